@@ -1,4 +1,4 @@
-//! The end of a connection: with a last answer, a goodbye, time to read, or none of these.
+//! Closes a connection: with a last response, an alert, time to read, or none of these.
 
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::Driver;
@@ -10,7 +10,7 @@ use crate::observe::log::End;
 use crate::tls::alert::Alert;
 
 impl<D: Driver> Active<'_, D> {
-    /// Ends the connection: at once, or after a goodbye.
+    /// Ends the connection: at once, or after `close_notify`.
     pub(crate) fn close(&mut self) {
         if self.says_goodbye() {
             return;
@@ -19,13 +19,13 @@ impl<D: Driver> Active<'_, D> {
         self.forget();
     }
 
-    /// Ends the connection with a reset: its answer is incomplete.
+    /// Ends the connection with a reset: its response is incomplete.
     pub(crate) fn reset(&mut self) {
         self.shared.driver.reset(self.conn.socket);
         self.forget();
     }
 
-    /// The engine could not receive or send.
+    /// Handles an error of the socket.
     pub(crate) fn socket_failed(&mut self) {
         self.shared.counters.socket_errors += 1;
         if self.conn.phase == Phase::Shaking {
@@ -55,7 +55,7 @@ impl<D: Driver> Active<'_, D> {
         self.answer_last(is_secure, |mut to| to.error(status, None));
     }
 
-    /// Answers outside any request, as over TLS or not, and has the connection end with that.
+    /// Answers outside any request, as over TLS or not, and ends the connection afterwards.
     pub(super) fn answer_last(
         &mut self,
         is_secure: bool,
@@ -80,8 +80,8 @@ impl<D: Driver> Active<'_, D> {
         self.send(out);
     }
 
-    /// All is sent and the connection is to end: at once if the peer cannot miss anything, else
-    /// after it has had time to read.
+    /// Ends the connection after everything was sent: at once if the peer cannot lose data,
+    /// otherwise after it has had time to read.
     pub(super) fn finish(&mut self) {
         let conn = &mut *self.conn;
         if conn.is_secure() && self.says_last(Alert::CLOSE_NOTIFY) {
@@ -95,7 +95,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Ends our half, and drops what the peer still sends.
+    /// Shuts down our half, and discards further input.
     pub(super) fn linger(&mut self, ms: u64) {
         let conn = &mut *self.conn;
         conn.phase = Phase::Lingering;
@@ -105,14 +105,15 @@ impl<D: Driver> Active<'_, D> {
         self.set_deadline(ms);
     }
 
-    /// Another connection needs the room of this one, which is idle. It ends without a goodbye,
-    /// which would keep the descriptor for a while.
+    /// Closes an idle connection to make room. Without `close_notify`, which would occupy the
+    /// descriptor for a while longer.
     pub(crate) fn shed(&mut self) {
         self.silence();
         self.close();
     }
 
-    /// Memory has run out and nobody is idle: this one would be given up next, and is now.
+    /// Closes the connection because memory has run out and no connection is idle; it would be next
+    /// to time out.
     pub(crate) fn give_up(&mut self) {
         match self.conn.phase {
             _ if self.conn.is_idle() => self.shed(),
@@ -121,7 +122,8 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// The server is stopping: what was asked for is answered, nothing else.
+    /// Drains the connection because the server is stopping: requests received are answered, no
+    /// others.
     pub(crate) fn drain(&mut self) {
         let conn = &mut *self.conn;
         if conn.protocol.is_http2() && conn.phase != Phase::Lingering {
@@ -130,7 +132,7 @@ impl<D: Driver> Active<'_, D> {
         conn.drain_http1();
         match conn.phase {
             Phase::Shaking => self.set_deadline(FRESH_MS),
-            // Half a head is no running answer.
+            // A partial head is not a request in progress.
             Phase::Reading if conn.is_untouched() || !conn.intake.is_empty() => {
                 self.set_deadline(FRESH_MS);
             }

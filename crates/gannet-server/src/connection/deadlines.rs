@@ -1,4 +1,4 @@
-//! When something must have happened on a connection, and what follows if it has not.
+//! Deadlines of a connection, and what happens when they expire.
 
 use gannet_io::driver::{Driver, Nanos};
 
@@ -6,12 +6,12 @@ use super::{Active, Phase};
 use crate::worker::timers::Tick;
 
 impl<D: Driver> Active<'_, D> {
-    /// The connection must get on within `ms` milliseconds.
+    /// Requires progress within `ms` milliseconds.
     pub(super) fn set_deadline(&mut self, ms: u64) {
         self.set_deadline_at(self.shared.driver.now().plus_ms(ms));
     }
 
-    /// The connection must get on until this moment.
+    /// Requires progress until `at`.
     pub(super) fn set_deadline_at(&mut self, at: Nanos) {
         let deadline = Tick::at_or_after(at);
         let conn = &mut *self.conn;
@@ -21,12 +21,12 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// The wheel has come to this connection: its deadline may have passed.
+    /// Handles an entry of the wheel: the deadline may have expired.
     pub(crate) fn due(&mut self) {
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
         if conn.scheduled.start() > now {
-            // A later entry of the same connection stands for it.
+            // A later entry of the same connection supersedes it.
             return;
         }
         conn.scheduled = Tick::NEVER;
@@ -58,7 +58,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// No request in time. A peer that had begun one is told so.
+    /// Handles a request that was not complete in time. A peer that had begun one gets a 408.
     fn reading_timed_out(&mut self) {
         if !self.conn.intake.is_empty() {
             self.refuse(gannet_http::semantics::response::Status::REQUEST_TIMEOUT);
@@ -67,7 +67,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// A send has lasted long: is the peer slow, or does it take nothing?
+    /// Checks a long send: is the peer slow, or does it accept nothing?
     pub(super) fn check_progress(&mut self) {
         let limits = self.shared.settings.limits;
         let socket = self.conn.socket;

@@ -1,8 +1,8 @@
-//! Early data (0-RTT): requests that are answered before the client has finished its handshake.
+//! Early data (0-RTT): requests answered before the client has finished its handshake.
 //!
-//! Somebody on the path may have recorded them and sent them again. A session is used once, which
-//! keeps a replay from this server while it remembers the session; what is answered is `GET` and
-//! `HEAD` of static content in any case, and 425 to the rest (RFC 8470).
+//! An attacker on the path may have recorded and replayed them. A session is single-use, which
+//! rejects replays while this server remembers the session; in any case only `GET` and `HEAD` of
+//! static content are answered, all others with 425 (RFC 8470).
 
 use gannet_io::driver::Driver;
 
@@ -13,10 +13,10 @@ use crate::tls::config::Protocol;
 use crate::tls::handshake::{Failure, Step};
 
 impl<D: Driver> Active<'_, D> {
-    /// Our side of the handshake is sent and the client's first requests are here.
+    /// Our side of the handshake is sent, and the client's first requests have arrived.
     pub(super) fn begin_early(&mut self) {
         let conn = &mut *self.conn;
-        // The rest of its handshake may be on the way when we close.
+        // The rest of its handshake may be in flight when we close.
         conn.linger = true;
         let sent = conn.sent;
         let Some(tls) = &mut conn.tls else { return };
@@ -42,7 +42,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// More has arrived: early data, or the end of the handshake.
+    /// Handles more input: early data, or the end of the handshake.
     pub(super) fn shake_early(&mut self) {
         let Some(tls) = &mut self.conn.tls else {
             return;
@@ -73,7 +73,7 @@ impl<D: Driver> Active<'_, D> {
         self.drop_streams();
         let conn = &mut *self.conn;
         if conn.phase != Phase::Reading || out.is_empty() {
-            // Nothing may go between the records of an answer.
+            // No alert may interrupt the records of a response.
             return self.reset();
         }
         conn.close_intake();

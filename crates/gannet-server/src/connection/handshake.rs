@@ -11,11 +11,11 @@ use crate::tls::handshake::{Established, Failure, Kind as HandshakeKind, Step};
 use crate::tls::session::Received;
 use crate::worker::ledger::Work;
 
-/// What a client gets that speaks HTTP in clear text where TLS is spoken.
+/// The response to a client that speaks clear-text HTTP on a TLS port.
 const CLEAR_HTTP: &[u8] = b"This port requires HTTPS; use https://.\n";
 
 impl<D: Driver> Active<'_, D> {
-    /// A connection was accepted where TLS is spoken.
+    /// Begins the handshake of a connection accepted by a TLS listener.
     pub(super) fn begin_handshake(&mut self) {
         let conn = &mut *self.conn;
         conn.tls = Some(Box::default());
@@ -25,7 +25,7 @@ impl<D: Driver> Active<'_, D> {
         self.shared.counters.tls.connections_now += 1;
     }
 
-    /// Goes on with a handshake, if there is something to go on with and nothing to wait for.
+    /// Continues a handshake, if there is input for it and no pending send.
     pub(super) fn shake(&mut self) {
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else { return };
@@ -36,7 +36,7 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         if handshake.is_at_hello() {
-            // A key exchange and a signature: others are waiting for their answers, too.
+            // A key exchange and a signature, while other clients wait for responses.
             if !self.shared.budget.take(Work::Hello, 1) {
                 tls.is_queued = true;
                 self.shared.hellos.push_back(conn.id);
@@ -70,7 +70,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// The same for a handshake that was deferred until this turn.
+    /// Continues a handshake that was deferred until this turn.
     pub(crate) fn shake_deferred(&mut self) {
         if let Some(tls) = &mut self.conn.tls {
             tls.is_queued = false;
@@ -105,7 +105,7 @@ impl<D: Driver> Active<'_, D> {
         let is_early = conn.is_early();
         let Some(tls) = &mut conn.tls else { return };
         if is_early {
-            // Requests were answered already; what comes now is no replay.
+            // Requests were answered already; further ones cannot be replays.
             tls.state = State::Open(session);
             if let Some(streams) = conn.protocol.streams_mut() {
                 streams.is_early = false;
@@ -134,15 +134,15 @@ impl<D: Driver> Active<'_, D> {
             self.shared.spare = out;
             return self.begin_requests();
         }
-        // TLS 1.2: the client waits for the end of our side before it asks for anything.
+        // TLS 1.2: the client sends no request before it has received the end of our side.
         self.conn.phase = Phase::Sending;
         self.send_raw(out);
         self.arm_receive();
     }
 
-    /// The peer moves next: what is left of our side of the handshake (tickets) leaves now. A
-    /// client without `TCP_NODELAY` sends no request before the end of its handshake was
-    /// acknowledged. False if there is nothing.
+    /// Sends the rest of our side of the handshake (tickets), because the peer moves next. A client
+    /// without `TCP_NODELAY` sends no request before the end of its handshake is acknowledged.
+    /// False if there is nothing to send.
     pub(super) fn sends_rest(&mut self) -> bool {
         let conn = &mut *self.conn;
         let is_untouched = conn.is_untouched();
@@ -170,7 +170,7 @@ impl<D: Driver> Active<'_, D> {
         true
     }
 
-    /// The handshake is over: the first request may be there already.
+    /// Begins with requests after the handshake; the first one may have been received already.
     fn begin_requests(&mut self) {
         let conn = &mut *self.conn;
         conn.phase = Phase::Reading;
@@ -184,9 +184,8 @@ impl<D: Driver> Active<'_, D> {
             return self.answer_held();
         }
         self.wait_for_input();
-        // Nothing was left to send that would tell the client that its side has arrived: a session
-        // of TLS 1.2 that was resumed ends with the client's message, and not all clients want
-        // tickets.
+        // No response acknowledges the client's last flight: a resumed TLS 1.2 session ends with
+        // the client's message, and not all clients accept tickets.
         let conn = &mut *self.conn;
         if conn.phase == Phase::Reading {
             self.shared.driver.acknowledge(conn.socket);
@@ -216,7 +215,7 @@ impl<D: Driver> Active<'_, D> {
         self.set_deadline(LINGER_MS);
     }
 
-    /// Somebody typed the wrong scheme: said in words, and in the protocol that was spoken.
+    /// Explains a wrong scheme, in the protocol that the client speaks.
     fn answer_clear_http(&mut self) {
         self.answer_last(false, |mut to| {
             let content_type = b"text/plain; charset=utf-8";
@@ -241,14 +240,14 @@ impl<D: Driver> Active<'_, D> {
         self.shake();
     }
 
-    /// The peer has closed its half although there was no handshake yet.
+    /// The peer has closed its half before the handshake completed.
     pub(super) fn ended_shaking(&mut self) {
         if self.is_deserted() {
             self.close();
         }
     }
 
-    /// Whether the peer will send no more, and has not sent what the handshake needs.
+    /// Whether the peer has closed its half without completing its part of the handshake.
     fn is_deserted(&mut self) -> bool {
         let conn = &mut *self.conn;
         let is_busy = |tls: &Secure| tls.is_sending || !tls.waiting.is_empty();

@@ -1,4 +1,5 @@
-//! HTTP/2: input becomes answers while others are being sent; frames of many share a send.
+//! HTTP/2: parses input into responses while others are being sent; frames of many streams share a
+//! send.
 
 use gannet_http::h2::limits::QUANTUM;
 use gannet_http::h2::{PREFACE, Time, Why};
@@ -14,8 +15,8 @@ use crate::worker::delay::Arrived;
 use crate::worker::ledger::Work;
 
 impl<D: Driver> Active<'_, D> {
-    /// Whether the first bytes of a connection can be looked at: false if they may become the
-    /// preface of HTTP/2 (RFC 9113 section 3.4) and have to wait for more; they were taken then.
+    /// Whether the first bytes of a connection determine its version: false if they may still
+    /// become the preface of HTTP/2 (RFC 9113 section 3.4); in that case they were kept.
     pub(super) fn is_version_known(&mut self, arrived: &Arrived) -> bool {
         let bytes = arrived.bytes(&self.shared.driver);
         let conn = &mut *self.conn;
@@ -37,7 +38,7 @@ impl<D: Driver> Active<'_, D> {
         false
     }
 
-    /// The connection's peer speaks HTTP/2; its preface is the first that comes.
+    /// Switches to HTTP/2; the preface is the first input.
     pub(super) fn begin_streams(&mut self) {
         let now = self.shared.driver.now();
         let is_secure = self.conn.is_secure();
@@ -52,10 +53,10 @@ impl<D: Driver> Active<'_, D> {
         conn.protocol = Protocol::Http2(Box::new(streams));
     }
 
-    /// Plaintext has arrived, or its peer has closed its half.
+    /// Handles plaintext from the peer.
     pub(super) fn streams_received(&mut self, arrived: Arrived<'_>) {
         if self.conn.intake.is_empty() {
-            // What was begun goes on a little in any case.
+            // Content in progress always advances a little.
             self.frame(u64::from(QUANTUM));
             self.answer_streams(arrived);
         } else {
@@ -66,7 +67,7 @@ impl<D: Driver> Active<'_, D> {
         self.go_on_streams();
     }
 
-    /// Returns how many bytes of `input` were used.
+    /// Answers `input`; returns the number of bytes used.
     fn answer_streams(&mut self, input: Arrived<'_>) -> usize {
         let mut out = self.stream_output();
         let (used, _) = self.run_pump(input, &mut out);
@@ -76,7 +77,7 @@ impl<D: Driver> Active<'_, D> {
         used
     }
 
-    /// Goes on with input that was held. False if none of it could be used.
+    /// Continues with held input. False if none of it could be used.
     fn answer_held_streams(&mut self) -> bool {
         if self.conn.intake.is_empty() || !self.conn.protocol.is_http2() {
             return false;
@@ -85,7 +86,7 @@ impl<D: Driver> Active<'_, D> {
         self.answer_streams(Arrived::Held(input)) > 0
     }
 
-    /// What the next send will carry, so far.
+    /// The contents of the next send so far.
     pub(super) fn stream_output(&mut self) -> Outgoing {
         let streams = self.conn.protocol.streams_mut();
         match streams.and_then(|streams| streams.out.take()) {
@@ -94,7 +95,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Does all that can be done: answers, frames, and a send if none is under way.
+    /// Does all that is possible: responses, frames, and a send if none is in progress.
     pub(super) fn go_on_streams(&mut self) {
         loop {
             self.ask_missed();
@@ -107,11 +108,11 @@ impl<D: Driver> Active<'_, D> {
         self.send_streams();
     }
 
-    /// Writes frames of at most about `most` bytes, reading content where it has to be read.
+    /// Writes frames of about `most` bytes at most, reading content where necessary.
     fn frame(&mut self, most: u64) {
         let conn = &mut *self.conn;
         let streams = conn.protocol.streams();
-        // While a send is under way, what comes after it is not decided yet.
+        // During a send, the contents of the next one are not fixed yet.
         if conn.phase == Phase::Sending
             || !streams.is_some_and(|streams| streams.connection.wants_output())
         {
@@ -186,7 +187,7 @@ impl<D: Driver> Active<'_, D> {
         self.set_streams_deadline(now);
     }
 
-    /// When the machine, the send under way or an idle connection has to be looked at.
+    /// Sets the next deadline of the machine, of the send in progress or of an idle connection.
     fn set_streams_deadline(&mut self, now: Nanos) {
         let conn = &mut *self.conn;
         let is_sending = conn.phase == Phase::Sending;
@@ -208,7 +209,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// A deadline of the connection may have passed.
+    /// Handles an expired deadline of the connection.
     pub(super) fn streams_due(&mut self) {
         let now = self.shared.driver.now();
         self.excuse_slow(now);
@@ -239,8 +240,8 @@ impl<D: Driver> Active<'_, D> {
         self.go_on_streams();
     }
 
-    /// Streams of a peer that is slow, and not idle, wait for what is in its socket's queue: they
-    /// are not held to a timeout as long as enough of that is taken.
+    /// Streams of a slow peer wait for the bytes in its socket's queue: they are exempt from their
+    /// timeout while the peer accepts enough of these.
     fn excuse_slow(&mut self, now: Nanos) {
         let rate_min = self.shared.settings.limits.send_rate_min;
         let conn = &mut *self.conn;
@@ -264,7 +265,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// A send has completed.
+    /// Handles a completed send.
     pub(super) fn streams_sent(&mut self) {
         self.log_work(End::Whole);
         let conn = &mut *self.conn;
@@ -275,7 +276,8 @@ impl<D: Driver> Active<'_, D> {
         self.go_on_streams();
     }
 
-    /// The server is stopping: open streams are finished, no new ones are taken.
+    /// Drains the connection because the server is stopping: open streams finish, new ones are
+    /// rejected.
     pub(super) fn drain_streams(&mut self) {
         let now = Time(self.shared.driver.now().0);
         if let Some(streams) = self.conn.protocol.streams_mut() {
@@ -284,7 +286,7 @@ impl<D: Driver> Active<'_, D> {
         self.go_on_streams();
     }
 
-    /// All is sent and nothing more will be asked for.
+    /// Ends the connection after everything was sent and no request can follow.
     fn end_streams(&mut self) {
         let streams = self.conn.protocol.streams();
         if let Some(error) = streams.and_then(|streams| streams.connection.error()) {
@@ -297,12 +299,12 @@ impl<D: Driver> Active<'_, D> {
             }
         }
         self.drop_streams();
-        // The peer may be sending still; a reset would destroy what it has not read yet.
+        // The peer may still be sending; a reset would destroy data that it has not read yet.
         self.conn.linger = true;
         self.finish();
     }
 
-    /// No stream of the connection is served any more.
+    /// Stops serving all streams of the connection.
     pub(super) fn drop_streams(&mut self) {
         if let Some(streams) = self.conn.protocol.streams_mut() {
             streams.abandon();

@@ -1,16 +1,16 @@
-//! What comes from a peer, up to where it is used.
+//! Received bytes, until they are used.
 
 use crate::limits::{HELD_MAX, LINGER_BYTES_MAX};
 
-/// Bytes that were received and not used yet. A connection that is closing has no place for any:
-/// what still comes is counted, and dropped.
+/// Bytes received and not used yet. A connection that is closing cannot hold any: further input is
+/// counted and discarded.
 ///
-/// A request's bytes are here only if they came in pieces, or while an answer is on its way. A
-/// closed intake never reopens, so nothing after the last request can be parsed.
+/// A request's bytes are here only if they arrived in pieces, or during a response. A closed intake
+/// never reopens, so nothing after the last request can be parsed.
 #[derive(Debug)]
 pub(crate) enum Intake {
     Open(Vec<u8>),
-    /// How many bytes came since.
+    /// Number of bytes discarded since.
     Closed(u64),
 }
 
@@ -21,19 +21,19 @@ impl Default for Intake {
 }
 
 impl Intake {
-    /// Drops what is there and what comes.
+    /// Discards held and further input.
     pub(super) fn close(&mut self) {
         if let Self::Open(_) = self {
             *self = Self::Closed(0);
         }
     }
 
-    /// Whether nothing that comes counts any more.
+    /// Whether further input is discarded.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed(_))
     }
 
-    /// The bytes.
+    /// The held bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Open(bytes) => bytes,
@@ -45,7 +45,7 @@ impl Intake {
         self.bytes().is_empty()
     }
 
-    /// Memory that the bytes take.
+    /// Memory that the bytes occupy.
     pub(crate) fn capacity(&self) -> usize {
         match self {
             Self::Open(bytes) => bytes.capacity(),
@@ -61,8 +61,8 @@ impl Intake {
         }
     }
 
-    /// Adds what has come. May be held for long, so reserves exactly. False if no more should be
-    /// received for now.
+    /// Adds input that may be held for long, so it reserves exactly. False if receiving should
+    /// pause.
     #[must_use]
     pub(crate) fn hold(&mut self, input: &[u8]) -> bool {
         if let Self::Open(bytes) = self {
@@ -72,7 +72,7 @@ impl Intake {
         self.has_room()
     }
 
-    /// Adds what has come, and is about to be looked at.
+    /// Adds input that is about to be processed.
     pub(crate) fn add(&mut self, input: &[u8]) {
         match self {
             Self::Open(bytes) => bytes.extend_from_slice(input),
@@ -80,7 +80,7 @@ impl Intake {
         }
     }
 
-    /// Takes the bytes out; what is left of them goes back by [`Intake::keep`].
+    /// Takes the bytes out; unused ones return by [`Intake::keep`].
     pub(crate) fn take(&mut self) -> Vec<u8> {
         match self {
             Self::Open(bytes) => std::mem::take(bytes),
@@ -88,12 +88,12 @@ impl Intake {
         }
     }
 
-    /// Puts back what [`Intake::take`] gave, but for the first `used` bytes.
+    /// Returns bytes from [`Intake::take`], except the first `used`.
     pub(crate) fn keep(&mut self, mut input: Vec<u8>, used: usize) {
         if let Self::Open(bytes) = self
             && used < input.len()
         {
-            debug_assert!(bytes.is_empty(), "nothing comes in between");
+            debug_assert!(bytes.is_empty(), "no input was added meanwhile");
             input.drain(..used);
             if input.len() < input.capacity() / 2 {
                 input.shrink_to_fit();
@@ -102,7 +102,7 @@ impl Intake {
         }
     }
 
-    /// Drops the bytes, and the memory that they took.
+    /// Drops the bytes and frees their memory.
     pub(crate) fn clear(&mut self) {
         if let Self::Open(bytes) = self {
             *bytes = Vec::new();
@@ -144,7 +144,7 @@ mod tests {
         let mut held = 0;
         while intake.hold(&[0; 4096]) {
             held += 4096;
-            assert!(held <= LINGER_BYTES_MAX, "for a while");
+            assert!(held <= LINGER_BYTES_MAX, "up to the limit");
         }
     }
 }

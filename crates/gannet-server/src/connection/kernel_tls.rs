@@ -1,13 +1,13 @@
-//! The kernel encrypts what a connection sends, from its first large body on.
+//! Encryption by the kernel, from a connection's first large body on.
 //!
 //! ```text
 //!   tickets are sent ─▶ keys go to the kernel ─▶ plaintext is sent ─▶ a control record at the end
 //!                                                  │          ▲
 //!                                                  └─ KeyUpdate, new keys
 //! ```
-//! Small answers are cheaper to encrypt here than to hand over; a large one then goes by `sendfile`,
-//! as over clear text. There is no way back: what follows on the connection is encrypted by the kernel
-//! too.
+//! Small responses are cheaper to encrypt here than to hand over; large ones then use `sendfile`,
+//! as in clear text. There is no way back: the kernel encrypts everything that follows on the
+//! connection.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -28,19 +28,19 @@ use crate::worker::token::Kind;
 /// A head and a range of a file that follows it.
 pub(super) type Slice = (Vec<u8>, Rc<ServedFile>, Range<u64>);
 
-/// Whether a send can be given to the kernel now.
+/// Whether a send can be passed to the kernel now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Ready {
     Yes,
-    /// A new key first: its control record is under way.
+    /// A new key comes first: its control record is being sent.
     Later,
     /// The connection was ended.
     Never,
 }
 
 impl<D: Driver> Active<'_, D> {
-    /// Looks whether the kernel should encrypt from here on, since a range of a file is about to be
-    /// sent. `None` if something has to be sent before it, or if the connection was ended.
+    /// Decides whether the kernel should encrypt from here on, because a range of a file is about
+    /// to be sent. `None` if something has to be sent first, or if the connection was ended.
     pub(super) fn offer_to_kernel(&mut self, slice: Slice) -> Option<Slice> {
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else {
@@ -70,8 +70,8 @@ impl<D: Driver> Active<'_, D> {
         Some(slice)
     }
 
-    /// Counts a head and `len` bytes of a file that the kernel is about to encrypt. `None` if that has
-    /// to wait, or the connection was ended.
+    /// Counts a head and `len` bytes of a file that the kernel is about to encrypt. `None` if they
+    /// have to wait, or the connection was ended.
     pub(super) fn counted_slice(&mut self, slice: Slice, len: u64) -> Option<Slice> {
         match self.ready(slice.0.len() as u64 + len) {
             Ready::Yes => Some(slice),
@@ -90,7 +90,7 @@ impl<D: Driver> Active<'_, D> {
         work.parts.push_front(Body::File(file, range));
     }
 
-    /// Gives the kernel the keys. False if the connection stays with our own record layer.
+    /// Passes the keys to the kernel. False if our own record layer keeps encrypting.
     fn hand_over(&mut self) -> bool {
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else {
@@ -119,7 +119,7 @@ impl<D: Driver> Active<'_, D> {
                 self.shared.counters.tls.kernel += 1;
                 true
             }
-            // The module was there at the start: a limit of the container, or no memory.
+            // The module was available at start: a limit of the container, or no memory.
             Err(_) => {
                 session.take_back(secrets);
                 tls.stays_ours = true;
@@ -129,7 +129,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Whether the kernel encrypts what this connection sends.
+    /// Whether the kernel encrypts the output of this connection.
     pub(super) fn is_kernel(&mut self) -> bool {
         let tls = self.conn.tls.as_deref();
         tls.is_some_and(|tls| matches!(&tls.state, State::Open(session) if session.is_kernel()))
@@ -170,7 +170,7 @@ impl<D: Driver> Active<'_, D> {
                     .filter(|kernel| kernel.can_update_keys())
                     .and_then(|_| session.kernel_update());
                 let Some((content, secrets)) = next else {
-                    // Linux before 6.14: another connection will have another key.
+                    // Linux before 6.14: the next connection gets another key.
                     conn.close_intake();
                     return Ready::Yes;
                 };
@@ -195,8 +195,8 @@ impl<D: Driver> Active<'_, D> {
         self.send_control(ControlType::Alert, &alert.content());
     }
 
-    /// If a `KeyUpdate` was what has just been sent: installs the new key and goes on with what
-    /// waited for it. False if it was something else.
+    /// After a `KeyUpdate` was sent: installs the new key and continues with the send that waited
+    /// for it. False if no `KeyUpdate` was being sent.
     pub(super) fn key_updated(&mut self) -> bool {
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else {
@@ -211,7 +211,7 @@ impl<D: Driver> Active<'_, D> {
             .driver
             .encrypt_in_kernel(conn.socket, &tx_keys(&secrets));
         if installed.is_err() {
-            // The peer expects the new key already.
+            // The peer already expects the new key.
             self.cut_short();
             return true;
         }

@@ -1,10 +1,10 @@
-//! A connection: what is known of it between two turns of the loop ([`Conn`]), and what it does in
-//! one ([`Active`]).
+//! A connection: its state between two turns of the loop ([`Conn`]), and its actions in one
+//! ([`Active`]).
 //!
-//! In its turn a connection has itself and what all share; no other connection. Bytes come in by
-//! `receiving`, over TLS through `handshake` and `records`, and become requests in
-//! [`exchange`](crate::exchange); answers leave by `sending`. HTTP/2 has a path of its own in between
-//! (`http2`), as many of its answers share a send.
+//! In its turn a connection has access to itself and to shared state, but to no other connection.
+//! Bytes arrive in `receiving`, over TLS through `handshake` and `records`, and become requests in
+//! [`exchange`](crate::exchange); responses leave through `sending`. HTTP/2 has its own path in
+//! between (`http2`), because many of its responses share a send.
 
 mod closing;
 mod deadlines;
@@ -41,45 +41,46 @@ use crate::release::ServedFile;
 use crate::worker::shared::Shared;
 use crate::worker::timers::Tick;
 
-/// What a connection is busy with.
+/// The current activity of a connection.
 ///
 /// ```text
 ///              request complete            all sent
 ///   Reading ───────────────────▶ Sending ───────────▶ Reading, or Lingering, or closed
 ///      │                            ▲
-///      └── the disk is asked ─▶ Waiting
+///      └── lookup pending ────▶ Waiting
 /// ```
-/// A connection over TLS begins with `Shaking`, and goes on with `Reading`.
+/// A connection over TLS begins with `Shaking`, and continues with `Reading`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     /// The slot is not in use.
     Free,
-    /// The TLS handshake is under way.
+    /// The TLS handshake is in progress.
     Shaking,
     /// Waiting for a request, or for the rest of one.
     Reading,
-    /// Waiting for the disk on behalf of one request.
+    /// Waiting for the disk or a body on behalf of one request.
     Waiting,
-    /// One send is under way.
+    /// A send is in progress.
     Sending,
-    /// All is sent and our half is closed; the peer's last bytes are dropped until it closes.
+    /// Everything is sent and our half is closed; further input is discarded until the peer closes.
     Lingering,
 }
 
-/// Names a connection without holding it: its slot, and how often that was used before.
+/// Identifies a connection: its slot, and how often the slot was used before.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct ConnId {
-    /// Counted modulo [`GENERATION_MAX`] + 1, so that late answers of the disk find nobody. It comes
-    /// first: of those that were accepted in one turn the slots that were used more often are later.
+    /// Counted modulo [`GENERATION_MAX`] + 1, so that late completions find no connection. It is
+    /// the first field: among connections accepted in one turn, those in more often used slots sort
+    /// later.
     pub(crate) generation: u32,
     pub(crate) slot: u32,
 }
 
-/// The bit of a slot that says that the rest is a QUIC connection's number.
+/// The bit of a slot that marks the rest as a QUIC connection's number.
 const QUIC: u32 = 1 << 31;
 
 impl ConnId {
-    /// The name of the QUIC connection with this number.
+    /// The identifier of the QUIC connection with this number.
     pub(crate) fn of_quic(number: usize, generation: u32) -> Self {
         let number = u32::try_from(number).expect("connections are bounded");
         Self {
@@ -88,7 +89,7 @@ impl ConnId {
         }
     }
 
-    /// Whether it names a QUIC connection.
+    /// Whether it identifies a QUIC connection.
     pub(crate) fn is_quic(self) -> bool {
         self.slot & QUIC != 0
     }
@@ -99,7 +100,7 @@ impl ConnId {
     }
 }
 
-/// One connection. Small: a hundred thousand idle ones should fit in memory easily.
+/// A connection. Small: a hundred thousand idle ones should easily fit in memory.
 pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) socket: Socket,
@@ -110,38 +111,38 @@ pub(crate) struct Conn {
     pub(crate) ended: bool,
     /// The peer may still be sending when we close: see [`Phase::Lingering`].
     pub(crate) linger: bool,
-    /// Only whole segments leave: a large file is under way.
+    /// Only whole segments are sent: a large file is in progress.
     pub(crate) is_corked: bool,
     /// The deadline of the head that is being received was set.
     pub(crate) is_head_timed: bool,
     pub(crate) protocol: Protocol,
-    /// When it was accepted, or when its last answer was sent.
+    /// When it was accepted, or when its last response was sent.
     pub(crate) idle_since: Nanos,
-    /// When something must have happened.
+    /// When progress is required.
     pub(crate) deadline: Tick,
-    /// When the wheel looks at this connection next.
+    /// When the wheel next checks this connection.
     pub(crate) scheduled: Tick,
-    /// Input that no request has used yet. Once closed, the connection closes after the current
-    /// send.
+    /// Input not used by any request yet. Once it is closed, the connection closes after the
+    /// current send.
     pub(crate) intake: Intake,
     /// Bytes sent so far.
     pub(crate) sent: u64,
-    /// Bytes that the send under way carries.
+    /// Length of the send in progress.
     pub(crate) expected: u64,
-    /// Memory that the engine holds for that send alone.
+    /// Memory that the engine holds only for that send.
     pub(crate) in_flight: u32,
-    /// What the peer had acknowledged when a deadline last passed.
+    /// Bytes acknowledged by the peer when a deadline last expired.
     pub(crate) acknowledged: u64,
-    /// Present only while a response needs more than one send, or the disk, or a log line.
+    /// Present only while a response needs more than one send, the disk, or a log line.
     pub(crate) work: Option<Box<Work>>,
     /// The peer's address, if requests are logged.
     pub(crate) peer: Option<Box<str>>,
-    /// What is exchanged is encrypted by TLS.
+    /// The TLS state, if the connection is encrypted.
     pub(crate) tls: Option<Box<Secure>>,
 }
 
 impl Conn {
-    /// A fresh connection.
+    /// A new connection.
     pub(crate) fn new(id: ConnId, socket: Socket) -> Self {
         Self {
             id,
@@ -167,13 +168,13 @@ impl Conn {
         }
     }
 
-    /// Idle: no request, nor part of one, is in progress; it may be shed.
+    /// Whether no request, nor part of one, is in progress; an idle connection may be shed.
     pub(crate) fn is_idle(&self) -> bool {
         self.phase == Phase::Reading && self.protocol.is_idle() && self.intake.is_empty()
     }
 
-    /// Whether another connection may have the room of this one: it is idle, only begins, or waits for
-    /// the disk on behalf of a peer that has closed its half and is probably gone.
+    /// Whether the connection may be closed to make room: it is idle, in its handshake, or waits
+    /// for the disk on behalf of a peer that has closed its half and is probably gone.
     pub(crate) fn may_be_shed(&self) -> bool {
         let waits = match self.protocol.streams() {
             Some(streams) => self.phase == Phase::Reading && streams.waits(),
@@ -182,26 +183,26 @@ impl Conn {
         self.is_idle() || self.phase == Phase::Shaking || self.ended && waits
     }
 
-    /// Whether an HTTP/2 connection that sends nothing has nothing more to do: no stream is left,
-    /// or the peer that would have to act cannot, having closed its half.
+    /// Whether an HTTP/2 connection with nothing to send is finished: its machine is closing, or
+    /// the peer has closed its half and no operation is pending.
     pub(crate) fn is_through(&self) -> bool {
         self.protocol.streams().is_some_and(|streams| {
             streams.connection.is_closing() || self.ended && streams.asked == 0
         })
     }
 
-    /// Whether it speaks TLS.
+    /// Whether it uses TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Whether what it asks for now may be a replay: see [`State::Early`].
+    /// Whether requests received now may be replays: see [`State::Early`].
     pub(crate) fn is_early(&self) -> bool {
         let tls = self.tls.as_deref();
         tls.is_some_and(|tls| matches!(tls.state, State::Early(_)))
     }
 
-    /// Whether the peer broke TLS and has not been told yet.
+    /// Whether the peer violated TLS and has not been sent the alert yet.
     pub(crate) fn has_fault(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.fault.is_some())
     }
@@ -211,14 +212,14 @@ impl Conn {
         self.sent == self.tls.as_ref().map_or(0, |tls| tls.handshake_bytes)
     }
 
-    /// Discards this and all later input; the connection closes after the current send, lingering
+    /// Discards this and all further input; the connection closes after the current send, lingering
     /// if the peer may still be sending.
     pub(crate) fn close_intake(&mut self) {
         self.linger |= !self.intake.is_empty();
         self.intake.close();
     }
 
-    /// Closes the intake if HTTP/1 says that the last answer was written.
+    /// Closes the intake if the HTTP/1 machine has written its last response.
     pub(crate) fn close_with_machine(&mut self) {
         if let Some(http1) = self.protocol.http1()
             && http1.machine.is_closing()
@@ -228,14 +229,14 @@ impl Conn {
         }
     }
 
-    /// The request under way over HTTP/1, or the next, is the last.
+    /// Makes the current HTTP/1 request, or the next one, the last.
     pub(crate) fn drain_http1(&mut self) {
         if let Some(http1) = self.protocol.http1() {
             http1.machine.drain();
         }
     }
 
-    /// A send is under way, with a buffer of this capacity.
+    /// Records that a send is in progress, with a buffer of this capacity.
     fn sends(&mut self, capacity: usize) {
         self.in_flight = u32::try_from(capacity).unwrap_or(u32::MAX);
     }
@@ -246,30 +247,30 @@ impl Conn {
     }
 }
 
-/// What only some responses need.
+/// State that only some responses need.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// What follows once the send under way has completed.
+    /// Content to send after the send in progress.
     pub(crate) parts: VecDeque<Body>,
-    /// A request that waits for the disk.
+    /// A request that waits for the disk or a body.
     pub(crate) parked: Option<Box<Parked>>,
-    /// Responses under way, for the log.
+    /// Responses in progress, for the log.
     pub(crate) records: Vec<Record>,
     /// The file that a copy is being read from.
     pub(crate) copied: Option<Rc<ServedFile>>,
-    /// Pages of a live file are in the socket's queue until the peer has acknowledged so many bytes
-    /// of the connection.
+    /// Pages of a live file are in the socket's queue until the peer has acknowledged this many
+    /// bytes of the connection.
     pub(crate) pages_end: Option<u64>,
-    /// Since when the last slice of that file waits for it.
+    /// Since when the last slice of that file waits for this.
     pub(crate) waits_since: Option<Nanos>,
-    /// What leaves does so by a device of its own, if that was asked.
+    /// Whether the route leads through a device of its own, once determined.
     pub(crate) by_device: Option<bool>,
-    /// Bytes that go out in front of the copy being read.
+    /// Bytes to send in front of the copy being read.
     pub(crate) head: Vec<u8>,
 }
 
 impl Work {
-    /// Whether nothing is left in it.
+    /// Whether it can be dropped.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
             && self.parked.is_none()
@@ -278,21 +279,21 @@ impl Work {
     }
 }
 
-/// A request that waits for the disk.
+/// A request that waits for the disk or a body.
 pub(crate) struct Parked {
     pub(crate) waiting: Box<WaitingRequest>,
-    /// Answers to the requests before it.
+    /// Responses to the requests before it.
     pub(crate) out: Outgoing,
 }
 
-/// A connection in its turn, with what all connections of its worker share.
+/// A connection in its turn, with the shared state of its worker.
 pub(crate) struct Active<'a, D: Driver> {
     pub(crate) conn: &'a mut Conn,
     pub(crate) shared: &'a mut Shared<D>,
 }
 
 impl<D: Driver> Active<'_, D> {
-    /// Whether it is over: its slot will be free when its turn ends.
+    /// Whether it has ended: its slot is freed at the end of its turn.
     pub(crate) fn is_over(&self) -> bool {
         self.conn.phase == Phase::Free
     }
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        // The promise is 2 KiB of user memory each; driver and wheel take their share too.
+        // The limit is 2 KiB of user memory each; driver and wheel need their share, too.
         assert!(size_of::<Conn>() <= 256, "{}", size_of::<Conn>());
     }
 }

@@ -1,30 +1,30 @@
-//! Which version of HTTP a connection speaks, and its machine.
+//! The version of HTTP on a connection, and its machine.
 
 use gannet_http::h1;
 
 use super::streams::Streams;
 
-/// See the module's description.
+/// See the module documentation.
 pub(crate) enum Protocol {
     /// HTTP/1, or not known yet.
     Http1(Http1),
     Http2(Box<Streams>),
-    /// All streams have ended, and there will be no others.
+    /// All streams have ended, and no others will follow.
     Over,
 }
 
 /// The HTTP/1 side of a connection.
 pub(crate) struct Http1 {
     pub(crate) machine: h1::Connection,
-    /// In clear text HTTP/2 begins with its preface (RFC 9113 section 3.3): nothing that is not a
-    /// part of it was received.
+    /// In clear text HTTP/2 begins with its preface (RFC 9113 section 3.3): all input so far is a
+    /// prefix of it.
     pub(crate) may_become_http2: bool,
-    /// Every request is answered with its URL under `https`.
+    /// Every request is redirected to its URL under `https`.
     pub(crate) redirects: bool,
 }
 
 impl Protocol {
-    /// Of a connection from which nothing was received.
+    /// The state of a connection before any input.
     pub(super) fn new() -> Self {
         Self::Http1(Http1 {
             machine: h1::Connection::new(),
@@ -58,7 +58,7 @@ impl Protocol {
         self.streams().is_some()
     }
 
-    /// Whether it waits for a request.
+    /// Whether it is idle between requests.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Self::Http1(http1) => http1.machine.is_idle(),
@@ -72,7 +72,7 @@ impl Protocol {
         matches!(self, Self::Http1(http1) if http1.may_become_http2)
     }
 
-    /// It is HTTP/1, or was agreed on in another way.
+    /// Excludes clear-text HTTP/2: the connection speaks HTTP/1, or negotiates its version.
     pub(crate) fn is_decided(&mut self) {
         if let Self::Http1(http1) = self {
             http1.may_become_http2 = false;

@@ -1,4 +1,4 @@
-//! Bytes from a peer become requests.
+//! Turns received bytes into requests.
 
 use gannet_io::driver::{Driver, Lease};
 
@@ -11,7 +11,7 @@ use crate::worker::delay::Arrived;
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
-    /// It was accepted at a listener that speaks `scheme`.
+    /// Begins a connection that was accepted at a listener with `scheme`.
     pub(crate) fn begin(&mut self, scheme: Scheme) {
         let shared = &mut *self.shared;
         if shared.log.is_on() {
@@ -35,8 +35,8 @@ impl<D: Driver> Active<'_, D> {
         self.set_deadline(self.shared.settings.limits.head_timeout_ms);
     }
 
-    /// Receives the first request of a connection. It may be the only one: what follows is asked
-    /// for when its answer is on the way.
+    /// Receives the first request of a connection. It may be the only one: further receives are
+    /// armed when its response is being sent.
     pub(super) fn arm_first_receive(&mut self) {
         let conn = &mut *self.conn;
         conn.receiving = true;
@@ -47,7 +47,7 @@ impl<D: Driver> Active<'_, D> {
 
     pub(super) fn arm_receive(&mut self) {
         let conn = &mut *self.conn;
-        debug_assert!(conn.phase != Phase::Free, "whoever goes on looks first");
+        debug_assert!(conn.phase != Phase::Free, "a closed connection receives nothing");
         if !conn.receiving && !conn.ended && conn.phase != Phase::Free {
             conn.receiving = true;
             self.shared
@@ -56,14 +56,15 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Keeps receiving while the disk is awaited, to notice a disconnect and skip what is not begun.
+    /// Keeps receiving during a disk operation, to notice a disconnect and skip operations not
+    /// begun.
     pub(super) fn listen_for_end(&mut self) {
         if self.conn.intake.has_room() {
             self.arm_receive();
         }
     }
 
-    /// Lets TCP hold the peer back.
+    /// Stops receiving, so that TCP applies back-pressure.
     pub(super) fn pause_receive(&mut self) {
         let conn = &mut *self.conn;
         if conn.receiving {
@@ -72,7 +73,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Bytes have come from the engine.
+    /// Handles bytes received by the engine.
     pub(crate) fn received(&mut self, lease: Lease, more: bool) {
         self.conn.receiving = more;
         if self.shared.delays.is_on() {
@@ -82,19 +83,20 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Copies what has come, since the engine's buffers are few, and keeps it until it is due.
+    /// Copies received bytes, because the engine's buffers are few, and holds them until they are
+    /// due.
     fn hold_back(&mut self, lease: Lease) {
         let shared = &mut *self.shared;
         let bytes = shared.driver.received(&lease).to_vec();
         shared.driver.release(lease);
         let now = shared.driver.now();
         if shared.delays.push(now, self.conn.id, Some(bytes)) > HELD_MAX {
-            // Whoever takes the bytes receives again.
+            // Processing the bytes arms receiving again.
             self.pause_receive();
         }
     }
 
-    /// Bytes are there to be looked at.
+    /// Processes received bytes.
     pub(crate) fn arrived(&mut self, arrived: Arrived<'_>) {
         if self.conn.protocol.may_become_http2() && !self.is_version_known(&arrived) {
             return arrived.release(&mut self.shared.driver);
@@ -134,7 +136,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Goes on with input that was held.
+    /// Continues with held input.
     pub(super) fn answer_held(&mut self) {
         let input = self.conn.intake.take();
         self.answer(Arrived::Held(input));
@@ -146,8 +148,8 @@ impl<D: Driver> Active<'_, D> {
         self.after_pump(out, stop);
     }
 
-    /// Answers the requests in `input`, as far as that goes, and holds the rest. Returns how many
-    /// bytes were used.
+    /// Answers the requests in `input`, until one has to wait, and holds the rest. Returns the
+    /// number of bytes used.
     pub(super) fn run_pump(&mut self, input: Arrived<'_>, out: &mut Outgoing) -> (usize, Stop) {
         let conn = &mut *self.conn;
         let mut pump = self.shared.pump(conn.is_secure(), None);
@@ -165,7 +167,7 @@ impl<D: Driver> Active<'_, D> {
 
     pub(super) fn after_pump(&mut self, out: Outgoing, stop: Stop) {
         if let Stop::Wait(waiting) = stop {
-            // Answers gathered before go out with the one that waits.
+            // Responses gathered before are sent together with the waiting one.
             return self.ask_disk(waiting, out, None);
         }
         if !out.is_empty() {
@@ -173,18 +175,18 @@ impl<D: Driver> Active<'_, D> {
         }
         self.shared.spare = out.finish().0.wire;
         match stop {
-            // Content that is malformed or too long is found after its request was answered.
+            // Malformed or excessive content is detected after its request was answered.
             Stop::Closing => self.finish(),
             _ => self.wait_for_input(),
         }
     }
 
-    /// Nothing to send: the next move is the peer's.
+    /// Waits for the peer, because there is nothing to send.
     pub(super) fn wait_for_input(&mut self) {
         let conn = &mut *self.conn;
         debug_assert!(
             !conn.intake.is_closed(),
-            "a connection that is closing waits for nothing"
+            "a closing connection expects no input"
         );
         conn.phase = Phase::Reading;
         if conn.ended {
@@ -197,7 +199,7 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         if is_idle && is_untouched {
-            // The deadline of the first request runs.
+            // The deadline of the first request is running.
             return self.arm_receive();
         }
         if is_idle && self.shared.stop_at.is_some() {
@@ -215,7 +217,7 @@ impl<D: Driver> Active<'_, D> {
         self.arm_receive();
     }
 
-    /// The engine has met the end of what the peer sends.
+    /// Handles the end of input reported by the engine.
     pub(crate) fn ended(&mut self) {
         self.conn.receiving = false;
         if self.shared.delays.is_on() {
@@ -226,7 +228,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// The peer has closed its half: what it asked for is still answered.
+    /// Handles the peer's closing of its half: its complete requests are still answered.
     pub(crate) fn arrived_end(&mut self) {
         let conn = &mut *self.conn;
         conn.ended = true;
@@ -237,7 +239,7 @@ impl<D: Driver> Active<'_, D> {
             Phase::Shaking => self.ended_shaking(),
             Phase::Reading | Phase::Lingering => {
                 if let Some(tls) = &mut conn.tls {
-                    // Without a close_notify the peer has gone away: it hears no goodbye.
+                    // Without a close_notify the peer is gone: it would not receive ours.
                     tls.is_over = true;
                 }
                 self.close();

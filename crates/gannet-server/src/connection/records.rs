@@ -1,7 +1,7 @@
 //! TLS records around everything after the handshake, and the alert at the end.
 //!
-//! What was received is opened here and goes on as if it had come in clear text; what is sent is
-//! encrypted in `sending`, at the one place through which all sends go.
+//! Received records are decrypted here and processed further like clear text; output is encrypted
+//! in `sending`, at the one place through which all sends pass.
 
 use gannet_http::h2::Time;
 use gannet_io::driver::{Driver, SendList};
@@ -22,12 +22,12 @@ use crate::worker::ledger::Work;
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
-    /// Ciphertext has arrived.
+    /// Handles received ciphertext.
     pub(super) fn received_encrypted(&mut self, arrived: Arrived) {
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else { return };
         if tls.fault.is_some() || tls.is_over {
-            // Our last record is made, or will be: nothing that follows counts any more.
+            // Our last record is made, or will be: further input is ignored.
             return arrived.release(&mut self.shared.driver);
         }
         let input = arrived.bytes(&self.shared.driver);
@@ -55,7 +55,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Notes what received records have changed beside their content. False if the connection was
+    /// Applies the effects of received records besides their content. False if the connection was
     /// ended.
     pub(super) fn note_received(&mut self, result: Result<Received, Fault>) -> bool {
         let conn = &mut *self.conn;
@@ -74,7 +74,7 @@ impl<D: Driver> Active<'_, D> {
                 self.shared.counters.tls.faults += 1;
             }
             Err(Fault::Peers(_)) => {
-                // RFC 8446 section 6.2: nothing is sent any more.
+                // RFC 8446 section 6.2: nothing more is sent.
                 self.shared.counters.tls.faults += 1;
                 self.reset();
                 return false;
@@ -83,7 +83,7 @@ impl<D: Driver> Active<'_, D> {
         true
     }
 
-    /// Plaintext has arrived, or an end, or only a part of a record.
+    /// Processes plaintext, an end, or an incomplete record.
     pub(super) fn decrypted(&mut self, plain: &[u8]) {
         let conn = &mut *self.conn;
         match conn.phase {
@@ -103,7 +103,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Sends bytes as they are: records that are encrypted already.
+    /// Sends bytes unchanged: records that are already encrypted.
     pub(super) fn send_raw(&mut self, wire: Vec<u8>) {
         let list = SendList {
             wire,
@@ -122,7 +122,7 @@ impl<D: Driver> Active<'_, D> {
             .send(conn.socket, conn.id.token(Kind::Send), list);
     }
 
-    /// Encrypts a send. `None` if that is not possible: then the connection has been ended.
+    /// Encrypts a send. `None` if that fails: the connection has been ended.
     pub(super) fn encrypted(&mut self, list: SendList) -> Option<SendList> {
         if !self.conn.is_secure() {
             return Some(list);
@@ -149,8 +149,8 @@ impl<D: Driver> Active<'_, D> {
         Some(encrypted)
     }
 
-    /// Decides how what is sent next is cut into records, and whether the connection ends with the
-    /// answer that it belongs to.
+    /// Chooses how the next send is cut into records, and whether the connection ends with the
+    /// response that it belongs to.
     fn before_encrypting(&mut self) {
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
@@ -159,9 +159,9 @@ impl<D: Driver> Active<'_, D> {
         let State::Open(session) = &mut tls.state else {
             return;
         };
-        // Another connection will have another key.
+        // The next connection gets another key.
         let wants_end = session.wants_end();
-        // On this machine segments are as long as records.
+        // Local connections have segments as long as records.
         if has_rested && !self.shared.driver.is_local(conn.socket) {
             session.encryptor().begin_small();
         }
@@ -173,14 +173,15 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Tells a peer that broke the protocol, and ends the connection. Nothing is being sent.
+    /// Sends the alert to a peer that violated the protocol, and ends the connection. No send is in
+    /// progress.
     pub(super) fn end_by_fault(&mut self) {
         self.log_work(End::CutShort);
         let conn = &mut *self.conn;
         conn.work = None;
         conn.close_intake();
         conn.linger = true;
-        // So that what the peer still sends is read, and the alert not lost by a reset.
+        // Keeps reading the peer's input, so that a reset does not destroy the alert.
         conn.ended = false;
         let alert = conn.tls.as_mut().and_then(|tls| tls.fault.take());
         if !self.says_last(alert.unwrap_or(Alert::INTERNAL_ERROR)) {
@@ -188,14 +189,14 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Has a connection end without a goodbye.
+    /// Makes the connection end without `close_notify`.
     pub(super) fn silence(&mut self) {
         if let Some(tls) = &mut self.conn.tls {
             tls.is_over = true;
         }
     }
 
-    /// Whether what this connection sends is encrypted by our own record layer.
+    /// Whether our own record layer encrypts the output of this connection.
     pub(super) fn is_encrypted_here(&mut self) -> bool {
         self.conn.is_secure() && !self.is_kernel()
     }
@@ -220,9 +221,8 @@ impl<D: Driver> Active<'_, D> {
         self.shared.keep_spare(head);
     }
 
-    /// How many bytes of a file are read, and encrypted if need be, for the next send: as many as the
-    /// socket takes at once. What it does not take is held until the peer has taken something,
-    /// which may be never.
+    /// Number of bytes of a file to read, and encrypt if necessary, for the next send: as many as
+    /// the socket accepts at once. The rest is held until the peer accepts more, possibly forever.
     pub(super) fn copy_slice_len(&mut self, is_first: bool) -> u64 {
         let conn = &mut *self.conn;
         let most = match conn.is_secure() {
@@ -234,15 +234,15 @@ impl<D: Driver> Active<'_, D> {
         // Whole records.
         let room = room - room % PLAINTEXT_MAX as u64;
         let len = room.clamp(UNTAKEN_MAX, most);
-        // Hundreds of long answers at once go on in turns that leave room for short ones.
+        // Hundreds of concurrent long responses advance in turns that leave room for short ones.
         match is_first || self.shared.budget.take(Work::Send, len) {
             true => len,
             false => UNTAKEN_MAX,
         }
     }
 
-    /// Says goodbye before an orderly close (RFC 8446 section 6.1). True if that is under way: the
-    /// connection closes when it has left.
+    /// Sends `close_notify` before an orderly close (RFC 8446 section 6.1). True if the send is in
+    /// progress: the connection closes when it completes.
     pub(super) fn says_goodbye(&mut self) -> bool {
         let conn = &mut *self.conn;
         conn.phase == Phase::Reading && self.says_last(Alert::CLOSE_NOTIFY)
@@ -262,7 +262,7 @@ impl<D: Driver> Active<'_, D> {
         let is_kernel = match state {
             State::Shaking(_) => false,
             State::Early(handshake) => {
-                // Only an orderly end can be told before the handshake is over.
+                // Before the handshake is over, only an orderly end can be signalled.
                 let _ = alert == Alert::CLOSE_NOTIFY && handshake.end_early(&mut wire);
                 false
             }

@@ -1,4 +1,4 @@
-//! What a connection over TLS knows beside what every connection does.
+//! The TLS state of a connection.
 
 use gannet_io::driver::{Nanos, PIECES_MAX, Piece, SendList};
 
@@ -15,35 +15,35 @@ pub(crate) struct Secure {
     pub(crate) state: State,
     /// Ciphertext that waits for a send of the handshake, or for the worker's next turn.
     pub(crate) waiting: Vec<u8>,
-    /// A send of the handshake is under way.
+    /// A send of the handshake is in progress.
     pub(crate) is_sending: bool,
     /// Deferred: this turn's handshake budget is used up.
     pub(crate) is_queued: bool,
-    /// The peer broke the protocol; it is told when the send under way has ended.
+    /// The peer violated the protocol; the alert follows the send in progress.
     pub(crate) fault: Option<Alert>,
-    /// Nothing is sent any more: our last record is made, or the peer does not listen.
+    /// Nothing more is sent: our last record is made, or the peer is gone.
     pub(crate) is_over: bool,
-    /// Bytes sent before the first answer.
+    /// Bytes sent before the first response.
     pub(crate) handshake_bytes: u64,
-    /// When something was last encrypted; `None` before the first answer.
+    /// When data was last encrypted; `None` before the first response.
     pub(crate) encrypted_at: Option<Nanos>,
-    /// The kernel was asked to encrypt, and will not.
+    /// The kernel cannot encrypt this connection.
     pub(crate) stays_ours: bool,
-    /// Keys for the kernel, to be installed when the `KeyUpdate` under way was sent.
+    /// Keys for the kernel, to be installed once the `KeyUpdate` in progress is sent.
     pub(crate) next_keys: Option<Secrets>,
-    /// What is sent after that.
+    /// The send to continue with afterwards.
     pub(crate) pending: Option<SendList>,
 }
 
-/// How far it has come.
+/// State of the TLS connection.
 #[expect(
     clippy::large_enum_variant,
     reason = "a connection boxes it as a whole, and nearly all are open"
 )]
 pub(crate) enum State {
-    /// The handshake is under way.
+    /// The handshake is in progress.
     Shaking(Handshake),
-    /// Early data was taken: requests are answered although the client has not finished.
+    /// Early data was accepted: requests are answered before the client has finished.
     Early(Handshake),
     /// Records are exchanged.
     Open(Session),
@@ -60,7 +60,7 @@ impl Default for State {
 pub(crate) struct NotEncrypted;
 
 impl Secure {
-    /// Bytes received and not yet opened, or not yet taken.
+    /// Bytes received and not yet decrypted, or not yet used.
     pub(crate) fn held_bytes(&self) -> u64 {
         let state = match &self.state {
             State::Shaking(handshake) | State::Early(handshake) => handshake.held_bytes(),
@@ -69,18 +69,18 @@ impl Secure {
         (self.waiting.capacity() + state) as u64
     }
 
-    /// Notes that something is about to be encrypted. True on a connection that is new or has rested:
-    /// what comes is waited for, and TCP sends no more than ten segments of it at once.
+    /// Records that data is about to be encrypted. True if the connection is new or has rested: the
+    /// client waits for the first bytes, and TCP sends no more than ten segments at once.
     pub(crate) fn has_rested(&mut self, now: Nanos) -> bool {
         let before = self.encrypted_at.replace(now);
         before.is_none_or(|at| now.0.saturating_sub(at.0) >= RESTED_NS)
     }
 
-    /// Encrypts what a send would carry into a vector that `output` gives for a length, or a longer
-    /// one. With `is_last`, `close_notify` follows in the same send.
+    /// Encrypts the contents of a send into a vector from `output`, which has at least the length
+    /// passed to it. With `is_last`, `close_notify` follows in the same send.
     ///
     /// # Errors
-    /// [`NotEncrypted`]; the answer cannot be finished.
+    /// [`NotEncrypted`]; the response cannot be completed.
     pub(crate) fn encrypt(
         &mut self,
         list: &SendList,
@@ -103,7 +103,7 @@ impl Secure {
     /// Encrypts slices as one stream, as [`encrypt`](Self::encrypt) does.
     ///
     /// # Errors
-    /// [`NotEncrypted`]; the answer cannot be finished.
+    /// [`NotEncrypted`]; the response cannot be completed.
     pub(crate) fn encrypt_slices(
         &mut self,
         slices: &[&[u8]],
@@ -157,9 +157,8 @@ fn list_of(wire: Vec<u8>) -> SendList {
     }
 }
 
-/// Encrypts slices as one stream; returns a vector and how much of it is used. At least
-/// [`GOODBYE_LEN_MAX`] bytes are free behind that. Nothing is cleared or copied but what goes in
-/// front of the slices.
+/// Encrypts slices as one stream; returns a vector and its used length, followed by at least
+/// [`GOODBYE_LEN_MAX`] free bytes. Clears nothing, and copies only what precedes the slices.
 fn encrypted(
     session: &mut Session,
     slices: &[&[u8]],
@@ -179,9 +178,9 @@ fn encrypted(
     Ok((wire, first.len() + used))
 }
 
-/// With fewer unused bytes than this, truncate; with more, keep the vector's length, so that reuse
-/// needs no clearing, at the cost of a list of pieces.
+/// With fewer unused bytes than this, the vector is truncated; with more it keeps its length, so
+/// that reuse needs no clearing, at the cost of a list of pieces.
 const CUT_MAX: usize = 1024;
 
-/// An encrypted alert is no longer than this: room for it avoids that a long vector grows.
+/// Maximum length of an encrypted alert: reserving it prevents a long vector from growing.
 const GOODBYE_LEN_MAX: usize = 2 + RECORD_OVERHEAD_MAX;

@@ -1,4 +1,4 @@
-//! Answers leave: one operation at a time per connection, big bodies in slices.
+//! Sends responses: one operation at a time per connection, large bodies in slices.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::release::ServedFile;
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
-    /// Sends what was gathered; what follows it goes out as each send completes.
+    /// Sends the gathered responses; the content after them follows as each send completes.
     pub(super) fn send(&mut self, out: Outgoing) {
         let (mut list, parts) = out.finish();
         let conn = &mut *self.conn;
@@ -28,7 +28,7 @@ impl<D: Driver> Active<'_, D> {
         }
         self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
         if list.more && list.pieces.is_empty() {
-            // Heads leave with the first slice of the body.
+            // Heads are sent with the first slice of the body.
             if let Some(body) = self.conn.work().parts.pop_front() {
                 return self.send_body(list.wire, body);
             }
@@ -37,7 +37,7 @@ impl<D: Driver> Active<'_, D> {
     }
 
     pub(super) fn send_list(&mut self, list: SendList) {
-        // Everything that leaves passes here, and is encrypted here if the connection is secure.
+        // All output passes here, and is encrypted here if the connection is secure.
         let Some(list) = self.encrypted(list) else {
             return;
         };
@@ -50,7 +50,7 @@ impl<D: Driver> Active<'_, D> {
             .send(conn.socket, conn.id.token(Kind::Send), list);
     }
 
-    /// Sends `head` and the first slice of what follows it.
+    /// Sends `head` and the first slice of the content after it.
     fn send_body(&mut self, head: Vec<u8>, body: Body) {
         match body {
             Body::Own(..) | Body::Shared(..) => self.send_memory_slice(head, body),
@@ -82,7 +82,7 @@ impl<D: Driver> Active<'_, D> {
         }
         work.head = head;
         work.copied = Some(Rc::clone(&file));
-        // A copy: what was read cannot change any more, whatever happens to the file.
+        // A copy: bytes once read cannot change any more, whatever happens to the file.
         conn.expected = len;
         let token = conn.id.token(Kind::Disk);
         let started = self
@@ -123,9 +123,9 @@ impl<D: Driver> Active<'_, D> {
             .send_file(conn.socket, token, head, &file.file, range.start, len);
     }
 
-    /// Has only whole segments leave while a large file goes out in slices, and what is left of
-    /// them at once afterwards. Without it each slice ends in a small segment: the same gigabyte
-    /// costs 4 to 8 % more here, and twice as much at the receiver.
+    /// Lets only whole segments leave while a large file is sent in slices, and flushes the rest
+    /// afterwards. Without it each slice ends in a small segment: the same gigabyte costs 4 to 8 %
+    /// more here, and twice as much at the receiver.
     pub(super) fn cork(&mut self, on: bool) {
         let conn = &mut *self.conn;
         if conn.is_corked != on {
@@ -134,12 +134,12 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// A slice of a file is in memory.
+    /// Sends a slice of a file that was read into memory.
     pub(super) fn copy_read(&mut self, bytes: Vec<u8>) {
         let conn = &mut *self.conn;
         let is_whole = bytes.len() as u64 >= conn.expected;
         let file = conn.work().copied.take();
-        // The file may have become shorter than announced, or hold another version by now.
+        // The file may have become shorter than announced, or hold another version now.
         let is_same = file.is_none_or(|file| file.is_unchanged(&self.shared.driver));
         if !is_whole || !is_same {
             return self.cut_short();
@@ -152,7 +152,7 @@ impl<D: Driver> Active<'_, D> {
             self.send_encrypted(wire, &bytes, more);
             return self.shared.driver.give_back(bytes);
         }
-        // Many slow readers at once have a slice each: without room for one, its answer ends.
+        // Many slow readers at once have a slice each: without memory for one, its response ends.
         if wire.try_reserve_exact(bytes.len()).is_err() {
             return self.cut_short();
         }
@@ -166,8 +166,9 @@ impl<D: Driver> Active<'_, D> {
         self.send_list(list);
     }
 
-    /// Sends `head` and the first slice of a range of memory. The socket is not asked to take more
-    /// than it has room for: what is encrypted or copied at once holds up others, and may stay.
+    /// Sends `head` and the first slice of a range of memory, no more than the socket has room for:
+    /// encrypting or copying more at once would delay other connections, and the bytes might remain
+    /// unsent.
     fn send_memory_slice(&mut self, head: Vec<u8>, mut body: Body) {
         let most = self.copy_slice_len(!head.is_empty());
         let Some((memory, slice)) = body.take(most) else {
@@ -181,7 +182,7 @@ impl<D: Driver> Active<'_, D> {
         self.send_memory(head, memory, slice, more);
     }
 
-    /// Sends `head` and a range of memory that nobody can change.
+    /// Sends `head` and a range of unalterable memory.
     fn send_memory(&mut self, head: Vec<u8>, memory: Arc<Memory>, range: Range<usize>, more: bool) {
         let mut pieces = Vec::with_capacity(2);
         if let Ok(len @ 1..) = u32::try_from(head.len()) {
@@ -196,13 +197,13 @@ impl<D: Driver> Active<'_, D> {
         self.send_list(list);
     }
 
-    /// The response cannot be finished truthfully: the connection ends short of its length.
+    /// Resets the connection because the response cannot be completed correctly.
     pub(super) fn cut_short(&mut self) {
         self.shared.counters.cut_short += 1;
         self.reset();
     }
 
-    /// A send has completed.
+    /// Handles a completed send.
     pub(crate) fn sent(&mut self, bytes: u64) {
         self.shared.counters.bytes_sent += bytes;
         let conn = &mut *self.conn;
@@ -243,7 +244,7 @@ impl<D: Driver> Active<'_, D> {
         self.send_next_part();
     }
 
-    /// Sends what follows the send that has just completed.
+    /// Sends the content after the send that has just completed.
     pub(super) fn send_next_part(&mut self) {
         let work = self.conn.work();
         let Some(body) = work.parts.pop_front() else {
@@ -268,7 +269,7 @@ impl<D: Driver> Active<'_, D> {
         self.answer_held();
     }
 
-    /// Writes the log lines of the responses under way.
+    /// Writes the log lines of the responses in progress.
     pub(super) fn log_work(&mut self, end: End) {
         if !self.shared.log.is_on() {
             return;
@@ -277,7 +278,7 @@ impl<D: Driver> Active<'_, D> {
         let conn = &mut *self.conn;
         let Some(work) = &mut conn.work else { return };
         let peer = conn.peer.as_deref().unwrap_or("-");
-        // What waits to be sent is of the last answer.
+        // Unsent content belongs to the last response.
         if let (End::CutShort, Some(last)) = (end, work.records.last_mut()) {
             last.cut(&work.parts);
         }
@@ -287,7 +288,7 @@ impl<D: Driver> Active<'_, D> {
     }
 }
 
-/// Bytes that a list carries.
+/// Length of a list in bytes.
 pub(super) fn list_len(list: &SendList) -> u64 {
     if list.pieces.is_empty() {
         list.wire.len() as u64

@@ -1,8 +1,8 @@
-//! The disk on behalf of HTTP/2 streams: lookups of paths and reads of content, several per
+//! Disk operations for HTTP/2 streams: lookups of paths and reads of content, several per
 //! connection at once.
 //!
-//! A hung disk gets the same timeout as a stalled peer; then the stream is reset
-//! (`Connection::handle_timeout`). What was asked stays in flight until it is answered, and counts
+//! A hung disk is subject to the same timeout as a stalled peer; then the stream is reset
+//! (`Connection::handle_timeout`). Its operations stay in flight until they complete, and count
 //! against the connection's bounds until then.
 
 use std::collections::HashMap;
@@ -20,32 +20,32 @@ use crate::limits::STREAM_READS_MAX;
 use crate::release::ServedFile;
 use crate::worker::token::{Kind, token};
 
-/// Questions that the disk has not answered yet, by a number that their tokens carry. Each is
-/// answered exactly once, whatever becomes of the stream; so a number is free again after that.
+/// Pending operations, by the number in their tokens. Each completes exactly once, whatever happens
+/// to the stream; its number is free again afterwards.
 #[derive(Default)]
 pub(crate) struct StreamWaits {
     questions: Vec<Option<Question>>,
     free: Vec<u32>,
 }
 
-/// What was asked, and for whom.
+/// A pending operation and its owner.
 pub(crate) struct Question {
     pub(crate) conn: ConnId,
-    /// The stream's number, of whatever version.
+    /// The stream's number, in any version.
     pub(crate) stream: u64,
     pub(crate) what: What,
 }
 
-/// What the disk is asked.
+/// The kind of operation.
 pub(crate) enum What {
-    /// What a request is answered with.
+    /// The lookup of a request.
     Lookup(Box<WaitingRequest>),
-    /// So many bytes of a file.
+    /// A read of this many bytes of a file.
     Read(Rc<ServedFile>, usize),
 }
 
 impl StreamWaits {
-    /// A number that is not in use.
+    /// Reserves an unused number.
     pub(crate) fn reserve(&mut self) -> u32 {
         if let Some(number) = self.free.pop() {
             return number;
@@ -54,12 +54,12 @@ impl StreamWaits {
         u32::try_from(self.questions.len() - 1).expect("connections and their streams are bounded")
     }
 
-    /// Something was asked under this number.
+    /// Records an operation under a reserved number.
     pub(crate) fn ask(&mut self, number: u32, question: Question) {
         self.questions[number as usize] = Some(question);
     }
 
-    /// Bytes of the requests that wait, by their connection.
+    /// Bytes of the waiting requests, by connection.
     pub(crate) fn held_bytes(&self) -> HashMap<ConnId, u64> {
         let mut held = HashMap::new();
         for question in self.questions.iter().flatten() {
@@ -70,7 +70,7 @@ impl StreamWaits {
         held
     }
 
-    /// Forgets a question whose connection is gone, and gives whether it is.
+    /// Forgets an operation whose connection is gone; returns whether it is.
     pub(crate) fn forget_if_gone(&mut self, alive: &Alive, number: u32) -> bool {
         let question = self.questions.get(number as usize).and_then(Option::as_ref);
         let is_gone = question.is_none_or(|question| !alive.has(question.conn));
@@ -80,12 +80,12 @@ impl StreamWaits {
         is_gone
     }
 
-    /// Frees a number under which nothing was asked.
+    /// Frees a number without an operation.
     pub(crate) fn release(&mut self, number: u32) {
         self.free.push(number);
     }
 
-    /// Frees the number of a question, once.
+    /// Takes an operation and frees its number.
     pub(crate) fn take(&mut self, number: u32) -> Option<Question> {
         let question = self.questions.get_mut(number as usize)?.take()?;
         self.free.push(number);
@@ -94,7 +94,7 @@ impl StreamWaits {
 }
 
 impl<D: Driver> Active<'_, D> {
-    /// Asks the disk on behalf of requests that memory does not answer.
+    /// Starts lookups for requests that need more than memory.
     pub(super) fn ask_missed(&mut self) {
         let streams = self.conn.protocol.streams_mut();
         let Some(streams) = streams.filter(|streams| !streams.missed.is_empty()) else {
@@ -106,7 +106,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Asks until an answer has to be awaited, or the request can be answered.
+    /// Continues a lookup until it is pending, or the request can be answered.
     fn look_up(
         &mut self,
         stream: StreamId,
@@ -124,7 +124,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// A question was asked and will be answered later.
+    /// Records a pending operation of a stream.
     fn ask_for_stream(&mut self, stream: StreamId, number: u32, what: What) {
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
@@ -153,7 +153,7 @@ impl<D: Driver> Active<'_, D> {
         streams.out = Some(out);
     }
 
-    /// Reads the next bytes of a stream's content. Other streams go on meanwhile.
+    /// Reads the next bytes of a stream's content. Other streams continue meanwhile.
     pub(super) fn read_for_stream(
         &mut self,
         stream: StreamId,
@@ -190,7 +190,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Content was read, or could not be: then the stream ends, short of its length.
+    /// Handles content that was read, or could not be: then the stream ends short of its length.
     fn stream_read(
         &mut self,
         stream: StreamId,
@@ -198,7 +198,7 @@ impl<D: Driver> Active<'_, D> {
         len: usize,
         result: Result<Vec<u8>, Errno>,
     ) {
-        // The file may have become shorter than announced, or hold another version by now.
+        // The file may have become shorter than announced, or hold another version now.
         let is_same = file.is_unchanged(&self.shared.driver);
         let Some(streams) = self.conn.protocol.streams_mut() else {
             return;
@@ -216,7 +216,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// What a stream waits for has been found out.
+    /// Handles the completion of a stream's operation.
     pub(crate) fn stream_woken(&mut self, question: Question, wakeup: Result<Wakeup, Errno>) {
         let Question { stream, what, .. } = question;
         let stream = StreamId(u32::try_from(stream).expect("it was made of one"));
@@ -226,7 +226,7 @@ impl<D: Driver> Active<'_, D> {
         streams.asked -= 1;
         let is_open = streams.connection.is_open(stream);
         match what {
-            // Nothing more is asked for a stream that was reset, or given up.
+            // A stream that was reset, or given up, needs no further operation.
             What::Lookup(_) if !is_open => {}
             What::Lookup(waiting) => {
                 self.look_up(stream, waiting, Some(wakeup));

@@ -1,8 +1,7 @@
-//! The HTTP/2 side of a connection: its machine, and the content that its streams still have to
-//! send.
+//! The HTTP/2 side of a connection: its machine, and the content that its streams have yet to send.
 //!
 //! ```text
-//!   a response's head is written ──▶ content at once, if nothing else waits and it is at hand
+//!   a response's head is written ──▶ content at once, if nothing else is queued and it is in memory
 //!                                      │ else
 //!                                      ▼
 //!                                   contents ──▶ frames, in the order of priorities ──▶ a send
@@ -11,8 +10,8 @@
 //! ```
 //!
 //! A send gathers frames of many streams: small content copied behind its headers, larger content
-//! as pieces of shared memory. What one send carries is bounded, and nothing is framed before the
-//! send under way has ended; so that a more urgent stream has its turn soon.
+//! as pieces of shared memory. The length of a send is bounded, and nothing is framed during the
+//! send in progress, so that a more urgent stream soon has its turn.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -34,41 +33,41 @@ use crate::observe::log::Record;
 use crate::release::{ServedFile, Source};
 use crate::tls::limits::PLAINTEXT_MAX;
 
-/// See the module's description.
+/// See the module documentation.
 pub(crate) struct Streams {
     pub(crate) connection: Connection,
-    /// What is sent is cut into TLS records of [`PLAINTEXT_MAX`] bytes.
+    /// Output is cut into TLS records of [`PLAINTEXT_MAX`] bytes.
     is_secure: bool,
-    /// What is asked for now may be a replay, as it comes in TLS early data.
+    /// Requests received now arrived in TLS early data, so they may be replays.
     pub(crate) is_early: bool,
-    /// How long the next send may become, content included: see [`Streams::allow`].
+    /// Maximum length of the next send, content included: see [`Streams::allow`].
     send_max: u64,
-    /// Content that is not in any send yet, of at most `STREAMS_MAX` streams.
+    /// Content not in any send yet, of at most `STREAMS_MAX` streams.
     contents: Vec<Content>,
-    /// What the next send will carry.
+    /// The next send so far.
     pub(crate) out: Option<Outgoing>,
-    /// Requests for which the disk has to be asked.
+    /// Requests that need a disk lookup.
     pub(crate) missed: Vec<(StreamId, Box<WaitingRequest>)>,
-    /// Lookups and reads that the disk has not answered yet, those of streams that have ended
-    /// included.
+    /// Pending lookups and reads, including those of streams that have ended.
     pub(crate) asked: u32,
     /// Of these, reads of content.
     pub(crate) reads: u32,
-    /// Open streams whose content could not be read because of too many other reads.
+    /// Open streams whose reads were postponed because of too many others.
     pub(crate) waiting: Vec<StreamId>,
     /// Responses whose last byte is in `out`, for the log.
     pub(crate) records: Vec<Record>,
     /// Responses that ended before their last byte was sent, for the log.
     pub(crate) cut: Vec<Record>,
-    /// By then the peer must have taken something of the send under way.
+    /// Deadline for the peer to accept part of the send in progress.
     pub(crate) progress_by: Nanos,
-    /// What the peer had acknowledged when its streams were last looked at, and when that was.
+    /// Bytes acknowledged by the peer when its streams were last checked, and the time of that.
     pub(crate) looked_at: (u64, Nanos),
-    /// When an idle connection gives memory back; `None` if it has, or is not idle.
+    /// When an idle connection frees memory, and the end of time once it has; `None` if it is not
+    /// idle.
     pub(crate) trim_at: Option<Nanos>,
 }
 
-/// What a response still has to send.
+/// The unsent content of a response.
 struct Content {
     stream: StreamId,
     parts: VecDeque<Body>,
@@ -76,7 +75,7 @@ struct Content {
 }
 
 impl Content {
-    /// What the log is to say of it if nothing more of it is sent.
+    /// The log record for content that will not be sent further.
     fn cut(self) -> Option<Record> {
         let mut record = self.record?;
         record.cut(&self.parts);
@@ -84,9 +83,9 @@ impl Content {
     }
 }
 
-/// Why no more frames were written.
+/// The reason that no more frames were written.
 pub(crate) enum Framed {
-    /// There is nothing to send, or no room.
+    /// Nothing to send, or no room.
     All,
     /// The next bytes of this stream have to be read first.
     Read {
@@ -97,7 +96,7 @@ pub(crate) enum Framed {
 }
 
 impl Streams {
-    /// The machine of a connection on which only the preface is known to come.
+    /// The state of a connection that begins with the preface.
     pub(crate) fn new(now: Nanos, limits: &Limits, is_secure: bool) -> Self {
         let timeouts = Timeouts {
             head_ms: limits.head_timeout_ms,
@@ -124,18 +123,18 @@ impl Streams {
         }
     }
 
-    /// Whether nothing is under way but control frames.
+    /// Whether nothing but control frames is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.connection.is_idle() && self.contents.is_empty() && self.asked == 0
     }
 
-    /// Whether all that is under way is lookups.
+    /// Whether only lookups are in progress.
     pub(crate) fn waits(&self) -> bool {
         self.asked > 0 && self.contents.is_empty() && self.out.is_none()
     }
 
-    /// Takes content of a response whose head was just written. It goes out at once if nothing
-    /// else waits; the rest when its turn comes.
+    /// Takes content of a response whose head was just written. It is framed at once if nothing
+    /// else is queued; the rest follows in its turn.
     pub(crate) fn content(
         &mut self,
         stream: StreamId,
@@ -168,8 +167,8 @@ impl Streams {
         }
     }
 
-    /// How long a frame may be: to the end of the TLS record that it begins in, so that a peer
-    /// can use a record's frames as soon as it has the record. Not for the sake of a few bytes.
+    /// The room for a frame: to the end of the TLS record that it begins in, so that a peer can use
+    /// a record's frames as soon as it has the record. A remainder of a few bytes is not used.
     fn record_room(&self, out: &Outgoing) -> u32 {
         if !self.is_secure {
             return u32::MAX;
@@ -197,7 +196,7 @@ impl Streams {
         }
     }
 
-    /// Takes note of a response for the log: it is complete when its last byte is sent.
+    /// Adds the log record of a response, which is complete when its last byte is sent.
     pub(crate) fn note(&mut self, stream: StreamId, record: Record) {
         match self.position(stream) {
             Some(index) => self.contents[index].record = Some(record),
@@ -205,7 +204,7 @@ impl Streams {
         }
     }
 
-    /// Writes frames of at most about `most` bytes, as far as their content is in memory.
+    /// Writes frames of about `most` bytes at most, as far as their content is in memory.
     pub(crate) fn frames(&mut self, now: Nanos, most: u64, out: &mut Outgoing) -> Framed {
         let now = Time(now.0);
         let end = out.len().saturating_add(most).min(self.send_max);
@@ -215,7 +214,7 @@ impl Streams {
                 return Framed::All;
             }
             let Some((stream, len)) = self.connection.next_content() else {
-                // Control frames may wait all the same.
+                // Control frames may still be pending.
                 self.connection.poll_frame(now, 0, out.wire());
                 return Framed::All;
             };
@@ -227,8 +226,8 @@ impl Streams {
             let at_hand = match self.contents[index].parts.front() {
                 Some(Body::Own(_, range) | Body::Shared(_, range)) => range.len() as u64,
                 Some(Body::File(file, range)) => {
-                    // Bytes read but not sent may stay in memory as long as the peer stalls, per
-                    // stream; with several streams, read only one frame's worth.
+                    // Bytes read but not sent stay in memory while the peer stalls, per stream;
+                    // with several streams, only one frame's worth is read.
                     let frame = self.record_room(out).min(QUANTUM + FRAME_HEADER_LEN as u32);
                     let most = match self.contents.len() {
                         1 => left.clamp(u64::from(QUANTUM), STREAM_READ_MAX),
@@ -243,7 +242,7 @@ impl Streams {
                 }
                 None => 0,
             };
-            // Not cut shorter than half a quantum for the bound's sake.
+            // The bound cuts no frame shorter than half a quantum.
             let room = room_for(at_hand.min(left.max(u64::from(QUANTUM / 2))));
             let room = room.min(self.record_room(out));
             let Some(body) = self.connection.poll_frame(now, room, out.wire()) else {
@@ -269,7 +268,7 @@ impl Streams {
         }
     }
 
-    /// Bytes of a stream's file, read for it. False if the stream has ended meanwhile.
+    /// Adds bytes read from a stream's file. False if the stream has ended meanwhile.
     pub(crate) fn read(&mut self, stream: StreamId, bytes: Vec<u8>) -> bool {
         let Some(index) = self.position(stream) else {
             return false;
@@ -287,30 +286,30 @@ impl Streams {
         true
     }
 
-    /// Whether `out` has reached the size allowed without asking the socket for room.
+    /// Whether `out` has reached the length allowed without querying the socket's room.
     pub(crate) fn is_filled(&self, out: &Outgoing) -> bool {
         out.len() >= self.send_max && self.send_max < STREAM_SEND_MAX
     }
 
-    /// Allows the next send to become as long as the socket takes at once.
+    /// Allows the next send to become as long as the socket accepts at once.
     pub(crate) fn allow(&mut self, room: u64) {
         self.send_max = room.clamp(UNTAKEN_MAX, STREAM_SEND_MAX);
     }
 
-    /// Takes what the next send carries.
+    /// Takes the next send.
     pub(crate) fn take_out(&mut self) -> Option<Outgoing> {
         self.send_max = UNTAKEN_MAX;
         self.out.take()
     }
 
-    /// Forgets a stream: its content, and that it waits to read. Gives what the log is to say of it.
+    /// Drops a stream's content and postponed read. Returns its log record.
     pub(crate) fn forget(&mut self, stream: StreamId) -> Option<Record> {
         self.waiting.retain(|waiting| *waiting != stream);
         let index = self.position(stream)?;
         self.contents.swap_remove(index).cut()
     }
 
-    /// All streams have ended.
+    /// Ends all streams.
     pub(crate) fn end(&mut self) {
         self.missed.clear();
         self.waiting.clear();
@@ -318,32 +317,32 @@ impl Streams {
         self.cut.extend(rest.filter_map(Content::cut));
     }
 
-    /// The connection is gone: what was gathered will not be sent either.
+    /// Ends all streams of a lost connection: gathered output is not sent, either.
     pub(crate) fn abandon(&mut self) {
         self.end();
         self.cut.append(&mut self.records);
     }
 
-    /// Bytes made or read for its streams alone.
+    /// Bytes made or read only for its streams.
     pub(crate) fn held_bytes(&self) -> u64 {
         let parts = self.contents.iter().flat_map(|content| &content.parts);
         self.out.as_ref().map_or(0, Outgoing::wire_len) + parts.map(Body::own_bytes).sum::<u64>()
     }
 
-    /// Bytes of what is to be logged.
+    /// Bytes of pending log records.
     pub(crate) fn log_bytes(&self) -> u64 {
         let contents = self.contents.iter().filter_map(|it| it.record.as_ref());
         let records = self.records.iter().chain(&self.cut).chain(contents);
         records.map(Record::memory).sum()
     }
 
-    /// Shared bodies that its streams send.
+    /// Shared bodies that its streams are sending.
     pub(crate) fn shared(&self) -> impl Iterator<Item = &Arc<Memory>> {
         let parts = self.contents.iter().flat_map(|content| &content.parts);
         parts.filter_map(Body::shared)
     }
 
-    /// Gives memory back that an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub(crate) fn trim(&mut self) {
         self.connection.trim();
         self.contents = Vec::new();
@@ -370,7 +369,7 @@ fn room_for(len: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Streams that wait to read are as many as are open: one that was reset waits no more.
+    /// Postponed reads belong to open streams: a stream that was reset is removed.
     #[test]
     fn what_is_forgotten_waits_no_more() {
         let mut streams = Streams::new(Nanos(0), &Limits::default(), false);

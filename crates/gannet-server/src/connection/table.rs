@@ -5,7 +5,7 @@ use gannet_io::heap;
 
 use super::{Conn, ConnId, Phase};
 
-/// Generations are counted modulo 2^24: that many fit a token beside kind and slot.
+/// Generations are counted modulo 2^24: they fit into a token beside kind and slot.
 pub(crate) const GENERATION_MAX: u32 = (1 << 24) - 1;
 
 /// All connections of a worker, by slot.
@@ -36,31 +36,31 @@ impl Connections {
         conn
     }
 
-    /// Frees the slot of a connection that is over.
+    /// Frees the slot of a connection that has ended.
     pub(crate) fn free(&mut self, slot: u32) {
         debug_assert_eq!(self.slots[slot as usize].phase, Phase::Free);
         self.free.push(slot);
     }
 
-    /// The connection of this name, if it is not over.
+    /// The open connection with this identifier.
     pub(crate) fn find(&mut self, id: ConnId) -> Option<&mut Conn> {
         self.slots
             .get_mut(id.slot as usize)
             .filter(|conn| conn.phase != Phase::Free && conn.id == id)
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// All that are not over.
+    /// All open connections.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Conn> {
         self.slots.iter().filter(|conn| conn.phase != Phase::Free)
     }
 }
 
-/// Which connections are not over, for those who have none of them at hand.
+/// The set of open connections, for code without access to the table.
 #[derive(Default)]
 pub(crate) struct Alive {
     tcp: Vec<Option<u32>>,
@@ -68,7 +68,7 @@ pub(crate) struct Alive {
 }
 
 impl Alive {
-    /// A connection has begun.
+    /// Adds a new connection.
     pub(crate) fn insert(&mut self, id: ConnId) {
         let (slots, slot) = self.slots(id);
         if slot >= slots.len() {
@@ -77,13 +77,13 @@ impl Alive {
         slots[slot] = Some(id.generation);
     }
 
-    /// This one is over.
+    /// Removes a connection that has ended.
     pub(crate) fn remove(&mut self, id: ConnId) {
         let (slots, slot) = self.slots(id);
         slots[slot] = None;
     }
 
-    /// Whether this one is not over.
+    /// Whether a connection is open.
     pub(crate) fn has(&self, id: ConnId) -> bool {
         let (slots, slot) = match id.is_quic() {
             true => (&self.quic, id.quic_number()),

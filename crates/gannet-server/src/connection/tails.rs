@@ -1,12 +1,13 @@
-//! Long files that may change, sent as pages: the end is held back until the pages have left.
+//! Long live files, sent as pages: the end is held back until the pages have left.
 //!
 //! ```text
 //!   pages, slice by slice ──▶ the tail, as copies ──▶ its last slice, when the peer has all pages
 //!          └── it has changed ──▶ reset                     └── it has changed ──▶ reset
 //! ```
-//! `sendfile` queues references to pages: what is written to the file before they have left goes to
-//! the peer. So an answer is finished only if the file is unchanged after the peer has acknowledged
-//! every page. The copies in between keep the connection busy, so that nothing waits as a rule.
+//! `sendfile` queues references to pages: a write to the file before they have left reaches the
+//! peer. A response is therefore completed only if the file is unchanged after the peer has
+//! acknowledged every page. The copies in between keep the connection busy, so that as a rule
+//! nothing waits.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,17 +20,17 @@ use super::{Active, ConnId};
 use crate::limits::{ACKNOWLEDGED_FIRST_NS, LAST_SLICE_PART, SLICE_MAX};
 use crate::release::ServedFile;
 
-/// Connections whose last slice waits, by when they are looked at next. One entry each.
+/// Connections whose last slice waits, by the time of their next check. One entry each.
 #[derive(Default)]
 pub(crate) struct Tails(BinaryHeap<Reverse<(Nanos, ConnId)>>);
 
 impl Tails {
-    /// When one is to be looked at.
+    /// Time of the next check.
     pub(crate) fn next_check(&self) -> Option<Nanos> {
         self.0.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// One that is to be looked at now.
+    /// A connection whose check is due.
     pub(crate) fn take_due(&mut self, now: Nanos) -> Option<ConnId> {
         self.next_check().filter(|at| *at <= now)?;
         self.0.pop().map(|Reverse((_, id))| id)
@@ -37,14 +38,14 @@ impl Tails {
 }
 
 impl<D: Driver> Active<'_, D> {
-    /// How many bytes at the beginning of a range go to this peer as pages of the file; `None` if it
-    /// gets copies.
+    /// Number of bytes at the beginning of a range to send to this peer as pages of the file;
+    /// `None` if it gets copies.
     pub(super) fn pages_len(&mut self, file: &ServedFile, range: &Range<u64>) -> Option<u64> {
         let is_secure = self.conn.is_secure();
         if is_secure && !self.is_kernel() {
             return None;
         }
-        // Later slices begin at its multiples.
+        // Later slices begin at multiples of it.
         let aligned = SLICE_MAX - range.start % SLICE_MAX;
         let left = range.end - range.start;
         if file.is_constant() {
@@ -56,13 +57,13 @@ impl<D: Driver> Active<'_, D> {
             // Shorter ones are not worth a wait.
             None => tail * 4,
         };
-        // The kernel encrypts pages while it takes them: none of them are in the queue.
+        // The kernel encrypts pages as it takes them: none of them stay in the queue.
         let may_send = left > least && (is_secure || self.leaves_by_device());
         may_send.then(|| (left - tail).min(aligned))
     }
 
-    /// How many bytes at the beginning of a range go out as a copy; `None` if they are the last ones
-    /// and the peer does not have all pages yet.
+    /// Number of bytes at the beginning of a range to send as a copy; `None` if they are the last
+    /// ones and the peer has not acknowledged all pages yet.
     pub(super) fn copy_len(&mut self, range: &Range<u64>, is_first: bool) -> Option<u64> {
         let left = range.end - range.start;
         let len = left.min(self.copy_slice_len(is_first));
@@ -81,7 +82,7 @@ impl<D: Driver> Active<'_, D> {
         Some(len)
     }
 
-    /// Asked once for each answer: a route seldom changes.
+    /// Queried once per response: a route seldom changes.
     fn leaves_by_device(&mut self) -> bool {
         let conn = &mut *self.conn;
         let socket = conn.socket;
@@ -89,7 +90,7 @@ impl<D: Driver> Active<'_, D> {
         *by_device.get_or_insert_with(|| self.shared.driver.leaves_by_device(socket))
     }
 
-    /// The last slice waits until the peer has acknowledged the pages before it.
+    /// Holds the last slice back until the peer has acknowledged the pages before it.
     pub(super) fn hold_back_tail(&mut self, slice: Slice) {
         self.cork(false);
         self.put_back(slice);
@@ -99,7 +100,7 @@ impl<D: Driver> Active<'_, D> {
         self.shared.tails.0.push(Reverse((at, self.conn.id)));
     }
 
-    /// Goes on if the peer has all pages by now.
+    /// Continues if the peer has acknowledged all pages.
     pub(crate) fn check_tail(&mut self) {
         let now = self.shared.driver.now();
         let (id, socket) = (self.conn.id, self.conn.socket);

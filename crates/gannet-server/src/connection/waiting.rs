@@ -12,7 +12,7 @@ use crate::worker::delay::Arrived;
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
-    /// An answer of the disk: for the request that waits, or the next bytes of a body.
+    /// Handles a result: for the waiting request, or the next bytes of a body.
     pub(crate) fn woken(&mut self, answer: Result<Wakeup, Errno>) {
         match (self.conn.phase, answer) {
             (Phase::Waiting, answer) => {
@@ -26,9 +26,8 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Asks the disk on behalf of a request until an answer has to be awaited, or there are answers
-    /// to send. `out` has the answers to the requests before it; `answer` is the one that was
-    /// awaited, if any.
+    /// Continues a waiting request until it is pending again, or there are responses to send. `out`
+    /// has the responses to the requests before it; `answer` is the result it waited for, if any.
     pub(super) fn ask_disk(
         &mut self,
         mut waiting: Box<WaitingRequest>,
@@ -52,8 +51,8 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Answers the requests behind the one that waited, as far as that goes. Returns one that has
-    /// to wait in turn.
+    /// Answers the requests behind the one that waited, until one has to wait in turn, which is
+    /// returned.
     fn pump_held(&mut self, out: &mut Outgoing) -> Option<Box<WaitingRequest>> {
         if self.conn.intake.is_empty() {
             return None;
