@@ -1,4 +1,5 @@
-//! What TLS costs without sockets: handshakes, encryption, decryption, and the memory of a session.
+//! Measures the cost of TLS without sockets: handshakes, encryption, decryption, and the memory of
+//! a session.
 //!
 //! `cargo run --release --example tls_floor -p gannet-server`. Server and client run in one thread;
 //! only the server's calls are timed. Not a benchmark of the server: see `lab/`.
@@ -23,7 +24,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 fn main() {
-    // First, while nothing that was freed can be used again.
+    // First, before any freed memory can be reused.
     memory();
     encrypting();
     opening();
@@ -60,9 +61,9 @@ const CIPHERS: [Cipher; 3] = [
     Cipher::ChaCha20Poly1305,
 ];
 
-/// Times `work` and prints bytes per second and nanoseconds a call.
+/// Times `work` and prints bytes per second and nanoseconds per call.
 fn rate(name: &str, bytes: usize, mut work: impl FnMut(usize)) {
-    // Short runs, the best of many: others may use the machine at the same time.
+    // Short runs, the best of many: other processes may use the machine at the same time.
     let rounds = (4 << 20) / bytes.max(256);
     let mut best = Duration::MAX;
     for _ in 0..60 {
@@ -80,7 +81,7 @@ fn rate(name: &str, bytes: usize, mut work: impl FnMut(usize)) {
 
 fn encrypting() {
     for cipher in CIPHERS {
-        // More than the second-level cache, so that plaintext comes from further away.
+        // More than the second-level cache, so that plaintext is not cached.
         let source = vec![1; 8 << 20];
         let at = |round: usize, len: usize| &source[round * len % (source.len() - len)..][..len];
         let mut encryptor = Encryptor::new(Version::Tls13, secrets(cipher));
@@ -130,9 +131,9 @@ fn opening() {
             decryptor
                 .decrypt(&encrypted, &mut plain)
                 .expect("it was encrypted for it");
-            // The sequence numbers would differ from now on: a fresh record for each round would
-            // time the encryptor as well, so the rounds share one and fail at the tag, having done
-            // all of the work.
+            // The sequence numbers would differ from now on: a new record for each round would time
+            // the encryptor as well, so all rounds use one record and fail at the tag, after all of
+            // the work.
             rate(&format!("open {cipher}, {len}"), len, |_| {
                 plain.clear();
                 let _ = decryptor.decrypt(&encrypted, &mut plain);
@@ -188,7 +189,7 @@ impl Host {
     }
 }
 
-/// A handshake and a small answer; the time that the server took.
+/// A handshake and a small response; returns the server's time.
 fn visit(set: &CertificateSet, config: &Arc<ClientConfig>) -> (Duration, Kind, Session) {
     let name = ServerName::try_from("localhost").expect("a name");
     let mut client = ClientConnection::new(Arc::clone(config), name).expect("a client");
@@ -265,7 +266,7 @@ fn handshakes(
     );
 }
 
-/// Memory of idle sessions, from the kernel's count of resident pages.
+/// Memory of idle sessions, measured as the kernel's count of resident pages.
 fn memory() {
     const COUNT: usize = 5000;
     let host = Host::new(&PKCS_ECDSA_P256_SHA256);

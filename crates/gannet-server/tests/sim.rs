@@ -1,7 +1,7 @@
-//! The whole server in a simulation: seeds become runs with clients, faults and changing files.
+//! Simulates the whole server: seeds become runs with clients, faults and changing files.
 //!
-//! A run that fails names its seed; `GANNET_SIM_SEED=N` runs that one alone. `GANNET_SIM_SEEDS=N`
-//! runs more of them than the usual 200.
+//! A failing run names its seed; `GANNET_SIM_SEED=N` runs that one alone. `GANNET_SIM_SEEDS=N` runs
+//! that many instead of the usual 200.
 
 #[path = "sim/asks.rs"]
 mod asks;
@@ -51,10 +51,10 @@ use gannet_io::sim::{Faults, Random};
 
 use crate::run::{Outcome, Scenario, Tls, sim};
 
-/// Seeds of a plain test run.
+/// Number of seeds in a normal test run.
 const SEEDS: u64 = 200;
 
-/// Seeds that have shown a mistake once: old versions from a slow disk, a folder that vanished.
+/// Seeds that exposed bugs: old versions from a slow disk, a folder that vanished.
 const KEPT: [u64; 3] = [3_495, 10_911, 13_949];
 
 fn number(variable: &str) -> Option<u64> {
@@ -62,12 +62,12 @@ fn number(variable: &str) -> Option<u64> {
     Some(value.parse().expect("a number of seeds"))
 }
 
-/// What follows from a seed, in clear text.
+/// The run of a seed, in clear text.
 fn run(seed: u64) -> Result<Outcome, String> {
     run_over(seed, false, |_| Tls::None)
 }
 
-/// The same over TLS.
+/// The run of a seed over TLS.
 fn run_secure(seed: u64) -> Result<Outcome, String> {
     run_over(seed, false, |random| match random.below(5) {
         0 | 1 => Tls::Own,
@@ -77,7 +77,7 @@ fn run_secure(seed: u64) -> Result<Outcome, String> {
     })
 }
 
-/// The same with clients that speak HTTP/2, every third time over TLS.
+/// The run of a seed with HTTP/2 clients, one in three over TLS.
 fn run_streams(seed: u64) -> Result<Outcome, String> {
     run_over(seed, true, |random| match random.below(6) {
         0 => Tls::Own,
@@ -96,7 +96,7 @@ fn run_over(
     let scenario = Scenario {
         has_streams,
         tls: tls(&mut Random::new(seed)),
-        // A few with latency: less than the timeouts, which go on meanwhile.
+        // A few with latency: shorter than the timeouts, which keep running.
         delay_ms: if seed.is_multiple_of(16) {
             1 + seed / 16 % 200
         } else {
@@ -106,7 +106,7 @@ fn run_over(
     };
     let faults = match random.below(4) {
         0 => Faults::none(),
-        // Nothing for which an answer may be missing.
+        // No fault that excuses a missing response.
         1 => Faults {
             accept_fails: 0,
             ..Faults::benign()
@@ -126,19 +126,20 @@ fn run_over(
     })
 }
 
-/// Any seed: every answer is one version of one file, nothing leaks, nobody outstays a deadline.
+/// For any seed: every response is one version of one file, no resource leaks, and no connection
+/// outlives its deadline.
 #[test]
 fn seeds() {
     all_seeds(run);
 }
 
-/// The same over TLS, encrypted by us or by the kernel.
+/// The same over TLS, encrypted by our record layer or by the kernel.
 #[test]
 fn secure_seeds() {
     all_seeds(run_secure);
 }
 
-/// The same over HTTP/2: streams at once, reset, stalled, half-closed, with small windows.
+/// The same over HTTP/2: concurrent streams, reset, stalled, half-closed, with small windows.
 #[test]
 fn streams_seeds() {
     all_seeds(run_streams);
@@ -181,11 +182,11 @@ fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {
     assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
     assert!(
         answered.into_inner() > count,
-        "runs in which little is answered prove little"
+        "runs with few responses prove little"
     );
 }
 
-/// A seed is a run, to the byte and the nanosecond; another seed is another run.
+/// A seed determines its run, to the byte and the nanosecond; another seed gives another run.
 #[test]
 fn a_seed_is_a_run() {
     let mut traces = std::collections::BTreeSet::new();

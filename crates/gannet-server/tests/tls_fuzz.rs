@@ -1,4 +1,4 @@
-//! Replays the fuzzer's seeds of TLS, and as many made up inputs, in every test run.
+//! Replays the fuzzer's TLS seeds, and random inputs, in every test run.
 
 mod tls_fuzz_checks;
 mod tls_support;
@@ -24,7 +24,7 @@ fn records() {
         let len = random.below(60) + 1;
         let mut bytes: Vec<_> = (0..len).map(|_| random.next() as u8).collect();
         if random.below(2) == 0 && len > 6 {
-            // Looks like a record.
+            // Resembles a record.
             bytes[1..6].copy_from_slice(&[23, 3, 3, 0, random.below(len) as u8]);
         }
         tls_fuzz_checks::record(&bytes);

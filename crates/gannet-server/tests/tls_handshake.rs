@@ -1,5 +1,5 @@
-//! Handshakes: every suite, group and kind of certificate, and peers that stop, lie or speak
-//! something else.
+//! Handshakes: every suite, group and kind of certificate, and peers that stop, send invalid data
+//! or use another protocol.
 
 mod tls_support;
 
@@ -104,7 +104,7 @@ fn every_group_and_a_retry() {
         let established = shake(&set, &mut client).unwrap();
         assert_eq!((established.group, established.kind), (name, Kind::Full));
     }
-    // The client's first share is of a group that we do not offer.
+    // The client's first share is for a group that we do not offer.
     let abilities = Abilities {
         groups: vec![groups::SECP384R1, groups::X25519],
         ..Abilities::default()
@@ -125,7 +125,7 @@ fn every_group_and_a_retry() {
     assert_eq!(failure.0, Alert::HANDSHAKE_FAILURE);
 }
 
-/// Our alert, and what the client makes of it.
+/// Our alert, and the resulting error of the client.
 fn shake_fails(set: &CertificateSet, client: &mut ClientConnection) -> (Alert, rustls::Error) {
     let mut out = Vec::new();
     let hello = from_client(client);
@@ -234,7 +234,7 @@ fn the_certificate_is_chosen_by_name_and_by_kind() {
         let established = shake(&set, &mut client).unwrap();
         assert_eq!(established.server_name.as_deref(), Some(name));
     }
-    // A wildcard is for one label, and other names get the default, which the client refuses.
+    // A wildcard matches one label, and other names get the default, which the client rejects.
     for name in ["a.b.wild.test", "unknown.test"] {
         assert!(!set.has(name), "{name}");
         let mut client = connect(&authority.client(Abilities::default()), name);
@@ -251,7 +251,7 @@ fn the_certificate_is_chosen_by_name_and_by_kind() {
         let failure = server.receive(&set, &refusal, &mut Vec::new()).unwrap_err();
         assert!(matches!(failure, Failure::Peers(_)), "{failure:?}");
     }
-    // Who cannot verify ECDSA gets the other certificate of the same names.
+    // A client that cannot verify ECDSA gets the other certificate of the same names.
     let abilities = Abilities {
         suites: vec![suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256],
         ..Abilities::default()
@@ -337,7 +337,7 @@ fn clear_http_is_recognised() {
     }
 }
 
-/// The flights of a client in a whole connection, recorded.
+/// The recorded flights of a client's whole handshake.
 fn recorded(set: &CertificateSet, client: &mut ClientConnection) -> (Vec<u8>, Vec<u8>) {
     let mut server = Handshake::new();
     let hello = from_client(client);
@@ -391,7 +391,7 @@ fn a_handshake_can_be_cut_anywhere() {
         for byte in established.rest.iter().chain(&rest) {
             assert!(established.session.receive(&[*byte], &mut plain).is_ok());
         }
-        // A client of TLS 1.2 waits for our `Finished` before it sends a request.
+        // A TLS 1.2 client waits for our `Finished` before it sends a request.
         let expected: &[u8] = if suite.tls13().is_some() {
             b"request"
         } else {
@@ -415,7 +415,7 @@ fn a_request_with_the_last_flight_is_not_lost() {
             &options,
         );
         let config = authority.client(Abilities::default());
-        // The last flight has two records and close_notify behind it: 70 bytes and more.
+        // The last flight is followed by two records and close_notify: more than 70 bytes.
         let mut dones = 0;
         for back in 0..140 {
             let mut server = Handshake::new();
@@ -478,7 +478,7 @@ fn a_peer_may_stop_at_any_byte() {
             let mut out = Vec::new();
             let step = Handshake::new().receive(&set, &hello[..cut], &mut out);
             assert!(matches!(step, Ok(Step::NeedInput)), "{cut}");
-            assert_eq!(out, b"", "nothing is spent on a part of a hello");
+            assert_eq!(out, b"", "an incomplete hello causes no output");
         }
         for cut in (0..last.len()).step_by(7) {
             let mut server = Handshake::new();
@@ -519,7 +519,7 @@ fn a_changed_byte_never_panics_and_never_connects() {
         let mut out = Vec::new();
         match server.receive(&set, &hello, &mut out) {
             Ok(Step::NeedInput) => {
-                // Whatever the server agreed to, the client does not: the transcript differs.
+                // Whatever the server accepted, the client rejects: the transcript differs.
                 if to_client(&mut client, &out).is_ok() {
                     let last = from_client(&mut client);
                     let step = server.receive(&set, &last, &mut out);
@@ -535,7 +535,7 @@ fn a_changed_byte_never_panics_and_never_connects() {
     }
     assert!(
         failures > 20,
-        "{failures} of the changes were noticed at once"
+        "only {failures} of the changes were detected at once"
     );
     for round in 0..200 {
         let mut client = connect(&config, "localhost");
@@ -545,8 +545,8 @@ fn a_changed_byte_never_panics_and_never_connects() {
         assert!(server.receive(&set, &hello, &mut out).is_ok());
         to_client(&mut client, &out).unwrap();
         let mut last = from_client(&mut client);
-        // The first record is a ChangeCipherSpec, which means nothing in TLS 1.3, and neither
-        // does the version in the header of the second one (RFC 8446 section 5.1).
+        // The first record is a ChangeCipherSpec, which is ignored in TLS 1.3, as is the version in
+        // the header of the second one (RFC 8446 section 5.1).
         let at = 6 + random.below(last.len() - 6);
         if (7..9).contains(&at) {
             continue;
@@ -559,7 +559,7 @@ fn a_changed_byte_never_panics_and_never_connects() {
             "round {round} byte {at}"
         );
         if let Err(failure) = step {
-            assert!(!out.is_empty(), "an alert goes with it: {failure:?}");
+            assert!(!out.is_empty(), "an alert was sent: {failure:?}");
             let error = to_client(&mut client, &out).unwrap_err();
             assert!(
                 matches!(error, rustls::Error::AlertReceived(_)),

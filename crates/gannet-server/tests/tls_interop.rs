@@ -1,4 +1,4 @@
-//! Other people's clients: OpenSSL, curl, Go and GnuTLS, where they are installed.
+//! Third-party clients: OpenSSL, curl, Go and GnuTLS, where installed.
 
 mod tls_support;
 
@@ -12,7 +12,7 @@ use gannet_testkit::tool;
 use tls_support::server::{Server, Visit, body};
 use tls_support::*;
 
-/// A directory of the test with the authority's certificate in it.
+/// A directory of the test with the authority's certificate.
 struct Place {
     path: PathBuf,
     authority: Authority,
@@ -171,8 +171,8 @@ fn openssl_updates_its_keys() {
     let place = Place::new("update");
     let server = place.server(KeyKind::P256);
     let mut command = Command::new("sh");
-    // "K" asks for our update, "k" only tells of its own. Only the first letter of what is read at
-    // a time counts, so each waits for the word that says it was done.
+    // "K" requests an update of ours, "k" only announces the client's own. Only the first letter of
+    // each read counts, so each command waits for the word that confirms it.
     let line = format!(
         "exec openssl s_client -connect {} -CAfile '{}' -tls1_3 2>&1",
         server.address,

@@ -1,5 +1,5 @@
-//! Records: every length and every cut, updates of keys from both sides, closing, and peers that
-//! lie.
+//! Records: every length and every cut, key updates from both sides, closing, and peers that send
+//! invalid data.
 
 mod tls_support;
 
@@ -103,7 +103,7 @@ fn a_small_answer_is_one_record() {
 fn the_first_records_can_be_small() {
     let mut duo = Duo::plain();
     for (sends, lens) in [
-        // Cut among sends, a record of any length counts as one.
+        // Across sends, a record of any length counts as one.
         (&[10, 1369, 1370][..], &[10, 1369, 1369, 1][..]),
         (&[13_690, 1], &[&[1369; 10][..], &[1]].concat()),
         (&[13_689], &[&[1369; 9][..], &[1368]].concat()),
@@ -129,7 +129,7 @@ fn the_first_records_can_be_small() {
     }
 }
 
-/// Plaintext bytes of the records in a row.
+/// Plaintext lengths of consecutive records.
 fn record_lens(mut encrypted: &[u8]) -> Vec<usize> {
     let mut lens = Vec::new();
     while !encrypted.is_empty() {
@@ -184,7 +184,7 @@ fn any_cut_gives_the_same_plaintext() {
 fn keys_are_updated_by_either_side_in_the_middle() {
     let body = pattern(40_000);
     let mut duo = Duo::plain();
-    // The client updates its key and asks for ours.
+    // The client updates its key and requests an update of ours.
     for round in 0..5 {
         let mut encrypted = duo.encrypt_up(&body[..20_000]);
         duo.client.refresh_traffic_keys().unwrap();
@@ -196,7 +196,7 @@ fn keys_are_updated_by_either_side_in_the_middle() {
             "{round}"
         );
         assert!(plain == body, "{round}");
-        // Ours goes in front of what we send next, and only once.
+        // Ours precedes our next output, and only once.
         let mut out = Vec::new();
         duo.server.encrypt(&[b"next"], &mut out).unwrap();
         assert_eq!(out.len(), (5 + 22) + (4 + 22));
@@ -206,7 +206,7 @@ fn keys_are_updated_by_either_side_in_the_middle() {
         assert_eq!(out.len(), 4 + 22);
         assert_eq!(to_client(&mut duo.client, &out).unwrap(), b"next");
     }
-    // We update, without and with asking.
+    // We update, without and with a request.
     for request in [false, true] {
         let mut out = Vec::new();
         duo.server.encrypt(&[&body[..30_000]], &mut out).unwrap();
@@ -243,7 +243,7 @@ fn orderly_ends() {
             Ok(Received::Closed)
         );
         assert_eq!(plain, b"last");
-        // What follows is ignored (RFC 8446 section 6.1), and ours can still be sent.
+        // Further input is ignored (RFC 8446 section 6.1), and our output can still be sent.
         assert_eq!(
             duo.server.receive(&[0; 40], &mut plain),
             Ok(Received::Closed)
@@ -294,14 +294,14 @@ fn alerts_of_the_peer() {
         records.open(&encrypted)
     };
     assert_eq!(check(&[2, 48]), Err(Fault::Peers(Alert(48))));
-    // In TLS 1.3 the level means nothing (RFC 8446 section 6).
+    // In TLS 1.3 the level is ignored (RFC 8446 section 6).
     assert_eq!(check(&[1, 48]), Err(Fault::Peers(Alert(48))));
     assert_eq!(check(&[1, 90]), Ok(Vec::new()));
     assert_eq!(check(&[1, 0, 0]), Err(Fault::Ours(Alert::DECODE_ERROR)));
     assert_eq!(check(&[]), Err(Fault::Ours(Alert::DECODE_ERROR)));
 }
 
-/// Makes records that our own encryptor would not.
+/// Makes records that our own encryptor would not produce.
 struct Records {
     sequence: u64,
     version: Version,
@@ -323,7 +323,7 @@ impl Records {
         }
     }
 
-    /// A record of TLS 1.3 with a type, content and padding of one's choice.
+    /// A TLS 1.3 record of any type, content and padding.
     fn encrypt(&mut self, kind: u8, content: &[u8], padding: usize) -> Vec<u8> {
         assert_eq!(self.version, Version::Tls13);
         let mut body = content.to_vec();
@@ -383,7 +383,7 @@ fn padding_and_lengths() {
         );
     }
     assert_eq!(check(16_384, 240), overflow, "a record over 2^14 + 256");
-    // Nothing but zeros has no type (RFC 8446 section 5.4).
+    // A record of zeros only has no type (RFC 8446 section 5.4).
     let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
     let encrypted = records.encrypt(0, b"", 10);
     assert_eq!(
@@ -405,9 +405,9 @@ fn an_impossible_record_is_not_waited_for() {
     assert_eq!(
         check(&[23, 3, 3, 0x40, 17]),
         Ok(Vec::new()),
-        "the longest one is"
+        "the longest one is valid"
     );
-    // Shorter than a tag; nothing but a tag, which has no type.
+    // Shorter than a tag; a tag alone, without a type.
     for len in [0, 15, 16] {
         let mut record = vec![23, 3, 3, 0, len];
         record.resize(5 + usize::from(len), 7);
@@ -417,7 +417,7 @@ fn an_impossible_record_is_not_waited_for() {
             "{len}"
         );
     }
-    // Records in clear have no place after the handshake (RFC 8446 section 5).
+    // Clear-text records are not allowed after the handshake (RFC 8446 section 5).
     for kind in [20, 21, 22, 24, 0, b'G'] {
         let result = check(&[kind, 3, 3, 0, 2, 1, 0]);
         assert_eq!(
@@ -469,12 +469,12 @@ fn messages_after_the_handshake() {
         Err(unexpected),
         "a ticket, from a client"
     );
-    // Application data between the parts of a message (RFC 8446 section 5.1).
+    // Application data between the parts of a handshake message (RFC 8446 section 5.1).
     let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
     let mut encrypted = records.encrypt(22, &[24, 0, 0], 0);
     encrypted.extend(records.encrypt(23, b"data", 0));
     assert_eq!(records.open(&encrypted), Err(unexpected));
-    // No such type of record.
+    // An unknown record type.
     let encrypted = Records::new(Version::Tls13, Cipher::Aes128Gcm).encrypt(99, b"x", 0);
     let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
     assert_eq!(records.open(&encrypted), Err(unexpected));
@@ -505,8 +505,8 @@ fn fruitless_records_are_bounded() {
     );
 }
 
-/// What was sent pays for key updates as well as what was received: a long download may have any
-/// number of them. What was sent long ago pays for no flood.
+/// Key updates are allowed for records sent as well as for records received: a long download may
+/// have any number of them. Records sent long ago do not permit a flood.
 #[test]
 fn key_updates_are_bounded_by_the_records_between_them() {
     let update = |duo: &mut Duo| {
@@ -522,7 +522,7 @@ fn key_updates_are_bounded_by_the_records_between_them() {
         }
         for round in 0..10 * KEY_UPDATES_MAX {
             if is_kernel {
-                // The kernel encrypts; our own key is updated now and then.
+                // The kernel encrypts; our own key is updated occasionally.
                 let _ = duo.server.kernel_sends(20_000);
                 assert!(duo.server.kernel_update().is_some());
             } else {
@@ -533,7 +533,7 @@ fn key_updates_are_bounded_by_the_records_between_them() {
         let followed = (0..).take_while(|_| update(&mut duo).is_ok()).count();
         assert!(followed <= KEY_UPDATES_MAX as usize, "{followed}");
     }
-    // Requests count, too.
+    // Requests count as well.
     let mut duo = Duo::plain();
     for _ in 0..3 * KEY_UPDATES_MAX {
         assert_eq!(duo.up(b"GET"), b"GET");
@@ -551,7 +551,7 @@ fn renegotiation_is_refused() {
         sequence: 0,
     };
     let mut decryptor = Decryptor::new(Version::Tls12, secrets);
-    // A record of TLS 1.2 with handshake content, encrypted as the peer would.
+    // A TLS 1.2 record with handshake content, encrypted as the peer would.
     let key = aws_lc_rs::aead::UnboundKey::new(&aws_lc_rs::aead::AES_128_GCM, &[5; 16]).unwrap();
     let key = aws_lc_rs::aead::LessSafeKey::new(key);
     let mut body = vec![1, 0, 0, 0];
@@ -598,11 +598,11 @@ fn changed_records_never_panic_and_never_pass() {
         whole.extend_from_slice(b"second");
         assert!(
             whole.starts_with(&plain),
-            "round {round}: only what was encrypted comes out"
+            "round {round}: only encrypted content is output"
         );
         assert!(
             result.is_err() || plain.len() < whole.len(),
-            "round {round}: it was changed"
+            "round {round}: the change is detected"
         );
     }
 }
@@ -614,14 +614,14 @@ fn the_key_is_handed_to_the_kernel_and_back() {
     let secrets = duo.server.into_kernel().unwrap();
     assert!(duo.server.is_kernel());
     assert_eq!(duo.server.into_kernel().err(), Some(StaysOurs::Over));
-    // The "kernel" encrypts with the key and goes on counting where we stopped.
+    // The "kernel" encrypts with the key and continues our sequence numbers.
     let mut kernel = Encryptor::new(Version::Tls13, secrets);
     let body = pattern(100_000);
     assert_eq!(duo.server.kernel_sends(100_000), KernelNeeds::Nothing);
     let mut out = Vec::new();
     kernel.encrypt(&[&body], &mut out).unwrap();
     assert!(to_client(&mut duo.client, &out).unwrap() == body);
-    // The client asks for an update: it is due before the next send.
+    // The client requests an update: it is due before the next send.
     duo.client.refresh_traffic_keys().unwrap();
     assert_eq!(duo.up(b"more"), b"more");
     assert_eq!(duo.server.kernel_sends(10), KernelNeeds::KeyUpdate);
@@ -638,7 +638,7 @@ fn the_key_is_handed_to_the_kernel_and_back() {
     assert_eq!(duo.server.kernel_sends(10), KernelNeeds::Nothing);
 }
 
-/// A handshake record, as the kernel would encrypt it.
+/// A handshake record, encrypted as the kernel would.
 fn control(kernel: &mut Encryptor, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     kernel
@@ -671,7 +671,7 @@ fn records_of_the_kernel_are_counted() {
         }
         sends += 1;
     }
-    // 2^24 records of 2^14 bytes (RFC 8446 section 5.5), one more counted for each send.
+    // 2^24 records of 2^14 bytes (RFC 8446 section 5.5), plus one counted for each send.
     assert!(
         updated && (255..=256).contains(&((sends * slice) >> 30)),
         "{sends}"
@@ -698,7 +698,7 @@ fn our_own_records_are_counted() {
     assert_eq!(out.len(), len);
 }
 
-/// An operator may ask for fewer records, whoever encrypts.
+/// An operator may configure fewer records, whether we or the kernel encrypt.
 #[test]
 fn fewer_records_may_be_asked_for() {
     let mut duo = Duo::plain();
@@ -709,7 +709,7 @@ fn fewer_records_may_be_asked_for() {
     assert_eq!(duo.server.take_key_updates().ours, 1);
     let encrypted = duo.server.encryptor().sequence();
     let secrets = duo.server.into_kernel().unwrap();
-    // Each send is counted as two records: the last is rarely full.
+    // Each send counts as two records: the last is rarely full.
     for _ in 0..(256 - encrypted) / 2 {
         assert_eq!(duo.server.kernel_sends(1), KernelNeeds::Nothing);
     }
@@ -733,7 +733,7 @@ fn fewer_records_may_be_asked_for() {
     }
     assert!(
         old.server.encrypt(&[b"x"], &mut out).is_err(),
-        "no key for it"
+        "the key is used up"
     );
 }
 

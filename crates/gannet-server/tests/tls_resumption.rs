@@ -1,4 +1,4 @@
-//! Sessions that are resumed, by tickets bound to a certificate, and early data.
+//! Session resumption by tickets bound to a certificate, and early data.
 
 mod tls_support;
 
@@ -12,7 +12,7 @@ use rustls::ClientConnection;
 use rustls::crypto::aws_lc_rs::cipher_suite as suites;
 use tls_support::*;
 
-/// Handshake, then an answer that carries the tickets.
+/// A handshake, then a response that carries the tickets.
 fn visit(set: &CertificateSet, client: &mut ClientConnection) -> Kind {
     let mut established = shake(set, client).unwrap();
     let mut out = Vec::new();
@@ -58,7 +58,7 @@ fn tickets_are_bound_to_the_certificate() {
         visit(&old, &mut connect(&config, "second.test")),
         Kind::Full
     );
-    // One host gets a new certificate, the other keeps its own: so do the tickets.
+    // One host gets a new certificate, the other keeps its own: so do their tickets.
     let renewed = authority.issued(KeyKind::P256, &["second.test"]);
     let pairs = vec![pair(&first), pair(&renewed)];
     let new = CertificateSet::new(pairs, &options, Some(&old)).unwrap();
@@ -70,8 +70,8 @@ fn tickets_are_bound_to_the_certificate() {
         visit(&new, &mut connect(&config, "second.test")),
         Kind::Full
     );
-    // A ticket of one host is none for another: the client of this test sends them by name, so
-    // the other host's certificate is put in its place.
+    // A ticket of one host is invalid for another: this client sends tickets by name, so the other
+    // host's certificate replaces the first one.
     let swapped = set(
         &[&authority.issued(KeyKind::P256, &["first.test"])],
         &options,
@@ -128,7 +128,7 @@ fn early_data_only_if_asked_for() {
         early_data: true,
         ..Abilities::default()
     };
-    // Off: tickets do not even offer it.
+    // Off: tickets do not offer it.
     let off = set(&[&issued], &Options::default());
     let config = authority.client(abilities());
     visit(&off, &mut connect(&config, "localhost"));
@@ -183,7 +183,7 @@ fn early_data_is_answered_before_the_end() {
     assert_eq!(server.take_early(), b"GET / HTTP/1.1\r\n\r\n");
     assert!(server.encrypt_early(&[b"early ", b"answer "], &mut out));
     assert_eq!(to_client(&mut client, &out).unwrap(), b"early answer ");
-    // The rest of the handshake, and what follows is in order.
+    // The rest of the handshake and further data are in order.
     let mut out = Vec::new();
     let last = from_client(&mut client);
     let Ok(Step::Done(mut done)) = server.receive(&set, &last, &mut out) else {
@@ -219,7 +219,7 @@ fn early_data_is_not_taken_twice() {
         .write_all(b"GET /once")
         .unwrap();
     let flight = from_client(&mut client);
-    // The same bytes twice, as somebody on the path could send them.
+    // The same bytes twice, as an attacker on the path could send them.
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let mut one = Handshake::new();
     assert!(matches!(
@@ -229,7 +229,7 @@ fn early_data_is_not_taken_twice() {
     let mut two = Handshake::new();
     let replayed = two.receive(&set, &flight, &mut second);
     assert!(matches!(replayed, Ok(Step::NeedInput)), "{replayed:?}");
-    // The second one was answered with a full handshake: it is longer by the certificate.
+    // The second one led to a full handshake: its flight is longer by the certificate.
     assert!(
         second.len() > first.len() + 300,
         "{} {}",
@@ -238,8 +238,7 @@ fn early_data_is_not_taken_twice() {
     );
 }
 
-/// Early data that is rejected is dropped, however it was cut on its way, and the handshake goes on
-/// without it.
+/// Rejected early data is discarded, however it was cut, and the handshake continues without it.
 #[test]
 fn early_data_that_is_rejected_is_dropped() {
     let authority = Authority::new();
@@ -264,7 +263,7 @@ fn early_data_that_is_rejected_is_dropped() {
         let (mut server, mut out) = (Handshake::new(), Vec::new());
         loop {
             let flight = from_client(&mut client);
-            assert!(!flight.is_empty(), "neither side goes on");
+            assert!(!flight.is_empty(), "neither side makes progress");
             for part in flight.chunks(cut) {
                 match server.receive(sets.1, part, &mut out)? {
                     Step::NeedInput => {}
@@ -279,7 +278,7 @@ fn early_data_that_is_rejected_is_dropped() {
             to_client(&mut client, &std::mem::take(&mut out)).unwrap();
         }
     };
-    // The session is another server's, or early data was switched off since.
+    // The session is another server's, or early data was disabled since.
     let (on, other, off) = (early_data(true), early_data(true), early_data(false));
     for second in [&other, &off] {
         for len in [1, 4_000, 8_192, 9_000, 16_384, 20_000] {
@@ -288,9 +287,9 @@ fn early_data_that_is_rejected_is_dropped() {
                 assert_eq!(result, Ok(()), "{len} bytes in pieces of {cut}");
             }
         }
-        // The library counts a record again whenever it looks at its input: there is an end to it.
+        // The library counts a record again whenever it inspects its input, which limits it.
         let Err(Failure::Ours { alert, .. }) = send((&on, second), 60_000, 4_096) else {
-            panic!("more than is dropped");
+            panic!("more than the limit");
         };
         assert_eq!(alert, Alert::BAD_RECORD_MAC);
     }

@@ -1,4 +1,4 @@
-//! Alerts: how one side tells the other why it stops.
+//! Alerts, by which one side tells the other why it closes the connection.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use std::fmt;
 pub struct Alert(pub u8);
 
 impl Alert {
-    /// The sender will send no more; not an error.
+    /// The sender will send no more data; not an error.
     pub const CLOSE_NOTIFY: Self = Self(0);
-    /// A record or message that does not belong here.
+    /// An inappropriate record or message.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
-    /// A record could not be opened.
+    /// A record could not be decrypted.
     pub const BAD_RECORD_MAC: Self = Self(20);
     /// A record is longer than the protocol allows.
     pub const RECORD_OVERFLOW: Self = Self(22);
@@ -87,12 +87,12 @@ impl fmt::Debug for Alert {
     }
 }
 
-/// Why an established connection cannot go on.
+/// Why an established connection has failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// The peer broke the protocol: this alert is for it, then the connection ends.
+    /// The peer violated the protocol: send it this alert, then close.
     Ours(Alert),
-    /// The peer sent a fatal alert: nothing is sent any more (RFC 8446 section 6.2).
+    /// The peer sent a fatal alert: nothing more is sent (RFC 8446 section 6.2).
     Peers(Alert),
 }
 

@@ -1,7 +1,7 @@
-//! What the TLS library is told: versions, suites, groups, protocols, tickets.
+//! Configuration of the TLS library: versions, suites, groups, protocols, tickets.
 //!
-//! This file and `handshake.rs` are where the library's types live; `session.rs` holds one for
-//! the derivation of keys.
+//! Only this file and `handshake.rs` use the library's types, except that `session.rs` holds one
+//! for deriving keys.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::record::aead::{Cipher, Secrets};
 /// An application protocol, chosen by ALPN (RFC 7301).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Protocol {
-    /// `http/1.1`; also for clients that do not ask.
+    /// `http/1.1`; also for clients without ALPN.
     Http11,
     /// `h2`.
     H2,
@@ -37,16 +37,16 @@ impl Protocol {
     }
 }
 
-/// What the operator decides about TLS beside the certificates.
+/// The operator's TLS options besides the certificates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Options {
     /// Protocols to offer, the preferred one first.
     pub protocols: Vec<Protocol>,
-    /// TLS 1.2 is spoken too.
+    /// TLS 1.2 is enabled, too.
     pub tls12: bool,
     /// Sessions can be resumed.
     pub resumption: bool,
-    /// Early data (0-RTT) is taken. Sessions are then remembered by the server and used once,
+    /// Early data (0-RTT) is accepted. Sessions are then stored by the server and used once,
     /// instead of being encrypted into tickets.
     pub early_data: bool,
     /// Session tickets sent after a full handshake, 0 to 8.
@@ -65,8 +65,8 @@ impl Default for Options {
     }
 }
 
-/// Suites in order of preference. AES-128-GCM is the cheapest and as safe as is needed; the ones
-/// of TLS 1.2 are those with forward secrecy and an AEAD (RFC 9325 section 4.2).
+/// Suites in order of preference. AES-128-GCM is the cheapest, and secure enough; those of TLS 1.2
+/// have forward secrecy and an AEAD (RFC 9325 section 4.2).
 static SUITES: [SupportedCipherSuite; 9] = [
     suites::TLS13_AES_128_GCM_SHA256,
     suites::TLS13_AES_256_GCM_SHA384,
@@ -79,11 +79,11 @@ static SUITES: [SupportedCipherSuite; 9] = [
     suites::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// Key exchange groups; the client's order decides among them.
+/// Key exchange groups; the client's order takes precedence.
 static GROUPS: [&dyn SupportedKxGroup; 3] =
     [groups::X25519MLKEM768, groups::X25519, groups::SECP256R1];
 
-/// The cryptography in use.
+/// The crypto provider in use.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: std::sync::OnceLock<Arc<CryptoProvider>> = std::sync::OnceLock::new();
     Arc::clone(PROVIDER.get_or_init(|| {
@@ -98,9 +98,9 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 /// The configurations for the certificates of one host.
 #[derive(Clone, Debug)]
 pub(super) struct HostConfig {
-    /// Our order of suites decides.
+    /// With our order of suites.
     ours: Arc<ServerConfig>,
-    /// The client's order decides.
+    /// With the client's order of suites.
     theirs: Arc<ServerConfig>,
     /// Its certificates.
     pub(super) keys: Arc<ByKeyKind>,
@@ -108,8 +108,8 @@ pub(super) struct HostConfig {
 
 impl HostConfig {
     /// A configuration for certificates that have the same names and differ in the kind of their
-    /// keys. Tickets and sessions made by it are good for it alone, which binds them to these
-    /// certificates.
+    /// keys. Its tickets and sessions are valid only for this configuration, which binds them to
+    /// these certificates.
     pub(super) fn new(keys: Vec<Arc<CertifiedKey>>, options: &Options) -> Result<Self, String> {
         let versions: &[_] = if options.tls12 {
             &[&rustls::version::TLS13, &rustls::version::TLS12]
@@ -130,15 +130,15 @@ impl HostConfig {
         config.enable_secret_extraction = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        // Without stored sessions none is taken; what a client sends all the same is dropped.
+        // Without stored sessions, no early data is accepted; data sent nevertheless is discarded.
         config.max_early_data_size = EARLY_DATA_MAX;
         if options.resumption {
             config.send_tls13_tickets = options.tickets.min(8);
-            // RFC 9149: a client that says how many tickets it needs gets no more than that.
+            // RFC 9149: a client that requests a number of tickets gets no more than that.
             config.max_tls13_tickets = 4;
             if options.early_data {
                 config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
-                // Answering before the client has finished is what early data is for.
+                // Early data is useful only if it is answered before the client has finished.
                 config.send_half_rtt_data = true;
             } else {
                 config.ticketer = ticketer().map_err(|error| error.to_string())?;
@@ -153,8 +153,8 @@ impl HostConfig {
         })
     }
 
-    /// The configuration for a client: one that puts ChaCha20-Poly1305 first has no fast AES, and
-    /// its wish is followed.
+    /// The configuration for a client: one that prefers ChaCha20-Poly1305 has no fast AES, so its
+    /// preference is followed.
     pub(super) fn choose(&self, prefers_chacha: bool) -> Arc<ServerConfig> {
         Arc::clone(if prefers_chacha {
             &self.theirs
@@ -164,13 +164,13 @@ impl HostConfig {
     }
 }
 
-/// Tickets under keys that change every six hours and are forgotten after twelve (RFC 5077
-/// section 4); the workers share them.
+/// Tickets under keys that change every six hours and are discarded after twelve (RFC 5077 section
+/// 4); shared by the workers.
 pub(super) fn ticketer() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     aws_lc_rs::Ticketer::new()
 }
 
-/// Chooses among certificates of one host by the signatures that the client can verify.
+/// Selects among certificates of one host by the signature schemes that the client supports.
 #[derive(Debug)]
 pub(super) struct ByKeyKind(Vec<Arc<CertifiedKey>>);
 
@@ -185,7 +185,7 @@ impl ResolvesServerCert for ByKeyKind {
     }
 }
 
-/// The library's secrets in our terms. `None` for a cipher that is not ours.
+/// Converts the library's secrets to ours. `None` for an unsupported cipher.
 pub(super) fn secrets_of(sequence: u64, secrets: &ConnectionTrafficSecrets) -> Option<Secrets> {
     let (cipher, key, iv) = match secrets {
         ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),

@@ -1,16 +1,16 @@
-//! A certificate for development: a local authority of this user, and a leaf for this machine.
+//! A development certificate: a local authority of this user, and a leaf for this machine.
 //!
-//! Both are made on first use and kept in one directory (`$XDG_DATA_HOME/gannet/tls`):
+//! Both are created on first use and kept in one directory (`$XDG_DATA_HOME/gannet/tls`):
 //!
 //! ```text
 //! authority.pem       the authority's certificate: import this one into a browser or a client
 //! authority-key.pem   its certificate and key, 0600
-//! localhost.pem       the leaf and its key, 0600; made again well before it expires
+//! localhost.pem       the leaf and its key, 0600; renewed well before it expires
 //! ```
 //!
 //! The authority is constrained to the names and addresses of this machine (RFC 5280 section
-//! 4.2.1.10): who steals its key cannot use it to impersonate anybody else to its user. A file
-//! appears whole or not at all, and the first of two servers that start at the same time wins.
+//! 4.2.1.10): a stolen key cannot be used to impersonate any other site to its user. Files are
+//! written atomically, and the first of two servers that start concurrently wins.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -30,45 +30,45 @@ use rcgen::{
 use super::certificates::{CertificateError, Facts, LoadOptions, Pair, PairPaths};
 
 const DAY: i64 = 86_400;
-/// How long an authority is good for. Importing it again is a nuisance.
+/// Validity of an authority. Importing a new one is a nuisance.
 const AUTHORITY_DAYS: i64 = 3650;
-/// How long a leaf is good for: short, it costs nothing to make another.
+/// Validity of a leaf: short, because renewing it costs nothing.
 const LEAF_DAYS: i64 = 90;
-/// A leaf with fewer days left is made again.
+/// A leaf with fewer days left is renewed.
 const LEAF_RENEW_DAYS: i64 = 30;
-/// An authority with fewer days left than a leaf lives is made again.
+/// An authority with fewer days left than a leaf's validity is renewed.
 const AUTHORITY_RENEW_DAYS: i64 = LEAF_DAYS + 1;
 
-/// A certificate for development, ready to be loaded.
+/// A development certificate, ready to be loaded.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Development {
     /// Leaf and key.
     pub pair: PairPaths,
-    /// The authority's certificate, to be imported or exported.
+    /// The authority's certificate, for import into a client.
     pub authority: PathBuf,
     /// SHA-256 of the authority's certificate, as browsers show it.
     pub authority_fingerprint: String,
     /// SHA-256 of the leaf, as browsers show it.
     pub fingerprint: String,
-    /// What the leaf is good for: names and addresses.
+    /// The names and addresses of the leaf.
     pub names: Vec<String>,
-    /// Names that were asked for but that the authority, made earlier, is not allowed to vouch
-    /// for. Removing its directory makes a new authority.
+    /// Requested names that the existing authority is not permitted to certify. Removing its
+    /// directory creates a new authority.
     pub left_out: Vec<String>,
-    /// The authority was made just now, so nobody trusts it yet.
+    /// The authority was created just now, so no client trusts it yet.
     pub is_new: bool,
 }
 
-/// Why there is no certificate for development.
+/// Why there is no development certificate.
 #[derive(Debug)]
 pub enum DevelopmentError {
-    /// Neither `XDG_DATA_HOME` nor `HOME` says where to keep it.
+    /// Neither `XDG_DATA_HOME` nor `HOME` is set.
     NoDirectory,
     /// A file cannot be read or written.
     File(PathBuf, io::Error),
-    /// A file that was made earlier is damaged.
+    /// An existing file is corrupt.
     Damaged(PathBuf, String),
-    /// The certificate cannot be made.
+    /// The certificate cannot be created.
     Make(String),
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for DevelopmentError {
 impl std::error::Error for DevelopmentError {}
 
 impl DevelopmentError {
-    /// What to do about it, if we know.
+    /// How to fix it, if known.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         match self {
@@ -107,7 +107,7 @@ impl DevelopmentError {
     }
 }
 
-/// Where certificates for development are kept, from the environment of the process.
+/// The directory for development certificates, from the environment of the process.
 #[must_use]
 pub fn default_directory() -> Option<PathBuf> {
     let absolute = |name| {
@@ -133,8 +133,8 @@ pub fn machine_names() -> Vec<String> {
     names
 }
 
-/// Finds or makes the certificate in `directory`, good for `names` and the loopback addresses, at
-/// `now` (Unix seconds).
+/// Finds or creates the certificate in `directory`, valid for `names` and the loopback addresses,
+/// at `now` (Unix seconds).
 ///
 /// # Errors
 /// [`DevelopmentError`]
@@ -199,7 +199,8 @@ struct Authority {
 }
 
 impl Authority {
-    /// The authority of the directory, made if there is none, and whether it was made just now.
+    /// The authority of the directory, created if there is none, and whether it was created just
+    /// now.
     fn find(
         directory: &Path,
         names: &[String],
@@ -244,13 +245,13 @@ impl Authority {
         })
     }
 
-    /// A new authority: its certificate and key as PEM.
+    /// Creates an authority; returns its certificate and key as PEM.
     fn make(names: &[String], now: i64) -> Result<String, DevelopmentError> {
         let key = new_key()?;
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // The number tells authorities apart that were made one after the other.
+        // The number distinguishes successive authorities.
         let number = now.to_string();
         params
             .distinguished_name
@@ -286,7 +287,7 @@ impl Authority {
         self.permitted.iter().any(is_below)
     }
 
-    /// A new leaf: its certificate and key as PEM.
+    /// Creates a leaf; returns its certificate and key as PEM.
     fn issue(&self, names: &[String], now: i64) -> Result<String, DevelopmentError> {
         let issuer = Issuer::from_ca_cert_pem(&self.certificate, &self.key).map_err(make_error)?;
         let key = new_key()?;
@@ -319,7 +320,7 @@ fn make_error(error: rcgen::Error) -> DevelopmentError {
     DevelopmentError::Make(error.to_string())
 }
 
-/// From yesterday, for clocks that are behind, on.
+/// Valid from yesterday, for clocks that are behind.
 fn set_validity(params: &mut CertificateParams, now: i64, days: i64) {
     let at = |seconds: i64| {
         rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds.unsigned_abs())
@@ -342,7 +343,7 @@ fn permitted_names(certificate: &str) -> Option<Vec<String>> {
     Some(names.collect())
 }
 
-/// The leaf that is there, if it is still good for all that is wanted.
+/// The existing leaf, if it is still valid for all names.
 fn find_leaf(path: &Path, authority: &Authority, names: &[String], now: i64) -> Option<Facts> {
     let facts = read_pair(path, now).ok()?;
     let is_ours = facts.issuer == authority.facts.subject;
@@ -365,7 +366,7 @@ fn pair_of(path: &Path, text: &[u8], now: i64) -> Result<Pair, CertificateError>
         certificate: path.to_owned(),
         key: path.to_owned(),
     };
-    // Expired is not damaged: it is made again.
+    // An expired one is not corrupt: it is renewed.
     let options = LoadOptions {
         allow_expired: true,
         now,
@@ -373,14 +374,14 @@ fn pair_of(path: &Path, text: &[u8], now: i64) -> Result<Pair, CertificateError>
     Pair::from_pem(&paths, text, text, &options, &mut Vec::new())
 }
 
-/// Writes a file that takes the place of an older one in one step.
+/// Writes a file atomically, replacing an older one.
 fn replace(path: &Path, text: &[u8], mode: u32) -> Result<(), DevelopmentError> {
     let fail = |error| DevelopmentError::File(path.to_owned(), error);
     let beside = write_beside(path, text, mode).map_err(fail)?;
     fs::rename(&beside, path).map_err(fail)
 }
 
-/// Writes a file unless there is one already, which then stays.
+/// Writes a file unless one exists, which is kept.
 fn create_new(path: &Path, text: &[u8]) -> Result<(), DevelopmentError> {
     let fail = |error| DevelopmentError::File(path.to_owned(), error);
     let beside = write_beside(path, text, 0o600).map_err(fail)?;
@@ -396,7 +397,7 @@ fn write_beside(path: &Path, text: &[u8], mode: u32) -> io::Result<PathBuf> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let beside = path.with_extension(format!("{}-{count}.new", std::process::id()));
-    // Left over from a process of the same number that was killed in the middle of it.
+    // Left over from a killed process with the same number.
     let _ = fs::remove_file(&beside);
     let mut file: File = OpenOptions::new()
         .write(true)

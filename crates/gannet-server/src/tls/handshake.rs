@@ -1,4 +1,4 @@
-//! A handshake: bytes in, bytes out, until both sides have keys.
+//! A TLS handshake: bytes in, bytes out, until both sides have keys.
 //!
 //! ```text
 //!            a whole ClientHello                finished
@@ -8,10 +8,10 @@
 //!     └── malformed, timed out ────┴──▶ Over: the alert is in the output
 //! ```
 //!
-//! The certificate is chosen from the ClientHello before the TLS library is given anything, so a
-//! peer that only opens a connection costs nothing but the bytes it sent. Hello to Running is
-//! where the expensive part happens (a key exchange and a signature: about 100 µs with ECDSA,
-//! several times that with RSA): a worker limits how many of these it does in a turn.
+//! The certificate is chosen from the ClientHello before the TLS library gets any input, so a peer
+//! that only opens a connection costs nothing but the bytes it sent. The step from Hello to Running
+//! is expensive (a key exchange and a signature: about 100 µs with ECDSA, several times that with
+//! RSA): a worker limits the number of these per turn.
 
 use std::fmt;
 use std::mem;
@@ -34,20 +34,20 @@ use super::record::ContentType;
 use super::record::aead::Version;
 use super::session::Session;
 
-/// See the module's description.
+/// See the module documentation.
 #[derive(Default)]
 pub struct Handshake {
     state: State,
     /// Received and not yet used.
     input: Vec<u8>,
-    /// How much of it the library has been given, in whole records. It keeps what it drops (early
-    /// data that was rejected) in its input, and counts it each time.
+    /// The part of it passed to the library, in whole records. The library leaves records that it
+    /// drops (rejected early data) in its input, and counts them on each call.
     shown: usize,
     server_name: Option<Box<str>>,
     early: Vec<u8>,
     plain: Vec<u8>,
     is_closed: bool,
-    /// Something was put out.
+    /// Output was produced.
     has_spoken: bool,
 }
 
@@ -59,11 +59,11 @@ enum State {
     Over,
 }
 
-/// What came of received bytes.
+/// The result of received bytes.
 #[derive(Debug)]
 #[must_use]
 pub enum Step {
-    /// More has to be received (after sending what was put out, if anything).
+    /// More input is needed (after sending the output, if any).
     NeedInput,
     /// Finished.
     Done(Box<Established>),
@@ -76,49 +76,49 @@ pub struct Established {
     pub session: Session,
     /// The protocol to speak.
     pub protocol: Protocol,
-    /// The name that the client asked for, in lower case, whether there is a certificate for it
-    /// or not.
+    /// The name requested by the client, in lower case, whether there is a certificate for it or
+    /// not.
     pub server_name: Option<Box<str>>,
-    /// How it was done, for counters.
+    /// The kind of handshake, for counters.
     pub kind: Kind,
     /// The group of the key exchange, as the registry spells it.
     pub group: &'static str,
-    /// Early data (0-RTT) that was not taken by [`Handshake::take_early`]. Now that the handshake
-    /// is finished it cannot be a replay any more.
+    /// Early data (0-RTT) not taken by [`Handshake::take_early`]. With the handshake finished, it
+    /// cannot be a replay any more.
     pub early: Vec<u8>,
     /// Plaintext that arrived with the end of the handshake.
     pub plain: Vec<u8>,
-    /// Ciphertext that follows it: for [`Session::receive`].
+    /// Ciphertext after it: input for [`Session::receive`].
     pub rest: Vec<u8>,
-    /// The peer has sent `close_notify` already.
+    /// The peer has already sent `close_notify`.
     pub is_closed: bool,
 }
 
-/// How a handshake was done.
+/// The kind of a handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// With a certificate.
     Full,
-    /// The same, after asking for another key share.
+    /// With a certificate, after a HelloRetryRequest.
     FullWithRetry,
-    /// By a ticket or a remembered session.
+    /// Resumed from a ticket or a stored session.
     Resumed,
 }
 
-/// Why there was no handshake.
+/// Why a handshake failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure {
-    /// The client speaks HTTP in clear text: nothing was put out, and these are the bytes it has
-    /// sent so far.
+    /// The client speaks HTTP in clear text: there is no output, and these are the bytes received
+    /// so far.
     ClearHttp(Vec<u8>),
-    /// The peer broke the protocol, or nothing suits both sides. The alert is in the output.
+    /// The peer violated the protocol, or no common parameters exist. The alert is in the output.
     Ours {
         /// The alert for the peer.
         alert: Alert,
         /// For the log.
         why: String,
     },
-    /// The peer gave up with this alert (`unknown_ca`, `bad_certificate`, ...).
+    /// The peer aborted with this alert (`unknown_ca`, `bad_certificate`, ...).
     Peers(Alert),
 }
 
@@ -138,23 +138,23 @@ impl Handshake {
         self.input.capacity() + self.early.capacity() + self.plain.capacity()
     }
 
-    /// A handshake of a connection from which nothing was received yet.
+    /// A handshake before any input.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the next call of [`receive`](Self::receive) may be an expensive one: the
-    /// ClientHello has not been dealt with.
+    /// Whether the next call of [`receive`](Self::receive) may be expensive: the ClientHello has
+    /// not been processed.
     #[must_use]
     pub fn is_at_hello(&self) -> bool {
         matches!(self.state, State::Hello)
     }
 
-    /// Takes received bytes, cut anywhere, and appends what has to be sent to `out`.
+    /// Takes received bytes, cut anywhere, and appends bytes to send to `out`.
     ///
     /// # Errors
-    /// [`Failure`]; send what is in `out`, then close.
+    /// [`Failure`]; send the contents of `out`, then close.
     pub fn receive(
         &mut self,
         certificates: &CertificateSet,
@@ -172,7 +172,7 @@ impl Handshake {
                     self.state = State::Over;
                     return Err(Failure::ClearHttp(mem::take(&mut self.input)));
                 }
-                // The library would miss the extensions of TLS 1.2 before it looks at the version.
+                // The library would report missing TLS 1.2 extensions before it checks the version.
                 Look::Hello(hello) if hello.is_outdated => {
                     let why = "the client speaks TLS 1.1 or older";
                     return Err(self.fail(Alert::PROTOCOL_VERSION, why, out));
@@ -206,20 +206,20 @@ impl Handshake {
         }
     }
 
-    /// Takes early data (0-RTT) that has arrived, in clear text. It may have been recorded and sent
-    /// again by somebody on the path, within the limits that the memory of sessions sets: only
-    /// safe methods may be answered before the handshake is finished (RFC 8470 section 3).
+    /// Takes received early data (0-RTT), decrypted. An attacker on the path may have recorded and
+    /// replayed it, within the limits of the session store: only safe methods may be answered
+    /// before the handshake is finished (RFC 8470 section 3).
     pub fn take_early(&mut self) -> Vec<u8> {
         mem::take(&mut self.early)
     }
 
-    /// Whether early data has arrived that was not taken.
+    /// Whether there is early data that was not taken.
     #[must_use]
     pub fn has_early(&self) -> bool {
         !self.early.is_empty()
     }
 
-    /// The protocol that was agreed on, once our side of the handshake is out.
+    /// The negotiated protocol, available once our side of the handshake has been output.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         match &self.state {
@@ -228,15 +228,15 @@ impl Handshake {
         }
     }
 
-    /// Encrypts an answer to early data, before the client has finished. False if that is not
-    /// possible (any more, or without early data): then the answer waits for [`Step::Done`].
+    /// Encrypts a response to early data before the client has finished. False if that is
+    /// impossible (no longer, or without early data): then the response waits for [`Step::Done`].
     pub fn encrypt_early(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> bool {
         let plain = pieces.concat();
         self.write_early(out, |traffic, room| traffic.encrypt(&plain, room))
     }
 
-    /// Encrypts `close_notify` behind answers to early data, as [`encrypt_early`](Self::encrypt_early)
-    /// does; false if that is not possible.
+    /// Encrypts `close_notify` after responses to early data, as
+    /// [`encrypt_early`](Self::encrypt_early) does; false if that is impossible.
     pub fn end_early(&mut self, out: &mut Vec<u8>) -> bool {
         self.write_early(out, |traffic, room| traffic.queue_close_notify(room))
     }
@@ -270,8 +270,8 @@ impl Handshake {
         is_encrypted
     }
 
-    /// Whether there is a record that the library has not been given, or the beginning of what can
-    /// be none, which it refuses.
+    /// Whether there is a record that the library has not been given, or the start of an invalid
+    /// one, which it rejects.
     fn has_new_record(&mut self) -> bool {
         let before = self.shown;
         loop {
@@ -291,7 +291,7 @@ impl Handshake {
         }
     }
 
-    /// Drops input that was used.
+    /// Removes used input.
     fn discard(&mut self, len: usize) {
         self.input.drain(..len);
         self.shown = self.shown.saturating_sub(len);
@@ -312,7 +312,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Ends it with an alert in clear: nothing was agreed on yet.
+    /// Fails with a clear-text alert, before any keys exist.
     fn fail(&mut self, alert: Alert, why: &str, out: &mut Vec<u8>) -> Failure {
         if !self.has_spoken {
             put_clear(alert, out);
@@ -324,19 +324,19 @@ impl Handshake {
         }
     }
 
-    /// Has the library use what it can of the input. True when the handshake is finished.
+    /// Lets the library process the input. True when the handshake is finished.
     fn drive(
         &mut self,
         connection: &mut UnbufferedServerConnection,
         out: &mut Vec<u8>,
     ) -> Result<bool, Error> {
         for _ in 0..HANDSHAKE_STEPS_MAX {
-            // The library may not be called without the input that it has looked at already,
-            // unless it has something to say: that comes first, and looks at nothing.
+            // The library must not be called without the input that it has already inspected,
+            // unless it has output: that comes first, and inspects no input.
             let input = match (connection.is_handshaking(), connection.wants_write()) {
                 (true, _) => &mut self.input[..],
                 (false, true) => &mut [],
-                // What follows the handshake is for our own record layer.
+                // Input after the handshake belongs to our own record layer.
                 (false, false) => return Ok(true),
             };
             let UnbufferedStatus { discard, state } = connection.process_tls_records(input);
@@ -361,7 +361,7 @@ impl Handshake {
             }
             self.discard(discard);
             if self.is_closed && connection.is_handshaking() {
-                // Closed in the middle of the handshake: the peer has lost interest.
+                // Closed during the handshake: the peer has aborted.
                 return Err(Error::AlertReceived(AlertDescription::CloseNotify));
             }
             if is_waiting || (is_writable && connection.is_handshaking()) {
@@ -401,8 +401,8 @@ impl Handshake {
             secrets_of(*sequence, secrets).ok_or_else(|| internal("an unknown cipher"))
         };
         let (tx, rx) = (ours(&secrets.tx)?, ours(&secrets.rx)?);
-        // The end of TLS 1.3 is the client's: what we still have to say (tickets) can wait for
-        // the first answer. In TLS 1.2 the client waits for our `Finished`.
+        // In TLS 1.3 the client finishes last: our remaining output (tickets) can wait for the
+        // first response. In TLS 1.2 the client waits for our `Finished`.
         let waiting = if version == Version::Tls13 {
             mem::take(out)
         } else {
@@ -439,9 +439,9 @@ fn encode<Side>(mut data: EncodeTlsData<'_, Side>, out: &mut Vec<u8>) {
     }
 }
 
-/// Turns an error of the library into ours, with its alert in the output.
+/// Converts an error of the library to ours, with its alert in the output.
 ///
-/// `is_silent`: nothing was put out before, so that an alert can still go in clear.
+/// `is_silent`: there was no output before, so an alert can still be sent in clear text.
 fn explain(
     error: Error,
     connection: &mut UnbufferedServerConnection,
@@ -452,8 +452,8 @@ fn explain(
         return Failure::Peers(Alert(u8::from(alert)));
     }
     let start = out.len();
-    // The library queues the alert before it returns the error. It is asked only as long as it has
-    // something to say: see `drive`.
+    // The library queues the alert before it returns the error. It is called only while it has
+    // output: see `drive`.
     while connection.wants_write() {
         match connection.process_tls_records(&mut []).state {
             Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
@@ -464,7 +464,7 @@ fn explain(
     }
     let mut alert = likely_alert(&error);
     match out.get(start..) {
-        // In clear: this is what was really said.
+        // In clear text: this is the alert actually sent.
         Some([CLEAR_ALERT, 3, _, 0, 2, _, description]) => alert = Alert(*description),
         Some([]) if is_silent => put_clear(alert, out),
         _ => {}
@@ -477,13 +477,13 @@ fn explain(
 
 const CLEAR_ALERT: u8 = ContentType::Alert as u8;
 
-/// An alert record for a peer with which no keys were agreed on.
+/// An alert record for a peer without common keys.
 fn put_clear(alert: Alert, out: &mut Vec<u8>) {
     out.extend_from_slice(&[CLEAR_ALERT, 3, 3, 0, 2]);
     out.extend_from_slice(&alert.content());
 }
 
-/// The alert that goes with an error, where the library has encrypted the one it sent.
+/// The alert for an error, used when the library has encrypted the one it sent.
 fn likely_alert(error: &Error) -> Alert {
     match error {
         Error::InvalidMessage(_) => Alert::DECODE_ERROR,
@@ -499,7 +499,7 @@ fn likely_alert(error: &Error) -> Alert {
     }
 }
 
-/// The registry's name of a group that is offered.
+/// The registry's name of an offered group.
 fn group_name(group: NamedGroup) -> &'static str {
     match group {
         NamedGroup::X25519MLKEM768 => "X25519MLKEM768",

@@ -1,36 +1,37 @@
-//! A first look at what a client sends: is it TLS, whom does it want, which cipher does it prefer?
+//! Inspects the first bytes from a client: is it TLS, which host does it request, which cipher does
+//! it prefer?
 //!
-//! The ClientHello (RFC 8446 section 4.1.2) is plain, and the certificate, hence the keys of its
-//! tickets, is chosen before the TLS library sees it. What is malformed here is left for the
-//! library to answer with the right alert; it parses everything again.
+//! The ClientHello (RFC 8446 section 4.1.2) is plaintext, and the certificate, hence the ticket
+//! keys, is chosen before the TLS library sees it. Malformed input is left to the library, which
+//! parses everything again and sends the right alert.
 
 use super::limits::{CLIENT_HELLO_MAX, PLAINTEXT_MAX, RECORD_HEADER_LEN};
 
-/// What the beginning of a connection looks like.
+/// The apparent protocol of a connection.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Look {
-    /// Not enough of it yet.
+    /// Not enough input yet.
     NeedInput,
-    /// A whole ClientHello.
+    /// A complete ClientHello.
     Hello(Hello),
-    /// A request of HTTP in clear text.
+    /// An HTTP request in clear text.
     ClearHttp,
-    /// Something else; the library finds the words for it.
+    /// Anything else; the library rejects it.
     Other,
 }
 
-/// What matters of a ClientHello.
+/// The relevant parts of a ClientHello.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Hello {
-    /// The host name asked for, in lower case (RFC 6066 section 3).
+    /// The requested host name, in lower case (RFC 6066 section 3).
     pub(super) server_name: Option<Box<str>>,
-    /// ChaCha20-Poly1305 is the first suite that we know.
+    /// ChaCha20-Poly1305 is the first suite that we support.
     pub(super) prefers_chacha: bool,
-    /// It offers nothing newer than TLS 1.1.
+    /// It offers no version newer than TLS 1.1.
     pub(super) is_outdated: bool,
 }
 
-/// Looks at all that has been received so far.
+/// Inspects all input received so far.
 pub(super) fn look(input: &[u8]) -> Look {
     const HANDSHAKE: u8 = 22;
     match input.first() {
@@ -47,7 +48,7 @@ pub(super) fn look(input: &[u8]) -> Look {
     }
 }
 
-/// Methods that a browser or a person would send; `PRI` is the preface of HTTP/2.
+/// Recognises methods that a browser or a person would send; `PRI` is the preface of HTTP/2.
 fn look_http(input: &[u8]) -> Look {
     const METHODS: [&[u8]; 8] = [
         b"GET ",
@@ -128,7 +129,7 @@ fn gather(input: &[u8]) -> Gathered<'_> {
     }
 }
 
-/// Reads what matters; `None` if the message is not well formed.
+/// Parses the relevant parts; `None` if the message is malformed.
 fn parse(body: &[u8]) -> Option<Hello> {
     const SERVER_NAME: u16 = 0;
     const SUPPORTED_VERSIONS: u16 = 43;
@@ -152,7 +153,7 @@ fn parse(body: &[u8]) -> Option<Hello> {
         let content = extensions.vector()?;
         match kind {
             SERVER_NAME => hello.server_name = server_name(content),
-            // This counts instead of the version above: the library looks at it.
+            // This extension overrides the version above, and the library checks it.
             SUPPORTED_VERSIONS => hello.is_outdated = false,
             _ => {}
         }
@@ -171,7 +172,7 @@ fn prefers_chacha(suites: &[u8]) -> bool {
         .is_some_and(|suite| CHACHA.contains(&suite))
 }
 
-/// The one host name of the extension, in lower case.
+/// The host name in the extension, in lower case.
 fn server_name(content: &[u8]) -> Option<Box<str>> {
     const HOST_NAME: u8 = 0;
     let mut list = Reader(Reader(content).vector()?);
@@ -179,7 +180,7 @@ fn server_name(content: &[u8]) -> Option<Box<str>> {
         return None;
     }
     let name = std::str::from_utf8(list.vector()?).ok()?;
-    // RFC 6066 section 3: without a trailing dot; some clients send it all the same.
+    // RFC 6066 section 3 excludes a trailing dot; some clients send it nevertheless.
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(is_plain);

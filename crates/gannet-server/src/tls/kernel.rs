@@ -7,37 +7,37 @@ use gannet_io::ktls::{self, Support, TxKeys, Unavailable};
 use super::limits::KERNEL_BODY_MIN;
 use super::record::aead::{Cipher, Secrets};
 
-/// What the operator wants (`--ktls`).
+/// The operator's choice (`--ktls`).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Choice {
-    /// Where the kernel can.
+    /// Use kernel TLS if it is available.
     #[default]
     Auto,
-    /// It must be able to.
+    /// Require kernel TLS.
     On,
-    /// Never.
+    /// Never use kernel TLS.
     Off,
 }
 
-/// What the kernel does for the connections of a server.
+/// Kernel TLS support for the connections of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KernelTls {
     support: Result<Support, Off>,
 }
 
-/// Why the kernel encrypts nothing.
+/// Why kernel TLS is off.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Off {
-    /// It was switched off.
+    /// The operator disabled it.
     Chosen,
-    /// It cannot.
+    /// The kernel does not support it.
     Unavailable(Unavailable),
-    /// It could not be tried out.
+    /// The probe failed.
     Untried(String),
 }
 
 impl Off {
-    /// What to do about it, if we know.
+    /// How to fix it, if known.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
@@ -58,10 +58,10 @@ impl fmt::Display for Off {
 }
 
 impl KernelTls {
-    /// Asks the kernel, by a connection to ourselves.
+    /// Probes the kernel with a connection to ourselves.
     ///
     /// # Errors
-    /// Why not, if the operator insists on it.
+    /// Why kernel TLS is off, if the operator requires it.
     pub fn new(choice: Choice) -> Result<Self, Off> {
         let support = match choice {
             Choice::Off => Err(Off::Chosen),
@@ -79,7 +79,7 @@ impl KernelTls {
         }
     }
 
-    /// A kernel that can encrypt with every cipher: for a simulated one.
+    /// Support for every cipher, for a simulated kernel.
     #[must_use]
     pub fn assumed(can_update_keys: bool) -> Self {
         let ciphers = [
@@ -95,8 +95,8 @@ impl KernelTls {
         }
     }
 
-    /// Whether a connection should be handed over now: a body of `body_len` bytes is about to go,
-    /// in TLS 1.3, with a cipher that the kernel knows.
+    /// Whether to hand a connection over now: a body of `body_len` bytes is about to be sent, in
+    /// TLS 1.3, with a cipher that the kernel supports.
     #[must_use]
     pub fn wants(&self, cipher: Cipher, body_len: u64) -> bool {
         body_len >= KERNEL_BODY_MIN
@@ -106,8 +106,8 @@ impl KernelTls {
                 .is_ok_and(|support| support.has(kernel_cipher(cipher)))
     }
 
-    /// Whether the kernel can go on with another key. If not, a connection that needs one ends
-    /// after the response under way.
+    /// Whether the kernel can continue with another key. If not, a connection that needs one ends
+    /// after the response in progress.
     #[must_use]
     pub fn can_update_keys(&self) -> bool {
         self.support
@@ -122,7 +122,7 @@ impl KernelTls {
     }
 }
 
-/// What the kernel has to be given to go on encrypting.
+/// The keys that the kernel needs to continue encrypting.
 #[must_use]
 pub fn tx_keys(secrets: &Secrets) -> TxKeys<'_> {
     TxKeys {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn switched_off_is_off() {
-        let kernel = KernelTls::new(Choice::Off).expect("nothing to insist on");
+        let kernel = KernelTls::new(Choice::Off).expect("not required");
         assert_eq!(
             kernel.off().map(ToString::to_string).as_deref(),
             Some("switched off")
@@ -175,7 +175,7 @@ mod tests {
         assert!(!kernel.wants(Cipher::Aes128Gcm, (64 << 10) - 1));
         assert!(
             !kernel.wants(Cipher::ChaCha20Poly1305, 1 << 30),
-            "the kernel does not know it"
+            "the kernel does not support it"
         );
     }
 
@@ -188,7 +188,7 @@ mod tests {
         match (KernelTls::new(Choice::On), KernelTls::new(Choice::Auto)) {
             (Ok(on), Ok(auto)) => assert_eq!((on.off(), auto.off()), (None, None)),
             (Err(why), Ok(auto)) => assert_eq!(Some(&why), auto.off()),
-            (_, Err(why)) => panic!("nobody insisted: {why}"),
+            (_, Err(why)) => panic!("kernel TLS was not required: {why}"),
         }
     }
 }

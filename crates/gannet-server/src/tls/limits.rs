@@ -1,4 +1,4 @@
-//! Bounds on what a TLS peer can make us hold or do, each with its reason.
+//! Limits on what a TLS peer can make us hold or do, each with its reason.
 
 /// The most plaintext bytes in one record: 2^14 (RFC 8446 section 5.1).
 pub const PLAINTEXT_MAX: usize = 1 << 14;
@@ -13,89 +13,89 @@ pub const TAG_LEN: usize = 16;
 /// with AES-GCM 5 + 8 + 16.
 pub const RECORD_OVERHEAD_MAX: usize = RECORD_HEADER_LEN + 8 + TAG_LEN;
 
-/// The most bytes after the header of a TLS 1.3 record. The RFC leaves room for AEADs that add up
-/// to 255 bytes; those in use add a tag, and what they encrypt is at most 2^14 bytes and a content
-/// type, padding included (RFC 8446 sections 5.2 and 5.4).
+/// Maximum bytes after the header of a TLS 1.3 record. The RFC leaves room for AEADs that add up to
+/// 255 bytes; those in use add a tag, and encrypt at most 2^14 bytes plus a content type, padding
+/// included (RFC 8446 sections 5.2 and 5.4).
 pub const CIPHERTEXT_MAX_TLS13: usize = PLAINTEXT_MAX + 1 + TAG_LEN;
 
 /// The same for TLS 1.2: 2^14 + 2048 (RFC 5246 section 6.2.3). No suite in use needs as much, and
-/// the plaintext inside is held to [`PLAINTEXT_MAX`] all the same.
+/// the plaintext is limited to [`PLAINTEXT_MAX`] in any case.
 pub const CIPHERTEXT_MAX_TLS12: usize = PLAINTEXT_MAX + 2048;
 
-/// The most bytes of a ClientHello that are held. Real ones are 200 to 2,500 bytes (a hybrid key
-/// share is 1,216 of them); tickets and padding add a few thousand at most.
+/// Maximum bytes held of a ClientHello. Real ones have 200 to 2,500 bytes (a hybrid key share is
+/// 1,216 of them); tickets and padding add a few thousand at most.
 pub const CLIENT_HELLO_MAX: usize = 16 << 10;
 
-/// The most bytes of handshake input held at a time once the ClientHello is complete: one maximal
-/// record and what arrived with it. Receiving is in pieces smaller than that.
+/// Maximum bytes of handshake input held at a time once the ClientHello is complete: one record of
+/// maximum length and the input that arrived with it. Bytes are received in smaller pieces.
 pub const HANDSHAKE_INPUT_MAX: usize = 128 << 10;
 
-/// The most steps of the TLS library for one call; it takes about ten for a whole handshake. Ends
-/// a state machine that would not make progress.
+/// Maximum steps of the TLS library per call; a whole handshake takes about ten. Stops a state
+/// machine that makes no progress.
 pub const HANDSHAKE_STEPS_MAX: usize = 4096;
 
-/// Records without content in a row before the peer is only wasting our time. RFC 8446 section
-/// 5.1 allows them as a traffic analysis countermeasure, so some must pass.
+/// Consecutive records without content before the peer is considered abusive. RFC 8446 section 5.1
+/// allows them as a traffic analysis countermeasure, so some must be accepted.
 pub const EMPTY_RECORDS_MAX: u32 = 32;
 
-/// Key updates of a peer that are followed at once; each costs two key derivations. After that one
-/// for each record with content that was sent or received: a long download may have any number of
-/// them, and they cost little beside its records.
+/// Key updates by a peer that are accepted at once; each costs two key derivations. Each record
+/// with content, sent or received, allows one more: a long download may have any number of them,
+/// and they cost little compared with its records.
 pub const KEY_UPDATES_MAX: u32 = 128;
 
-/// Warning alerts in a row (TLS 1.2, and `user_canceled`) that are ignored.
+/// Consecutive warning alerts (TLS 1.2, and `user_canceled`) that are ignored.
 pub const WARNING_ALERTS_MAX: u32 = 4;
 
 /// Records encrypted with one key before it is updated. AES-GCM allows 2^24 full records (RFC 8446
-/// section 5.5); half of it leaves room for a connection that cannot update at once.
+/// section 5.5); half of that leaves room for a connection that cannot update at once.
 pub const ENCRYPTED_RECORDS_MAX: u64 = 1 << 23;
 
-/// The fewest records that an operator may have encrypted with one key: more than one send has, so
-/// that every key gets something done.
+/// Minimum records per key that an operator may configure: more than one send contains, so that
+/// every key is useful.
 pub const ENCRYPTED_RECORDS_MIN: u64 = 256;
 
-/// Records after which the connection is over if nothing could update the key, where it should be
-/// updated after `max` of them: by default 1,024 less than AES-GCM allows.
+/// Number of records at which the connection ends if the key could not be updated after `max` of
+/// them: by default 1,024 less than AES-GCM allows.
 #[must_use]
 pub const fn encrypted_records_end(max: u64) -> u64 {
     2 * max - max / 8192
 }
 
-/// Plaintext bytes of a small record. With 22 bytes around them and the 52 to 72 of IPv6 and TCP
-/// one fits into a segment of any usual path, tunnels of 1,460 bytes included: what a segment
-/// brings can be used when it has arrived.
+/// Plaintext bytes of a small record. With 22 bytes of record overhead and the 52 to 72 of IPv6 and
+/// TCP, one fits into a segment on any usual path, including tunnels of 1,460 bytes: the content of
+/// a segment is usable on arrival.
 pub const SMALL_RECORD_LEN: usize = 1369;
 
-/// Small records when a connection begins, or goes on after a rest: as many as TCP sends before it
+/// Small records when a connection begins or resumes after a rest: as many as TCP sends before it
 /// waits for the first acknowledgement, ten segments (RFC 6928). A full record would be usable one
-/// round trip later, when the rest of it has arrived, and over a slow link even one that fits in those
-/// segments is waited for: 12 KB take 65 ms at 1.6 Mbit/s, of which the first segment takes 7.
+/// round trip later, when the rest of it has arrived, and over a slow link even one that fits into
+/// those segments is delayed: 12 KB take 65 ms at 1.6 Mbit/s, of which the first segment takes 7.
 /// Encrypting them costs 3 µs more, where the handshake before them has cost about 100.
 pub const SMALL_RECORDS: u32 = 10;
 
-/// Plaintext bytes of early data (0-RTT) taken from one connection, if early data is on: far more
-/// than the request heads that a client sends at once. Also what is dropped of early data that was
-/// rejected. There the TLS library counts a record again each time that it looks at its input, three
-/// times at least: a client whose 20,000 bytes were rejected goes on, one that had sent more has to
-/// connect again.
+/// Plaintext bytes of early data (0-RTT) accepted from one connection, if early data is enabled:
+/// far more than the request heads that a client sends at once. It also limits rejected early data
+/// that is skipped. There the TLS library counts a record again each time it inspects its input, at
+/// least three times: a client whose 20,000 bytes were rejected continues, one that had sent more
+/// has to connect again.
 pub const EARLY_DATA_MAX: u32 = 64 << 10;
 
-/// Sessions remembered for 0-RTT, over all workers. A stored session is used once, which is what
-/// keeps early data from being replayed to this server (RFC 8446 section 8.1).
+/// Sessions stored for 0-RTT, over all workers. A stored session is single-use, which prevents
+/// early data from being replayed to this server (RFC 8446 section 8.1).
 pub const EARLY_SESSIONS_MAX: usize = 16 << 10;
 
 /// Certificates in one PEM file: a leaf and its intermediates are two to four.
 pub const CHAIN_LEN_MAX: usize = 16;
 
-/// Bytes read of a PEM file.
+/// Maximum length of a PEM file in bytes.
 pub const PEM_LEN_MAX: u64 = 1 << 20;
 
 /// Certificate and key pairs of one server.
 pub const PAIRS_MAX: usize = 1024;
 
-/// A certificate that expires within this many seconds is warned about: 14 days.
+/// A certificate that expires within this many seconds causes a warning: 14 days.
 pub const EXPIRY_WARNING_SECONDS: i64 = 14 * 86_400;
 
-/// Bodies from this length on are worth handing a connection to the kernel: below it two or three
-/// more system calls cost more than the copy that is saved.
+/// Bodies from this length on justify handing a connection to the kernel: below it, two or three
+/// more system calls cost more than the copy they save.
 pub const KERNEL_BODY_MIN: u64 = 64 << 10;

@@ -1,4 +1,4 @@
-//! TLS: handshakes by a library, records by ourselves, and the way to the kernel.
+//! TLS: handshakes by a library, our own record layer, and kernel TLS.
 //!
 //! ```text
 //!  files ─▶ certificates ─▶ CertificateStore ──(snapshot per worker)──▶ CertificateSet
@@ -12,7 +12,8 @@
 //!                                                             gannet_io::ktls (transmit only)
 //! ```
 //!
-//! `quic` has what QUIC's library is told; it has the handshakes of HTTP/3 in its own hands.
+//! `quic` configures the TLS side of the QUIC library, which performs the handshakes of HTTP/3
+//! itself.
 //!
 //! No type of the TLS library leaves this module: the rest of the engine sees bytes, [`alert`]s
 //! and [`session::Session`]. Nothing here does I/O on sockets; only `certificates`, `watch` and

@@ -1,4 +1,4 @@
-//! What QUIC is told about TLS (RFC 9001): TLS 1.3 alone, ALPN `h3`, the certificates of the other
+//! TLS configuration of QUIC (RFC 9001): only TLS 1.3, ALPN `h3`, the certificates of the other
 //! listeners.
 
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use super::limits::EARLY_SESSIONS_MAX;
 /// The name of HTTP/3 in the ALPN registry (RFC 9114 section 3.1).
 const ALPN: &[u8] = b"h3";
 
-/// Bytes of early data: QUIC has its own limits, and only these two values (RFC 9001 section 4.6.1).
+/// Maximum early data: QUIC has its own limits, and allows only 0 and this value (RFC 9001 section
+/// 4.6.1).
 const EARLY_DATA_ALL: u32 = u32::MAX;
 
-/// The certificates of a set, chosen by the name that a client asks for.
+/// The certificates of a set, selected by the name that a client requests.
 #[derive(Debug)]
 struct ByName {
     names: Arc<Names>,
@@ -36,8 +37,8 @@ impl ResolvesServerCert for ByName {
     }
 }
 
-/// The configuration of all QUIC connections for one set of certificates. Tickets made by it are
-/// good for it alone, which binds them to these certificates.
+/// The configuration of all QUIC connections for one set of certificates. Its tickets are valid
+/// only for this configuration, which binds them to these certificates.
 pub(super) fn config(
     names: &Arc<Names>,
     hosts: Vec<Arc<ByKeyKind>>,

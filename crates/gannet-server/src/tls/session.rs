@@ -1,4 +1,4 @@
-//! An established connection: both directions of the record layer, and the updates of their keys.
+//! An established connection: both directions of the record layer, and their key updates.
 //!
 //! ```text
 //!  Handshake ── Done ──▶ Session ── into_kernel ──▶ Session whose records the kernel encrypts
@@ -7,14 +7,13 @@
 //! ```
 //!
 //! # Key updates (RFC 8446 section 4.6.3)
-//! The peer's are followed at once. If it asks for one of ours, or our key nears its limit, a
-//! `KeyUpdate` goes in front of the next bytes that are encrypted: the RFC wants it no sooner. While
-//! the kernel encrypts, the worker is asked to pass the new key on: see
-//! [`Session::kernel_update`].
+//! The peer's updates are applied at once. If it requests one of ours, or our key nears its limit,
+//! a `KeyUpdate` precedes the next bytes encrypted, as early as the RFC requires. While the kernel
+//! encrypts, the worker passes the new key on: see [`Session::kernel_update`].
 //!
 //! # Tickets
-//! The last flight of the handshake (session tickets) leaves in the same send as the first answer,
-//! or with the close. If no request came with the end of the handshake, the caller sends it at
+//! The last flight of the handshake (session tickets) is sent together with the first response, or
+//! with the close. If no request arrived with the end of the handshake, the caller sends it at
 //! once: see [`Session::take_waiting`].
 
 use std::fmt;
@@ -30,40 +29,40 @@ use super::record::aead::{Cipher, Secrets, Version};
 use super::record::decrypt::{Control, Decryptor};
 use super::record::encrypt::{Encryptor, Exhausted};
 
-/// See the module's description.
+/// See the module documentation.
 pub struct Session {
     decryptor: Decryptor,
     sender: Sender,
     version: Version,
     keys: KernelConnection<ServerConnectionData>,
-    /// Encrypted bytes that leave in front of the next ones.
+    /// Encrypted bytes to send before the next ones.
     waiting: Vec<u8>,
     /// A `KeyUpdate` of ours is due.
     owes_key_update: bool,
     /// Our last alert was encrypted: nothing may follow it.
     is_ended: bool,
     updates: KeyUpdates,
-    /// Records encrypted with earlier keys of ours.
+    /// Records encrypted with our earlier keys.
     encrypted_before: u64,
-    /// Records that were encrypted when the peer last sent something.
+    /// Records encrypted when the peer last sent data.
     encrypted_seen: u64,
-    /// After so many records a key of ours is updated.
+    /// Number of records after which our key is updated.
     records_max: u64,
 }
 
-/// Keys replaced since they were last counted.
+/// Keys replaced since the last query.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct KeyUpdates {
-    /// Those of the peer, that open what we receive.
+    /// The peer's keys, for the records we receive.
     pub peers: u32,
-    /// Ours, by our own record layer.
+    /// Our keys, while our own record layer encrypts.
     pub ours: u32,
 }
 
-/// Who encrypts what we send.
+/// The encryptor of our output.
 enum Sender {
     Ours(Encryptor),
-    /// The kernel, and how many records it has encrypted with its key at most.
+    /// The kernel, with an upper bound on the records encrypted with its key.
     Kernel {
         cipher: Cipher,
         records: u64,
@@ -73,42 +72,42 @@ enum Sender {
 /// The content of a control record for the kernel to encrypt: `KeyUpdate`, nothing requested.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-/// What received bytes have changed.
+/// State of the receiving direction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Received {
     /// The peer may send more.
     Open,
-    /// The peer has sent `close_notify`: what it asked for before is still answered.
+    /// The peer has sent `close_notify`: its earlier requests are still answered.
     Closed,
 }
 
-/// What has to happen before more is given to the kernel.
+/// A step required before more output is passed to the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum KernelNeeds {
     /// Nothing.
     Nothing,
-    /// A new key: [`Session::kernel_update`]. Where the kernel cannot change keys, the connection
-    /// ends after the response under way.
+    /// A new key: [`Session::kernel_update`]. If the kernel cannot change keys, the connection ends
+    /// after the response in progress.
     KeyUpdate,
-    /// The key may encrypt nothing more: end the connection now.
+    /// The key must not encrypt any more: end the connection now.
     End,
 }
 
-/// Why a connection stays with our own record layer.
+/// Why our own record layer keeps encrypting a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StaysOurs {
-    /// TLS 1.2: its explicit nonces are counted differently by the kernel.
+    /// TLS 1.2: the kernel counts its explicit nonces differently.
     Tls12,
     /// Encrypted bytes are waiting to be sent first: [`Session::take_waiting`].
     Waiting,
-    /// Our last alert is encrypted, or the kernel encrypts already.
+    /// Our last alert is encrypted, or the kernel already encrypts.
     Over,
 }
 
 impl Session {
-    /// Bytes held for records that are not whole, and to be sent.
+    /// Bytes held for incomplete records, and for sending.
     pub(crate) fn held_bytes(&self) -> usize {
         self.decryptor.held_bytes() + self.waiting.capacity()
     }
@@ -135,8 +134,8 @@ impl Session {
         }
     }
 
-    /// Has each of our keys encrypt `max` records before it is updated, or before the connection ends
-    /// where it cannot be: 1 to 2^23, which is the default.
+    /// Limits our keys to `max` records each before an update, or before the connection ends where
+    /// an update is impossible: 1 to 2^23, which is the default.
     pub fn limit_records(&mut self, max: u64) {
         self.records_max = max.clamp(1, ENCRYPTED_RECORDS_MAX);
         if let Sender::Ours(encryptor) = &mut self.sender {
@@ -144,12 +143,12 @@ impl Session {
         }
     }
 
-    /// Takes received bytes, cut anywhere, and appends the plaintext in them to `plain`. The
-    /// beginning of an unfinished record is kept inside.
+    /// Takes received bytes, cut anywhere, and appends their plaintext to `plain`. The start of an
+    /// incomplete record is kept.
     ///
     /// # Errors
-    /// The connection is over: for [`Fault::Ours`] send what [`end`](Self::end) makes, then close
-    /// (plaintext before the fault was appended and may be answered or dropped); for
+    /// The connection has failed: for [`Fault::Ours`] send the output of [`end`](Self::end), then
+    /// close (plaintext before the fault was appended and may be answered or discarded); for
     /// [`Fault::Peers`] close at once.
     pub fn receive(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<Received, Fault> {
         let encrypted = self.encrypted_before + self.encrypted_by_key();
@@ -174,7 +173,7 @@ impl Session {
         })
     }
 
-    /// Takes the counts of keys replaced since the last call.
+    /// Takes the counts of key updates since the last call.
     pub fn take_key_updates(&mut self) -> KeyUpdates {
         std::mem::take(&mut self.updates)
     }
@@ -194,8 +193,8 @@ impl Session {
         }
     }
 
-    /// Whether the connection should end after the answer under way: our key has encrypted enough,
-    /// and TLS 1.2 cannot go on with another.
+    /// Whether the connection should end after the response in progress: our key has encrypted
+    /// enough, and TLS 1.2 cannot update it.
     #[must_use]
     pub fn wants_end(&self) -> bool {
         match &self.sender {
@@ -217,8 +216,8 @@ impl Session {
         self.encryptor().encrypt(pieces, out)
     }
 
-    /// What has to go in front of the records to come (tickets, a key update): appended to `out`.
-    /// [`encrypt`](Self::encrypt) does it by itself.
+    /// Appends to `out` what must precede the next records (tickets, a key update).
+    /// [`encrypt`](Self::encrypt) calls it itself.
     ///
     /// # Errors
     /// As [`encrypt`](Self::encrypt).
@@ -236,8 +235,7 @@ impl Session {
         Ok(())
     }
 
-    /// The encryptor itself, for encrypting into memory that is there already, after
-    /// [`prepare`](Self::prepare).
+    /// The encryptor, for encrypting into existing memory after [`prepare`](Self::prepare).
     ///
     /// # Panics
     /// If the kernel encrypts.
@@ -248,8 +246,8 @@ impl Session {
         }
     }
 
-    /// Updates our key now, and asks the peer to do the same if `request` says so. TLS 1.3 only:
-    /// does nothing otherwise.
+    /// Updates our key now, and requests an update by the peer if `request` is set. TLS 1.3 only;
+    /// otherwise does nothing.
     ///
     /// # Errors
     /// As [`encrypt`](Self::encrypt).
@@ -282,14 +280,14 @@ impl Session {
             return;
         }
         if let Sender::Ours(encryptor) = &mut self.sender {
-            // An exhausted key cannot say goodbye: the end of the stream does it alone.
+            // An exhausted key cannot encrypt the alert: the end of the stream has to suffice.
             let _ = encryptor.encrypt_control(ContentType::Alert, &alert.content(), out);
         }
     }
 
-    /// Takes what waits to be sent in front of the next records (tickets), if anything. A peer
-    /// that waits for nothing else may wait for this: without `TCP_NODELAY` it sends its request
-    /// when its end of the handshake was acknowledged, which takes 40 ms if nothing is sent.
+    /// Takes the bytes to send before the next records (tickets), if any. The peer may depend on
+    /// them: without `TCP_NODELAY` it sends its request only once the end of its handshake is
+    /// acknowledged, which takes 40 ms if nothing is sent.
     pub fn take_waiting(&mut self, out: &mut Vec<u8>) {
         if out.is_empty() {
             std::mem::swap(out, &mut self.waiting);
@@ -299,7 +297,7 @@ impl Session {
         self.waiting = Vec::new();
     }
 
-    /// Whether [`take_waiting`](Self::take_waiting) would give something.
+    /// Whether [`take_waiting`](Self::take_waiting) would return bytes.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -311,11 +309,11 @@ impl Session {
         matches!(self.sender, Sender::Kernel { .. })
     }
 
-    /// Hands encryption over to the kernel: the secrets it has to be given before the next byte is
-    /// sent. Everything encrypted so far has to be sent before.
+    /// Hands encryption over to the kernel; returns the secrets, which must be passed to it before
+    /// the next byte is sent. Everything encrypted so far must be sent first.
     ///
     /// # Errors
-    /// [`StaysOurs`], with the reason; nothing has changed then.
+    /// [`StaysOurs`], with the reason; nothing has changed.
     pub fn into_kernel(&mut self) -> Result<Secrets, StaysOurs> {
         if self.version != Version::Tls13 {
             return Err(StaysOurs::Tls12);
@@ -337,16 +335,16 @@ impl Session {
         }
     }
 
-    /// Takes encryption back when the kernel refused the secrets that
-    /// [`into_kernel`](Self::into_kernel) gave.
+    /// Resumes encryption after the kernel refused the secrets from
+    /// [`into_kernel`](Self::into_kernel).
     pub fn take_back(&mut self, secrets: Secrets) {
         let mut encryptor = Encryptor::new(self.version, secrets);
         encryptor.limit_records(self.records_max);
         self.sender = Sender::Ours(encryptor);
     }
 
-    /// Counts a send of `bytes` that the kernel is about to encrypt, and says what has to come
-    /// first. One record is added for each send: the last one is rarely full.
+    /// Counts a send of `bytes` that the kernel is about to encrypt; returns the step that must
+    /// precede it. Each send counts one record more, because the last one is rarely full.
     pub fn kernel_sends(&mut self, bytes: u64) -> KernelNeeds {
         let Sender::Kernel { records, .. } = &mut self.sender else {
             return KernelNeeds::Nothing;
@@ -361,9 +359,9 @@ impl Session {
         }
     }
 
-    /// The next key for the kernel: first the returned content goes out as a control record of
-    /// type 22 (handshake) with nothing else under way, then the secrets are installed. `None` if
-    /// the kernel does not encrypt.
+    /// The next key for the kernel: first send the returned content as a control record of type 22
+    /// (handshake) with no other send in progress, then install the secrets. `None` if the kernel
+    /// does not encrypt.
     pub fn kernel_update(&mut self) -> Option<([u8; 5], Secrets)> {
         let secrets = self.is_kernel().then(|| self.next_secrets()).flatten()?;
         self.encrypted_before += self.encrypted_by_key();
@@ -374,7 +372,7 @@ impl Session {
         Some((KEY_UPDATE, secrets))
     }
 
-    /// Records that our key has encrypted.
+    /// Records encrypted with our current key.
     fn encrypted_by_key(&self) -> u64 {
         match &self.sender {
             Sender::Ours(encryptor) => encryptor.sequence(),

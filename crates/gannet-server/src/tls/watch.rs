@@ -1,9 +1,10 @@
-//! Certificates are read again when their files change.
+//! Reloads certificates when their files change.
 //!
-//! A lookout, as live directories have (`start/lookout`), looks at the files once a second (`stat`
-//! follows the symbolic links that certificate managers swap). A change is acted upon when the files have been quiet
-//! for one look, because a certificate and its key are rarely written at the same moment. New
-//! pairs that cannot be used leave the old ones in place and are reported once per change.
+//! Like live directories, it uses a lookout (`start/lookout`), which checks the files once a second
+//! (`stat` follows the symbolic links that certificate managers swap). A change takes effect when
+//! two checks agree, because a certificate and its key are rarely written at the same moment. If
+//! the new pairs are unusable, the old ones stay in place, and the error is reported once per
+//! change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +16,26 @@ use super::certificates::{
 use super::config::Options;
 use crate::start::lookout::{Quiet, Stamp};
 
-/// How often the files are looked at.
+/// Interval at which the files are checked.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What came of reading certificates again.
+/// The result of reloading certificates.
 #[derive(Debug)]
 pub enum Reload {
     /// The new certificates are in use.
     Replaced(Vec<Warning>),
-    /// They cannot be used; the old ones stay.
+    /// They are unusable; the old ones stay.
     Failed(CertificateError),
 }
 
-/// Where a server's certificates come from.
+/// The source of a server's certificates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Source {
     /// The pairs, the default first.
     pub pairs: Vec<PairPaths>,
-    /// Expired certificates are used, with a warning.
+    /// Use expired certificates, with a warning.
     pub allow_expired: bool,
-    /// What the operator decides beside them.
+    /// The operator's other TLS options.
     pub options: Options,
 }
 
@@ -48,7 +49,7 @@ impl Source {
         Ok((CertificateStore::new(set), warnings))
     }
 
-    /// Reads them again, and replaces the store's if all is well.
+    /// Reads them again, and replaces those of the store if they are valid.
     pub fn reload(&self, store: &CertificateStore) -> Reload {
         match self.read(Some(&store.current())) {
             Ok((set, warnings)) => {
@@ -74,14 +75,14 @@ impl Source {
         ))
     }
 
-    /// What a [`Lookout`](crate::start::lookout::Lookout) does to keep a store up to date: it calls
-    /// `report` for every [`Reload`], of which one that was asked for comes at once.
+    /// The check with which a [`Lookout`](crate::start::lookout::Lookout) keeps a store up to date:
+    /// it calls `report` for every [`Reload`]; a requested one happens at once.
     pub(crate) fn watch(
         self,
         store: Arc<CertificateStore>,
         mut report: impl FnMut(Reload) + Send + 'static,
     ) -> impl FnMut(bool) + Send + 'static {
-        // Taken before the thread runs: a change from now on is seen.
+        // Taken before the thread starts, so that any later change is noticed.
         let mut quiet = Quiet::new(self.stamps());
         move |is_asked| {
             let stamps = self.stamps();

@@ -1,4 +1,4 @@
-//! Checks for the fuzzer on what a TLS peer can send; plain tests replay its seeds.
+//! Checks for the fuzzer on input from TLS peers; ordinary tests replay its seeds.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -10,11 +10,11 @@ use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
 use gannet_server::tls::record::decrypt::Decryptor;
 use gannet_server::tls::record::encrypt::Encryptor;
 
-/// The first byte chooses the version, the cipher and what is done:
+/// The first byte selects the version, the cipher and the check:
 ///
-/// * the rest as ciphertext: no panic, and nothing comes out that was not encrypted;
-/// * the rest as lengths of pieces: what is encrypted comes out, however it is cut;
-/// * as before, with one byte changed: only the beginning of it comes out.
+/// * the rest as ciphertext: no panic, and no output that was not encrypted;
+/// * the rest as lengths of pieces: encrypted content is output completely, however it is cut;
+/// * the same with one byte changed: only a prefix is output.
 pub(crate) fn record(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else {
         return;
@@ -44,7 +44,7 @@ pub(crate) fn record(bytes: &[u8]) {
                     break;
                 }
             }
-            assert_eq!(plain, b"", "nobody has the key");
+            assert_eq!(plain, b"", "the input was not encrypted");
         }
         kind => {
             let (expected, mut encrypted) = encrypt(Encryptor::new(version, secrets()), rest);
@@ -61,17 +61,17 @@ pub(crate) fn record(bytes: &[u8]) {
                 .try_for_each(|piece| decryptor.decrypt(piece, &mut plain).map(|_| ()));
             assert!(
                 expected.starts_with(&plain),
-                "only what was encrypted comes out"
+                "only encrypted content is output"
             );
             assert!(
                 flipped || (result.is_ok() && plain == expected),
-                "all of it does"
+                "all of it is output"
             );
         }
     }
 }
 
-/// Encrypts pieces whose lengths are the bytes; returns what went in and what came out.
+/// Encrypts pieces with these bytes as lengths; returns plaintext and ciphertext.
 fn encrypt(mut encryptor: Encryptor, lengths: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut expected, mut encrypted) = (Vec::new(), Vec::new());
     for lengths in lengths.chunks(3).take(20) {
@@ -93,8 +93,8 @@ fn encrypt(mut encryptor: Encryptor, lengths: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (expected, encrypted)
 }
 
-/// The bytes as a client's first flight, cut by the first of them: never a panic, never a
-/// connection, and an error that tells the peer something or was the peer's own.
+/// The bytes as a client's first flight, in pieces whose length the first byte gives: neither
+/// panics nor completes a handshake.
 pub(crate) fn handshake(bytes: &[u8]) {
     let Some((cut, rest)) = bytes.split_first() else {
         return;
@@ -104,7 +104,7 @@ pub(crate) fn handshake(bytes: &[u8]) {
     for piece in rest.chunks(usize::from(*cut) + 1) {
         match handshake.receive(set(), piece, &mut out) {
             Ok(Step::NeedInput) => {}
-            Ok(Step::Done(_)) => panic!("nobody can finish without having seen our share"),
+            Ok(Step::Done(_)) => panic!("no client can finish without our key share"),
             Err(_) => return,
         }
     }

@@ -1,4 +1,4 @@
-//! Certificates, clients and a server in memory, for the tests of TLS.
+//! In-memory certificates, clients and a server for the TLS tests.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -54,7 +54,7 @@ pub fn connect(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {
     client
 }
 
-/// Ciphertext that a client has to send.
+/// Ciphertext that a client wants to send.
 pub fn from_client(client: &mut ClientConnection) -> Vec<u8> {
     let mut out = Vec::new();
     while client.wants_write() {
@@ -63,7 +63,7 @@ pub fn from_client(client: &mut ClientConnection) -> Vec<u8> {
     out
 }
 
-/// Gives a client ciphertext; plaintext that comes out is returned.
+/// Passes ciphertext to a client; returns the plaintext.
 pub fn to_client(
     client: &mut ClientConnection,
     mut input: &[u8],
@@ -78,11 +78,11 @@ pub fn to_client(
 }
 
 fn drain(client: &mut ClientConnection, plain: &mut Vec<u8>) {
-    // "Would block" and "closed" both mean that this was all.
+    // "Would block" and "closed" both mean that no more is available.
     let _ = client.reader().read_to_end(plain);
 }
 
-/// Does a whole handshake in memory.
+/// Performs a whole handshake in memory.
 pub fn shake(
     set: &CertificateSet,
     client: &mut ClientConnection,
@@ -133,20 +133,20 @@ impl Duo {
         Self::new(Abilities::default(), KeyKind::P256)
     }
 
-    /// The server sends; the client's plaintext.
+    /// The server sends; returns the client's plaintext.
     pub fn down(&mut self, pieces: &[&[u8]]) -> Vec<u8> {
         let mut out = Vec::new();
         self.server.encrypt(pieces, &mut out).unwrap();
         to_client(&mut self.client, &out).unwrap()
     }
 
-    /// The client's ciphertext of some bytes.
+    /// The client's ciphertext for some bytes.
     pub fn encrypt_up(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.client.writer().write_all(bytes).unwrap();
         from_client(&mut self.client)
     }
 
-    /// The client sends; the server's plaintext.
+    /// The client sends; returns the server's plaintext.
     pub fn up(&mut self, bytes: &[u8]) -> Vec<u8> {
         let encrypted = self.encrypt_up(bytes);
         let mut plain = Vec::new();
@@ -158,7 +158,7 @@ impl Duo {
     }
 }
 
-/// Numbers that look random, from a seed that a failing test prints.
+/// Pseudorandom numbers from a seed.
 pub struct Random(pub u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! A blocking server over loopback: a vehicle for the TLS module, for clients that are programs.
+//! A blocking server over loopback that exercises the TLS module with third-party clients.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use gannet_server::tls::certificates::CertificateStore;
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
 use gannet_server::tls::session::{Received, Session};
 
-/// What a connection came to.
+/// The outcome of a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Visit {
     pub version: String,
@@ -30,7 +30,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers every request with the length of the body that its path names, `/12345`.
+    /// Answers every request with a body of the length in its path, `/12345`.
     pub fn start(store: Arc<CertificateStore>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ impl Server {
         }
     }
 
-    /// Ends the server and tells what came of its connections.
+    /// Stops the server and returns the outcomes of its connections.
     pub fn stop(mut self) -> Vec<Result<Visit, String>> {
         self.is_over.store(true, Ordering::SeqCst);
         TcpStream::connect(self.address).unwrap();
@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub fn body(len: usize) -> Vec<u8> {
     (0..len).map(|i| b'a' + (i % 26) as u8).collect()
 }
@@ -148,7 +148,7 @@ fn answer(session: &mut Session, request: &[u8], stream: &mut TcpStream) -> Resu
     let mut out = Vec::new();
     let encrypted = session.encrypt(&[head.as_bytes(), first], &mut out);
     encrypted.map_err(|_| "exhausted".to_owned())?;
-    // A change of keys in the middle of the body, which the client has to follow.
+    // A key update in the middle of the body, which the client has to follow.
     session
         .update_keys(false, &mut out)
         .map_err(|_| "exhausted".to_owned())?;

@@ -1,56 +1,57 @@
-//! What can be wrong with a certificate or a key, in words that say what to do.
+//! Errors and warnings of certificates and keys, with help for the operator.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A pair that cannot be used.
+/// An unusable pair.
 #[derive(Debug)]
 pub struct CertificateError {
-    /// The file, if it came from one.
+    /// The file, if the pair came from one.
     pub path: Option<PathBuf>,
-    /// What is wrong.
+    /// The defect.
     pub cause: Cause,
 }
 
-/// What is wrong with a pair.
+/// The defect of a pair.
 #[derive(Debug)]
 pub enum Cause {
     /// No certificate was given.
     NonePairs,
-    /// More pairs than a server takes.
+    /// More pairs than a server supports.
     TooManyPairs(usize),
     /// The file cannot be read.
     Read(io::Error),
-    /// The file is not PEM, or damaged.
+    /// The file is not PEM, or is corrupt.
     Pem(String),
     /// The file is a PKCS #12 store (`.p12`, `.pfx`).
     Pkcs12,
-    /// There is a certificate in the file, no private key, and no other file was named for it.
+    /// The file contains a certificate but no private key, and no other file was named for the key.
     OnlyCertificate,
-    /// There is a private key in the file, no certificate, and no other file was named for it.
+    /// The file contains a private key but no certificate, and no other file was named for the
+    /// certificate.
     OnlyKey,
-    /// The certificate (counted from one) that the key belongs to has a form in which it cannot
-    /// name a host.
+    /// The certificate (counted from one) that matches the key is of an X.509 version that cannot
+    /// contain host names.
     Version {
-        /// Which certificate of the file.
+        /// Number of the certificate in the file.
         number: usize,
-        /// The version of its form.
+        /// Its X.509 version.
         version: u32,
-        /// The name that it has.
+        /// Its common name.
         name: Option<String>,
-        /// Where its key is.
+        /// Path of its key.
         key: PathBuf,
     },
-    /// The certificate (counted from one) that the key belongs to cannot be used.
+    /// The certificate (counted from one) that matches the key is unusable.
     Unusable(usize, String),
-    /// There is no certificate in the file; what there is instead.
+    /// The file contains no certificate; what it contains instead.
     NoCertificate(Option<&'static str>),
-    /// The file of the certificate has a private key, and that of the key a certificate.
+    /// The certificate file contains a private key, and the key file a certificate.
     Exchanged,
     /// The file is a PKCS #7 collection of certificates (`.p7b`).
     Pkcs7,
-    /// There is no private key in the file; what there is instead.
+    /// The file contains no private key; what it contains instead.
     NoKey(Option<&'static str>),
     /// The private key is protected by a passphrase.
     EncryptedKey,
@@ -58,21 +59,21 @@ pub enum Cause {
     TooLong(usize),
     /// A certificate (counted from one) cannot be parsed.
     Malformed(usize, String),
-    /// The private key is of a kind or a length that is not used.
+    /// The kind or length of the private key is unsupported.
     UnusableKey,
-    /// The key belongs to none of the certificates.
+    /// The key matches none of the certificates.
     Mismatch {
-        /// Where the certificates are.
+        /// Path of the certificates.
         certificate: PathBuf,
     },
-    /// The certificate is not valid any more.
+    /// The certificate has expired.
     Expired {
-        /// Since when.
+        /// Date of expiry.
         on: String,
-        /// Days since then.
+        /// Days since expiry.
         days: i64,
     },
-    /// The TLS library does not take it.
+    /// The TLS library rejects it.
     Library(String),
 }
 
@@ -84,7 +85,7 @@ impl CertificateError {
         }
     }
 
-    /// The same where one file was named for both.
+    /// Adapts the error if one file was named for both.
     pub(super) fn in_one_file(mut self, is_one: bool) -> Self {
         self.cause = match self.cause {
             Cause::NoKey(Some("certificate")) if is_one => Cause::OnlyCertificate,
@@ -101,13 +102,13 @@ impl CertificateError {
         }
     }
 
-    /// The file, for a line that is typed into a shell.
+    /// The file, quoted for a shell.
     fn shown_path(&self) -> String {
         let path = self.path.as_deref().unwrap_or(Path::new("FILE"));
         quoted(&path.to_string_lossy())
     }
 
-    /// What to do about it, if we know.
+    /// How to fix it, if known.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         Some(match &self.cause {
@@ -173,7 +174,7 @@ impl CertificateError {
     }
 }
 
-/// A name for an example, quoted for a shell where it has to be.
+/// A name for an example, quoted for a shell if necessary.
 fn quoted(text: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._/".contains(&b);
     match text.bytes().all(is_plain) {
@@ -182,7 +183,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// The line that makes a certificate that browsers take, for the same key.
+/// The command that creates a certificate accepted by browsers, for the same key.
 fn make_line(name: Option<&str>, key: &Path) -> String {
     let is_host = |name: &&str| {
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
@@ -269,47 +270,47 @@ fn missing(f: &mut fmt::Formatter<'_>, wanted: &str, found: Option<&str>) -> fmt
 
 impl std::error::Error for CertificateError {}
 
-/// Something about a pair that an operator should know; it is used all the same.
+/// A warning about a pair that is used nevertheless.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Warning {
     /// The file.
     pub path: PathBuf,
-    /// What it is.
+    /// The kind of warning.
     pub kind: WarningKind,
 }
 
-/// What an operator should know.
+/// The kind of warning.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum WarningKind {
-    /// Less than two weeks are left.
+    /// It expires in less than two weeks.
     ExpiresSoon {
-        /// When.
+        /// Date of expiry.
         on: String,
-        /// Whole days until then.
+        /// Whole days until expiry.
         days: i64,
     },
-    /// It has expired, and is used because it was asked for.
+    /// It has expired, and is used because that was requested.
     HasExpired {
-        /// When.
+        /// Date of expiry.
         on: String,
     },
-    /// Its time has not come: a wrong clock, usually.
+    /// It is not valid yet: usually because of a wrong clock.
     NotYetValid {
-        /// From when on it is valid.
+        /// Start of validity.
         from: String,
     },
-    /// The certificates were in another order than from the leaf to the root.
+    /// The certificates were not in order from the leaf to the root.
     WrongOrder,
-    /// Certificates (subjects) that do not belong to the chain were left out.
+    /// Certificates (subjects) that do not belong to the chain were omitted.
     Unrelated(Vec<String>),
-    /// The leaf is from an authority that signs with intermediates, and none is in the file.
+    /// The leaf is from an authority that signs with intermediates, and the file contains none.
     NoIntermediate {
         /// The issuer.
         issuer: String,
     },
-    /// There are no names that a browser would accept.
+    /// It has no names that a browser would accept.
     NoNames,
-    /// Everybody on this machine can read the private key.
+    /// Any user of this machine can read the private key.
     WorldReadable {
         /// The permission bits.
         mode: u32,
@@ -317,7 +318,7 @@ pub enum WarningKind {
 }
 
 impl Warning {
-    /// What to do about it.
+    /// How to fix it.
     #[must_use]
     pub fn help(&self) -> String {
         let path = self.path.display();

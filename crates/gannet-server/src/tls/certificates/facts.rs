@@ -1,4 +1,4 @@
-//! What a certificate says of itself (RFC 5280).
+//! The contents of a certificate (RFC 5280).
 
 use aws_lc_rs::digest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -6,12 +6,13 @@ use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-/// What is known of a leaf certificate.
+/// Facts about a leaf certificate.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Facts {
-    /// DNS names it is good for, in lower case, wildcards with `*.`, sorted.
+    /// Its DNS names, in lower case, wildcards with `*.`, sorted.
     pub names: Vec<Box<str>>,
-    /// Whether it is good for some IP address; not chosen by, clients do not send any.
+    /// Whether it has IP addresses; certificates are not chosen by these, because clients send
+    /// none.
     pub has_addresses: bool,
     /// The subject, for messages.
     pub subject: String,
@@ -21,7 +22,7 @@ pub struct Facts {
     pub not_before: i64,
     /// The last second of its validity, Unix time.
     pub not_after: i64,
-    /// Both as text.
+    /// Both times as text.
     pub validity: (String, String),
     /// SHA-256 of the certificate.
     pub fingerprint: [u8; 32],
@@ -43,22 +44,22 @@ impl Facts {
 /// A parsed certificate of a chain.
 pub(super) struct Parsed {
     pub(super) facts: Facts,
-    /// Subject and issuer as they are encoded: what links a chain.
+    /// Encoded subject and issuer, which link a chain.
     pub(super) subject: Vec<u8>,
     pub(super) issuer: Vec<u8>,
-    /// The key that it is for, as it is encoded (RFC 5280 section 4.1.2.7).
+    /// Its encoded public key (RFC 5280 section 4.1.2.7).
     pub(super) public_key: Vec<u8>,
-    /// The version of its form: 3 for all that are made today.
+    /// Its X.509 version: 3 for all current certificates.
     pub(super) version: u32,
     /// The subject's common name.
     pub(super) common_name: Option<String>,
-    /// It says where the certificate of its issuer can be fetched: public authorities do, and
-    /// theirs are intermediates.
+    /// It has a URL of its issuer's certificate, as those of public authorities do, whose issuers
+    /// are intermediates.
     pub(super) has_issuer_url: bool,
 }
 
 impl Parsed {
-    /// Whether it is signed by itself: the end of a chain.
+    /// Whether it is self-signed: the end of a chain.
     pub(super) fn is_root(&self) -> bool {
         self.subject == self.issuer
     }

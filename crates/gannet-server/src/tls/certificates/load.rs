@@ -1,4 +1,4 @@
-//! Reads certificates and keys, and checks them before anybody depends on them.
+//! Reads certificates and keys, and checks them before use.
 
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ use super::facts::{self, Facts, Parsed};
 use crate::tls::config::provider;
 use crate::tls::limits::{CHAIN_LEN_MAX, EXPIRY_WARNING_SECONDS, PAIRS_MAX, PEM_LEN_MAX};
 
-/// Where a pair is.
+/// The files of a pair.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PairPaths {
     /// The certificate chain, PEM, the server's certificate first.
@@ -27,17 +27,17 @@ pub struct PairPaths {
     pub key: PathBuf,
 }
 
-/// How strictly pairs are checked.
+/// Options for checking pairs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LoadOptions {
-    /// An expired certificate is used, with a warning.
+    /// Accept expired certificates, with a warning.
     pub allow_expired: bool,
     /// The time to check against, Unix seconds.
     pub now: i64,
 }
 
 impl LoadOptions {
-    /// Strict, at the present time.
+    /// Strict, at the current time.
     #[must_use]
     pub fn now() -> Self {
         Self {
@@ -47,7 +47,7 @@ impl LoadOptions {
     }
 }
 
-/// The present time, Unix seconds.
+/// The current time, Unix seconds.
 #[must_use]
 pub fn now_unix() -> i64 {
     let now = SystemTime::now()
@@ -58,7 +58,7 @@ pub fn now_unix() -> i64 {
 
 /// A certificate chain with its key, ready for use.
 pub struct Pair {
-    /// What is known of the leaf.
+    /// Facts about the leaf.
     pub facts: Facts,
     pub(super) key: Arc<CertifiedKey>,
     path: PathBuf,
@@ -90,7 +90,7 @@ impl Pair {
             .key_provider
             .load_private_key(key)
             .map_err(|_| at_key(Cause::UnusableKey))?;
-        // The leaf is the certificate that the key belongs to, wherever it is in the file.
+        // The leaf is the certificate that matches the key, at any position in the file.
         let is_leaf = |der: &CertificateDer<'static>| {
             CertifiedKey::new(vec![der.clone()], Arc::clone(&signing))
                 .keys_match()
@@ -155,7 +155,7 @@ pub fn load(
     Ok((pairs, warnings))
 }
 
-/// What the library says of a certificate that it does not take.
+/// Why the library rejects a certificate.
 fn unusable(der: &CertificateDer<'static>) -> String {
     match rustls::server::ParsedCertificate::try_from(der) {
         Ok(_) => "its key is of another kind than it says".into(),
@@ -163,7 +163,7 @@ fn unusable(der: &CertificateDer<'static>) -> String {
     }
 }
 
-/// Why none of the certificates can be used with the key.
+/// Why no certificate can be used with the key.
 fn no_leaf(chain: &Chain, key: &dyn SigningKey, paths: &PairPaths) -> CertificateError {
     let public_key = key.public_key();
     let is_of_key = |parsed: &Parsed| {
@@ -246,7 +246,7 @@ fn read_key(path: &Path, text: &[u8]) -> Result<PrivateKeyDer<'static>, Certific
             other => found = found.or(Some(section_name(other))),
         }
     }
-    // The library knows no sections for these, and skips them.
+    // The library skips sections of these types.
     let has = |needle: &[u8]| text.windows(needle.len()).any(|window| window == needle);
     if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
         return Err(fail(Cause::EncryptedKey));
@@ -263,7 +263,7 @@ fn sections(path: &Path, text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, Cer
             Ok(Some(section)) => sections.push(section),
             Ok(None) => break,
             Err(error) => {
-                // An encrypted key of the old form has lines that are not base64.
+                // An encrypted key in the traditional form has lines that are not base64.
                 let is_encrypted = text
                     .windows(22)
                     .any(|window| window == b"Proc-Type: 4,ENCRYPTED");
@@ -289,7 +289,7 @@ fn sections(path: &Path, text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, Cer
     Ok(sections)
 }
 
-/// What is wrong with a PEM file; the library shows its text as numbers.
+/// Describes an error of a PEM file; the library formats its text as numbers.
 fn pem_error(error: &pem::Error) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
     match error {
@@ -316,8 +316,8 @@ fn is_pkcs12(bytes: &[u8]) -> bool {
         .is_some_and(|content| content.starts_with(&[2, 1, 3, 0x30]))
 }
 
-/// Whether this is a collection of certificates: text, or a sequence that begins with the identifier
-/// of signed data (RFC 2315 section 14).
+/// Whether this is a PKCS #7 collection: text, or a sequence that begins with the identifier of
+/// signed data (RFC 2315 section 14).
 fn is_pkcs7(bytes: &[u8]) -> bool {
     const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
     let start = &bytes[..bytes.len().min(SIGNED_DATA.len() + 6)];
@@ -342,8 +342,8 @@ fn section_name(kind: SectionKind) -> &'static str {
     }
 }
 
-/// The chain from the leaf to the last issuer that is there (RFC 8446 section 4.4.2 wants the leaf
-/// first), and what is known of the leaf.
+/// The chain from the leaf to the last issuer present (RFC 8446 section 4.4.2 requires the leaf
+/// first), and the facts of the leaf.
 fn put_in_order(
     mut chain: Chain,
     leaf: usize,

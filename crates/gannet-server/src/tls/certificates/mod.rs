@@ -1,8 +1,8 @@
-//! Certificates and keys: which there are, and which one a client gets.
+//! Certificates and keys, and their selection for a client.
 //!
-//! A [`CertificateSet`] never changes. The [`CertificateStore`] holds the current one for the whole
-//! server; a worker keeps its own reference ([`Adopted`]) and looks for a newer one between turns,
-//! so that a replacement needs no lock on the way of a connection and disturbs none.
+//! A [`CertificateSet`] is immutable. The [`CertificateStore`] holds the current one for the whole
+//! server; a worker has its own reference ([`Adopted`]) and checks for a newer set before use, so
+//! that a replacement disturbs no connection, and connections take no lock.
 
 mod error;
 mod facts;
@@ -21,14 +21,14 @@ use quinn_proto::crypto::ServerConfig as QuicCrypto;
 use super::config::{HostConfig, Options};
 use super::quic;
 
-/// All certificates of a server at one time, with what the TLS library makes of them.
+/// All certificates of a server at one time, with their configurations for the TLS library.
 pub struct CertificateSet {
     hosts: Vec<Host>,
     names: Arc<Names>,
     quic: Arc<dyn QuicCrypto>,
 }
 
-/// Which host of a set a name belongs to. The first host is the default.
+/// Maps names to the hosts of a set. The first host is the default.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Names without a wildcard.
@@ -38,7 +38,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The names of a host. Of two for one name the first is used.
+    /// Adds the names of a host. If two hosts have a name, the first one keeps it.
     fn add(&mut self, names: &[Box<str>], host: usize) {
         for name in names {
             match name.strip_prefix("*.") {
@@ -50,7 +50,7 @@ impl Names {
 
     fn find(&self, name: &str) -> Option<usize> {
         let wildcard = || {
-            // A wildcard stands for one label (RFC 9525 section 6.3).
+            // A wildcard matches one label (RFC 9525 section 6.3).
             let (label, suffix) = name.split_once('.')?;
             if label.is_empty() {
                 None
@@ -61,8 +61,8 @@ impl Names {
         self.exact.get(name).or_else(wildcard).copied()
     }
 
-    /// The host for a client that asks for `server_name` (lower case): the one with exactly that
-    /// name, else with a wildcard for it, else the default.
+    /// The host for a client that requests `server_name` (lower case): the one with exactly that
+    /// name, otherwise one with a matching wildcard, otherwise the default.
     pub(super) fn find_or_default(&self, server_name: Option<&str>) -> usize {
         server_name.and_then(|name| self.find(name)).unwrap_or(0)
     }
@@ -71,7 +71,7 @@ impl Names {
 /// Certificates with the same names; they differ in the kind of key.
 struct Host {
     config: HostConfig,
-    /// SHA-256 of each leaf: tells whether a host is unchanged in a newer set.
+    /// SHA-256 of each leaf, to detect whether a host is unchanged in a newer set.
     fingerprints: Vec<[u8; 32]>,
     facts: Vec<Facts>,
 }
@@ -104,11 +104,11 @@ impl Host {
 }
 
 impl CertificateSet {
-    /// Makes a set of pairs, the default first. Hosts that are unchanged since `previous` keep
-    /// the keys of their tickets.
+    /// Creates a set from pairs, the default first. Hosts unchanged since `previous` keep their
+    /// ticket keys.
     ///
     /// # Errors
-    /// No pair at all, or a key that the TLS library does not take.
+    /// There is no pair, or the TLS library rejects a key.
     pub fn new(
         pairs: Vec<Pair>,
         options: &Options,
@@ -139,15 +139,15 @@ impl CertificateSet {
         Ok(Self { hosts, names, quic })
     }
 
-    /// The configuration for a client that asks for `server_name`: the certificate with exactly
-    /// that name, else with a wildcard for it, else the default. A client that asks for a name
-    /// we do not have gets the default too, and can tell by itself (RFC 6066 section 3 allows
-    /// either).
+    /// The configuration for a client that requests `server_name`: the certificate with exactly
+    /// that name, otherwise one with a matching wildcard, otherwise the default. A client that
+    /// requests an unknown name gets the default as well, and rejects it itself (RFC 6066 section 3
+    /// allows either).
     pub(super) fn choose(&self, server_name: Option<&str>) -> &HostConfig {
         &self.hosts[self.names.find_or_default(server_name)].config
     }
 
-    /// What QUIC connections are made with.
+    /// The TLS configuration of QUIC connections.
     pub(crate) fn quic(&self) -> &Arc<dyn QuicCrypto> {
         &self.quic
     }
@@ -158,13 +158,13 @@ impl CertificateSet {
         self.names.find(server_name).is_some()
     }
 
-    /// What is known of the certificates, the default first.
+    /// Facts about the certificates, the default first.
     pub fn facts(&self) -> impl Iterator<Item = &Facts> {
         self.hosts.iter().flat_map(|host| &host.facts)
     }
 }
 
-/// The current set of a server, shared by its workers and by whoever replaces it.
+/// The current set of a server, shared by its workers and the code that replaces it.
 pub struct CertificateStore {
     current: Mutex<Arc<CertificateSet>>,
     /// Counts replacements; read without the lock.
@@ -181,14 +181,14 @@ impl CertificateStore {
         })
     }
 
-    /// Replaces the set. Handshakes under way finish with the old one, established connections
-    /// do not notice.
+    /// Replaces the set. Handshakes in progress finish with the old one; established connections
+    /// are not affected.
     pub fn replace(&self, set: CertificateSet) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(set);
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The set as it is now.
+    /// The current set.
     #[must_use]
     pub fn current(&self) -> Arc<CertificateSet> {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
@@ -209,7 +209,7 @@ pub struct Adopted {
 }
 
 impl Adopted {
-    /// Adopts the set as it is now.
+    /// Adopts the current set.
     #[must_use]
     pub fn new(store: &Arc<CertificateStore>) -> Self {
         let generation = store.generation();
@@ -225,7 +225,7 @@ impl Adopted {
         self.generation
     }
 
-    /// The newest set. Costs one read of shared memory unless it was replaced.
+    /// The current set. Costs one read of shared memory unless it was replaced.
     pub fn current(&mut self) -> &CertificateSet {
         let generation = self.store.generation();
         if generation != self.generation {

@@ -16,7 +16,7 @@ use super::*;
 const NOW: i64 = 1_767_225_600;
 const DAY: i64 = 86_400;
 
-/// A directory that goes away with the test.
+/// A directory removed with the test.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -135,7 +135,7 @@ fn every_kind_of_key_is_read() {
     }
 }
 
-/// The older forms of keys, as `openssl` writes them.
+/// Traditional key formats, as `openssl` writes them.
 #[test]
 fn older_forms_of_keys_are_read() {
     let directory = Directory::new("forms");
@@ -169,7 +169,7 @@ fn older_forms_of_keys_are_read() {
             (vec!["old.test".into()], vec![])
         );
     }
-    // A key behind a passphrase, in both forms.
+    // A key with a passphrase, in both formats.
     for form in [&["-traditional"][..], &[]] {
         let mut arguments = vec!["genrsa", "-aes128", "-passout", "pass:secret"];
         arguments.extend(form);
@@ -479,8 +479,8 @@ fn no_certificates_are_an_error() {
     );
 }
 
-/// A certificate without extensions, and with the number of its version gone: what `openssl x509
-/// -req` makes of a request.
+/// A certificate without extensions and without a version number, as `openssl x509 -req` makes of a
+/// request.
 #[test]
 fn a_certificate_of_an_old_form_is_named() {
     let directory = Directory::new("v1");
@@ -501,13 +501,13 @@ fn a_certificate_of_an_old_form_is_named() {
          subjectAltName=DNS:old.example -out new.pem'"
     );
     assert!(help.contains(&line), "{help}");
-    // Another key does not belong to it, whatever its form.
+    // Another key does not match it, whatever its version.
     let other = plain_chain();
     let (text, _) = refused(&directory.pair(V1_CERTIFICATE, &other.key.serialize_pem()));
     assert!(text.contains("the key does not belong to"), "{text}");
 }
 
-/// What `openssl req -new -newkey ec ... | openssl x509 -req -signkey ...` made.
+/// Output of `openssl req -new -newkey ec ... | openssl x509 -req -signkey ...`.
 const V1_CERTIFICATE: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBKDCBzwIUMbYi618s+wEML0kWyLYMxPaKc48wCgYIKoZIzj0EAwIwFjEUMBIG
@@ -531,7 +531,7 @@ kCAPtev+4ebfbt2fQhmeH+jJXJBaQueEx1A5+LwvSA3eKv2GGXds3In/
 fn a_store_of_another_kind_is_told_how_to_convert() {
     let directory = Directory::new("p12");
     let chain = plain_chain();
-    // A long and a short form of the length, and one that is open.
+    // The length in long and in indefinite form.
     for start in [
         &[0x30, 0x82, 9, 9, 2, 1, 3, 0x30][..],
         &[0x30, 0x80, 2, 1, 3, 0x30],

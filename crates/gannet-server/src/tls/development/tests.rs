@@ -1,4 +1,4 @@
-//! Certificates for development: made once, kept, renewed, and no good for anybody else.
+//! Development certificates: created once, kept, renewed, and useless for other sites.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn keys_are_private() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(names.len(), 3, "nothing is left over: {names:?}");
+    assert_eq!(names.len(), 3, "no temporary file is left: {names:?}");
 }
 
 #[test]
@@ -114,10 +114,10 @@ fn the_leaf_is_renewed_and_the_authority_stays() {
         "localhost",
         later + 30 * DAY
     ));
-    // Long after it has expired, too.
+    // Also long after it has expired.
     let third = directory.prepare(NOW + 400 * DAY);
     assert_eq!(first.authority_fingerprint, third.authority_fingerprint);
-    // The authority itself, in the end.
+    // Finally, the authority itself.
     let last = directory.prepare(NOW + AUTHORITY_DAYS * DAY);
     assert!(last.is_new);
     assert_ne!(first.authority_fingerprint, last.authority_fingerprint);
@@ -127,7 +127,7 @@ fn the_leaf_is_renewed_and_the_authority_stays() {
 fn the_authority_vouches_for_nobody_else() {
     let directory = Directory::new("nobody");
     let first = directory.prepare(NOW);
-    // Somebody steals the key and signs another name.
+    // An attacker steals the key and signs another name.
     let text = fs::read_to_string(directory.0.join("authority-key.pem")).unwrap();
     let authority = Authority::parse(&directory.0, &text, NOW).unwrap();
     let stolen = directory.0.join("stolen.pem");
@@ -137,7 +137,7 @@ fn the_authority_vouches_for_nobody_else() {
     };
     assert!(issue("localhost") && issue("sub.localhost"));
     assert!(!issue("example.com"));
-    // A name that it may not vouch for is left out, and said so.
+    // A name outside the authority's constraints is omitted and reported.
     let names = ["localhost".to_owned(), "renamed".to_owned()];
     let second = prepare(&directory.0, &names, NOW).unwrap();
     assert_eq!(second.left_out, ["renamed"]);

@@ -1,4 +1,4 @@
-//! The keys of one direction of a connection, and how a record is encrypted or opened with them.
+//! The keys of one direction of a connection, and encryption and decryption of a record with them.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use aws_lc_rs::aead::{
 };
 use zeroize::Zeroize;
 
-/// The version of the protocol that was agreed on.
+/// The negotiated version of the protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Version {
     /// RFC 5246, with AEAD suites only.
@@ -46,7 +46,7 @@ impl Cipher {
         }
     }
 
-    /// Whether records of TLS 1.2 carry eight bytes of nonce (RFC 5288 section 3).
+    /// Whether TLS 1.2 records carry eight bytes of nonce (RFC 5288 section 3).
     pub(super) fn has_explicit_nonce(self, version: Version) -> bool {
         version == Version::Tls12 && self != Self::ChaCha20Poly1305
     }
@@ -72,9 +72,9 @@ impl fmt::Display for Cipher {
 
 /// Key, initialisation vector and next sequence number of one direction. Wiped when dropped.
 pub struct Secrets {
-    /// Which AEAD they are for.
+    /// Their AEAD.
     pub cipher: Cipher,
-    /// The key; the first [`Cipher::key_len`] bytes count.
+    /// The key, in the first [`Cipher::key_len`] bytes.
     pub key: [u8; 32],
     /// The initialisation vector. TLS 1.2 with AES-GCM: four bytes of salt, then the start of the
     /// explicit nonces (encryption only).
@@ -104,11 +104,11 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// A record was not made with our key, or was changed on its way.
+/// A record was encrypted with another key, or altered in transit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NotAuthentic;
 
-/// A key ready for use, with the construction of nonces around it.
+/// A key ready for use, with its nonce construction.
 pub(super) struct RecordKey {
     key: LessSafeKey,
     iv: [u8; 12],
@@ -117,15 +117,16 @@ pub(super) struct RecordKey {
 impl RecordKey {
     pub(super) fn new(secrets: &Secrets) -> Self {
         let unbound = UnboundKey::new(secrets.cipher.algorithm(), secrets.key())
-            .expect("the key has the length that its algorithm asks for");
+            .expect("the key has the length that its algorithm requires");
         Self {
             key: LessSafeKey::new(unbound),
             iv: secrets.iv,
         }
     }
 
-    /// RFC 8446 section 5.3, RFC 7905 section 2: the vector with the sequence number over it. For
-    /// TLS 1.2 with AES-GCM the same gives nonces that never repeat (RFC 5288 leaves it open).
+    /// RFC 8446 section 5.3, RFC 7905 section 2: the vector XORed with the sequence number. For TLS
+    /// 1.2 with AES-GCM the same construction gives nonces that never repeat (RFC 5288 leaves the
+    /// choice open).
     pub(super) fn nonce(&self, sequence: u64) -> [u8; 12] {
         let mut nonce = self.iv;
         for (byte, over) in nonce[4..].iter_mut().zip(sequence.to_be_bytes()) {
@@ -134,14 +135,14 @@ impl RecordKey {
         nonce
     }
 
-    /// RFC 5288 section 3: the salt and the nonce that came with the record.
+    /// RFC 5288 section 3: the salt and the nonce in the record.
     pub(super) fn explicit_nonce(&self, explicit: [u8; 8]) -> [u8; 12] {
         let mut nonce = self.iv;
         nonce[4..].copy_from_slice(&explicit);
         nonce
     }
 
-    /// Encrypts in place. `encrypted` is the plaintext with room for the tag behind it.
+    /// Encrypts in place. `encrypted` is the plaintext followed by room for the tag.
     pub(super) fn encrypt(&self, nonce: [u8; 12], additional: &[u8], encrypted: &mut [u8]) {
         let (content, tag_to) =
             encrypted.split_at_mut(encrypted.len() - super::super::limits::TAG_LEN);
@@ -156,8 +157,8 @@ impl RecordKey {
         tag_to.copy_from_slice(tag.as_ref());
     }
 
-    /// Encrypts `plain` into `encrypted` without copying it first. `extra` is encrypted behind it;
-    /// `encrypted` has the room of both and of the tag.
+    /// Encrypts `plain` into `encrypted` without copying it first, followed by `extra`; `encrypted`
+    /// has room for both and the tag.
     pub(super) fn encrypt_from(
         &self,
         nonce: [u8; 12],
@@ -179,7 +180,7 @@ impl RecordKey {
             .expect("a record is far shorter than the AEAD's limit, and the room is exact");
     }
 
-    /// Opens `encrypted` (with its tag) into `plain`, which is as long as the content.
+    /// Decrypts `encrypted` (with its tag) into `plain`, which is as long as the content.
     pub(super) fn open(
         &self,
         nonce: [u8; 12],

@@ -1,4 +1,4 @@
-//! Received bytes become plaintext and control messages.
+//! Decrypts received bytes into plaintext and control messages.
 
 use super::ContentType;
 use super::aead::{RecordKey, Secrets, Version};
@@ -9,7 +9,7 @@ use crate::tls::limits::{
     RECORD_HEADER_LEN, TAG_LEN, WARNING_ALERTS_MAX,
 };
 
-/// Opens the records of one direction, however the bytes were cut on their way.
+/// Decrypts the records of one direction; input may be cut anywhere.
 ///
 /// Invariant: `partial` is shorter than one record: header and at most
 /// [`CIPHERTEXT_MAX_TLS12`] bytes.
@@ -18,23 +18,23 @@ pub struct Decryptor {
     secrets: Secrets,
     version: Version,
     sequence: u64,
-    /// The beginning of a record whose rest has not arrived.
+    /// The start of an incomplete record.
     partial: Vec<u8>,
-    /// The beginning of a handshake message (a `KeyUpdate` has five bytes).
+    /// The start of a handshake message (a `KeyUpdate` has five bytes).
     message: Vec<u8>,
     empty_records: u32,
-    /// Key updates that are still followed.
+    /// Key updates that the peer may still send.
     key_updates_left: u32,
     warnings: u32,
-    /// The peer sent `close_notify`: what follows is ignored (RFC 8446 section 6.1).
+    /// The peer sent `close_notify`: further input is ignored (RFC 8446 section 6.1).
     is_closed: bool,
 }
 
-/// A message that changes the connection; records after it wait until it was dealt with.
+/// A message that changes the connection; records after it wait until it is handled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Control {
-    /// The peer's records are encrypted with its next key from here on, and it may want the same of
-    /// ours (RFC 8446 section 4.6.3).
+    /// From here on the peer's records are encrypted with its next key, and it may request an
+    /// update of ours (RFC 8446 section 4.6.3).
     KeyUpdate {
         /// `update_requested`.
         is_requested: bool,
@@ -42,12 +42,12 @@ pub(crate) enum Control {
 }
 
 impl Decryptor {
-    /// Bytes held until the rest of their record or message arrives.
+    /// Bytes held for incomplete records and messages.
     pub(crate) fn held_bytes(&self) -> usize {
         self.partial.capacity() + self.message.capacity()
     }
 
-    /// An decryptor with the secrets of the handshake.
+    /// A decryptor with the secrets of the handshake.
     #[must_use]
     pub fn new(version: Version, secrets: Secrets) -> Self {
         Self {
@@ -64,29 +64,29 @@ impl Decryptor {
         }
     }
 
-    /// Whether the peer has said that it will send no more.
+    /// Whether the peer has sent `close_notify`.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Opens the records in `input`, as [`Session::receive`](crate::tls::session::Session::receive)
-    /// does, but without the secrets to follow an update of keys: true if one was met, which
-    /// leaves the rest of the input unread.
+    /// Decrypts the records in `input`, as
+    /// [`Session::receive`](crate::tls::session::Session::receive) does, but without the secrets
+    /// for a key update: true if there was one, in which case the rest of the input is unread.
     ///
     /// # Errors
-    /// [`Fault`]; the connection is over then.
+    /// [`Fault`]; the connection has failed.
     pub fn decrypt(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
         self.receive(&mut input, plain)
             .map(|control| control.is_some())
     }
 
-    /// Opens whole records at the start of `input` and appends their content to `plain`, up to a
-    /// control message. What is used is cut off `input`; the start of an unfinished record is
-    /// kept, so that nothing of `input` is left when there was no control message.
+    /// Decrypts the complete records at the start of `input` and appends their content to `plain`,
+    /// up to a control message. Removes the used bytes from `input`; the start of an incomplete
+    /// record is kept, so that without a control message all of `input` is used.
     ///
     /// # Errors
-    /// [`Fault`]; the connection is over then.
+    /// [`Fault`]; the connection has failed.
     pub(crate) fn receive(
         &mut self,
         input: &mut &[u8],
@@ -124,8 +124,8 @@ impl Decryptor {
         Ok(None)
     }
 
-    /// Allows the peer as many key updates more as records were exchanged, up to
-    /// [`KEY_UPDATES_MAX`] at once.
+    /// Allows the peer one more key update for each record exchanged, up to a total of
+    /// [`KEY_UPDATES_MAX`].
     pub(crate) fn allow_key_updates(&mut self, records: u64) {
         let left = u64::from(self.key_updates_left).saturating_add(records);
         self.key_updates_left = u32::try_from(left)
@@ -133,15 +133,15 @@ impl Decryptor {
             .min(KEY_UPDATES_MAX);
     }
 
-    /// Goes on with the peer's next secrets.
+    /// Continues with the peer's next secrets.
     pub(crate) fn rekey(&mut self, secrets: Secrets) {
         self.key = RecordKey::new(&secrets);
         self.sequence = secrets.sequence;
         self.secrets = secrets;
     }
 
-    /// The whole length of the record that `input` begins with, if its header is there. Checked
-    /// as early as that: an impossible record is not waited for.
+    /// The total length of the record at the start of `input`, if its header is complete. Checked
+    /// at once, so that an invalid record is not waited for.
     fn record_len(&self, input: &[u8]) -> Result<Option<usize>, Fault> {
         let Some(header) = input.first_chunk::<RECORD_HEADER_LEN>() else {
             return Ok(None);
@@ -157,7 +157,7 @@ impl Decryptor {
         Ok(Some(RECORD_HEADER_LEN + len))
     }
 
-    /// Adds to the record that is held; takes it out once it is whole.
+    /// Adds to the held record; returns it once it is complete.
     fn complete_partial(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         if self.partial.len() < RECORD_HEADER_LEN {
             self.take(input, RECORD_HEADER_LEN);
@@ -169,14 +169,15 @@ impl Decryptor {
         Ok((self.partial.len() == len).then(|| std::mem::take(&mut self.partial)))
     }
 
-    /// Moves input to what is held, until that is `len` long.
+    /// Moves input to the held record until that has `len` bytes.
     fn take(&mut self, input: &mut &[u8], len: usize) {
         let (now, rest) = input.split_at(input.len().min(len - self.partial.len()));
         self.partial.extend_from_slice(now);
         *input = rest;
     }
 
-    /// An idle connection should not keep the memory of a large record.
+    /// Keeps the buffer if it is small, so that an idle connection does not hold memory for a large
+    /// record.
     fn keep_capacity(&mut self, mut record: Vec<u8>) {
         if record.capacity() <= 1024 {
             record.clear();
@@ -205,15 +206,15 @@ impl Decryptor {
         result
     }
 
-    /// Opens a record of TLS 1.3, appends its content and returns its type.
+    /// Decrypts a TLS 1.3 record, appends its content and returns its type.
     fn decrypt_tls13(
         &mut self,
         header: &[u8],
         encrypted: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<u8, Fault> {
-        // RFC 8446 section 5: after the handshake every record is protected, and looks like
-        // application data from outside.
+        // RFC 8446 section 5: after the handshake every record is protected, with the outer type
+        // application data.
         if header[0] != ContentType::ApplicationData as u8 {
             return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
         }
@@ -231,7 +232,7 @@ impl Decryptor {
             plain.truncate(start);
             return Err(Fault::Ours(Alert::BAD_RECORD_MAC));
         }
-        // RFC 8446 section 5.4: the type is the last byte that is not zero.
+        // RFC 8446 section 5.4: the type is the last non-zero byte.
         let Some(at) = plain[start..].iter().rposition(|byte| *byte != 0) else {
             plain.truncate(start);
             return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
@@ -244,7 +245,7 @@ impl Decryptor {
         Ok(kind)
     }
 
-    /// Opens a record of TLS 1.2, appends its content and returns its type.
+    /// Decrypts a TLS 1.2 record, appends its content and returns its type.
     fn decrypt_tls12(
         &mut self,
         header: &[u8],
@@ -281,7 +282,7 @@ impl Decryptor {
 
     fn note_application_data(&mut self, len: usize) -> Result<Option<Control>, Fault> {
         if !self.message.is_empty() {
-            // RFC 8446 section 5.1: nothing comes between the parts of a handshake message.
+            // RFC 8446 section 5.1: handshake messages must not be interleaved with other records.
             return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
         }
         if len > 0 {
@@ -305,7 +306,7 @@ impl Decryptor {
     }
 
     fn alert(&mut self, content: &[u8]) -> Result<(), Fault> {
-        // RFC 8446 section 5.1: an alert is alone in its record, and whole.
+        // RFC 8446 section 5.1: a record carries exactly one complete alert.
         let [level, description] = *content else {
             return Err(Fault::Ours(Alert::DECODE_ERROR));
         };
@@ -330,8 +331,8 @@ impl Decryptor {
         const KEY_UPDATE: u8 = 24;
         const KEY_UPDATE_LEN: usize = 5;
         let unexpected = Fault::Ours(Alert::UNEXPECTED_MESSAGE);
-        // TLS 1.2 could only mean renegotiation, which is not done here (RFC 9325 section 3.5);
-        // an empty handshake record is not allowed (RFC 8446 section 5.1).
+        // In TLS 1.2 it could only mean renegotiation, which is unsupported (RFC 9325 section 3.5);
+        // an empty handshake record is forbidden (RFC 8446 section 5.1).
         if self.version == Version::Tls12 || content.is_empty() {
             return Err(unexpected);
         }
@@ -343,7 +344,7 @@ impl Decryptor {
             return Ok(None);
         };
         if self.message.len() > KEY_UPDATE_LEN {
-            // RFC 8446 section 5.1: a message before a change of keys ends its record.
+            // RFC 8446 section 5.1: a message before a key change must end its record.
             return Err(unexpected);
         }
         let [_, 0, 0, 1, wanted @ (0 | 1)] = *message else {

@@ -1,4 +1,4 @@
-//! Plaintext becomes records.
+//! Encrypts plaintext into records.
 
 use super::ContentType;
 use super::aead::{Cipher, RecordKey, Secrets, Version};
@@ -7,9 +7,8 @@ use crate::tls::limits::{
     TAG_LEN, encrypted_records_end,
 };
 
-/// Pieces at least this long that fill a record alone are encrypted straight from where they are;
-/// shorter ones are copied first, which costs less than the second call of the cipher for the
-/// byte that carries the content type.
+/// Pieces at least this long that fill a record alone are encrypted from their place; shorter ones
+/// are copied first, which costs less than the cipher's second call for the content type byte.
 const STRAIGHT_MIN: usize = 1024;
 
 /// Encrypts the records of one direction.
@@ -21,13 +20,13 @@ pub struct Encryptor {
     secrets: Secrets,
     version: Version,
     sequence: u64,
-    /// After so many records the key should be updated.
+    /// Number of records after which the key should be updated.
     records_max: u64,
-    /// So many of the next records are small.
+    /// Number of upcoming small records.
     small_records: u32,
 }
 
-/// The key has encrypted as many records as it may, and was not updated.
+/// The key has encrypted as many records as allowed, and was not updated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Exhausted;
 
@@ -46,23 +45,23 @@ impl Encryptor {
     }
 
     /// Makes the next [`SMALL_RECORDS`] small: usable as soon as their segment has arrived. The
-    /// full ones of 16,384 bytes that follow cost less.
+    /// full ones of 16,384 bytes after them cost less.
     pub fn begin_small(&mut self) {
         self.small_records = SMALL_RECORDS;
     }
 
-    /// Has each key encrypt `max` records, 1 to 2^23, before it is updated.
+    /// Limits each key to `max` records, 1 to 2^23, before an update.
     pub fn limit_records(&mut self, max: u64) {
         self.records_max = max.clamp(1, ENCRYPTED_RECORDS_MAX);
     }
 
-    /// Bytes that encrypting `len` bytes of plaintext makes.
+    /// Length of the records for `len` bytes of plaintext.
     #[must_use]
     pub fn encrypted_len(&self, len: usize) -> usize {
         len + self.records_of(len) * self.overhead()
     }
 
-    /// Records that `len` bytes of plaintext become.
+    /// Number of records for `len` bytes of plaintext.
     fn records_of(&self, len: usize) -> usize {
         let small = self.small_records as usize;
         match len.checked_sub(small * SMALL_RECORD_LEN) {
@@ -71,7 +70,7 @@ impl Encryptor {
         }
     }
 
-    /// Plaintext bytes of the next record, where `left` are to be encrypted.
+    /// Plaintext bytes of the next record, with `left` bytes to encrypt.
     fn next_len(&mut self, left: usize) -> usize {
         if self.small_records == 0 {
             return left.min(PLAINTEXT_MAX);
@@ -92,11 +91,11 @@ impl Encryptor {
         self.sequence >= self.records_max
     }
 
-    /// Encrypts the pieces, one after the other as one stream, and appends the records to `out`.
-    /// Nothing is appended for no bytes.
+    /// Encrypts the pieces as one stream, and appends the records to `out`. Without input nothing
+    /// is appended.
     ///
     /// # Errors
-    /// [`Exhausted`] at the limit of the AEAD (RFC 8446 section 5.5); nothing is appended then.
+    /// [`Exhausted`] at the limit of the AEAD (RFC 8446 section 5.5); nothing is appended.
     pub fn encrypt(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Exhausted> {
         let len = pieces.iter().map(|piece| piece.len()).sum();
         let start = out.len();
@@ -108,8 +107,8 @@ impl Encryptor {
         encrypted.map(|_| ())
     }
 
-    /// As [`encrypt`](Self::encrypt), into memory that is there already: returns how much of it was
-    /// used, which is [`encrypted_len`](Self::encrypted_len). Saves clearing a fresh buffer.
+    /// As [`encrypt`](Self::encrypt), into existing memory; returns the number of bytes used, which
+    /// is [`encrypted_len`](Self::encrypted_len). Saves clearing a new buffer.
     ///
     /// # Errors
     /// As [`encrypt`](Self::encrypt).
@@ -154,14 +153,14 @@ impl Encryptor {
         Ok(())
     }
 
-    /// Goes on with new secrets.
+    /// Continues with new secrets.
     pub(crate) fn rekey(&mut self, secrets: Secrets) {
         self.key = RecordKey::new(&secrets);
         self.sequence = secrets.sequence;
         self.secrets = secrets;
     }
 
-    /// Hands key and position over, to whoever encrypts from here on.
+    /// Returns key and sequence number for another encryptor.
     #[must_use]
     pub(crate) fn into_secrets(self) -> Secrets {
         let mut secrets = self.secrets;
@@ -175,14 +174,14 @@ impl Encryptor {
         self.sequence
     }
 
-    /// Which AEAD is in use.
+    /// The AEAD in use.
     #[must_use]
     pub fn cipher(&self) -> Cipher {
         self.secrets.cipher
     }
 
     fn check_room(&self, records: u64) -> Result<(), Exhausted> {
-        // ChaCha20-Poly1305 has no such limit in reach, but nothing needs so many records either.
+        // ChaCha20-Poly1305 has no such limit within reach, but needs no more records, either.
         if self.sequence.saturating_add(records) > encrypted_records_end(self.records_max) {
             return Err(Exhausted);
         }
@@ -198,7 +197,7 @@ impl Encryptor {
         RECORD_HEADER_LEN + inside + TAG_LEN
     }
 
-    /// Encrypts `len` bytes of what is gathered into `record`, which is exactly as long as needed.
+    /// Encrypts `len` gathered bytes into `record`, which has exactly the required length.
     fn encrypt_record(
         &mut self,
         content_type: ContentType,
@@ -245,7 +244,7 @@ impl Encryptor {
     }
 }
 
-/// The additional data of TLS 1.2 (RFC 5246 section 6.2.3.3): `len` is that of the plaintext.
+/// The additional data of TLS 1.2 (RFC 5246 section 6.2.3.3); `len` is the plaintext's length.
 pub(super) fn additional_tls12(sequence: u64, content_type: u8, len: usize) -> [u8; 13] {
     let mut additional = [0; 13];
     additional[..8].copy_from_slice(&sequence.to_be_bytes());
@@ -259,12 +258,12 @@ pub(super) fn additional_tls12(sequence: u64, content_type: u8, len: usize) -> [
 /// Takes bytes from pieces in order.
 struct Gather<'a> {
     pieces: &'a [&'a [u8]],
-    /// Bytes of the first piece that were taken.
+    /// Bytes already taken from the first piece.
     offset: usize,
 }
 
 impl<'a> Gather<'a> {
-    /// The next `len` bytes, if they are all in one piece and worth not copying.
+    /// The next `len` bytes, if they are in one piece and long enough to avoid the copy.
     fn straight(&mut self, len: usize) -> Option<&'a [u8]> {
         if len < STRAIGHT_MIN {
             return None;
@@ -276,7 +275,7 @@ impl<'a> Gather<'a> {
         Some(plain)
     }
 
-    /// Copies the next bytes; there are enough.
+    /// Copies the next bytes; the pieces must have enough.
     fn copy(&mut self, mut to: &mut [u8]) {
         while !to.is_empty() {
             self.skip_used();

@@ -21,16 +21,17 @@ pub mod aead;
 pub mod decrypt;
 pub mod encrypt;
 
-/// What a record carries (RFC 8446 section 5.1).
+/// The content type of a record (RFC 8446 section 5.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum ContentType {
-    /// TLS 1.2 switches to its keys; in TLS 1.3 only a disguise during the handshake.
+    /// Switches to the new keys in TLS 1.2; in TLS 1.3 only for middlebox compatibility during the
+    /// handshake.
     ChangeCipherSpec = 20,
     /// An alert.
     Alert = 21,
     /// A handshake message: after the handshake only `KeyUpdate`.
     Handshake = 22,
-    /// What the protocol above sends.
+    /// Data of the application protocol.
     ApplicationData = 23,
 }

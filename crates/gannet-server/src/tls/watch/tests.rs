@@ -1,4 +1,4 @@
-//! Certificates are replaced when their files change, and only by good ones.
+//! Certificates are replaced when their files change, and only by valid ones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl Files {
         }
     }
 
-    /// Puts a new certificate in place, as certificate managers do: by renaming.
+    /// Replaces the certificate by renaming, as certificate managers do.
     fn issue(&self, name: &str) {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -52,7 +52,7 @@ impl Drop for Files {
     }
 }
 
-/// Watches closely.
+/// Watches at a short interval.
 fn watched(files: &Files) -> (Arc<CertificateStore>, Lookout, Receiver<Reload>) {
     let source = files.source();
     let (store, _) = source.open().unwrap();
@@ -70,7 +70,7 @@ fn a_change_is_noticed() {
     let (store, _watch, reports) = watched(&files);
     assert!(store.current().has("one.test"));
     files.issue("two.test");
-    // Between the two renames key and certificate do not match: that may have been seen.
+    // Between the two renames, key and certificate do not match: a check may have seen that.
     while let Reload::Failed(error) = reports.recv().unwrap() {
         assert!(error.to_string().contains("does not belong"), "{error}");
     }
@@ -91,7 +91,7 @@ fn a_broken_pair_leaves_the_old_one() {
         "{error}"
     );
     assert!(store.current().has("one.test"));
-    // Asked for, it is read and reported again; unasked it is reported once for each change.
+    // On request it is read and reported again; otherwise it is reported once per change.
     watch.ask();
     assert!(matches!(reports.recv().unwrap(), Reload::Failed(_)));
     fs::remove_file(files.0.join("c.pem")).unwrap();
