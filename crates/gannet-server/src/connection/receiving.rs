@@ -47,7 +47,10 @@ impl<D: Driver> Active<'_, D> {
 
     pub(super) fn arm_receive(&mut self) {
         let conn = &mut *self.conn;
-        debug_assert!(conn.phase != Phase::Free, "a closed connection receives nothing");
+        debug_assert!(
+            conn.phase != Phase::Free,
+            "a closed connection receives nothing"
+        );
         if !conn.receiving && !conn.ended && conn.phase != Phase::Free {
             conn.receiving = true;
             self.shared

@@ -350,10 +350,7 @@ mod tests {
             "evicted, but still referenced"
         );
         body(&room, 4);
-        assert!(
-            second.upgrade().is_none(),
-            "evicted by the third"
-        );
+        assert!(second.upgrade().is_none(), "evicted by the third");
         assert_eq!(room.0.borrow().kept.len(), 2);
     }
 

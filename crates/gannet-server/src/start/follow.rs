@@ -414,13 +414,21 @@ mod tests {
         follower.look(false);
         let second = follower.quiet.known().directory;
         assert!(second.is_ok());
-        assert_eq!(follower.told(), Some((true, true)), "the rules of the new directory");
+        assert_eq!(
+            follower.told(),
+            Some((true, true)),
+            "the rules of the new directory"
+        );
         fs::rename(folder.site(), folder.0.join("old")).expect("moved");
         fs::create_dir(folder.site()).expect("gone");
         follower.look(false);
         follower.look(false);
         assert_ne!(follower.quiet.known().directory, second);
-        assert_eq!(follower.told(), Some((true, false)), "the new directory has none");
+        assert_eq!(
+            follower.told(),
+            Some((true, false)),
+            "the new directory has none"
+        );
         fs::remove_dir(folder.site()).expect("empty");
         fs::write(folder.site(), "a file").expect("written");
         follower.look(false);

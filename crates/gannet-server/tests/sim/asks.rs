@@ -1,4 +1,4 @@
-//! What the clients of a run ask for.
+//! The requests of the clients in a run.
 
 use gannet_io::sim::Random;
 
@@ -6,7 +6,7 @@ use crate::client::{Ask, Asked, Kind};
 use crate::files::Files;
 use crate::run::Scenario;
 
-/// What a client asks for over HTTP/1, in order.
+/// The HTTP/1 requests of a client, in order.
 pub(crate) fn asks(
     files: &Files,
     scenario: Scenario,
@@ -24,7 +24,7 @@ pub(crate) fn asks(
         if is_rude && random.chance(150) {
             ask = nonsense(random);
         }
-        // After the last answer a polite client asks for nothing more.
+        // After the last response a polite client sends nothing more.
         if ask.closes && !is_rude && !is_last {
             continue;
         }
@@ -51,7 +51,7 @@ pub(crate) fn ask(path: String, files: &Files, scenario: Scenario, random: &mut 
     let is_old = random.chance(150);
     let mut fields = String::new();
     if is_old {
-        // RFC 9112 section 9.3: an older client has to ask for a persistent connection.
+        // RFC 9112 section 9.3: an HTTP/1.0 client has to request a persistent connection.
         closes = random.chance(500);
         if !closes {
             fields.push_str("connection: keep-alive\r\n");
@@ -143,7 +143,7 @@ fn asked(path: &str, files: &Files, random: &mut Random) -> (Asked, String) {
     (asked, fields)
 }
 
-/// What is no request.
+/// An invalid request.
 pub(crate) fn nonsense(random: &mut Random) -> Ask {
     let raws: [&[u8]; 6] = [
         b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",

@@ -1,4 +1,4 @@
-//! What clients can make the server hold and do: floods of each kind, and who waits meanwhile.
+//! Memory and work that clients can cause: floods of each kind, and their effect on other clients.
 
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, Faults, Sim};
@@ -12,14 +12,14 @@ use crate::server::{Server, get};
 
 pub(crate) const MS: u64 = 1_000_000;
 
-/// Longer than what a worker reads itself.
+/// Longer than a worker itself reads.
 const LONG: usize = 40_000;
 
-/// Files that a worker copies at once, and bytes of short files that it reads in a turn.
+/// Files that a worker copies concurrently, and short files that it reads in a turn.
 pub(crate) const COPIES_AT_ONCE: u64 = 4;
 const READS_IN_A_TURN: u64 = 16;
 
-/// A directory with `hot`, which is in memory already.
+/// A directory with `hot`, which is already cached.
 pub(crate) fn server() -> Server {
     server_with(ContentOptions::default())
 }
@@ -41,7 +41,7 @@ fn head(path: &str, fields: &str) -> Vec<u8> {
     format!("HEAD /{path} HTTP/1.1\r\nhost: sim\r\n{fields}\r\n").into_bytes()
 }
 
-/// The status of an answer, when its head is there.
+/// The status of a response, once its head is complete.
 pub(crate) fn status(server: &mut Server, client: &Client) -> (u16, Vec<u8>) {
     let mut got = Vec::new();
     server.until("an answer", || {
@@ -67,7 +67,7 @@ fn a_directory_is_listed_once_for_all_who_wait() {
     server.pass(5_000);
     let clients: Vec<_> = (0..300).map(|_| server.connect()).collect();
     for (number, client) in clients.iter().enumerate() {
-        // Nobody reads the pages, whose length is a multiple of what a socket takes.
+        // No client reads the pages, whose length exceeds the socket's capacity.
         match number % 2 {
             0 => client.write(&get("d/")),
             _ => client.write(&head("d/", "")),
@@ -87,8 +87,8 @@ fn a_directory_is_listed_once_for_all_who_wait() {
     other.write(&head("d/?sort=size", ""));
     assert_eq!(status(&mut server, &other).0, 200);
     assert_eq!(server.driven.counters().listings, 2);
-    // A minute of requests: now and then it is made again, for the sizes and dates of files; in the
-    // simulation also when a coin says that the directory cannot be peeked at.
+    // A minute of requests: the page is made again occasionally, for the sizes and dates of files;
+    // in the simulation also when, at random, the directory cannot be peeked at.
     for _ in 0..60 {
         server.pass(1_000);
         let client = server.connect();
@@ -149,7 +149,7 @@ fn listings_that_are_not_taken_have_a_bound() {
     let other = server.connect();
     other.write(&get("short/"));
     assert_eq!(status(&mut server, &other).0, 200);
-    // Who goes makes room, as does who takes what it asked for.
+    // A client that disconnects makes room, as does one that reads its page.
     for client in &clients {
         client.reset();
     }
@@ -165,7 +165,7 @@ fn what_metadata_answer_reads_nothing() {
     for (name, len) in [("short", 1_000), ("long", LONG)] {
         server.disk.put_file(name, vec![b'x'; len]);
         server.pass(5_000);
-        // Whoever reads a byte of it fails.
+        // Any read of its content fails.
         server.disk.break_file(name, Some(0));
         let ask = |server: &mut Server, method: &str, fields: &str| {
             let client = server.connect();
@@ -197,7 +197,7 @@ fn cold_files_are_copied_a_few_at_a_time_and_nobody_waits_for_them() {
         server.disk.put_file(&name, vec![b'x'; LONG]);
         server.disk.slow_file(&name, 10 * MS);
     }
-    // What has just changed would not be kept.
+    // A file that has just changed would not be cached.
     server.disk.age_files(10_000);
     let clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
     for (number, client) in clients.iter().enumerate() {
@@ -212,12 +212,12 @@ fn cold_files_are_copied_a_few_at_a_time_and_nobody_waits_for_them() {
         if turns % 10 == 0 {
             let other = server.connect();
             other.write(&get("hot"));
-            let took = server.until("who wants something else", || other.readable() > 0);
+            let took = server.until("another client's response", || other.readable() > 0);
             assert!(took <= 10, "{took} ms");
         }
         turns += 1;
     }
-    // Of `hot` as well, before and after it was made older. The others were sent as they are.
+    // Two are of `hot`, before and after its change of age. The others were sent directly.
     assert_eq!(server.driven.counters().first_reads, COPIES_AT_ONCE + 2);
 }
 
@@ -234,7 +234,7 @@ fn one_cold_file_is_copied_once_for_all_who_want_it() {
     server.pass(150);
     let open = server.disk.leaks().files_open;
     assert!(open <= 2, "{open} descriptors of one file");
-    // Who goes meanwhile, even who came first, leaves it to the others.
+    // Clients that disconnect, even the first one, leave the copy to the others.
     let (gone, clients) = clients.split_at(10);
     gone.iter().for_each(Client::reset);
     for client in clients {
@@ -255,7 +255,7 @@ fn files_for_clients_that_have_gone_are_not_copied() {
         let name = format!("cold{number}");
         server.disk.put_file(&name, vec![b'x'; LONG]);
     }
-    // The first ones occupy all the room for a while.
+    // The first ones occupy all copy places for a while.
     for number in 0..100 {
         server.disk.slow_file(&format!("cold{number}"), 20 * MS);
     }
@@ -299,7 +299,7 @@ fn short_files_are_read_so_many_in_a_turn_in_the_order_of_requests() {
     }
 }
 
-/// Copies that nobody takes have a bound; beyond it files are sent from the disk.
+/// Copies held by stalled clients are bounded; beyond that, files are sent from the disk.
 #[test]
 fn copies_that_are_not_taken_have_a_bound() {
     const COUNT: usize = 60;
@@ -313,7 +313,7 @@ fn copies_that_are_not_taken_have_a_bound() {
             .disk
             .put_file(&format!("file{number}"), vec![b'x'; LEN]);
     }
-    // What was written a moment ago is not kept.
+    // A file that was just written is not cached.
     server.pass(3_000);
     let clients: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
     for (number, client) in clients.iter().enumerate() {
@@ -336,7 +336,7 @@ fn copies_that_are_not_taken_have_a_bound() {
     assert!(remembered <= 2 * LEN as u64, "{remembered}");
 }
 
-/// What an HTTP/2 client without a window for content asks.
+/// The requests of an HTTP/2 client without a window for content.
 fn streams(paths: &[&str]) -> Vec<u8> {
     let mut requests = opening(&[(INITIAL_WINDOW_SIZE, 0)]);
     for (path, id) in paths.iter().zip((1..).step_by(2)) {
@@ -345,7 +345,7 @@ fn streams(paths: &[&str]) -> Vec<u8> {
     requests
 }
 
-/// The same for short files, by streams that have no window; without room they come from the disk.
+/// The same for short files, on streams without a window; without room they are sent from the disk.
 #[test]
 fn short_files_that_are_not_taken_have_a_bound() {
     const CONNECTIONS: usize = 14;
@@ -373,7 +373,7 @@ fn short_files_that_are_not_taken_have_a_bound() {
     let copies = held(&server, Account::Copies);
     assert!((24 << 20..=32 << 20).contains(&copies), "{copies}");
     assert!(read < (CONNECTIONS * STREAMS) as u64, "{read}");
-    // Others are answered, from the disk.
+    // Other requests are answered from the disk.
     let other = server.connect();
     other.write(&get("file0"));
     let mut got = 0;
@@ -389,7 +389,7 @@ fn short_files_that_are_not_taken_have_a_bound() {
     assert!(remembered <= 2 * LEN as u64, "{remembered}");
 }
 
-/// A folder of another machine that hangs holds up nobody who wants others listed.
+/// A foreign folder that hangs does not delay listings of others.
 #[test]
 fn a_folder_that_hangs_does_not_hold_up_other_listings() {
     let mut server = server();
@@ -416,8 +416,8 @@ fn a_folder_that_hangs_does_not_hold_up_other_listings() {
     }
 }
 
-/// A hundred long answers from memory leave in turns that have room for others, though sockets take
-/// all that they are given.
+/// A hundred long responses from memory are sent in turns that leave room for others, even if
+/// sockets accept everything.
 #[test]
 fn many_long_answers_share_a_turn() {
     const MIB: u64 = 1 << 20;
@@ -444,7 +444,7 @@ fn many_long_answers_share_a_turn() {
     let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
     let mut server = Server { driven, disk };
     let clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
-    // One is accepted in a turn.
+    // One connection is accepted per turn.
     server.pass(100);
     clients
         .iter()
@@ -457,7 +457,7 @@ fn many_long_answers_share_a_turn() {
     while got < CLIENTS * 3 * MIB {
         server.driven.turn(None).unwrap();
         let now = readable();
-        // First sends are not held up.
+        // First sends are not limited.
         if got >= CLIENTS * FIRST {
             most = most.max(now - got);
         }
@@ -467,7 +467,7 @@ fn many_long_answers_share_a_turn() {
     assert!(most <= IN_A_TURN + CLIENTS * AT_LEAST, "{most} bytes");
 }
 
-/// Who goes while a lookup hangs leaves nothing that others would wait behind.
+/// Clients that disconnect during a hanging lookup leave nothing that would delay others.
 #[test]
 fn lookups_for_clients_that_have_gone_are_dropped() {
     let mut server = server();
@@ -496,7 +496,8 @@ fn lookups_for_clients_that_have_gone_are_dropped() {
     assert_eq!(status(&mut server, &other).0, 200);
 }
 
-/// What waits for the disk is answered to a client that has closed its half, and to no other.
+/// A request that waits for the disk is answered if its client has closed its half, but not after a
+/// reset.
 #[test]
 fn half_a_close_is_no_disconnect() {
     let mut server = server();

@@ -1,4 +1,4 @@
-//! A simulated client: asks, reads at its own speed, and judges every answer.
+//! A simulated client: sends requests, reads at its own speed, and checks every response.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use crate::files::{Files, Slice};
 use crate::response::{Head, parts};
 use crate::wire::Wire;
 
-/// What a request asks for.
+/// The subject of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// A file: the path on the disk, and how it is asked for.
+    /// A file: its path on disk, and the options of the request.
     File(String, Asked),
-    /// Nothing that is there.
+    /// A path without a file.
     Missing,
     /// A folder without its slash.
     Folder,
     /// A folder with its slash, which has no index page.
     Listing,
     Options,
-    /// A method other than those that are answered.
+    /// An unsupported method.
     OtherMethod,
-    /// No request at all.
+    /// An invalid request.
     Malformed,
 }
 
-/// How a file is asked for.
+/// The options of a request for a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
-    /// `bytes=A-B`, ends included.
+    /// `bytes=A-B`, both ends included.
     pub(crate) range: Option<(u64, u64)>,
     pub(crate) has_many_ranges: bool,
     pub(crate) if_none_match: Option<String>,
@@ -44,42 +44,42 @@ pub(crate) struct Asked {
 pub(crate) struct Ask {
     pub(crate) kind: Kind,
     pub(crate) raw: Vec<u8>,
-    /// What an HTTP/2 client sends instead: method, target, and fields as lines.
+    /// The HTTP/2 form: method, target, and fields as lines.
     pub(crate) parts: (String, String, String),
     pub(crate) is_head: bool,
-    /// Nothing is answered after it.
+    /// No later request is answered.
     pub(crate) closes: bool,
     /// When its last byte was written.
     pub(crate) sent_at: Option<u64>,
 }
 
-/// What a client does beside asking and reading.
+/// The behaviour of a client besides its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Manners {
-    /// Connects at this moment.
+    /// When it connects, nanoseconds.
     pub(crate) arrives_at: u64,
     /// Waits up to this long between requests, nanoseconds; 0 pipelines them.
     pub(crate) pause_ns: u64,
-    /// Acts this often, nanoseconds.
+    /// Acts at this interval, nanoseconds.
     pub(crate) interval_ns: u64,
     /// Reads at most this much each time.
     pub(crate) read_max: usize,
-    /// Stops reading after so many bytes.
+    /// Stops reading after this many bytes.
     pub(crate) stalls_after: Option<usize>,
-    /// Stops writing after so many bytes.
+    /// Stops writing after this many bytes.
     pub(crate) falls_silent_after: Option<usize>,
-    /// Resets after reading so many bytes.
+    /// Resets after reading this many bytes.
     pub(crate) resets_after: Option<usize>,
-    /// Ends its half as soon as all is written.
+    /// Closes its half as soon as everything is written.
     pub(crate) half_closes: bool,
-    /// Over TLS: changes its keys, and asks for others of the server, after so many bytes.
+    /// Over TLS: updates its keys, and requests an update by the server, after this many bytes.
     pub(crate) updates_after: usize,
-    /// Stays on after the last answer, until the server ends the connection.
+    /// Stays after the last response, until the server ends the connection.
     pub(crate) stays: bool,
 }
 
 impl Manners {
-    /// Whether it does nothing for which a server may cut it off.
+    /// Whether it does nothing for which a server may disconnect it.
     pub(crate) fn is_patient(&self) -> bool {
         self.stalls_after.is_none()
             && self.falls_silent_after.is_none()
@@ -88,52 +88,52 @@ impl Manners {
     }
 }
 
-/// What the whole run allows.
+/// Deviations that the run allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowed {
-    /// Answers may end early, connections be refused or closed.
+    /// Responses may end early; connections may be refused or closed.
     pub(crate) cuts: bool,
-    /// 500 and 503.
+    /// Responses 500 and 503 are allowed.
     pub(crate) failures: bool,
-    /// What there is of an answer that ends early is true as well.
+    /// The received part of a response that ends early must be correct as well.
     pub(crate) parts: bool,
-    /// Longest that a connection may last in which the client does nothing, nanoseconds.
+    /// Maximum duration of a connection without activity by the client, nanoseconds.
     pub(crate) quiet_ns: u64,
 }
 
 /// A client of a run.
 pub(crate) trait Actor {
-    /// Does what is due. The error says what the server has done wrong.
+    /// Acts if it is due. The error describes the server's fault.
     fn act(&mut self, disk: &SimHandle, files: &mut Files) -> Result<(), String>;
 
-    /// The last words: the server is gone, what it has sent is still read.
+    /// Reads the remaining bytes after the server has ended.
     fn read_rest(&mut self, now: u64, files: &mut Files) -> Result<(), String>;
 
-    /// What came of it so far.
+    /// The results so far.
     fn seen(&self) -> Seen;
 
-    /// The server is told to stop before this client is done.
+    /// The server is stopped before this client is done.
     fn cut_by_stop(&mut self);
 }
 
-/// What came of a client.
+/// The results of a client.
 pub(crate) struct Seen {
-    /// When it acts next; `None` once nothing more will happen.
+    /// When it next acts; `None` once it is done.
     pub(crate) acts_at: Option<u64>,
-    /// It does nothing for which a server may cut it off.
+    /// It does nothing for which a server may disconnect it.
     pub(crate) is_patient: bool,
-    /// Answers read whole.
+    /// Complete responses.
     pub(crate) answered: u64,
-    /// Every answer was counted that the server has sent.
+    /// The client has read every response that the server sent.
     pub(crate) has_read_all: bool,
-    /// Mixed of all that was seen.
+    /// A hash of everything received.
     pub(crate) trace: u64,
 }
 
-/// An answer that is being read.
+/// A response being read.
 pub(crate) struct Reading {
     pub(crate) head: Head,
-    /// Which request it answers.
+    /// Index of its request.
     pub(crate) ask: usize,
     pub(crate) body_len: u64,
     /// When its head was read.
@@ -141,7 +141,7 @@ pub(crate) struct Reading {
     pub(crate) body: Vec<u8>,
 }
 
-/// See the module's description.
+/// See the module documentation.
 pub(crate) struct Client {
     pub(crate) manners: Manners,
     asks: Vec<Ask>,
@@ -154,19 +154,19 @@ pub(crate) struct Client {
     got: Vec<u8>,
     read: usize,
     reading: Option<Reading>,
-    /// Answers read whole.
+    /// Complete responses.
     pub(crate) answered: usize,
     has_closed: bool,
     is_half_closed: bool,
-    /// When it acts next.
+    /// When it next acts.
     pub(crate) acts_at: u64,
     last_move: u64,
     writes_at: u64,
-    /// Nothing more will happen.
+    /// It is done.
     pub(crate) is_done: bool,
-    /// The server was told to stop before all was done.
+    /// The server was stopped before it was done.
     pub(crate) is_cut_by_stop: bool,
-    /// Mixed of all that was seen.
+    /// A hash of everything received.
     pub(crate) trace: u64,
 }
 
@@ -226,7 +226,7 @@ impl Client {
         }
     }
 
-    /// Does what is due.
+    /// Acts if it is due.
     fn act_now(&mut self, disk: &SimHandle, files: &mut Files) -> Result<(), String> {
         let now = disk.now().0;
         if self.is_done || now < self.acts_at {
@@ -244,7 +244,8 @@ impl Client {
             }
         }
         self.write(now);
-        // What the server has let go of has no deadline any more: the rest is read at once.
+        // A connection that the server has dropped has no deadline any more: the rest is read at
+        // once.
         let is_closed = self
             .wire
             .as_ref()
@@ -281,7 +282,7 @@ impl Client {
         Ok(())
     }
 
-    /// How many answers are due in the end.
+    /// The number of responses expected in the end.
     pub(crate) fn expected(&self) -> usize {
         let last = self.asks.iter().position(|ask| ask.closes);
         last.map_or(self.asks.len(), |last| last + 1)
@@ -321,7 +322,7 @@ impl Client {
         }
     }
 
-    /// How much may be written now: to the end of the request that was begun, if it pauses.
+    /// Number of bytes that may be written now: up to the end of the current request, if it pauses.
     fn writable(&self, now: u64) -> usize {
         if self.manners.pause_ns == 0 {
             return usize::MAX;
@@ -347,7 +348,7 @@ impl Client {
         })
     }
 
-    /// Reads up to `max` bytes, as far as its manners let it.
+    /// Reads up to `max` bytes, within its manners.
     pub(crate) fn read(&mut self, now: u64, max: usize, files: &mut Files) -> Result<(), String> {
         let Some(wire) = &self.wire else {
             return Ok(());
@@ -404,7 +405,7 @@ impl Client {
 
     fn begin(&mut self, head: Head, now: u64) -> Result<(), String> {
         let ask = self.answered;
-        // A timeout or a stop may be told in place of an answer, or without a request.
+        // A timeout may be reported instead of a response, or without a request.
         let is_unasked = head.status == 408;
         if ask >= self.asks.len() && !is_unasked {
             return Err(format!("more answers than requests: {head:?}"));
@@ -421,7 +422,7 @@ impl Client {
         Ok(())
     }
 
-    /// Judges what was read of an answer.
+    /// Checks the received part of a response.
     fn judge(&self, reading: &Reading, is_whole: bool, files: &mut Files) -> Result<(), String> {
         let Reading {
             head, ask, body, ..
@@ -439,7 +440,7 @@ impl Client {
         };
         let sent_at = match (&ask.kind, ask.sent_at) {
             (_, Some(at)) => at,
-            // Nobody waits for the end of something that is wrong from its beginning.
+            // The server need not read an invalid request to its end.
             (Kind::Malformed | Kind::OtherMethod, None) => 0,
             _ => return Err(wrong("answered before it was asked".into())),
         };
@@ -463,7 +464,7 @@ impl Client {
         }
     }
 
-    /// The server has ended the connection and all its bytes are read.
+    /// Handles the end of the connection by the server, with all bytes read.
     fn ended(&mut self, now: u64, end: End, files: &mut Files) -> Result<(), String> {
         self.is_done = true;
         if let Some(reading) = self.reading.take() {
@@ -483,12 +484,12 @@ impl Client {
         Ok(())
     }
 
-    /// Whether every answer was counted that the server has sent.
+    /// Whether every response sent by the server was read.
     fn has_read_all(&self) -> bool {
         self.is_done && self.manners.is_patient() && self.answered == self.expected()
     }
 
-    /// The last words: the server is gone, what it has sent is still read.
+    /// Reads the remaining bytes after the server has ended.
     fn read_rest_now(&mut self, now: u64, files: &mut Files) -> Result<(), String> {
         self.read(now, usize::MAX, files)?;
         if let Some(reading) = self.reading.take() {
@@ -500,7 +501,7 @@ impl Client {
     }
 }
 
-/// Judges what was read of an answer to a request for a file.
+/// Checks the received part of a response to a request for a file.
 pub(crate) fn judge_file(
     path: &str,
     asked: &Asked,

@@ -1,4 +1,4 @@
-//! Scenarios of one kind each: what a random run meets seldom, with its figures.
+//! Directed scenarios: situations that random runs rarely reach, with exact expectations.
 
 use gannet_io::driver::Listener;
 use gannet_io::sim::{Client, End, Faults, SimHandle};
@@ -14,12 +14,11 @@ use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
 
-/// Larger than what is read of a file at a time.
+/// Larger than one read of a file.
 const HUGE: usize = 1 << 20;
 
-/// Whatever happens to the bytes of a long file while a slow reader downloads it: the writer does not
-/// wait, and the reader gets a reset; if it is on the server's machine, behind bytes of the version
-/// that was announced.
+/// However a long file changes in place while a slow reader downloads it: the writer does not wait,
+/// and the reader gets a reset; on the server's machine, after bytes of the announced version only.
 #[test]
 fn a_change_in_place_ends_a_download_short() {
     let changes: [&dyn Fn(&SimHandle); 5] = [
@@ -46,7 +45,7 @@ fn a_change_in_place_ends_a_download_short() {
         assert!(got.len() < HUGE);
         let body = got.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         assert!(!is_near || got[body..].iter().all(|byte| *byte == b'L'));
-        // Who asks now gets the new version.
+        // A new request gets the new version.
         let other = server.connect();
         other.write(&get("huge"));
         let len = server.disk.file_len("huge").unwrap();
@@ -57,7 +56,8 @@ fn a_change_in_place_ends_a_download_short() {
     }
 }
 
-/// A long file that is deleted or replaced by rename while it is downloaded is downloaded whole.
+/// A long file that is deleted or replaced by rename during a download is still downloaded
+/// completely.
 #[test]
 fn a_change_of_names_ends_no_download() {
     let changes: [&dyn Fn(&SimHandle); 2] = [&|disk| disk.remove_file("huge"), &|disk| {
@@ -81,7 +81,7 @@ fn a_change_of_names_ends_no_download() {
     }
 }
 
-/// Who goes while the disk is read for an answer is let go at once.
+/// A client that resets during a disk read for its response is dropped at once.
 #[test]
 fn a_reset_is_noticed_while_content_is_read() {
     let mut server = Server::new(Faults::none());
@@ -91,13 +91,13 @@ fn a_reset_is_noticed_while_content_is_read() {
     let client = server.connect();
     client.write(&get("large"));
     server.pass(50);
-    assert_eq!(client.readable(), 0, "the first slice is awaited");
+    assert_eq!(client.readable(), 0, "the first slice is pending");
     client.reset();
     let took = server.until("it is let go", || client.is_closed_by_server());
     assert!(took <= 10, "{took} ms");
 }
 
-/// Peers that close while a hung disk is asked for them give their places to others.
+/// Peers that close while a hung disk delays them make room for others.
 #[test]
 fn who_has_closed_while_the_disk_hangs_makes_room() {
     const MOST: u32 = 8;
@@ -122,7 +122,7 @@ fn who_has_closed_while_the_disk_hangs_makes_room() {
     }
 }
 
-/// The last slice of a file whose pages are sent waits until the peer has them all, and no longer.
+/// The last slice of a file sent as pages waits until the peer has them all, and no longer.
 #[test]
 fn the_tail_waits_for_the_pages() {
     let mut server = Server::new(Faults::none());
@@ -130,7 +130,7 @@ fn the_tail_waits_for_the_pages() {
     let client = server.connect();
     client.write(&get("huge"));
     let mut got = 0;
-    // All but what the socket holds.
+    // Everything except what the socket holds.
     server.until("nearly all", || {
         let room = (HUGE - 60_000_usize).saturating_sub(got).min(10_000);
         got += client.read_at_most(room).len();
@@ -143,12 +143,12 @@ fn the_tail_waits_for_the_pages() {
         got += client.read().len();
         got > HUGE
     });
-    // An eighth of the time that it has waited, and some.
+    // An eighth of the time waited, plus a margin.
     assert!(took < 300, "{took} ms");
     assert_eq!(client.end(), End::Open);
 }
 
-/// Large files that are replaced give back their descriptors.
+/// Replaced large files release their descriptors.
 #[test]
 fn replaced_files_are_let_go() {
     let mut server = Server::new(Faults::none());
@@ -168,7 +168,7 @@ fn replaced_files_are_let_go() {
     }
 }
 
-/// A file that somebody has deleted is not kept open, asked for or not.
+/// A deleted file is not kept open, with or without requests for it.
 #[test]
 fn a_deleted_file_is_let_go() {
     for asks in [false, true] {
@@ -188,8 +188,8 @@ fn a_deleted_file_is_let_go() {
     }
 }
 
-/// What is read while somebody writes it is not served any more when the write is over, and what
-/// nobody writes any more is kept in memory again.
+/// Content read during a write is no longer served when the write is over, and a file that is no
+/// longer written is cached again.
 #[test]
 fn half_a_write_is_not_kept() {
     for len in [20_000, LARGE] {
@@ -213,8 +213,8 @@ fn half_a_write_is_not_kept() {
     }
 }
 
-/// A write that takes so long that its beginning looks settled: what was read meanwhile is read again
-/// at the next whole lookup.
+/// A write so long that its beginning looks settled: content read meanwhile is read again at the
+/// next whole lookup.
 #[test]
 fn a_write_that_takes_long_is_noticed() {
     for len in [20_000, LARGE] {
@@ -231,7 +231,7 @@ fn a_write_that_takes_long_is_noticed() {
     }
 }
 
-/// A file that is truncated may be empty before its times say so: that is not believed for a moment.
+/// A truncated file may be empty before its timestamps show it: an empty file is never fresh.
 #[test]
 fn an_empty_file_is_looked_at_for_each_request() {
     let mut server = Server::copying();
@@ -242,8 +242,8 @@ fn an_empty_file_is_looked_at_for_each_request() {
     assert_eq!(server.body("page", 4), b"full");
 }
 
-/// The same of a file that was written a moment before it was opened, by a lookup that began long
-/// before, and of one whose time of change is in the future.
+/// The same for a file that was written just before it was opened by a lookup that began long
+/// before, and for one whose change time is in the future.
 #[test]
 fn half_a_write_is_not_kept_whatever_the_clock_said() {
     const LEN: usize = 20_000;
@@ -264,8 +264,8 @@ fn half_a_write_is_not_kept_whatever_the_clock_said() {
     }
 }
 
-/// Accepting that fails does not end service: idle connections make room, and without any it is
-/// tried again.
+/// A failing accept does not end service: idle connections make room, and without any, accepting is
+/// retried.
 #[test]
 fn descriptors_that_run_out_come_back() {
     let starving = Faults {
@@ -289,7 +289,7 @@ fn descriptors_that_run_out_come_back() {
     server.until("the second is served", || second.readable() > 0);
 }
 
-/// A head that does not come is answered with 408; a connection that never asks is closed.
+/// An incomplete head is answered with 408; a connection without any request is closed.
 #[test]
 fn heads_have_a_deadline() {
     let mut server = Server::new(Faults::none());
@@ -299,7 +299,7 @@ fn heads_have_a_deadline() {
     let mut sent = 0;
     let (disk, start) = (server.disk.clone(), server.disk.now().0);
     let took = server.until("408", || {
-        // A byte every 50 ms does not move the deadline.
+        // One byte every 50 ms does not move the deadline.
         if (disk.now().0 - start) / (50 * MS) > sent {
             slow.write(&trickle[sent as usize..=sent as usize]);
             sent += 1;
@@ -312,7 +312,7 @@ fn heads_have_a_deadline() {
     server.until("it is closed", || slow.is_closed_by_server());
 }
 
-/// A connection without a request is kept for the idle time.
+/// A connection without a request is kept for the idle timeout.
 #[test]
 fn idle_connections_have_a_deadline() {
     let mut server = Server::new(Faults::none());
@@ -324,7 +324,7 @@ fn idle_connections_have_a_deadline() {
     check_about(took, LIMITS.idle_timeout_ms);
 }
 
-/// A peer that takes nothing is reset; one that takes enough is not, however long it lasts.
+/// A peer that accepts nothing is reset; one that accepts enough is not, however long it takes.
 #[test]
 fn sends_have_to_get_on() {
     let mut server = Server::new(Faults {
@@ -335,7 +335,7 @@ fn sends_have_to_get_on() {
     stuck.write(&get("large"));
     slow.write(&get("large"));
     let mut got = 0;
-    let took = server.until("the one that takes nothing is reset", || {
+    let took = server.until("the stalled one is reset", || {
         got += slow.read_at_most(50).len();
         stuck.end() == End::Reset
     });
@@ -347,7 +347,7 @@ fn sends_have_to_get_on() {
     });
 }
 
-/// A client that pipelines without reading is held back; all is answered once it reads.
+/// A client that pipelines without reading is held back; all requests are answered once it reads.
 #[test]
 fn pipelining_too_much_is_held_back() {
     let mut server = Server::new(Faults {
@@ -359,7 +359,7 @@ fn pipelining_too_much_is_held_back() {
     client.write(&get("small").repeat(count));
     server.pass(1_000);
     let answered = server.driven.counters().responses_total();
-    // What fits a send and the socket; the rest of the input waits in the peer's queue.
+    // As many as fit a send and the socket; the rest of the input waits in the peer's queue.
     assert!(answered > 0 && answered < 200, "{answered}");
     let (mut got, mut ends) = (Vec::new(), 0);
     server.until("all are answered", || {
@@ -372,7 +372,7 @@ fn pipelining_too_much_is_held_back() {
     });
 }
 
-/// A stop lets a running download finish, and takes no new connections.
+/// A stop lets a download in progress finish, and accepts no connections.
 #[test]
 fn a_stop_finishes_what_is_running() {
     let mut server = Server::new(Faults {
@@ -394,7 +394,7 @@ fn a_stop_finishes_what_is_running() {
     assert!(server.disk.connect(Listener(0)).is_none());
 }
 
-/// A reader that is stuck delays a stop by the grace period, and no longer.
+/// A stalled reader delays a stop by the grace period, and no longer.
 #[test]
 fn a_stop_ends_within_the_grace() {
     let mut server = Server::new(Faults {
@@ -404,7 +404,7 @@ fn a_stop_ends_within_the_grace() {
     let client = server.connect();
     client.write(&get("large"));
     server.until("it has begun", || client.readable() > 0);
-    // Its send began a moment ago: the deadline for progress comes before the grace is over.
+    // Its send began just now: its progress deadline precedes the end of the grace period.
     server.driven.stop();
     let took = server.until("the server is over", || client.end() == End::Reset);
     let most = LIMITS.grace_ms.min(2 * LIMITS.progress_timeout_ms) + LATE_MS;
@@ -413,12 +413,12 @@ fn a_stop_ends_within_the_grace() {
     assert!(server.driven.is_over());
 }
 
-/// A disk that hangs ends the streams that wait for it when their time is over, with or without a
-/// head sent; others of the same connection are answered meanwhile and after.
+/// A hung disk ends the streams that wait for it at their deadline, with or without a head sent;
+/// other streams of the connection are answered meanwhile and afterwards.
 #[test]
 fn a_stream_does_not_wait_for_a_hung_disk_for_ever() {
     let mut server = Server::new(Faults {
-        // Nothing is in memory: each lookup and read is a question of its own.
+        // Nothing is in memory: each lookup and read is a separate operation.
         cold: 1_000,
         ..Faults::none()
     });
@@ -440,7 +440,7 @@ fn a_stream_does_not_wait_for_a_hung_disk_for_ever() {
     };
     ask(&client, 1, "/small");
     server.until("the first answer", || has(DATA, 1, Some(b"small")));
-    // One is asked for anew, one has begun.
+    // One new request, and one response in progress.
     ask(&client, 3, "/large");
     server.until("content of a large file", || has(DATA, 3, None));
     server.disk.slow_file("large", 50_000 * MS);
@@ -457,7 +457,7 @@ fn a_stream_does_not_wait_for_a_hung_disk_for_ever() {
         took <= 2 * LIMITS.progress_timeout_ms + LATE_MS,
         "{took} ms"
     );
-    let took = server.until("the other one too", || {
+    let took = server.until("the other stream is reset, too", || {
         has(RST_STREAM, 5, Some(&internal_error))
     });
     assert!(
@@ -468,8 +468,8 @@ fn a_stream_does_not_wait_for_a_hung_disk_for_ever() {
     server.until("an answer after it", || has(DATA, 9, Some(b"small")));
 }
 
-/// With a delay, answers come that much later, to the millisecond, in HTTP/1 and HTTP/2; those of
-/// other connections are on their way at the same time, and pipelined ones come together.
+/// With a delay, responses arrive that much later, to the millisecond, over HTTP/1 and HTTP/2;
+/// delays of different connections overlap, and pipelined requests share one.
 #[test]
 fn a_delay_is_kept_by_each_connection_for_itself() {
     const DELAY_MS: u64 = 250;
@@ -510,7 +510,7 @@ fn a_delay_is_kept_by_each_connection_for_itself() {
         (DELAY_MS + 100..DELAY_MS + 120).contains(&took),
         "{took} ms"
     );
-    // The end of what a client sends comes late, too, and behind its request.
+    // The end of a client's input is delayed as well, and follows its request.
     second.read();
     second.write(&get("small"));
     second.shutdown_write();
@@ -525,7 +525,7 @@ fn a_delay_is_kept_by_each_connection_for_itself() {
 fn what_a_delay_holds_back_is_bounded() {
     let mut server = Server::delayed(Faults::none(), 1_000);
     let client = server.connect();
-    // More than is held for a connection, and more than the virtual network takes.
+    // More than is held for a connection, and more than the simulated network holds.
     let count = 8_000;
     let requests = get("small").repeat(count);
     client.write(&requests);
@@ -533,12 +533,12 @@ fn what_a_delay_holds_back_is_bounded() {
     server.until("all are answered", || {
         let got = client.read();
         answers += got.windows(12).filter(|it| *it == b"HTTP/1.1 200").count();
-        // A head that is cut by a read is not counted: some are missed.
+        // A head split between reads is not counted: some are missed.
         answers > count * 9 / 10
     });
 }
 
-/// Asks for a file and takes more than `len` bytes; gives the lengths of their records.
+/// Requests a file and reads more than `len` bytes; returns the lengths of the records.
 fn ask(server: &mut Server, wire: &Wire, path: &str, len: usize) -> Vec<usize> {
     wire.write(&get(path));
     let mut got = Vec::new();
@@ -549,15 +549,15 @@ fn ask(server: &mut Server, wire: &Wire, path: &str, len: usize) -> Vec<usize> {
     wire.take_record_lens()
 }
 
-/// A key that the kernel encrypts with is replaced after so many records. A kernel that cannot
-/// replace it finishes the answer under way, and the connection ends in order.
+/// The kernel's key is replaced after its limit of records. A kernel that cannot replace it
+/// finishes the response in progress, and the connection ends in order.
 #[test]
 fn a_key_of_the_kernel_is_replaced_or_the_connection_ends() {
     for can_update in [true, false] {
         let tls = Tls::Kernel { can_update };
         let (mut server, config) = Server::with_tls(Faults::none(), LIMITS, tls, 40);
         let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
-        // 13 records each, and one more is counted for each send.
+        // 13 records each, and each send counts one more.
         ask(&mut server, &wire, "large", LARGE);
         ask(&mut server, &wire, "large", LARGE);
         server.pass(LATE_MS);
@@ -571,16 +571,16 @@ fn a_key_of_the_kernel_is_replaced_or_the_connection_ends() {
         } else {
             server.until("the end", || {
                 let more = wire.read_at_most(1 << 20).expect("true records");
-                assert!(more.is_empty(), "nothing after the answer");
+                assert!(more.is_empty(), "nothing after the response");
                 wire.end() != End::Open
             });
-            assert_eq!(wire.end(), End::Finished, "with a goodbye");
+            assert_eq!(wire.end(), End::Finished, "with close_notify");
         }
     }
 }
 
-/// What a client waits for first, on a connection that is new or has rested, comes in records that
-/// fit a segment; everything else in full ones.
+/// On a connection that is new or has rested, the first bytes use records that fit a segment; all
+/// others use full records.
 #[test]
 fn what_comes_after_a_rest_is_in_small_records_first() {
     let (mut server, config) =
@@ -597,7 +597,7 @@ fn what_comes_after_a_rest_is_in_small_records_first() {
     server.pass(1_100);
     let rested = ask(&mut server, &wire, "large", LARGE);
     assert_eq!(rested[..10], [encrypted; 10], "{rested:?}");
-    // Though it would fit one record, and something short goes before it, as HTTP/2's settings do.
+    // Even if it would fit one record, and a short response precedes it, as do HTTP/2 settings.
     server.disk.put_file("page", vec![b'P'; 12_000]);
     server.pass(1_100);
     ask(&mut server, &wire, "small", 100);
@@ -605,19 +605,17 @@ fn what_comes_after_a_rest_is_in_small_records_first() {
     assert!(page.iter().all(|len| *len <= encrypted), "{page:?}");
 }
 
-/// What follows a hello that is refused changes nothing: the alert is under way, and nothing else
-/// is sent.
+/// Input after a rejected hello has no effect: only the alert is sent.
 #[test]
 fn what_follows_a_refused_hello_is_dropped() {
-    // Sends begin late, so that more arrives while the alert is under way.
+    // Sends begin late, so that more input arrives during the alert.
     let faults = Faults {
         queue_full: 1_000,
         delay_max_ns: 500 * MS,
         ..Faults::none()
     };
     let (mut server, config) = Server::with_tls(faults, LIMITS, Tls::Own, ENCRYPTED_RECORDS_MAX);
-    // The second is a part of a hello that is announced to have 16 MiB. More comes of it than is
-    // held for a handshake.
+    // The second is part of a hello that announces 16 MiB, longer than the limit of a handshake.
     let endless = [&b"\x16\x03\x01\x1f\x40\x01\xff\xff\xff"[..], &[0; 7_996]].concat();
     for garbage in [&b"\0garbage"[..], &endless].repeat(8) {
         let client = server.connect();
@@ -635,7 +633,7 @@ fn what_follows_a_refused_hello_is_dropped() {
     ask(&mut server, &wire, "small", 100);
 }
 
-/// More files than descriptors: those that are kept open for later make room.
+/// More files than descriptors: cached open files make room.
 #[test]
 fn files_that_are_kept_open_make_room_for_others() {
     const LEN: usize = 40_000;
@@ -660,7 +658,7 @@ fn files_that_are_kept_open_make_room_for_others() {
     }
 }
 
-/// A page that answers for paths which are never looked up changes while it is read.
+/// A page that substitutes for paths without lookup changes while it is read.
 #[test]
 fn an_error_page_that_changes_while_it_is_read_is_read_again() {
     let mut server = Server::copying();

@@ -1,27 +1,27 @@
-//! What the files of a run contained, and when: the oracle of response bodies.
+//! The contents of a run's files over time: the oracle of response bodies.
 //!
-//! Every incarnation of a file (created, put in place by rename, or overwritten in place) has bytes
-//! of its own; other changes in place only move its end. So a body tells which incarnation it came
-//! from, and any slice of it can be judged on its own.
+//! Every incarnation of a file (created, put in place by rename, or overwritten in place) has
+//! unique bytes; other changes in place only move its end. A body therefore identifies its
+//! incarnation, and any slice of it can be checked on its own.
 
 use std::collections::BTreeMap;
 
 use gannet_io::sim::{Random, SimHandle};
 
-/// How long a change may go unnoticed, nanoseconds: the promise is a second, the rest is for
-/// operations that are late.
+/// How long a change may go unnoticed, nanoseconds: one second as promised, and a margin for late
+/// operations.
 const NOTICED_NS: u64 = 1_100_000_000;
 
 /// A file of a run.
 #[derive(Default)]
 struct Tracked {
-    /// The bytes of each incarnation, up to the longest that it may grow to.
+    /// The bytes of each incarnation, up to its maximum length.
     incarnations: Vec<Vec<u8>>,
     spells: Vec<Spell>,
     is_sidecar: bool,
 }
 
-/// A time during which a path had one content.
+/// A period during which a path had one content.
 struct Spell {
     from: u64,
     to: u64,
@@ -29,7 +29,7 @@ struct Spell {
     what: Option<(usize, u64)>,
 }
 
-/// What an entity tag stands for.
+/// The content that an entity tag identifies.
 struct Bound {
     len: u64,
     incarnations: Vec<usize>,
@@ -44,10 +44,10 @@ pub(crate) struct Files {
     is_live: bool,
 }
 
-/// A slice of a representation, as a response gave it.
+/// A slice of a representation in a response.
 pub(crate) struct Slice<'a> {
     pub(crate) path: &'a str,
-    /// When it was asked for, and when the answer's head was read.
+    /// When it was requested, and when the response head was read.
     pub(crate) window: (u64, u64),
     /// Length of the whole representation.
     pub(crate) total: u64,
@@ -74,7 +74,7 @@ impl Files {
         named.map(|(path, _)| path.clone()).collect()
     }
 
-    /// A new incarnation of a file. Gives its bytes.
+    /// Creates a new incarnation of a file; returns its bytes.
     pub(crate) fn put(&mut self, path: &str, len: u64, random: &mut Random) -> Vec<u8> {
         let bytes = self.incarnate(path, len, random);
         if self.is_live {
@@ -93,8 +93,8 @@ impl Files {
         file.incarnations.last().unwrap()[..len as usize].to_vec()
     }
 
-    /// Something happens to some file: it is renamed over, deleted, slow, and if `in_place`
-    /// truncated, grown, overwritten or broken.
+    /// Changes a random file: it is replaced by rename, deleted, slow, and if `in_place` truncated,
+    /// extended, overwritten or broken.
     pub(crate) fn change(&mut self, random: &mut Random, in_place: bool) {
         let now = self.disk.now().0;
         let paths: Vec<_> = self.files.keys().cloned().collect();
@@ -146,7 +146,7 @@ impl Files {
         }
     }
 
-    /// Whether there may have been no such file for somebody who asked then.
+    /// Whether the file may have been missing for a request in this window.
     pub(crate) fn may_be_missing(&self, path: &str, window: (u64, u64)) -> bool {
         let Some(file) = self.files.get(path) else {
             return true;
@@ -154,15 +154,15 @@ impl Files {
         file.seen(window).any(|spell| spell.what.is_none())
     }
 
-    /// An entity tag that was seen for the path, if any.
+    /// An entity tag seen for the path, if any.
     pub(crate) fn some_tag(&self, path: &str, random: &mut Random) -> Option<String> {
         let of_path: Vec<_> = self.tags.keys().filter(|(p, _)| p == path).collect();
         let index = random.below(of_path.len() as u64) as usize;
         of_path.get(index).map(|(_, tag)| tag.clone())
     }
 
-    /// Judges a slice: it must belong to one version of the file, the same one that its tag has
-    /// stood for before, and one that was there around the time it was asked for.
+    /// Checks a slice: it must belong to one version of the file, the same one that its tag
+    /// identified before, and one that existed around the time of the request.
     pub(crate) fn judge(&mut self, slice: &Slice<'_>) -> Result<(), String> {
         let Slice {
             path, total, tag, ..
@@ -217,7 +217,7 @@ impl Tracked {
         });
     }
 
-    /// What may be seen by somebody who asks at the one moment and is answered at the other.
+    /// Contents that a request in this window may see.
     fn seen(&self, (asked, answered): (u64, u64)) -> impl Iterator<Item = &Spell> {
         self.spells.iter().filter(move |spell| {
             spell.from <= answered && spell.to.saturating_add(NOTICED_NS) >= asked
@@ -253,7 +253,7 @@ impl Tracked {
     }
 }
 
-/// Bytes that nothing else has.
+/// Unique bytes.
 fn pattern(key: u64, len: u64) -> Vec<u8> {
     let mut random = Random::new(key);
     let mut bytes = Vec::with_capacity(len as usize + 8);

@@ -1,4 +1,4 @@
-//! Long files that nobody has asked for before: what a request costs, and who waits.
+//! First requests for long files: their cost, and their effect on other requests.
 
 use gannet_io::sim::Client;
 use gannet_testkit::h2::{INITIAL_WINDOW_SIZE, headers, opening, request};
@@ -6,17 +6,17 @@ use gannet_testkit::h2::{INITIAL_WINDOW_SIZE, headers, opening, request};
 use crate::budget::{COPIES_AT_ONCE, MS, server, status};
 use crate::server::{Server, get};
 
-/// Of many times what is read at least.
+/// Many times the minimum that a lookup counts for.
 const LEN: usize = 1 << 20;
 
-/// What a lookup counts for at least, whatever is asked for.
+/// The minimum number of bytes that a lookup counts for, whatever the request.
 const LEAST: usize = 32 << 10;
 
 fn put(server: &Server, name: &str, byte: u8) {
     server.disk.put_file(name, vec![byte; LEN]);
 }
 
-/// Copies that were begun since `hot` was read.
+/// Copies begun since `hot` was read.
 fn copied(server: &mut Server) -> u64 {
     server.driven.counters().first_reads - 1
 }
@@ -26,7 +26,8 @@ fn first_byte(path: &str) -> Vec<u8> {
     head.into_bytes()
 }
 
-/// Takes the answer to a request for a whole file; how long its last byte took in milliseconds.
+/// Reads the response to a request for a whole file; returns how long its last byte took in
+/// milliseconds.
 fn take(server: &mut Server, client: &Client, byte: u8) -> u64 {
     let mut got = Vec::new();
     let took = server.until("the content", || {
@@ -38,7 +39,7 @@ fn take(server: &mut Server, client: &Client, byte: u8) -> u64 {
     took
 }
 
-/// Asks for a whole file, takes it, and tells how many copies that began.
+/// Requests a whole file, reads it, and returns how many copies that began.
 fn whole(server: &mut Server, path: &str, byte: u8) -> u64 {
     let before = copied(server);
     let client = server.connect();
@@ -47,7 +48,7 @@ fn whole(server: &mut Server, path: &str, byte: u8) -> u64 {
     copied(server) - before
 }
 
-/// Asks for a byte, takes it, and tells how many copies that began.
+/// Requests one byte, reads it, and returns how many copies that began.
 fn range(server: &mut Server, path: &str, byte: u8) -> u64 {
     let before = copied(server);
     let client = server.connect();
@@ -61,7 +62,7 @@ fn range(server: &mut Server, path: &str, byte: u8) -> u64 {
     copied(server) - before
 }
 
-/// A first byte of the same file on each of many HTTP/2 streams, of which none has a window.
+/// Requests for the first byte of the same file on many HTTP/2 streams, none of which has a window.
 fn streams(path: &str, count: usize) -> Vec<u8> {
     let mut requests = opening(&[(INITIAL_WINDOW_SIZE, 0)]);
     for id in (1..).step_by(2).take(count) {
@@ -89,7 +90,7 @@ fn ranges_of_many_long_files_copy_none_and_hold_nobody_up() {
     for (number, client) in clients.iter().enumerate() {
         client.write(&first_byte(&format!("cold{number}")));
     }
-    // They have been opened, and are read.
+    // They have been opened, and are being read.
     server.pass(300);
     let other = server.connect();
     other.write(&get("other"));
@@ -115,7 +116,7 @@ fn nobody_waits_for_copies_of_other_files() {
     for (number, client) in clients.iter().enumerate() {
         client.write(&get(&format!("slow{number}")));
     }
-    // They have been opened, and are copied.
+    // They have been opened, and are being copied.
     server.pass(1_600);
     assert_eq!(copied(&mut server), COPIES_AT_ONCE);
     let other = server.connect();
@@ -126,7 +127,7 @@ fn nobody_waits_for_copies_of_other_files() {
     for client in &clients {
         take(&mut server, client, b's');
     }
-    // It was remembered without a copy, and gets one as soon as there is room.
+    // It was cached without a copy, and gets one as soon as there is room.
     assert_eq!(whole(&mut server, "other", b'o'), 1);
     assert_eq!(whole(&mut server, "other", b'o'), 0);
 }
@@ -148,7 +149,7 @@ fn a_file_is_copied_once_requests_have_taken_as_much() {
     assert_eq!(whole(&mut server, "often", b'y'), 0);
 }
 
-/// A lookup that began before a file was copied, and ends without a copy, does not take its place.
+/// A lookup that began before a file was copied, and ends without a copy, does not replace it.
 #[test]
 fn a_copy_is_not_forgotten_for_a_range() {
     let mut server = server();
@@ -161,13 +162,14 @@ fn a_copy_is_not_forgotten_for_a_range() {
     server.pass(50);
     second.write(&first_byte("page.html"));
     take(&mut server, &first, b'x');
-    assert_eq!(second.readable(), 0, "it still looks for the sidecar");
+    assert_eq!(second.readable(), 0, "the sidecar is still being looked up");
     assert_eq!(status(&mut server, &second).0, 206);
     assert_eq!(copied(&mut server), 1);
     assert_eq!(whole(&mut server, "page.html", b'x'), 0);
 }
 
-/// Nothing is kept open for what is sent as it is, and those who are sent it share its descriptor.
+/// A file that is sent directly is not kept open afterwards, and concurrent responses share its
+/// descriptor.
 #[test]
 fn files_that_are_sent_as_they_are_need_few_descriptors() {
     const STREAMS: usize = 15;
@@ -188,8 +190,8 @@ fn files_that_are_sent_as_they_are_need_few_descriptors() {
     assert_eq!(server.disk.leaks().files_open, before);
 }
 
-/// A crowd that waits for a copy of a file which changes meanwhile gets all of the next version, and
-/// who is sent the file itself no complete answer of both.
+/// Requests that wait for a copy of a file that changes meanwhile get the next version completely,
+/// and a response sent from the file itself never completes with both.
 #[test]
 fn what_changes_while_it_is_copied_or_sent_is_one_version() {
     let mut server = server();
@@ -208,7 +210,7 @@ fn what_changes_while_it_is_copied_or_sent_is_one_version() {
     for client in &crowd {
         take(&mut server, client, 2);
     }
-    // The same for one that there is no room to copy.
+    // The same without room for a copy.
     server.disk.age_files(10_000);
     server.pass(5_000);
     server.disk.slow_file("cold", 200 * MS);

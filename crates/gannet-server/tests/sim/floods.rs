@@ -1,6 +1,6 @@
-//! For each account of what clients can make the server hold, a flood that fills it: the bound
-//! holds, who else asks is served meanwhile, and all is given back. Listings and copies have theirs
-//! in `budget`. A bound is compared after every turn: see [`check_holdings`](crate::run).
+//! For each account of memory that clients can cause, a flood that fills it: the bound holds, other
+//! clients are served meanwhile, and everything is released. Listings and copies are tested in
+//! `budget`. The bounds are checked after every turn: see [`check_holdings`](crate::run).
 
 use std::sync::Arc;
 
@@ -36,18 +36,18 @@ fn holding(server: &Server, account: Account) -> Holding {
     found.expect("every account is there")
 }
 
-/// What a connection, or the worker, may hold.
+/// The bound of a connection or of the worker.
 fn most(holding: &Holding) -> u64 {
     let (Bound::Connection(most) | Bound::Worker(most)) = holding.bound;
     most
 }
 
-/// Somebody else asks for a file that is there already, and has it at once.
+/// Another client requests a cached file, and gets it at once.
 fn others_are_served(server: &mut Server, tls: Option<&Arc<ClientConfig>>) {
     let other = Wire::connect(&server.disk, tls, usize::MAX).expect("it listens");
     other.write(&get("small"));
     let mut got = Vec::new();
-    let took = server.until("somebody else's answer", || {
+    let took = server.until("another client's response", || {
         got.extend(other.read_at_most(1 << 20).expect("true records"));
         got.ends_with(b"small")
     });
@@ -55,7 +55,7 @@ fn others_are_served(server: &mut Server, tls: Option<&Arc<ClientConfig>>) {
 }
 
 /// `account` has held at least `least` bytes for one connection (or the worker), and holds nothing
-/// that came with the flood once its clients have gone.
+/// of the flood once its clients are gone.
 fn check_given_back(server: &mut Server, account: Account, least: u64) {
     let full = holding(server, account);
     assert!(full.peak >= least, "{full:?}");
@@ -87,12 +87,12 @@ fn request(id: u32, lines: &[(&str, String)]) -> Vec<u8> {
     frames
 }
 
-/// Requests behind one whose answer is not taken, or that waits for the disk; in clear text and over
-/// TLS: so much is held, and the rest stays with whoever sent it.
+/// Requests behind one whose response is not read, or that waits for the disk; in clear text and
+/// over TLS: a bounded amount is held, and the rest stays with the sender.
 #[test]
 fn input_that_is_not_looked_at_has_a_bound() {
     for tls in [Tls::None, Tls::Own] {
-        // Behind a send nothing more is received; behind a question, so much as may be pipelined.
+        // Behind a send nothing more is received; behind a lookup, as much as may be pipelined.
         for (path, least) in [("large", 1), ("hangs", 20 * KIB)] {
             let (mut server, config) =
                 Server::with_tls(Faults::none(), LIMITS, tls, ENCRYPTED_RECORDS_MAX);
@@ -130,18 +130,18 @@ fn input_that_is_not_looked_at_has_a_bound() {
             assert_eq!(
                 (later.held, later.peak),
                 (full.held, full.peak),
-                "no more of it"
+                "no more input is held"
             );
             others_are_served(&mut server, config.as_ref());
             flood.iter().for_each(Wire::reset);
-            // Whoever waits for the disk is looked after when it has answered.
+            // Connections that wait for the disk are freed when it has completed.
             server.pass(HANGS_NS / MS);
             check_given_back(&mut server, Account::Input, least);
         }
     }
 }
 
-/// A record of TLS that is never whole, and a ClientHello that is announced to be endless.
+/// An incomplete TLS record, and an endless ClientHello.
 #[test]
 fn records_that_are_not_whole_have_a_bound() {
     let (mut server, config) =
@@ -158,14 +158,14 @@ fn records_that_are_not_whole_have_a_bound() {
     }
     server.pass(100);
     others_are_served(&mut server, config.as_ref());
-    // Nobody has to go: a handshake has its deadline.
+    // No client disconnects: a handshake has a deadline.
     check_given_back(&mut server, Account::Input, 15 * KIB);
     server.pass(LIMITS.head_timeout_ms);
     assert!(flood.iter().all(|client| client.is_closed_by_server()));
 }
 
-/// A long body that is in memory, for peers that take nothing: no more of it is sealed or copied than
-/// a socket takes, and those who read have all of it.
+/// A long body in memory, for stalled peers: no more of it is encrypted or copied than a socket
+/// accepts, and peers that read get all of it.
 #[test]
 fn long_bodies_in_memory_leave_in_slices() {
     for tls in [Tls::None, Tls::Own] {
@@ -201,8 +201,8 @@ fn long_bodies_in_memory_leave_in_slices() {
     }
 }
 
-/// Requests as long as they may be for a file whose disk hangs, by streams that are reset and opened
-/// again: so many wait, wherever their bytes are, and the others stay with whoever sent them.
+/// Requests of maximum length for a file whose disk hangs, on streams that are reset and reopened:
+/// a bounded number waits, whichever fields are long, and the others stay with the sender.
 #[test]
 fn requests_that_wait_for_the_disk_have_a_bound() {
     const LONG: usize = 19_000;
@@ -249,17 +249,17 @@ fn requests_that_wait_for_the_disk_have_a_bound() {
         others_are_served(&mut server, None);
         flood.iter().for_each(Client::reset);
         server.disk.slow_file("hangs", 0);
-        // Questions that were asked of the disk end when it answers.
+        // Pending disk operations end when the disk completes them.
         server.pass(HANGS_NS / MS);
         check_given_back(&mut server, Account::Waiting, 3 * MIB);
     }
 }
 
-/// Content that is read for streams whose peer takes nothing, and short answers to requests that are
-/// sent without reading.
+/// Content read for streams of a stalled peer, and short responses to requests of a client that
+/// does not read.
 #[test]
 fn answers_that_are_not_taken_have_a_bound() {
-    // Each read is a question of its own: all that may be asked for at once is.
+    // Each read is a separate operation: the maximum is pending at once.
     let mut server = Server::new(Faults {
         cold: 1_000,
         ..Faults::none()
@@ -293,7 +293,7 @@ fn answers_that_are_not_taken_have_a_bound() {
         client.write(&get("short").repeat(1_000));
     }
     server.pass(500);
-    // These are with the engine, which sends them: as much as is gathered for one send, and a body.
+    // The engine holds these while it sends them: as much as is gathered for one send, and a body.
     let untaken = server.disk.untaken() / FLOOD as u64;
     assert!(
         (32 * KIB..=80 * KIB).contains(&untaken),
@@ -305,8 +305,8 @@ fn answers_that_are_not_taken_have_a_bound() {
     assert_eq!(server.disk.untaken(), 0);
 }
 
-/// A field block that never ends, priorities of streams that are never opened, requests that never
-/// end, entries of the dynamic table, and pings whose answers are not taken.
+/// An endless field block, priorities of streams that are never opened, requests that never end,
+/// entries of the dynamic table, and pings from clients that do not read.
 #[test]
 fn tables_and_control_frames_have_a_bound() {
     let mut server = Server::new(Faults::none());
@@ -322,7 +322,7 @@ fn tables_and_control_frames_have_a_bound() {
             let payload = [&(2 * stream + 1).to_be_bytes()[..], b"u=1"].concat();
             bytes.extend(frame(PRIORITY_UPDATE, 0, 0, &payload));
         }
-        // Half of them stop within a block, half do not take what they are told.
+        // Half of them stop within a block; the other half do not read.
         if number % 2 == 0 {
             let mut block = h2::block(&[("x-endless", &"e".repeat(20_000))]);
             block.truncate(16_000);
@@ -340,7 +340,7 @@ fn tables_and_control_frames_have_a_bound() {
     check_given_back(&mut server, Account::Streams, 32 * KIB);
 }
 
-/// Files of the greatest length that is copied, on a slow disk: four of them at once.
+/// Files of the maximum length that is copied, on a slow disk: four of them at once.
 #[test]
 fn first_reads_have_a_bound() {
     const LEN: u64 = 4 * MIB;
@@ -373,7 +373,7 @@ fn first_reads_have_a_bound() {
     check_given_back(&mut server, Account::FirstReads, 4 * LEN);
 }
 
-/// A body as long as one that is loaded may be, unlike any other. Its gzip is shorter, but not much.
+/// A unique body of the maximum length that is loaded. Its gzip is only slightly shorter.
 fn long_body(number: usize) -> Vec<u8> {
     let mut body = vec![b'z'; (MIB as usize) - number];
     let mut seed = number as u64 + 1;
@@ -384,8 +384,8 @@ fn long_body(number: usize) -> Vec<u8> {
     body
 }
 
-/// Bodies of an archive that is served from its file, each asked for by a peer that takes nothing.
-/// When no more may be in memory, those that are stored as they are leave from the file.
+/// Bodies of an archive served from its file, each requested by a stalled peer. When no more fit in
+/// memory, bodies stored without a coding are sent from the file.
 #[test]
 fn bodies_that_are_loaded_have_a_bound() {
     const COUNT: usize = 48;
@@ -427,7 +427,7 @@ fn bodies_that_are_loaded_have_a_bound() {
     }
 }
 
-/// Bodies that an archive has as gzip alone, which is as long as it can be: sixteen are held.
+/// Bodies that an archive stores only as gzip of maximum length: sixteen are held.
 #[test]
 fn gzip_that_is_to_be_inflated_has_a_bound() {
     const COUNT: usize = 24;
@@ -452,8 +452,8 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
     check_given_back(&mut server, Account::Loads, 13 * MIB);
 }
 
-/// A burst of requests for what is not there, each of which is looked up: so many in a turn, and who
-/// asks for something else waits for no more than a turn.
+/// A burst of requests for missing files, each with a lookup: a bounded number per turn, and other
+/// requests wait for no more than a turn.
 #[test]
 fn lookups_have_a_budget_in_a_turn() {
     const PER_TURN: u64 = 32;
@@ -481,7 +481,7 @@ fn lookups_have_a_budget_in_a_turn() {
     others_are_served(&mut server, None);
 }
 
-/// Streams that may send nothing, each for the same short live file: it is in memory once.
+/// Streams without a window, each for the same short live file: it is in memory once.
 #[test]
 fn a_short_file_that_streams_wait_with_is_shared() {
     let mut server = Server::new(Faults::none());
@@ -500,14 +500,14 @@ fn a_short_file_that_streams_wait_with_is_shared() {
     assert!(answers.peak <= 64 * KIB, "{answers:?}");
 }
 
-/// A crowd asks at once for a path that nobody has asked for before, each on a connection of its own,
-/// while there are far fewer descriptors: all are answered.
+/// Concurrent first requests for one path, each on its own connection, with far fewer descriptors:
+/// all are answered.
 #[test]
 fn a_crowd_that_asks_for_the_same_needs_few_descriptors() {
     const DESCRIPTORS: usize = 8;
     const CROWD: usize = 400;
     for (file, len) in [("long.css", 300_000), ("short.css", 2_000)] {
-        // Each question takes its time, and the file is open while it is looked for in other codings.
+        // Each operation takes time, and the file stays open while its sidecars are looked up.
         let mut server = Server::new(Faults {
             files_max: DESCRIPTORS,
             cold: 1_000,
@@ -528,13 +528,16 @@ fn a_crowd_that_asks_for_the_same_needs_few_descriptors() {
             assert_eq!(&client.read()[9..12], b"200", "{file}");
         }
         let counters = server.driven.counters();
-        assert!(counters.deferred_lookups > 0, "{file}: there was enough");
+        assert!(
+            counters.deferred_lookups > 0,
+            "{file}: no lookup was deferred"
+        );
         assert!(server.disk.leaks().files_open <= DESCRIPTORS);
     }
 }
 
-/// As many files as there are descriptors are sent to peers who do not take them: who asks for
-/// another gets 503, who asks for what is in memory is served, and all is well when they have gone.
+/// As many files as descriptors are being sent to stalled peers: a request for another file gets
+/// 503, one for a cached file is served, and service is normal when the peers are gone.
 #[test]
 fn descriptors_that_peers_hold_are_missed_and_come_back() {
     const DESCRIPTORS: usize = 8;
@@ -542,7 +545,7 @@ fn descriptors_that_peers_hold_are_missed_and_come_back() {
         files_max: DESCRIPTORS,
         ..Faults::none()
     };
-    // Longer than anything here waits.
+    // Longer than any wait in this test.
     let limits = Limits {
         progress_timeout_ms: 60_000,
         ..LIMITS
@@ -573,7 +576,7 @@ fn descriptors_that_peers_hold_are_missed_and_come_back() {
         assert_eq!(status(&mut server), "503");
         assert!(server.disk.leaks().files_open <= DESCRIPTORS);
     }
-    // Those who have begun are not hurt.
+    // Responses in progress are not affected.
     let mut got = 0;
     server.until("the first one is whole", || {
         got += flood[0].read().len();
@@ -584,7 +587,7 @@ fn descriptors_that_peers_hold_are_missed_and_come_back() {
     assert_eq!(status(&mut server), "200");
 }
 
-/// A stream that is reset while the disk is asked is neither read for nor counted as answered.
+/// A stream that is reset during a lookup causes no further reads and does not count as answered.
 #[test]
 fn a_reset_stops_a_lookup() {
     let mut server = Server::new(Faults {

@@ -1,5 +1,5 @@
-//! Bodies that an archive or a directory has in a coding alone: whoever wants them waits, and nobody else
-//! does.
+//! Bodies that an archive or a directory stores only in a coding: requests for them wait, and no
+//! others do.
 
 use std::cell::Cell;
 
@@ -16,16 +16,16 @@ const MS: u64 = 1_000_000;
 /// Bodies in the archive.
 const COUNT: usize = 8;
 
-/// Length of the first of them; each is one byte shorter than the one before.
+/// Length of the first body; each further one is a byte shorter.
 const LONGEST: usize = 1 << 20;
 
-/// "hello hello hello hello\n", by brotli in quality 11.
+/// "hello hello hello hello\n", compressed by brotli at quality 11.
 const HELLO_BROTLI: &[u8] =
     b"\x1b\x17\x00\xf8\x8d\x94\x6e\xde\x44\x55\x86\xd6\x0a\x20\x6c\x6f\x4a\x11\x79\xe2\x80\xae\x16";
 
 fn body(number: usize) -> Vec<u8> {
     let mut body = vec![b'z'; LONGEST - number];
-    // So that the gzip is not in the metadata, too: bytes that are repeated nowhere.
+    // Incompressible bytes, so that the gzip is too long for the metadata.
     let mut seed = number as u64 + 1;
     body[..20_000].fill_with(|| {
         seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -34,7 +34,7 @@ fn body(number: usize) -> Vec<u8> {
     body
 }
 
-/// A directory with the same, each as gzip alone.
+/// A directory with the same bodies, each only as gzip.
 fn directory() -> Server {
     let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
     let disk = driver.handle();
@@ -53,7 +53,7 @@ fn directory() -> Server {
     Server { driven, disk }
 }
 
-/// What of the archive nothing is remembered of, but for the last body.
+/// The archive, with only the last body cached.
 fn server() -> Server {
     let mut packing = Packing::new();
     // Bodies this short are in the metadata.
@@ -64,7 +64,7 @@ fn server() -> Server {
     Server::of_archive(packing)
 }
 
-/// Turns until so many bytes have come.
+/// Runs turns until more than `len` bytes have arrived.
 fn read(server: &mut Server, client: &Client, len: usize) -> Vec<u8> {
     let mut got = Vec::new();
     server.until("an answer", || {
@@ -106,11 +106,11 @@ fn those_who_want_the_same_body_wait_for_one_read_and_nobody_else_does() {
     for client in &clients {
         client.write(&get("0"));
     }
-    // It is gone when the body comes.
+    // This client is gone when the body arrives.
     server.connect().write(&get("0"));
     let other = server.connect();
     other.write(&get("small"));
-    let took = server.until("who wants something else", || other.readable() > 0);
+    let took = server.until("another client's response", || other.readable() > 0);
     assert!(took < 400, "{took} ms");
     assert!(clients.iter().all(|client| client.readable() == 0));
     for client in &clients {
@@ -130,7 +130,7 @@ fn parts_of_one_body_cost_one_inflation_even_without_memory_for_it() {
         assert!(got.starts_with(b"HTTP/1.1 206"));
     }
     assert_eq!(server.driven.counters().decoded, 1);
-    // Conditions are decided without it.
+    // Preconditions are evaluated without it.
     client.write(b"HEAD /4 HTTP/1.1\r\nhost: sim\r\n\r\n");
     assert!(read(&mut server, &client, 100).starts_with(b"HTTP/1.1 200"));
     assert_eq!(server.driven.counters().decoded, 1);
@@ -167,7 +167,7 @@ fn gzip_on_a_slow_disk_is_inflated_for_all_who_wait_and_let_go() {
     }
     let other = server.connect();
     other.write(&get("small"));
-    let took = server.until("who wants something else", || other.readable() > 0);
+    let took = server.until("another client's response", || other.readable() > 0);
     assert!(took < 400, "{took} ms");
     for client in &clients {
         let got = read(&mut server, client, LONGEST);
@@ -204,7 +204,7 @@ fn gzip_that_cannot_be_read_is_an_error_as_long_as_that_is_so() {
     }
 }
 
-/// A failing disk says nothing of the content, which can be decoded once it is read.
+/// A disk failure says nothing about the content, which can be decoded once it is readable.
 #[test]
 fn brotli_that_cannot_be_read_is_an_error_as_long_as_that_is_so() {
     let mut server = directory();

@@ -1,6 +1,6 @@
-//! Random pipelines against a model of HTTP/1 that reads the same bytes on its own: whatever the
-//! content of a request looks like, whatever has to wait for the disk, and wherever the stream is
-//! cut. And what becomes of a connection whose content turns out to be malformed.
+//! Random pipelines against a model of HTTP/1 that parses the same bytes independently: whatever
+//! the content of requests looks like, whichever requests wait for the disk, and wherever the
+//! stream is cut. Also the end of a connection whose content is malformed.
 
 use gannet_io::driver::Listener;
 use gannet_io::options::EngineOptions;
@@ -14,10 +14,10 @@ use crate::run::{LIMITS, Tls, secure};
 use crate::server::Server;
 use crate::wire::Wire;
 
-/// Seeds of a plain test run.
+/// Number of seeds in a normal test run.
 const SEEDS: u64 = 400;
 
-/// Files that no pipeline has asked for before, some of them too long to be remembered.
+/// Files that no pipeline has requested before, some of them too long to be cached.
 const FILES: usize = 40;
 
 fn content(target: &str) -> Option<Vec<u8>> {
@@ -27,7 +27,7 @@ fn content(target: &str) -> Option<Vec<u8>> {
     (number < FILES).then(|| line.bytes().cycle().take(len).collect())
 }
 
-/// A server of files that it has not seen yet.
+/// A server of files that are not cached yet.
 fn serve(seed: u64, tls: Tls) -> (Server, Wire) {
     let mut dice = Dice::new(!seed);
     let faults = Faults {
@@ -59,7 +59,7 @@ fn serve(seed: u64, tls: Tls) -> (Server, Wire) {
 fn run(seed: u64, tls: Tls) -> Result<(), String> {
     let (mut server, wire) = serve(seed, tls);
     let mut dice = Dice::new(seed);
-    // Every tenth is not there.
+    // One in ten does not exist.
     let mut targets: Vec<String> = (0..FILES + 4).map(|n| format!("/f{n}")).collect();
     let stream = write(&mut dice, &mut targets);
     let mut got = Vec::new();
@@ -108,7 +108,7 @@ fn content_is_never_taken_for_a_request_over_tls() {
     check_all(Tls::Own, SEEDS / 4);
 }
 
-/// Bytes that are on the way to a server, or in it.
+/// Sends many bytes, which are in flight or already in the server.
 fn flood(server: &mut Server, client: &Client) {
     for _ in 0..100 {
         client.write(&[b'z'; 64 << 10]);
@@ -116,8 +116,9 @@ fn flood(server: &mut Server, client: &Client) {
     }
 }
 
-/// Malformed chunks are found after the answer: nothing can be said any more. The connection ends
-/// after the short linger, keeps nothing of what still comes, and sends no second answer.
+/// Malformed chunks are detected after the response, when no error can be sent any more. The
+/// connection ends after a short linger, keeps none of the further input, and sends no second
+/// response.
 #[test]
 fn malformed_content_ends_a_connection_that_was_answered() {
     let bad = b"zz\r\n".to_vec();
@@ -134,6 +135,6 @@ fn malformed_content_ends_a_connection_that_was_answered() {
         server.until("our half is ended", || client.end() == End::Finished);
         flood(&mut server, &client);
         server.until("it is closed", || client.is_closed_by_server());
-        assert!(client.read().is_empty(), "there is no second answer");
+        assert!(client.read().is_empty(), "there is no second response");
     }
 }

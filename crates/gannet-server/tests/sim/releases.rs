@@ -1,5 +1,5 @@
-//! What is served is replaced, whole, while requests of all kinds are under way: each answer is of
-//! one release, who asks afterwards gets the new one, and nothing of the old one stays.
+//! The release is replaced as a whole while requests of all kinds are in progress: each response is
+//! of one release, later requests get the new one, and nothing of the old one remains.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -17,11 +17,11 @@ use crate::server::{Server, get};
 
 const MS: u64 = 1_000_000;
 
-/// Seeds of a plain test run.
+/// Number of seeds in a normal test run.
 const SEEDS: u64 = 150;
 
-/// Files with their lengths in the first release; in each later one they are a byte longer. They are
-/// read whole, copied, sent slice by slice, and inflated, if they are in an archive.
+/// Files with their lengths in the first release; each later release makes them a byte longer. They
+/// are read whole, copied, sent slice by slice, and in an archive decoded.
 const FILES: [(&str, usize); 4] = [
     ("short", 900),
     ("medium", 20_000),
@@ -29,15 +29,15 @@ const FILES: [(&str, usize); 4] = [
     ("long", 150_000),
 ];
 
-/// What a release consists of.
+/// The form of a release.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// A folder of its own, and a rule that names the release.
+    /// A folder, and a rule that names the release.
     Folder,
     Archive,
 }
 
-/// Every byte of a release's files.
+/// The byte that fills the files of a release.
 fn letter(release: usize) -> u8 {
     b'a' + release as u8
 }
@@ -52,7 +52,7 @@ fn rules(release: usize) -> &'static [u8] {
     RULES[release]
 }
 
-/// Puts a release on the disk. Its folder lists as `<letter>` alone.
+/// Puts a release on the disk. The listing of its folder has only the entry `<letter>`.
 fn publish(driver: &mut Sim, kind: Kind, release: usize) -> DrivenContent {
     let disk = driver.handle();
     let byte = letter(release);
@@ -80,15 +80,14 @@ fn publish(driver: &mut Sim, kind: Kind, release: usize) -> DrivenContent {
     }
 }
 
-/// A server of the first of these releases, and what it is to serve afterwards. All are on the disk,
-/// and have been for a while.
+/// A server of the first release, and the later ones. All are on the disk, and settled.
 fn start(seed: u64, kinds: &[Kind], snapshot_max: u64) -> (Server, VecDeque<DrivenContent>) {
     let mut driver = Sim::new(seed, 1, &EngineOptions::default(), Faults::none());
     let releases = kinds.iter().enumerate();
     let releases = releases.map(|(release, kind)| publish(&mut driver, *kind, release));
     let mut releases: VecDeque<_> = releases.collect();
     let disk = driver.handle();
-    // The bodies of an archive are no more than it has, and so are not charged.
+    // The bodies of an archive are not charged, because it contains them anyway.
     disk.put_file("site.gannet", "");
     disk.age_files(10_000);
     let options = ContentOptions {
@@ -107,7 +106,7 @@ impl Server {
         self.driven.replace(content).expect("a sound archive");
     }
 
-    /// Serves an empty folder: nothing of what was served before is left, once nobody uses it.
+    /// Serves an empty folder: no resources of earlier releases remain once they are unused.
     fn end(&mut self) {
         let nothing = self.disk.root_at("nothing");
         let nothing = DrivenContent::Directory(nothing);
@@ -129,7 +128,7 @@ impl Server {
     }
 }
 
-/// What is asked for.
+/// The subject of a request.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
     Whole(usize),
@@ -163,7 +162,7 @@ impl Ask {
         }
     }
 
-    /// Which release an answer is of. `body` is its content.
+    /// The release of a response. `body` is its content.
     fn judge(self, head: Option<&Head>, body: &[u8], kinds: &[Kind]) -> usize {
         let of_letter = |byte: u8| {
             let release = usize::from(byte - b'a');
@@ -224,13 +223,13 @@ impl Ask {
     }
 }
 
-/// A client, and what it has asked for.
+/// A client and its requests.
 struct Asker {
     client: Client,
     asks: Vec<Ask>,
-    /// The release that was served when it asked.
+    /// The release served at the time of its requests.
     since: usize,
-    /// Those that are not answered yet, by stream.
+    /// Unanswered HTTP/2 requests, by stream.
     streams: Option<Vec<(u32, Ask, Vec<u8>)>>,
     got: Vec<u8>,
     read_max: usize,
@@ -242,7 +241,7 @@ impl Asker {
         let mut asks: Vec<_> = (0..count).map(|_| Ask::random(random)).collect();
         let mut streams = None;
         if random.chance(500) {
-            // Fields are not read there.
+            // HTTP/2 response fields are not read here.
             asks.retain(|ask| matches!(ask, Ask::Whole(_) | Ask::Range(_)));
             client.write(&wide_opening());
             let with_ids = (0..).map(|number| 1 + 2 * number).zip(asks.drain(..));
@@ -276,7 +275,7 @@ impl Asker {
         self.asks.is_empty() && self.streams.iter().flatten().next().is_none()
     }
 
-    /// Reads on, and judges what is whole; gives how many answers that were.
+    /// Reads on, and checks complete responses; returns their number.
     fn go_on(&mut self, kinds: &[Kind]) -> usize {
         self.got.extend(self.client.read_at_most(self.read_max));
         assert!(self.is_done() || self.client.end() == End::Open);
@@ -289,7 +288,7 @@ impl Asker {
         count
     }
 
-    /// The next answer of HTTP/1, if it is whole.
+    /// The next HTTP/1 response, if it is complete.
     fn answer(
         &mut self,
         kinds: &[Kind],
@@ -324,7 +323,7 @@ impl Asker {
         true
     }
 
-    /// The next frame of HTTP/2, if it is whole.
+    /// The next HTTP/2 frame, if it is complete.
     fn frame(
         &mut self,
         kinds: &[Kind],
@@ -334,7 +333,7 @@ impl Asker {
         let Some(frame) = Frame::take(&mut self.got) else {
             return false;
         };
-        assert_ne!(frame.kind, RST_STREAM, "nothing goes wrong");
+        assert_ne!(frame.kind, RST_STREAM, "no stream is reset");
         let streams = self.streams.as_mut().expect("it speaks HTTP/2");
         let at = streams
             .iter()
@@ -393,7 +392,7 @@ fn run(seed: u64) -> usize {
             answered += asker.go_on(&kinds);
         }
         if random.chance(30) && !askers.is_empty() {
-            // In the middle of something, perhaps.
+            // Possibly in the middle of a response.
             askers.swap_remove(0).client.reset();
         }
     }
@@ -406,7 +405,7 @@ fn run(seed: u64) -> usize {
     server.until("all answers", &mut is_done);
     server.disk.set_faults(Faults::none());
     askers.iter().for_each(|asker| asker.client.reset());
-    // At the latest they are noticed when nothing was taken in such a time.
+    // At the latest, the resets are noticed at the progress deadline.
     server.pass(2 * LIMITS.progress_timeout_ms + 1_000);
     server.end();
     answered
@@ -418,8 +417,8 @@ fn answers_are_of_one_release_each() {
     assert!(answered > 50 * SEEDS as usize, "too few: {answered}");
 }
 
-/// A request that waits for the disk is answered from the release that it began with; others are not
-/// kept waiting, and get the new one. What was found out for it is not remembered for them.
+/// A request that waits for the disk is answered from the release that it began with; others do not
+/// wait for it, and get the new one. The result of its lookup is not cached for them.
 #[test]
 fn who_waits_keeps_the_release() {
     for (slow, kind, file) in [
@@ -449,11 +448,11 @@ fn who_waits_keeps_the_release() {
         second.write(&get(path));
         let new = (vec![b'b'; len + 1], Some("b".to_owned()));
         assert_eq!(body(&mut server, &second, len + 1), new, "{path}");
-        assert_eq!(first.readable(), 0, "it waits");
+        assert_eq!(first.readable(), 0, "it is pending");
         let named = matches!(kind, Kind::Folder).then(|| "a".to_owned());
         let old = (vec![b'a'; len], named);
         assert_eq!(body(&mut server, &first, len), old, "{path}");
-        // The next one on the same connection is of the new release.
+        // The next request on the same connection gets the new release.
         first.write(&get(path));
         assert_eq!(body(&mut server, &first, len + 1), new, "{path}");
         drop((first, second));
@@ -461,8 +460,8 @@ fn who_waits_keeps_the_release() {
     }
 }
 
-/// What was remembered of the old release is given back at once, even if somebody still waits for
-/// an answer of it.
+/// The caches of the old release are freed at once, even while a request still waits for a response
+/// from it.
 #[test]
 fn what_was_remembered_goes_at_once() {
     let (mut server, mut next) = start(1, &[Kind::Folder; 2], 0);
@@ -475,21 +474,21 @@ fn what_was_remembered_goes_at_once() {
         got > FILES[3].1
     });
     server.pass(50);
-    assert_eq!(server.disk.leaks().files_open, 1, "for whoever asks next");
+    assert_eq!(server.disk.leaks().files_open, 1, "kept for later requests");
     let first = server.connect();
     first.write(&get("short"));
     server.pass(50);
     server.release(next.pop_front());
     server.pass(50);
     assert_eq!(server.disk.leaks().files_open, 0);
-    assert_eq!(first.readable(), 0, "it waits");
+    assert_eq!(first.readable(), 0, "it is pending");
     server.until("an answer", || first.readable() > 0);
     drop((reader, first));
     server.end();
 }
 
-/// Rules that change leave the folder as it is: what is under way keeps the old ones, and the next
-/// answer has the new ones.
+/// Changed rules leave the folder as it is: responses in progress keep the old ones, and the next
+/// response has the new ones.
 #[test]
 fn rules_are_replaced_with_the_release() {
     let (mut server, _) = start(1, &[Kind::Folder], 0);
@@ -518,7 +517,7 @@ fn rules_are_replaced_with_the_release() {
     server.end();
 }
 
-/// What is listed for one who waits is sent to that one alone.
+/// A listing for a waiting request is sent only to requests of its release.
 #[test]
 fn listings_are_of_their_release() {
     let (mut server, mut next) = start(1, &[Kind::Folder; 2], 0);
@@ -539,7 +538,7 @@ fn listings_are_of_their_release() {
     let second = server.connect();
     second.write(&get("folder/"));
     assert_eq!(listing(&mut server, &second), [false, true]);
-    assert_eq!(first.readable(), 0, "it waits");
+    assert_eq!(first.readable(), 0, "it is pending");
     assert_eq!(listing(&mut server, &first), [true, false]);
     second.write(&get("folder/"));
     assert_eq!(listing(&mut server, &second), [false, true]);

@@ -1,4 +1,4 @@
-//! Responses, read strictly.
+//! Strict parsing of responses.
 
 use gannet_testkit::h1::Response;
 
@@ -7,12 +7,12 @@ use gannet_testkit::h1::Response;
 pub(crate) struct Head {
     pub(crate) status: u16,
     fields: Vec<(String, String)>,
-    /// Bytes of the head with its empty line.
+    /// Length of the head with its empty line.
     pub(crate) len: usize,
 }
 
 impl Head {
-    /// Reads a head; `None` if it is not complete.
+    /// Parses a head; `None` if it is incomplete.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Self>, String> {
         let Some((response, len)) = Response::head(bytes)? else {
             return Ok(None);
@@ -21,7 +21,7 @@ impl Head {
         Ok(Some(Self { len, ..head }))
     }
 
-    /// A head that arrived as a field block.
+    /// A head received as a field block.
     pub(crate) fn of_fields(status: u16, fields: Vec<(String, String)>) -> Result<Self, String> {
         let head = Self {
             status,
@@ -45,7 +45,7 @@ impl Head {
         self.field("connection") == Some("close")
     }
 
-    /// How many bytes follow (RFC 9112 section 6.3).
+    /// Length of the body (RFC 9112 section 6.3).
     pub(crate) fn body_len(&self, is_head: bool) -> Result<u64, String> {
         if is_head || self.status == 204 || self.status == 304 {
             return Ok(0);
@@ -58,12 +58,12 @@ impl Head {
         self.field("content-length")?.parse().ok()
     }
 
-    /// First position, end and total of a `content-range`.
+    /// First position, end and total length of a `content-range`.
     pub(crate) fn content_range(&self) -> Option<(u64, u64, u64)> {
         content_range(self.field("content-range")?)
     }
 
-    /// The delimiter of a multipart answer.
+    /// The delimiter of a multipart response.
     pub(crate) fn boundary(&self) -> Option<&str> {
         self.field("content-type")?
             .strip_prefix("multipart/byteranges; boundary=")
@@ -80,10 +80,10 @@ fn content_range(value: &str) -> Option<(u64, u64, u64)> {
     ))
 }
 
-/// One part of a multipart answer: where its bytes begin, how many the whole has, and they.
+/// A part of a multipart response: first position, total length of the representation, and bytes.
 pub(crate) type Part<'a> = (u64, u64, &'a [u8]);
 
-/// The parts of a whole multipart body.
+/// The parts of a complete multipart body.
 pub(crate) fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>, String> {
     let delimiter = format!("--{boundary}");
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Rules that lead one path to several places, by what else they look at.
+//! Rules that map one path to several places, depending on their other input.
 
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, Faults, Sim};
@@ -36,7 +36,7 @@ fn ask(server: &Server, host: &str, target: &str) -> Client {
     client
 }
 
-/// The names that an answer lists, of those that there are.
+/// The known names that a response lists.
 fn listed(server: &mut Server, client: &Client) -> Vec<&'static str> {
     server.until("an answer", || client.readable() > 0);
     server.pass(100);
@@ -47,8 +47,7 @@ fn listed(server: &mut Server, client: &Client) -> Vec<&'static str> {
     names.into_iter().filter(is_listed).collect()
 }
 
-/// The page of one folder is not sent for another: neither one that is kept, nor one that is being
-/// made.
+/// The page of one folder is never sent for another, whether it is cached or being made.
 #[test]
 fn listings_are_those_of_the_folder() {
     let mut server = start();
@@ -66,7 +65,7 @@ fn listings_are_those_of_the_folder() {
     }
 }
 
-/// Rules files are in no listing, whatever path leads to their folder.
+/// No listing contains rules files, whichever path leads to their folder.
 #[test]
 fn rules_files_are_not_listed() {
     let mut server = start();

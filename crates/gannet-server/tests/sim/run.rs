@@ -32,11 +32,11 @@ use crate::tls_support::{Authority, Issued, KeyKind, store};
 
 const MS: u64 = 1_000_000;
 
-/// Records that a key encrypts in half of the runs: few enough that it is replaced, or the connection
-/// ended for want of another; and twice as many are enough for any answer.
+/// Records per key in half of the runs: few enough that the key is replaced, or the connection ends
+/// because it cannot be; and twice as many suffice for any response.
 const KEY_RECORDS: u64 = 40;
 
-/// Timeouts short enough that runs meet them.
+/// Timeouts short enough that runs reach them.
 pub(crate) const LIMITS: Limits = Limits {
     head_timeout_ms: 3_000,
     idle_timeout_ms: 5_000,
@@ -47,51 +47,51 @@ pub(crate) const LIMITS: Limits = Limits {
     delay_ms: 0,
 };
 
-/// What happens in a run, beside faults.
+/// The events of a run, besides faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     /// A live directory, or an archive.
     pub(crate) is_live: bool,
     pub(crate) clients: usize,
-    /// Files are renamed over and deleted.
+    /// Files are replaced by rename and deleted.
     pub(crate) has_changes: bool,
-    /// They are truncated and grown in place as well; an archive only once, by mistake.
+    /// They are also truncated and extended in place; an archive only once, as if by mistake.
     pub(crate) in_place: bool,
-    /// Clients stall, reset, fall silent, send nonsense.
+    /// Clients stall, reset, fall silent, send invalid requests.
     pub(crate) has_rude_clients: bool,
-    /// The server is told to stop at this moment, done or not.
+    /// The server is stopped at this time, done or not.
     pub(crate) stops_at: Option<u64>,
     /// Most clients speak HTTP/2.
     pub(crate) has_streams: bool,
-    /// Whether TLS is spoken, and what the kernel does for it.
+    /// Whether TLS is used, and what the kernel does for it.
     pub(crate) tls: Tls,
-    /// What arrives is looked at so much later.
+    /// Received bytes are processed this much later.
     pub(crate) delay_ms: u64,
     /// Clients are on the server's machine.
     pub(crate) is_near: bool,
 }
 
-/// How bytes travel.
+/// Encryption of the connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Tls {
     /// In clear text.
     None,
-    /// Encrypted by the server.
+    /// Encrypted by the server's own record layer.
     Own,
-    /// Large bodies encrypted by the kernel, which can change its keys, or not.
+    /// Large bodies are encrypted by the kernel, which may support key updates.
     Kernel { can_update: bool },
-    /// The same, and early data is answered.
+    /// Encrypted by the server's own record layer, with early data accepted.
     Early,
-    /// The kernel was probed well, and then refuses.
+    /// The kernel's probe succeeds, but it refuses connections.
     Refused,
 }
 
 impl Scenario {
-    /// A scenario that follows from chance.
+    /// A random scenario.
     pub(crate) fn random(random: &mut Random) -> Self {
         let is_live = random.chance(700);
         let has_changes = is_live && random.chance(700);
-        // Most runs are small: more of them, and easier to read.
+        // Most runs are small: this allows more of them, and they are easier to read.
         let clients = if random.chance(850) { 6 } else { 40 };
         Self {
             is_live,
@@ -110,20 +110,20 @@ impl Scenario {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Outcome {
-    /// Mixed of everything that clients saw, and when.
+    /// A hash of everything that clients received, with times.
     pub(crate) trace: u64,
-    /// Answers read whole.
+    /// Complete responses.
     pub(crate) answered: u64,
-    /// Answers that the server counted.
+    /// Responses counted by the server.
     pub(crate) counted: u64,
-    /// Virtual nanoseconds.
+    /// Duration in virtual nanoseconds.
     pub(crate) lasted: u64,
 }
 
-/// Runs it, and judges it. The error says what was wrong.
+/// Runs a scenario and checks it. The error describes what was wrong.
 pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outcome, String> {
     let mut random = Random::new(!seed);
     let options = EngineOptions {
@@ -135,7 +135,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     let disk = driver.handle();
     let mut files = Files::new(disk.clone(), scenario.is_live);
     let content = content(&mut driver, &mut files, scenario, &mut random);
-    // In some runs nothing has just been changed at the beginning.
+    // In some runs, no file has just been changed at the beginning.
     if random.chance(700) {
         disk.age_files(10_000);
     }
@@ -153,7 +153,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     };
     let allowed = Allowed {
         cuts: faults.reset + faults.io_error + faults.accept_fails > 0 || scenario.in_place,
-        // Pages that are on their way may change; then the answer is never whole.
+        // Pages in flight may change; in that case the response is never complete.
         parts: scenario.is_near || scenario.tls != Tls::None || !scenario.in_place,
         failures: faults.io_error > 0 || scenario.in_place,
         quiet_ns: (LIMITS.head_timeout_ms
@@ -162,7 +162,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
             + 4_000)
             * MS,
     };
-    // Who asks for more than the key is good for has to ask again on another connection.
+    // Clients with more requests than the key's limit allows would need another connection.
     let ends_early = scenario.tls == Tls::Kernel { can_update: false } && !allowed.cuts;
     let key_records = match random.below(2) {
         0 if !ends_early => KEY_RECORDS,
@@ -194,7 +194,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     .run()
 }
 
-/// The server's side of TLS, and that of its clients.
+/// The TLS settings of the server and of its clients.
 pub(crate) fn secure(
     tls: Tls,
     key_records_max: u64,
@@ -216,7 +216,7 @@ pub(crate) fn secure(
     };
     let (authority, issued) = ISSUED.get_or_init(|| {
         let authority = Authority::new();
-        // Signatures of one length, so that a seed makes the same run.
+        // Signatures have one length, so that a seed determines the run.
         let issued = authority.issued(KeyKind::Ed25519, &["localhost"]);
         (authority, issued)
     });
@@ -233,7 +233,7 @@ pub(crate) fn secure(
     Some((tls, crate::wire::config(authority, is_early)))
 }
 
-/// The kernel's record layer, which here is ours.
+/// The kernel's record layer, simulated with ours.
 struct Kernel(Encryptor);
 
 impl Kernel {
@@ -262,8 +262,8 @@ impl RecordEncryptor for Kernel {
     }
 }
 
-/// After every turn each account is within its bound, and what is charged is there: copies of files
-/// are counted by the disk, too.
+/// Checks after every turn that each account is within its bound, and that charges match memory:
+/// the disk counts copies of files independently.
 pub(crate) fn check_holdings(server: &Driven<Sim>, disk: &SimHandle) -> Result<(), String> {
     let holdings = server.holdings();
     for holding in &holdings {
@@ -281,7 +281,7 @@ pub(crate) fn check_holdings(server: &Driven<Sim>, disk: &SimHandle) -> Result<(
     let Some(short) = of(Account::Copies).checked_sub(copied) else {
         return Err(format!("{copied} bytes of copies, charged: {holdings:?}"));
     };
-    // An archive's bodies are no more than it has.
+    // The bodies of an archive are not charged, because it contains them anyway.
     let has_archive = disk.file_len("site.gannet").is_some();
     let pinned = server.pinned_bytes();
     match has_archive || pinned <= short + of(Account::Listings) {
@@ -378,11 +378,12 @@ impl Run {
         Ok(())
     }
 
-    /// The server is over: nothing is left, and what was sent is right to the last byte.
+    /// Checks the end of the server: no resource is left, and everything sent is correct to the
+    /// last byte.
     fn end(mut self, started: u64) -> Result<Outcome, String> {
         let mut rest = Vec::new();
         let mut leaks = self.disk.leaks();
-        // Answers of the disk that nobody waits for any more.
+        // Completions of the disk that have no waiter any more.
         for _ in 0..1_000 {
             if leaks.operations_in_flight == 0 {
                 break;
@@ -486,7 +487,7 @@ pub(crate) fn open(driver: &mut Sim, path: &str) -> File {
     }
 }
 
-/// The gzip of a content that becomes shorter.
+/// The gzip of content that it shortens.
 pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
     let mut gzip = vec![0; content.len()];
     let mut deflate = Deflate::new(9, true, 15 + 16);
@@ -496,7 +497,7 @@ pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
     gzip
 }
 
-/// An archive in the making.
+/// An archive being packed.
 pub(crate) struct Packing {
     writer: Writer,
     bytes: Vec<u8>,
@@ -516,7 +517,7 @@ impl Packing {
         self.describe(name, &bodies);
     }
 
-    /// Adds a body that is stored as gzip alone.
+    /// Adds a body that is stored only as gzip.
     pub(crate) fn add_decoded(&mut self, name: &str, identity: &[u8]) {
         let gzip = gzip(identity);
         let placed = self.place(&gzip);
@@ -645,7 +646,7 @@ fn client(
             }
         }
     }
-    // Before Linux 6.14 a connection ends when its key would have to change.
+    // Before Linux 6.14 a connection ends when its key has to be updated.
     let may_update = !matches!(scenario.tls, Tls::None | Tls::Kernel { can_update: false });
     if may_update && random.chance(300) {
         manners.updates_after = random.below(150_000) as usize;
@@ -654,7 +655,7 @@ fn client(
     Client::new(manners, asks, allowed, random, tls.cloned())
 }
 
-/// A client that speaks HTTP/2.
+/// An HTTP/2 client.
 fn peer(
     files: &Files,
     scenario: Scenario,

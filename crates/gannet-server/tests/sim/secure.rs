@@ -1,4 +1,4 @@
-//! TLS in the simulation: what each side waits for, and what a peer can make the server hold.
+//! TLS in the simulation: tickets, deadlines, and the memory that a peer can make the server hold.
 
 use gannet_io::sim::{End, Faults};
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
@@ -8,7 +8,7 @@ use crate::run::{LIMITS, Tls};
 use crate::server::{Server, check_about, get};
 use crate::wire::Wire;
 
-/// A connection whose handshake is over; nothing was asked for.
+/// A connection after its handshake, without any request.
 fn shaken(server: &mut Server, config: Option<&std::sync::Arc<rustls::ClientConfig>>) -> Wire {
     let wire = Wire::connect(&server.disk, config, usize::MAX).expect("it listens");
     server.until("the handshake", || {
@@ -18,8 +18,8 @@ fn shaken(server: &mut Server, config: Option<&std::sync::Arc<rustls::ClientConf
     wire
 }
 
-/// The end of a client's handshake is answered before it asks for anything: a client without
-/// `TCP_NODELAY` sends its request only when that was acknowledged.
+/// The server answers the end of a client's handshake before any request: a client without
+/// `TCP_NODELAY` sends its request only once that is acknowledged.
 #[test]
 fn tickets_arrive_before_any_request() {
     let (mut server, config) =
@@ -35,7 +35,7 @@ fn tickets_arrive_before_any_request() {
         got.extend(wire.read_at_most(1 << 20).expect("true records"));
         got.ends_with(b"small")
     });
-    // What came with a request leaves with its answer, and is no flight of its own.
+    // With a request in the last flight, the tickets are sent together with the response.
     let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
     wire.write(&get("small"));
     server.until("an answer", || {
@@ -46,8 +46,8 @@ fn tickets_arrive_before_any_request() {
     assert_eq!(wire.tickets(), 2);
 }
 
-/// Tickets are no answer: a connection that asks for nothing has the time of a first request, and
-/// not that of one that rests.
+/// Tickets are no response: a connection without a request is subject to the deadline of the first
+/// request, not to the idle timeout.
 #[test]
 fn a_handshake_alone_does_not_rest() {
     let (mut server, config) =
@@ -58,8 +58,8 @@ fn a_handshake_alone_does_not_rest() {
         wire.end() != End::Open
     });
     check_about(took, LIMITS.head_timeout_ms);
-    assert_eq!(wire.end(), End::Finished, "with a goodbye");
-    // A stop gives it a moment: its first request may be on the way.
+    assert_eq!(wire.end(), End::Finished, "with close_notify");
+    // A stop waits briefly for its first request, which may be in flight.
     let wire = shaken(&mut server, config.as_ref());
     server.pass(100);
     server.driven.stop();
@@ -71,12 +71,12 @@ fn a_handshake_alone_does_not_rest() {
     });
 }
 
-/// What may wait for a peer beside its socket: 48 KiB of content, half a frame that is not cut for
-/// the bound's sake, and what encrypts and frames all of it.
+/// Maximum bytes held for a peer besides its socket: 48 KiB of content, half a frame that the bound
+/// does not cut, and the overhead of records and frames.
 const UNTAKEN_MAX: u64 = 60_000;
 
-/// However fast a peer was: once it takes nothing, what was made for it and does not fit its socket
-/// is little. Thousands of them may do so at once.
+/// However fast a peer was: once it stalls, little is held for it beyond its socket. Thousands of
+/// peers may stall at once.
 #[test]
 fn a_peer_that_stalls_has_little_made_for_it() {
     for tls in [Tls::None, Tls::Own] {
@@ -100,7 +100,7 @@ fn a_peer_that_stalls_has_little_made_for_it() {
             server.pass(200);
             let untaken = server.disk.untaken();
             assert!(untaken <= UNTAKEN_MAX, "{tls:?} after {got}: {untaken}");
-            // It had only stopped for a while.
+            // It had only paused.
             server.until("the rest", || {
                 got += wire.read_at_most(1 << 20).expect("true records").len();
                 got > 8 << 20
@@ -109,7 +109,7 @@ fn a_peer_that_stalls_has_little_made_for_it() {
     }
 }
 
-/// The same over HTTP/2, where many streams could each have something made for them.
+/// The same over HTTP/2, where content could be held for each of many streams.
 #[test]
 fn a_peer_that_stalls_its_streams_has_little_made_for_it() {
     for stalls_after in [0, 500_000, 3_333_333] {
@@ -123,7 +123,7 @@ fn a_peer_that_stalls_its_streams_has_little_made_for_it() {
         client.write(&wide_opening());
         let mut got = 0;
         for stream in 0..50 {
-            // They take turns.
+            // Incremental: they take turns.
             let block = request("GET", "/huge", &[("priority", "i")]);
             client.write(&headers(2 * stream + 1, &block));
         }

@@ -1,4 +1,4 @@
-//! A server in the simulator whose turns a test asks for, with what its clients need.
+//! A simulated server that a test drives turn by turn, with helpers for its clients.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::run::{LIMITS, Packing, Tls, check_holdings, open, secure};
 
 const MS: u64 = 1_000_000;
 
-/// Larger than what is kept in memory: sent from the file.
+/// Larger than files kept in memory: sent from the file.
 pub(crate) const LARGE: usize = 200_000;
 
-/// What timers may be late by: a tick, and then some.
+/// Tolerance of timers: a tick and a margin.
 pub(crate) const LATE_MS: u64 = 300;
 
 pub(crate) struct Server {
@@ -31,13 +31,13 @@ impl Server {
         Self::with_tls(faults, LIMITS, Tls::None, ENCRYPTED_RECORDS_MAX).0
     }
 
-    /// The same; what arrives is looked at `delay_ms` later.
+    /// The same; received bytes are processed `delay_ms` later.
     pub(crate) fn delayed(faults: Faults, delay_ms: u64) -> Self {
         let limits = Limits { delay_ms, ..LIMITS };
         Self::with_tls(faults, limits, Tls::None, ENCRYPTED_RECORDS_MAX).0
     }
 
-    /// The same over TLS, and what a client needs for it.
+    /// The same over TLS, with the configuration for a client.
     pub(crate) fn with_tls(
         faults: Faults,
         limits: Limits,
@@ -60,7 +60,7 @@ impl Server {
         (Self { driven, disk }, config)
     }
 
-    /// One of an archive that is served from its file, of which only the last body is cached.
+    /// A server of an archive that is served from its file and caches only the last body.
     pub(crate) fn of_archive(packing: Packing) -> Self {
         let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
         let disk = driver.handle();
@@ -76,7 +76,7 @@ impl Server {
         Self { driven, disk }
     }
 
-    /// One that copies files up to the usual length.
+    /// A server that copies files up to the default length.
     pub(crate) fn copying() -> Self {
         let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
         let disk = driver.handle();
@@ -86,7 +86,7 @@ impl Server {
         Self { driven, disk }
     }
 
-    /// The body of an answer to a request of its own connection.
+    /// The body of a response to a request on its own connection.
     pub(crate) fn body(&mut self, path: &str, len: usize) -> Vec<u8> {
         let client = self.connect();
         client.write(&get(path));
@@ -102,8 +102,8 @@ impl Server {
         self.disk.connect(Listener(0)).expect("it listens")
     }
 
-    /// Turns until something is so; gives how many milliseconds that took, or fails after a
-    /// virtual minute.
+    /// Runs turns until a condition holds; returns how many milliseconds that took, or fails after
+    /// a virtual minute.
     pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) -> u64 {
         let start = self.disk.now().0;
         while !is_so() {
@@ -116,12 +116,12 @@ impl Server {
         (self.disk.now().0 - start) / MS
     }
 
-    /// Lets a time pass.
+    /// Lets time pass.
     pub(crate) fn pass(&mut self, ms: u64) {
         self.pass_while(ms, || {});
     }
 
-    /// The same, with something to do before each turn.
+    /// The same, with an action before each turn.
     pub(crate) fn pass_while(&mut self, ms: u64, mut what: impl FnMut()) {
         let (disk, end) = (self.disk.clone(), self.disk.now().plus_ms(ms));
         self.until("time passes", || {

@@ -1,6 +1,6 @@
-//! Every state of a connection meets every event: bytes without end, the end of the stream, a
-//! reset, silence, and a stop of the server. In each case little is kept of what was received, the
-//! connection ends in time, and nothing is answered twice.
+//! Every state of a connection meets every event: endless input, the end of the stream, a reset,
+//! silence, and a stop of the server. In each case little of the input is kept, the connection ends
+//! in time, and no request is answered twice.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
 
-/// Bytes of input that may be kept for a connection: a head, the record that is cut, and what comes
-/// with them.
+/// Bytes of input that may be held for a connection: a head, an incomplete record, and the input
+/// that arrived with them.
 const KEPT_MAX: u64 = 64 << 10;
 
-/// The longest that a connection may stay whose peer does nothing that counts: it is waited for, a
-/// send has to get on (which is looked at twice), and the end lingers.
+/// The longest that a connection without progress may stay: a timeout, a progress deadline (which is
+/// checked twice), and the linger.
 const QUIET_MS: u64 = 20_000;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// A part of a ClientHello was sent.
     Shaking,
-    /// A request was answered from early data; the client's handshake is not over.
+    /// A request was answered from early data; the client's handshake is not finished.
     Early,
-    /// The same, with an answer that does not fit the socket.
+    /// The same, with a response that exceeds the socket's capacity.
     EarlySending,
-    /// Nothing was asked for.
+    /// No request was sent.
     Fresh,
     /// A part of a head was sent.
     Head,
@@ -40,11 +40,11 @@ enum State {
     Idle,
     /// A request waits for the disk.
     Waiting,
-    /// An answer is under way that does not fit the socket.
+    /// A response in progress exceeds the socket's capacity.
     Sending,
-    /// The same, and the connection ends behind it.
+    /// The same, and the connection ends afterwards.
     ClosingSending,
-    /// A request was refused; the peer has time to read that.
+    /// A request was rejected; the peer has time to read the response.
     Lingering,
 }
 
@@ -63,20 +63,20 @@ const STATES: [State; 10] = [
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Event {
-    /// Requests without end.
+    /// Endless requests.
     Requests,
-    /// What is no request, without end.
+    /// Endless invalid requests.
     Noise,
-    /// Bytes that TLS does not open. The same as noise in clear text.
+    /// Bytes that TLS cannot decrypt. In clear text the same as noise.
     RawNoise,
-    /// The peer has said that this is the end.
+    /// The peer ends the stream in order (over TLS with `close_notify`).
     End,
-    /// TCP ends without a word.
+    /// TCP ends without `close_notify`.
     RawEnd,
     Reset,
-    /// Nothing at all.
+    /// No input.
     Silence,
-    /// The server is told to stop.
+    /// The server is stopped.
     Stop,
 }
 
@@ -95,12 +95,12 @@ const EVENTS: [Event; 8] = [
 struct Case {
     server: Server,
     wire: Wire,
-    /// Bytes of answers that were read.
+    /// Bytes of responses read so far.
     got: Vec<u8>,
 }
 
 impl Case {
-    /// Brings a connection into a state. `None` if there is no such state in clear text.
+    /// Brings a connection into a state. `None` if the state does not exist in clear text.
     fn new(tls: Tls, state: State) -> Option<Self> {
         let is_early = matches!(state, State::Early | State::EarlySending);
         let tls = match (tls, is_early) {
@@ -158,7 +158,7 @@ impl Case {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // The handshake first: its end would not be read later.
+        // First the handshake: its end would not be read later.
         for _ in 0..10 {
             if self.wire.is_shaking() {
                 self.turn();
@@ -169,12 +169,12 @@ impl Case {
     }
 
     fn read(&mut self) {
-        // A fault of TLS ends what can be read.
+        // A TLS fault ends what can be read.
         self.got
             .extend(self.wire.read_at_most(1 << 20).unwrap_or_default());
     }
 
-    /// 10 ms.
+    /// Runs a turn of 10 ms.
     fn turn(&mut self) {
         let now = self.server.disk.now();
         self.server.disk.wake_at(Some(Nanos(now.0 + 10 * MS)));
@@ -198,7 +198,7 @@ impl Case {
         }
     }
 
-    /// Sends as long as the server receives, a megabyte at most.
+    /// Sends as long as the server receives, at most a megabyte.
     fn flood(&mut self, bytes: &[u8], is_encrypted: bool) {
         for _ in 0..64 {
             if self.is_over() {
@@ -215,7 +215,7 @@ impl Case {
         }
     }
 
-    /// Bytes of memory with input.
+    /// Bytes of memory that hold input.
     fn kept(&self) -> u64 {
         let holdings = self.server.driven.holdings();
         let mut input = holdings.iter().filter(|it| it.account == Account::Input);
@@ -227,7 +227,8 @@ impl Case {
         assert!(kept <= KEPT_MAX, "{kept} bytes of input are kept");
     }
 
-    /// The connection ends in time, whoever reads nothing; what was sent is read afterwards.
+    /// Checks that the connection ends in time although the client does not read; reads the rest
+    /// afterwards.
     fn ends(&mut self) {
         let end = self.server.disk.now().plus_ms(QUIET_MS);
         while !self.is_over() {
@@ -245,7 +246,7 @@ impl Case {
         assert_eq!(self.server.disk.untaken(), 0);
     }
 
-    /// Heads of answers among what was read.
+    /// Number of response heads read.
     fn answers(&self) -> usize {
         let heads = self.got.windows(9).filter(|it| *it == b"HTTP/1.1 ");
         heads.count()
@@ -263,11 +264,11 @@ fn visit(server: &mut Server, config: Option<&Arc<ClientConfig>>) {
     server.until("its end", || wire.is_closed_by_server());
 }
 
-/// Answers that may come at most: to what was asked, and one to what was sent behind it.
+/// Maximum number of responses: to the requests sent, and one to the input behind them.
 fn answers_max(state: State, event: Event) -> usize {
     let asked = match state {
         State::Shaking | State::Fresh => 0,
-        // A head that does not come is answered, too (408).
+        // An incomplete head is answered as well (408).
         State::Head => 1,
         _ => 1,
     };

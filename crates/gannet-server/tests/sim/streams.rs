@@ -1,4 +1,4 @@
-//! A simulated client that speaks HTTP/2: many streams, windows of its own, and resets.
+//! A simulated HTTP/2 client: many streams, its own windows, and resets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,42 +22,42 @@ const MS: u64 = 1_000_000;
 /// Initial window of a connection (RFC 9113 section 6.9.2).
 const CONNECTION_WINDOW: i64 = 65_535;
 
-/// What a client does beside asking and reading.
+/// The behaviour of a client besides its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Manners {
-    /// Connects at this moment.
+    /// When it connects, nanoseconds.
     arrives_at: u64,
-    /// Acts this often, nanoseconds.
+    /// Acts at this interval, nanoseconds.
     interval_ns: u64,
     /// Reads at most this much each time.
     read_max: usize,
-    /// So many streams at once.
+    /// Maximum number of concurrent streams.
     at_once: usize,
     /// SETTINGS_INITIAL_WINDOW_SIZE.
     window: u32,
-    /// A later SETTINGS changes it to this, after so many answers.
+    /// A later SETTINGS changes it to this, after this many responses.
     window_later: Option<(usize, u32)>,
-    /// Gives back at most this much of a stream's window each time; 0 never opens one.
+    /// Maximum increment of a stream's window at a time; 0 never opens one.
     opens: u32,
-    /// Resets a stream at this share of frames with content, per mille.
+    /// Probability per content frame of resetting its stream, per mille.
     resets: u32,
-    /// Leaves requests open at this share, per mille.
+    /// Probability per request of leaving it open, per mille.
     half_closed: u32,
-    /// Never ends these requests.
+    /// Never ends such requests.
     leaves_open: bool,
-    /// Resets the connection after reading so many bytes.
+    /// Resets the connection after reading this many bytes.
     ends_after: Option<usize>,
-    /// Gives up after so long, nanoseconds.
+    /// Gives up after this time, nanoseconds.
     gives_up_after: u64,
-    /// Asks for priorities, and changes them.
+    /// Sends priorities, and changes them.
     has_priorities: bool,
-    /// Stays on after the last answer, until the server ends the connection.
+    /// Stays after the last response, until the server ends the connection.
     stays: bool,
     is_patient: bool,
 }
 
 impl Manners {
-    /// Manners that follow from chance.
+    /// Random manners.
     pub(crate) fn random(is_rude: bool, random: &mut Random) -> Self {
         let most = if random.chance(300) { 100 } else { 8 };
         let mut manners = Self {
@@ -84,7 +84,7 @@ impl Manners {
         if is_rude {
             match random.below(6) {
                 0 => manners.opens = 0,
-                // Ever so slow, yet always getting on.
+                // Very slow, but always making progress.
                 1 => {
                     manners.opens = 1 + random.below(300) as u32;
                     manners.gives_up_after = 30_000 * MS;
@@ -102,24 +102,24 @@ impl Manners {
     }
 }
 
-/// A request under way.
+/// A request in progress.
 struct Stream {
     ask: Ask,
     reading: Option<Reading>,
-    /// What the server may still send.
+    /// Bytes that the server may still send.
     window: i64,
-    /// Content that was read and not given back to its window.
+    /// Bytes read whose window was not restored yet.
     owed: u32,
     /// The request has not ended.
     is_open: bool,
-    /// When something last happened to it that gives the server time.
+    /// Time of the last event that extends the server's deadline.
     moved_at: u64,
 }
 
-/// See the module's description.
+/// See the module documentation.
 pub(crate) struct StreamsClient {
     manners: Manners,
-    /// Not asked yet.
+    /// Requests not sent yet.
     asks: VecDeque<Ask>,
     allowed: Allowed,
     random: Random,
@@ -137,7 +137,7 @@ pub(crate) struct StreamsClient {
     initial: VecDeque<u32>,
     has_goaway: bool,
     answered: usize,
-    /// Streams that ended without a whole answer.
+    /// Streams that ended without a complete response.
     lost: usize,
     acts_at: u64,
     last_move: u64,
@@ -185,7 +185,7 @@ impl StreamsClient {
         }
     }
 
-    /// Sends bytes, if anybody is there to take them.
+    /// Sends bytes if the connection is still open.
     fn send(&self, bytes: &[u8]) {
         let wire = self.wire.as_ref();
         let open = wire.filter(|w| w.end() == End::Open && !w.is_closed_by_server());
@@ -208,7 +208,7 @@ impl StreamsClient {
         true
     }
 
-    /// Opens streams, ends requests, gives windows back, changes priorities.
+    /// Opens streams, ends requests, updates windows, changes priorities.
     fn write(&mut self, now: u64) {
         let mut out = Vec::new();
         for (id, stream) in &mut self.streams {
@@ -288,7 +288,7 @@ impl StreamsClient {
         self.last_move = now;
     }
 
-    /// Reads up to `max` bytes. Gives whether that was all there is.
+    /// Reads up to `max` bytes. Returns whether no bytes were available.
     fn read(&mut self, now: u64, max: usize, files: &mut Files) -> Result<bool, String> {
         let Some(wire) = &self.wire else {
             return Ok(true);
@@ -435,7 +435,7 @@ impl StreamsClient {
         Ok(())
     }
 
-    /// The server has ended its part of a stream.
+    /// Handles the end of the server's part of a stream.
     fn whole(&mut self, id: u32, files: &mut Files) -> Result<(), String> {
         let stream = self.streams.remove(&id).expect("it was read");
         let reading = stream.reading.as_ref().expect("it has a head");
@@ -454,14 +454,14 @@ impl StreamsClient {
         Ok(())
     }
 
-    /// The server has ended a stream before its answer was whole.
+    /// Handles the end of a stream before its response was complete.
     fn cut(&mut self, stream: Stream, how: &str, files: &mut Files) -> Result<(), String> {
         self.lost += 1;
         self.judge(&stream, false, files)?;
         let is_excused = self.allowed.cuts
             || !self.manners.is_patient
             || self.is_cut_by_stop
-            // The answer to a request that is malformed on this level.
+            // The response to a request that is malformed in HTTP/2.
             || matches!(stream.ask.kind, Kind::Malformed);
         is_excused.then_some(()).ok_or_else(|| {
             let (_, target, lines) = &stream.ask.parts;
@@ -492,7 +492,7 @@ impl StreamsClient {
         .map_err(|why| format!("{why}\n  request: {:?}\n  answer: {head:?}", ask.parts))
     }
 
-    /// The server has ended the connection and all its bytes are read.
+    /// Handles the end of the connection by the server, with all bytes read.
     fn ended(&mut self, now: u64, end: End, files: &mut Files) -> Result<(), String> {
         self.is_done = true;
         self.wire = None;
@@ -509,8 +509,8 @@ impl StreamsClient {
         Ok(())
     }
 
-    /// Nothing may be quiet for longer than its deadline: neither the connection, nor a stream
-    /// whose window is shut.
+    /// Checks that nothing is inactive beyond its deadline: neither the connection, nor a stream
+    /// without window.
     fn check_deadlines(&self, now: u64) -> Result<(), String> {
         let quiet_ns = self.allowed.quiet_ns;
         let is_over = |since: u64| now.saturating_sub(since) > quiet_ns;
@@ -587,7 +587,7 @@ impl Actor for StreamsClient {
         let is_patient = self.manners.is_patient;
         Seen {
             acts_at: (!self.is_done).then_some(self.acts_at),
-            // Who resets its streams may have seen no answer whole.
+            // A client that resets streams may have read no complete response.
             is_patient: is_patient && self.manners.resets == 0,
             answered: self.answered as u64,
             has_read_all: is_patient && self.is_done && self.lost == 0 && self.asks.is_empty(),

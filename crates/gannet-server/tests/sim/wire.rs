@@ -1,4 +1,4 @@
-//! What a client's bytes travel in: nothing, or TLS.
+//! The transport of a client's bytes: clear text, or TLS.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection};
 
 use crate::tls_support::{Abilities, Authority, connect};
 
-/// A connection of a client.
+/// A client's connection.
 pub(crate) enum Wire {
     Clear(gannet_io::sim::Client),
     Secure(gannet_io::sim::Client, Box<RefCell<Tls>>),
@@ -20,24 +20,24 @@ pub(crate) enum Wire {
 /// The client's side of TLS.
 pub(crate) struct Tls {
     connection: ClientConnection,
-    /// Opened, and not read yet.
+    /// Decrypted and not read yet.
     plain: Vec<u8>,
-    /// What was wrong with a record.
+    /// The fault of a record, if any.
     fault: Option<String>,
     has_ended: bool,
-    /// Asks for new keys after so many bytes.
+    /// Requests a key update after this many bytes.
     updates_after: usize,
     opened: usize,
-    /// What was received of the record under way, its header included.
+    /// Bytes received of the current record, header included.
     record: usize,
     header: [u8; 5],
     /// Lengths of the records received so far, headers included.
     record_lens: Vec<usize>,
 }
 
-/// What clients over TLS have in common.
+/// The TLS configuration of all clients.
 pub(crate) fn config(authority: &Authority, early_data: bool) -> Arc<ClientConfig> {
-    // Of the same length in every run, so that a seed makes the same run.
+    // Lengths are the same in every run, so that a seed determines the run.
     authority.client(Abilities {
         groups: vec![aws_lc_rs::kx_group::X25519],
         suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
@@ -101,7 +101,7 @@ impl Wire {
         Some(Self::Secure(client, Box::new(RefCell::new(tls))))
     }
 
-    /// Sends what TLS has to say.
+    /// Sends pending TLS output.
     fn flush(&self) {
         let Self::Secure(client, tls) = self else {
             return;
@@ -132,7 +132,7 @@ impl Wire {
         }
     }
 
-    /// Takes up to about `max` bytes.
+    /// Reads up to about `max` bytes.
     pub(crate) fn read_at_most(&self, max: usize) -> Result<Vec<u8>, String> {
         let Self::Secure(client, tls) = self else {
             let Self::Clear(client) = self else {
@@ -150,8 +150,8 @@ impl Wire {
         Ok(std::mem::take(&mut tls.plain))
     }
 
-    /// How the connection looks. An end without `close_notify` is as good as a reset: the client
-    /// knows that something may be missing.
+    /// The state of the connection. An end without `close_notify` counts as a reset: the client
+    /// knows that data may be missing.
     pub(crate) fn end(&self) -> End {
         match self {
             Self::Clear(client) => client.end(),
@@ -168,11 +168,11 @@ impl Wire {
 
     pub(crate) fn shutdown_write(&self) {
         if let Self::Secure(_, tls) = self {
-            // Data that waits for the handshake would be lost behind it.
+            // Data that waits for the handshake would be lost.
             if tls.borrow().connection.is_handshaking() {
                 return;
             }
-            // Nothing may follow it, a change of keys neither.
+            // Nothing may follow it, not even a key update.
             tls.borrow_mut().updates_after = usize::MAX;
             tls.borrow_mut().connection.send_close_notify();
             self.flush();
@@ -184,7 +184,7 @@ impl Wire {
         self.client().reset();
     }
 
-    /// Whether its side of the handshake is still to come. Never in clear text.
+    /// Whether the handshake is incomplete. Never in clear text.
     pub(crate) fn is_shaking(&self) -> bool {
         match self {
             Self::Clear(_) => false,
@@ -245,7 +245,7 @@ impl Tls {
                 }
             }
             let before = self.plain.len();
-            // "Would block" and "closed" both mean that this was all.
+            // "Would block" and "closed" both mean that no more is available.
             let _ = self.connection.reader().read_to_end(&mut self.plain);
             self.opened += self.plain.len() - before;
             if self.opened > self.updates_after {

@@ -249,12 +249,18 @@ mod tests {
                 .is_some()
         );
         let stale = start.plus_ms(CONFIRMED_MS + 1);
-        assert!(cache.fresh(b"/a", stale, |_| true).is_none(), "a whole lookup is due");
+        assert!(
+            cache.fresh(b"/a", stale, |_| true).is_none(),
+            "a whole lookup is due"
+        );
         assert!(
             cache.fresh(b"/a", stale, |_| false).is_none(),
             "another version"
         );
-        assert!(cache.fresh(b"/a", stale, |_| true).is_some(), "during the lookup");
+        assert!(
+            cache.fresh(b"/a", stale, |_| true).is_some(),
+            "during the lookup"
+        );
         let forgotten = stale.plus_ms(BELIEVED_MS + 1);
         assert!(
             cache.fresh(b"/a", forgotten, |_| true).is_none(),

@@ -245,16 +245,26 @@ mod tests {
         let start = made(0, 0).at;
         let first = pages.add(&key, vec![1; 100], &made(1_000, 1_010), 1_000);
         let believed = start.plus_ms(BELIEVED_MS);
-        let again = pages.fresh(&key, believed, |_| panic!("not compared yet")).unwrap();
+        let again = pages
+            .fresh(&key, believed, |_| panic!("not compared yet"))
+            .unwrap();
         assert!(Arc::ptr_eq(&again.content, &first.content));
         let later = believed.plus_ms(1);
         assert!(pages.fresh(&key, later, |_| true).is_some());
-        assert!(pages.fresh(&key, later, |_| panic!("compared just now")).is_some());
+        assert!(
+            pages
+                .fresh(&key, later, |_| panic!("compared just now"))
+                .is_some()
+        );
         let last = start.plus_ms(CONFIRMED_MS);
         assert!(pages.fresh(&key, last, |_| true).is_some());
         let over = start.plus_ms(CONFIRMED_MS + 1);
         // Confirmed a moment ago, hence still fresh; afterwards it is not confirmed again.
-        assert!(pages.fresh(&key, over, |_| panic!("compared just now")).is_some());
+        assert!(
+            pages
+                .fresh(&key, over, |_| panic!("compared just now"))
+                .is_some()
+        );
         let over = last.plus_ms(BELIEVED_MS + 1);
         assert!(pages.fresh(&key, over, |_| true).is_none());
         pages.add(&key, vec![1; 100], &made(1_000, 1_010), 1_000);
