@@ -1,4 +1,4 @@
-//! Bounds of the engine, each with its reason.
+//! Limits of the engine, each with its reason.
 
 /// Unparsed input held for a connection while a response is in progress: one head of maximum
 /// length, or dozens of usual ones. A pipelining client may send this much ahead; then receiving
@@ -144,7 +144,7 @@ pub(crate) const RECENT_S: i64 = 60;
 /// been deleted, and occupies disk space until it is closed.
 pub(crate) const OPEN_IDLE_MS: u64 = 4_000;
 
-/// Request paths remembered by a worker in directory mode.
+/// Request paths cached by a worker in directory mode.
 pub(crate) const CACHED_PATHS_MAX: usize = 65_536;
 
 /// Descriptors of large files kept open by a worker in directory mode.
@@ -207,7 +207,7 @@ pub(crate) const RACY_NS: i128 = 2_000_000_000;
 /// response before the connection is reset.
 pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
 
-/// How long such a peer may take, milliseconds.
+/// How long such a peer is waited for, milliseconds.
 pub(crate) const LINGER_MS: u64 = 2_000;
 
 /// Unparsed input held for one connection: pipelined requests sent ahead, the buffers received
@@ -345,7 +345,7 @@ pub(crate) const FOLLOWERS_MAX: usize = 32;
 /// one part in so many.
 pub(crate) const LOOKS_PART: u32 = 10;
 
-/// The longest pause that follows from that.
+/// The longest pause that this limit causes.
 pub(crate) const LOOKS_PAUSE_MAX: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Names of a live directory that browsers may cache for a year: such a name has to be remembered

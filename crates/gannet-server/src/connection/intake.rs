@@ -53,7 +53,7 @@ impl Intake {
         }
     }
 
-    /// Whether more should be received.
+    /// Whether there is room to receive more.
     pub(crate) fn has_room(&self) -> bool {
         match self {
             Self::Open(bytes) => bytes.len() <= HELD_MAX,

@@ -135,8 +135,8 @@ impl<D: Driver> Active<'_, D> {
         tls.is_some_and(|tls| matches!(&tls.state, State::Open(session) if session.is_kernel()))
     }
 
-    /// Counts a list that the kernel is about to encrypt. `None` if it has to wait, or the connection
-    /// was ended.
+    /// Counts a list that the kernel is about to encrypt. `None` if it has to wait, or if the
+    /// connection was ended.
     pub(super) fn counted_for_kernel(&mut self, list: SendList) -> Option<SendList> {
         match self.ready(list_len(&list)) {
             Ready::Yes => Some(list),

@@ -113,7 +113,7 @@ pub(crate) struct Conn {
     pub(crate) linger: bool,
     /// Only whole segments are sent: a large file is in progress.
     pub(crate) is_corked: bool,
-    /// The deadline of the head that is being received was set.
+    /// The deadline of the current request head is set.
     pub(crate) is_head_timed: bool,
     pub(crate) protocol: Protocol,
     /// When it was accepted, or when its last response was sent.

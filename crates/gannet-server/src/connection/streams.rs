@@ -1,7 +1,7 @@
 //! The HTTP/2 side of a connection: its machine, and the content that its streams have yet to send.
 //!
 //! ```text
-//!   a response's head is written ──▶ content at once, if nothing else is queued and it is in memory
+//!   a response's head is written ──▶ content at once, if no other is queued and it is in memory
 //!                                      │ else
 //!                                      ▼
 //!                                   contents ──▶ frames, in the order of priorities ──▶ a send

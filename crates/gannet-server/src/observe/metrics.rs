@@ -27,7 +27,7 @@ pub struct Counters {
     pub responses: [u64; 5],
     /// Responses by exact status, for the codes that gannet sends.
     pub by_status: BTreeMap<u16, u64>,
-    /// Bytes handed to sockets, heads and bodies.
+    /// Bytes passed to sockets, heads and bodies.
     pub bytes_sent: u64,
     /// Request heads rejected (400, 414, 431, ...).
     pub rejected: u64,

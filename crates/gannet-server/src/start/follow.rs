@@ -2,7 +2,7 @@
 //! instead, and changed rules files are read again. In either case all workers get a new release.
 //!
 //! ```text
-//!            seen twice alike                    seen twice alike
+//!            two checks agree                    two checks agree
 //!   served ───────────────────▶ another one ─┐  ┌──────────────── missing: 503
 //!     ▲  └── rules files changed: read again │  │                    ▲
 //!     └──────────────────────────────────────┴──┘   nothing there ───┘
@@ -51,7 +51,7 @@ impl Place {
     /// Opens the directory that is there now.
     ///
     /// # Errors
-    /// Those of [`Root::open`] and [`Root::open_below`].
+    /// The errors of [`Root::open`] and [`Root::open_below`].
     pub(crate) fn open(&self) -> io::Result<Root> {
         match self {
             Self::Path(path) => Root::open(path),

@@ -25,7 +25,7 @@ impl Alert {
     pub const PROTOCOL_VERSION: Self = Self(70);
     /// Our own fault.
     pub const INTERNAL_ERROR: Self = Self(80);
-    /// The user gave up; `close_notify` follows.
+    /// The user cancelled; `close_notify` follows.
     pub const USER_CANCELED: Self = Self(90);
     /// None of the offered application protocols is spoken here.
     pub const NO_APPLICATION_PROTOCOL: Self = Self(120);

@@ -1,6 +1,6 @@
 //! Limits on what a TLS peer can make us hold or do, each with its reason.
 
-/// The most plaintext bytes in one record: 2^14 (RFC 8446 section 5.1).
+/// Maximum plaintext bytes in one record: 2^14 (RFC 8446 section 5.1).
 pub const PLAINTEXT_MAX: usize = 1 << 14;
 
 /// The header of every record: type, version, length (RFC 8446 section 5.1).
@@ -9,8 +9,8 @@ pub const RECORD_HEADER_LEN: usize = 5;
 /// The tag of all three AEADs in use.
 pub const TAG_LEN: usize = 16;
 
-/// The most a record grows by encryption, header included: TLS 1.3 adds 5 + 1 + 16 bytes, TLS 1.2
-/// with AES-GCM 5 + 8 + 16.
+/// Maximum growth of a record by encryption, header included: TLS 1.3 adds 5 + 1 + 16 bytes, TLS
+/// 1.2 with AES-GCM 5 + 8 + 16.
 pub const RECORD_OVERHEAD_MAX: usize = RECORD_HEADER_LEN + 8 + TAG_LEN;
 
 /// Maximum bytes after the header of a TLS 1.3 record. The RFC leaves room for AEADs that add up to

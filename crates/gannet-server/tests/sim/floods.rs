@@ -60,7 +60,7 @@ fn check_given_back(server: &mut Server, account: Account, least: u64) {
     let full = holding(server, account);
     assert!(full.peak >= least, "{full:?}");
     assert!(full.peak <= most(&full), "{full:?}");
-    // Longer than a peer that was reset is waited for, and than anything that it asked for.
+    // Longer than the linger, and than any pending operation of the clients.
     server.pass(3_000);
     let after = holding(server, account);
     assert!(after.held <= KIB, "{full:?}, then {after:?}");

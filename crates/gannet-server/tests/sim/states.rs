@@ -20,8 +20,8 @@ const MS: u64 = 1_000_000;
 /// that arrived with them.
 const KEPT_MAX: u64 = 64 << 10;
 
-/// The longest that a connection without progress may stay: a timeout, a progress deadline (which is
-/// checked twice), and the linger.
+/// The longest that a connection without progress may stay: a timeout, a progress deadline (checked
+/// twice), and the linger.
 const QUIET_MS: u64 = 20_000;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -93,7 +93,7 @@ impl Record {
 /// How a response ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum End {
-    /// Every byte was handed to the kernel.
+    /// Every byte was passed to the kernel.
     Whole,
     /// The connection ended first.
     CutShort,

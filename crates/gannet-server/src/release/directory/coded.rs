@@ -72,7 +72,8 @@ impl CodedAlone {
         self.body(0).load().map(Load::of_unknown_length)
     }
 
-    /// Length of the content in bytes, if this version was decoded before; `Some(None)` if that failed.
+    /// Length of the content in bytes, if this version was decoded before; `Some(None)` if that
+    /// failed.
     pub(super) fn known_len(&self) -> Option<Option<u64>> {
         self.bodies.decoded_len(self.version.as_ref()?)
     }

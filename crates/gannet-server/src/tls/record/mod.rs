@@ -4,7 +4,7 @@
 //! * [`decrypt::Decryptor`]: received bytes, cut anywhere, to plaintext and control messages.
 //! * [`aead`]: the keys of one direction, for both versions of the protocol.
 //!
-//! A record of TLS 1.3 (RFC 8446 section 5.2); content, its true type and the padding are encrypted:
+//! A record of TLS 1.3 (RFC 8446 section 5.2); content, true type and padding are encrypted:
 //!
 //! ```text
 //! | 23 | 3 3 | length (2) | encrypted( content | type | zeros ) | tag (16) |
