@@ -103,7 +103,7 @@ pub(crate) const RESTED_NS: u64 = 1_000_000_000;
 pub(crate) const READ_PER_TURN_MAX: u64 = 512 << 10;
 
 /// Bytes copied or encrypted in one turn for further sends of long responses: 2 to 4 ms, while
-/// other requests wait. Beyond that, each send is of [`UNTAKEN_MAX`].
+/// other requests wait. Beyond that, each send is limited to [`UNTAKEN_MAX`].
 pub(crate) const SENT_PER_TURN_MAX: u64 = 8 << 20;
 
 /// Lookups that begin or resume in one turn; each is a few opens.
@@ -133,11 +133,11 @@ pub(crate) const BELIEVED_MS: u64 = 700;
 pub(crate) const CONFIRMED_MS: u64 = 4_000;
 
 /// Seconds that a file must have been unchanged before its bytes are kept in memory: longer than
-/// any write call lasts, and coarser than the timestamps of any file system.
+/// any write call, and than the timestamp granularity of any file system.
 pub(crate) const SETTLED_S: i64 = 2;
 
-/// How long a write may take whose beginning was not noticed, in seconds: content read within this
-/// many seconds of a change is read again at each whole lookup ([`CONFIRMED_MS`]).
+/// Maximum duration in seconds of a write whose end leaves no trace in the timestamps: content read
+/// within this many seconds of a change is read again at each whole lookup ([`CONFIRMED_MS`]).
 pub(crate) const RECENT_S: i64 = 60;
 
 /// How long a file that may change stays open without requests for it, milliseconds: it may have
@@ -248,7 +248,7 @@ pub(crate) const FRESH_MS: u64 = 500;
 /// Connections closed at once when descriptors or memory run out.
 pub(crate) const SHED_MAX: usize = 64;
 
-/// Idle connections per worker that memory shortage never closes: so few do not hold the memory.
+/// Idle connections per worker that a memory shortage leaves open: so few are not what holds it.
 pub(crate) const ACCEPTED_ALWAYS: usize = 8;
 
 /// Memory required for one more turn of a connection once memory has run out: requests, their
@@ -309,8 +309,7 @@ pub(crate) const NOTICES_MAX: usize = 256;
 /// How long process exit waits for each of the two streams, milliseconds; see [`LOG_FINISH_MS`].
 pub(crate) const NOTICES_FINISH_MS: u64 = 1_000;
 
-/// Searching folders for rules files may take at most this fraction of the time: one part in so
-/// many.
+/// Searching folders for rules files uses at most one part in this many of the time.
 pub(crate) const RULES_SEARCH_PART: u32 = 100;
 
 /// Interval at which the path of a live directory and its rules files are checked, milliseconds. A
@@ -341,8 +340,8 @@ pub(crate) const METRICS_STOP_MS: u64 = 1_500;
 /// Threads that follow live directories; beyond that, directories share threads.
 pub(crate) const FOLLOWERS_MAX: usize = 32;
 
-/// Such a thread uses at most this fraction of a processor, however many directories it follows:
-/// one part in so many.
+/// Such a thread uses at most one part in this many of a processor, however many directories it
+/// follows.
 pub(crate) const LOOKS_PART: u32 = 10;
 
 /// The longest pause that this limit causes.

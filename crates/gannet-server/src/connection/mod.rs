@@ -263,7 +263,7 @@ pub(crate) struct Work {
     pub(crate) pages_end: Option<u64>,
     /// Since when the last slice of that file waits for this.
     pub(crate) waits_since: Option<Nanos>,
-    /// Whether the route leads through a device of its own, once determined.
+    /// Whether output leaves the machine by an interface with a parent device, once determined.
     pub(crate) by_device: Option<bool>,
     /// Bytes to send in front of the copy being read.
     pub(crate) head: Vec<u8>,

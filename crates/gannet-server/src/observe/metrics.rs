@@ -43,7 +43,7 @@ pub struct Counters {
     pub cache_hits: u64,
     /// Requests that required disk access.
     pub cache_misses: u64,
-    /// Bodies decoded because they are stored only in a coding the client does not accept.
+    /// Bodies decoded because they are stored only in a coding.
     pub decoded: u64,
     /// Live files whose content was read or copied for a first response.
     pub first_reads: u64,
@@ -116,7 +116,7 @@ pub struct TlsCounters {
     pub early: u64,
     /// Connections ended by a fatal alert after their handshake.
     pub faults: u64,
-    /// Connections whose records the kernel has taken over encrypting.
+    /// Connections handed over to kernel TLS.
     pub kernel: u64,
     /// Connections with a large body that the kernel did not encrypt although it supports kernel
     /// TLS, by reason: `tls12`, `refused`.
