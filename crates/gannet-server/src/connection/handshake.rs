@@ -184,8 +184,8 @@ impl<D: Driver> Active<'_, D> {
             return self.answer_held();
         }
         self.wait_for_input();
-        // No response acknowledges the client's last flight: a resumed TLS 1.2 session ends with
-        // the client's message, and not all clients accept tickets.
+        // There is no output that acknowledges the client's last flight: a resumed TLS 1.2 session
+        // ends with the client's message, and not all clients accept tickets.
         let conn = &mut *self.conn;
         if conn.phase == Phase::Reading {
             self.shared.driver.acknowledge(conn.socket);
