@@ -351,7 +351,7 @@ fn a_site_without_an_icon_is_given_one() {
             "/favicon.ico",
         )
         .expect(404);
-        // A page for what is missing is none for an icon; the site's own icon is.
+        // A 404 page does not replace the built-in icon; an icon of the site does.
         site.write("404.html", "not here");
         icon(&engine.serve(site.path(), &[]));
         icon(&engine.serve(packed(&site, &archives), &[]));
