@@ -1,8 +1,8 @@
-// Command download fetches one URL over several connections at a time and throws the content away.
+// Command download fetches one URL over several concurrent connections and discards the content.
 //
 // usage: download CONNECTIONS URL [CERTIFICATE]
 //
-// It prints a line for each connection: the status and the bytes of content.
+// It prints the status and the number of content bytes for each connection.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// A piece of content that is read at a time, in bytes.
+// Bytes of content read at a time.
 const pieceLen = 256 << 10
 
 func main() {
@@ -60,7 +60,7 @@ func run(arguments []string) error {
 	return nil
 }
 
-// fetch gets url over a connection of its own.
+// fetch downloads url over a connection of its own.
 func fetch(url string, settings *tls.Config) error {
 	transport := &http.Transport{TLSClientConfig: settings, DisableCompression: true}
 	client := http.Client{Transport: transport}
@@ -69,7 +69,7 @@ func fetch(url string, settings *tls.Config) error {
 		return err
 	}
 	defer response.Body.Close()
-	// Hidden behind these, io.Discard cannot read in small pieces of its own.
+	// Hiding their other methods keeps io.Discard from reading in small pieces.
 	content := struct{ io.Reader }{response.Body}
 	sink := struct{ io.Writer }{io.Discard}
 	count, err := io.CopyBuffer(sink, content, make([]byte, pieceLen))

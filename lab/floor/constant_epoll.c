@@ -2,8 +2,8 @@
 //
 // usage: constant_epoll PORT [close]
 //
-// It shows what the kernel costs when a server does nothing: no server that makes the same system
-// calls can be cheaper. With "close" it ends each connection after its response.
+// It measures the kernel's cost when a server does nothing: no server with the same system calls
+// can be cheaper. With "close" it closes each connection after its response.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
 //
 // usage: constant_uring PORT [close] | constant_uring probe
 //
-// The ring is used as the cheapest server would: multishot accept and receive into a ring of
-// provided buffers, one send per response, one system call per batch. The few structures are set
-// up by hand, so that nothing but the kernel's headers (6.1 or later) is needed to build it.
+// It uses the ring as the cheapest server would: multishot accept, multishot receive into a ring of
+// provided buffers, one send per response, one system call per batch. The few structures are set up
+// by hand, so that building needs only the kernel's headers (6.1 or later).
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -131,7 +131,7 @@ static void complete(const struct io_uring_cqe *cqe) {
             sqe->addr = (unsigned long)response;
             sqe->len = response_len;
             sqe->msg_flags = MSG_NOSIGNAL;
-            // A good send is of no interest: one completion per request, that of the receive.
+            // Successful sends post no completion: only the receive does, one per request.
             if (!closes) sqe->flags = IOSQE_CQE_SKIP_SUCCESS;
             if (!more) start_receive(fd);
         } else if (cqe->res == -ENOBUFS) {
@@ -141,7 +141,8 @@ static void complete(const struct io_uring_cqe *cqe) {
         }
         break;
     case SEND:
-        // The peer sees the end at once; the receive then ends too, and that closes.
+        // The peer sees the end at once; the receive then completes, and its completion closes the
+        // socket.
         if (closes) shutdown(fd, SHUT_RDWR);
         break;
     }

@@ -1,10 +1,11 @@
-// Serves files that were opened beforehand, with no parsing but of the path.
+// Serves files that were opened beforehand, parsing only the path.
 //
 // usage: files PORT ROOT MEMORY_MAX < LIST
 //
-// LIST names one path per line, each starting with a slash. A body of up to MEMORY_MAX bytes goes
-// out of memory together with its head in one call; a larger one by sendfile(2) after its head.
-// It shows what the kernel costs for real bodies: no cache, no rule, no condition is checked.
+// LIST names one path per line, each starting with a slash. A body of up to MEMORY_MAX bytes is
+// sent from memory in one call with its head; a larger one by sendfile(2) after its head. It
+// measures the kernel's cost for real bodies: there is no cache, no rule, and no condition is
+// checked.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# usage: by_hand.sh DIR: compresses each file of DIR by the usual programs, on all cores, as a
-# yardstick; prints rows of a table.
+# usage: by_hand.sh DIR: compresses each file of DIR with the usual programs on all cores, as a
+# yardstick; prints table rows.
 set -eu
 dir=$1
 out=$(mktemp -d)

@@ -134,7 +134,7 @@ all_pages() { # TITLE FLAGS...
 large_files() {
     mkdir -p "$work/large"
     for number in 1 2 3 4 5; do
-        # Nothing that a disk or a file system could store as less.
+        # Incompressible, also for a disk or file system.
         head -c "${large}M" /dev/urandom > "$work/large/$number.mp4"
     done
     echo "<p>large</p>" > "$work/large/index.html"

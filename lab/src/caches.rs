@@ -1,8 +1,8 @@
-//! Caches in front of gannet, with the configurations of the manual: what they store, and what they
-//! must not; then once more, with a server between that asks for a password.
+//! Tests caches in front of gannet with the configurations of the manual: what they store, and what
+//! they must not store; then again with a server in between that requires a password.
 //!
-//! nginx, Varnish and Apache are installed where that is possible; one that cannot be had is said to
-//! be skipped, and why.
+//! nginx, Varnish and Apache are installed if possible; those that are unavailable are skipped with
+//! the reason.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,16 +16,16 @@ use anyhow::{Context, Result, bail, ensure};
 use xtask::process;
 use xtask::served::Served;
 
-/// The page of the manual whose configurations are tried.
+/// The page of the manual whose configurations are tested.
 const PAGE: &str = "docs/manual/proxies.md";
 
-/// Length of the film, in bytes: more than a cache keeps in one piece.
+/// Length of the film in bytes: more than a cache stores in one piece.
 const FILM: usize = 20 << 20;
 
-/// How long a program may take to listen, or a file to be seen.
+/// Maximum time for a program to listen, or for a change to be noticed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A cache: its name, its program, Debian's package, and what starts it.
+/// A cache: its name, its program, Debian's package, and the function that starts it.
 type Cache = (&'static str, &'static str, &'static str, Start);
 type Start = fn(&Path, &Setting<'_>) -> Result<Command>;
 
@@ -35,7 +35,7 @@ const CACHES: [Cache; 3] = [
     ("Apache", "apache2", "apache2-bin", apache),
 ];
 
-/// Where a cache runs.
+/// The environment of a cache.
 struct Setting<'s> {
     /// The text of the manual.
     page: &'s str,
@@ -45,7 +45,7 @@ struct Setting<'s> {
     upstream: &'s str,
 }
 
-/// Runs all of it.
+/// Runs all tests.
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     if let Some(argument) = parser.next()? {
         return Err(argument.unexpected().into());
@@ -108,7 +108,7 @@ fn try_all(page: &str, gannet: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a cache as long as `trial` takes.
+/// Runs a cache for the duration of `trial`.
 fn with_cache(
     start: Start,
     program: &Path,
@@ -126,7 +126,7 @@ fn with_cache(
     result
 }
 
-/// nginx, which asks for a password before it forwards.
+/// nginx, which requires a password before it forwards.
 struct Guard {
     port: u16,
     _running: Running,
@@ -154,7 +154,7 @@ impl Guard {
     }
 }
 
-/// What is sent to who has the password is not sent to others.
+/// Answers sent to a client with the password must not be sent to others.
 fn protects(port: u16) -> Result<()> {
     let password = ["Authorization: Basic dTpwdw=="];
     for path in ["/", "/_astro/app.js"] {
@@ -172,11 +172,11 @@ fn protects(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// A program, ended when dropped.
+/// A program, killed on drop.
 struct Running(Child);
 
 impl Running {
-    /// What it prints is in the folder.
+    /// Its output is written to a file in the folder.
     fn start(command: &mut Command, folder: &Path) -> Result<Self> {
         let log = fs::File::create(folder.join("log"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?);
@@ -198,7 +198,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A signal that lets it end its own workers.
+        // This signal lets it terminate its own workers.
         if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -206,7 +206,7 @@ impl Drop for Running {
     }
 }
 
-/// The configuration of the manual that follows this mark.
+/// The configuration in the manual after this mark.
 fn configuration(setting: &Setting<'_>, mark: &str) -> Result<String> {
     let (_, rest) = setting
         .page
@@ -294,7 +294,7 @@ fn apache(program: &Path, setting: &Setting<'_>) -> Result<Command> {
     Ok(command)
 }
 
-/// Folders for a cache that its user can write to.
+/// Creates folders that the cache's user can write to.
 fn make_open(folder: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     for open in ["cache", "lock"] {
@@ -325,7 +325,7 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// One cache with a server behind it.
+/// A cache with a server behind it.
 struct Trial<'t> {
     name: &'t str,
     port: u16,
@@ -363,20 +363,20 @@ impl Trial<'_> {
         ask(self.port, method, path, fields)
     }
 
-    /// Answers that gannet has sent.
+    /// The number of 304 answers that gannet has sent.
     fn count(&self) -> Result<u64> {
         self.server
             .metric("gannet_worker_responses_total{worker=\"0\"}")
     }
 
     fn not_modified(&self) -> Result<u64> {
-        // There is none before the first.
+        // The metric does not exist before the first.
         let found = self.server.metric("gannet_responses_total{status=\"304\"}");
         Ok(found.unwrap_or(0))
     }
 
-    /// Within a second the second request is answered from what is stored. That is tried again,
-    /// since a busy machine may take longer for both.
+    /// Within a second, the second request is answered from the cache. Repeated, since a busy
+    /// machine may take longer for both.
     fn stores_and_revalidates(&self) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -438,7 +438,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// A script that is asked for too early is there as soon as it is there.
+    /// A script requested too early is found as soon as it exists.
     fn spares_errors(&self) -> Result<()> {
         let missing = self.ask("GET", "/chunk.js", &[])?;
         ensure!(missing.status == 404, "{}", missing.head);
@@ -448,7 +448,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// A page that stands in for who navigates is not sent for a picture of that name.
+    /// A page served for navigation is not sent for an image of that name.
     fn spares_pictures(&self) -> Result<()> {
         let picture = ["Accept: image/avif,*/*;q=0.8"];
         let modes = [
@@ -492,7 +492,7 @@ impl Trial<'_> {
     }
 }
 
-/// One request with a connection of its own.
+/// Sends one request on a connection of its own.
 fn ask(port: u16, method: &str, path: &str, fields: &[&str]) -> Result<Got> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;

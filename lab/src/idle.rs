@@ -1,8 +1,8 @@
-//! What an idle connection costs in memory of the server's own, for each kind of connection.
+//! Measures the memory that an idle connection costs the server, for each kind of connection.
 //!
-//! A server with one worker; many clients that have asked for one page each and stay. The memory is
-//! what no other process has and no file (`RssAnon`), before and after; what the kernel keeps for a
-//! socket is not in it.
+//! A server with one worker; many clients that have requested one page each and stay connected. The
+//! memory is private and anonymous (`RssAnon`), before and after; the kernel's memory for a socket
+//! is not included.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -34,21 +34,21 @@ cargo xtask idle [FLAGS]
   --gannet PATH    measure this binary instead of building a release
 ";
 
-/// The longest that the memory of a server may go on changing.
+/// Maximum time for the memory of a server to settle.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Memory that has not changed for so long does not change any more: HTTP/2 gives back what an idle
-/// connection does not need after a second.
+/// Memory unchanged for this long is considered settled: HTTP/2 frees what an idle connection does
+/// not need after a second.
 const QUIET: Duration = Duration::from_millis(2_500);
 
-/// How long clients wait before they look at the memory again.
+/// How long clients wait between checks of the memory.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The page that each connection asks for: a line, and how many of them it has.
+/// The requested page: a line, and the number of repetitions.
 const PAGE: &str = "<p>hello\n";
 const PAGE_LINES: usize = 100;
 
-/// What the clients speak.
+/// A kind of connection.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -136,7 +136,7 @@ fn measure_all(gannet: &Path, folder: &Path, engine: Option<&str>, count: usize)
     Ok(())
 }
 
-/// Lets this process, and the server that it starts, open so many descriptors.
+/// Raises the descriptor limit of this process, and of the server that it starts.
 fn allow_descriptors(count: u64) -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -147,16 +147,16 @@ fn allow_descriptors(count: u64) -> Result<()> {
     }
 }
 
-/// What servers of all kinds have in common.
+/// The settings shared by servers of all kinds.
 struct Setting<'s> {
     gannet: &'s Path,
-    /// Where the site is.
+    /// The folder of the site.
     folder: &'s Path,
     certificate: &'s Certificate,
     engine: Option<&'s str>,
 }
 
-/// Bytes for each connection.
+/// Measures the bytes per connection.
 fn measure(setting: &Setting<'_>, kind: Kind, count: usize) -> Result<u64> {
     let mut command = Command::new(setting.gannet);
     command.args(["serve", "--listen", "127.0.0.1:0", "--log", "off"]);
@@ -169,7 +169,7 @@ fn measure(setting: &Setting<'_>, kind: Kind, count: usize) -> Result<u64> {
     if let Some(engine) = setting.engine {
         command.args(["--engine", engine]);
     }
-    // Builds differ in whether they speak HTTP/3 without being told.
+    // Some builds enable HTTP/3 by default.
     let program = setting.gannet.to_string_lossy();
     let help = process::output(&program, &["--help-all"]).unwrap_or_default();
     if kind.is_h3 && !help.contains("--no-http3") {
@@ -182,7 +182,7 @@ fn measure(setting: &Setting<'_>, kind: Kind, count: usize) -> Result<u64> {
         return measure_h3(&server, setting.certificate, count);
     }
     let clients = Clients::new(&server, kind, setting.certificate)?;
-    // What is made once is made now.
+    // Triggers one-time allocations.
     let mut open = vec![clients.connect()?];
     let mut pause = || {
         std::thread::park_timeout(PAUSE);
@@ -196,7 +196,8 @@ fn measure(setting: &Setting<'_>, kind: Kind, count: usize) -> Result<u64> {
     each(before, after, count)
 }
 
-/// The same over HTTP/3, by the load client: connections that nobody looks after do not stay.
+/// The same over HTTP/3, with the load client, since these connections need a client that keeps
+/// processing them.
 fn measure_h3(server: &Served, certificate: &Certificate, count: usize) -> Result<u64> {
     let tls = Tls::new(&certificate.der, false, true)?;
     let page = PAGE.repeat(PAGE_LINES).into_bytes();
@@ -223,7 +224,7 @@ fn measure_h3(server: &Served, certificate: &Certificate, count: usize) -> Resul
         settle: Duration::ZERO,
         interrupt: &interrupt,
     };
-    // What is made once is made now.
+    // Triggers one-time allocations.
     let (one, all) = (plan(1), plan(count));
     let mut first = h3::Client::new(&one, h3::Shape::Once)?;
     first.ask_once()?;
@@ -238,7 +239,7 @@ fn measure_h3(server: &Served, certificate: &Certificate, count: usize) -> Resul
     each(before, after, count)
 }
 
-/// What the memory grew by for each of `count` connections.
+/// The growth of the memory per connection.
 fn each(before: u64, after: u64, count: usize) -> Result<u64> {
     ensure!(
         after > before,
@@ -247,7 +248,7 @@ fn each(before: u64, after: u64, count: usize) -> Result<u64> {
     Ok((after - before) / count as u64)
 }
 
-/// The server's memory when it has come to rest; `pause` is what the client does meanwhile.
+/// The server's memory once it has settled; `pause` runs the clients between checks.
 fn settled(server: &Served, pause: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
     let start = Instant::now();
     let (mut last, mut since) = (anonymous(server)?, start);
@@ -273,14 +274,14 @@ fn anonymous(server: &Served) -> Result<u64> {
     Ok(kib << 10)
 }
 
-/// Makes connections of a kind.
+/// Opens connections of one kind.
 struct Clients {
     address: String,
     kind: Kind,
     config: Arc<ClientConfig>,
 }
 
-/// What keeps a connection open.
+/// An open connection.
 type Kept = Box<dyn Stream>;
 
 trait Stream: Read + Write {}
@@ -340,14 +341,14 @@ fn fetch_h1(stream: &mut Kept) -> Result<()> {
     Ok(())
 }
 
-/// Frames of RFC 9113, as few as a request needs.
+/// The frames of RFC 9113 that a minimal request needs.
 fn fetch_h2(stream: &mut Kept) -> Result<()> {
     const SETTINGS: u8 = 4;
     const ACK: u8 = 1;
     const END_STREAM: u8 = 1;
     let mut first = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     first.extend([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]);
-    // :method GET, :path / and :scheme https by their numbers, :authority in letters.
+    // :method GET, :path / and :scheme https by index, :authority as a literal.
     let block = [0x82, 0x84, 0x87, 0x41, 1, b'x'];
     // HEADERS with END_HEADERS and END_STREAM, on stream 1.
     first.extend([0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1]);

@@ -1,8 +1,8 @@
-//! Counts the instructions of the pure crates, so that a change that makes them slower is seen.
+//! Counts the instructions of the pure crates, to detect changes that make them slower.
 //!
-//! Wall time says little on a busy machine; callgrind's counts are the same every time. Each piece
-//! of work is run a thousand and two thousand times: the difference is free of what happens once.
-//! The counts are for one compiler and one kind of CPU, hence the tolerance.
+//! Wall time is unreliable on a busy machine; callgrind's counts are reproducible. Each piece of
+//! work is run a thousand and two thousand times: the difference excludes one-time costs. Counts
+//! depend on the compiler and the CPU, hence the tolerance.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -11,7 +11,7 @@ use lexopt::prelude::*;
 
 use xtask::process;
 
-/// The programs that do the work, and their crates.
+/// The programs with the workloads, and their crates.
 const PROGRAMS: [(&str, &str); 3] = [
     ("gannet-http", "http_instructions"),
     ("gannet-archive", "archive_instructions"),
@@ -21,7 +21,7 @@ const PROGRAMS: [(&str, &str); 3] = [
 const FILE: &str = "lab/instructions.toml";
 /// Runs of the shorter count.
 const COUNT: u64 = 1000;
-/// A count may be larger than the committed one by this share before the gate closes.
+/// The relative increase over the committed count that is tolerated.
 const TOLERANCE: f64 = 0.10;
 
 /// `cargo xtask instructions`.
@@ -33,7 +33,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             _ => return Err(argument.unexpected().into()),
         }
     }
-    // A gate that is left out where it cannot be closed is none.
+    // Without valgrind this is an error: a skipped gate would let changes through.
     process::find_or_install("valgrind", "valgrind").context("counting needs valgrind")?;
     let mut counts = BTreeMap::new();
     for (package, example) in PROGRAMS {
@@ -70,7 +70,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with `found`, in words.
+/// The differences between `found` and `committed`, in words.
 fn judge(committed: &BTreeMap<String, u64>, found: &BTreeMap<String, u64>) -> Vec<String> {
     let mut findings = Vec::new();
     for (name, &count) in found {
@@ -92,7 +92,7 @@ fn judge(committed: &BTreeMap<String, u64>, found: &BTreeMap<String, u64>) -> Ve
     findings
 }
 
-/// Counts that became so much smaller that the gate stands open for what was gained.
+/// Names counts so far below the committed ones that the gate no longer protects the gain.
 fn looseness(committed: &BTreeMap<String, u64>, found: &BTreeMap<String, u64>) -> Option<String> {
     let is_less = |(name, before): &(&String, &u64)| {
         let count = found.get(*name).copied().unwrap_or(**before);
@@ -107,7 +107,7 @@ fn looseness(committed: &BTreeMap<String, u64>, found: &BTreeMap<String, u64>) -
     (!names.is_empty()).then(|| format!("{all}: less than committed; --update keeps the gain"))
 }
 
-/// Instructions of `program NAME COUNT` from its start to its end.
+/// Instructions of `program NAME COUNT` in total.
 fn count(program: &Path, name: &str, count: u64) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
@@ -121,7 +121,7 @@ fn count(program: &Path, name: &str, count: u64) -> Result<u64> {
     parse(&text).with_context(|| format!("valgrind's output has an unknown form:\n{text}"))
 }
 
-/// The number behind `Collected :`.
+/// The number after `Collected :`.
 fn parse(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.split_once("Collected :"));
     line?.1.trim().parse().ok()

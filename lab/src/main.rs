@@ -1,4 +1,4 @@
-//! The lab: measures gannet, beside other servers and alone. Run as `cargo xtask NAME`.
+//! The lab: measures gannet, alone and beside other servers. Run as `cargo xtask NAME`.
 //!
 //! ```text
 //!   bench         scenarios, peers, rounds ─▶ report
@@ -9,8 +9,7 @@
 //!   link          page loads over a link with delay, rate and loss
 //! ```
 //!
-//! It runs gannet as a program and shares no code with it: what measures a program must not have its
-//! faults.
+//! It runs gannet as a program and shares no code with it, so that it cannot share its defects.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Whom the lab's clients trust: the server that was given the very certificate of the run.
+//! The certificate verifier of the lab's clients: it accepts only the certificate of the current
+//! run.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-/// Accepts one certificate, byte for byte.
+/// Accepts a single certificate, byte for byte.
 #[derive(Debug)]
 pub(crate) struct SameCertificate {
     certificate: CertificateDer<'static>,
@@ -16,7 +17,7 @@ pub(crate) struct SameCertificate {
 }
 
 impl SameCertificate {
-    /// Accepts `certificate` (DER). `check`: the handshake's signature is verified.
+    /// Accepts `certificate` (DER). With `check`, the handshake's signature is verified.
     pub(crate) fn new(certificate: &[u8], provider: Arc<CryptoProvider>, check: bool) -> Self {
         Self {
             certificate: CertificateDer::from(certificate.to_vec()),

@@ -1,7 +1,7 @@
-//! A page with hundreds of assets in headless Chromium: every one of them must show.
+//! Renders a page with hundreds of assets in headless Chromium: every one of them must be visible.
 //!
-//! Each asset is the colour of one tile, as an image, a style sheet or a script. The screenshot is
-//! compared with the colours that the tiles must have. HTTP/2 and HTTP/1.1 over TLS, a directory and
+//! Each asset sets the colour of one tile, as an image, a style sheet or a script. The screenshot
+//! is compared with the expected colours: with HTTP/2 and HTTP/1.1 over TLS, from a directory and
 //! an archive.
 
 use std::fs;
@@ -14,19 +14,19 @@ use crate::browser_site;
 use xtask::process;
 use xtask::served::Served;
 
-/// Tiles in a row and in a column.
+/// Tiles per row and per column.
 const COLUMNS: u32 = 24;
 const ROWS: u32 = 16;
 const TILES: u32 = COLUMNS * ROWS;
 
-/// Length of a tile's side in pixels.
+/// Side of a tile in pixels.
 const SIDE: u32 = 20;
 
-/// Every so many-th image is long, so that it needs many frames.
+/// One image in this many is long, so that it takes many frames.
 const LONG_EVERY: u32 = 30;
 const LONG: usize = 300_000;
 
-/// Runs all of it; says why if that cannot be done here.
+/// Runs all tests; if that is impossible here, prints why.
 pub(crate) fn main() -> Result<()> {
     let chromium = match process::find_or_install("chromium", "chromium") {
         Ok(path) => path,
@@ -66,16 +66,16 @@ fn show_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has the page shown, and compares. Gives the number of requests.
+/// Renders the page and compares it. Returns the number of requests.
 fn show(chromium: &Path, gannet: &Path, folder: &Path, content: &Path, is_h2: bool) -> Result<u64> {
     let mut command = Command::new(gannet);
     command.args(["serve", "--tls", "--listen", "127.0.0.1:0", "--log", "off"]);
     command.args(["--workers", "1", "--metrics", "127.0.0.1:0"]);
-    // So that the certificate for development is no trace of this run.
+    // Keeps the development certificate of this run inside the folder.
     command.env("XDG_DATA_HOME", folder.join("data"));
     let server = Served::start(command.arg(content))?.context("the server does not start")?;
     let screenshot = folder.join("screenshot.png");
-    // One that is left from before would be compared.
+    // A stale screenshot must not be compared.
     let _ = fs::remove_file(&screenshot);
     let mut browser = headless(chromium, folder);
     browser.args(["--hide-scrollbars", "--force-color-profile=srgb"]);
@@ -84,7 +84,7 @@ fn show(chromium: &Path, gannet: &Path, folder: &Path, content: &Path, is_h2: bo
         browser.arg("--disable-http2");
     }
     let (width, height) = (COLUMNS * SIDE, ROWS * SIDE);
-    // A window has more than a page: what is below is not looked at.
+    // A window is taller than its page: the part below is ignored.
     browser.arg(format!("--window-size={width},{}", height + 200));
     browser.arg(format!("--screenshot={}", screenshot.display()));
     browser.arg(format!("https://127.0.0.1:{}/", server.port));
@@ -107,7 +107,7 @@ fn show(chromium: &Path, gannet: &Path, folder: &Path, content: &Path, is_h2: bo
     Ok(requests)
 }
 
-/// A browser without a window, that leaves nothing outside of the folder.
+/// A headless browser that writes only to the folder.
 pub(crate) fn headless(chromium: &Path, folder: &Path) -> Command {
     let mut browser = Command::new(chromium);
     browser.args(["--headless", "--no-sandbox", "--disable-gpu"]);
@@ -125,7 +125,7 @@ pub(crate) fn headless(chromium: &Path, folder: &Path) -> Command {
     browser
 }
 
-/// The colour that an asset gives to its tile. Neighbours differ, and none is that of a page.
+/// The colour of an asset's tile. Neighbours differ, and none is the page's own.
 fn colour(tile: u32) -> [u8; 3] {
     let mixed = tile.wrapping_mul(0x9e37_79b1) >> 8;
     let [_, red, green, blue] = mixed.to_be_bytes();
@@ -190,7 +190,7 @@ fn write_image(path: &PathBuf, tile: u32) -> Result<()> {
     Ok(writer.finish()?)
 }
 
-/// Looks at the middle of each tile.
+/// Checks the centre of each tile.
 fn compare(screenshot: &Path) -> Result<()> {
     let file = std::io::BufReader::new(fs::File::open(screenshot)?);
     let mut decoder = png::Decoder::new(file);

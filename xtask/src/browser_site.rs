@@ -1,7 +1,7 @@
-//! What gannet adds by itself, in headless Chromium: a window of another site that reports back, a
-//! worker made of text, WebAssembly, and a script that is missing during a deploy.
+//! Tests gannet's own additions in headless Chromium: a window of another site that reports back, a
+//! worker made from text, WebAssembly, and a script that is missing during a deploy.
 //!
-//! The page tells what worked by requests, which are read in the server's log.
+//! The page reports success by requests, which are read from the server's log.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::browser::headless;
 use xtask::process;
 use xtask::served::Served;
 
-/// How long a browser may take for one step; machines of CI are slow.
+/// Maximum time for a step of the browser; CI machines are slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the page of the site does; `OTHER` is the other site.
+/// The script of the page; `OTHER` is the other site.
 const SCRIPT: &str = "
 const tell = what => fetch('/told-' + what);
 addEventListener('message', e => tell(e.data));
@@ -33,13 +33,13 @@ const wait = async () => {
 wait();
 ";
 
-/// The window of the other site, in which somebody would log in.
+/// The window of the other site, such as a login.
 const POPUP: &str = "opener.postMessage('popup', '*');";
 
 /// The page after the deploy.
 const AGAIN: &str = "import('./assets/chunk-BxY3k9Zq.js').then(() => fetch('/told-chunk'));";
 
-/// Tries it with a directory, and with an archive whose pages have a policy.
+/// Tests a directory, and an archive whose pages have a policy.
 pub(crate) fn run_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<()> {
     let other = folder.join("other");
     write_page(&other, "popup", POPUP)?;
@@ -47,7 +47,7 @@ pub(crate) fn run_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<(
     let site = folder.join("site");
     write_page(&site, "index", &SCRIPT.replace("OTHER", &other.port))?;
     write_page(&site, "again", AGAIN)?;
-    // A year for every asset, as many sites say: the missing one must not be kept.
+    // A year for every asset, as many sites set it: the 404 must not be cached.
     let rule = "/assets/*\n  Cache-Control: public, max-age=31536000, immutable\n";
     fs::write(site.join("_headers"), rule)?;
     let archive = folder.join("site.gannet");
@@ -67,7 +67,7 @@ pub(crate) fn run_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<(
     let server = serve(gannet, &site, &log)?;
     let browser = open(chromium, &folder.join("live"), &server)?;
     wait_for(&log, &wants).context("directory")?;
-    // The deploy goes on.
+    // The deploy continues.
     fs::create_dir_all(site.join("assets"))?;
     fs::write(site.join("assets/chunk-BxY3k9Zq.js"), "export default 1;")?;
     fs::write(site.join("ready.txt"), "")?;
@@ -91,7 +91,7 @@ fn serve(gannet: &Path, content: &Path, log: &Path) -> Result<Served> {
     Served::start(command.arg(content))?.context("the server does not start")
 }
 
-/// A browser, ended when dropped.
+/// A browser, killed on drop.
 struct Browser(Child);
 
 impl Drop for Browser {
@@ -104,7 +104,7 @@ impl Drop for Browser {
 
 fn open(chromium: &Path, folder: &Path, server: &Served) -> Result<Browser> {
     let mut browser = headless(chromium, folder);
-    // A person would have clicked.
+    // A user would have clicked.
     browser.args(["--disable-popup-blocking", "--remote-debugging-port=0"]);
     browser.arg(format!("http://127.0.0.1:{}/", server.port));
     browser
@@ -114,7 +114,7 @@ fn open(chromium: &Path, folder: &Path, server: &Served) -> Result<Browser> {
     Ok(Browser(browser.spawn()?))
 }
 
-/// Waits until the page has told all of these.
+/// Waits until the page has reported all of these.
 fn wait_for(log: &Path, wants: &[&str]) -> Result<()> {
     let start = Instant::now();
     loop {

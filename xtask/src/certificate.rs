@@ -1,4 +1,4 @@
-//! Makes the certificates that servers present while they are measured.
+//! Makes certificates for servers under measurement.
 
 use std::{
     fs,
@@ -10,12 +10,12 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// A kind of key.
+/// A key type.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// How files of such certificates are named.
+    /// The prefix of file names.
     name: &'static str,
-    /// What `openssl req` takes to make one.
+    /// The arguments of `openssl req` to make one.
     arguments: &'static [&'static str],
 }
 
@@ -31,7 +31,7 @@ pub const RSA_2048: Key = Key {
     arguments: &["-newkey", "rsa:2048"],
 };
 
-/// A certificate for `localhost` and 127.0.0.1, signed by itself.
+/// A self-signed certificate for `localhost` and 127.0.0.1.
 pub struct Certificate {
     /// The certificate, PEM.
     pub chain: PathBuf,
@@ -42,11 +42,11 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Makes one with a key of the kind `kind` in `directory`, by `openssl`.
+    /// Makes one with a key of type `kind` in `directory`, using `openssl`.
     ///
     /// # Errors
     ///
-    /// When `openssl` cannot be had, or says that it cannot.
+    /// `openssl` is unavailable, or fails.
     pub fn create(kind: Key, directory: &Path) -> Result<Self> {
         let openssl = process::find_or_install("openssl", "openssl")?;
         let file = |suffix: &str| directory.join(format!("{}.{suffix}", kind.name));

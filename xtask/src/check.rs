@@ -1,4 +1,4 @@
-//! The chores that are a list of other programs: `check`, `deny` and `sim`.
+//! The chores that run a list of other programs: `check`, `deny` and `sim`.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ const CHECK_SEEDS: u64 = 20;
 /// Simulator seeds of `cargo xtask sim`.
 const SIM_SEEDS: u64 = 2000;
 
-/// `cargo xtask check`: what must pass before a change is offered.
+/// `cargo xtask check`: the checks that a change must pass before it is submitted.
 pub(crate) fn check() -> Result<()> {
     let seeds = CHECK_SEEDS.to_string();
     step("fmt", || {
@@ -51,7 +51,7 @@ fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// `cargo xtask sim [--seeds N]`: more of the simulator than a test run has time for.
+/// `cargo xtask sim [--seeds N]`: more simulations than a test run has time for.
 pub(crate) fn sim(parser: &mut lexopt::Parser) -> Result<()> {
     let mut seeds = SIM_SEEDS;
     while let Some(argument) = parser.next()? {
@@ -93,7 +93,7 @@ pub(crate) fn deny() -> Result<()> {
         }
     }
     process::run(process::cargo().args(["deny", "check", "licenses", "bans", "sources"]))?;
-    // The list of vulnerabilities is fetched: without a network there is nothing to compare to.
+    // The advisory database must be fetched: without a network, this check is skipped.
     if let Err(e) = process::run(process::cargo().args(["deny", "fetch", "db"])) {
         println!("deny: advisories skipped: the list cannot be fetched ({e})");
         return Ok(());

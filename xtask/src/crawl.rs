@@ -1,9 +1,8 @@
-//! Sites of generators, served from the same folder by nginx as it comes and by gannet, from the
-//! directory and from an archive: every path is asked of all three, and each difference is one of
-//! those that the manual names.
+//! Crawls sites of generators, served from the same folder by nginx with its default configuration
+//! and by gannet, from the directory and from an archive: every path is requested from all three,
+//! and each difference must be one that the manual lists.
 //!
-//! Generators are installed where that is possible; one that cannot be had is said to be skipped, and
-//! why.
+//! Generators are installed if possible; those that are unavailable are skipped with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,15 +20,15 @@ use self::generators::{GENERATORS, Generator, Origin};
 
 mod generators;
 
-/// How long nginx may take to listen, and an answer to come.
+/// Maximum time for nginx to listen, and for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a page is kept for that nothing is known of.
+/// `cache-control` of a file without evidence about its name.
 const REVALIDATED: &str = "max-age=1";
-/// The same for a name that is proven to come from its content.
+/// `cache-control` of a file whose name is proven to depend on its content.
 const IMMUTABLE: &str = "max-age=31536000, immutable";
 
-/// Runs all of it.
+/// Crawls all generators.
 pub(crate) fn main() -> Result<()> {
     let nginx = match process::find_or_install("nginx", "nginx-light") {
         Ok(nginx) => nginx,
@@ -73,13 +72,13 @@ fn crawl_all(nginx: &Path, gannet: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A generator's program, and the folder of its packages if it is one of npm's.
+/// A generator's program, and the folder of its packages if it comes from npm.
 struct Installed {
     program: PathBuf,
     packages: Option<PathBuf>,
 }
 
-/// Finds a generator, or installs it: npm's into a folder of its own, which is kept.
+/// Finds a generator or installs it; npm packages go into a folder that is kept.
 fn install(generator: &Generator) -> Result<Installed> {
     let packages = match generator.origin {
         Origin::Debian(package) => {
@@ -108,7 +107,7 @@ fn install(generator: &Generator) -> Result<Installed> {
     })
 }
 
-/// Writes the input and builds the site. Gives its folder.
+/// Writes the input and builds the site. Returns its folder.
 fn generate(generator: &Generator, installed: &Installed, folder: &Path) -> Result<PathBuf> {
     let input = folder.join("input");
     for (path, text) in generator.input {
@@ -121,7 +120,7 @@ fn generate(generator: &Generator, installed: &Installed, folder: &Path) -> Resu
     }
     let mut command = Command::new(&installed.program);
     command.current_dir(&input).stdin(Stdio::null());
-    // None of them is to report that it was used.
+    // Disables telemetry.
     command.envs([("CI", "1"), ("DO_NOT_TRACK", "1")]);
     command.envs([
         ("ASTRO_TELEMETRY_DISABLED", "1"),
@@ -136,7 +135,7 @@ fn generate(generator: &Generator, installed: &Installed, folder: &Path) -> Resu
     Ok(site)
 }
 
-/// What a server serves the site from.
+/// The source that a server serves the site from.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum From {
     Directory,
@@ -181,7 +180,7 @@ fn crawl(nginx: &Path, gannet: &Path, folder: &Path, site: &Path) -> Result<()> 
 }
 
 /// All files and folders, the latter with and without a slash; pages with and without their suffix;
-/// and some that are missing.
+/// and some missing paths.
 fn paths(site: &Path) -> Result<BTreeSet<String>> {
     let missing = [
         "/none",
@@ -210,7 +209,8 @@ fn paths(site: &Path) -> Result<BTreeSet<String>> {
     Ok(paths)
 }
 
-/// Which difference there is between two answers, in words. The error says what no manual names.
+/// Names the difference between two answers. An error is a difference that the manual does not
+/// list.
 fn judge(from: From, site: &Path, path: &str, before: &Got, now: &Got) -> Result<&'static str> {
     let is_hidden = path.split('/').any(|segment| segment.starts_with('.'));
     let page = || fs::read(site.join(format!("{}.html", &path[1..])));
@@ -229,7 +229,7 @@ fn judge(from: From, site: &Path, path: &str, before: &Got, now: &Got) -> Result
             ensure!(same, "another location");
             "308 in place of 301"
         }
-        // There is `name/` and `name.html`.
+        // There is `name/` as well as `name.html`.
         (301 | 404, 200) => {
             ensure!(page()? == now.body, "not the page");
             "pages without their suffix"
@@ -268,7 +268,7 @@ fn same_content(from: From, before: &Got, now: &Got) -> Result<()> {
     let (known, found) = (of(before), of(now));
     let essence = found.split(';').next().unwrap_or_default();
     let is_same = match known.as_str() {
-        // What nginx has no type for.
+        // Suffixes for which nginx has no type.
         "application/octet-stream" => true,
         "application/javascript" => essence == "text/javascript",
         "text/xml" => essence == "application/xml",
@@ -279,7 +279,7 @@ fn same_content(from: From, before: &Got, now: &Got) -> Result<()> {
     Ok(())
 }
 
-/// nginx with the configuration that it comes with, as far as it is about files.
+/// nginx with its default configuration, as far as it concerns files.
 fn start_nginx(program: &Path, folder: &Path, site: &Path) -> Result<(Running, u16)> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let (here, site) = (folder.display(), site.display());
@@ -313,12 +313,12 @@ fn start_nginx(program: &Path, folder: &Path, site: &Path) -> Result<(Running, u
     Ok((running, port))
 }
 
-/// A program, ended when dropped.
+/// A program, killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A signal that lets it end its own workers.
+        // This signal lets it terminate its own workers.
         if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -341,7 +341,7 @@ impl Got {
     }
 }
 
-/// Percent-encoded, but for what paths are made of.
+/// Percent-encodes a path, except for slashes and unreserved characters.
 fn encoded(path: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
@@ -352,7 +352,7 @@ fn encoded(path: &str) -> String {
     path.bytes().map(encode).collect()
 }
 
-/// One request with a connection of its own.
+/// Sends one request on a connection of its own.
 fn ask(port: u16, path: &str) -> Result<Got> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;

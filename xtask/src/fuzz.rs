@@ -1,4 +1,4 @@
-//! Runs each fuzz target for a short time, to see that it builds and finds nothing at once.
+//! Runs each fuzz target briefly, to check that it builds and finds nothing quickly.
 
 use std::process::Stdio;
 
@@ -7,12 +7,11 @@ use lexopt::prelude::*;
 
 use xtask::process;
 
-/// Seconds per target unless told otherwise.
+/// Default seconds per target.
 const SECONDS: u64 = 10;
 
-/// Little optimised and without the address sanitizer: built in less time.
-/// What is fuzzed has no unsafe code of ours; whoever looks for faults for hours uses
-/// `cargo fuzz run` as it is.
+/// Little optimisation and no address sanitizer, to build faster. The fuzzed crates have no unsafe
+/// code of their own; for longer campaigns, use plain `cargo fuzz run`.
 const QUICK_BUILD: [&str; 3] = ["--dev", "--sanitizer", "none"];
 
 /// `cargo xtask fuzz-smoke [--seconds N]`.
@@ -24,7 +23,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             _ => return Err(argument.unexpected().into()),
         }
     }
-    // In libFuzzer 0 means for ever.
+    // libFuzzer takes 0 for no limit.
     ensure!(seconds > 0, "--seconds must be at least 1");
     let directory = process::root().join("fuzz");
     if !directory.join("Cargo.toml").is_file() {
@@ -41,7 +40,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         println!("fuzz-smoke: {target}, {seconds} s");
         let mut command = fuzz();
         command.arg("run").args(QUICK_BUILD).arg(target);
-        // What is found goes into the first directory; the seeds of the repository are only read.
+        // New inputs are written to the first directory; the repository's seeds are only read.
         let seeds = directory.join("seeds").join(target);
         if seeds.is_dir() {
             let corpus = directory.join("corpus").join(target);
@@ -61,7 +60,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     Ok(())
 }
 
-/// Installs what fuzzing needs; the reason when it cannot be had.
+/// Installs the tools for fuzzing; returns the reason if they are unavailable.
 fn prepare() -> Option<String> {
     if process::output("cargo", &["fuzz", "--version"]).is_err() {
         eprintln!("fuzz-smoke: installing cargo-fuzz");
@@ -71,13 +70,13 @@ fn prepare() -> Option<String> {
             return Some(format!("cargo-fuzz is not installed and cannot be ({e})"));
         }
     }
-    // libFuzzer is C++.
+    // libFuzzer is written in C++.
     process::find_or_install("c++", "g++")
         .err()
         .map(|e| format!("{e:#}"))
 }
 
-/// cargo-fuzz, allowed to use the sanitizer flags of this toolchain although it is stable.
+/// cargo-fuzz, allowed to use sanitizer flags with this stable toolchain.
 fn fuzz() -> std::process::Command {
     let mut command = process::cargo();
     command.arg("fuzz").env("RUSTC_BOOTSTRAP", "1");

@@ -1,4 +1,4 @@
-//! h2spec in strict mode against the server, on each engine, over TLS and in clear text.
+//! Runs h2spec in strict mode against the server, on each engine, over TLS and in clear text.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,14 +7,14 @@ use anyhow::{Context, Result, bail, ensure};
 
 use xtask::served::Served;
 
-/// The module that is installed if it is not there, from where this machine's Go has modules from.
+/// The module to install if h2spec is missing, through the machine's Go module proxy.
 const SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@latest";
 
-/// Cases that fail in clear text: on a port that speaks HTTP/1, too, what is no preface is answered
-/// as an HTTP/1 request.
+/// Cases that fail in clear text: on a port that also speaks HTTP/1, input that is not a preface is
+/// answered as an HTTP/1 request.
 const EXPECTED_IN_CLEAR: &[&str] = &["2: Sends invalid connection preface"];
 
-/// Runs all of it; says why if that cannot be done here.
+/// Runs all cases; if that is impossible here, prints why.
 pub(crate) fn main() -> Result<()> {
     let Some(h2spec) = find()? else {
         println!("skipped: h2spec is not installed, and neither is Go, which would install it");
@@ -86,7 +86,7 @@ fn run(h2spec: &Path, gannet: &Path, folder: &Path, engine: &str, scheme: &str) 
         &[]
     };
     println!("{engine}, {scheme}: {summary}; expected to fail: {expected:?}");
-    // Failures are listed once in their place and once at the end.
+    // Failures are listed in place and again at the end.
     if let Some(case) = failed.iter().find(|case| !expected.contains(case)) {
         println!("{text}");
         bail!("failed: {case}");
@@ -105,7 +105,7 @@ fn start(gannet: &Path, folder: &Path, engine: &str, tls: bool) -> Result<Option
     let mut command = Command::new(gannet);
     command.args(["serve", "--engine", engine, "--listen", "127.0.0.1:0"]);
     command.args(["--workers", "1", "--log", "off"]);
-    // So that the certificate for development is no trace of this run.
+    // Keeps the development certificate of this run inside the folder.
     command.env("XDG_DATA_HOME", folder.join("data"));
     if tls {
         command.arg("--tls");

@@ -1,5 +1,5 @@
-//! What chores are made of: programs that are found, built and run, a server to look at, and a
-//! certificate for it. The lab (`gannet-lab`) uses it, too.
+//! Building blocks of chores: finding, building and running programs, a server under test, and a
+//! certificate for it. Shared with the lab (`gannet-lab`).
 #![forbid(unsafe_code)]
 
 pub mod certificate;

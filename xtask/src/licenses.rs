@@ -1,5 +1,5 @@
-//! The bill of materials and the licence texts that the program carries, made from `Cargo.lock` and
-//! the sources of its dependencies.
+//! Generates the bill of materials and the licence texts embedded in the program, from `Cargo.lock`
+//! and the sources of its dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use xtask::process;
 
-/// What gannet is built for: dependencies of other systems are not in it.
+/// gannet's targets: dependencies of other systems are excluded.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
-/// Where the program takes them from.
+/// Where the program reads them.
 const DIRECTORY: &str = "crates/gannet/src/components";
 
-/// One crate that is in the program, or was needed to build it.
+/// A crate in the program, or needed to build it.
 #[derive(Debug, Default)]
 struct Component {
     name: String,
@@ -41,7 +41,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     run(is_check)
 }
 
-/// Writes the files, or finds out whether they are as they would be written.
+/// Writes the files, or checks that they are up to date.
 pub(crate) fn run(is_check: bool) -> Result<()> {
     let components = components()?;
     let files = [
@@ -64,7 +64,7 @@ pub(crate) fn run(is_check: bool) -> Result<()> {
     Ok(())
 }
 
-/// All crates that `gannet` needs at run time or to be built, by name and version.
+/// All crates that `gannet` needs at run time or build time, by name and version.
 fn components() -> Result<BTreeMap<String, Component>> {
     let checksums = checksums()?;
     let mut components: BTreeMap<String, Component> = BTreeMap::new();
@@ -139,7 +139,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The checksums of `Cargo.lock` by name and version.
+/// The checksums in `Cargo.lock` by name and version.
 fn checksums() -> Result<BTreeMap<String, String>> {
     let lock = fs::read_to_string(process::root().join("Cargo.lock"))?;
     let mut checksums = BTreeMap::new();
@@ -161,7 +161,7 @@ fn checksums() -> Result<BTreeMap<String, String>> {
     Ok(checksums)
 }
 
-/// One line for each component.
+/// One line per component.
 fn table(components: &BTreeMap<String, Component>) -> String {
     let mut table = String::from(
         "# Made by 'cargo xtask licenses': name, version, licence, SHA-256 of the crate, \
@@ -183,7 +183,7 @@ fn table(components: &BTreeMap<String, Component>) -> String {
     table
 }
 
-/// Every text once, below the components that it is of.
+/// Every text once, after the components that it covers.
 fn texts(components: &BTreeMap<String, Component>) -> Result<String> {
     let mut users: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     let mut without: BTreeSet<&str> = BTreeSet::new();
@@ -212,7 +212,7 @@ fn texts(components: &BTreeMap<String, Component>) -> Result<String> {
     Ok(all)
 }
 
-/// The texts that come with a crate. Of a choice with MIT, that is taken: it is the shortest.
+/// The licence texts of a crate. If MIT is an option it is chosen, since it is the shortest.
 fn texts_of(component: &Component) -> Result<Vec<String>> {
     let own = component.checksum.is_empty();
     let folder = match own {

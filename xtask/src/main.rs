@@ -1,4 +1,4 @@
-//! The project's own chores, run as `cargo xtask NAME`.
+//! The project's chores, run as `cargo xtask NAME`.
 #![forbid(unsafe_code)]
 
 use std::os::unix::process::CommandExt;
@@ -86,11 +86,11 @@ fn dispatch() -> Result<()> {
     }
 }
 
-/// Becomes the lab, which cargo builds first: a program of its own, so that the checks do not wait
-/// for a load client to compile.
+/// Executes the lab, which cargo builds first: a separate program, so that the checks do not have
+/// to wait for a load client to compile.
 fn run_lab(name: &str, parser: &mut lexopt::Parser) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // Arguments may name files from where the user is: the directory stays.
+    // Arguments may be relative paths, so the working directory is kept.
     let mut command = Command::new(cargo);
     command.args(["run", "--quiet", "--package", "gannet-lab"]);
     command.args(["--profile", "xtask", "--manifest-path"]);

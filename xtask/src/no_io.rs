@@ -1,9 +1,9 @@
-//! Proves that the crates that must do no I/O do none.
+//! Proves that the pure crates do no I/O.
 //!
-//! Three checks, each printed by name: their source names no part of the standard library that
-//! reaches the system; their dependencies are those listed here, each looked at for the same; and
-//! they build for wasm32-unknown-unknown, which has no system to reach, where its library is
-//! installed or can be.
+//! Three checks, each printed by name: their source uses no part of the standard library that
+//! reaches the system; their dependencies are those listed here, each reviewed for the same; and
+//! they build for wasm32-unknown-unknown, which has no system to reach, if its library is installed
+//! or can be.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
 
@@ -15,9 +15,9 @@ use xtask::process;
 /// The crates that do no I/O.
 const CRATES: [&str; 3] = ["gannet-http", "gannet-archive", "gannet-content"];
 
-/// What they may depend on, directly or not: computation alone. `cc`, `shlex` and
-/// `find-msvc-tools` are run by a build script; `libc` tells the features of a CPU on aarch64. The
-/// HTML parser keeps its interned names behind a lock (`parking_lot` and what it is made of).
+/// Permitted dependencies, direct or not: computation only. `cc`, `shlex` and `find-msvc-tools` are
+/// run by a build script; `libc` detects CPU features on aarch64. The HTML parser keeps its
+/// interned names behind a lock (`parking_lot` and its dependencies).
 const DEPENDENCIES: [&str; 51] = [
     "alloc-no-stdlib",
     "alloc-stdlib",
@@ -88,7 +88,7 @@ const FORBIDDEN: [&str; 12] = [
     "time::UNIX_EPOCH",
 ];
 
-/// Types among them that are values and no more.
+/// Types among them that are plain values.
 const VALUES: [&str; 3] = ["net::IpAddr", "net::Ipv4Addr", "net::Ipv6Addr"];
 
 /// Macros that print.
@@ -136,7 +136,7 @@ fn forbidden_in(file: &Path, text: &str) -> Vec<(usize, String)> {
     let in_tests = source::test_lines(file, &lines);
     let mut found = Vec::new();
     let mut code = String::new();
-    // Offsets at which lines start, to tell the line of a match in the joined code.
+    // Offsets at which lines start, to find the line of a match in the joined code.
     let mut starts = Vec::new();
     for (line, is_test) in lines.iter().zip(in_tests) {
         starts.push(code.len());
@@ -177,7 +177,7 @@ fn is_path_root(code: &str, at: usize, root: &str) -> bool {
         && code[at + root.len()..].trim_start().starts_with("::")
 }
 
-/// Whether naming `path` brings in `bad`: the path itself, something below it, or a glob above.
+/// Whether using `path` brings in `bad`: the path itself, something below it, or a glob above.
 fn leads_to(path: &str, bad: &str) -> bool {
     let below = path
         .strip_prefix(bad)

@@ -1,4 +1,4 @@
-//! Starts the programs that chores are made of, and says what went wrong with them.
+//! Runs the programs of chores, and reports what went wrong with them.
 
 use std::{
     fs,
@@ -9,8 +9,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the workspace: the one that the current directory is in, so that a program that was
-/// built in another checkout works on this one; outside of any, the one it was built from.
+/// The root of the workspace: the one containing the current directory, so that a program built in
+/// another checkout works on this one; outside of any, the one it was built from.
 pub fn root() -> PathBuf {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     let find = || {
@@ -23,8 +23,8 @@ pub fn root() -> PathBuf {
     ROOT.get_or_init(find).clone()
 }
 
-/// The project's workspace that `directory` is in; others within it, as that of `lab/peers`, are
-/// not meant.
+/// The project's workspace containing `directory`, ignoring nested ones such as that of
+/// `lab/peers`.
 fn workspace_of(directory: &Path) -> Option<PathBuf> {
     let is_workspace = |directory: &&Path| {
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap_or_default();
@@ -34,23 +34,23 @@ fn workspace_of(directory: &Path) -> Option<PathBuf> {
     directory.ancestors().find(is_workspace).map(Path::to_owned)
 }
 
-/// Where cargo puts what it builds, and chores what they keep.
+/// Cargo's target directory, which chores use, too.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// The cargo that runs this, or the one on the path.
+/// The cargo that runs this program, or the one in PATH.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Runs `command` to its end with its output shown; an exit other than 0 is an error.
+/// Runs `command` to its end with its output shown; an exit status other than 0 is an error.
 ///
 /// # Errors
 ///
-/// When it cannot be started, or fails.
+/// The program cannot be started, or fails.
 pub fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     let status = command
@@ -62,16 +62,16 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Whether this runs in CI, where a check that was skipped must not look like one that passed.
+/// Whether this runs in CI, where a skipped check must not look like a passed one.
 pub fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| !matches!(&value[..], "" | "0" | "false"))
 }
 
-/// Builds what `what` names and returns the program's path, as cargo tells it.
+/// Builds `what` and returns the program's path as reported by cargo.
 ///
 /// # Errors
 ///
-/// When it does not build, or is no program.
+/// It does not build, or is not a program.
 pub fn build(what: &[&str], profile: &str) -> Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--profile", profile]).args(what);
@@ -88,22 +88,22 @@ pub fn build(what: &[&str], profile: &str) -> Result<PathBuf> {
     path.map(PathBuf::from).context("cargo named no executable")
 }
 
-/// The trimmed standard output of a program, or its standard error where that is empty.
+/// The trimmed standard output of a program, or its standard error if that is empty.
 ///
 /// # Errors
 ///
-/// When it cannot be started, or fails.
+/// The program cannot be started, or fails.
 pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
     capture(&mut command)
 }
 
-/// Runs `command` to its end and returns what it printed.
+/// Runs `command` to its end and returns its output.
 ///
 /// # Errors
 ///
-/// When it cannot be started, or fails.
+/// The program cannot be started, or fails.
 pub fn capture(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command
@@ -117,7 +117,7 @@ pub fn capture(command: &mut Command) -> Result<String> {
     Ok(if out.is_empty() { err } else { out })
 }
 
-/// Where `program` is, on the path or in the directories of system programs.
+/// The path of `program`, in PATH or in the directories of system programs.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
@@ -127,11 +127,11 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|p| p.is_file())
 }
 
-/// Finds `program`, installing `package` by apt-get where that is possible.
+/// Finds `program`; if necessary and possible, installs `package` with apt-get.
 ///
 /// # Errors
 ///
-/// When it is not there and cannot be installed.
+/// The program is missing and cannot be installed.
 pub fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
     if let Some(path) = find(program) {
         return Ok(path);
@@ -140,12 +140,12 @@ pub fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
     find(program).with_context(|| format!("'{program}' is missing although it was installed"))
 }
 
-/// Finds `program`, also among those that cargo installed, and lets cargo install the crate of that
-/// name below the build directory where it `may`.
+/// Finds `program`, also among those installed by cargo. If `may`, installs the crate of that name
+/// with cargo below the target directory.
 ///
 /// # Errors
 ///
-/// When it is not there and must not, or cannot, be installed.
+/// The program is missing and must not, or cannot, be installed.
 pub fn find_or_cargo_install(program: &str, may: bool) -> Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
@@ -169,11 +169,11 @@ pub fn find_or_cargo_install(program: &str, may: bool) -> Result<PathBuf> {
     Ok(tools.join("bin").join(program))
 }
 
-/// Installs `package` by apt-get, which only root can.
+/// Installs `package` with apt-get, which requires root.
 ///
 /// # Errors
 ///
-/// When it cannot be installed.
+/// The package cannot be installed.
 pub fn install(package: &str) -> Result<()> {
     if find("apt-get").is_none() || !rustix::process::geteuid().is_root() {
         bail!("only root with apt-get can install '{package}'");

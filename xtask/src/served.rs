@@ -1,4 +1,4 @@
-//! A server that a chore starts and looks at, ended when dropped.
+//! A server under test, killed on drop.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,16 +11,16 @@ pub struct Served {
     child: Child,
     /// The port that it listens on.
     pub port: String,
-    /// Where its metrics are, as `address:port`; if it was told to have some.
+    /// The address of its metrics, as `address:port`, if enabled.
     metrics: Option<String>,
 }
 
 impl Served {
-    /// Starts it, and waits until it listens. `None` if it says that it cannot.
+    /// Starts it and waits until it listens. `None` if it reports that it cannot.
     ///
     /// # Errors
     ///
-    /// When it cannot be started, or its output cannot be read.
+    /// The program cannot be started, or its output cannot be read.
     pub fn start(command: &mut Command) -> Result<Option<Self>> {
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let out = child.stdout.take().context("it was piped")?;
@@ -41,7 +41,7 @@ impl Served {
             child.wait()?;
             return Ok(None);
         };
-        // The rest of what it says is of no interest, but must find a reader.
+        // Drains the rest of the output, so that the server does not block.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Some(Self {
             child,
@@ -50,16 +50,16 @@ impl Served {
         }))
     }
 
-    /// Its process.
+    /// Its process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The value of one of its metrics.
+    /// The value of a metric.
     ///
     /// # Errors
     ///
-    /// When it was told to have none, or none of that name.
+    /// Metrics are disabled, or none has this name.
     pub fn metric(&self, name: &str) -> Result<u64> {
         let address = self
             .metrics
@@ -78,7 +78,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to do.
+        // It may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

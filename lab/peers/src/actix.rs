@@ -1,10 +1,10 @@
-//! Answers every request with 13 bytes by actix-web, with one worker: `constant-actix PORT`.
+//! Answers every request with 13 bytes through actix-web, with one worker: `constant-actix PORT`.
 
 use std::{net::Ipv4Addr, time::Duration};
 
 use actix_web::{App, HttpResponse, HttpServer, http::KeepAlive, web};
 
-/// Connections that may wait to be accepted.
+/// The listen backlog.
 const BACKLOG: u32 = 4096;
 /// Connections that one worker serves at a time.
 const CONNECTIONS: usize = 65_536;

@@ -1,4 +1,4 @@
-//! Answers every request with 13 bytes by hyper, on one thread: `constant-hyper PORT`.
+//! Answers every request with 13 bytes through hyper, on one thread: `constant-hyper PORT`.
 
 use std::{convert::Infallible, net::Ipv4Addr};
 
@@ -11,7 +11,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpSocket;
 
-/// Connections that may wait to be accepted.
+/// The listen backlog.
 const BACKLOG: u32 = 4096;
 const BODY: &[u8] = b"Hello, World!";
 
@@ -27,13 +27,13 @@ async fn main() -> std::io::Result<()> {
     socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
     let listener = socket.listen(BACKLOG)?;
     loop {
-        // A connection that ended while it waited, or no descriptor: the next may do better.
+        // The connection ended in the backlog, or no descriptor is free: the next may succeed.
         let Ok((stream, _)) = listener.accept().await else {
             continue;
         };
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
-            // The client sees how a connection ended.
+            // The client detects how a connection ended.
             let _ = http1::Builder::new()
                 .pipeline_flush(true)
                 .serve_connection(TokioIo::new(stream), service_fn(answer))

@@ -1,8 +1,8 @@
-//! Makes the files of a scenario, the same on every machine, and knows what each must contain.
+//! Generates the files of a scenario, identical on every machine, and their expected contents.
 //!
-//! The bytes come from one pool that repeats with a prime period, so that a response made of the
-//! wrong file, the wrong page or the wrong range of the right file is told apart from a right one
-//! by comparing, with no copy of the site in memory. They do not compress.
+//! The bytes come from one pool that repeats with a prime period. Responses are compared with it,
+//! without a copy of the site in memory, and the wrong file, the wrong page or the wrong range of
+//! the right file is detected. The bytes do not compress.
 
 use std::{
     fs::{self, File},
@@ -19,12 +19,12 @@ use crate::load::{Content, Target};
 /// Length of the pool: the largest prime below 1 MiB, so that no slice size divides it.
 const POOL_LEN: usize = 1_048_573;
 
-/// Files of more bytes are compared in the first round only: that takes as long as a run.
+/// Files longer than this are compared in the first round only: comparing takes as long as a run.
 pub(crate) const LARGE: u64 = 16 * 1024 * 1024;
-/// In a quick run no file is larger than this, in bytes: above the 4 MiB up to which gannet copies
-/// files of a directory, so that both of its ways are taken.
+/// Maximum file length in a quick run, in bytes: above the 4 MiB up to which gannet copies files of
+/// a directory, so that both of its paths are exercised.
 const QUICK_SIZE_MAX: u64 = 8 * 1024 * 1024;
-/// In a quick run no site has more files.
+/// Maximum number of files of a site in a quick run.
 const QUICK_FILES_MAX: usize = 1_000;
 
 /// A generated site.
@@ -42,7 +42,7 @@ impl Site {
     }
 }
 
-/// Bytes that a site of `spec` takes.
+/// Bytes that a site of `spec` occupies.
 pub(crate) fn size_of(spec: &ContentSpec, quick: bool) -> u64 {
     if spec.sparse {
         return 0;
@@ -50,7 +50,7 @@ pub(crate) fn size_of(spec: &ContentSpec, quick: bool) -> u64 {
     sizes(spec, quick).iter().sum()
 }
 
-/// Files of a site of `spec`, and their bytes, holes included.
+/// The number of files of a site of `spec`, and their bytes, including holes.
 pub(crate) fn extent_of(spec: &ContentSpec, quick: bool) -> (usize, u64) {
     let sizes = sizes(spec, quick);
     (sizes.len(), sizes.iter().sum())
@@ -130,7 +130,7 @@ fn sizes(spec: &ContentSpec, quick: bool) -> Vec<u64> {
         Sizes::Skewed { min, max, mean } => {
             let size = |k: f64, i| min as f64 * (max as f64 / min as f64).powf(step(i).powf(k));
             let mean_of = |k: f64| (0..count).map(|i| size(k, i)).sum::<f64>() / count as f64;
-            // A larger k makes every file smaller; 60 halvings are more than a f64 can tell.
+            // A larger k makes every file smaller; 60 halvings exceed the precision of an f64.
             let (mut low, mut high) = (1e-3, 1e3);
             for _ in 0..60 {
                 let middle = (low + high) / 2.0;

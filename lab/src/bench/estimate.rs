@@ -1,9 +1,9 @@
-//! How long cells will take: as long as they took before on such a machine, or else a guess.
+//! Estimates how long cells will take: from earlier results on such a machine, or else by a guess.
 //!
-//! Every cell of a result notes what it took. What a run takes besides its warm-up and counted time
-//! (a server's start and end, comparing the files, opening connections, a download that is longer
-//! than its time) is taken from there for the same cell; for a cell that was never measured here it
-//! is guessed from round figures, and put right by how far the guess was off for those that were.
+//! Every cell of a result records how long it took. The time that a run takes besides its warm-up
+//! and counted time (starting and stopping a server, comparing the files, opening connections, a
+//! download that exceeds its time) is reused for the same cell. For a cell that was never measured
+//! here it is guessed from round figures, corrected by the error of the guesses for measured cells.
 
 use std::collections::HashMap;
 
@@ -23,47 +23,47 @@ use super::{
 
 /// Time to start and stop a server, and to settle, in seconds.
 const START: f64 = 0.4;
-/// Bytes a second that are fetched and compared, in clear text and over TLS.
+/// Bytes per second fetched and compared, in clear text and over TLS.
 const CHECKED: (f64, f64) = (0.8e9, 0.4e9);
-/// Bytes a second that one core sends, in clear text and over TLS.
+/// Bytes per second sent by one core, in clear text and over TLS.
 const SENT: (f64, f64) = (2.0e9, 0.8e9);
-/// Bytes a second at which sites are made, and files that do not get smaller are packed.
+/// Bytes per second at which sites are generated, and incompressible files are packed.
 const MADE: f64 = 0.3e9;
-/// Time that one file more takes a site to be made and packed, in seconds.
+/// Time to generate and pack one more file, in seconds.
 const FILE_MADE: f64 = 0.0003;
-/// Time that a file takes to be asked for by a curl of its own, in seconds.
+/// Time for a curl process to fetch a file, in seconds.
 const CURL: f64 = 0.015;
-/// Connections that are opened in a second.
+/// Connections opened per second.
 const OPENED: f64 = 10_000.0;
-/// Cells that must have been measured before the guesses for others are put right by them.
+/// Measured cells needed before guesses for others are corrected.
 const LEARNT_MIN: usize = 3;
-/// Bounds of how far guesses are put right.
+/// Limits of the correction.
 const RIGHT: (f64, f64) = (0.3, 5.0);
 
-/// What a cell took to be measured.
+/// The time that measuring a cell took.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Took {
-    /// Making the site and its archive, in seconds; 0 where they were there already.
+    /// Generating the site and its archive, in seconds; 0 if they already existed.
     pub(crate) made_s: f64,
-    /// All runs of all peers together, in seconds.
+    /// All runs of all peers, in seconds.
     pub(crate) runs_s: f64,
-    /// How many runs that were.
+    /// The number of runs.
     pub(crate) runs: usize,
 }
 
-/// What earlier measurements took.
+/// The times of earlier measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
-    /// Of each cell by its name: seconds of a run besides its warm-up and counted time.
+    /// By cell name: seconds of a run besides its warm-up and counted time.
     besides: HashMap<String, f64>,
-    /// Seconds that content took to be made.
+    /// Seconds that generating content took.
     made: Vec<(ContentSpec, f64)>,
-    /// How much longer than guessed runs take here.
+    /// The ratio of actual to guessed times on this machine.
     right: Option<f64>,
 }
 
 impl Past {
-    /// What is noted in `reports` of machines like `machine`; the latest counts.
+    /// Collects the times in `reports` of machines like `machine`; the latest takes precedence.
     pub(crate) fn of(reports: &[Report], machine: &Machine) -> Self {
         let alike = |report: &&Report| {
             let other = &report.machine;
@@ -87,7 +87,7 @@ impl Past {
         past
     }
 
-    /// Notes what `report` tells; how many times the guess its runs took, where that can be told.
+    /// Records the times in `report`; returns the ratio of actual to guessed time, if known.
     fn learn(&mut self, report: &CellReport, pace: Pace, client: Client) -> Option<f64> {
         let took = report.took.filter(|took| took.runs > 0)?;
         let mut cells = report.scenario.cells();
@@ -104,7 +104,7 @@ impl Past {
         Some(took.runs_s / (peers * guess_runs(&cell, pace, client, false)))
     }
 
-    /// Seconds that `peers` servers will take in `job`, once its site is there.
+    /// Seconds that `peers` servers will take in `job`, once its site exists.
     fn runs_s(&self, job: &Job<'_>, peers: usize, client: Client, quick: bool) -> f64 {
         let pace = job.pace;
         match self.besides.get(&job.cell.name()) {
@@ -119,7 +119,7 @@ impl Past {
         }
     }
 
-    /// Seconds that the site of `cell` will take to be made and packed.
+    /// Seconds that generating and packing the site of `cell` will take.
     fn made_s(&self, cell: &Cell<'_>, quick: bool) -> f64 {
         let known = self.made.iter().find(|(spec, _)| *spec == cell.content);
         match known {
@@ -169,7 +169,7 @@ fn guess_runs(cell: &Cell<'_>, pace: Pace, client: Client, quick: bool) -> f64 {
         load.client,
         Some(Program::Curl | Program::Go | Program::Gannet)
     );
-    // What is asked for has to come at least once.
+    // At least one response must arrive.
     let least = match (whole_seconds, download) {
         (true, _) => 1.0,
         (_, true) => cell.connections as f64 * bytes / of(SENT),
@@ -189,7 +189,7 @@ fn guess_runs(cell: &Cell<'_>, pace: Pace, client: Client, quick: bool) -> f64 {
     run * pace.rounds as f64 + check * checks as f64
 }
 
-/// Seconds that the site of `cell` will take to be made and packed; a guess.
+/// Seconds that generating and packing the site of `cell` will take; a guess.
 fn guess_made(cell: &Cell<'_>, quick: bool) -> f64 {
     let (files, bytes) = content::extent_of(&cell.content, quick);
     let (files, bytes) = (files as f64, bytes as f64);
@@ -213,7 +213,7 @@ mod tests {
         report::tests as reports,
     };
 
-    /// Seconds for one cell alone with `peers` servers, after `past`.
+    /// Seconds for a single cell with `peers` servers, given `past`.
     fn seconds(name: &str, peers: usize, past: &Past, rounds: &str) -> f64 {
         let scenarios = scenarios();
         let options = options(&["--only", name, "--rounds", rounds]);
@@ -223,7 +223,7 @@ mod tests {
         all[0]
     }
 
-    /// A report on one cell that took this long.
+    /// A report on a cell that took this long.
     fn noted(name: &str, took: Took) -> Report {
         let mut report = reports::report(Vec::new());
         let scenarios = scenarios();
@@ -244,7 +244,7 @@ mod tests {
     fn guesses_grow_with_what_there_is_to_do() {
         let none = Past::default();
         let plain = seconds("plaintext-c64", 2, &none, "5");
-        // Five rounds of 4 s after 1 s, by two servers, and what goes on around them.
+        // Five rounds of 4 s after 1 s, for two servers, plus overhead.
         assert!(plain > 50.0 && plain < 60.0, "{plain}");
         assert_eq!(seconds("plaintext-c64", 4, &none, "5"), 2.0 * plain);
         let (many, few) = ("site-size-n1000000-c64", "site-size-n10-c64");
@@ -261,7 +261,7 @@ mod tests {
         };
         let mix = of("site-mix-c1,site-mix-c100");
         assert!(mix[0] > mix[1], "{mix:?}");
-        // Files of 1 GiB are not kept once something else is served.
+        // Files of 1 GiB are not kept once another site is served.
         let big = of("big-file-c1,https-site-mix-c1,https-big-file-c1");
         let alone = of("https-big-file-c1");
         assert_eq!(big.last(), alone.last());
@@ -277,7 +277,8 @@ mod tests {
         let name = "site-mix-c100";
         let report = noted(name, took);
         let past = Past::of(slice::from_ref(&report), &report.machine);
-        // A run took 2 s, of which 1.5 s were its time: with other times the rest is the same.
+        // A run took 2 s, of which 1.5 s were nominal: with another nominal time, the difference is
+        // the same.
         let found = seconds(name, 3, &past, "10");
         assert!((found - (7.0 + 30.0 * (0.5 + 5.0))).abs() < 1e-9, "{found}");
         let mut elsewhere = report.machine.clone();

@@ -1,7 +1,7 @@
-//! Every client against servers that answer wrongly, cut off, hang or die: none of them may give a
-//! figure. The project's own client has more of that in `load/tests.rs`.
+//! Tests every client with servers that answer incorrectly, truncate, hang or die: no run may give
+//! a figure. `load/tests.rs` has further cases for the project's own client.
 //!
-//! A client that is not installed is left out, and the output says so.
+//! A client that is not installed is skipped, with a message.
 
 use std::{
     fs,
@@ -27,10 +27,10 @@ use super::{
 use crate::load::{self, Content, Order, Plan, Target};
 use xtask::process;
 
-/// Requests that are answered well before a server begins to fail in its middle.
+/// Requests answered correctly before a server begins to fail.
 const BEFORE: usize = 30;
 
-/// What is wrong with a server.
+/// The fault of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     /// Nothing.
@@ -43,9 +43,9 @@ enum Fault {
     Cut,
     /// It accepts and never answers.
     Hangs,
-    /// It answers for a while, and then no more.
+    /// It answers for a while, then hangs.
     HangsLater,
-    /// It answers for a while, and then it is gone.
+    /// It answers for a while, then dies.
     Dies,
 }
 
@@ -72,7 +72,7 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if accepting.is_over.load(Ordering::SeqCst) {
-                    // The listener is closed with this thread.
+                    // The listener is closed when this thread ends.
                     return;
                 }
                 let server = accepting.clone();
@@ -84,7 +84,7 @@ impl Server {
         server
     }
 
-    /// Ends every connection and the listener.
+    /// Closes every connection and the listener.
     fn stop(&self) {
         if self.is_over.swap(true, Ordering::SeqCst) {
             return;
@@ -92,7 +92,7 @@ impl Server {
         for stream in self.open.lock().expect("no panics").drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // It may have been the client's: what counts is that the listener looks up.
+        // Any connection wakes up the listener.
         drop(TcpStream::connect(self.address));
     }
 
@@ -110,7 +110,7 @@ impl Server {
         }
     }
 
-    /// Answers one request; false ends the connection.
+    /// Answers one request; false closes the connection.
     fn answer(&self, stream: &mut TcpStream) -> bool {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         let text = match self.fault {
@@ -137,7 +137,7 @@ impl Server {
     }
 }
 
-/// A client as runs use it.
+/// A client as used by runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Own,
@@ -145,7 +145,7 @@ enum Kind {
     Program(Program),
 }
 
-/// Where the program of `kind` is; `None` where it is not installed.
+/// The program of `kind`; `None` if it is not installed.
 fn find(kind: Kind, work: &Path) -> Option<PathBuf> {
     match kind {
         Kind::Own => Some(PathBuf::new()),
@@ -155,7 +155,7 @@ fn find(kind: Kind, work: &Path) -> Option<PathBuf> {
         Kind::Program(Program::Ab) => process::find("ab"),
         Kind::Program(Program::Curl) => process::find("curl"),
         Kind::Program(Program::Go) => programs::build_go(&work.join("download")).ok(),
-        // A test of the whole workspace builds it beside this test.
+        // Building the tests of the workspace places it beside this test.
         Kind::Program(Program::Gannet) => {
             let test = std::env::current_exe().ok()?;
             let program = test.parent()?.parent()?.join("gannet");
@@ -164,7 +164,8 @@ fn find(kind: Kind, work: &Path) -> Option<PathBuf> {
     }
 }
 
-/// One run of the client at `path` against a server with `fault`: the requests it counted.
+/// Runs the client at `path` with a server that has `fault`; returns the number of requests
+/// counted.
 fn requests(kind: Kind, path: &Path, fault: Fault, work: &Path) -> Result<u64> {
     let server = Server::start(fault);
     let pool: Arc<[u8]> = Arc::from(&b"Hello, World!"[..]);
@@ -221,7 +222,7 @@ fn requests(kind: Kind, path: &Path, fault: Fault, work: &Path) -> Result<u64> {
     result
 }
 
-/// `client` gives figures of a good server, and of none with a fault.
+/// `client` gives figures for a correct server, and for none with a fault.
 fn check(kind: Kind) {
     let name = format!("gannet-faults-{}-{kind:?}", std::process::id());
     let work = std::env::temp_dir().join(name.replace(['(', ')'], "-"));
@@ -262,7 +263,7 @@ fn oha_gives_no_figure_of_a_faulty_server() {
     check(Kind::Program(Program::Oha));
 }
 
-/// wrk looks at no lengths: what finds a short content is the comparison after the run.
+/// wrk ignores lengths: short content is detected by the comparison after the run.
 #[test]
 fn wrk_gives_no_figure_of_a_faulty_server() {
     check(Kind::Program(Program::Wrk));

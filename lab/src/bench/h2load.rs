@@ -1,7 +1,7 @@
-//! h2load as the client of HTTP/2, and of HTTP/1.1 where both are compared.
+//! h2load as the client for HTTP/2, and for HTTP/1.1 in comparisons of both.
 //!
-//! h2load checks statuses. It does not look at contents: curl fetches every file once before a
-//! measurement, and there must be enough content bytes for the responses.
+//! h2load checks statuses but not contents: curl fetches every file once before a measurement, and
+//! the number of content bytes must be plausible.
 
 use std::{
     fmt::Write as _,
@@ -21,19 +21,19 @@ use crate::load::{Phase, Plan};
 use xtask::certificate::Certificate;
 use xtask::process;
 
-/// What h2load is told beyond a plan.
+/// Parameters of h2load in addition to a plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape<'a> {
     /// The protocol.
     pub(crate) protocol: Protocol,
     /// Requests outstanding on each connection.
     pub(crate) streams: usize,
-    /// The server's certificate; clear text where there is none.
+    /// The server's certificate; clear text if there is none.
     pub(crate) certificate: Option<&'a Certificate>,
 }
 
 impl Shape<'_> {
-    /// The address of `path`.
+    /// The URL of `path`.
     pub(crate) fn url(&self, plan: &Plan<'_>, path: &str) -> String {
         let scheme = if self.certificate.is_some() {
             "https"
@@ -43,7 +43,7 @@ impl Shape<'_> {
         format!("{scheme}://{}{path}", plan.address)
     }
 
-    /// Connections, and requests outstanding on each: HTTP/1.1 gets a connection for each stream.
+    /// Connections, and requests outstanding on each: HTTP/1.1 uses a connection per stream.
     pub(crate) fn connections(&self, plan: &Plan<'_>) -> (usize, usize) {
         match self.protocol {
             Protocol::H2 | Protocol::H3 => (plan.connections, self.streams),
@@ -52,7 +52,7 @@ impl Shape<'_> {
     }
 }
 
-/// What h2load printed.
+/// The output of h2load.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Printed {
     /// Correct responses.
@@ -63,20 +63,20 @@ pub(crate) struct Printed {
     pub(crate) content: u64,
     /// Mean time of a request, in microseconds.
     pub(crate) mean_us: f64,
-    /// The time of each request, in microseconds, from the shortest; empty where they are not known.
+    /// The time of each request in microseconds, in ascending order; empty if unknown.
     pub(crate) times_us: Vec<u32>,
-    /// The protocol that was agreed on.
+    /// The negotiated protocol.
     pub(crate) protocol: String,
-    /// The cipher suite, where there is TLS.
+    /// The cipher suite, over TLS.
     pub(crate) cipher: Option<String>,
 }
 
-/// Fetches every target once by curl, over the protocol of `shape`, and compares its content.
+/// Fetches every target once with curl over the protocol of `shape`, and compares its content.
 pub(crate) fn check_all(plan: &Plan<'_>, shape: Shape<'_>, work: &Path) -> Result<()> {
     process::find_or_install("curl", "curl")?;
     let output = work.join("fetched");
     fs::create_dir(&output)?;
-    // In clear text curl 7.88 loses its way on a connection it uses again: a run for each file.
+    // In clear text, curl 7.88 fails on a reused connection: one run per file.
     let together = match shape.certificate {
         Some(_) => plan.targets.len(),
         None => 1,
@@ -109,7 +109,7 @@ pub(crate) fn check_all(plan: &Plan<'_>, shape: Shape<'_>, work: &Path) -> Resul
     Ok(())
 }
 
-/// Lets curl fetch what `list` names, and returns the version of HTTP of each, a line each.
+/// Fetches the files in `list` with curl; returns the HTTP version of each, one per line.
 fn fetch(list: &str, shape: Shape<'_>, work: &Path) -> Result<String> {
     let config = work.join("curl.conf");
     fs::write(&config, list)?;
@@ -136,7 +136,7 @@ fn fetch(list: &str, shape: Shape<'_>, work: &Path) -> Result<String> {
     process::capture(&mut curl).context("fetching every file once")
 }
 
-/// Runs h2load: warm-up, then the counted window, at whose two ends `observe` is called.
+/// Runs h2load: warm-up, then the counted window; calls `observe` at both ends of the window.
 pub(crate) fn run(
     plan: &Plan<'_>,
     shape: Shape<'_>,
@@ -186,7 +186,7 @@ pub(crate) fn run(
     let mut printed = parse(&text)?;
     check(&printed, plan, shape)?;
     let times = times(BufReader::new(fs::File::open(&log)?))?;
-    // A log that tells of other requests than the figures is none of them.
+    // A log with another number of requests is not that of the figures.
     if times.len() as u64 == printed.requests {
         printed.times_us = times;
     }
@@ -194,8 +194,8 @@ pub(crate) fn run(
     Ok(printed)
 }
 
-/// The times in h2load's log, from the shortest: start, status and time of each request, in
-/// microseconds.
+/// The times in h2load's log in ascending order: each line has start, status and time of a request,
+/// in microseconds.
 fn times(log: impl BufRead) -> Result<Vec<u32>> {
     let mut times = Vec::new();
     for line in log.lines() {
@@ -208,7 +208,7 @@ fn times(log: impl BufRead) -> Result<Vec<u32>> {
 }
 
 impl Printed {
-    /// The time that the share `quantile` (0 to 1) of the requests did not exceed.
+    /// The time not exceeded by the share `quantile` (0 to 1) of the requests.
     pub(crate) fn quantile_us(&self, quantile: f64) -> Option<f64> {
         let rank = (quantile * self.times_us.len() as f64).ceil() as usize;
         let time = self.times_us.get(rank.saturating_sub(1))?;
@@ -216,8 +216,7 @@ impl Printed {
     }
 }
 
-/// Reads what h2load prints while it runs; it names the moments at which its window begins and
-/// ends.
+/// Reads h2load's output while it runs, which announces the beginning and end of its window.
 fn follow(child: &mut Child, plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) -> Result<String> {
     let output = child.stdout.take().context("h2load's output")?;
     let (mut text, mut phases) = (String::new(), 0);
@@ -230,7 +229,7 @@ fn follow(child: &mut Child, plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) ->
                 }
             }
         });
-        // A run that does not end is ended: what it stalls on is the server's.
+        // A run that does not end is killed: it stalls on the server.
         let deadline =
             std::time::Instant::now() + plan.connect + plan.warm_up + plan.duration + plan.stall;
         loop {
@@ -291,7 +290,7 @@ fn parse(text: &str) -> Result<Printed> {
         requests.trim()
     );
     let seconds = line("finished in ")?.split(',').next().and_then(micros);
-    // The exact numbers stand in parentheses: in all, of fields, of content.
+    // The exact numbers are in parentheses: total, fields, content.
     let traffic = numbers(line("traffic:")?);
     let mean = line("time for request:")?.split_whitespace().nth(2);
     Ok(Printed {
@@ -305,7 +304,7 @@ fn parse(text: &str) -> Result<Printed> {
     })
 }
 
-/// Whether what came is what was asked for.
+/// Checks that the run did what was requested.
 fn check(printed: &Printed, plan: &Plan<'_>, shape: Shape<'_>) -> Result<()> {
     let wanted = match (shape.protocol, shape.certificate) {
         (Protocol::H1, _) => "http/1.1",
@@ -322,7 +321,8 @@ fn check(printed: &Printed, plan: &Plan<'_>, shape: Shape<'_>) -> Result<()> {
         let cipher = printed.cipher.as_deref().unwrap_or("none");
         ensure!(cipher == "TLS_AES_128_GCM_SHA256", "the cipher is {cipher}");
     }
-    // It counts the content of the warm-up, too, so that only too little of it can be told.
+    // The count includes the content of the warm-up, so that only too little content can be
+    // detected.
     let lens = plan.targets.iter().map(|target| target.content.len());
     let (connections, streams) = shape.connections(plan);
     let open = (connections * streams) as u64;

@@ -1,4 +1,4 @@
-//! The machine: what it is, and what a measurement changes on it and puts back.
+//! The machine: its properties, and the settings that a measurement changes and restores.
 
 use std::{
     fs::{self, File},
@@ -31,7 +31,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Reads what can be read; what cannot is an empty text or zero.
+    /// Reads the properties; those that cannot be read are empty or zero.
     pub(crate) fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -55,7 +55,7 @@ impl Machine {
     }
 }
 
-/// The machine's name, of characters that a file's name may have.
+/// The machine's name, restricted to characters allowed in file names.
 pub(crate) fn name() -> String {
     let uname = rustix::system::uname();
     let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
@@ -91,7 +91,7 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
         .collect()
 }
 
-/// Moves the calling thread, and what it will start, to one CPU.
+/// Pins the calling thread, and its future children, to one CPU.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     ensure!(cpu < CpuSet::MAX_CPU, "--cpus {cpu}: no such CPU");
@@ -99,20 +99,20 @@ pub(crate) fn pin(cpu: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot pin to CPU {cpu}"))
 }
 
-/// Puts the calling thread back on the CPUs it had when it is dropped.
+/// Restores the calling thread's CPU affinity on drop.
 pub(crate) struct Affinity(CpuSet);
 
 impl Affinity {
-    /// Notes where the calling thread may run now.
+    /// Saves the calling thread's affinity.
     pub(crate) fn save() -> Result<Self> {
         Ok(Self(sched_getaffinity(None).context("sched_getaffinity")?))
     }
 }
 
 impl Affinity {
-    /// Puts the calling thread back: what is not measured may use every CPU.
+    /// Restores the affinity: work that is not measured may use every CPU.
     pub(crate) fn restore(&self) {
-        // Nothing but time is lost when it fails.
+        // Failure costs only time.
         let _ = sched_setaffinity(None, &self.0);
     }
 }
@@ -123,7 +123,7 @@ impl Drop for Affinity {
     }
 }
 
-/// Raises the limit of open files as far as allowed, for the client and the servers it starts.
+/// Raises the limit of open files to the hard limit, for the client and the servers it starts.
 pub(crate) fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -134,18 +134,18 @@ pub(crate) fn raise_file_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Whether the kernel can seal TLS records, once its module was asked for.
+/// Whether the kernel has TLS, after trying to load its module.
 pub(crate) fn has_kernel_tls() -> bool {
     let can = || {
         let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp");
         names.is_ok_and(|names| names.split_whitespace().any(|name| name == "tls"))
     };
-    // It fails where there is no such module, or the caller is not root: the second look tells.
+    // Fails without such a module or without privileges, which the second check shows.
     let load = || xtask::process::output("modprobe", &["tls"]);
     can() || (load().is_ok() && can())
 }
 
-/// Sets a kernel setting while it lives and puts the old value back when dropped.
+/// Changes a kernel setting and restores the old value on drop.
 pub(crate) struct Setting {
     path: PathBuf,
     before: String,
@@ -154,16 +154,15 @@ pub(crate) struct Setting {
 /// The congestion control of new TCP connections.
 pub(crate) const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// The ports that connections are made from, as `first last`.
+/// The range of local ports, as `first last`.
 pub(crate) const PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
-/// What they are set to where there are too few for many connections.
+/// The range set if there are too few ports for many connections.
 const PORTS_WIDE: &str = "10240 65535";
-/// Ports wanted for each connection. The kernel looks for a free one among every second port first:
-/// where those are all taken it looks at each of them again for every connection more, which takes
-/// longer than a run.
+/// Ports needed per connection. The kernel first looks for a free one among every second port: once
+/// those are taken, it scans all of them again for every connection, which takes longer than a run.
 const PORTS_PER_CONNECTION: usize = 3;
 
-/// How many ports the text of [`PORTS`] names.
+/// The number of ports in the text of [`PORTS`].
 fn count_ports(text: &str) -> usize {
     let mut ends = text.split_whitespace().map(str::parse::<usize>);
     match (ends.next(), ends.next()) {
@@ -172,11 +171,11 @@ fn count_ports(text: &str) -> usize {
     }
 }
 
-/// Sees to it that `connections` at the same time find ports; nothing where they do already.
+/// Ensures that `connections` concurrent connections find ports; returns `None` if they already do.
 ///
 /// # Errors
 ///
-/// When they do not and the kernel's setting cannot be changed.
+/// There are too few ports, and the kernel's setting cannot be changed.
 pub(crate) fn widen_ports(connections: usize) -> Result<Option<Setting>> {
     let ports = count_ports(&fs::read_to_string(PORTS).unwrap_or_default());
     match ports >= connections * PORTS_PER_CONNECTION {
@@ -186,7 +185,7 @@ pub(crate) fn widen_ports(connections: usize) -> Result<Option<Setting>> {
 }
 
 impl Setting {
-    /// Writes `value` to `path`; `None` when it is the value already.
+    /// Writes `value` to `path`; returns `None` if that is already the value.
     pub(crate) fn set(path: &Path, value: &str) -> Result<Option<Self>> {
         let shown = path.display();
         let before = fs::read_to_string(path).with_context(|| format!("cannot read '{shown}'"))?;
@@ -201,7 +200,7 @@ impl Setting {
         }))
     }
 
-    /// The value that will come back.
+    /// The value to be restored.
     pub(crate) fn before(&self) -> &str {
         &self.before
     }
@@ -219,11 +218,11 @@ impl Drop for Setting {
 
 /// The directory for sites, archives and configurations; removed when dropped.
 pub(crate) struct WorkDir {
-    /// Where it is.
+    /// Its path.
     pub(crate) path: PathBuf,
     /// Whether it is in memory.
     pub(crate) in_memory: bool,
-    /// Keeps a second measurement away while this one runs.
+    /// Prevents a second measurement while this one runs.
     _lock: File,
 }
 
@@ -231,8 +230,8 @@ pub(crate) struct WorkDir {
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 impl WorkDir {
-    /// In `given`, or in `/dev/shm` when that is memory with `need` bytes free, or in `fallback`;
-    /// never in memory when it must be `on_disk`.
+    /// In `given`, or in `/dev/shm` if that is in memory with `need` bytes free, or in `fallback`;
+    /// never in memory if it must be `on_disk`.
     pub(crate) fn create(
         given: Option<&Path>,
         need: u64,
@@ -247,7 +246,7 @@ impl WorkDir {
         };
         fs::create_dir_all(base)?;
         let shown = base.display();
-        // There every hole is the same page of zeros, which costs less to send than a file does.
+        // In tmpfs all holes are the same page of zeros, which is cheaper to send than a file.
         ensure!(
             !(on_disk && is_tmpfs(base)),
             "'{shown}' is in memory: files of holes belong on a disk (see --work)"
@@ -256,7 +255,8 @@ impl WorkDir {
         if free <= need {
             bail!("'{shown}' has {free} bytes free (needed: {need}); choose another with --work");
         }
-        // It stays when a run is over, and may be another user's: to be read is enough for a lock.
+        // The lock file stays after a run and may be another user's: locking needs read access
+        // only.
         let lock = base.join("gannet-bench.lock");
         let lock = File::open(&lock)
             .or_else(|_| File::create(&lock))

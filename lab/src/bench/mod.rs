@@ -1,9 +1,9 @@
 //! Measures gannet and its peers side by side, in interleaved rounds on pinned CPUs.
 //!
-//! The figure to compare is the CPU time that the server's process tree spends per response:
-//! requests per second depend on which side was the bottleneck, and are given beside it. Rounds
-//! run every peer once, so that slow changes of the machine meet all alike; ratios are taken
-//! within a round. A run that saw one wrong response, error or dead server has no figure.
+//! The figure to compare is the CPU time of the server's process tree per response: requests per
+//! second depend on which side was the bottleneck, and are reported as well. A round runs every
+//! peer once, so that slow changes of the machine affect all alike; ratios are taken within a
+//! round. A run with a wrong response, an error or a dead server has no figure.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +51,7 @@ pub(crate) mod statistics;
 mod usage;
 mod wrk;
 
-/// Free space wanted beyond the files themselves, in bytes.
+/// Free space required beyond the files themselves, in bytes.
 const SPARE: u64 = 64 << 20;
 /// Descriptors a side needs beyond its connections.
 const SPARE_FILES: u64 = 128;
@@ -118,12 +118,12 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     Ok(())
 }
 
-/// Where pages and plots of results go.
+/// Where pages and plots of results are written.
 fn pages() -> PathBuf {
     process::target().join("reports")
 }
 
-/// Says where the tables and the page of the result `name` in `directory` are.
+/// Prints the paths of the tables and the page of the result `name` in `directory`.
 fn say_where(directory: &Path, name: &str) {
     let (tables, page) = (directory.join(name), pages().join(name));
     println!("bench: tables are '{}/report.md'", tables.display());
@@ -133,14 +133,14 @@ fn say_where(directory: &Path, name: &str) {
     );
 }
 
-/// Where the result goes.
+/// Where the result is written.
 struct Place {
     directory: PathBuf,
     name: String,
 }
 
 impl Place {
-    /// As `options` say; a quick run writes only to prove that it can. None for no result.
+    /// From `options`; a quick run writes only to prove that it can. `None` for no result.
     fn of(options: &Options, results: PathBuf) -> Result<Option<Self>> {
         let at = |directory, name: &str| {
             let name = name.to_owned();
@@ -190,8 +190,8 @@ fn list(scenarios: &[Scenario]) {
     }
 }
 
-/// Says what would be measured and how long that would take, were every peer there.
-/// Of a result that is gone on with, only what is missing.
+/// Prints what would be measured and how long that would take with every peer. For a resumed
+/// result, only what is missing.
 fn show_plan(mut jobs: Vec<Job<'_>>, options: &Options, results: &Path) -> Result<()> {
     let earlier = match (options.resume, &options.save) {
         (true, Some(name)) => Some(Report::read(results, name)?),
@@ -241,7 +241,7 @@ struct Bench<'a> {
     files: u64,
     congestion: String,
     kernel_tls: bool,
-    // Whatever happens, the machine is as it was when these are dropped.
+    // Dropping these restores the machine, whatever happens.
     _settings: Vec<Setting>,
     affinity: Affinity,
 }
@@ -252,7 +252,7 @@ impl<'a> Bench<'a> {
         let need = cells
             .iter()
             .map(|c| content::size_of(&c.content, options.quick));
-        // A site and its archive, and what is kept of others beside them.
+        // A site and its archive, plus those kept for later cells.
         let kawipiko = u64::from(options.peers.iter().any(|name| name == "kawipiko"));
         let need = need.max().unwrap_or(0) * (2 + kawipiko);
         let need = need + need.min(2 * sites::KEPT) + SPARE;
@@ -307,8 +307,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Measures `jobs`, but for what `earlier` has of them, and keeps `place` up to date. The second
-    /// result is an error when not all of them were measured.
+    /// Measures `jobs`, except for those in `earlier`, and updates `place`. The second result is an
+    /// error if not all of them were measured.
     fn run(
         self,
         jobs: Vec<Job<'_>>,
@@ -401,9 +401,9 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Why `cell` cannot be measured, if it cannot.
+    /// Why `cell` cannot be measured here, if so.
     fn obstacle(&self, cell: &Cell<'_>) -> Option<String> {
-        // HTTP/1.1 has a connection where HTTP/2 has a stream.
+        // HTTP/1.1 uses a connection where HTTP/2 uses a stream.
         let need = (cell.connections * cell.streams) as u64 + SPARE_FILES;
         let reason = match cell
             .scenario
@@ -422,7 +422,7 @@ impl<'a> Bench<'a> {
         Some(reason)
     }
 
-    /// The peers that `job` is measured with.
+    /// The peers for `job`.
     fn taking_part(&self, job: &Job<'_>) -> Vec<&Found> {
         let wanted = |found: &&Found| {
             job.peers.iter().any(|name| name == found.name) && found.unfit(&job.cell).is_none()
@@ -525,7 +525,8 @@ impl<'a> Bench<'a> {
         match result {
             Ok((figures, configuration)) => {
                 if !entries.iter().any(|entry| entry.name == found.name) {
-                    // The report is about any machine: its paths are named for what they are.
+                    // Paths are replaced by placeholders, so that the report is independent of the
+                    // machine.
                     let work = self.work.path.to_string_lossy().into_owned();
                     let program = found.program.to_string_lossy().into_owned();
                     let configuration = configuration.replace(&program, found.program_name());
@@ -542,7 +543,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Finds the peers of all `jobs`; why others are left out.
+/// Finds the peers of all `jobs`, and the reasons for those left out.
 fn find_peers(
     options: &Options,
     jobs: &[Job<'_>],
@@ -556,7 +557,7 @@ fn find_peers(
         }
         match peer.find(name, sources) {
             Ok(peer) => found.push(peer),
-            // A gannet that does not build is not left out in silence; one engine may be.
+            // A gannet that does not build is an error; a single engine may be unavailable.
             Err(e) if options.peers_given || is_broken(peer, sources) => {
                 return Err(e.context(format!("peer {name}")));
             }
@@ -570,12 +571,12 @@ fn find_peers(
     Ok((found, skipped))
 }
 
-/// Whether this is gannet and even its program cannot be had.
+/// Whether this is gannet and its program is unavailable.
 fn is_broken(peer: peers::Peer, sources: &Sources<'_>) -> bool {
     matches!(peer, peers::Peer::Gannet { .. }) && !sources.has_gannet()
 }
 
-/// Sets the congestion control to cubic: pacing timers of others distort what loopback costs.
+/// Sets the congestion control to cubic: pacing timers of others distort the cost over loopback.
 fn set_congestion() -> (String, Option<Setting>) {
     match Setting::set(Path::new(host::CONGESTION), "cubic") {
         Ok(None) => ("cubic, as it was".into(), None),

@@ -52,62 +52,62 @@ TCP is set to cubic for the runs, and the range of local ports is widened where 
 connections; both are put back afterwards.
 ";
 
-/// A chore with results that are there.
+/// A task for existing results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Compare the newest, or the one of that name, with earlier ones.
+    /// Compare the newest result, or the named one, with earlier ones.
     Compare(Option<String>),
-    /// Make tables, page and plots of it from its data.
+    /// Generate tables, page and plots of a result from its data.
     Render(String),
-    /// Take the README's figures from these.
+    /// Update the README's figures from these results.
     Readme(Vec<String>),
 }
 
-/// What was asked for.
+/// The parsed flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Names of scenarios or cells; empty for all.
     pub(crate) only: Vec<String>,
     /// Names of peers.
     pub(crate) peers: Vec<String>,
-    /// Whether peers were named by the user, so that a missing one is an error.
+    /// Whether the user named peers, so that a missing one is an error.
     pub(crate) peers_given: bool,
     /// Name of a preset.
     pub(crate) preset: Option<String>,
     /// Rounds.
     pub(crate) rounds: usize,
-    /// Those of rounds, duration and warm-up that were given go before a preset's.
+    /// Rounds, duration and warm-up if given; they override a preset's.
     given: (Option<usize>, Option<f64>, Option<f64>),
-    /// How each run is made.
+    /// The method of the runs.
     pub(crate) method: Method,
     /// Small files and one round.
     pub(crate) quick: bool,
-    /// Only say what there is.
+    /// Only list scenarios and peers.
     pub(crate) list: bool,
-    /// Only say how long it will take.
+    /// Only estimate how long it will take.
     pub(crate) plan: bool,
-    /// Whether the result is there in part.
+    /// Whether to resume a partial result.
     pub(crate) resume: bool,
-    /// Time after which no cell should be running, in minutes.
+    /// Time in minutes after which no cell should be running.
     pub(crate) budget: Option<f64>,
     /// Priority of both sides.
     pub(crate) nice: Option<i32>,
-    /// The binary to measure.
+    /// The gannet binary to measure.
     pub(crate) gannet: Option<PathBuf>,
-    /// The programs of peers that the user built, by the peers' names.
+    /// Programs of peers built by the user, by peer name.
     pub(crate) peer_binaries: Vec<(String, PathBuf)>,
-    /// Where files go.
+    /// The directory for files.
     pub(crate) work: Option<PathBuf>,
-    /// Name of the result; none for DATE-HOST.
+    /// Name of the result; `None` for DATE-HOST.
     pub(crate) save: Option<String>,
-    /// Whether nothing is written.
+    /// Whether to write no result.
     pub(crate) no_save: bool,
-    /// What to do with results that are there, instead of measuring.
+    /// A task for existing results, instead of measuring.
     pub(crate) task: Option<Task>,
 }
 
 impl Options {
-    /// Reads the flags; `None` when help was printed.
+    /// Parses the flags; returns `None` if help was printed.
     pub(crate) fn parse(parser: &mut lexopt::Parser) -> Result<Option<Self>> {
         let allowed = host::allowed_cpus();
         let cpus = Cpus {
@@ -213,7 +213,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// How the runs of a cell are made where a preset says `pace`.
+    /// The pace of a cell, given that of the preset.
     pub(crate) fn pace(&self, pace: Option<Pace>) -> Pace {
         let (rounds, duration, warm_up) = self.given;
         let pace = pace.filter(|_| !self.quick).unwrap_or(Pace {
@@ -228,7 +228,7 @@ impl Options {
         }
     }
 
-    /// Takes `names`; a missing peer is an error unless all were asked for.
+    /// Selects `names`; a missing peer is an error unless all were selected.
     fn choose_peers(&mut self, names: Vec<String>) {
         self.peers_given = names != ["all"];
         self.peers = match self.peers_given {
@@ -279,7 +279,7 @@ impl Options {
     }
 }
 
-/// The next argument, when it is no flag.
+/// The next argument, unless it is a flag.
 fn next_value(parser: &mut lexopt::Parser) -> Option<std::ffi::OsString> {
     parser
         .try_raw_args()?

@@ -1,7 +1,7 @@
-//! What will be measured, how often and for how long, and about how much time that takes.
+//! Plans what to measure, how often and for how long, and estimates the total time.
 //!
-//! A preset is a file of `lab/presets`: groups of scenarios, each with its own peers, rounds and
-//! times. Without one there is a single group with everything.
+//! A preset is a file in `lab/presets`: groups of scenarios, each with its own peers, rounds and
+//! times. Without a preset, there is a single group with everything.
 
 use std::{collections::HashSet, fs, path::Path, time::Instant};
 
@@ -14,18 +14,18 @@ use super::{
     scenario::{Cell, Scenario},
 };
 
-/// How the runs of one cell are made.
+/// Rounds and times of one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Pace {
     /// Rounds in which every peer runs once.
     pub(crate) rounds: usize,
     /// Counted time of a run, in seconds.
     pub(crate) duration_s: f64,
-    /// Time before it that is not counted, in seconds.
+    /// Warm-up before it, in seconds.
     pub(crate) warm_up_s: f64,
 }
 
-/// One cell, with the peers that are asked to take part.
+/// A cell, and the peers to measure in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Job<'a> {
     /// The cell.
@@ -40,7 +40,7 @@ pub(crate) struct Job<'a> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Preset {
-    /// In the order in which they are measured.
+    /// In the order of measurement.
     group: Vec<Group>,
 }
 
@@ -55,7 +55,7 @@ struct Group {
     warm_up: f64,
 }
 
-/// The jobs of a measurement, in order: what `options` ask for.
+/// The jobs selected by `options`, in order.
 pub(crate) fn jobs<'a>(
     options: &Options,
     scenarios: &'a [Scenario],
@@ -92,7 +92,7 @@ fn default_jobs<'a>(options: &Options, all: &[Cell<'a>]) -> Vec<Job<'a>> {
         if !options.only.is_empty() {
             return is_any(cell, &options.only);
         }
-        // That every scenario runs is proved by one of its cells.
+        // A quick run measures one cell of each scenario.
         let first = seen.insert(cell.scenario.name.clone());
         !cell.scenario.on_demand && (first || !options.quick)
     };
@@ -157,20 +157,20 @@ fn preset_jobs<'a>(
     Ok(jobs)
 }
 
-/// How far a measurement is, and how long it will still take.
+/// Tracks the progress of a measurement, and how long it will still take.
 pub(crate) struct Clock {
     begin: Instant,
     budget_s: Option<f64>,
     estimates: Vec<f64>,
-    /// The cell that was begun last, and when.
+    /// The cell begun last, and when.
     cell: (usize, Instant),
     begun: usize,
-    /// Seconds that the finished cells were expected to take, and took.
+    /// Expected and actual seconds of the finished cells.
     past: (f64, f64),
 }
 
 impl Clock {
-    /// Starts now, with the seconds that each cell will take, and says them; `budget` is in minutes.
+    /// Starts now, with the expected seconds of each cell, and prints them; `budget` is in minutes.
     pub(crate) fn new(estimates: Vec<f64>, budget: Option<f64>) -> Self {
         let (count, sum) = (estimates.len(), estimates.iter().sum());
         println!("bench: {count} cells to measure, about {}", words(sum));
@@ -207,14 +207,14 @@ impl Clock {
         true
     }
 
-    /// The cell has ended.
+    /// Ends the current cell.
     pub(crate) fn end(&mut self) {
         let (index, begin) = self.cell;
         self.past.0 += self.estimates[index];
         self.past.1 += begin.elapsed().as_secs_f64();
     }
 
-    /// How much longer than expected cells take here, once that can be told.
+    /// The ratio of actual to expected time so far, once known.
     fn pace(&self) -> f64 {
         let (expected, took) = self.past;
         match expected > 30.0 {

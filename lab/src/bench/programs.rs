@@ -1,8 +1,7 @@
-//! Clients that people use, as the load of a scenario: oha, wrk, ab, curl, a Go program and
-//! `gannet get`.
+//! Common clients as the load of a scenario: oha, wrk, ab, curl, a Go program and `gannet get`.
 //!
 //! Every file was fetched and compared before. Load generators must report no error and enough
-//! content; of downloads, every single one must have the right status and length.
+//! content; every single download must have the right status and length.
 
 use std::{
     collections::BTreeMap,
@@ -22,9 +21,9 @@ use crate::load::{Phase, Plan};
 use xtask::certificate::Certificate;
 use xtask::process;
 
-/// Requests that ab is told to stop at, besides its time: it keeps a record of each.
+/// The request limit given to ab besides its time: it keeps a record of each request.
 const AB_REQUESTS_MAX: &str = "1000000";
-/// Time between two looks at whether a client has ended.
+/// The interval between checks whether a client has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// A client program.
@@ -45,7 +44,7 @@ pub(crate) enum Program {
     Gannet,
 }
 
-/// The clients that were looked for: where each is, or why it cannot be had.
+/// The clients searched for: the path of each, or why it is unavailable.
 pub(crate) struct Tools(BTreeMap<Program, Result<PathBuf, String>>);
 
 impl Tools {
@@ -61,7 +60,7 @@ impl Tools {
         Self(tools)
     }
 
-    /// Where `program` is; the error is the reason to leave a cell out.
+    /// The path of `program`; the error is the reason to leave a cell out.
     pub(crate) fn get(&self, program: Program) -> Result<&Path, &str> {
         match self.0.get(&program) {
             Some(Ok(path)) => Ok(path),
@@ -93,7 +92,7 @@ pub(super) fn build_go(program: &Path) -> Result<PathBuf> {
     Ok(program.to_owned())
 }
 
-/// What a client reported.
+/// The figures reported by a client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Printed {
     /// Correct responses.
@@ -104,18 +103,18 @@ pub(crate) struct Printed {
     pub(crate) p50_us: Option<f64>,
     /// 99th percentile of the latency, in microseconds.
     pub(crate) p99_us: Option<f64>,
-    /// Connections that the server closed although they were persistent.
+    /// Persistent connections that the server closed.
     pub(crate) closed: u64,
-    /// Share of the time in which the client's processes were on a CPU, of all CPUs together; not
-    /// known from wrk.
+    /// Share of the time in which the client's processes were on a CPU, over all CPUs; unknown for
+    /// wrk.
     pub(crate) client_cpu: Option<f64>,
 }
 
-/// One client at work.
+/// A client to run.
 pub(crate) struct Driver<'a> {
-    /// Which.
+    /// The client.
     pub(crate) program: Program,
-    /// Where it is.
+    /// Its path.
     pub(crate) path: &'a Path,
     /// Protocol and certificate.
     pub(crate) shape: Shape<'a>,
@@ -124,7 +123,8 @@ pub(crate) struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    /// Runs the client: warm-up, then the counted window, at whose two ends `observe` is called.
+    /// Runs the client: warm-up, then the counted window; calls `observe` at both ends of the
+    /// window.
     pub(crate) fn run(&self, plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) -> Result<Printed> {
         if self.program == Program::Wrk {
             let printed = wrk::run(plan, self.work, observe)?;
@@ -163,11 +163,11 @@ impl Driver<'_> {
         }
     }
 
-    /// Starts a load generator once.
+    /// Runs a load generator once.
     fn generate(&self, plan: &Plan<'_>, time: Duration) -> Result<String> {
         let mut command = Command::new(self.path);
         let connections = plan.connections.to_string();
-        // ab knows whole seconds only.
+        // ab accepts whole seconds only.
         let seconds = time.as_secs().max(1).to_string();
         match self.program {
             Program::Ab => {
@@ -175,7 +175,7 @@ impl Driver<'_> {
                 command.args(["-n", AB_REQUESTS_MAX]);
             }
             _ => {
-                // In less, a busy machine may not get one response through it.
+                // In less time, a busy machine may not complete a single response.
                 let time = format!("{}ms", time.as_millis().max(1000));
                 command.args(["--no-tui", "--output-format", "json", "--insecure"]);
                 command.args(["-c", &connections, "-z", &time]);
@@ -190,7 +190,7 @@ impl Driver<'_> {
         texts.pop().context("one client ran")
     }
 
-    /// Downloads again and again until `time` is over.
+    /// Downloads repeatedly until `time` is over.
     fn download_for(&self, plan: &Plan<'_>, time: Duration, len: u64) -> Result<Printed> {
         let start = Instant::now();
         let mut requests = 0;
@@ -212,7 +212,7 @@ impl Driver<'_> {
         })
     }
 
-    /// The processes that download over all connections at a time.
+    /// The processes that download concurrently over all connections.
     fn downloads(&self, plan: &Plan<'_>) -> Vec<Command> {
         let url = self.shape.url(plan, &plan.targets[0].path);
         let connections = plan.connections.to_string();
@@ -228,7 +228,7 @@ impl Driver<'_> {
                 command.args(certificate.map(|certificate| &certificate.chain));
             }
             _ => {
-                // The certificate is one that signed itself, which it believes on demand only.
+                // The certificate is self-signed, so it is not verified.
                 command.args(["get", "--json", "--quiet", "--insecure"]);
                 command.args(["-c", &connections, &url]);
                 if self.shape.protocol == Protocol::H2 {
@@ -239,7 +239,7 @@ impl Driver<'_> {
         vec![command]
     }
 
-    /// How many downloads `text` tells of; all must be right.
+    /// The number of downloads reported in `text`; all must be correct.
     fn check_downloads(&self, text: &str, len: u64) -> Result<usize> {
         if self.program == Program::Gannet {
             return check_meter(text, len);
@@ -259,7 +259,7 @@ impl Driver<'_> {
         Ok(text.lines().count())
     }
 
-    /// Runs `commands` at the same time to their ends and returns what they printed.
+    /// Runs `commands` concurrently to their ends and returns their output.
     fn run_all(
         &self,
         commands: Vec<Command>,
@@ -307,13 +307,13 @@ impl Driver<'_> {
     }
 }
 
-/// Processes that end with this value, whatever happens.
+/// Processes that are killed on drop.
 struct Running(Vec<(Child, PathBuf, PathBuf)>);
 
 impl Drop for Running {
     fn drop(&mut self) {
         for (child, _, _) in &mut self.0 {
-            // Both fail for one that has ended, which is what is wanted.
+            // Both fail for a process that has ended, which is fine.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -339,7 +339,7 @@ fn curl(path: &Path, url: &str, protocol: Protocol, certificate: Option<&Certifi
     command
 }
 
-/// How many downloads a report of `gannet get` tells of; all must have `len` bytes.
+/// The number of downloads in a report of `gannet get`; all must have `len` bytes.
 fn check_meter(text: &str, len: u64) -> Result<usize> {
     let report: serde_json::Value = serde_json::from_str(text).context("gannet get's report")?;
     let connections = report["connections"].as_array();
@@ -374,7 +374,7 @@ fn parse_ab(text: &str, len: u64) -> Result<Printed> {
         requests: requests as u64,
         seconds: value("Time taken for tests:")?,
         closed: (requests - value("Keep-Alive requests:")?).max(0.0) as u64,
-        // It counts whole milliseconds.
+        // Its times are in whole milliseconds.
         ..Printed::default()
     })
 }
@@ -391,7 +391,7 @@ fn parse_oha(text: &str, len: u64, open: u64) -> Result<Printed> {
         statuses.keys().all(|status| status == "200"),
         "oha saw statuses other than 200: {statuses:?}"
     );
-    // Requests that were under way when its time was over are told as errors.
+    // Requests in progress at the end of its time are reported as errors.
     for (error, count) in report["errorDistribution"]
         .as_object()
         .into_iter()

@@ -1,4 +1,4 @@
-//! One run: one peer, one cell, one figure or the reason why there is none.
+//! One run: one peer, one cell; gives one figure, or the reason why there is none.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use super::{
 use crate::load::{self, Content, Order, Phase, Plan, Target, Tls, h3};
 use xtask::certificate::Certificate;
 
-/// A CPU that is busy for this share of the time is the bottleneck.
+/// A CPU that is busy for at least this share of the time is the bottleneck.
 const SATURATED: f64 = 0.93;
-/// More than this share of a CPU used by others than the measured side makes a figure noisy.
+/// A figure is noisy if other processes use more than this share of the server's CPU.
 const NOISE: f64 = 0.05;
-/// The quantiles of the latency that are kept.
+/// The quantiles of the latency to record.
 const QUANTILES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0];
-/// Longest silence on all connections before a run has failed.
+/// Maximum silence on all connections before a run fails.
 const STALL: Duration = Duration::from_secs(10);
 
 /// Time for a server to accept the last connections of its backlog before requests begin.
@@ -33,32 +33,32 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// The two CPUs of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Cpus {
-    /// Where the server runs.
+    /// The server's CPU.
     pub(crate) server: usize,
-    /// Where the client runs.
+    /// The client's CPU.
     pub(crate) client: usize,
 }
 
-/// Which program makes the load.
+/// The load client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Client {
-    /// The load client of this program, which checks everything.
+    /// The lab's own load client, which checks everything.
     Own,
     /// wrk.
     Wrk,
 }
 
-/// How runs are made; the same for all runs of a measurement.
+/// The method of runs; the same for all runs of a measurement.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Method {
     /// Counted time of a run, in seconds.
     pub(crate) duration_s: f64,
-    /// Time before it that is not counted, in seconds.
+    /// Warm-up before it, in seconds.
     pub(crate) warm_up_s: f64,
-    /// Where the two sides run.
+    /// The CPUs of both sides.
     pub(crate) cpus: Cpus,
-    /// What makes the load.
+    /// The load client.
     pub(crate) client: Client,
     /// Whether servers that have kernel TLS use it.
     #[serde(default)]
@@ -78,16 +78,16 @@ pub(crate) struct Figures {
     pub(crate) requests_per_s: f64,
     /// Content bits per second, in units of 10^9.
     pub(crate) gigabits_per_s: f64,
-    /// Median latency, in microseconds; not known from ab and downloads.
+    /// Median latency, in microseconds; unknown for ab and downloads.
     pub(crate) p50_us: Option<f64>,
-    /// 99th percentile of the latency, in microseconds; not known from ab and downloads.
+    /// 99th percentile of the latency, in microseconds; unknown for ab and downloads.
     pub(crate) p99_us: Option<f64>,
-    /// Quantiles of the latency, 0 to 1, each with its microseconds; empty where they are not known.
+    /// Quantiles of the latency, 0 to 1, each with its microseconds; empty if unknown.
     #[serde(default)]
     pub(crate) latency_us: Vec<(f64, f64)>,
-    /// Mean latency, in microseconds; not known from wrk.
+    /// Mean latency, in microseconds; unknown for wrk.
     pub(crate) mean_us: Option<f64>,
-    /// Of bursts: the median time until the last response of one was there, in microseconds.
+    /// For bursts: median time until the last response of a burst, in microseconds.
     #[serde(default)]
     pub(crate) last_us: Option<f64>,
     /// Peak resident memory of the tree, mapped file pages included, in bytes.
@@ -96,19 +96,19 @@ pub(crate) struct Figures {
     pub(crate) anonymous_memory: u64,
     /// Share of the time in which the server's tree was on a CPU.
     pub(crate) server_cpu: f64,
-    /// Share of the time in which the client was, of all CPUs together; not known from wrk and
+    /// Share of the time in which the client was on a CPU, over all CPUs; unknown for wrk and
     /// h2load.
     pub(crate) client_cpu: Option<f64>,
-    /// Share of the time in which others used the server's CPU.
+    /// Share of the time in which other processes used the server's CPU.
     pub(crate) others_cpu: f64,
-    /// Connections without a single response; not known from wrk.
+    /// Connections without a single response; unknown for wrk.
     pub(crate) unserved: Option<usize>,
-    /// Responses per connection: fewest, median, most; not known from wrk.
+    /// Responses per connection: minimum, median, maximum; unknown for wrk.
     pub(crate) served: Option<(u64, u64, u64)>,
-    /// Connections that the server closed in good order and that were opened again.
+    /// Connections that the server closed gracefully and that were reopened.
     pub(crate) reconnects: u64,
-    /// TLS handshakes within the window, and how many of them resumed; known where each request
-    /// has its own.
+    /// TLS handshakes within the window, and how many were resumptions; known if each request has
+    /// its own.
     #[serde(default)]
     pub(crate) handshakes: Option<(u64, u64)>,
     /// Responses compared byte for byte within the window.
@@ -117,16 +117,16 @@ pub(crate) struct Figures {
     pub(crate) io_workers: usize,
     /// Which side was the bottleneck.
     pub(crate) saturated: String,
-    /// What makes this figure doubtful; empty for a clean one.
+    /// Reasons to doubt this figure; empty for a clean one.
     pub(crate) flags: Vec<Flag>,
 }
 
-/// Something that makes a figure doubtful, and how much of it there was.
+/// A reason to doubt a figure, with its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Flag {
-    /// What.
+    /// The reason.
     pub(crate) doubt: Doubt,
-    /// How many connections or threads, or what share in percent.
+    /// The number of connections or threads, or a percentage.
     pub(crate) value: f64,
 }
 
@@ -138,13 +138,13 @@ pub(crate) enum Doubt {
     Unserved,
     /// Connections that requests per second times latency account for.
     Occupancy,
-    /// Connections that the server closed although they were persistent.
+    /// Persistent connections that the server closed.
     Closed,
-    /// Percent of the server's CPU that others used.
+    /// Percentage of the server's CPU used by other processes.
     Others,
     /// Kernel worker threads of io_uring.
     IoWorkers,
-    /// Percent of handshakes that were full where they should have resumed.
+    /// Percentage of handshakes that were full instead of resumed.
     Full,
 }
 
@@ -162,7 +162,7 @@ impl std::fmt::Display for Flag {
     }
 }
 
-/// Who asks for the files of a plan, before a run and within it.
+/// The client that fetches the files of a plan before a run and after it.
 #[derive(Clone, Copy)]
 pub(super) enum Asker<'a> {
     /// The own client, over HTTP/1.1.
@@ -210,7 +210,7 @@ pub(crate) fn measure(
         warm_up: Duration::from_secs_f64(method.warm_up_s),
         duration: Duration::from_secs_f64(method.duration_s),
         stall: STALL,
-        // Thousands of connections take their time where a backlog overflows.
+        // Thousands of connections take a while when a backlog overflows.
         connect: Duration::from_secs(20),
         settle: SETTLE,
         interrupt,
@@ -276,21 +276,22 @@ pub(crate) fn measure(
     server.check_alive()?;
     let tls = tls_checking.as_ref();
     answers_still(&plan, asker, tls, task.work).map_err(|e| explain(e, &mut server))?;
-    // wrk counts heads as content, h2load that of its warm-up: the mean length of the files tells what was carried.
+    // wrk counts heads as content, and h2load counts its warm-up: the mean file length gives the
+    // content transferred.
     let mean_len = task.site.bytes() as f64 / task.site.targets.len() as f64;
     let figures = readings.figures(&load, task.cell, mean_len)?;
     Ok((figures, server.configuration.clone()))
 }
 
-/// The files that are compared before a run: all of them before a peer's first, and later those
-/// that do not take as long as a run. Over HTTP/2 (`slowly`) that is one.
+/// The files to compare before a run: all of them before a peer's first run, later those that take
+/// less time than a run. Over HTTP/2 (`slowly`) that is a single file.
 fn targets_to_check(targets: &[Target], first: bool, slowly: bool) -> Vec<Target> {
     let small = |target: &&Target| first || target.content.len() <= content::LARGE;
     let most = if first || !slowly { usize::MAX } else { 1 };
     targets.iter().filter(small).take(most).cloned().collect()
 }
 
-/// Asks for every file of `plan` once and compares all of it, before anything is measured.
+/// Fetches every file of `plan` once and compares its content, before anything is measured.
 fn check_all(plan: &Plan<'_>, asker: Asker<'_>, work: &Path) -> Result<()> {
     let check = Plan {
         connections: 1,
@@ -310,9 +311,9 @@ fn check_all(plan: &Plan<'_>, asker: Asker<'_>, work: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Asks for one file once more, unless it is one that takes as long as a run. Clients do not count
-/// what is outstanding when their time is over: a server that hangs in a run would be judged by what it
-/// did before.
+/// Fetches one file once more, unless that takes as long as a run. Clients ignore requests
+/// outstanding at the end of their time: a server that hangs during a run would be judged by its
+/// earlier responses.
 pub(super) fn answers_still(
     plan: &Plan<'_>,
     asker: Asker<'_>,
@@ -332,7 +333,7 @@ pub(super) fn answers_still(
     check_all(&check, asker, work).context("after the run the server does not answer as before it")
 }
 
-/// A dead server explains an error better than the client that met it.
+/// A dead server explains an error better than the client that encountered it.
 fn explain(error: anyhow::Error, server: &mut Server) -> anyhow::Error {
     match server.check_alive() {
         Ok(()) => error,
@@ -464,7 +465,7 @@ impl Figures {
         }
     }
 
-    /// Says who was the bottleneck, and what makes the figure doubtful.
+    /// Determines the bottleneck, and the reasons to doubt the figure.
     fn judge(&mut self, seconds: f64, cell: &Cell<'_>) {
         let server = self.server_cpu >= SATURATED;
         self.saturated = match self.client_cpu {
@@ -483,8 +484,8 @@ impl Figures {
         if let Some(count @ 1..) = self.unserved {
             doubt(Doubt::Unserved, count as f64);
         }
-        // h2load's mean is that of a sample: it does not fit its own rate.
-        // Nor are connections busy between bursts.
+        // h2load's mean is that of a sample, which does not match its rate.
+        // Between bursts, connections are idle.
         let own = self.unserved.is_some() && !cell.scenario.load.bursts;
         let mean_s = self.mean_us.filter(|_| own).map(|us| us / 1e6);
         let misfit = mean_s.and_then(|m| {

@@ -1,4 +1,4 @@
-//! Reads the scenarios: what is served, and how it is asked for.
+//! Reads the scenarios: what is served, and with which load.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use super::programs::Program;
 use crate::load::Order;
 use xtask::certificate::{ECDSA_P256, Key, RSA_2048};
 
-/// One file of `lab/scenarios`: a site, and the numbers of connections to ask it with.
+/// A file of `lab/scenarios`: a site, and the numbers of connections to load it with.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Scenario {
@@ -20,26 +20,26 @@ pub(crate) struct Scenario {
     pub(crate) title: String,
     /// Where the workload comes from.
     pub(crate) origin: String,
-    /// Position in the list and in reports.
+    /// The position in lists and reports.
     pub(crate) rank: u32,
-    /// What the cost is counted by.
+    /// The unit of the cost.
     pub(crate) unit: Unit,
-    /// Numbers of connections whose cells stand in the README.
+    /// Numbers of connections whose cells are in the README.
     #[serde(default)]
     pub(crate) readme: Vec<usize>,
-    /// Measured only where `--only` names it: it takes more disk or time than most can spare.
+    /// Measured only if `--only` names it: it takes more disk or time than usually available.
     #[serde(default)]
     pub(crate) on_demand: bool,
-    /// What changes from cell to cell besides the connections.
+    /// The property that varies between cells, besides the connections.
     #[serde(default)]
     pub(crate) vary: Option<Vary>,
-    /// What is served.
+    /// The files served.
     pub(crate) content: ContentSpec,
-    /// How it is asked for.
+    /// The load.
     pub(crate) load: LoadSpec,
 }
 
-/// A property of the content that takes several values, each a cell of its own.
+/// A property of the content with several values, each a separate cell.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Vary {
@@ -50,7 +50,7 @@ pub(crate) enum Vary {
 }
 
 impl Vary {
-    /// What the values are, for the axis of a plot.
+    /// The label of the values on a plot's axis.
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Size(_) => "bytes a file",
@@ -58,7 +58,7 @@ impl Vary {
         }
     }
 
-    /// `content` with each of the values, and the value.
+    /// `content` with each of the values, along with the value.
     fn contents(&self, content: &ContentSpec) -> Vec<(ContentSpec, u64)> {
         match self {
             Self::Size(sizes) => sizes
@@ -86,7 +86,7 @@ impl Vary {
     }
 }
 
-/// What the server's CPU time is divided by.
+/// The divisor of the server's CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Unit {
@@ -114,17 +114,17 @@ pub(crate) struct ContentSpec {
     pub(crate) files: usize,
     /// Suffix of their names; decides the content type.
     pub(crate) extension: String,
-    /// Files per directory; zero puts all into the root.
+    /// Files per directory; zero places all in the root.
     #[serde(default)]
     pub(crate) per_directory: usize,
-    /// Seed of the sizes' order and of the bytes.
+    /// Seed for the order of sizes and for the bytes.
     #[serde(default)]
     pub(crate) seed: u64,
-    /// Files are holes, which read as zeros: they take no disk and no time to write, are always on a
-    /// disk and never packed.
+    /// Files are holes, which read as zeros: they take neither disk space nor time to write, are
+    /// always on a disk and never packed.
     #[serde(default)]
     pub(crate) sparse: bool,
-    /// How sizes are spread.
+    /// The distribution of sizes.
     pub(crate) sizes: Sizes,
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum Sizes {
         /// Largest, bytes.
         max: u64,
     },
-    /// `min * (max/min)^(u^k)` for equal steps of `u` in 0..1, with `k` such that the mean fits.
+    /// `min * (max/min)^(u^k)` for equal steps of `u` in 0..1, with `k` chosen to give the mean.
     Skewed {
         /// Smallest, bytes.
         min: u64,
@@ -160,7 +160,7 @@ pub(crate) enum Sizes {
     },
 }
 
-/// The kind of key that the servers' certificate has.
+/// The key type of the servers' certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum KeyKind {
@@ -185,13 +185,13 @@ impl KeyKind {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct LoadSpec {
-    /// Connections at the same time; each number is a cell of its own.
+    /// Concurrent connections; each number is a separate cell.
     pub(crate) connections: Vec<usize>,
-    /// Order of the paths.
+    /// The order of the paths.
     pub(crate) order: Order,
-    /// False: a connection per request.
+    /// False means a connection per request.
     pub(crate) keep_alive: bool,
-    /// All connections ask at the same moment, and again when all have been answered.
+    /// All connections send a request at the same moment, and again when all have been answered.
     #[serde(default)]
     pub(crate) bursts: bool,
     /// One response in this many is compared byte for byte; zero for none.
@@ -200,24 +200,24 @@ pub(crate) struct LoadSpec {
     /// The protocol.
     #[serde(default)]
     pub(crate) protocol: Protocol,
-    /// The key of the servers' certificate; clear text where there is none.
+    /// The key of the servers' certificate; clear text if there is none.
     #[serde(default)]
     pub(crate) tls: Option<KeyKind>,
     /// Whether servers that have kernel TLS use it, whatever `--ktls` says.
     #[serde(default)]
     pub(crate) ktls: bool,
-    /// Whether connections resume earlier ones.
+    /// Whether connections resume earlier TLS sessions.
     #[serde(default)]
     pub(crate) resume: bool,
-    /// The program that makes the load, in place of the client that the run is told to use.
+    /// The load client, overriding that of the run.
     #[serde(default)]
     pub(crate) client: Option<Program>,
     /// Over HTTP/2 and HTTP/3, requests outstanding on each connection: one number for each of
     /// `connections`.
     #[serde(default)]
     pub(crate) streams: Vec<usize>,
-    /// Over HTTP/3, requests per second in an open loop: each is due at a fixed moment, whatever
-    /// became of those before it.
+    /// For HTTP/3, requests per second in an open loop: each is due at a fixed moment, regardless
+    /// of earlier ones.
     #[serde(default)]
     pub(crate) rate: Option<f64>,
 }
@@ -237,16 +237,16 @@ pub(crate) enum Protocol {
     H3,
 }
 
-/// A scenario at one number of connections: what a figure belongs to.
+/// A scenario with one number of connections: what a figure belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell<'a> {
     /// The scenario.
     pub(crate) scenario: &'a Scenario,
-    /// What is served in this cell.
+    /// The files served in this cell.
     pub(crate) content: ContentSpec,
-    /// The value of what varies.
+    /// The value of the varying property.
     pub(crate) value: Option<u64>,
-    /// Connections at the same time.
+    /// Concurrent connections.
     pub(crate) connections: usize,
     /// Requests outstanding on each of them.
     pub(crate) streams: usize,

@@ -1,4 +1,4 @@
-//! A peer that runs: started in a process group of its own, watched, and always stopped.
+//! A running peer: started in a process group of its own, monitored, and always stopped.
 
 use std::{
     fs::{self, File},
@@ -17,24 +17,24 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::peers::{Found, Launch, Task};
 
-/// Longest time a peer may take until it accepts connections.
+/// Maximum time until a peer accepts connections.
 const START_MAX: Duration = Duration::from_secs(30);
-/// Time a peer has to end after SIGTERM.
+/// Time for a peer to end after SIGTERM.
 const STOP_MAX: Duration = Duration::from_secs(3);
 /// Lines of a peer's output shown when it dies.
 const OUTPUT_LINES: usize = 8;
 
-/// A running peer; dropping it ends its whole process group.
+/// A running peer; dropping it kills its whole process group.
 pub(crate) struct Server {
     child: Child,
     output: PathBuf,
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) address: SocketAddr,
-    /// How it was configured.
+    /// Its configuration.
     pub(crate) configuration: String,
 }
 
-/// A port that nobody listens on now.
+/// A port that is currently free.
 pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
@@ -71,7 +71,7 @@ impl Server {
         } else {
             Stdio::null()
         });
-        // A group of its own: Ctrl-C reaches the runner alone, and one signal reaches all of it.
+        // A separate group: Ctrl-C reaches the runner only, and one signal reaches all of the peer.
         let mut child = command.process_group(0).spawn().context("spawn")?;
         let stdin = child.stdin.take();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -100,12 +100,12 @@ impl Server {
         Ok(server)
     }
 
-    /// The process at the root of its tree.
+    /// The root of its process tree.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Fails when the process has ended, with what it said last.
+    /// Fails if the process has ended, with its last output.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         let Some(status) = self.child.try_wait().context("wait")? else {
             return Ok(());
@@ -128,7 +128,7 @@ impl Server {
     fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // It fails when nobody is left in the group, which is what is wanted.
+            // Fails if the group is empty, which is fine.
             let _ = kill_process_group(pid, signal);
         }
     }
@@ -144,7 +144,7 @@ impl Drop for Server {
             }
             thread::sleep(Duration::from_millis(2));
         }
-        // Whoever of its children is still there goes with it.
+        // Kills its remaining children as well.
         self.signal(Signal::KILL);
         let _ = self.child.wait();
     }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_server_that_dies_later_is_noticed() {
-        // The listener is ours: the script is "up" at once and then ends when told.
+        // The listener is ours: the script is "up" at once and ends on request.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback is there");
         let port = listener.local_addr().expect("bound").port();
         let output = std::env::temp_dir().join(format!("gannet-later-{}", std::process::id()));

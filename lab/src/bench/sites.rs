@@ -1,5 +1,5 @@
-//! The sites of a measurement and their archives: made when a cell needs them, and kept for the
-//! cells that serve the same as long as they are small.
+//! The sites of a measurement and their archives: generated when a cell needs them, and kept for
+//! other cells with the same site as long as they are small.
 
 use std::{
     fs,
@@ -15,24 +15,24 @@ use super::{
     scenario::ContentSpec,
 };
 
-/// Content that is kept at most, in bytes: the sites of most scenarios together.
+/// Maximum size of kept content, in bytes: enough for the sites of most scenarios.
 pub(crate) const KEPT: u64 = 512 << 20;
 
-/// How long files rest before they are asked for: gannet keeps no content of a file that has changed
-/// within the last two seconds, and nobody's site is that young.
+/// How long files rest before they are requested: gannet does not cache content of a file that has
+/// changed within the last two seconds, which is not typical of real sites.
 const SETTLES: Duration = Duration::from_millis(2_200);
 
-/// A site, and what was made of it.
+/// A site and its archive.
 pub(crate) struct Made {
     spec: ContentSpec,
     /// The files.
     pub(crate) site: Site,
-    /// Their archive, or why there is none; nothing where none was asked for yet.
+    /// The archive, or why there is none; `None` if it has not been requested yet.
     archive: Option<Result<PathBuf, String>>,
 }
 
 impl Made {
-    /// The archive, once [`Sites::get`] was asked for one.
+    /// The archive, if [`Sites::get`] was called with a packer.
     pub(crate) fn archive(&self) -> Result<&Path, &str> {
         match &self.archive {
             Some(Ok(path)) => Ok(path),
@@ -42,7 +42,7 @@ impl Made {
     }
 }
 
-/// The sites that are there.
+/// The existing sites.
 pub(crate) struct Sites {
     directory: PathBuf,
     quick: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// None yet; they go into `directory`.
+    /// An empty collection; sites are created in `directory`.
     pub(crate) fn new(directory: &Path, quick: bool) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -61,17 +61,17 @@ impl Sites {
         }
     }
 
-    /// Whether the site of `spec` is there already, with its archive where it is to be `packed`.
+    /// Whether the site of `spec` exists, with its archive if `packed`.
     pub(crate) fn has(&self, spec: &ContentSpec, packed: bool) -> bool {
         let mut made = self.made.iter();
         made.any(|made| made.spec == *spec && (made.archive.is_some() || !packed))
     }
 
-    /// The site of `spec`, and its archive where there is a `packer`.
+    /// The site of `spec`, and its archive if there is a `packer`.
     ///
     /// # Errors
     ///
-    /// When the files cannot be written. That they cannot be packed is told by [`Made::archive`].
+    /// The files cannot be written. Failure to pack them is reported by [`Made::archive`].
     pub(crate) fn get(&mut self, spec: &ContentSpec, packer: Option<&Found>) -> Result<&Made> {
         let index = match self.made.iter().position(|made| made.spec == *spec) {
             Some(index) => index,
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(root(10, false), first);
         assert_ne!(root(11, false), first);
         assert!(first.exists());
-        // Holes take no room: nothing has to go for them.
+        // Holes take no space: nothing has to be removed for them.
         root(KEPT * 2, true);
         assert!(first.exists());
         root(KEPT - 20, false);

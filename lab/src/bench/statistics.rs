@@ -1,22 +1,22 @@
-//! Medians and spreads of a few runs, and the checks that say whether a figure can be true.
+//! Medians and spreads of a few runs, and a plausibility check of figures.
 
 use serde::{Deserialize, Serialize};
 
-/// A median with the smallest and the largest value it came from.
+/// A median with the minimum and maximum of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Spread {
-    /// The middle value; of an even number of values the mean of the two in the middle.
+    /// The median; the mean of the two middle values if their number is even.
     pub(crate) median: f64,
     /// Smallest value.
     pub(crate) min: f64,
     /// Largest value.
     pub(crate) max: f64,
-    /// How many values there were.
+    /// The number of values.
     pub(crate) count: usize,
 }
 
 impl Spread {
-    /// Of all `values`; `None` when there are none.
+    /// The spread of `values`; `None` if there are none.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -32,7 +32,7 @@ impl Spread {
     }
 }
 
-/// Ratios of `values` to `base` where both have a value for the same round.
+/// Ratios of `values` to `base` for rounds in which both have a value.
 pub(crate) fn ratios(values: &[Option<f64>], base: &[Option<f64>]) -> Option<Spread> {
     let pairs = values.iter().zip(base);
     Spread::of(pairs.filter_map(|(value, base)| {
@@ -41,15 +41,15 @@ pub(crate) fn ratios(values: &[Option<f64>], base: &[Option<f64>]) -> Option<Spr
     }))
 }
 
-/// Deviation allowed between the connections asked for and those the figures account for.
+/// Permitted deviation between the opened connections and those the figures account for.
 const OCCUPANCY_TOLERANCE: f64 = 0.1;
 
-/// Connections that the figures account for, when that is not the number that was opened.
+/// The number of connections that the figures account for, if it differs from those opened.
 ///
 /// In a closed loop without think time, requests per second times mean latency is the number of
-/// connections in service (Little's law). A figure that does not fit was earned on fewer.
+/// connections in service (Little's law). A figure that does not match was achieved with fewer.
 pub(crate) fn misfit(requests: u64, seconds: f64, mean_s: f64, connections: usize) -> Option<f64> {
-    // A handful of long requests says nothing: those cut off at the ends weigh too much.
+    // A handful of long requests is inconclusive: those cut off at the ends weigh too much.
     if requests < 20 * connections as u64 || seconds <= 0.0 {
         return None;
     }

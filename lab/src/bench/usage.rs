@@ -1,34 +1,34 @@
-//! Reads what a tree of processes has used: CPU time and memory, from `/proc`.
+//! Reads the resource usage of a process tree from `/proc`: CPU time and memory.
 
 use std::{collections::HashMap, fs, time::Duration};
 
 use anyhow::{Context, Result};
 
-/// Both counts of CPU time may differ by a tick of user and one of system time at either end.
+/// The two measures of CPU time may differ by a tick of user and one of system time at either end.
 const TICKS_APART_MAX: Duration = Duration::from_millis(40);
 
-/// What a process and all its descendants have used up to now.
+/// The usage of a process and all its descendants so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// CPU time in user mode, of reaped children too.
+    /// CPU time in user mode, including reaped children.
     pub(crate) user: Duration,
-    /// CPU time in the kernel, of reaped children too.
+    /// CPU time in the kernel, including reaped children.
     pub(crate) system: Duration,
-    /// CPU time of the threads that are there, in nanoseconds; zero where the kernel does not count.
+    /// CPU time of the existing threads, in nanoseconds; zero if the kernel does not record it.
     pub(crate) exact: Duration,
-    /// Sum of the largest resident sizes, in bytes; counts mapped file pages.
+    /// Sum of the peak resident sizes, in bytes; includes mapped file pages.
     pub(crate) peak_memory: u64,
     /// Sum of the resident anonymous memory now, in bytes.
     pub(crate) anonymous_memory: u64,
-    /// Threads that the kernel made to do io_uring work that would block.
+    /// Kernel threads for io_uring operations that would block.
     pub(crate) io_workers: usize,
     /// Processes in the tree.
     pub(crate) processes: usize,
 }
 
 impl Usage {
-    /// CPU time used since `earlier`: to the nanosecond where that fits what the clock's ticks say,
-    /// else in ticks, which also count threads that have ended.
+    /// CPU time since `earlier`: exact to the nanosecond if that agrees with the clock ticks, else
+    /// in ticks, which also count threads that have ended.
     pub(crate) fn cpu_since(&self, earlier: &Self) -> Duration {
         let ticks = (self.user + self.system).saturating_sub(earlier.user + earlier.system);
         let exact = self.exact.saturating_sub(earlier.exact);
@@ -90,7 +90,7 @@ struct Stat {
     system: u64,
 }
 
-/// Parses `/proc/PID/stat`: the name in parentheses may itself hold spaces and parentheses.
+/// Parses `/proc/PID/stat`: the name in parentheses may itself contain spaces and parentheses.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -103,7 +103,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
 }
 
 fn descends(mut pid: u32, root: u32, stats: &HashMap<u32, Stat>) -> bool {
-    // No chain is longer than the table, even if it changed while it was read.
+    // No chain is longer than the table, even if the table changed while it was read.
     for _ in 0..=stats.len() {
         if pid == root {
             return true;
@@ -116,7 +116,7 @@ fn descends(mut pid: u32, root: u32, stats: &HashMap<u32, Stat>) -> bool {
     false
 }
 
-/// The value of a line such as `VmHWM:    1234 kB`, in bytes; 0 where it is missing.
+/// The value of a line such as `VmHWM:    1234 kB`, in bytes; 0 if missing.
 fn status_bytes(text: &str, key: &str) -> u64 {
     let value = text
         .lines()
@@ -125,7 +125,7 @@ fn status_bytes(text: &str, key: &str) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// The time that the threads of `pid` were on a CPU.
+/// The CPU time of the threads of `pid`.
 fn exact_time(pid: u32) -> Duration {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Duration::ZERO;
@@ -151,8 +151,8 @@ fn count_io_workers(pid: u32) -> usize {
         .count()
 }
 
-/// CPU time of this process' children that have ended and were waited for, in ticks of 10 ms; zero
-/// where it cannot be read.
+/// CPU time of this process' children that have ended and were reaped, in ticks of 10 ms; zero if
+/// it cannot be read.
 pub(crate) fn of_ended_children() -> Duration {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let tick = 1.0 / rustix::param::clock_ticks_per_second() as f64;
@@ -182,7 +182,7 @@ impl CpuTime {
     }
 }
 
-/// Reads the time that CPU `index` was busy, whoever used it.
+/// Reads the busy time of CPU `index`, for all processes.
 pub(crate) fn of_cpu(index: usize) -> CpuTime {
     fs::read_to_string("/proc/stat").map_or_else(|_| CpuTime::default(), |t| parse_cpu(&t, index))
 }
@@ -235,7 +235,7 @@ mod tests {
             (11, stat(10)),
             (12, stat(11)),
             (13, stat(1)),
-            // A loop can be read while the table changes.
+            // A cycle can be read while the table changes.
             (20, stat(21)),
             (21, stat(20)),
         ]);
@@ -270,7 +270,7 @@ mod tests {
         let since = |ticks, exact| usage(ticks, exact).cpu_since(&start).as_micros();
         assert_eq!(since(110, 104_321), 4_321);
         assert_eq!(since(100, 100_000), 0);
-        // A thread ended in between and took its nanoseconds with it.
+        // A thread ended in between, and its nanoseconds are gone.
         assert_eq!(since(300, 120_000), 200_000);
     }
 

@@ -1,7 +1,7 @@
-//! The generators whose sites are crawled.
+//! The generators to crawl.
 
-/// A generator: its program and where it comes from, its input by path, its arguments, and the folder
-/// below the input that it builds into.
+/// A generator: its program and origin, its input files, its arguments, and the folder below the
+/// input that it builds into.
 pub(super) struct Generator {
     pub(super) program: &'static str,
     pub(super) origin: Origin,
@@ -10,12 +10,12 @@ pub(super) struct Generator {
     pub(super) arguments: &'static [&'static str],
 }
 
-/// Where a program comes from.
+/// The origin of a program.
 #[derive(Clone, Copy)]
 pub(super) enum Origin {
-    /// A package of Debian.
+    /// A Debian package.
     Debian(&'static str),
-    /// Packages of npm, with their major versions.
+    /// npm packages with their major versions.
     Npm(&'static [&'static str]),
 }
 
@@ -250,10 +250,10 @@ pub(super) const GENERATORS: [Generator; 12] = [
     },
 ];
 
-/// What npm's need in their folder.
+/// The `package.json` that npm needs.
 const PACKAGE: &str = "{\"private\": true}\n";
 
-/// Hexo loads the plugins that are named here.
+/// Hexo loads the plugins named here.
 const HEXO_PACKAGE: &str = "{\"private\": true, \"hexo\": {\"version\": \"7\"}, \"dependencies\": {\
     \"hexo\": \"7\", \"hexo-generator-archive\": \"2\", \"hexo-generator-category\": \"2\", \
     \"hexo-generator-index\": \"4\", \"hexo-generator-tag\": \"2\", \"hexo-renderer-ejs\": \"2\", \

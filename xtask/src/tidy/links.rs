@@ -1,10 +1,10 @@
-//! Checks that links in Markdown files lead to files of the repository.
+//! Checks that links in Markdown files lead to files in the repository.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::Finding;
 
-/// Adds a finding for each link of `file` to a file or heading that is not there.
+/// Adds a finding for each link of `file` to a missing file or heading.
 pub(super) fn check(root: &Path, file: &Path, text: &str, findings: &mut Vec<Finding>) {
     let mut in_code = false;
     for (index, line) in text.lines().enumerate() {
@@ -26,7 +26,7 @@ pub(super) fn check(root: &Path, file: &Path, text: &str, findings: &mut Vec<Fin
     }
 }
 
-/// The targets of `[text](target)` and `[text]: target` in a line, code spans left out.
+/// The targets of `[text](target)` and `[text]: target` in a line, except in code spans.
 fn links(line: &str) -> Vec<String> {
     let without_code: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
     let mut found: Vec<String> = without_code
@@ -72,7 +72,7 @@ fn problem(root: &Path, file: &Path, text: &str, link: &str) -> Option<String> {
     (!has_heading(&there, heading)).then(|| format!("no heading for '{link}'"))
 }
 
-/// `path` as seen from `directory`, or `None` when it leaves the root.
+/// `path` relative to `directory`, or `None` if it leaves the root.
 fn resolve(directory: &Path, path: &str) -> Option<PathBuf> {
     let mut resolved = PathBuf::new();
     for component in directory.join(path).components() {
@@ -86,7 +86,7 @@ fn resolve(directory: &Path, path: &str) -> Option<PathBuf> {
     Some(resolved)
 }
 
-/// Whether a heading of `text` has the anchor that forges give it.
+/// Whether `text` has a heading with this anchor, as forges generate them.
 fn has_heading(text: &str, anchor: &str) -> bool {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings

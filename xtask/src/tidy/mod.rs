@@ -1,4 +1,4 @@
-//! Checks the rules that neither the compiler nor clippy knows, with file and line.
+//! Checks rules that neither the compiler nor clippy covers, with file and line.
 
 use std::{
     fmt, fs,
@@ -12,13 +12,13 @@ use xtask::process;
 mod links;
 pub(crate) mod source;
 
-/// Lines a Rust file may have, its tests included.
+/// Maximum number of lines in a Rust file, including its tests.
 const FILE_LINES_MAX: usize = 800;
 
-/// Files without which the project is not complete.
+/// Files that the project must have.
 const REQUIRED: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"];
 
-/// A broken rule, and where.
+/// A violated rule, and where.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// Path from the root.
@@ -72,7 +72,7 @@ pub(crate) fn main() -> Result<()> {
     Ok(())
 }
 
-/// The Rust and Markdown files below `root`, leaving out what is built, fetched or hidden.
+/// The Rust and Markdown files below `root`, except for built, downloaded and hidden ones.
 pub(crate) fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let left_out = ["target", "node_modules", "corpus", "artifacts", "work"];
     let mut found = Vec::new();
@@ -110,7 +110,7 @@ fn check_rust(file: &Path, text: &str, findings: &mut Vec<Finding>) {
             &format!("{lines} lines (limit: {FILE_LINES_MAX}); split it by concern"),
         );
     }
-    // Comments for the marks, code without comments and strings for everything else.
+    // Comments are searched for markers, code without comments and strings for everything else.
     let split = source::split(text);
     let engine = file.starts_with("crates/gannet-io");
     let is_product = is_product(file);
@@ -166,7 +166,8 @@ fn check_rust(file: &Path, text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether it is part of what is installed: not a test, an example, a chore or what tests share.
+/// Whether the file is part of the installed program: not a test, an example, a chore or test
+/// support.
 fn is_product(file: &Path) -> bool {
     let mut parts = file.iter();
     parts.next().is_some_and(|part| part == "crates")
@@ -174,13 +175,13 @@ fn is_product(file: &Path) -> bool {
         && parts.next().is_some_and(|part| part == "src")
 }
 
-/// Whether the block on line `index` has its reason on the line or in the comment above it.
+/// Whether the block on line `index` has its reason on that line or in the comment above.
 fn has_safety(split: &[source::Line], index: usize) -> bool {
     let says = |line: &source::Line| line.comment.contains("SAFETY:");
     if says(&split[index]) {
         return true;
     }
-    // The statement may begin on earlier lines; its comment stands directly above it.
+    // The statement may begin on earlier lines; its comment is directly above it.
     let mut code_lines = 0;
     for line in split[..index].iter().rev() {
         if says(line) {

@@ -1,11 +1,11 @@
-//! Splits Rust source into code and comments, so that rules look at the right one.
+//! Splits Rust source into code and comments, so that each rule applies to the right one.
 
 use std::path::Path;
 
 /// One line, split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// The code, with the contents of strings and characters taken out.
+    /// The code, without the contents of strings and characters.
     pub(crate) code: String,
     /// The comments.
     pub(crate) comment: String,
@@ -15,7 +15,7 @@ pub(crate) struct Line {
 enum In {
     Code,
     LineComment,
-    /// Block comments nest; this is how deep.
+    /// Inside nested block comments, with the depth.
     BlockComment(u32),
     Text,
     /// A raw string, with its number of hashes.
@@ -47,7 +47,7 @@ pub(crate) fn split(text: &str) -> Vec<Line> {
     lines
 }
 
-/// Handles the start of `rest`; returns the state after it and how many characters it took.
+/// Processes the start of `rest`; returns the next state and the number of characters consumed.
 fn step(state: In, rest: &[char], line: &mut Line) -> (In, usize) {
     let starts = |text: &str| {
         text.chars()
@@ -118,7 +118,7 @@ fn step_code(rest: &[char], line: &mut Line) -> (In, usize) {
             line.code.push('r');
             (In::Code, 1)
         }
-        // A character or a lifetime: a character has its closing quote close by.
+        // A character or a lifetime: a character has its closing quote nearby.
         '\'' => {
             let len = match (rest.get(1), rest.get(2)) {
                 (Some('\\'), _) => rest[3.min(rest.len())..].iter().position(|&c| c == '\''),
@@ -140,7 +140,7 @@ fn step_code(rest: &[char], line: &mut Line) -> (In, usize) {
     }
 }
 
-/// Whether `word` stands in `text` with no letter, digit or underscore beside it.
+/// Whether `text` contains `word` with no letter, digit or underscore beside it.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word)
@@ -155,7 +155,7 @@ pub(crate) fn is_unsafe_block(code: &str) -> bool {
     })
 }
 
-/// For each line whether it belongs to tests: a test file, or a module under `#[cfg(test)]`.
+/// Whether each line belongs to tests: a test file, or a module under `#[cfg(test)]`.
 pub(crate) fn test_lines(file: &Path, lines: &[Line]) -> Vec<bool> {
     let is_test_file = file.components().any(|c| c.as_os_str() == "tests")
         || file
@@ -174,7 +174,7 @@ pub(crate) fn test_lines(file: &Path, lines: &[Line]) -> Vec<bool> {
     result
 }
 
-/// The last line of the item whose attribute stands on line `start`.
+/// The last line of the item whose attribute is on line `start`.
 fn end_of_item(lines: &[Line], start: usize) -> usize {
     let mut depth = 0i32;
     for (index, line) in lines.iter().enumerate().skip(start) {

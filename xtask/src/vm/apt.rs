@@ -1,5 +1,5 @@
-//! Packages of Debian by the host's apt, from the host's sources of Debian with another suite, and with
-//! lists of our own: nothing is installed.
+//! Downloads Debian packages with the host's apt, from the host's Debian source but for other
+//! suites, and with separate lists: nothing is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use anyhow::{Context, Result, bail, ensure};
 
 use xtask::process;
 
-/// An apt that knows other suites than the host's.
+/// An apt configured with other suites than the host's.
 pub(super) struct Apt {
     directory: PathBuf,
 }
 
-/// Debian's keys: whoever has a copy of its archive, these signed it.
+/// Debian's keys, which sign the archive, whoever mirrors it.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 impl Apt {
-    /// Reads the lists of the suites, signatures checked.
+    /// Fetches the lists of the suites and verifies their signatures.
     pub(super) fn new(directory: &Path, suites: &[&str]) -> Result<Self> {
         ensure!(
             process::find("apt-get").is_some() && process::find("dpkg-deb").is_some(),
@@ -44,7 +44,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// The fields of a package in a suite's version of it, as `apt-cache show` prints them.
+    /// The fields of a package, as `apt-cache show` prints them.
     pub(super) fn show(&self, package: &str) -> Result<String> {
         process::capture(self.command("apt-cache").args(["show", package]))
     }
@@ -66,19 +66,19 @@ impl Apt {
         Ok(())
     }
 
-    /// Where this machine has Debian's archive from.
+    /// The URL of this machine's source of Debian's archive.
     fn archive(&self) -> Result<String> {
         let known = process::capture(Command::new("apt-get").arg("indextargets"))?;
         if let Some(archive) = archive_of(&known) {
             return Ok(archive.to_owned());
         }
-        // Whose a source is stands in its lists, which images of containers come without.
+        // The origin of a source is in its lists, which container images lack.
         let host = |arguments: &[&str]| {
             let mut command = Command::new("apt-get");
             self.set_directories(&mut command);
             process::capture(command.args(arguments))
         };
-        // Another source may fail without harm to that of Debian.
+        // Failures of other sources do not matter.
         let updated = host(&["update", "--quiet"]);
         if let Some(archive) = archive_of(&host(&["indextargets"])?) {
             return Ok(archive.to_owned());
@@ -89,7 +89,7 @@ impl Apt {
         )
     }
 
-    /// Lets apt keep what it fetches in our directory.
+    /// Makes apt store its downloads in our directory.
     fn set_directories(&self, command: &mut Command) {
         let at = |name: &str| self.directory.join(name).display().to_string();
         set(command, "Dir::State::lists", &at("lists"));
@@ -118,15 +118,15 @@ fn set(command: &mut Command, name: &str, value: &str) {
     command.arg("-o").arg(format!("{name}={value}"));
 }
 
-/// The archive of Debian among what `apt-get indextargets` prints: a paragraph for each list of each
-/// source.
+/// The URL of Debian's archive in the output of `apt-get indextargets`: a paragraph for each list
+/// of each source.
 fn archive_of(targets: &str) -> Option<&str> {
     targets.split("\n\n").find_map(|target| {
         let field = |name: &str| {
             let mut lines = target.lines();
             lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
         };
-        // What is for security alone has another label.
+        // The security archive has another label.
         let is_debian = field("Origin") == Some("Debian") && field("Label") == Some("Debian");
         let is_main = field("Component") == Some("main");
         field("Repo-URI").filter(|_| is_debian && is_main)

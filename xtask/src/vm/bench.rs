@@ -1,10 +1,9 @@
-//! Kernel TLS side by side: what a large download costs gannet and nginx, both with the kernel
-//! encryption, in one VM.
+//! Compares the cost of a large download from gannet and nginx, both with kernel TLS, in one VM.
 //!
-//! With the processor's own virtualization the figure is time. Under emulation time says nothing,
-//! since what one instruction costs there has nothing to do with what it costs; so QEMU is told to
-//! let each instruction take one nanosecond, and the figure is the number of instructions, those of
-//! the kernel on the server's behalf included.
+//! With KVM the figure is time. Under emulation time is meaningless, since the cost of emulating an
+//! instruction has nothing to do with its real cost; instead, QEMU lets each instruction take one
+//! nanosecond, and the figure is the number of instructions, including those of the kernel on the
+//! server's behalf.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,13 +22,13 @@ use xtask::process;
 /// Length of the file.
 const MEBIBYTES: u32 = 64;
 
-/// Downloads from each server that are counted.
+/// Downloads counted per server.
 const ROUNDS: [u32; 3] = [1, 2, 3];
 
-/// Whom the others are compared with.
+/// The base of the ratios.
 const BASE: &str = "nginx-kernel";
 
-/// What the machine runs.
+/// The programs in the VM.
 struct Programs {
     gannet: PathBuf,
     nginx: PathBuf,
@@ -70,7 +69,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// One line per server: cost of a download, and its ratio to nginx in the same round.
+/// One line per server: the cost of a download, and its ratio to nginx in the same round.
 fn table(measured: &[(String, u64, u64)]) -> Result<String> {
     let mut by_name: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
     for (name, cost, encrypted) in measured {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The first process of a VM that measures: each server sends a large file to a client beside it, and
-# the time that the server's threads were on a processor is taken from the scheduler.
+# The init process of a measuring VM: each server sends a large file to a client in the same VM, and
+# the scheduler's record of the CPU time of the server's threads is printed.
 export PATH=/bin HOME=/root LANG=C.UTF-8
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
@@ -17,7 +17,7 @@ echo "root:x:0:" >/etc/group
 dd if=/dev/zero of=/bench/site/big.bin bs=1048576 count=MEBIBYTES 2>/dev/null
 echo "vm: started $(uname -r)"
 
-# Nanoseconds on a processor, all threads of the processes.
+# CPU time in nanoseconds of all threads of the processes.
 spent() {
     for pid in "$@"; do cat /proc/"$pid"/task/*/schedstat; done | awk '{ sum += $1 } END { printf "%.0f", sum }'
 }
@@ -40,7 +40,7 @@ done
 serve 8001 uring on >/bench/gannet-uring.pid
 serve 8002 epoll on >/bench/gannet-epoll.pid
 serve 8003 uring off >/bench/gannet-user.pid
-# All five listen: 8001 to 8005 are 1F41 to 1F45.
+# Wait until all five listen: ports 8001 to 8005 are 1F41 to 1F45.
 tries=0
 until [ "$(grep -c ':1F4[1-5] 00000000:0000 0A' /proc/net/tcp)" -ge 5 ] || [ $tries -gt 300 ]; do
     tries=$((tries + 1))
@@ -57,7 +57,7 @@ nginx_pids() {
     pid=$(cat /bench/nginx-$1.pid)
     echo "$pid $(cat /proc/"$pid"/task/"$pid"/children)"
 }
-# One for warmth that is not counted.
+# The first round is a warm-up and is not counted.
 for round in 0 ROUNDS; do
     [ "$round" = 0 ] && echo "vm: warm"
     [ "$round" = 1 ] && echo "vm: counted"

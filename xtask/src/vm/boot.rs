@@ -13,25 +13,25 @@ use anyhow::{Context, Result};
 use crate::vm::kernels::Kernel;
 use crate::vm::report::Report;
 
-/// How the processor of the VM is made.
+/// How the VM's processor is provided.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Accelerator {
-    /// By the host's.
+    /// By the host's virtualization.
     Kvm,
-    /// By translation: ten times slower, and everything that is tested is the same.
+    /// By emulation: ten times slower, but the tests are the same.
     Emulation {
-        /// Why not by the host's.
+        /// Why KVM is not used.
         why: &'static str,
     },
-    /// By translation, one processor, a nanosecond for each instruction: what the VM takes for time
-    /// is their number.
+    /// By emulation of one processor, with one nanosecond per instruction, so that the VM's time is
+    /// the number of instructions.
     Counting,
 }
 
-/// Until the tests begin.
+/// Maximum time until the tests begin.
 const BOOT_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// For everything.
+/// Maximum time for everything.
 const RUN_TIME_MAX: Duration = Duration::from_secs(900);
 
 impl Accelerator {
@@ -47,7 +47,7 @@ impl Accelerator {
         {
             "/dev/kvm may not be opened"
         } else if !is_there("/sys/module/kvm_intel") && !is_there("/sys/module/kvm_amd") {
-            // Virtualization without the processor's help runs only kernels made for it.
+            // KVM without the processor's support runs only specially built kernels.
             "/dev/kvm is not that of the processor (neither kvm_intel nor kvm_amd is loaded)"
         } else {
             return Self::Kvm;
@@ -55,7 +55,7 @@ impl Accelerator {
         Self::Emulation { why }
     }
 
-    /// The one to measure with: emulated, a processor has no time that means anything.
+    /// The accelerator for measuring: under emulation, counting replaces time.
     pub(super) fn counting(self) -> Self {
         match self {
             Self::Kvm => Self::Kvm,
@@ -67,8 +67,8 @@ impl Accelerator {
         match self {
             Self::Kvm => &["-accel", "kvm", "-cpu", "host", "-smp", "2"],
             Self::Emulation { .. } => {
-                // Without `cmpxchg16b`, which QEMU 7.2 emulates with flags that are not its own when
-                // two processors run at once: the kernel's allocator then dies of a double fault.
+                // Without `cmpxchg16b`, whose flags QEMU 7.2 emulates incorrectly when two
+                // processors run concurrently: the kernel's allocator then dies of a double fault.
                 const LIST: &[&str] = &[
                     "-accel",
                     "tcg,thread=multi",
@@ -144,7 +144,7 @@ pub(super) fn run(
             BOOT_TIME_MAX
         };
         let left = limit.saturating_sub(started.elapsed());
-        // An error is either the end of the console or that of our patience.
+        // An error is either the end of the console or a timeout.
         let Ok(line) = lines.recv_timeout(left) else {
             return Ok(report);
         };
@@ -155,12 +155,12 @@ pub(super) fn run(
     }
 }
 
-/// A running QEMU, ended when dropped.
+/// A running QEMU, killed on drop.
 struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Both do nothing to a process that has ended and was waited for.
+        // Both have no effect on a process that was reaped.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

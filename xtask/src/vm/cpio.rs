@@ -1,15 +1,15 @@
-//! Archives that the kernel unpacks as its first file system: cpio in the form `newc`.
+//! Writes initramfs archives: cpio in the `newc` format.
 //!
-//! The form is that of the kernel's `Documentation/driver-api/early-userspace/buffer-format.rst`:
-//! each entry is a head of 110 ASCII bytes, the name with a zero byte, the content; name and
-//! content are padded to 4 bytes.
+//! The format is described in the kernel's
+//! `Documentation/driver-api/early-userspace/buffer-format.rst`: each entry has a header of 110
+//! ASCII bytes, the zero-terminated name and the content; name and content are padded to 4 bytes.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Component, Path};
 
-/// Writes an archive. Folders on the way to a file are made by themselves.
+/// Writes an archive. Parent folders of files are created automatically.
 pub(super) struct Cpio<W> {
     out: W,
     inode: u32,
@@ -29,7 +29,7 @@ impl<W: Write> Cpio<W> {
         }
     }
 
-    /// A folder, and those above it.
+    /// Adds a folder and its parents.
     pub(super) fn folder(&mut self, path: &str) -> io::Result<()> {
         let mut done = String::new();
         for part in Path::new(path).components() {
@@ -46,20 +46,20 @@ impl<W: Write> Cpio<W> {
         Ok(())
     }
 
-    /// A file with these bytes, executable.
+    /// Adds an executable file with these bytes.
     pub(super) fn bytes(&mut self, path: &str, content: &[u8]) -> io::Result<()> {
         self.parent(path)?;
         self.entry(path.trim_start_matches('/'), PROGRAM, content)
     }
 
-    /// A file of the host, at a path of the image.
+    /// Adds a file of the host at a path in the image.
     pub(super) fn file(&mut self, path: &str, source: &Path) -> io::Result<()> {
         let content = fs::read(source)
             .map_err(|error| io::Error::other(format!("'{}': {error}", source.display())))?;
         self.bytes(path, &content)
     }
 
-    /// A symbolic link.
+    /// Adds a symbolic link.
     pub(super) fn link(&mut self, path: &str, target: &str) -> io::Result<()> {
         self.parent(path)?;
         self.entry(path.trim_start_matches('/'), LINK, target.as_bytes())
@@ -116,7 +116,7 @@ impl<W: Write> Cpio<W> {
 mod tests {
     use super::*;
 
-    /// Entries begin at multiples of four, folders come once and before what is in them.
+    /// Entries are aligned to four bytes; folders occur once, before their contents.
     #[test]
     fn entries_are_laid_out_as_the_kernel_reads_them() {
         let mut cpio = Cpio::new(Vec::new());

@@ -1,7 +1,7 @@
-//! The first file system of a VM: a shell, modules, test binaries, and what these need.
+//! The initramfs of a VM: a shell, modules, test binaries, and their dependencies.
 //!
-//! Test binaries have the paths of the program and of their folder built in, so everything lies in
-//! the image where it lies on the host.
+//! The paths of the program and its folder are built into test binaries, so every file has the same
+//! path in the image as on the host.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -18,14 +18,14 @@ use xtask::process;
 
 /// What to run in the VM.
 pub(super) struct Suites {
-    /// Name and binary, in the order of running.
+    /// Name and binary, in order.
     tests: Vec<(String, PathBuf)>,
     /// The program under test, if a suite runs it.
     program: Option<PathBuf>,
 }
 
-/// Test binaries that are of use in a VM: package and name. What does not ask the kernel anything
-/// is left out, since an emulated machine is slow.
+/// Test binaries that are useful in a VM: package and name. Tests that do not depend on the kernel
+/// are left out, since an emulated machine is slow.
 const TESTS: [(&str, &str); 11] = [
     ("gannet-io", "accept"),
     ("gannet-io", "cancel"),
@@ -40,7 +40,7 @@ const TESTS: [(&str, &str); 11] = [
     ("gannet", "serve"),
 ];
 
-/// Those that take minutes on an emulated machine.
+/// Those that take minutes under emulation.
 const SLOW_TESTS: [(&str, &str); 6] = [
     ("gannet", "archive"),
     ("gannet", "disk"),
@@ -50,7 +50,7 @@ const SLOW_TESTS: [(&str, &str); 6] = [
     ("gannet", "tls"),
 ];
 
-/// Modules to load, by their names with `_`. What a kernel has built in is not there as a file.
+/// Modules to load, by their names with `_`. Built-in ones have no file.
 const MODULES: [&str; 14] = [
     "tls",
     "gcm",
@@ -68,10 +68,10 @@ const MODULES: [&str; 14] = [
     "virtio_blk",
 ];
 
-/// The longest that one test binary may take, in seconds of the VM's clock.
+/// Maximum time for a test binary, in seconds of the VM's clock.
 const SUITE_SECONDS: u32 = 300;
 
-/// Builds the test binaries: those of these names, or else the quick ones, or all.
+/// Builds the named test binaries, or else the quick ones, or all.
 pub(super) fn build_suites(names: &[String], is_all: bool) -> Result<Suites> {
     let is_wanted = |name: &str, by_default| match names {
         [] => by_default,
@@ -131,7 +131,7 @@ pub(super) fn build_suites(names: &[String], is_all: bool) -> Result<Suites> {
     Ok(Suites { tests, program })
 }
 
-/// Writes the image for a kernel; gives its path.
+/// Writes the image for a kernel; returns its path.
 pub(super) fn write(directory: &Path, kernel: &Kernel, suites: &Suites) -> Result<PathBuf> {
     let path = directory.join(format!("{}.cpio", kernel.release));
     let mut cpio = Cpio::new(BufWriter::new(File::create(&path)?));
@@ -157,7 +157,7 @@ pub(super) fn write(directory: &Path, kernel: &Kernel, suites: &Suites) -> Resul
     Ok(path)
 }
 
-/// Puts a shell, the modules and programs into an image, with the libraries that these need.
+/// Adds a shell, the modules and programs to an image, with the libraries they need.
 pub(super) fn write_base<'a, W: std::io::Write>(
     cpio: &mut Cpio<W>,
     kernel: &Kernel,
@@ -187,12 +187,12 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The libraries that a program is linked with, and its loader: absolute paths.
+/// The absolute paths of a program's shared libraries and loader.
 fn libraries_of(program: &Path) -> Result<Vec<String>> {
     let mut command = Command::new("ldd");
     command.arg(program).stdin(Stdio::null());
     let output = command.output().context("cannot start 'ldd'")?;
-    // An exit other than 0 says that it is linked with nothing.
+    // A failure means that it is statically linked.
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
     let paths = output
         .lines()
@@ -200,7 +200,7 @@ fn libraries_of(program: &Path) -> Result<Vec<String>> {
     Ok(paths.map(str::to_owned).collect())
 }
 
-/// Puts the modules and those they need into the image; gives their names in order of loading.
+/// Adds the modules and their dependencies; returns their names in loading order.
 fn modules<W: std::io::Write>(cpio: &mut Cpio<W>, kernel: &Kernel) -> Result<Vec<String>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![kernel.modules.clone()];
@@ -259,7 +259,7 @@ fn add_module<W: std::io::Write>(
     Ok(())
 }
 
-/// The modules that a module needs, as its section `.modinfo` says.
+/// The dependencies of a module, from its section `.modinfo`.
 fn needs(module: &[u8]) -> Vec<String> {
     const MARK: &[u8] = b"\0depends=";
     let Some(at) = module.windows(MARK.len()).position(|window| window == MARK) else {

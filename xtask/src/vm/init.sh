@@ -1,5 +1,5 @@
 #!/bin/sh
-# The first process of the VM: loads modules, runs the test binaries, says how each ended.
+# The init process of the VM: loads modules, runs the test binaries, prints how each ended.
 export PATH=/bin HOME=/root LANG=C.UTF-8 RUST_BACKTRACE=0
 /bin/busybox --install -s /bin
 mount -t proc proc /proc

@@ -1,4 +1,4 @@
-//! The kernels to test on: Debian's for virtual machines, the oldest supported to the newest.
+//! The kernels to test on: Debian's for virtual machines, from the oldest supported to the newest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,25 +9,25 @@ use crate::vm::apt::Apt;
 
 /// An unpacked kernel.
 pub(super) struct Kernel {
-    /// As `uname -r` says it.
+    /// The release as in `uname -r`.
     pub(super) release: String,
     /// The bootable image.
     pub(super) image: PathBuf,
-    /// Where its modules are, in folders.
+    /// The folder tree of its modules.
     pub(super) modules: PathBuf,
 }
 
-/// Our name for it, the suite, and how its version begins.
+/// Our name for it, the suite, and the beginning of its version.
 const KERNELS: [(&str, &str, &str); 3] = [
     ("oldest", "bookworm", "6.1."),
     ("stable", "trixie", "6.12."),
     ("newest", "sid", ""),
 ];
 
-/// The package that depends on the kernel of the day.
+/// The metapackage that depends on the current kernel.
 const META: &str = "linux-image-cloud-amd64";
 
-/// All kernels, or those of these names: downloaded if a newer package is there.
+/// All kernels, or the named ones; downloads newer packages.
 pub(super) fn all(directory: &Path, names: &[String]) -> Result<Vec<Kernel>> {
     if let Some(name) = names
         .iter()
@@ -50,7 +50,7 @@ fn one(directory: &Path, &(name, suite, begin): &(&str, &str, &str)) -> Result<K
     let apt = Apt::new(&directory.join("apt"), &[suite]);
     let apt = match apt {
         Ok(apt) => apt,
-        // Without the network what was downloaded earlier is good enough.
+        // Without a network, use what was downloaded earlier.
         Err(error) => {
             let Some(kernel) = unpacked(&directory)? else {
                 return Err(error);
@@ -85,7 +85,7 @@ fn one(directory: &Path, &(name, suite, begin): &(&str, &str, &str)) -> Result<K
     Ok(kernel)
 }
 
-/// The package that the suite's kernel is in.
+/// The package with the suite's kernel.
 fn image_package(apt: &Apt) -> Result<String> {
     dependencies(&apt.show(META)?)
         .find(|name| name.starts_with("linux-image-"))
@@ -105,7 +105,7 @@ fn parts(apt: &Apt, package: &str) -> Result<Vec<String>> {
     Ok(parts)
 }
 
-/// The names in the first `Depends` field, versions and alternatives left out.
+/// The names in the first `Depends` field, without versions and alternatives.
 fn dependencies(shown: &str) -> impl Iterator<Item = &str> {
     let field = shown
         .lines()
@@ -116,7 +116,7 @@ fn dependencies(shown: &str) -> impl Iterator<Item = &str> {
         .filter_map(|item| item.split_whitespace().next())
 }
 
-/// What is in the directory from an earlier run.
+/// The kernel left in the directory by an earlier run.
 fn unpacked(directory: &Path) -> Result<Option<Kernel>> {
     let root = directory.join("root");
     for modules in [root.join("usr/lib/modules"), root.join("lib/modules")] {

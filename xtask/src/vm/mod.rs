@@ -1,4 +1,4 @@
-//! Boots Debian's kernels in QEMU and runs the tests in them that this machine's kernel cannot.
+//! Boots Debian's kernels in QEMU and runs the tests that depend on the kernel.
 //!
 //! ```text
 //!   kernels   packages by apt, from the machine's sources, kept under target/vm
@@ -6,8 +6,8 @@
 //!   boot      QEMU with a serial console ─▶ report: counts per suite
 //! ```
 //!
-//! What the VM proves: that gannet runs on the oldest kernel it promises, on the newest, and that
-//! kernel TLS, which few machines have loaded, encrypts true bytes.
+//! This proves that gannet runs on the oldest kernel it supports and on the newest, and that kernel
+//! TLS, which few machines have loaded, encrypts correctly.
 
 mod apt;
 mod bench;
@@ -39,7 +39,7 @@ cargo xtask vm [FLAGS]
   --verbose       show everything that the console says
 ";
 
-/// What the command line asks for.
+/// The parsed flags.
 #[derive(Default)]
 struct Options {
     kernels: Vec<String>,
@@ -70,7 +70,8 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     }
     let (qemu, kernels) = match prepare(&options) {
         Ok(prepared) => prepared,
-        // As fuzz-smoke does where a tool cannot be had; but what CI did not run it must not pass.
+        // Skipped if the tools are unavailable, as in fuzz-smoke; but in CI a skip must not look
+        // like a pass.
         Err(why) if options.kernels.is_empty() && !process::is_ci() => {
             println!("vm: skipped: {why:#}");
             return Ok(());
@@ -104,15 +105,15 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     Ok(())
 }
 
-/// QEMU and the kernels, downloaded if need be.
+/// Finds QEMU and the kernels, downloading them if necessary.
 fn prepare(options: &Options) -> Result<(PathBuf, Vec<Kernel>)> {
     let qemu = process::find_or_install("qemu-system-x86_64", "qemu-system-x86")?;
     process::find_or_install("busybox", "busybox-static")?;
     Ok((qemu, kernels::all(&directory(), &options.kernels)?))
 }
 
-/// Boots once, and once more if the machine did not come up, or if the kernel died: no program may
-/// bring that about, and an emulated processor does (a double fault in an atomic instruction).
+/// Boots, and again if the machine did not come up or the kernel died: no program can cause that,
+/// but an emulated processor does (a double fault in an atomic instruction).
 fn run(
     qemu: &std::path::Path,
     accelerator: boot::Accelerator,
@@ -120,7 +121,7 @@ fn run(
     image: &std::path::Path,
     is_verbose: bool,
 ) -> Result<Report> {
-    // An emulated machine panics once in a while, for reasons of its own.
+    // An emulated machine panics occasionally for reasons of its own.
     const BOOTS_MAX: usize = 3;
     let mut last = Report::default();
     for nth in 1..=BOOTS_MAX {

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What one boot came to.
+/// The outcome of one boot.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// It got as far as running tests.
+    /// The tests began to run.
     pub(super) has_started: bool,
-    /// It got to the end.
+    /// The tests ran to the end.
     has_finished: bool,
     suites: Vec<Suite>,
     /// Lines of `/proc/net/tls_stat`.
     counters: BTreeMap<String, u64>,
-    /// What was measured: name, nanoseconds, and sockets that the kernel has encrypted for.
+    /// Measurements: name, nanoseconds, and the number of sockets with kernel encryption.
     measured: Vec<(String, u64, u64)>,
-    /// Everything, for the case that something fails.
+    /// The whole console, in case something fails.
     console: Vec<String>,
 }
 
@@ -25,16 +25,16 @@ struct Suite {
     passed: u32,
     failed: u32,
     status: Option<i32>,
-    /// What was left out and why, each once.
+    /// Skipped tests with the reason, without duplicates.
     left_out: Vec<String>,
     first_line: usize,
 }
 
-/// Lines shown of a boot that went wrong.
+/// Lines shown of a failed boot.
 const TAIL_LINES: usize = 30;
 
 impl Report {
-    /// Takes one line of the console.
+    /// Processes one line of the console.
     pub(super) fn line(&mut self, line: &str) {
         let line = line.trim_end();
         self.console.push(line.to_owned());
@@ -73,7 +73,7 @@ impl Report {
                 let value = value.parse().unwrap_or(0);
                 self.counters.insert(name.to_owned(), value);
             }
-            // What came before was for warmth.
+            // The lines before were the warm-up.
             ["counted"] => self.measured.clear(),
             ["bench", name, cost, encrypted] => {
                 let number = |text: &str| text.parse().unwrap_or(0);
@@ -91,13 +91,13 @@ impl Report {
         self.has_finished && has_run && self.suites.iter().all(Suite::is_success)
     }
 
-    /// Whether the machine came to the end.
+    /// Whether the machine reached the end.
     pub(super) fn has_finished(&self) -> bool {
         self.has_finished
     }
 
-    /// Costs of downloads in the order of the runs: name, nanoseconds, and sockets that the kernel
-    /// has encrypted for.
+    /// Costs of downloads in the order of the runs: name, nanoseconds, and the number of sockets
+    /// with kernel encryption.
     pub(super) fn measured(&self) -> &[(String, u64, u64)] {
         &self.measured
     }
@@ -128,7 +128,7 @@ impl Suite {
 }
 
 impl fmt::Display for Report {
-    /// One line per suite; of a suite that failed, all that it said.
+    /// One line per suite; for a failed suite, its whole output.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, suite) in self.suites.iter().enumerate() {
             writeln!(f, "  {:<12} {:>3} passed", suite.name, suite.passed)?;

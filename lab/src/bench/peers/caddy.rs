@@ -52,7 +52,7 @@ pub(super) fn launch(program: &Path, task: &Task<'_>) -> Result<Launch> {
     command
         .args(["run", "--adapter", "caddyfile", "--config"])
         .arg(path);
-    // It would keep state under the user's home.
+    // Otherwise it would store state in the user's home directory.
     command
         .env("XDG_DATA_HOME", task.work)
         .env("XDG_CONFIG_HOME", task.work);

@@ -1,4 +1,4 @@
-//! Constant answers over web frameworks, from `lab/peers`, a workspace of its own.
+//! Constant answers from web frameworks; built in `lab/peers`, a separate workspace.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,12 +10,12 @@ use anyhow::{Context, Result};
 use super::{Framework, Launch, Task, show};
 use xtask::process;
 
-/// The manifest of the programs, below the root.
+/// The manifest of the programs, relative to the root.
 const MANIFEST: &str = "lab/peers/Cargo.toml";
-/// Their versions.
+/// Their lock file.
 const LOCK: &str = "lab/peers/Cargo.lock";
 
-/// The program and its crate.
+/// The names of the program and its crate.
 fn names(framework: Framework) -> (&'static str, &'static str) {
     match framework {
         Framework::Hyper => ("constant-hyper", "hyper"),

@@ -34,7 +34,7 @@ pub(super) fn find(floor: Floor, build: &Path) -> Result<(PathBuf, String)> {
     Ok((program, format!("lab/floor/{name}.c")))
 }
 
-/// Fails when this machine does not let programs use io_uring.
+/// Fails if io_uring is unavailable on this machine.
 pub(super) fn probe_uring(build: &Path) -> Result<()> {
     let (program, _) = find(Floor::Uring, build)?;
     process::capture(Command::new(program).arg("probe")).map(|_| ())

@@ -14,8 +14,8 @@ use crate::bench::content::Site;
 use crate::bench::scenario::Protocol;
 use xtask::process;
 
-/// What tells this build from others: its version, the revision of the workspace that it was built
-/// from (of a given binary that is not known), and the first digits of its SHA-256.
+/// Distinguishes this build from others: its version, the revision of the workspace it was built
+/// from (unknown for a given binary), and the first digits of its SHA-256.
 pub(super) fn identity(program: &Path, version: &str, is_given: bool) -> String {
     let mut text = version.to_owned();
     if !is_given {
@@ -93,7 +93,7 @@ fn add_tls(command: &mut Command, task: &Task<'_>) {
     command.arg("--tls-cert").arg(&certificate.chain);
     command.arg("--tls-key").arg(&certificate.key);
     command.args(["--ktls", if task.ktls { "on" } else { "off" }]);
-    // Builds differ in whether they speak HTTP/3 without being told.
+    // Some builds enable HTTP/3 by default.
     let help = help(Path::new(command.get_program()));
     if task.cell.scenario.load.protocol == Protocol::H3 && !help.contains("--no-http3") {
         command.arg("--http3");
@@ -104,12 +104,12 @@ fn help(program: &Path) -> String {
     process::output(&program.to_string_lossy(), &["--help-all"]).unwrap_or_default()
 }
 
-/// Whether `program` has the flags of TLS.
+/// Whether `program` has flags for TLS.
 pub(super) fn has_tls(program: &Path) -> bool {
     help(program).contains("--tls-cert")
 }
 
-/// Whether `program` speaks HTTP/3.
+/// Whether `program` has HTTP/3.
 pub(super) fn has_h3(program: &Path) -> bool {
     help(program).contains("http3")
 }
@@ -117,8 +117,8 @@ pub(super) fn has_h3(program: &Path) -> bool {
 pub(super) fn pack(program: &Path, site: &Site, output: &Path) -> Result<()> {
     let mut command = Command::new(program);
     command.arg("pack").arg(&site.root).arg("-o").arg(output);
-    // The files are random bytes: no level of compression makes them smaller, and the best ones
-    // take many times as long to find that out.
+    // The files are random bytes: no level compresses them, and the best ones take many times as
+    // long.
     let help = process::output(&program.to_string_lossy(), &["pack", "--help"]);
     if help.is_ok_and(|help| help.contains("--fast")) {
         command.arg("--fast");

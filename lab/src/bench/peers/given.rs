@@ -1,4 +1,4 @@
-//! Peers that no distribution packages: programs that the user built and names, or has on the path.
+//! Peers that no distribution packages: programs that the user built and names, or has in PATH.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use super::{GivenProgram, Launch, Task, show};
 use xtask::process;
 
-/// The peer's name, and that of its program on the path.
+/// The peer's name, and that of its program in PATH.
 pub(super) fn names(given: GivenProgram) -> (&'static str, &'static str) {
     match given {
         GivenProgram::Kawipiko => ("kawipiko", "kawipiko-server"),
@@ -19,14 +19,14 @@ pub(super) fn names(given: GivenProgram) -> (&'static str, &'static str) {
     }
 }
 
-/// Descriptors that ianic's httpd is given: below the limit of 20,000 that a process often has.
+/// Descriptors for ianic's httpd: below 20,000, a common limit of processes.
 const HTTPD_FDS: usize = 19_000;
-/// Descriptors it takes for a connection: socket, file and both ends of a pipe.
+/// Descriptors per connection: socket, file and both ends of a pipe.
 const HTTPD_FDS_EACH: usize = 4;
-/// Connections that faf holds: its tables have 1,024 entries, and some of them are its own.
+/// Connections that faf supports: its tables have 1,024 entries, and it uses some of them itself.
 const FAF_CONNECTIONS: usize = 1000;
 
-/// How many connections it holds at the same time.
+/// The number of concurrent connections it supports.
 pub(super) fn connections_max(given: GivenProgram) -> usize {
     match given {
         GivenProgram::Kawipiko => usize::MAX,
@@ -35,7 +35,7 @@ pub(super) fn connections_max(given: GivenProgram) -> usize {
     }
 }
 
-/// Finds the program: `path` if there is one, else by its name.
+/// Finds the program: at `path` if given, else by name.
 pub(super) fn find(given: GivenProgram, path: Option<&Path>) -> Result<(PathBuf, String)> {
     let (name, program) = names(given);
     let program = match path {
@@ -67,7 +67,7 @@ pub(super) fn find(given: GivenProgram, path: Option<&Path>) -> Result<(PathBuf,
     Ok((program, version))
 }
 
-/// kawipiko says it in one of several lines, `* version       : 1.2.3`.
+/// kawipiko prints it in one of several lines, `* version       : 1.2.3`.
 fn kawipiko_version(text: &str) -> String {
     let value = |line: &str| {
         let (key, value) = line.strip_prefix("* ")?.split_once(':')?;
@@ -93,7 +93,7 @@ pub(super) fn launch(given: GivenProgram, program: &Path, task: &Task<'_>) -> Re
             let fds = HTTPD_FDS.to_string();
             command.args(["--buf-count", "16", "--sqes", "32768", "--fds", &fds]);
         }
-        // A library: the program around it listens at the port that it is told.
+        // A library: the program around it takes its port as an argument.
         GivenProgram::Faf => {
             command.arg(port);
         }
@@ -106,7 +106,7 @@ pub(super) fn launch(given: GivenProgram, program: &Path, task: &Task<'_>) -> Re
     })
 }
 
-/// One process with one thread, the archive mapped, read once and indexed in memory.
+/// One process with one thread; the archive is mapped, read once and indexed in memory.
 fn add_kawipiko(command: &mut Command, program: &Path, task: &Task<'_>) -> Result<()> {
     let archive = archive_of(&task.site.root);
     if !archive.exists() {
@@ -131,7 +131,7 @@ fn add_kawipiko(command: &mut Command, program: &Path, task: &Task<'_>) -> Resul
     Ok(())
 }
 
-/// Where kawipiko's archive of the site in `root` is, once it was made.
+/// The path of kawipiko's archive of the site in `root`.
 pub(crate) fn archive_of(root: &Path) -> PathBuf {
     root.with_extension("cdb")
 }

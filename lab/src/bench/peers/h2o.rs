@@ -19,7 +19,7 @@ pub(super) fn find() -> Result<(PathBuf, String)> {
     Ok((program, lines.join(", ")))
 }
 
-/// Whether it was built with HTTP/3: the program then has the names of its settings.
+/// Whether it was built with HTTP/3: the binary then contains the names of its settings.
 pub(super) fn has_h3(program: &Path) -> bool {
     let name = b"http3-idle-timeout";
     fs::read(program).is_ok_and(|bytes| memchr::memmem::find(&bytes, name).is_some())
@@ -49,7 +49,7 @@ listen:
         ),
         Protocol::H1 | Protocol::H2 => String::new(),
     };
-    // It is started as root and would take the rights of another user, who may not read the site.
+    // As root it would switch to another user, who may not be able to read the site.
     let user = match rustix::process::geteuid().is_root() {
         true => "user: root\n",
         false => "",

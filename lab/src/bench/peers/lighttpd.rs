@@ -13,7 +13,7 @@ use xtask::process;
 
 pub(super) fn find() -> Result<(PathBuf, String)> {
     let program = process::find_or_install("lighttpd", "lighttpd")?;
-    // Debian keeps TLS in a package of its own.
+    // Debian packages TLS separately.
     if !Path::new("/usr/lib/lighttpd/mod_openssl.so").exists() {
         process::install("lighttpd-mod-openssl")?;
     }
@@ -37,7 +37,7 @@ ssl.openssl.ssl-conf-cmd = ( \"MinProtocol\" => \"TLSv1.2\" )
 "
         )
     });
-    // 65535 requests per connection is the most that lighttpd takes.
+    // The maximum of requests per connection in lighttpd is 65535.
     let configuration = format!(
         "server.document-root = \"{root}\"
 server.bind = \"127.0.0.1\"

@@ -1,7 +1,7 @@
-//! The servers that are measured: how each is found, configured fairly and started.
+//! The servers to measure: how each is found, configured fairly and started.
 //!
-//! Every peer gets one worker, the same files, persistent connections without a limit on their
-//! requests, no access log and a backlog of [`BACKLOG`]. What else is set is in its report entry.
+//! Every peer gets one worker, the same files, persistent connections without a request limit, no
+//! access log, and a backlog of [`BACKLOG`]. Other settings are in its report entry.
 
 use std::{
     cell::OnceCell,
@@ -30,13 +30,13 @@ mod lighttpd;
 mod nginx;
 mod static_web_server;
 
-/// Connections that may wait to be accepted, for every peer that can be told.
+/// The listen backlog of every peer that supports setting it.
 pub(crate) const BACKLOG: u32 = 4096;
 
-/// A server that can be measured.
+/// A server to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// nginx; with its open-file cache holding every file, or without.
+    /// nginx, with or without an open-file cache for all files.
     Nginx {
         /// Whether `open_file_cache` is on.
         cached: bool,
@@ -49,26 +49,26 @@ pub(crate) enum Peer {
     Caddy,
     /// gannet.
     Gannet {
-        /// Serves an archive made of the site, or the site's directory.
+        /// Serves an archive of the site instead of its directory.
         archive: bool,
         /// The engine's name on its command line.
         engine: &'static str,
-        /// Asked by HTTP/1.1 where the scenario is of HTTP/2.
+        /// Uses HTTP/1.1 even if the scenario has HTTP/2.
         h1: bool,
     },
     /// gannet with a constant answer instead of content: the ceiling of its engine and protocols.
     Dummy,
     /// static-web-server.
     StaticWebServer,
-    /// A constant answer over a framework.
+    /// A constant answer from a framework.
     Constant(Framework),
     /// A program that the user built.
     Given(GivenProgram),
-    /// A program that shows what the kernel alone costs.
+    /// A program that measures the kernel's cost alone.
     Floor(Floor),
 }
 
-/// The frameworks that programs in `lab/peers` answer over.
+/// The frameworks of the programs in `lab/peers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framework {
     /// hyper.
@@ -80,11 +80,11 @@ pub(crate) enum Framework {
 /// The programs that `--peer-binary` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivenProgram {
-    /// kawipiko, of which the server is named and the archiver is beside it.
+    /// kawipiko: names the server; the archiver is beside it.
     Kawipiko,
     /// ianic's httpd.
     Httpd,
-    /// A program around faf, with the port as its argument and the constant answer.
+    /// A program around faf that takes a port and gives the constant answer.
     Faf,
 }
 
@@ -101,7 +101,7 @@ pub(crate) enum Floor {
     Memory,
 }
 
-/// Every peer by its name; the first is what the others are compared to.
+/// Every peer by name; the first is the base of comparisons.
 const PEERS: [(&str, Peer); 21] = [
     ("nginx", Peer::Nginx { cached: false }),
     ("nginx-cached", Peer::Nginx { cached: true }),
@@ -161,10 +161,10 @@ const PEERS: [(&str, Peer); 21] = [
     ("floor-memory", Peer::Floor(Floor::Memory)),
 ];
 
-/// The peer that ratios are taken to.
+/// The base of ratios.
 pub(crate) const BASE: &str = "nginx";
 
-/// The peers of a run that names none.
+/// The default peers.
 pub(crate) const DEFAULT: [&str; 8] = [
     "nginx",
     "lighttpd",
@@ -176,7 +176,7 @@ pub(crate) const DEFAULT: [&str; 8] = [
     "gannet-archive-h1",
 ];
 
-/// The peers of a quick run that names none: enough to prove that every scenario runs.
+/// The default peers of a quick run: enough to prove that every scenario runs.
 pub(crate) const QUICK: [&str; 3] = ["nginx", "gannet-archive", "gannet-directory"];
 
 /// The names of all peers.
@@ -192,7 +192,7 @@ pub(crate) fn by_name(name: &str) -> Option<Peer> {
         .map(|(_, peer)| *peer)
 }
 
-/// A peer that is there to be started.
+/// A peer whose program was found.
 pub(crate) struct Found {
     /// Its name.
     pub(crate) name: &'static str,
@@ -200,22 +200,22 @@ pub(crate) struct Found {
     pub(crate) peer: Peer,
     /// Its program.
     pub(crate) program: PathBuf,
-    /// What it says its version is.
+    /// The version it reports.
     pub(crate) version: String,
-    /// What tells it from other builds of the same: more than the version for gannet and for
-    /// programs that the user built.
+    /// Distinguishes it from other builds of the same version, for gannet and for programs that the
+    /// user built.
     pub(crate) identity: String,
-    /// Whether it can be given a certificate.
+    /// Whether it supports TLS.
     pub(crate) has_tls: bool,
-    /// Whether it speaks HTTP/3.
+    /// Whether it supports HTTP/3.
     has_h3: bool,
 }
 
-/// What a peer is given for one run.
+/// The parameters of one run of a peer.
 pub(crate) struct Task<'a> {
     /// The files.
     pub(crate) site: &'a Site,
-    /// The archive made of them, for peers that want one.
+    /// The archive of the files, for peers that serve one.
     pub(crate) archive: Option<&'a Path>,
     /// The certificate, in a cell with TLS.
     pub(crate) certificate: Option<&'a Certificate>,
@@ -227,45 +227,45 @@ pub(crate) struct Task<'a> {
     pub(crate) port: u16,
     /// Open files the process may have.
     pub(crate) files: u64,
-    /// The clients that scenarios name.
+    /// The clients named by scenarios.
     pub(crate) tools: &'a Tools,
     /// Whether it is the peer's first run in this cell: later ones do not compare every file.
     pub(crate) first: bool,
-    /// What will be asked.
+    /// The cell to measure.
     pub(crate) cell: &'a Cell<'a>,
 }
 
 /// How to start a peer.
 pub(crate) struct Launch {
-    /// The command; its output goes to a file of the run.
+    /// The command; its output is written to a file of the run.
     pub(crate) command: Command,
     /// Text for its standard input.
     pub(crate) input: Option<String>,
-    /// Its configuration file, or the command line where that is all: for the report.
+    /// Its configuration file, or the command line if there is none: for the report.
     pub(crate) configuration: String,
 }
 
-/// Where things are that peers may need.
+/// Sources of the peers' programs.
 pub(crate) struct Sources<'a> {
     /// The gannet binary given with `--gannet`.
     pub(crate) gannet: Option<&'a Path>,
-    /// The programs given with `--peer-binary`, by the names of their peers.
+    /// The programs given with `--peer-binary`, by peer name.
     pub(crate) binaries: &'a [(String, PathBuf)],
-    /// A directory for programs built here.
+    /// The directory for programs built here.
     pub(crate) build: &'a Path,
-    /// Whether cargo may install programs that are missing, which takes minutes.
+    /// Whether cargo may install missing programs, which takes minutes.
     pub(crate) installs: bool,
-    /// The profile that gannet is built with.
+    /// The cargo profile for building gannet.
     profile: &'static str,
-    /// What was found of gannet: it is built once, however many peers it is.
+    /// gannet's program and version: it is built once for all of its peers.
     found: OnceCell<(PathBuf, String)>,
-    /// What tells it from other builds.
+    /// Distinguishes it from other builds.
     identity: OnceCell<String>,
 }
 
 impl<'a> Sources<'a> {
-    /// With the programs that `options` name, and others compiled into `build`; a quick run
-    /// builds gannet in less time, and a little slower.
+    /// Uses the programs named by `options`, and builds others into `build`; a quick run builds
+    /// gannet faster, with slightly less optimisation.
     pub(crate) fn new(options: &'a Options, build: &'a Path) -> Self {
         let profile = match options.quick {
             true => "bench-dev",
@@ -282,7 +282,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Whether gannet's program is there, or can be built.
+    /// Whether gannet's program exists or can be built.
     pub(crate) fn has_gannet(&self) -> bool {
         self.gannet().is_ok()
     }
@@ -356,7 +356,7 @@ impl Peer {
         })
     }
 
-    /// Why this peer cannot take part in `cell`, whichever program it is.
+    /// Why this kind of peer cannot take part in `cell`, if so.
     pub(crate) fn unfit(self, cell: &Cell<'_>) -> Option<&'static str> {
         let constant = matches!(cell.content.sizes, Sizes::Text { .. });
         let load = &cell.scenario.load;
@@ -414,12 +414,12 @@ impl Peer {
         )
     }
 
-    /// What it answers where that is not the site's content.
+    /// Its constant answer, if it does not serve the site's content.
     pub(crate) fn constant(self) -> Option<&'static str> {
         matches!(self, Self::Dummy).then_some("hello world!\n")
     }
 
-    /// The protocol it is asked by where the scenario says `protocol`.
+    /// The protocol for a scenario with `protocol`.
     pub(crate) fn protocol(self, protocol: Protocol) -> Protocol {
         match self {
             Self::Gannet { h1: true, .. } => Protocol::H1,
@@ -434,7 +434,7 @@ impl Peer {
 }
 
 impl Found {
-    /// Prepares the start of this peer for one run.
+    /// Prepares a start of this peer for one run.
     pub(crate) fn launch(&self, task: &Task<'_>) -> Result<Launch> {
         match self.peer {
             Peer::Nginx { cached } => nginx::launch(&self.program, cached, task),
@@ -452,7 +452,7 @@ impl Found {
         }
     }
 
-    /// Why this peer cannot take part in `cell`, if it cannot.
+    /// Why this peer cannot take part in `cell`, if so.
     pub(crate) fn unfit(&self, cell: &Cell<'_>) -> Option<&'static str> {
         let load = &cell.scenario.load;
         if matches!(self.peer, Peer::Gannet { .. }) && load.tls.is_some() && !self.has_tls {
@@ -478,20 +478,20 @@ impl Found {
     }
 }
 
-/// A peer as the report names it.
+/// A peer as named in the report.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct PeerEntry {
     /// Its name.
     pub(crate) name: String,
-    /// What it says its version is.
+    /// The version it reports.
     pub(crate) version: String,
-    /// The configuration of its first run, with the run's own paths and port.
+    /// The configuration of its first run, with that run's paths and port.
     pub(crate) configuration: String,
 }
 
 pub(crate) use given::archive_of as kawipiko_archive_of;
 
-/// Whether `--peer-binary` can name a program for the peer of that name.
+/// Whether `--peer-binary` accepts a program for the named peer.
 pub(crate) fn takes_binary(name: &str) -> bool {
     matches!(by_name(name), Some(Peer::Given(_)))
 }

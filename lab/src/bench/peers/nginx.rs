@@ -21,7 +21,7 @@ pub(super) fn find() -> Result<(PathBuf, String)> {
     ))
 }
 
-/// Whether it was built with HTTP/3, which it says on standard error.
+/// Whether it was built with HTTP/3, as reported on standard error.
 pub(super) fn has_h3(program: &Path) -> bool {
     let said = Command::new(program).arg("-V").output();
     said.is_ok_and(|said| String::from_utf8_lossy(&said.stderr).contains("http_v3_module"))
@@ -31,7 +31,7 @@ pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<La
     let work = task.work.display();
     let root = task.site.root.display();
     let port = task.port;
-    // nginx takes one descriptor per connection and keeps some for itself.
+    // nginx uses one descriptor per connection and some for itself.
     let connections = task.files.min(65_536) - 64;
     let files = task.files;
     let cache = match cached {
@@ -58,7 +58,7 @@ pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<La
         Protocol::H3 => format!("listen 127.0.0.1:{port} quic; quic_gso on;"),
         Protocol::H1 | Protocol::H2 => String::new(),
     };
-    // Corked, the end of an HTTP/2 response waits for an acknowledgement: it is better off without.
+    // With tcp_nopush, the end of an HTTP/2 response waits for an acknowledgement, so it is slower.
     let nopush = match task.cell.scenario.load.protocol {
         Protocol::H1 | Protocol::H3 => "on",
         Protocol::H2 => "off",

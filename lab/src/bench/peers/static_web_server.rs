@@ -1,4 +1,4 @@
-//! static-web-server, from the path or by cargo: distributions have no package of it.
+//! static-web-server, from PATH or installed by cargo: distributions do not package it.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::{Launch, Task, show};
 use xtask::process;
 
-/// Finds it, or lets cargo install it where it `may`.
+/// Finds it, or installs it with cargo if `may`.
 pub(super) fn find(may: bool) -> Result<(PathBuf, String)> {
     let program = process::find_or_cargo_install("static-web-server", may)?;
     let version = process::output(&program.to_string_lossy(), &["--version"])?;

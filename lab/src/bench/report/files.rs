@@ -1,4 +1,4 @@
-//! The files of a result: data and tables among the results, page and plots elsewhere.
+//! The files of a result: data and tables in the results directory, page and plots elsewhere.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use flate2::{Compression, bufread::GzDecoder, write::GzEncoder};
 
 use super::{Report, history, page, plot};
 
-/// The file of a result that has every run.
+/// The file with all runs of a result.
 pub(super) const DATA: &str = "report.json.gz";
 
 impl Report {
@@ -19,7 +19,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// When it is not there, or is no result.
+    /// The result does not exist, or is not valid.
     pub(crate) fn read(directory: &Path, name: &str) -> Result<Self> {
         let path = directory.join(name).join(DATA);
         let shown = path.display();
@@ -37,18 +37,18 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// When a file cannot be written.
+    /// A file cannot be written.
     pub(crate) fn save(&self, directory: &Path, name: &str, pages: &Path) -> Result<()> {
         self.write_data(directory, name)?;
         self.render(directory, name, pages)
     }
 
-    /// Writes what is made from the data of the result `name`: tables and the index into
-    /// `directory`, the page and its plots into `pages`.
+    /// Writes the files generated from the data of the result `name`: tables and the index to
+    /// `directory`, the page and its plots to `pages`.
     ///
     /// # Errors
     ///
-    /// When a file cannot be written.
+    /// A file cannot be written.
     pub(crate) fn render(&self, directory: &Path, name: &str, pages: &Path) -> Result<()> {
         let earlier = history::read_all(directory, name);
         let (tables, page) = (directory.join(name).join("report.md"), pages.join(name));
@@ -67,19 +67,19 @@ impl Report {
         Ok(())
     }
 
-    /// Writes the data of the result `name` into `directory`: nothing else is lost when the rest is
-    /// never made.
+    /// Writes the data of the result `name` to `directory`; everything else can be generated from
+    /// it.
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// The file cannot be written.
     pub(crate) fn write_data(&self, directory: &Path, name: &str) -> Result<()> {
         let path = directory.join(name);
         let mut data = GzEncoder::new(Vec::new(), Compression::best());
         serde_json::to_writer(&mut data, self)?;
         data.write_all(b"\n")?;
         let data = data.finish()?;
-        // A run that is killed meanwhile leaves the one before.
+        // If it is killed here, the previous file is kept.
         let (new, file) = (path.join(format!("{DATA}.new")), path.join(DATA));
         let write = || {
             fs::create_dir_all(&path)?;
@@ -94,7 +94,7 @@ impl Report {
 fn scenario_of(cell: &str) -> &str {
     let end = cell.rfind("-c").unwrap_or(cell.len());
     let name = &cell[..end];
-    // A value that varies stands between the two.
+    // A varying value is between the two.
     match name.rsplit_once('-') {
         Some((before, value))
             if value.starts_with(['s', 'n'])

@@ -13,7 +13,7 @@ use crate::bench::{
     statistics::Spread,
 };
 
-/// The parts of a report, in its order: cells of one kind, which a reader looks for together.
+/// The sections of a report, in order: cells of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     /// HTTP/1.1 in clear text.
@@ -24,9 +24,9 @@ pub(super) enum Section {
     H2,
     /// The same over HTTP/3.
     H3,
-    /// The same asked by other load clients.
+    /// The same with other load clients.
     Clients,
-    /// One large file by programs that download.
+    /// Downloads of one large file.
     Downloads,
 }
 
@@ -41,7 +41,7 @@ impl Section {
         Self::Downloads,
     ];
 
-    /// That of `scenario`.
+    /// The section of `scenario`.
     pub(super) fn of(scenario: &Scenario) -> Self {
         let load = &scenario.load;
         match (load.client, load.protocol, load.tls) {
@@ -85,19 +85,19 @@ impl Section {
     }
 }
 
-/// How many comparisons there are of each verdict.
+/// The number of comparisons with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// gannet costs less in every round.
     pub(super) ahead: usize,
     /// Rounds disagree.
     pub(super) level: usize,
-    /// gannet costs more in every round, or much more in the middle one.
+    /// gannet costs more in every round, or much more in the median.
     pub(super) behind: usize,
 }
 
 impl Tally {
-    /// Of `standings`.
+    /// Counts the verdicts of `standings`.
     pub(super) fn of<'a>(standings: impl IntoIterator<Item = &'a Standing<'a>>) -> Self {
         let mut tally = Self::default();
         for standing in standings {
@@ -110,13 +110,13 @@ impl Tally {
         tally
     }
 
-    /// How many there are together.
+    /// The number of comparisons.
     pub(super) fn all(self) -> usize {
         self.ahead + self.level + self.behind
     }
 }
 
-/// One sentence: the verdicts, and the cost in the middle of all as a ratio to nginx.
+/// One sentence: the verdicts, and the median cost as a ratio to nginx.
 pub(super) fn sentence(report: &Report) -> String {
     let standings = report.all_standings();
     let tally = Tally::of(&standings);
@@ -146,11 +146,11 @@ const LEFT: f64 = 92.0;
 const RIGHT: f64 = 340.0;
 const TOP: f64 = 46.0;
 const ROW: f64 = 34.0;
-/// Ratios at the edges of the axis; what is beyond stands at the edge.
+/// Ratios at the ends of the axis; ratios beyond are drawn at the end.
 const RATIO_MIN: f64 = 0.25;
 const RATIO_MAX: f64 = 4.0;
 
-/// Every comparison as a dot on one axis, a row for each section; `None` where there is none.
+/// Plots every comparison as a dot on one axis, with a row per section; `None` if there are none.
 pub(super) fn plot(report: &Report) -> Option<Plot> {
     let standings = report.all_standings();
     let rows: Vec<_> = Section::ALL
@@ -188,7 +188,7 @@ pub(super) fn plot(report: &Report) -> Option<Plot> {
             tally.behind
         );
         for (turn, standing) in of_it.iter().enumerate() {
-            // Dots of close ratios would hide each other on one line.
+            // Spreads dots of similar ratios, which would hide each other on one line.
             let offset = (turn % 5) as f64 * 4.0 - 8.0;
             let (x, name) = (at(standing.ratio.median), &standing.cell.name);
             let (word, best) = (standing.verdict.word(), &standing.best.peer);
@@ -213,7 +213,7 @@ pub(super) fn plot(report: &Report) -> Option<Plot> {
     ))
 }
 
-/// The axis of ratios with its words.
+/// The axis of ratios with its labels.
 fn axis(bottom: f64, at: impl Fn(f64) -> f64) -> String {
     let mut body = String::new();
     for ratio in [0.25, 0.5, 1.0, 2.0, 4.0] {
@@ -287,7 +287,7 @@ mod tests {
         );
         let drawn = plot(&report).expect("two comparisons").inline("");
         assert_eq!(drawn.matches("<circle").count(), 2, "{drawn}");
-        // A ratio of 50 stands at the edge.
+        // A ratio of 50 is drawn at the end.
         assert!(drawn.contains("class=\"behind\" cx=\"340.0\""), "{drawn}");
         assert!(plot(&super::super::tests::report(Vec::new())).is_none());
     }

@@ -1,4 +1,4 @@
-//! Earlier results, and what has become better or worse since.
+//! Earlier results, and figures that have become better or worse since.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -7,11 +7,11 @@ use anyhow::{Result, ensure};
 use super::{Report, files::DATA, standing};
 use crate::bench::statistics::Spread;
 
-/// A median must move by more than this share before it is called a change: ratios of one and the
-/// same program differ by as much between measurements.
+/// Minimum relative change of a median to be reported: ratios of the same program differ by that
+/// much between measurements.
 const CHANGE_MIN: f64 = 0.05;
 
-/// The heading in the index below which nothing is made anew.
+/// The heading in the index below which nothing is regenerated.
 const KEPT: &str = "\n## No longer here\n";
 
 /// A result and its name.
@@ -28,14 +28,14 @@ pub(super) struct Change {
     pub(super) cell: String,
     /// The form of gannet.
     pub(super) peer: String,
-    /// The ratio before, and where it stands.
+    /// The earlier ratio, and the name of its result.
     pub(super) before: (Spread, String),
     /// The ratio now.
     pub(super) now: Spread,
 }
 
 impl Change {
-    /// `better`, `worse`, or nothing where the rounds of both overlap or the medians are close.
+    /// `better`, `worse`, or empty if the rounds overlap or the medians are close.
     pub(super) fn word(&self) -> &'static str {
         let (before, now) = (self.before.0, self.now);
         if now.median > before.median * (1.0 + CHANGE_MIN) && now.min > before.max {
@@ -48,7 +48,7 @@ impl Change {
     }
 }
 
-/// Every result in `directory` but `name`, oldest first. What cannot be read is no result.
+/// Every result in `directory` except `name`, oldest first. Unreadable files are skipped.
 pub(super) fn read_all(directory: &Path, name: &str) -> Vec<Earlier> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -63,7 +63,7 @@ pub(super) fn read_all(directory: &Path, name: &str) -> Vec<Earlier> {
     results
 }
 
-/// What `report` has in common with the latest earlier result on the same kind of CPU.
+/// The ratios that `report` shares with the latest earlier result on the same kind of CPU.
 pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
     let mut changes = Vec::new();
     for cell in &report.cells {
@@ -92,12 +92,12 @@ pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
     changes
 }
 
-/// Writes `README.md` of `directory`: every result, newest first, with what it says in a sentence.
-/// What it has from [`KEPT`] on stays: it is not made from the results that are there.
+/// Writes `README.md` of `directory`: every result with a one-sentence summary, newest first. Its
+/// text from [`KEPT`] on is kept: it describes results that are no longer there.
 ///
 /// # Errors
 ///
-/// When it cannot be written.
+/// The file cannot be written.
 pub(super) fn write_index(directory: &Path) -> Result<()> {
     let mut text = format!(
         "# Results\n\nMade by `cargo xtask bench`; [how it measures](../../docs/manual/benchmarks.md). \
@@ -145,11 +145,11 @@ pub(super) fn write_index(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Prints how the newest result, or `name`, compares to those before it.
+/// Prints how the newest result, or `name`, compares with earlier ones.
 ///
 /// # Errors
 ///
-/// When there is no such result, or something became worse.
+/// There is no such result, or a figure became worse.
 pub(crate) fn compare(directory: &Path, name: Option<&str>) -> Result<()> {
     let mut results = read_all(directory, "");
     let index = match name {
@@ -168,7 +168,7 @@ pub(crate) fn compare(directory: &Path, name: Option<&str>) -> Result<()> {
         println!("  no earlier result has a cell of it on the same kind of CPU");
     }
     let mut order: Vec<&Change> = changes.iter().collect();
-    // What changed first: nobody reads a hundred lines for the one that matters.
+    // Changes come first, since unchanged figures are many.
     order.sort_by_key(|change| match change.word() {
         "worse" => 0,
         "better" => 1,

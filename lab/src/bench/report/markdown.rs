@@ -1,4 +1,4 @@
-//! The tables: for the terminal while a measurement is fresh, and in Markdown.
+//! The tables: on the terminal after a measurement, and in Markdown.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,12 +14,11 @@ use crate::bench::{
     statistics::Spread,
 };
 
-/// What stands for a build in results from before builds were noted.
+/// The build in results that do not record builds.
 const UNNOTED: &str = "a build that was not noted";
 
 impl Row {
-    /// What a reader must know about this row: failures, saturation, doubts and how many runs of
-    /// it they concern.
+    /// Notes for the reader: failures, saturation, doubts, and how many runs they concern.
     pub(super) fn notes(&self, unit: Unit) -> String {
         let mut notes: Vec<String> = Vec::new();
         if unit == Unit::Gigabyte {
@@ -60,7 +59,7 @@ impl Row {
         notes.join("; ")
     }
 
-    /// When the last response of a burst was there, in words.
+    /// The time of the last response of a burst, in words.
     fn last(&self) -> Option<String> {
         let values = self.runs.iter().filter_map(Outcome::figures);
         let last = Spread::of(values.filter_map(|f| f.last_us))?;
@@ -70,7 +69,7 @@ impl Row {
         ))
     }
 
-    /// How much of a CPU each side of a download took, in words.
+    /// CPU shares of both sides of a download, in words.
     fn shares(&self) -> Option<String> {
         let share = |of: fn(&Figures) -> Option<f64>| {
             let values = self.runs.iter().filter_map(Outcome::figures).filter_map(of);
@@ -105,7 +104,7 @@ impl Row {
     }
 }
 
-/// What was left out, a line for each reason.
+/// What was left out, one line per reason.
 fn left_out(skipped: &[String]) -> Vec<String> {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for what in skipped {
@@ -228,7 +227,7 @@ impl Report {
         text
     }
 
-    /// Rounds and times in words: of one cell, or from the least to the most of any.
+    /// Rounds and times in words: of one cell, or the range over all.
     fn paces(&self) -> String {
         let paces: Vec<_> = self.cells.iter().map(|cell| self.pace_of(cell)).collect();
         let range = |of: fn(&Pace) -> f64| match Spread::of(paces.iter().map(of)) {
@@ -253,7 +252,7 @@ impl Report {
         format!("{} round{plural} of {} s", pace.rounds, pace.duration_s)
     }
 
-    /// Which builds of gannet were measured, and in which cells where there were several.
+    /// The builds of gannet that were measured, and in which cells if there were several.
     pub(super) fn builds_line(&self) -> Option<String> {
         let mut builds: Vec<(&str, Vec<&str>)> = Vec::new();
         for cell in &self.cells {
@@ -267,7 +266,7 @@ impl Report {
                 }
             }
         }
-        // The build of most cells is named last, and the rest are its cells.
+        // The build of most cells is named first, and the others with their cells.
         builds.sort_by_key(|(_, cells)| cells.len());
         let (most, _) = builds.pop()?;
         if builds.is_empty() {
@@ -282,7 +281,7 @@ impl Report {
         ))
     }
 
-    /// How it was measured, line by line.
+    /// The method, line by line.
     pub(super) fn method_lines(&self) -> Vec<String> {
         let (m, method) = (&self.machine, &self.method);
         let client = match method.client {

@@ -1,7 +1,7 @@
-//! What a measurement says: tables for the terminal and in Markdown, data, plots and a page.
+//! The report of a measurement: tables for the terminal and in Markdown, data, plots and a page.
 //!
-//! The data, as compressed JSON, are the result; everything else is made from them, and can be made
-//! again. Data and tables are kept with the results; page and plots go where cargo builds.
+//! The data, as compressed JSON, are the result; everything else is generated from them. Data and
+//! tables are kept with the results; page and plots are written below cargo's target directory.
 
 use std::path::Path;
 
@@ -34,11 +34,11 @@ pub(crate) use self::{history::compare, readme::write as write_readme};
 pub(crate) struct Report {
     /// Version of this structure.
     pub(crate) schema: u32,
-    /// When it began.
+    /// The time it began.
     pub(crate) date: String,
-    /// Where.
+    /// The machine.
     pub(crate) machine: Machine,
-    /// How each run was made.
+    /// The method of each run.
     pub(crate) method: Method,
     /// Rounds.
     pub(crate) rounds: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Report {
     pub(crate) nice: Option<i32>,
     /// Whether the files were in memory.
     pub(crate) in_memory: bool,
-    /// Open files a process could have.
+    /// Maximum open files per process.
     pub(crate) file_limit: u64,
     /// What was left out, and why.
     pub(crate) skipped: Vec<String>,
@@ -60,14 +60,14 @@ pub(crate) struct Report {
     pub(crate) cells: Vec<CellReport>,
 }
 
-/// How a line of [`Report::skipped`] begins that names cells for which no time was left.
+/// The beginning of a line in [`Report::skipped`] that names cells for which no time was left.
 pub(crate) const LATE: &str = "not measured yet: ";
 
 fn one() -> usize {
     1
 }
 
-/// What became of one run.
+/// The outcome of one run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
@@ -84,31 +84,31 @@ pub(crate) struct CellReport {
     pub(crate) name: String,
     /// The scenario it belongs to.
     pub(crate) scenario: Scenario,
-    /// The value of what varies in the scenario.
+    /// The value of the scenario's varying property.
     #[serde(default)]
     pub(crate) value: Option<u64>,
-    /// Connections at the same time.
+    /// Concurrent connections.
     pub(crate) connections: usize,
     /// Requests outstanding on each of them.
     #[serde(default = "one")]
     pub(crate) streams: usize,
-    /// How often and for how long each peer ran; as the report says where there is none.
+    /// Rounds and times; `None` for those of the report.
     #[serde(default)]
     pub(crate) pace: Option<Pace>,
-    /// How long it took to be measured.
+    /// How long measuring it took.
     #[serde(default)]
     pub(crate) took: Option<Took>,
-    /// A row for each peer.
+    /// One row per peer.
     pub(crate) rows: Vec<Row>,
 }
 
-/// The runs of one peer in one cell, and what they come to.
+/// The runs of one peer in one cell, and their summary.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Row {
     /// The peer.
     pub(crate) peer: String,
-    /// The build that was measured: its version, and for gannet revision and digest; nothing in
-    /// results from before this was noted.
+    /// The build that was measured: its version, and for gannet revision and digest; `None` in
+    /// results that do not record it.
     #[serde(default)]
     pub(crate) build: Option<String>,
     /// CPU time, in the unit of the scenario.
@@ -142,7 +142,7 @@ impl Outcome {
         }
     }
 
-    /// One line for the terminal while runs go on.
+    /// One line for the terminal during the measurement.
     pub(crate) fn line(&self, unit: Unit) -> String {
         match self {
             Self::Failed(reason) => format!("FAILED: {reason}"),
@@ -194,7 +194,7 @@ impl CellReport {
         }
     }
 
-    /// Notes which build of each of `peers` was measured.
+    /// Records the measured build of each of `peers`.
     pub(crate) fn note_builds(&mut self, peers: &[&Found]) {
         for row in &mut self.rows {
             let found = peers.iter().find(|found| found.name == row.peer);
@@ -233,11 +233,11 @@ impl Row {
 }
 
 impl Report {
-    /// This result, to be gone on with under the circumstances of `now`.
+    /// Continues this result under the conditions of `now`.
     ///
     /// # Errors
     ///
-    /// When they differ from its own in what would make figures differ.
+    /// The conditions differ in a way that affects figures.
     pub(crate) fn go_on(mut self, now: &Self) -> Result<Self> {
         let circumstances = |report: &Self| {
             let (machine, method) = (&report.machine, &report.method);
@@ -264,14 +264,15 @@ impl Report {
         self.skipped.iter().any(reason_of)
     }
 
-    /// Notes that something was left out, and why.
+    /// Records that something was left out, and why.
     pub(crate) fn leave_out(&mut self, what: String) {
         if !self.skipped.contains(&what) {
             self.skipped.push(what);
         }
     }
 
-    /// Whether the cell `name` was measured with all of `peers` in as many rounds, and none failed.
+    /// Whether the cell `name` was measured with all of `peers` in `rounds` rounds, without
+    /// failures.
     pub(crate) fn has(&self, name: &str, peers: &[&str], rounds: usize) -> bool {
         let Some(cell) = self.cells.iter().find(|cell| cell.name == name) else {
             return false;
@@ -283,20 +284,20 @@ impl Report {
         })
     }
 
-    /// The results in `directory`; what cannot be read is none.
+    /// The results in `directory`; unreadable ones are skipped.
     pub(crate) fn all(directory: &Path) -> Vec<Self> {
         let results = history::read_all(directory, "");
         results.into_iter().map(|earlier| earlier.report).collect()
     }
 
-    /// Adds a cell, in place of an earlier one of that name, and in the order of the scenarios.
+    /// Adds a cell in the order of the scenarios, replacing an earlier one of that name.
     pub(crate) fn add(&mut self, cell: CellReport) {
         self.cells.retain(|known| known.name != cell.name);
         self.cells.push(cell);
         let order = |cell: &CellReport| {
             let scenario = &cell.scenario;
             let load = &scenario.load;
-            // As they are listed: the values in their order, and in each the connections.
+            // In the order of the scenario: by value, then by connections.
             let at = (cell.connections, cell.streams);
             let shapes = load
                 .connections
@@ -320,7 +321,7 @@ impl Report {
         })
     }
 
-    /// Runs that gave no figure.
+    /// Runs without a figure.
     pub(crate) fn failures(&self) -> usize {
         self.cells
             .iter()

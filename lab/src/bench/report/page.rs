@@ -1,4 +1,4 @@
-//! The page: one file, without scripts, for light and dark screens and for telephones.
+//! The page: a single file without scripts, for light and dark screens and for phones.
 
 use std::fmt::Write;
 
@@ -228,7 +228,7 @@ fn write_sections(page: &mut String, report: &Report) {
     }
 }
 
-/// A scenario: what each of its cells costs, side by side, and all else for those who ask.
+/// A scenario: the costs of its cells side by side, with everything else collapsed.
 fn write_scenario(page: &mut String, report: &Report, name: &str) {
     let cells = report.cells.iter().filter(|c| c.scenario.name == name);
     let cells: Vec<_> = cells.collect();
@@ -264,7 +264,7 @@ fn write_scenario(page: &mut String, report: &Report, name: &str) {
     page.push_str("</details>\n");
 }
 
-/// What is particular to a cell of its scenario, in words.
+/// The parameters of a cell within its scenario, in words.
 fn shape(cell: &CellReport) -> String {
     let streams = match cell.streams {
         1 => String::new(),

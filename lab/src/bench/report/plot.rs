@@ -1,8 +1,8 @@
 //! Plots as SVG: bars for costs and rates, lines for latency and scaling.
 //!
-//! Drawn 400 units wide with text of 11, so that they can be read on a telephone; the colours
-//! follow the reader's light or dark scheme. Costs of zero have no place on a logarithmic axis
-//! and are left out there.
+//! Drawn 400 units wide with text of size 11, so that they are legible on a phone; the colours
+//! follow the reader's light or dark scheme. Costs of zero cannot be shown on a logarithmic axis
+//! and are omitted there.
 
 use std::fmt::Write;
 
@@ -16,9 +16,9 @@ use crate::bench::{
 const WIDTH: f64 = 400.0;
 /// Height of one bar with its gap.
 const BAR: f64 = 18.0;
-/// Where bars begin, behind their labels.
+/// Where bars begin, after their labels.
 const BARS_LEFT: f64 = 136.0;
-/// Room for the figure behind the longest bar.
+/// Space for the figure after the longest bar.
 const BARS_RIGHT: f64 = 64.0;
 /// The edges of the area of lines.
 const LEFT: f64 = 44.0;
@@ -30,7 +30,7 @@ const AREA: f64 = 170.0;
 /// Colours that lines can have; `STYLE` defines as many.
 const COLOURS: usize = 10;
 
-/// The colours, as a style sheet; the page includes it once, files each for itself.
+/// The colours as a style sheet; the page includes it once, each plot file has its own copy.
 pub(super) const STYLE: &str = "\
 .plot{--good:#0b7a5c;--even:#8a6d1a;--bad:#b42336;--ink:#1f2733;--soft:#667085;--grid:#e4e7ec;--own:#0b7a5c;--other:#8fa1b8;--apart:#cfd6df;
 --l0:#0b7a5c;--l1:#43b08f;--l2:#d1495b;--l3:#30638e;--l4:#b8860b;--l5:#7d4fa0;--l6:#c26a2d;
@@ -54,7 +54,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// Of `body`, which is `height` units high.
+    /// A plot of `body`, which is `height` units high.
     pub(super) fn new(title: &str, height: f64, body: String) -> Self {
         let title = title.to_owned();
         Self {
@@ -64,7 +64,7 @@ impl Plot {
         }
     }
 
-    /// As part of a page that has [`STYLE`]; `about` says what it is of, to those who do not see it.
+    /// As part of a page that includes [`STYLE`]; `about` describes it for screen readers.
     pub(super) fn inline(&self, about: &str) -> String {
         let (title, height, body) = (escape(&self.title), self.height, &self.body);
         let about = match about {
@@ -78,7 +78,7 @@ impl Plot {
         )
     }
 
-    /// As a file of its own.
+    /// As a separate file.
     pub(super) fn file(&self, about: &str) -> String {
         let style = format!("<style>{STYLE}</style>");
         self.inline(about).replacen(
@@ -89,7 +89,7 @@ impl Plot {
     }
 }
 
-/// Every plot of `report`, with the name of its file.
+/// Every plot of `report`, with its file name.
 pub(super) fn of_report(report: &Report) -> Vec<(String, Plot)> {
     let mut plots = Vec::new();
     plots.extend(super::glance::plot(report).map(|plot| ("glance".to_owned(), plot)));
@@ -130,7 +130,7 @@ pub(super) fn rate(cell: &CellReport) -> Plot {
     }
 }
 
-/// Quantiles of the latency of each peer: of its round in the middle.
+/// Latency quantiles of each peer, from its median round.
 pub(super) fn latency(cell: &CellReport) -> Option<Plot> {
     let mut series = Vec::new();
     for row in &cell.rows {
@@ -158,7 +158,7 @@ pub(super) fn latency(cell: &CellReport) -> Option<Plot> {
     lines("Latency, µs, by quantile", label, &ticks, &series)
 }
 
-/// The cost of each peer over what changes between the cells of the scenario `name`.
+/// The cost of each peer as a function of what varies between the cells of the scenario `name`.
 pub(super) fn scaling(report: &Report, name: &str) -> Option<Plot> {
     let cells: Vec<_> = report
         .cells
@@ -166,7 +166,7 @@ pub(super) fn scaling(report: &Report, name: &str) -> Option<Plot> {
         .filter(|c| c.scenario.name == name)
         .collect();
     let first = cells.first()?;
-    // HTTP/2's cells differ in two ways at once: no line joins them.
+    // HTTP/2 cells differ in two dimensions: no line connects them.
     if cells.len() < 3 || cells.iter().any(|cell| cell.streams > 1) {
         return None;
     }
@@ -198,7 +198,7 @@ pub(super) fn scaling(report: &Report, name: &str) -> Option<Plot> {
     )
 }
 
-/// What varies in the cell, for an axis: bytes in units of 1024, or a count.
+/// The varying value of the cell, for an axis: bytes in units of 1024, or a count.
 pub(super) fn shown_value(cell: &CellReport) -> String {
     let Some(value) = cell.value else {
         return grouped(cell.connections as f64, 0);
@@ -261,7 +261,7 @@ fn bars(title: &str, cell: &CellReport, value: fn(&Row) -> Option<Spread>, digit
 
 type Series = (String, Vec<(f64, f64)>);
 
-/// Lines over `ticks`, with a logarithmic vertical axis; `None` where there is nothing to draw.
+/// Lines over `ticks`, with a logarithmic vertical axis; `None` if there is nothing to draw.
 fn lines(title: &str, x_label: &str, ticks: &[(f64, String)], series: &[Series]) -> Option<Plot> {
     let all = || {
         series
@@ -300,7 +300,7 @@ fn lines(title: &str, x_label: &str, ticks: &[(f64, String)], series: &[Series])
     }
     for (x, label) in ticks {
         let (x, y) = (at_x(*x), TOP + AREA + 15.0);
-        // The last is at the edge, where a long one would be cut off.
+        // A long label at the right edge would be cut off.
         let (x, anchor) = match x + 3.0 * label.len() as f64 > WIDTH {
             true => (WIDTH, "end"),
             false => (x, "middle"),
@@ -328,7 +328,7 @@ fn lines(title: &str, x_label: &str, ticks: &[(f64, String)], series: &[Series])
         }
         let (column, row) = (index % 2, index / 2);
         let (x, y) = (LEFT + column as f64 * 176.0, legend + row as f64 * 16.0);
-        // The two forms of gannet have colours alike; so has a second run through the colours.
+        // The two forms of gannet have similar colours, and so have peers beyond the last colour.
         let again = index >= COLOURS && name_colour(name).is_none();
         let dash = match again || name == "gannet-directory" {
             true => " stroke-dasharray=\"5 3\"",
@@ -351,7 +351,7 @@ fn lines(title: &str, x_label: &str, ticks: &[(f64, String)], series: &[Series])
     })
 }
 
-/// The servers that have the same colour in every plot.
+/// The servers with fixed colours in every plot.
 const NAMED: [&str; 6] = [
     "gannet-archive",
     "gannet-directory",
@@ -370,7 +370,7 @@ fn colour_of(name: &str, index: usize) -> usize {
     name_colour(name).unwrap_or(NAMED.len() + index % rest)
 }
 
-/// A number with its thousands apart: `170 207`, `5.84`. The space is a narrow one.
+/// A number with digits grouped in thousands: `170 207`, `5.84`. The space is a narrow one.
 pub(super) fn grouped(value: f64, digits: usize) -> String {
     let plain = format!("{value:.digits$}");
     let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
@@ -384,7 +384,7 @@ pub(super) fn grouped(value: f64, digits: usize) -> String {
     text + rest
 }
 
-/// A number in few characters: `1k`, `10M`, `0.1`.
+/// A short form of a number: `1k`, `10M`, `0.1`.
 pub(super) fn short(value: f64) -> String {
     let (scaled, suffix) = match value {
         v if v >= 1e6 => (v / 1e6, "M"),
@@ -401,7 +401,7 @@ pub(super) fn short(value: f64) -> String {
     text + suffix
 }
 
-/// `text` without characters that mean something in HTML and SVG.
+/// Escapes `text` for HTML and SVG.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

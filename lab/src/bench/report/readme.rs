@@ -1,4 +1,4 @@
-//! The figures in the README, taken from results.
+//! Updates the README's figures from results.
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -10,12 +10,12 @@ use crate::bench::{peers, statistics::Spread};
 const BEGIN: &str = "<!-- bench:begin -->\n";
 const END: &str = "<!-- bench:end -->";
 
-/// Puts the figures of the results `names` of `directory` into the README at `path`; where two of
-/// them have the same cell, the first is taken.
+/// Writes the figures of the results `names` in `directory` into the README at `path`; if several
+/// have the same cell, the first one is used.
 ///
 /// # Errors
 ///
-/// When a result cannot be read, none of its cells belongs in the README, or that has no place.
+/// A result cannot be read, has no cell for the README, or the README has no markers.
 pub(crate) fn write(path: &Path, directory: &Path, names: &[String]) -> Result<()> {
     let mut reports = Vec::new();
     for name in names {
@@ -48,7 +48,7 @@ fn replace(text: &str, block: &str) -> Result<String> {
     Ok(format!("{}{block}{}", &text[..begin], &text[end..]))
 }
 
-/// What stands between the marks.
+/// The text between the markers.
 fn block(reports: &[(&str, Report)]) -> Result<String> {
     let (_, newest) = reports.first().context("no result")?;
     let cells = chosen(reports);
@@ -113,7 +113,7 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
     Ok(text)
 }
 
-/// The cells that belong in the README, in the order of the scenarios.
+/// The cells for the README, in the order of the scenarios.
 fn chosen<'a>(reports: &'a [(&str, Report)]) -> Vec<&'a CellReport> {
     let mut cells: Vec<&CellReport> = Vec::new();
     for cell in reports.iter().flat_map(|(_, report)| &report.cells) {

@@ -1,4 +1,4 @@
-//! How gannet stands against the cheapest other server, cell by cell.
+//! Compares gannet with the cheapest other server, cell by cell.
 
 use std::fmt::Write;
 
@@ -8,33 +8,34 @@ use crate::bench::{
     statistics::{self, Spread},
 };
 
-/// The forms of gannet that are judged.
+/// The forms of gannet that are compared.
 const JUDGED: [&str; 2] = ["gannet-archive", "gannet-directory"];
 /// gannet with a constant answer, without content.
 const CEILING: &str = "gannet-dummy";
-/// What the table of ratios to it says.
+/// The introduction to the table of ratios to it.
 pub(super) const OVER_CEILING: &str = "CPU cost as a ratio to that of a constant answer of gannet's \
     own engine and protocols (`--dummy`) in the same round: what is above 1 is the price of looking \
     up and sending real content.";
-/// Servers that answer constants or are no servers: they are shown, not competed with.
+/// Servers that answer constants, or are not servers: shown, but not compared.
 const APART: [&str; 5] = ["floor", "gannet-dummy", "faf", "actix", "hyper"];
 
-/// A median above this is behind, whatever single rounds say: only being ahead must show in all.
+/// A median above this is behind, whatever single rounds show; only being ahead requires all
+/// rounds.
 const BEHIND: f64 = 1.1;
 
-/// Which of two costs is smaller.
+/// Which of two costs is lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// gannet costs less in every round.
     Ahead,
     /// Rounds disagree.
     Level,
-    /// gannet costs more in every round, or more than [`BEHIND`] in the middle one.
+    /// gannet costs more in every round, or by more than [`BEHIND`] in the median.
     Behind,
 }
 
 impl Verdict {
-    /// Of the ratio of gannet's cost to the other's.
+    /// The verdict for the ratio of gannet's cost to the other's.
     fn of(ratio: Spread) -> Self {
         if ratio.max < 1.0 {
             Self::Ahead
@@ -55,17 +56,17 @@ impl Verdict {
     }
 }
 
-/// One form of gannet in one cell, beside the cheapest other server.
+/// One form of gannet in one cell, compared with the cheapest other server.
 pub(super) struct Standing<'a> {
     /// The cell.
     pub(super) cell: &'a CellReport,
     /// gannet's row.
     pub(super) gannet: &'a Row,
-    /// The other's.
+    /// The other server's row.
     pub(super) best: &'a Row,
     /// gannet's cost as a ratio to the other's in the same round.
     pub(super) ratio: Spread,
-    /// What follows from it.
+    /// The verdict on the ratio.
     pub(super) verdict: Verdict,
 }
 
@@ -74,7 +75,7 @@ pub(super) fn is_gannet(peer: &str) -> bool {
     peer.starts_with("gannet") && peer != "gannet-dummy"
 }
 
-/// Whether `peer` is shown without being competed with.
+/// Whether `peer` is shown but not compared.
 pub(super) fn is_apart(peer: &str) -> bool {
     APART.iter().any(|name| peer.starts_with(name))
 }
@@ -106,7 +107,7 @@ fn costs(row: &Row) -> Vec<Option<f64>> {
 }
 
 impl Report {
-    /// Every form of gannet in every cell that has another server.
+    /// Every form of gannet in every cell with another server.
     pub(super) fn all_standings(&self) -> Vec<Standing<'_>> {
         let mut all = Vec::new();
         for cell in &self.cells {
@@ -132,8 +133,8 @@ impl Report {
         all
     }
 
-    /// What real content costs over a constant answer of the same engine and protocols: each form of
-    /// gannet in each cell that has the constant answer too, as a ratio in the same round.
+    /// The cost of real content over a constant answer of the same engine and protocols: each form
+    /// of gannet in each cell that also has the constant answer, as a ratio in the same round.
     pub(super) fn over_ceiling(&self) -> Vec<(&CellReport, &Row, Spread)> {
         let mut all = Vec::new();
         for cell in &self.cells {
@@ -149,7 +150,7 @@ impl Report {
         all
     }
 
-    /// A Markdown table of it; nothing where there is none.
+    /// A Markdown table of these ratios; empty if there are none.
     pub(super) fn ceiling(&self) -> String {
         let all = self.over_ceiling();
         if all.is_empty() {
@@ -165,7 +166,7 @@ impl Report {
         text
     }
 
-    /// A Markdown table of them, and a list of where gannet is not ahead.
+    /// A Markdown table of the comparisons, and a list of those in which gannet is not ahead.
     pub(super) fn standings(&self) -> String {
         let mut text = String::from("\n## How gannet stands\n\n");
         text.push_str(
@@ -195,7 +196,7 @@ impl Report {
         text
     }
 
-    /// Where gannet costs more than another server, or rounds disagree, in words.
+    /// The comparisons in which gannet costs more or rounds disagree, in words.
     pub(super) fn not_ahead(&self) -> Vec<String> {
         let all = self.all_standings();
         let lost = all.iter().filter(|s| s.verdict != Verdict::Ahead);
@@ -227,7 +228,7 @@ mod tests {
         let report = report(vec![
             ("nginx", vec![clean(4.0), clean(4.0)]),
             ("h2o", vec![clean(2.0), clean(2.0)]),
-            // It leaves connections unserved: its cost is not that of the load.
+            // It leaves connections unserved, so its cost is not that of the full load.
             ("lighttpd", vec![figures(1.0), figures(1.0)]),
             ("floor-epoll", vec![clean(0.5), clean(0.5)]),
             ("gannet-archive", vec![clean(1.0), clean(1.5)]),
@@ -270,7 +271,7 @@ mod tests {
             text.contains("gannet-directory is level with nginx"),
             "{text}"
         );
-        // Much more in the median is behind, even where one round says otherwise.
+        // Much more in the median is behind, even if one round disagrees.
         let text = of([1.9, 3.0], [1.9, 2.0]);
         assert!(text.contains("gannet-archive is behind nginx"), "{text}");
         assert!(text.contains("gannet-directory is level with"), "{text}");
