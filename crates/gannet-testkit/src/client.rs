@@ -1,4 +1,4 @@
-//! A strict HTTP/1 client: exact bytes out, and no answer is accepted that bends the protocol.
+//! A strict HTTP/1 client: it sends exact bytes, and rejects answers that violate the protocol.
 //!
 //! Every read has a deadline, so a server that does not answer fails the test at once.
 
@@ -15,11 +15,11 @@ use crate::{DEADLINE, Gannet};
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum End {
-    /// In order (FIN).
+    /// Gracefully (FIN).
     Closed,
     /// With a reset.
     Reset,
-    /// Over TLS: with a FIN, but without the `close_notify` that tells an end from a truncation.
+    /// Over TLS: with a FIN but no `close_notify`, which would rule out truncation.
     Truncated,
 }
 
@@ -35,7 +35,7 @@ pub type TlsStream = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 /// One connection.
 pub struct Client {
     stream: Stream,
-    /// Received and not yet taken.
+    /// Received but not yet consumed.
     buffer: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ impl Client {
         Self::try_connect(address).expect("the server listens")
     }
 
-    /// Connects to an address, if that can be done.
+    /// Tries to connect to an address.
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, DEADLINE)?;
         stream.set_nodelay(true)?;
@@ -62,14 +62,14 @@ impl Client {
         })
     }
 
-    /// A client that takes little at a time: its receive buffer is as small as can be.
+    /// Connects with the smallest possible receive buffer.
     pub fn slow(server: &Gannet) -> Self {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
         let address = server.address();
         assert!(address.is_ipv4());
         let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
         let socket = socket_with(inet, stream, SocketFlags::CLOEXEC, None).expect("a socket");
-        // Before connecting: afterwards the window was announced already.
+        // Before connecting: the handshake announces the window.
         sockopt::set_socket_recv_buffer_size(&socket, 4096).expect("set");
         connect(&socket, &address).expect("the server listens");
         let stream = TcpStream::from(socket);
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Goes on with a connection that was made elsewhere.
+    /// Wraps an existing connection.
     pub fn over_stream(stream: TcpStream) -> Self {
         Self {
             stream: Stream::Tcp(stream),
@@ -104,7 +104,7 @@ impl Client {
         Self::connect(address).over_tls(connection)
     }
 
-    /// Speaks TLS from here on.
+    /// Speaks TLS from now on.
     pub fn over_tls(self, connection: rustls::ClientConnection) -> Self {
         let stream = Stream::Tls(Box::new(TlsStream::new(connection, self.writer())));
         Self {
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Goes on with a connection over TLS.
+    /// Wraps an existing connection and speaks TLS on it.
     pub fn over(socket: TcpStream, connection: rustls::ClientConnection) -> Self {
         Self {
             stream: Stream::Tls(Box::new(TlsStream::new(connection, socket))),
@@ -145,23 +145,23 @@ impl Client {
         }
     }
 
-    /// Asks with HTTP/1.1 and further field lines, and takes the answer.
+    /// Sends a request with HTTP/1.1 and additional field lines; returns the answer.
     pub fn request(&mut self, method: &str, target: &str, lines: &[&str]) -> Response {
         self.send(head(method, target, lines));
         self.response_to(method)
     }
 
-    /// `GET` with HTTP/1.1, and its answer.
+    /// Sends a `GET` with HTTP/1.1; returns the answer.
     pub fn get(&mut self, target: &str) -> Response {
         self.request("GET", target, &[])
     }
 
-    /// The answer to a request whose method is not `HEAD`.
+    /// Reads the answer to a request whose method is not `HEAD`.
     pub fn response(&mut self) -> Response {
         self.response_to("GET")
     }
 
-    /// The answer to a request.
+    /// Reads the answer to a request.
     pub fn response_to(&mut self, method: &str) -> Response {
         let mut response = self.head();
         let has_body = method != "HEAD" && response.status >= 200 && response.status != 304;
@@ -177,7 +177,7 @@ impl Client {
         response
     }
 
-    /// The head of an answer; its content is left.
+    /// Reads the head of an answer, but not its content.
     pub fn head(&mut self) -> Response {
         self.head_or_end().unwrap_or_else(|end| {
             let got = String::from_utf8_lossy(&self.buffer);
@@ -185,7 +185,7 @@ impl Client {
         })
     }
 
-    /// The same, or how the connection ended before the head was whole.
+    /// The same, or how the connection ended before the head was complete.
     pub fn head_or_end(&mut self) -> Result<Response, End> {
         loop {
             match Response::head(&self.buffer) {
@@ -202,7 +202,7 @@ impl Client {
         }
     }
 
-    /// So many bytes of content.
+    /// Reads `len` bytes of content.
     pub fn take(&mut self, len: u64) -> Vec<u8> {
         let len = usize::try_from(len).expect("it fits into memory");
         while self.buffer.len() < len {
@@ -214,7 +214,7 @@ impl Client {
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// All that comes until the connection ends, and how it ends.
+    /// Reads until the connection ends; returns the bytes and how it ended.
     pub fn rest(&mut self) -> (Vec<u8>, End) {
         let end = loop {
             if let Some(end) = self.fill() {
@@ -224,7 +224,7 @@ impl Client {
         (std::mem::take(&mut self.buffer), end)
     }
 
-    /// Nothing more comes and the connection ends.
+    /// Expects the end of the connection, and no bytes before it.
     pub fn ends(&mut self) -> End {
         let (rest, end) = self.rest();
         assert!(
@@ -235,12 +235,12 @@ impl Client {
         end
     }
 
-    /// Nothing more comes and the connection ends in order.
+    /// Expects a graceful end of the connection, and no bytes before it.
     pub fn closes(&mut self) {
         assert_eq!(self.ends(), End::Closed);
     }
 
-    /// Receives once, waiting for something; `Some` when the connection has ended.
+    /// Receives once, blocking; `Some` if the connection has ended.
     pub fn fill(&mut self) -> Option<End> {
         let mut chunk = vec![0; 64 << 10];
         let result = match &mut self.stream {
@@ -254,7 +254,7 @@ impl Client {
                 self.buffer.extend_from_slice(&chunk[..count]);
                 None
             }
-            // Over TLS a read may have to write first.
+            // A read over TLS may first have to write.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -269,13 +269,13 @@ impl Client {
         }
     }
 
-    /// Bytes received and not yet taken.
+    /// Bytes received but not yet consumed.
     pub fn received(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// Closes our half: no more requests will come. Nothing happens if the server has reset the
-    /// connection.
+    /// Shuts down our direction: no more requests will follow. Has no effect if the server has
+    /// reset the connection.
     pub fn finish_sending(&mut self) {
         let done = match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -297,7 +297,7 @@ impl Client {
         rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO)).expect("set");
     }
 
-    /// A second handle of the connection, to send from another thread.
+    /// A second handle of the connection, for sending from another thread.
     pub fn writer(&self) -> TcpStream {
         match &self.stream {
             Stream::Tcp(stream) => stream.try_clone().expect("descriptors are left"),
@@ -306,7 +306,7 @@ impl Client {
         }
     }
 
-    /// Our end of the connection.
+    /// Our address.
     pub fn local_address(&self) -> SocketAddr {
         self.writer().local_addr().expect("connected")
     }

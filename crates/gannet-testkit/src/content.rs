@@ -1,24 +1,24 @@
-//! Content whose every byte is known by its place, so that a wrong one is found at once.
+//! Content in which every byte depends on its offset, so that any wrong byte is detected.
 
-/// `len` bytes, none of them zero; `seed` makes them different from those of another file.
+/// `len` bytes, none of them zero; files with another `seed` differ.
 pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| pattern_byte(at, seed)).collect()
 }
 
 fn pattern_byte(at: usize, seed: u8) -> u8 {
-    // The page's number takes part, so that pages cannot be exchanged unnoticed.
+    // The page number is included, so that swapped pages are detected.
     let mixed = at.wrapping_mul(31) ^ (at >> 12).wrapping_mul(97) ^ usize::from(seed);
     (mixed % 251) as u8 + 1
 }
 
-/// Fails with the first place at which bytes differ from the pattern's beginning.
+/// Asserts that bytes are the beginning of the pattern; names the first difference.
 pub fn assert_pattern(got: &[u8], seed: u8) {
     if let Some(wrong) = unlike_pattern(got, seed) {
         panic!("{wrong}");
     }
 }
 
-/// The first place at which bytes differ from the pattern's beginning.
+/// Describes the first difference from the beginning of the pattern.
 pub fn unlike_pattern(got: &[u8], seed: u8) -> Option<String> {
     let mut bytes = got.iter().enumerate();
     let (at, byte) = bytes.find(|(at, byte)| **byte != pattern_byte(*at, seed))?;

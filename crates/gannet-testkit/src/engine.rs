@@ -1,4 +1,4 @@
-//! The same test over both engines.
+//! Runs a test on both engines.
 
 use std::sync::OnceLock;
 
@@ -22,7 +22,7 @@ impl Engine {
         }
     }
 
-    /// Serves a path on a free port, with more flags.
+    /// Serves a path on a free port, with additional flags.
     pub fn serve(self, path: impl AsRef<std::path::Path>, flags: &[&str]) -> Gannet {
         let flags: Vec<&str> = ["--engine", self.name()]
             .into_iter()
@@ -32,10 +32,10 @@ impl Engine {
     }
 }
 
-/// Runs a test body on each engine, both at the same time: most of a test is waiting.
+/// Runs a test body on both engines concurrently: most of a test is waiting.
 pub fn on_both_engines(test: impl Fn(Engine) + Sync) {
     let test = &test;
-    // Each thread has the test's name, which tells what is left out and what has failed.
+    // Each thread has the test's name, which appears in messages about skips and failures.
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     std::thread::scope(|scope| {
         let begin = |engine| {
@@ -52,7 +52,7 @@ pub fn on_both_engines(test: impl Fn(Engine) + Sync) {
     });
 }
 
-/// Whether this machine lets gannet use io_uring; if not, what needs it is left out.
+/// Whether gannet can use io_uring on this machine; if not, tests that need it are left out.
 pub fn has_uring() -> bool {
     static WHY_NOT: OnceLock<Option<String>> = OnceLock::new();
     let why_not = WHY_NOT.get_or_init(|| {

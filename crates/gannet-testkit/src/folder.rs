@@ -1,10 +1,10 @@
-//! Folders of a test, and the sites in them.
+//! Folders for tests, and sites in them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of its own, removed at the end.
+/// A temporary folder, removed on drop.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
@@ -41,17 +41,17 @@ impl Folder {
         folder
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The full path of something in it.
+    /// The full path of an item in it.
     pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
         self.0.join(path)
     }
 
-    /// Writes a file, making the folders on the way; gives its full path.
+    /// Writes a file and creates missing parent folders; returns its full path.
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.join(path);
         let parent = path.parent().expect("it is below the folder");
@@ -60,7 +60,7 @@ impl Folder {
         path
     }
 
-    /// Every regular file below it, by relative path, with its content, in order.
+    /// All regular files below it: relative paths with contents, sorted.
     pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut files = Vec::new();
         let mut folders = vec![self.0.clone()];
@@ -83,7 +83,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind in a temporary directory does no harm.
+        // Leftovers in a temporary directory do no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! A file system whose disk is as slow or as broken as a test wants it.
+//! A file system with a disk that is as slow or as broken as a test requires.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,10 +15,10 @@ use fuser::{
 
 use crate::{Folder, left_out};
 
-/// How the disk behaves below a file.
+/// The behaviour of the disk below a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Disk {
-    /// As it should.
+    /// Correct.
     Good,
     /// Reads that reach this offset fail with `EIO`.
     BrokenFrom(u64),
@@ -26,14 +26,14 @@ pub enum Disk {
     SlowFrom(u64),
     /// Reads that reach into this range hang until [`Mounted::release`].
     SlowWithin(u64, u64),
-    /// Looking the name up hangs until [`Mounted::release`].
+    /// Lookups of the name hang until [`Mounted::release`].
     SlowName,
 }
 
-/// A mounted file system with files in its root; unmounted at the end.
+/// A mounted file system with files in its root; unmounted on drop.
 pub struct Mounted {
     path: PathBuf,
-    /// Where it is mounted, if that is a folder of its own.
+    /// The mount point, if it is a temporary folder.
     folder: Option<Folder>,
     gate: Arc<Gate>,
     session: Option<BackgroundSession>,
@@ -52,7 +52,7 @@ struct GateState {
 }
 
 impl Gate {
-    /// Answers now, or when the gate is opened.
+    /// Answers now, or once the gate is opened.
     fn pass(&self, answer: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock().expect("not poisoned");
         if state.is_open {
@@ -79,8 +79,8 @@ impl Gate {
 }
 
 impl Mounted {
-    /// Mounts the files, by name, with their content and the disk below them. `None` where this
-    /// is not allowed: the test is left out.
+    /// Mounts files with their names, contents and disks. `None` if this is not permitted: the test
+    /// is left out.
     pub fn new(files: &[(&str, &[u8], Disk)]) -> Option<Self> {
         let folder = Folder::new();
         let mut mounted = Self::at(folder.path(), files)?;
@@ -88,7 +88,7 @@ impl Mounted {
         Some(mounted)
     }
 
-    /// The same at a folder of the test.
+    /// Mounts at an existing folder.
     pub fn at(path: &Path, files: &[(&str, &[u8], Disk)]) -> Option<Self> {
         let gate = Arc::new(Gate::default());
         let files = files
@@ -124,12 +124,12 @@ impl Mounted {
         }
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// From now on, what is slow hangs until the next [`release`](Self::release).
+    /// From now on, slow requests hang until the next [`release`](Self::release).
     pub fn hold(&self) {
         self.gate.close();
     }
@@ -139,12 +139,13 @@ impl Mounted {
         self.gate.state.lock().expect("not poisoned").hanging.len()
     }
 
-    /// Lets everything that hangs go on, and whatever comes later.
+    /// Lets all hanging and future requests proceed.
     pub fn release(&self) {
         self.gate.open();
     }
 
-    /// Releases at its end: to be made after the server, which cannot end while the disk hangs.
+    /// A guard that releases on drop. Create it after the server, which cannot end while the disk
+    /// hangs.
     pub fn release_at_end(&self) -> ReleaseAtEnd {
         ReleaseAtEnd(Arc::clone(&self.gate))
     }
@@ -178,7 +179,7 @@ struct TestDisk {
     gate: Arc<Gate>,
 }
 
-/// Nothing is remembered by the kernel, so that every access reaches the disk.
+/// The kernel caches nothing, so that every access reaches the disk.
 const KEEP: Duration = Duration::ZERO;
 
 impl TestDisk {
@@ -212,7 +213,7 @@ impl TestDisk {
 
 impl Filesystem for TestDisk {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without it the kernel looks up one name of a folder at a time.
+        // Otherwise the kernel serialises lookups in a folder.
         config
             .add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS)
             .map_err(|_| io::Error::other("the kernel looks up one name at a time"))

@@ -1,9 +1,9 @@
-//! Answers of HTTP/1.1, read strictly: none is accepted that bends the protocol.
+//! A strict parser of HTTP/1.1 answers, which rejects protocol violations.
 
-/// The longest head that an answer may have; gannet's are far shorter.
+/// Maximum length of an answer's head; gannet's are far shorter.
 const HEAD_MAX: usize = 16 << 10;
 
-/// Fields that may be there once at most.
+/// Fields that may occur at most once.
 const SINGLETONS: [&str; 12] = [
     "allow",
     "cache-control",
@@ -33,12 +33,12 @@ pub struct Response {
 }
 
 impl Response {
-    /// Reads a head at the beginning of some bytes; gives it and its length. `None` if it is not
-    /// complete.
+    /// Parses a head at the beginning of some bytes; returns it with its length. `None` if it is
+    /// incomplete.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in words.
+    /// A description of the violation.
     pub fn head(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let start = &bytes[..bytes.len().min(9)];
         if !b"HTTP/1.1 ".starts_with(start) {
@@ -55,7 +55,7 @@ impl Response {
         Ok(Some((Self::parse(&bytes[..end])?, end + 4)))
     }
 
-    /// Reads a whole head without the line ends behind it.
+    /// Parses a complete head, without the empty line after it.
     fn parse(head: &[u8]) -> Result<Self, String> {
         let shown = || head.escape_ascii().to_string();
         let text = std::str::from_utf8(head).map_err(|_| format!("not text: {}", shown()))?;
@@ -82,7 +82,7 @@ impl Response {
         Ok(response)
     }
 
-    /// The value of a field, or an error if it is there twice.
+    /// The value of a field, or an error if it occurs twice.
     fn only(&self, name: &str) -> Result<Option<&str>, String> {
         let mut values = self.fields.iter().filter(|(n, _)| n == name);
         let value = values.next().map(|(_, value)| value.as_str());
@@ -92,7 +92,7 @@ impl Response {
         }
     }
 
-    /// The value of a field that is there once.
+    /// The value of a field that occurs at most once.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.only(name).unwrap_or_else(|why| panic!("{why}"))
     }
@@ -114,13 +114,13 @@ impl Response {
         Some(value.parse().expect("a number"))
     }
 
-    /// The same, if it has this status.
+    /// Asserts the status and returns the answer.
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{:?}", self.brief());
         self
     }
 
-    /// Everything but a long body.
+    /// A copy without a long body.
     fn brief(&self) -> Self {
         let mut brief = self.clone();
         brief.body.truncate(200);
@@ -156,7 +156,7 @@ pub fn head(method: &str, target: &str, lines: &[&str]) -> String {
     text
 }
 
-/// Whether it has the form `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Whether a text has the form `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub fn is_date(text: &str) -> bool {
     let form = b"Aaa, 00 Aaa 0000 00:00:00 ";
     let Some(text) = text.strip_suffix("GMT") else {

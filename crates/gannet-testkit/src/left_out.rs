@@ -1,4 +1,5 @@
-//! What a run could not test, and why: a test that returns early without a word looks like a pass.
+//! Records what a run could not test, and why: a test that returns early silently looks like a
+//! pass.
 
 use std::env;
 use std::fmt::Display;
@@ -7,21 +8,22 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A file to which each part that is left out adds a line.
+/// Names a file to which each skip appends a line.
 const RECORD: &str = "GANNET_TESTS_LEFT_OUT";
 
-/// Needs, separated by commas, that this machine may lack. If it is set, any other one must be met.
+/// Lists the needs that this machine may lack, separated by commas. If it is set, all others must
+/// be met.
 const MAY_LACK: &str = "GANNET_TESTS_MAY_LACK";
 
-/// Says that the running test, or a part of it, cannot run here, since the machine lacks something:
-/// `need` names it in the same words in every test (`openssl`, `kernel TLS`), `why` says more.
+/// Reports that the running test, or a part of it, is skipped because the machine lacks something:
+/// `need` names it in the same words in every test (`openssl`, `kernel TLS`), `why` gives details.
 ///
-/// Writes `TEST left out: NEED: WHY` to standard error, past the test harness, which shows nothing
-/// of a test that passes, and to the file that the variable `GANNET_TESTS_LEFT_OUT` names.
+/// Writes `TEST left out: NEED: WHY` to standard error, bypassing the test harness, which hides the
+/// output of passing tests, and to the file named by `GANNET_TESTS_LEFT_OUT`.
 ///
 /// # Panics
 ///
-/// If `GANNET_TESTS_MAY_LACK` is set and does not list the need: this machine must run the test.
+/// If `GANNET_TESTS_MAY_LACK` is set and does not list the need: the test must run on this machine.
 #[track_caller]
 pub fn left_out(need: &str, why: impl Display) {
     let may_lack = env::var(MAY_LACK).ok();
@@ -30,7 +32,7 @@ pub fn left_out(need: &str, why: impl Display) {
         "left out: {need}: {why}; {MAY_LACK} does not list it"
     );
     let line = format!("{} left out: {need}: {why}\n", test_name());
-    // Written at once: tests of several threads and processes share the file.
+    // In a single write, since threads and processes share the file.
     if let Some(path) = env::var_os(RECORD) {
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
@@ -41,8 +43,8 @@ pub fn left_out(need: &str, why: impl Display) {
         .expect("standard error is open");
 }
 
-/// Whether a program can be run; if not, it is [`left_out()`]. `arguments` let it end in success at
-/// once, such as `--version`.
+/// Whether a program can be run; if not, calls [`left_out()`]. With `arguments`, such as
+/// `--version`, it must exit successfully at once.
 #[track_caller]
 pub fn tool(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
@@ -64,7 +66,7 @@ fn is_allowed(may_lack: Option<&str>, need: &str) -> bool {
     may_lack.is_none_or(|list| list.split(',').any(|one| one.trim() == need))
 }
 
-/// The test binary without its digest, and the test, as far as the thread knows it.
+/// The name of the test binary without its digest, and of the test, if the thread has one.
 fn test_name() -> String {
     let binary = env::args_os().next().unwrap_or_default();
     let stem = Path::new(&binary).file_stem().unwrap_or_default();

@@ -1,13 +1,13 @@
-//! What the tests of all crates share: clients, sites, servers, and a record of what was left out.
+//! Support for the tests of all crates: clients, sites, servers, and a record of skipped tests.
 //!
-//! Only a dev-dependency. It has clients of its own for HTTP/1, HTTP/2, HTTP/3 and TLS and uses no crate
-//! of the product, so that a fault of the product is not shared by its test. [`h1`], [`h2`] and
-//! [`h3`] turn bytes into bytes: the same frames serve the tests of the protocol crate, those of the simulator
-//! and those over sockets. What a test can run on a machine depends on the machine: see
-//! [`left_out()`].
+//! Only a dev-dependency. It has its own clients for HTTP/1, HTTP/2, HTTP/3 and TLS and uses no
+//! crate of the product, so that a defect of the product cannot hide itself in its tests. [`h1`],
+//! [`h2`] and [`h3`] convert between bytes and values: the same frames serve the tests of the
+//! protocol crate, of the simulator, and over sockets. Tests that the machine cannot run are
+//! recorded by [`left_out()`].
 //!
-//! The features say how much a crate's tests need, so that those of the protocol crate do not wait
-//! for a TLS library.
+//! Features select what a crate's tests need, so that those of the protocol crate are not delayed
+//! by building a TLS library.
 
 pub mod content;
 pub mod h1;
@@ -49,5 +49,5 @@ pub use program::{
 
 use std::time::Duration;
 
-/// Nothing here takes this long unless it hangs; then the test fails instead of waiting for ever.
+/// Nothing here takes this long unless it hangs; the test then fails instead of waiting forever.
 pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -1,12 +1,12 @@
-//! What the kernel tells of a running server, and waiting for something to become true.
+//! Inspects running servers through `/proc`, and waits for conditions.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::{DEADLINE, Gannet};
 
-/// Waits until something is true; fails if it never is. Looks often enough that a test loses no
-/// time, and not so often that the server loses the processor.
+/// Waits until a condition holds, or fails at the deadline. Polls often enough that tests lose no
+/// time, and rarely enough to leave the processor to the server.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !condition() {
@@ -15,7 +15,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// How many descriptors a server has open.
+/// The number of descriptors that a server has open.
 pub fn descriptors(server: &Gannet) -> usize {
     fs::read_dir(format!("/proc/{}/fd", server.pid()))
         .expect("it runs")
@@ -31,7 +31,7 @@ pub fn threads(server: &Gannet) -> Vec<String> {
         .collect()
 }
 
-/// Lets this process open as many descriptors as it may.
+/// Raises the descriptor limit of this process to the hard limit.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;

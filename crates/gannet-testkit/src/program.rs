@@ -1,4 +1,4 @@
-//! The program from outside: runs of the built binary, and servers that are stopped.
+//! Runs the built program: commands to their end, and servers until they are stopped.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -14,25 +14,25 @@ pub use rustix::process::Signal;
 
 use crate::{DEADLINE, Folder};
 
-/// The built binary: cargo names it to the tests of the program's crate, or it lies above them.
+/// The path of the binary: from cargo in tests of its crate, else relative to the test binary.
 ///
 /// # Panics
 ///
-/// If it is not there: only tests of crate `gannet` can be sure that it was built.
+/// If it does not exist: only tests of crate `gannet` can rely on it being built.
 pub fn program() -> PathBuf {
     let path = std::env::var_os("CARGO_BIN_EXE_gannet").map_or_else(beside_tests, PathBuf::from);
     assert!(path.is_file(), "no program at {}", path.display());
     path
 }
 
-/// Test binaries are in `deps`, programs in the folder above.
+/// Test binaries are in `deps`, programs in its parent folder.
 fn beside_tests() -> PathBuf {
     let test = std::env::current_exe().expect("the test binary has a path");
     let folder = test.ancestors().nth(2).expect("a file in 'deps'");
     folder.join("gannet")
 }
 
-/// The built binary, without the variables of whoever runs the tests, in `/`, without a terminal.
+/// A command for the binary with a clean environment, in `/`, without a terminal.
 pub fn command() -> Command {
     let mut command = Command::new(program());
     for (name, _) in std::env::vars_os() {
@@ -45,7 +45,7 @@ pub fn command() -> Command {
     command
 }
 
-/// The same, by a user without privileges: root may read everything.
+/// The same as an unprivileged user, since root may read everything.
 pub fn command_of_nobody() -> Command {
     let mut command = command();
     if rustix::process::geteuid().is_root() {
@@ -54,7 +54,7 @@ pub fn command_of_nobody() -> Command {
     command
 }
 
-/// How a run has ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ended {
     /// The exit status; `None` if a signal ended it.
@@ -71,7 +71,7 @@ impl Ended {
         std::str::from_utf8(&self.out).expect("the output is UTF-8")
     }
 
-    /// The same, if it ended with status 0 and no word on standard error.
+    /// Asserts status 0 and an empty standard error; returns the result.
     pub fn success(self) -> Self {
         assert_eq!(
             (self.status, self.err.as_str()),
@@ -82,7 +82,7 @@ impl Ended {
         self
     }
 
-    /// The same, if it ended with this status and exactly these lines on standard error.
+    /// Asserts this status and exactly these lines on standard error; returns the result.
     pub fn failure(self, status: i32, err: &str) -> Self {
         same(&self.err, err);
         assert_eq!(self.status, Some(status), "{}", self.shown());
@@ -98,7 +98,7 @@ impl Ended {
     }
 }
 
-/// Runs a prepared command to its end.
+/// Runs a command to its end.
 pub fn run(command: &mut Command) -> Ended {
     let child = command
         .stdout(Stdio::piped())
@@ -133,7 +133,7 @@ pub fn gannet<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Ended 
     run(command().args(arguments))
 }
 
-/// Fails with both texts and the first line that differs.
+/// Asserts that texts are equal; a failure shows both and the first different line.
 pub fn same(got: &str, expect: &str) {
     if got == expect {
         return;
@@ -158,25 +158,25 @@ pub fn same(got: &str, expect: &str) {
     );
 }
 
-/// Reads a pipe to its end on a thread.
+/// Reads a pipe to its end in a thread.
 fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // A pipe whose writer is killed just ends.
+        // The pipe of a killed process simply ends.
         let _ = pipe.read_to_end(&mut bytes);
         let _ = sender.send(bytes);
     });
     receiver
 }
 
-/// Waits for the end of the process; kills it and fails the test if it does not come.
+/// Waits for a process to end; at the deadline, kills it and fails the test.
 fn wait(child: &mut Child) -> ExitStatus {
     let pid = process(child);
     let (sender, ended) = channel::<()>();
     let watch = thread::spawn(move || {
         if ended.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
-            // Not waited for yet, so the number is still this process's.
+            // Not reaped yet, so the process ID is still valid.
             let _ = rustix::process::kill_process(pid, Signal::KILL);
             return false;
         }
@@ -206,19 +206,20 @@ pub struct Gannet {
 }
 
 impl Gannet {
-    /// Serves a path on a free port of loopback, with more flags before it.
+    /// Serves a path on a free loopback port, with additional flags before it.
     pub fn serve(path: impl AsRef<Path>, flags: &[&str]) -> Self {
         let mut command = command();
         command.args(["--port", "0"]).args(flags).arg(path.as_ref());
         Self::start(&mut command)
     }
 
-    /// Starts a prepared command that serves and prints its first lines on standard output.
+    /// Starts a command that serves and prints its first lines on standard output.
     pub fn start(command: &mut Command) -> Self {
         Self::start_with(command, Stdio::piped())
     }
 
-    /// The same with another standard error, of which no line is read if it is not a pipe made here.
+    /// The same with another standard error. Its lines can be read only if it is a pipe created
+    /// here.
     pub fn start_with(command: &mut Command, errors: Stdio) -> Self {
         let child = command.stdout(Stdio::piped()).stderr(errors).spawn();
         let mut child = child.expect("the binary starts");
@@ -253,7 +254,7 @@ impl Gannet {
         gannet
     }
 
-    /// The first lines of output, up to the one that says how to stop.
+    /// The first lines of output, including the one that says how to stop.
     pub fn start_lines(&self) -> &[String] {
         &self.start
     }
@@ -274,7 +275,7 @@ impl Gannet {
         address.expect("the URL names address and port")
     }
 
-    /// Where metrics are answered.
+    /// The address of the metrics.
     pub fn metrics(&self) -> Option<SocketAddr> {
         let line = self
             .start
@@ -284,17 +285,17 @@ impl Gannet {
         url.strip_suffix("/metrics")?.parse().ok()
     }
 
-    /// The process, for signals and for `/proc`.
+    /// The process ID, for signals and `/proc`.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line of output; `None` when there will be no more.
+    /// The next line of output; `None` at the end.
     pub fn next_line(&mut self) -> Option<String> {
         next(&self.output)
     }
 
-    /// The next line of standard error; `None` when there will be no more.
+    /// The next line of standard error; `None` at the end.
     pub fn next_error_line(&mut self) -> Option<String> {
         next(&self.errors)
     }
@@ -305,8 +306,8 @@ impl Gannet {
         sent.expect("it is our child and not waited for");
     }
 
-    /// Waits until it has ended by itself, as after a signal. The output is what followed the
-    /// first lines.
+    /// Waits until it ends by itself, as after a signal. The output is what followed the first
+    /// lines.
     pub fn wait(mut self) -> Ended {
         let status = wait(&mut self.child);
         let out = rest(&self.output).into_bytes();
@@ -317,7 +318,7 @@ impl Gannet {
         }
     }
 
-    /// Asks it to stop and waits for the end.
+    /// Sends SIGTERM and waits for the end.
     pub fn stop(self) -> Ended {
         self.signal(Signal::TERM);
         self.wait()
@@ -326,7 +327,7 @@ impl Gannet {
 
 impl Drop for Gannet {
     fn drop(&mut self) {
-        // Both do nothing to a process that was waited for.
+        // Both have no effect on a process that was reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -344,7 +345,7 @@ fn lines(pipe: impl Read + Send + 'static) -> Lines {
     Mutex::new(receiver)
 }
 
-/// The lines of a pipe as they come; behind a lock, so that threads of a test can share a server.
+/// The lines of a pipe as they arrive; locked, so that threads of a test can share a server.
 type Lines = Mutex<Receiver<String>>;
 
 fn next(lines: &Lines) -> Option<String> {
@@ -358,7 +359,7 @@ fn next(lines: &Lines) -> Option<String> {
     }
 }
 
-/// All lines that are still to come from a process that has ended.
+/// All remaining lines of a process that has ended.
 fn rest(lines: &Lines) -> String {
     std::iter::from_fn(|| next(lines))
         .map(|line| line + "\n")

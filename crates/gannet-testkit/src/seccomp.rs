@@ -1,4 +1,4 @@
-//! Runs a program in a sandbox that refuses some system calls.
+//! Runs the program in a sandbox that denies some system calls.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,8 +22,8 @@ pub const PREADV2: u32 = 327;
 #[cfg(not(target_arch = "x86_64"))]
 pub const PREADV2: u32 = 286;
 
-/// Sets a filter that answers the system calls of these numbers with this error, and becomes the
-/// program that is named behind.
+/// A script that installs a filter which fails these system calls with this error, and executes the
+/// given program.
 const SCRIPT: &str = r"
 import ctypes, os, struct, sys
 numbers, errno = sys.argv[1].split(','), int(sys.argv[2])
@@ -42,8 +42,8 @@ assert call(22, 2, ctypes.addressof(filter), 0, 0) == 0, 'seccomp'
 os.execv(sys.argv[3], sys.argv[3:])
 ";
 
-/// A command for the built binary, for which these system calls end with this error. `None` where
-/// that cannot be done: the test is left out.
+/// A command for the binary in which these system calls fail with this error. `None` if no filter
+/// can be installed: the test is left out.
 pub fn without(calls: &[u32], errno: i32) -> Option<Command> {
     let numbers: Vec<String> = calls.iter().map(u32::to_string).collect();
     let sandbox = |program: &Path| {

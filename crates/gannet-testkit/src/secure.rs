@@ -12,16 +12,16 @@ use crate::tls::{Abilities, Authority, KeyKind, connection};
 
 /// A server with one certificate for `localhost`, and clients for it.
 pub struct Secure {
-    /// Who issued the certificate.
+    /// The issuer of the certificate.
     pub authority: Authority,
-    /// A client's settings: it trusts the authority and speaks HTTP/1.1.
+    /// A client configuration that trusts the authority and speaks HTTP/1.1.
     pub config: Arc<ClientConfig>,
     /// The server.
     pub server: Gannet,
 }
 
 impl Secure {
-    /// Serves over TLS, with more flags.
+    /// Serves over TLS, with additional flags.
     pub fn serve(engine: Engine, path: impl AsRef<Path>, flags: &[&str]) -> Self {
         let authority = Authority::new();
         let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
@@ -38,12 +38,12 @@ impl Secure {
         }
     }
 
-    /// A connection.
+    /// Opens a connection.
     pub fn connect(&self) -> Client {
         self.connect_with(&self.config, "localhost")
     }
 
-    /// A connection of another client, to a host of this name.
+    /// Opens a connection with another configuration, to this host name.
     pub fn connect_with(&self, config: &Arc<ClientConfig>, name: &str) -> Client {
         Client::tls(self.server.address(), connection(config, name))
     }

@@ -1,4 +1,4 @@
-//! Certificates of a test, and clients that trust them.
+//! Certificates for tests, and clients that trust them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ use crate::Folder;
 #[cfg(feature = "program")]
 pub use crate::secure::Secure;
 
-/// The kind of a certificate's key.
+/// The type of a certificate's key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyKind {
     /// ECDSA with P-256.
@@ -34,32 +34,32 @@ pub enum KeyKind {
     Rsa,
 }
 
-/// All of them.
+/// All key types.
 pub const KEY_KINDS: [KeyKind; 4] = [KeyKind::P256, KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa];
 
-/// A certificate with those above it but the root, and its key: both PEM.
+/// A certificate with its chain except the root, and its private key: both PEM.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// The certificates, the server's own first.
+    /// The certificates, beginning with the server's own.
     pub chain: String,
-    /// The key.
+    /// The private key.
     pub key: String,
 }
 
 impl Issued {
-    /// Both in one text.
+    /// Both in one file.
     pub fn pem(&self) -> String {
         [&*self.chain, &*self.key].concat()
     }
 }
 
-/// An authority of a test, and the files of the certificates that it has issued.
+/// A certificate authority, and the files of the certificates it has issued.
 pub struct Authority {
     folder: Folder,
     /// The root's certificate.
     pem: String,
     issuer: Issuer<'static, KeyPair>,
-    /// The certificate between the root's and those that it issues.
+    /// The intermediate certificate that issues, if any.
     intermediate: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// A root.
+    /// Creates a root.
     pub fn new() -> Self {
         let (key, params) = (new_key(KeyKind::P256), authority_params("test root"));
         Self {
@@ -81,7 +81,7 @@ impl Authority {
         }
     }
 
-    /// An authority below this one; its chains include its own certificate.
+    /// An intermediate authority below this one; its chains include its own certificate.
     pub fn intermediate(&self) -> Self {
         let (key, params) = (
             new_key(KeyKind::P256),
@@ -96,15 +96,15 @@ impl Authority {
         }
     }
 
-    /// Writes a certificate and its key into one file; gives its path.
+    /// Writes a certificate and its key to one file; returns its path.
     pub fn issue(&self, file: &str, kind: KeyKind, names: &[&str]) -> PathBuf {
         let path = self.folder.write(file, self.issued(kind, names).pem());
-        // A key that everybody can read is warned about.
+        // gannet warns about keys that others can read.
         fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("ours");
         path
     }
 
-    /// A certificate that is valid for long, and its key.
+    /// A certificate with a long validity, and its key.
     pub fn issued(&self, kind: KeyKind, names: &[&str]) -> Issued {
         self.issued_for(kind, names, (2020, 2099))
     }
@@ -126,7 +126,7 @@ impl Authority {
         }
     }
 
-    /// Puts another content in the place of a file in one step, as certificate managers do.
+    /// Replaces a file atomically, as certificate managers do.
     pub fn replace(&self, file: &str, text: &str) {
         let beside = self.folder.write(format!("{file}.new"), text);
         fs::set_permissions(&beside, Permissions::from_mode(0o600)).expect("ours");
@@ -138,12 +138,12 @@ impl Authority {
         &self.pem
     }
 
-    /// The root's certificate, as a file.
+    /// A file with the root's certificate.
     pub fn file(&self) -> PathBuf {
         self.folder.write("root.pem", &self.pem)
     }
 
-    /// What a client trusts.
+    /// The trust store of a client.
     pub fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         let der = CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM");
@@ -158,7 +158,7 @@ impl Authority {
             kx_groups: abilities.groups,
             ..aws_lc_rs::default_provider()
         };
-        // Only versions for which there is a suite.
+        // Only the versions of these suites.
         let suites = &provider.cipher_suites;
         let is_able = |version: &&SupportedProtocolVersion| {
             suites.iter().any(|suite| suite.version() == *version)
@@ -176,17 +176,17 @@ impl Authority {
     }
 }
 
-/// What a client can do.
+/// The abilities of a client.
 pub struct Abilities {
     /// Cipher suites; the versions of TLS follow from them.
     pub suites: Vec<SupportedCipherSuite>,
     /// Groups of the key exchange.
     pub groups: Vec<&'static dyn SupportedKxGroup>,
-    /// Protocols above, the favourite first.
+    /// Application protocols in order of preference.
     pub alpn: Vec<Vec<u8>>,
-    /// Sends early data where it may.
+    /// Sends early data if the session allows it.
     pub early_data: bool,
-    /// Names the host.
+    /// Sends the server name.
     pub sni: bool,
 }
 
@@ -203,7 +203,7 @@ impl Default for Abilities {
     }
 }
 
-/// The client's side of a connection to a host of this name.
+/// A client connection to this host name.
 pub fn connection(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     ClientConnection::new(Arc::clone(config), name).expect("a configuration")

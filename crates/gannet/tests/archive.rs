@@ -1,4 +1,4 @@
-//! Archive mode: byte for byte what was packed, and nothing that is damaged.
+//! Archive mode: serves exactly what was packed, and no corrupt data.
 
 use std::fs;
 use std::io::Read;
@@ -9,8 +9,8 @@ use gannet_testkit::content::{Numbers, assert_pattern, pattern};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::{Folder, command, gannet_in, run};
 
-/// A tree of every kind of file: text that becomes smaller, noise that does not, empty, small and
-/// large ones, equal ones, odd names.
+/// A tree with all kinds of files: compressible text, noise, empty, small, large and equal ones,
+/// odd names.
 fn tree() -> Folder {
     let folder = Folder::site();
     let mut numbers = Numbers(42);
@@ -31,7 +31,7 @@ fn tree() -> Folder {
     folder
 }
 
-/// Without memory for copies an archive is mapped.
+/// With no memory for copies, an archive is mapped.
 const MAPPED: [&str; 2] = ["--cache-memory", "0"];
 
 fn pack(folder: &Folder, out: &Folder, more: &[&str]) -> PathBuf {
@@ -60,7 +60,7 @@ fn target(path: &Path) -> String {
     target
 }
 
-/// The content without its coding.
+/// The decoded content.
 fn decode(coding: Option<&str>, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let result = match coding {
@@ -121,7 +121,7 @@ fn the_smallest_acceptable_variant_with_its_own_validators() {
             ask(&server, "GET", "/assets/app.css", &[&line]).expect(200)
         };
         let all = sized("gzip, br, zstd");
-        // Who takes nothing that there is gets the plain form.
+        // A client that accepts no stored form gets identity.
         for accept in ["*;q=0", "identity;q=0", "identity;q=0, x-own"] {
             assert_eq!(sized(accept).field("content-encoding"), None, "{accept}");
         }
@@ -145,7 +145,7 @@ fn the_smallest_acceptable_variant_with_its_own_validators() {
         tags.dedup();
         assert_eq!(tags.len(), 4);
 
-        // Ranges, of what is sent from memory and of what is sent from the file.
+        // Ranges of content sent from memory and from the file.
         let whole = get(&server, "/large.bin").expect(200);
         assert_pattern(&whole.body, 3);
         for range in ["100-199", "1000000-2999999", "-5"] {
@@ -192,7 +192,7 @@ fn pages_redirects_and_errors_as_in_a_directory() {
             get(&server, "/docs/x/y").expect(404).text(),
             "not in the docs"
         );
-        // No listing unless it was packed.
+        // Listings exist only if they were packed.
         get(&server, "/assets/").expect(404);
         for bad in ["/%00", "/..", "/%zz", "/a%2fb"] {
             get(&server, bad).expect(400);
@@ -205,8 +205,8 @@ fn pages_redirects_and_errors_as_in_a_directory() {
     });
 }
 
-/// Who navigates to a path with a dot in its last name gets the application; who loads it does not,
-/// not even from a cache. Without HTTPS, what is accepted tells them apart.
+/// Navigation to a path with a dot in its last segment gets the application; subresource requests
+/// do not, not even from a cache. Without HTTPS, `Accept` tells them apart.
 #[test]
 fn a_navigation_to_a_name_with_a_dot_is_the_applications() {
     let (folder, out) = (Folder::site(), Folder::new());
@@ -237,7 +237,7 @@ fn a_navigation_to_a_name_with_a_dot_is_the_applications() {
                 .expect(404);
                 ask(server, "GET", path, &["Accept: image/avif,*/*;q=0.8"]).expect(404);
             }
-            // Whoever asks for these gets them.
+            // These are answered whatever the request.
             for path in ["/", "/some/view", "/assets/app.css"] {
                 let got = ask(server, "GET", path, &[accepts_page]).expect(200);
                 assert_eq!(got.field("cache-control"), Some("max-age=1"), "{path}");
@@ -278,7 +278,7 @@ fn a_packed_listing_answers_json_too() {
             &["Accept: text/html, application/json"],
         );
         assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
-        // Folders with a page are not listed, in no form.
+        // Folders with an index page are not listed in either form.
         let page = ask(&packed, "GET", "/docs/?format=json", &[]);
         assert!(page.text().contains("<title>docs</title>"));
     });
@@ -318,7 +318,7 @@ fn damaged_archives_are_refused_with_the_reason() {
     for reason in reasons {
         assert!(reason.len() > 10 && !reason.contains("Error"), "{reason}");
     }
-    // A bit of the superblock or of the index.
+    // Bits of the superblock and of the index.
     for at in [20, 40, 100, 4095, 4096, 4200, 4500] {
         let mut flipped = good.clone();
         flipped[at] ^= 0x10;
@@ -418,7 +418,7 @@ fn a_mapped_archive_truncated_by_mistake_never_sends_zeros() {
         got.extend(rest);
         assert!(got.len() < 8 << 20, "it pretends to be whole");
         assert_pattern(&got, 6);
-        // It is still there, and what it cannot send any more it does not invent.
+        // The server still runs, and sends an error for content that is gone.
         let mut client = Client::new(&server);
         client.send(gannet_testkit::client::head(
             "GET",

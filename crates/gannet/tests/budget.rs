@@ -1,6 +1,6 @@
-//! What few bytes of requests can make the server hold and do, and who waits meanwhile.
+//! What a few bytes of requests can cost the server, and whether other clients are delayed.
 //!
-//! Times have a bound of a fraction of a second on an idle machine; here four times that.
+//! Delays on an idle machine are fractions of a second; the limits are four times that.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,7 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet};
 
-/// Memory of a process that is its own, in bytes; what it shares counts in part.
+/// Memory of a process in bytes; shared memory counts proportionally.
 fn memory(server: &Gannet) -> u64 {
     let path = format!("/proc/{}/smaps_rollup", server.pid());
     let text = fs::read_to_string(path).expect("it runs");
@@ -25,7 +25,7 @@ fn memory(server: &Gannet) -> u64 {
         << 10
 }
 
-/// How long the slowest of requests for a file in memory takes, until something is so.
+/// The longest latency of a cached file until `is_over`.
 fn longest_wait(server: &Gannet, mut is_over: impl FnMut() -> bool) -> Duration {
     let mut other = Client::new(server);
     let mut longest = Duration::ZERO;
@@ -53,7 +53,7 @@ fn a_flood_of_listings_costs_one_page() {
         let server = engine.serve(site.path(), &["--workers", "2", "--metrics", "127.0.0.1:0"]);
         gannet_testkit::client::get(&server, "/hot").expect(200);
         let before = memory(&server);
-        // Nobody reads what it asked for.
+        // Clients that read no answers.
         let plain: Vec<Client> = (0..200)
             .map(|number| {
                 let method = if number % 2 == 0 { "GET" } else { "HEAD" };
@@ -87,7 +87,7 @@ fn a_flood_of_cold_files_holds_nobody_up() {
     let site = Folder::new();
     site.write("hot", "hot");
     for number in 0..COUNT {
-        // Without blocks on the disk: none is read.
+        // A sparse file: nothing is read from disk.
         let file = fs::File::create(site.join(format!("cold-{number}"))).expect("a new file");
         file.set_len(4 << 20).expect("a length");
     }
@@ -158,7 +158,7 @@ fn accounts_are_among_the_metrics() {
     });
 }
 
-/// A number of KiB that the kernel tells of a process, in bytes.
+/// A value in KiB from the process status, in bytes.
 fn status_bytes(server: &Gannet, name: &str) -> u64 {
     let path = format!("/proc/{}/status", server.pid());
     let text = fs::read_to_string(path).expect("it runs");
@@ -190,11 +190,11 @@ fn without_memory_clients_are_refused_and_the_server_goes_on() {
                 .arg(site.path());
             let server = Gannet::start(&mut command);
             let pipelined = head("GET", "/hot", &[]).repeat(2_000);
-            // Each holds an answer that it does not read, and requests behind it.
+            // Each client leaves an answer unread, with requests queued behind it.
             let clients: Vec<Client> = (0..600)
                 .filter_map(|_| {
                     let mut client = Client::try_connect(server.address()).ok()?;
-                    // It may be refused.
+                    // The server may refuse it.
                     let _ = client.try_send(head("GET", "/large", &[]) + &pipelined[..50_000]);
                     Some(client)
                 })

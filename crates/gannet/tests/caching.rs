@@ -1,5 +1,5 @@
-//! How long answers may be kept: what rules and flags say holds for the content of a path, never for
-//! an error or for what stands in for it; over both versions of HTTP, live and packed.
+//! Cache lifetimes: rules and flags apply to the content of a path, never to errors or
+//! replacements; over both versions of HTTP, live and packed.
 
 use gannet_testkit::client::Client;
 use gannet_testkit::engine::{Engine, on_both_engines};
@@ -42,7 +42,7 @@ fn both(
     ]
 }
 
-/// The status of an answer and its fields of caching, over both versions of HTTP, which agree.
+/// Status and caching fields of an answer, which are the same over both versions of HTTP.
 fn caching(server: &Gannet, target: &str, field: Option<(&str, &str)>) -> (u16, Vec<String>) {
     let lines: Vec<String> = field.iter().map(|(n, v)| format!("{n}: {v}")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -86,7 +86,7 @@ fn site() -> Folder {
     site
 }
 
-/// What the rule for `/assets/*` says.
+/// The fields set by the rule for `/assets/*`.
 fn ruled() -> Vec<String> {
     let lines = [
         "cache-control: public, max-age=31536000, immutable",
@@ -99,7 +99,7 @@ fn ruled() -> Vec<String> {
     lines.map(str::to_owned).to_vec()
 }
 
-/// The default of an answer, beside a field that is none of caching.
+/// The default `cache-control` of an answer, with an unrelated field.
 fn plain(cache_control: &str) -> Vec<String> {
     vec![
         format!("cache-control: {cache_control}"),
@@ -173,9 +173,9 @@ fn the_page_of_an_application_is_not_kept_by_the_rule_of_an_asset() {
     });
 }
 
-/// Somebody on the way may check a password: a cache before that one must not store the answer. None
-/// of the words is sent that allow it (RFC 9111 section 3.5), and nginx, which does not ask for
-/// them, is told.
+/// A proxy may check passwords, so a cache in front of it must not store the answer. The directives
+/// that would permit that (RFC 9111 section 3.5) are removed, and `private` is added for nginx,
+/// which does not require them.
 #[test]
 fn what_is_sent_with_a_password_is_private() {
     let site = Folder::new();
@@ -204,7 +204,7 @@ fn what_is_sent_with_a_password_is_private() {
             ];
             for (target, open, closed) in rows {
                 let expect = |value: &str| (200, vec![format!("cache-control: {value}")]);
-                // First with the password: what that answer says stays with it.
+                // With the password first: its answer must not affect the others.
                 let got = caching(&server, target, Some(password));
                 assert_eq!(got, expect(closed), "{mode} {target}");
                 assert_eq!(
@@ -293,18 +293,18 @@ fn a_rule_says_how_a_file_is_coded_that_is_stored_so() {
             assert_eq!((status, coding.as_deref()), (200, Some("br")), "{mode}");
             assert_eq!(content_type.as_deref(), Some("application/wasm"), "{mode}");
             assert_eq!(body, b"not really brotli", "{mode}");
-            // The page for what is missing is not coded.
+            // The page for missing paths has no coding.
             let (status, coding, ..) = ask("/Build/none.wasm.br");
             assert_eq!((status, coding), (404, None), "{mode}");
         }
     });
 }
 
-/// A build of Unity for the web is served as its loader expects it, without a rule.
+/// A Unity web build is served as its loader expects, without a rule.
 #[test]
 fn files_of_a_unity_build_are_what_they_come_to() {
     let site = site();
-    // Content that would become shorter in another coding: it is not coded once more.
+    // Compressible content, which must not be coded a second time.
     let content = "compressed already ".repeat(500);
     let names = [
         ("Build/g.wasm.br", Some("br"), "application/wasm"),
@@ -320,7 +320,7 @@ fn files_of_a_unity_build_are_what_they_come_to() {
     for (name, ..) in names {
         site.write(name, &content);
     }
-    // What lies beside such a file is none of its forms.
+    // Sidecars of such a file are ignored.
     site.write("Build/g.wasm.br.gz", "short");
     let out = Folder::new();
     on_both_engines(|engine| {
@@ -344,7 +344,7 @@ fn files_of_a_unity_build_are_what_they_come_to() {
                 let part = Client::new(&server).request("GET", &target, &["range: bytes=0-9"]);
                 assert_eq!(part.expect(206).field("content-encoding"), coding, "{mode}");
             }
-            // A page that stands in for such a path is not coded.
+            // A page served in place of such a path has no coding.
             let missing = Client::new(&server).get("/Build/none.wasm.br").expect(404);
             assert_eq!(missing.field("content-encoding"), None, "{mode}");
         }
@@ -353,7 +353,7 @@ fn files_of_a_unity_build_are_what_they_come_to() {
 
 #[test]
 fn a_live_name_is_kept_by_evidence_until_its_content_changes() {
-    // Both engines run at once.
+    // Both engines run concurrently.
     on_both_engines(|engine| {
         let site = Folder::new();
         site.write("_astro/small.js", "one");
@@ -367,14 +367,14 @@ fn a_live_name_is_kept_by_evidence_until_its_content_changes() {
             let field = response.field("cache-control").map(str::to_owned);
             (response.body, field.expect("a lifetime"))
         };
-        // Connections go to any worker.
+        // Connections are distributed over the workers.
         for _ in 0..8 {
             assert_eq!(lifetime("/_astro/small.js").1, KEPT);
             assert_eq!(lifetime("/_astro/large.js").1, KEPT);
             assert_eq!(lifetime("/assets/index-BxY3k9Zq.js").1, ASKED);
         }
         site.write("_astro/small.js", "other");
-        // Whoever sends the new content says so, whichever worker it is.
+        // Every worker sends the new lifetime with the new content.
         let mut count = 0;
         until("the new content", || {
             let (body, field) = lifetime("/_astro/small.js");
@@ -383,7 +383,7 @@ fn a_live_name_is_kept_by_evidence_until_its_content_changes() {
             count += u32::from(is_new);
             count >= 8
         });
-        // The name is no hash any more, even if the old content comes back.
+        // The name no longer counts as a hash, even if the old content returns.
         site.write("_astro/small.js", "one");
         until("the old content again", || {
             let (body, field) = lifetime("/_astro/small.js");

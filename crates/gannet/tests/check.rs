@@ -1,4 +1,4 @@
-//! `gannet check`: each kind of mistake is found once, and what is right is not reported.
+//! `gannet check`: each kind of mistake is found once, and correct references are not reported.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -146,7 +146,7 @@ fn pictures_without_url_and_for_previews_are_looked_for() {
     assert_eq!(findings(ended.text()), expected, "{}", ended.text());
 }
 
-/// What browsers refuse because of its type, whatever it contains.
+/// Browsers block these because of their types, whatever they contain.
 #[test]
 fn scripts_and_styles_of_other_types_are_blocked() {
     let (folder, out) = (Folder::new(), Folder::new());
@@ -171,7 +171,7 @@ fn scripts_and_styles_of_other_types_are_blocked() {
     }
 }
 
-/// The letters of such text would be wrong.
+/// Browsers would misread this text.
 #[test]
 fn text_that_is_not_utf_8_is_found() {
     let (folder, out) = (Folder::new(), Folder::new());
@@ -194,7 +194,7 @@ fn text_that_is_not_utf_8_is_found() {
         let expected = expected.map(|it| format!("not-utf-8 {slash}{it}"));
         assert_eq!(findings(ended.text()), expected.into(), "{}", ended.text());
     }
-    // As the next step says.
+    // Follows the suggested next step.
     let types = ["--type", "html=text/html", "--type", "txt=text/plain"];
     let pack = ["pack", ".", "-q", "--fast", "-o", text(&archive)];
     gannet_in(&folder, [&pack[..], &types].concat()).success();
@@ -203,7 +203,7 @@ fn text_that_is_not_utf_8_is_found() {
     assert_eq!(findings(ended.text()), expected.into(), "{}", ended.text());
 }
 
-/// Mistakes of the rules files have their column, as when packing.
+/// Mistakes in rules files are reported with their columns, as when packing.
 #[test]
 fn rules_files_have_columns() {
     let folder = Folder::new();
@@ -214,7 +214,7 @@ fn rules_files_have_columns() {
     let ended = gannet_in(&folder, ["check", ".", "--format", "github"]);
     let start = "::error file=_redirects,line=1,col=7,title=syntax::found '399'";
     assert!(ended.text().starts_with(start), "{ended:?}");
-    // As the repository names it, where the site is a folder of it.
+    // In a subfolder, the path is relative to the repository.
     folder.write("out/_redirects", "/a /b 399\n");
     let ended = gannet_in(&folder, ["check", "out", "--format", "github"]);
     let start = "::error file=out/_redirects,line=1,col=7,";

@@ -1,4 +1,4 @@
-//! The program from outside: everything but what a running server answers.
+//! Runs the program: everything but the answers of a running server.
 
 #[path = "cli/terminal.rs"]
 mod terminal;
@@ -28,7 +28,7 @@ fn help_comes_on_standard_output_short_and_long() {
     );
     let version = concat!("gannet ", env!("CARGO_PKG_VERSION"), "\n");
     same(gannet(["--version"]).success().text(), version);
-    // Words do what the flags do.
+    // Commands and flags are equivalent.
     same(gannet(["version"]).success().text(), version);
     same(gannet(["help"]).success().text(), short.text());
     let pack = gannet(["pack", "--help"]).success();
@@ -39,7 +39,7 @@ fn help_comes_on_standard_output_short_and_long() {
     );
 }
 
-/// The short help of a command names the way to all of its flags, and that goes without arguments.
+/// The short help of a command refers to all its flags, and that help needs no arguments.
 #[test]
 fn every_flag_of_a_command_can_be_found() {
     for (command, flag) in [("pack", "--compress-type"), ("serve", "--send-rate-min")] {
@@ -162,7 +162,7 @@ fn configuration_is_checked_with_file_and_line() {
     let check = |content: &str, err: &str| {
         folder.write("bad.toml", content);
         gannet_in(&folder, ["--config", "bad.toml", "--check-config"]).failure(2, err);
-        // Without the flag, too: a wrong configuration never starts a server.
+        // Also without `--check-config`: an invalid configuration never starts a server.
         gannet_in(&folder, ["--config", "bad.toml", "."]).failure(2, err);
     };
     let bad = "gannet: cannot read configuration 'bad.toml'";
@@ -211,7 +211,7 @@ fn the_environment_is_read_and_its_mistakes_are_told() {
         "gannet: unknown environment variable 'GANNET_HAED_TIMEOUT' is ignored\n\
          help: did you mean 'GANNET_HEAD_TIMEOUT'?\n",
     );
-    // What Kubernetes sets beside a service that is called gannet.
+    // Variables that Kubernetes sets beside a service named gannet.
     check(
         &[
             ("GANNET_PORT", "tcp://10.0.0.1:8080"),
@@ -380,7 +380,7 @@ fn the_reference_of_the_manual_is_what_the_program_says() {
     same(gannet(["reference"]).success().text(), &committed);
 }
 
-/// Packs the site of [`Folder::site`] beside it.
+/// Packs the site of [`Folder::site`] into a subfolder.
 fn packed(folder: &Folder) -> std::path::PathBuf {
     let archive = folder.join("out/site.gannet");
     fs::create_dir(folder.join("out")).expect("new");
@@ -526,7 +526,7 @@ fn what_cannot_be_packed_is_named_and_leaves_nothing_behind() {
     }
 }
 
-/// A site whose front page is missing is mostly the wrong folder.
+/// A site without a front page usually means the wrong folder.
 #[test]
 fn a_site_without_a_front_page_is_packed_with_a_warning() {
     let warning = "has no index.html: '/' is answered with 404";
@@ -743,7 +743,7 @@ fn an_archive_and_a_file_are_told_as_such() {
 
 #[test]
 fn a_busy_default_port_moves_and_says_so() {
-    // Busy either by us or by somebody else.
+    // Busy, whether this test or another process holds it.
     let _busy = TcpListener::bind("127.0.0.1:8080");
     let site = Folder::site();
     let server = Gannet::start(command().arg(site.path()));

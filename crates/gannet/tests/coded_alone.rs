@@ -1,5 +1,5 @@
-//! Archives that store bodies in a coding alone: for a client they are archives like others, even if
-//! what is stored is not what was announced.
+//! Archives that store bodies in one coding only: clients see no difference from other archives,
+//! even if a stored body is corrupt.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, gannet_in};
 
-/// Bodies that are decoded (tiny, of a few kilobytes, of some hundred), too long for it, and not
-/// compressible.
+/// Bodies that are decoded (tiny, some kilobytes, some hundred kilobytes), too long to be decoded,
+/// and incompressible.
 fn site() -> Folder {
     let folder = Folder::site();
     folder.write("tiny.txt", "tiny ".repeat(100));
@@ -22,13 +22,13 @@ fn site() -> Folder {
     folder.write("longest.txt", words(1 << 20, 4));
     folder.write("too-long.txt", words((1 << 20) + 1, 5));
     folder.write("noise.bin", pattern(50_000, 6));
-    // The same bytes under a name whose type is never compressed.
+    // The same bytes under a name with an incompressible type.
     folder.write("small.png", words(9_000, 1));
     folder.write("404.html", "nothing here ".repeat(50));
     folder
 }
 
-/// Text that does not compress too well, other text for each seed.
+/// Moderately compressible text, different for each seed.
 fn words(len: usize, seed: u64) -> Vec<u8> {
     let mut numbers = gannet_testkit::content::Numbers(seed);
     let words: Vec<u8> = (0..)
@@ -62,7 +62,7 @@ const FILES: [&str; 9] = [
     "/no/such/page",
 ];
 
-/// Request fields, with `TAG` and `DATE` for the file's own.
+/// Request fields; `TAG` and `DATE` are replaced with the file's own.
 const ASKED: [&[(&str, &str)]; 17] = [
     &[],
     &[("accept-encoding", "identity")],
@@ -85,7 +85,7 @@ const ASKED: [&[(&str, &str)]; 17] = [
 
 type Answer = (u16, Vec<(String, String)>, Vec<u8>);
 
-/// What differs from answer to answer is left out: the date, and the delimiter of parts.
+/// Removes what differs between answers: the date, and boundaries of parts.
 fn plain(status: u16, fields: Vec<(String, String)>, body: Vec<u8>) -> Answer {
     let mut fields = fields;
     fields.retain(|(name, _)| name != "date");
@@ -107,7 +107,7 @@ fn plain(status: u16, fields: Vec<(String, String)>, body: Vec<u8>) -> Answer {
     }
 }
 
-/// All answers of a server, by a way to ask it.
+/// All answers of a server, given a function that sends a request.
 fn answers(mut ask: impl FnMut(&str, &str, &[(&str, &str)]) -> Answer) -> Vec<Answer> {
     let mut answers = Vec::new();
     for path in FILES {
@@ -192,7 +192,7 @@ fn brotli_alone_is_as_good() {
     gannet_testkit::gannet(["verify", path]).success();
     let got = gannet_testkit::gannet(["cat", path, "middle.html"]).success();
     assert!(got.out == words(90_000, 2));
-    // The next build takes over what it can, and is the same.
+    // The next build reuses what it can, with the same result.
     let again = out.join("decoded.gannet");
     let before = fs::read(&again).expect("packed");
     let to = ["pack", ".", "--quiet", "-o", path];
@@ -200,7 +200,7 @@ fn brotli_alone_is_as_good() {
     assert!(fs::read(&again).expect("packed") == before);
 }
 
-/// Two archives of the same content answer alike.
+/// Two archives of the same content give the same answers.
 fn same_answers(stored: &Path, inflated: &Path) {
     on_both_engines(|engine| {
         let server = engine.serve(stored, &[]);
@@ -208,7 +208,7 @@ fn same_answers(stored: &Path, inflated: &Path) {
             over_h1(&mut Client::new(&server)),
             over_h2(&mut Peer::new(&server)),
         );
-        // Bodies are remembered, or made again each time.
+        // With decoded bodies cached, or decoded for each request.
         for flags in [&[][..], &["--cache-memory", "0"], &["--archive-memory"]] {
             let server = engine.serve(inflated, flags);
             compare(&over_h1(&mut Client::new(&server)), &h1);
@@ -234,7 +234,7 @@ fn gzip_that_lies_is_an_error_and_nothing_else() {
     let sound = pack(&folder, &out, "sound.gannet", &["--drop-identity"]);
     let sound = fs::read(sound).expect("packed");
     let gzip = gzip_of(&sound, &words(90_000, 2));
-    // Its magic, its middle, its checksum and its length; and cut off by zeros.
+    // Corrupts the magic, the middle, the checksum and the length; and truncates with zeros.
     let places = [0, gzip.len() / 2, gzip.len() - 8, gzip.len() - 1];
     let flipped = places.map(|place| {
         let mut file = sound.clone();
@@ -255,7 +255,7 @@ fn gzip_that_lies_is_an_error_and_nothing_else() {
                 client.request("GET", "/middle.html", &[]).expect(500);
                 let part = client.request("GET", "/middle.html", &["range: bytes=5-9"]);
                 part.expect(500);
-                // The head promises nothing that was not announced; the rest is as it was.
+                // Heads are answered as announced; other files are unaffected.
                 client.request("HEAD", "/middle.html", &[]).expect(200);
                 let small = client.get("/small.txt").expect(200);
                 assert!(small.body == words(9_000, 1));
@@ -298,7 +298,7 @@ fn damaged_brotli_is_an_error_although_it_has_no_checksum() {
     }
 }
 
-/// Where in the file the gzip of a body is.
+/// The range of a body's gzip in the file.
 fn gzip_of(archive: &[u8], body: &[u8]) -> std::ops::Range<usize> {
     let len = (body.len() as u32).to_le_bytes();
     let crc = flate2::Crc::new();
@@ -426,7 +426,7 @@ fn many_bodies_do_not_take_more_memory_than_they_may() {
                 part.expect(206);
             }
         }
-        // 20 MB of bodies: what is kept is four, and there is a little room for everything else.
+        // There are 20 MB of bodies: the cache holds four, and the rest of the process is small.
         assert!(resident() < 16 << 10, "{} KiB", resident());
     });
 }

@@ -1,5 +1,5 @@
-//! Files that are there compressed only, with `--compressed-only`: for a client that takes no coding,
-//! directories and archives answer as if the files lay beside them decompressed.
+//! Files that exist only compressed, with `--compressed-only`: to a client that accepts no coding,
+//! directories and archives answer as if the decompressed files existed.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::{Folder, gannet_in};
 
-/// Text that does not compress too well, other text for each seed.
+/// Moderately compressible text, different for each seed.
 fn words(len: usize, seed: u64) -> Vec<u8> {
     let mut numbers = Numbers(seed);
     (0..)
@@ -33,7 +33,7 @@ fn brotli(content: &[u8]) -> Vec<u8> {
     coded
 }
 
-/// What the site has, by paths; nothing of it lies there without coding.
+/// The contents of the site by path; none of them exists uncompressed.
 fn contents() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("index.html", words(3_000, 1)),
@@ -70,7 +70,7 @@ const ASKED: [&[&str]; 8] = [
     &["if-match: \"other\""],
 ];
 
-/// What has to be the same, wherever the content comes from.
+/// The parts of an answer that must not depend on the source.
 fn essence(response: &Response) -> (u16, Vec<(String, String)>, Vec<u8>) {
     let names = [
         "content-type",
@@ -83,7 +83,7 @@ fn essence(response: &Response) -> (u16, Vec<(String, String)>, Vec<u8>) {
     let fields = response.fields.iter();
     let fields = fields
         .filter(|(name, value)| names.contains(&name.as_str()) && !value.starts_with("multipart"));
-    // Delimiters of parts differ.
+    // Boundaries of parts differ.
     let body = match response.field("content-type") {
         Some(value) if value.starts_with("multipart") => Vec::new(),
         _ => response.body.clone(),
@@ -100,7 +100,7 @@ fn clients_without_codings_see_no_difference() {
         coded.write(format!("{path}.gz"), gzip(&content));
         brotlied.write(format!("{path}.br"), brotli(&content));
     }
-    // A brotli beside is no more than a further coding.
+    // A Brotli file beside it is just another coding.
     coded.write("data.json.br", brotli(&words(1 << 20, 4)));
     let archive = out.join("site.gannet");
     let path = archive.to_str().expect("UTF-8");
@@ -145,10 +145,10 @@ fn who_accepts_a_coding_gets_what_lies_there() {
     }
     let brotlied = brotli(&words(1 << 20, 4));
     site.write("data.json.br", &brotlied);
-    // Too long to be decompressed: gzip for everybody.
+    // Too long to be decompressed: every client gets gzip.
     let long = gzip(&words((1 << 20) + 1, 6));
     site.write("long.txt.gz", &long);
-    // Another content than its end announces.
+    // Its trailer announces other content.
     let mut lie = gzip(&words(5_000, 7));
     let end = lie.len() - 4;
     lie[end] ^= 1;
@@ -185,7 +185,7 @@ fn who_accepts_a_coding_gets_what_lies_there() {
         assert_eq!(all.field("content-encoding"), Some("gzip"));
         assert!(all.body == long);
         assert_eq!(all.field("content-type"), Some("text/plain; charset=utf-8"));
-        // Under its own name it is what it is.
+        // Under its own name it is an ordinary file.
         let own = ask("/long.txt.gz", &[]).expect(200);
         assert_eq!(own.field("content-encoding"), None);
         assert_eq!(own.field("content-type"), Some("application/gzip"));
@@ -232,7 +232,7 @@ fn what_is_replaced_is_sent_as_it_is_now() {
         until("the other content", || {
             client.get("/a.txt").expect(200).text() == "the other"
         });
-        // The file itself goes before.
+        // The uncompressed file takes precedence.
         site.write("a.txt", "three");
         until("the file itself", || {
             client.get("/a.txt").expect(200).text() == "three"
@@ -246,8 +246,8 @@ fn what_is_replaced_is_sent_as_it_is_now() {
     });
 }
 
-/// A year is said of a framework's name although only its compressed form is there, until its content
-/// changes.
+/// The year-long lifetime of a framework's file name applies although only its compressed form
+/// exists, until its content changes.
 #[test]
 fn a_framework_s_name_counts_by_itself() {
     on_both_engines(|engine| {
@@ -312,7 +312,7 @@ fn an_archive_has_what_compressed_files_come_to() {
         let arguments = [&["pack", ".", "-q", "-o", path], flags].concat();
         gannet_in(&site, arguments)
     };
-    // With what an earlier build knows, too.
+    // Also with the state of an earlier build.
     for flags in [&["--compressed-only"][..], &[], &["--compressed-only"]] {
         pack(flags).success();
         let cat = |name: &str| {
@@ -336,12 +336,13 @@ fn an_archive_has_what_compressed_files_come_to() {
     assert!(refused.err.contains("cannot decompress"), "{}", refused.err);
 }
 
-/// A few bytes of brotli announce 16 MiB. Where memory is limited, that is refused: it ends neither the
-/// server nor anybody's wait.
+/// A few bytes of Brotli announce 16 MiB. With limited memory this is refused: the server survives,
+/// and no other client is delayed.
 #[test]
 fn brotli_of_more_than_may_be_decoded_takes_no_memory() {
     let site = Folder::new();
-    // A meta-block of 16 MiB (RFC 7932 section 9.2) that begins; and one that was made of as much.
+    // The beginning of a meta-block of 16 MiB (RFC 7932 section 9.2), and the coding of 20 MiB of
+    // zeros.
     let announced = b"\xcf\xff\xff\x7f\x00\x20\x82\x02\x81\x00\x00";
     let zeros = brotli(&vec![0; 20 << 20]);
     assert!(zeros.len() < 1_000);

@@ -1,11 +1,12 @@
-//! `Repr-Digest` and `Content-Digest` (RFC 9530): who has them, of what, and that they are checked.
+//! `Repr-Digest` and `Content-Digest` (RFC 9530): which answers have them, what they cover, and how
+//! they are verified.
 
 use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet, gannet_in};
 
-/// The first bytes of all that a small file has, and their digest.
+/// The content of a small file, and its digest.
 const TEXT: &str = "Hello";
 const DIGEST: &str = "sha-256=:GF+NsyJx/iX1Yab8k4suJkMG7DBO2lGAB9F2SCY4GWk=:";
 
@@ -37,7 +38,7 @@ fn ask(client: &mut Client, target: &str, fields: &str) -> Response {
 const WANT_REPR: &str = "Want-Repr-Digest: sha-512=9, sha-256=5\r\n";
 const WANT_CONTENT: &str = "Want-Content-Digest: sha-256=10\r\n";
 
-/// Every row is target, request fields, status, `repr-digest` and `content-digest`.
+/// A row has target, request fields, status, `repr-digest` and `content-digest`.
 type Row<'a> = (&'a str, String, u16, Option<&'a str>, Option<&'a str>);
 
 fn check(server: &Gannet, rows: &[Row<'_>]) {
@@ -73,7 +74,7 @@ fn a_live_directory_has_digests_of_small_files_for_who_asks() {
                 ("/nothing", repr + &content, 404, None, None),
             ],
         );
-        // Another file under the name has another digest.
+        // Another file of the same name has another digest.
         site.write("hello.txt", "Hello!");
         let mut client = Client::new(&server);
         until("the change is seen", || {
@@ -143,7 +144,7 @@ fn get_checks_what_both_modes_say() {
             "{file}"
         );
         std::fs::remove_file(out.join("copy")).expect("ours");
-        // One that is wrong replaces the right one.
+        // A wrong digest replaces the right one.
         let ended = get(&["--header", "repr-digest: sha-256=:AAAA:"]);
         assert_eq!(ended.status, Some(1), "{file}");
         assert!(ended.err.contains("(expected AAAA)"), "{}", ended.err);

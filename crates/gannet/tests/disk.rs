@@ -1,4 +1,4 @@
-//! A disk that fails or hangs harms only those who read from it.
+//! A disk that fails or hangs affects only the clients that read from it.
 
 use gannet_archive::Superblock;
 
@@ -11,11 +11,11 @@ use gannet_testkit::process::until;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, gannet_in};
 
-/// Longer than what is kept in memory or copied.
+/// Longer than the cache and the copies allow.
 const LARGE: usize = 6 << 20;
 /// Requests that were answered from memory.
 const HITS: &str = "gannet_cache_hits_total";
-/// Up to here its disk is good.
+/// Up to this offset its disk works.
 const GOOD: u64 = 2 << 20;
 
 #[test]
@@ -42,7 +42,7 @@ fn a_read_error_in_the_middle_ends_the_response_short() {
         assert_eq!(end, End::Reset);
         assert_eq!(metric(&server, "gannet_responses_cut_short_total"), 1);
         assert_eq!(other.get("/fine.txt").expect(200).body, b"fine");
-        // What the disk can read is served.
+        // The readable part is served.
         let range = format!("range: bytes=0-{}", GOOD / 2 - 1);
         let part = gannet_testkit::client::ask(&server, "GET", "/large.bin", &[&range]).expect(206);
         assert_pattern(&part.body, 3);
@@ -87,7 +87,7 @@ fn a_slow_disk_delays_only_its_own_readers() {
             })
             .collect();
         until("all three hang", || disk.hanging() >= 3);
-        // One worker: were it to wait for the disk, nobody would be answered.
+        // There is one worker: if it waited for the disk, no client would be answered.
         let mut other = Client::new(&server);
         for _ in 0..100 {
             assert_eq!(other.get("/fine.txt").expect(200).body, b"fine");
@@ -102,8 +102,8 @@ fn a_slow_disk_delays_only_its_own_readers() {
     });
 }
 
-/// A slow file system that is mounted below a local root: nobody waits for it but those who want
-/// something of it, however many these are, and whether it was fast before.
+/// A slow file system mounted below a local root delays only requests that need it, however many
+/// these are, and even if it was fast before.
 #[test]
 fn a_slow_disk_below_a_fast_one_delays_only_its_own_readers() {
     on_both_engines(|engine| {
@@ -125,7 +125,7 @@ fn a_slow_disk_below_a_fast_one_delays_only_its_own_readers() {
         disk.release();
         assert_eq!(get(&server, "/slow/0.txt").expect(200).body, b"late");
         disk.hold();
-        // It is remembered; at some time the disk is asked whether that still holds.
+        // The lookup is cached, and revalidated on disk from time to time.
         let mut waiting = Vec::new();
         until("it is asked again", || {
             let mut client = Client::new(&server);
@@ -146,7 +146,7 @@ fn a_slow_disk_below_a_fast_one_delays_only_its_own_readers() {
             let new = format!("new-{round}.txt");
             site.write(&new, "new");
             assert_eq!(other.get(&format!("/{new}")).expect(200).body, b"new");
-            // Lists are made by the threads that hang in the slow disk.
+            // Listings are made by the threads that hang on the slow disk.
             let list = other.get("/folder/").expect(200);
             assert!(list.text().contains("page.txt"));
             let list = other.get("/").expect(200);
@@ -159,8 +159,8 @@ fn a_slow_disk_below_a_fast_one_delays_only_its_own_readers() {
     });
 }
 
-/// A file was read, and then a link or a mount puts a slow file system in its way: whether it is still
-/// the same is nothing that a worker may wait for.
+/// After a file was read, a link or a mount puts a slow file system in its path: a worker must not
+/// block while checking whether the file is unchanged.
 #[test]
 fn a_slow_disk_in_the_way_of_a_known_file_delays_only_its_own_readers() {
     on_both_engines(|engine| {
@@ -173,10 +173,10 @@ fn a_slow_disk_in_the_way_of_a_known_file_delays_only_its_own_readers() {
             return;
         };
         let flags = ["--workers", "1", "--metrics", "127.0.0.1:0"];
-        // Unmounted when the server has ended, which may have a file of it open.
+        // Unmounted only after the server, which may have one of its files open.
         let inside;
         let server = engine.serve(site.path(), &flags);
-        // What has just changed is looked up for every request, and not remembered.
+        // Recent changes are looked up for every request, and not cached.
         for name in ["linked/page.txt", "mounted/page.txt"] {
             until("it is remembered", || {
                 let before = metric(&server, HITS);
@@ -210,12 +210,12 @@ fn a_slow_disk_in_the_way_of_a_known_file_delays_only_its_own_readers() {
     });
 }
 
-/// Bodies that an archive has as gzip alone are read before they are inflated: that delays only
-/// those who want them, and who want the same wait for one read.
+/// Bodies stored only as gzip are read before they are inflated: a slow read delays only the
+/// clients that request them, and concurrent requests share one read.
 #[test]
 fn a_slow_disk_below_gzip_delays_only_those_who_want_it() {
     let site = Folder::site();
-    // Whatever is read ahead of the beginning ends in this.
+    // Read-ahead from the beginning of the archive ends in this file.
     let noise = pattern(1 << 20, 7);
     site.write("a-noise.bin", &noise);
     let text = |seed: u64| {
@@ -266,7 +266,7 @@ fn a_slow_disk_below_gzip_delays_only_those_who_want_it() {
     });
 }
 
-/// Streams of one HTTP/2 connection: what hangs or fails is a matter of its stream alone.
+/// HTTP/2 streams of one connection: a hanging or failing read affects only its own stream.
 #[test]
 fn a_bad_disk_harms_no_other_stream() {
     let large = pattern(LARGE, 5);
@@ -307,7 +307,7 @@ fn a_bad_disk_harms_no_other_stream() {
             assert_eq!(broken.reset, Some(INTERNAL_ERROR));
             assert!(broken.body.len() as u64 <= GOOD, "nothing beyond {GOOD}");
             assert_pattern(&broken.body, 5);
-            // One that hangs is given up; its answer finds nobody.
+            // One hanging stream is cancelled; its result is discarded.
             let given_up = peer.ask("GET", "/slow.bin", &[("range", "bytes=3000000-")]);
             peer.send(&rst_stream(given_up, CANCEL));
             peer.sync();

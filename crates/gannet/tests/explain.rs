@@ -1,4 +1,4 @@
-//! `gannet explain`: the reasons it gives, and that a running server answers as it foresees.
+//! `gannet explain`: the reasons it gives, and that a running server answers as predicted.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -69,7 +69,7 @@ fn rules_files_variants_and_origins_are_told() {
         &gzip,
         &["content-encoding: gzip", "    several codings are stored"],
     );
-    // Without the field a browser's is taken, and said.
+    // Without the field, a browser's value is assumed, with a note.
     let browser = "like a browser, with 'accept-encoding: gzip, deflate, br, zstd' (to change it: \
                    -H 'accept-encoding: identity')";
     check(&gzip[..1], &[browser, "content-encoding: gzip"]);
@@ -113,7 +113,7 @@ fn a_server_answers_as_foreseen() {
                 }
             }
         }
-        // What holds for this request alone is foreseen, too.
+        // Effects of single requests are predicted, too.
         let requests = [
             ("/", "authorization: Basic dTpwdw==", "private, max-age=1"),
             ("/v1.2", "sec-fetch-mode: navigate", "no-cache"),
@@ -133,7 +133,7 @@ fn a_server_answers_as_foreseen() {
                 ended.text()
             );
         }
-        // Another site is told.
+        // A server with another site is reported.
         let other = Folder::new();
         other.write("about.html", "something else");
         let server = engine.serve(other.path(), &[]);
@@ -227,7 +227,8 @@ fn what_cannot_be_explained_is_told() {
     );
 }
 
-/// What a server may not open it answers with 403, and the site's icon that is not there with its own.
+/// Files that the server may not open are answered with 403, and a missing icon with the built-in
+/// one.
 #[test]
 fn what_may_not_be_read_and_what_the_server_has_itself_are_foreseen() {
     let folder = Folder::new();
@@ -278,7 +279,7 @@ fn what_may_not_be_read_and_what_the_server_has_itself_are_foreseen() {
         "--no-favicon",
     ]));
     assert!(ended.text().contains("\nstatus 404\n"), "{ended:?}");
-    // What cannot be read cannot be checked.
+    // Unreadable files cannot be checked.
     let ended = run(&mut as_somebody(&["check", "."]));
     assert_eq!(ended.status, Some(2), "{ended:?}");
     for name in ["shut", "names"] {

@@ -1,4 +1,4 @@
-//! A live directory: what paths come to, what is hidden, and what happens when files change.
+//! A live directory: how paths are resolved, what is hidden, and what happens when files change.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -74,7 +74,7 @@ fn index_pages_redirects_and_clean_urls() {
         assert_eq!(response.field("location"), Some("/about"));
         assert_eq!(client.get("/both").expect(200).text(), "page both");
 
-        // What the target says is never taken for a host, and the query stays.
+        // A target is never taken for a host, and the query is kept.
         for (target, location) in [
             ("/docs", "/docs/"),
             ("/docs?a=b&c=//d", "/docs/?a=b&c=//d"),
@@ -122,7 +122,7 @@ fn the_nearest_404_page_and_applications() {
         ] {
             assert_eq!(get(&server, target).expect(404).text(), text, "{target}");
         }
-        // Conditions and ranges are those of a 200.
+        // Conditions and ranges apply as to a 200.
         let lines = ["range: bytes=0-3"];
         assert_eq!(
             ask(&server, "GET", "/x", &lines).expect(404).text(),
@@ -146,7 +146,7 @@ fn the_nearest_404_page_and_applications() {
     });
 }
 
-/// A folder of things that are hard to list.
+/// A folder whose items are hard to list.
 fn folder_to_list() -> Folder {
     let site = Folder::new();
     site.write("list/b.txt", "12345");
@@ -207,7 +207,7 @@ fn listings_as_page_and_as_json() {
         assert!(get(&server, "/list/?format=json").expect(200).body == json.body);
         ask(&server, "HEAD", "/list/", &[]).expect(200);
 
-        // A change of the folder is seen soon.
+        // A change of the folder is noticed soon.
         site.write("list/new.txt", "");
         until("the new file is listed", || {
             get(&server, "/list/").text().contains("new.txt")
@@ -303,7 +303,7 @@ fn sidecars_by_what_the_client_accepts() {
         let plain = get(&server, "/app.js").expect(200);
         assert_eq!(plain.text(), original);
         assert_eq!(plain.field("vary"), Some("accept-encoding"));
-        // Each coding is a representation of its own, with its own tag and ranges.
+        // Each coding is a representation with its own tag and ranges.
         let line = "accept-encoding: br";
         let coded = ask(&server, "GET", "/app.js", &[line]);
         assert_ne!(coded.tag(), plain.tag());
@@ -317,7 +317,7 @@ fn sidecars_by_what_the_client_accepts() {
 
         let stale = ask(&server, "GET", "/stale.js", &[line]).expect(200);
         assert_eq!(stale.text(), original);
-        // A sidecar asked for by its own name is a file like others.
+        // A sidecar requested by its own name is an ordinary file.
         let itself = get(&server, "/app.js.gz").expect(200);
         assert_eq!(itself.field("content-encoding"), None);
 
@@ -361,7 +361,7 @@ fn a_site_without_an_icon_is_given_one() {
     });
 }
 
-/// An archive of the folder, in another one.
+/// Packs the folder into an archive in another folder.
 fn packed(site: &Folder, archives: &Folder) -> std::path::PathBuf {
     let archive = archives.join("site.gannet");
     let mut pack = gannet_testkit::command();
@@ -402,7 +402,7 @@ fn changes_are_seen() {
         first("/moved/x.txt").expect(404);
 
         site.write("edited.txt", "two, and longer");
-        // Not even the same length and time hide an edit.
+        // An edit is noticed even if length and time are unchanged.
         let old_time = fs::metadata(site.join("same-time.txt"))
             .expect("there")
             .modified();
@@ -439,11 +439,11 @@ fn changes_are_seen() {
 #[test]
 fn a_storm_of_renames_never_mixes_versions() {
     on_both_engines(|engine| {
-        // Lengths on both sides of what is kept in memory.
+        // Lengths below and above the cache limit.
         for (old_len, new_len) in [(10_000, 11_000), (200_000, 300_000)] {
             let site = Folder::new();
             site.write("page.txt", "a".repeat(old_len));
-            // Without memory each request is looked up, so the storm is in every one of them.
+            // Without a cache every request looks up the file, so that each may observe a change.
             let server = engine.serve(site.path(), &["--cache-memory", "0"]);
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
@@ -468,7 +468,7 @@ fn a_storm_of_renames_never_mixes_versions() {
     });
 }
 
-/// Ends what another thread does, also when the test fails.
+/// Stops another thread, even if the test fails.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -477,7 +477,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Asks 600 times, and until several versions were seen.
+/// Sends requests until there were 600 and several versions have been seen.
 fn ask_for_versions(server: &Gannet, old_len: usize, new_len: usize) {
     let mut seen: HashMap<String, u8> = HashMap::new();
     let mut client = Client::new(server);
@@ -560,7 +560,7 @@ fn a_folder_swapped_with_a_link_never_leaks() {
             site.write(format!("own/{file}.txt"), "own");
         }
         symlink(outside.path(), site.join("link")).expect("a link");
-        // Without memory each request is looked up.
+        // Without a cache every request looks up the file.
         let server = engine.serve(site.path(), &["--cache-memory", "0"]);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -605,7 +605,7 @@ fn what_is_no_regular_file_is_404_at_once() {
     node("fifo", FileType::Fifo, 0).expect("a FIFO");
     let _socket = UnixListener::bind(site.join("socket")).expect("a socket");
     let mut names = vec!["fifo", "socket"];
-    // /dev/zero and a terminal; making devices takes a privilege.
+    // /dev/zero and a terminal; creating devices needs privileges.
     for (name, dev) in [
         ("zero", rustix::fs::makedev(1, 5)),
         ("tty", rustix::fs::makedev(5, 0)),
@@ -689,10 +689,10 @@ fn odd_names_get_an_answer() {
                 "{}",
                 &target[..target.len().min(60)]
             );
-            // The connection goes on.
+            // The connection survives.
             client.get("/file").expect(200);
         }
-        // Bytes that no target may have.
+        // Bytes that are not allowed in a target.
         let mut client = Client::new(&server);
         client.send(b"GET /high-\xe9\xff HTTP/1.1\r\nhost: a\r\n\r\n");
         let response = client.response();

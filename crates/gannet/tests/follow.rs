@@ -1,5 +1,5 @@
-//! A live directory that is made again, moved, switched or gone for a while, files of the operator
-//! that are none, and signals.
+//! A live directory that is recreated, moved, switched or temporarily missing; special files in
+//! place of the operator's files; and signals.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const LARGE: usize = 8 << 20;
 
-/// A site that says which one it is.
+/// Creates a site whose page names its version.
 fn make(path: &Path, version: &str) {
     fs::create_dir_all(path).expect("made");
     fs::write(path.join("page.txt"), version).expect("written");
@@ -27,7 +27,7 @@ fn fifo(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o644), 0).expect("made");
 }
 
-/// Asks until the site is this one. Until then nothing is answered but the old one and errors.
+/// Polls until the new version is served. Until then, only the old version and errors are answered.
 fn becomes(server: &Gannet, old: &str, new: &str) {
     let mut client = Client::new(server);
     until("the new site is served", || {
@@ -45,7 +45,7 @@ fn becomes(server: &Gannet, old: &str, new: &str) {
     assert_eq!(redirect.field("location"), Some(&*format!("/{new}")));
 }
 
-/// A list is never empty: the site has a page.
+/// A listing is never empty: the site has a page.
 fn assert_no_list(response: &Response) {
     let is_list = response.status == 200 && !response.text().contains("page.txt");
     assert!(!is_list, "an empty list: {response:?}");
@@ -78,7 +78,7 @@ fn a_directory_that_is_made_again_is_served() {
         becomes(&server, "two", "three");
         error_line(&mut server, TAKEN);
 
-        // Back to one that was served before.
+        // Back to a directory that was served before.
         fs::rename(&dist, &new).expect("moved");
         fs::rename(&old, &dist).expect("moved");
         becomes(&server, "three", "two");
@@ -112,7 +112,7 @@ fn a_link_that_is_switched_is_followed_and_running_answers_finish() {
     });
 }
 
-/// Rules files may be links below the directory. What is outside is neither used nor quoted.
+/// Rules files may be links within the directory. Files outside are neither used nor quoted.
 #[test]
 fn rules_outside_the_directory_are_not_read() {
     on_both_engines(|engine| {
@@ -221,7 +221,7 @@ fn folders_of_hosts_and_the_working_directory_are_followed() {
     });
 }
 
-/// One file of a folder: the folder is followed.
+/// A single file: its folder is followed.
 #[test]
 fn a_single_file_is_followed_into_a_new_folder() {
     on_both_engines(|engine| {
@@ -263,7 +263,7 @@ fn a_fifo_keeps_no_start_waiting() {
     ] {
         let all = [&flags[..], of_file, &["."]].concat();
         if of_file.contains(&"index.html") {
-            // Refused for the certificate, without a look at the key or after it: not waited for.
+            // Rejected for the certificate before the key is opened: it does not wait.
             assert_ne!(gannet_in(&folder, &all).status, Some(0));
         } else {
             refused(&all, "pipe");
@@ -302,7 +302,7 @@ fn a_fifo_that_comes_later_ends_neither_rules_nor_stops() {
     });
 }
 
-/// A sandbox without a system call that every answer needs: the start says so.
+/// In a sandbox without a system call that every answer needs, the start fails with a message.
 #[test]
 fn a_start_without_a_needed_system_call_is_refused_with_the_reason() {
     use gannet_testkit::seccomp::{OPENAT2, PREADV2, without};
@@ -324,7 +324,7 @@ fn a_start_without_a_needed_system_call_is_refused_with_the_reason() {
                 assert!(ended.err.contains(&help), "{ended:?}");
             }
         }
-        // The filter alone keeps nothing from starting.
+        // The filter by itself does not prevent a start.
         let Some(mut command) = without(&[1_000_000], 1) else {
             return;
         };
@@ -362,7 +362,7 @@ fn hup_reads_rules_and_certificates_at_once() {
             error_line(&mut server.server, "the rules of");
         }
         times.sort();
-        // 100 ms is the promise; the rest is for a machine with other things to do.
+        // The limit is 100 ms; the rest allows for a busy machine.
         assert!(times[2] < Duration::from_millis(400), "{times:?}");
     });
 }

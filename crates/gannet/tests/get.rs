@@ -1,4 +1,4 @@
-//! `gannet get`: against gannet itself, and against servers that answer wrongly.
+//! `gannet get`: with gannet itself, and with misbehaving servers.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use gannet_testkit::{Ended, Folder, Gannet, command, gannet_in, run};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, ServerConnection};
 
-/// A length that is no multiple of anything.
+/// A length that is not a multiple of any block size.
 const LEN: usize = 3_000_017;
 
 fn site() -> (Folder, Gannet) {
@@ -85,8 +85,8 @@ fn a_file_arrives_whole_in_one_part_and_in_several() {
     }
 }
 
-/// The first half is not what the server has: that it stays shows that only the rest was fetched,
-/// and the last byte of the half, which is asked for again so that something is always missing.
+/// The first half differs from the server's: if it is kept, only the rest was fetched, including
+/// the last byte of the half, which is requested again so that something is always missing.
 #[test]
 fn a_download_goes_on_where_it_stopped_unless_the_file_has_changed() {
     let (folder, server) = site();
@@ -106,7 +106,7 @@ fn a_download_goes_on_where_it_stopped_unless_the_file_has_changed() {
     }
 }
 
-/// As above, with the state that an interrupted download in parts leaves.
+/// Likewise, with the state of an interrupted download in parts.
 #[test]
 fn a_download_in_parts_goes_on_where_each_of_them_stopped() {
     let (folder, server) = site();
@@ -130,7 +130,7 @@ fn a_download_in_parts_goes_on_where_each_of_them_stopped() {
     }
 }
 
-/// What is there is whole already, or longer than what the server has.
+/// The existing file is complete, or longer than the server's.
 #[test]
 fn a_download_of_which_nothing_is_missing_ends_well() {
     let (folder, server) = site();
@@ -146,7 +146,8 @@ fn a_download_of_which_nothing_is_missing_ends_well() {
     }
 }
 
-/// A server that stops: what came is kept, the next step is said, and it works.
+/// A server that stops: received bytes are kept, the message names the next step, and that step
+/// works.
 #[test]
 fn what_stops_in_the_middle_goes_on() {
     let folder = Folder::new();
@@ -168,7 +169,7 @@ fn what_stops_in_the_middle_goes_on() {
     assert_eq!(downloaded(&folder, "copy"), b"Hello World");
 }
 
-/// A device in the place of the output must not become a file; a link must stay one.
+/// A device must not be replaced by a file; a link must stay a link.
 #[test]
 fn only_files_are_replaced() {
     let (folder, server) = site();
@@ -214,7 +215,7 @@ fn a_content_is_written_to_standard_output_alone_and_in_order() {
     );
 }
 
-/// Whoever reads the first bytes only, such as `head`, ends it without a word.
+/// A reader of the first bytes only, such as `head`, ends the download silently.
 #[test]
 fn a_reader_of_standard_output_may_go_away() {
     let (_folder, server) = site();
@@ -235,7 +236,7 @@ fn a_reader_of_standard_output_may_go_away() {
     );
 }
 
-/// Frames of HTTP/2: a content that is shorter than it was said to be is no download.
+/// HTTP/2 frames: content shorter than announced is an error.
 #[test]
 fn a_short_stream_is_an_error() {
     // SETTINGS; HEADERS with ":status: 200" and "content-length: 6"; DATA with END_STREAM.
@@ -302,19 +303,19 @@ fn mistakes_on_the_command_line_are_named() {
     }
 }
 
-/// Gives `answer` to one connection, whatever it asks.
+/// Sends `answer` on one connection, whatever the request.
 fn answer_once(answer: &'static [u8]) -> (SocketAddr, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
     let address = listener.local_addr().expect("bound");
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("the client comes");
         let (mut request, mut chunk) = (Vec::new(), [0; 1024]);
-        // Also that of HTTP/2, which begins with a preface that has such an end.
+        // This also ends at the preface of HTTP/2.
         while !request.windows(4).any(|end| end == b"\r\n\r\n") {
             let count = stream.read(&mut chunk).expect("a request");
             request.extend_from_slice(&chunk[..count]);
         }
-        // The client may have seen enough already.
+        // The client may already have closed the connection.
         let _ = stream.write_all(answer);
     });
     (address, server)
@@ -370,7 +371,7 @@ fn a_right_digest_and_chunks_are_taken() {
     }
 }
 
-/// Without a length the end of TLS is the end of the content: that of TCP can be anyone's.
+/// Without a length, the end of TLS ends the content; anyone could end TCP.
 #[test]
 fn a_content_that_tls_does_not_end_is_cut_off() {
     let authority = Authority::new();
@@ -413,7 +414,8 @@ fn a_content_that_tls_does_not_end_is_cut_off() {
     }
 }
 
-/// A development certificate is believed by its authority, by anyone who asks for it, and else not.
+/// A development certificate is trusted through its authority, or if the user accepts any
+/// certificate; otherwise not.
 #[test]
 fn https_believes_who_it_is_told_to() {
     let folder = Folder::new();
@@ -457,7 +459,7 @@ fn https_believes_who_it_is_told_to() {
     assert!(!Path::new(&folder.join("nobody.bin")).exists());
 }
 
-/// Old certificates have no names to compare, and a server may speak no TLS at all.
+/// Old certificates have no names to compare, and a server may not speak TLS at all.
 #[test]
 fn a_server_that_cannot_be_believed_is_told_about() {
     let folder = Folder::site();
@@ -497,7 +499,7 @@ fn a_server_that_cannot_be_believed_is_told_about() {
     let server = thread::spawn(move || {
         let (mut socket, _) = listener.accept().expect("it comes");
         let mut tls = ServerConnection::new(Arc::new(config)).expect("sound");
-        // The client ends the handshake.
+        // The client aborts the handshake.
         while tls.is_handshaking() && tls.complete_io(&mut socket).is_ok() {}
     });
     let url = format!("https://localhost:{port}/");
@@ -521,7 +523,7 @@ fn a_server_that_cannot_be_believed_is_told_about() {
     );
 }
 
-/// What cannot be gone on with is fetched anew, and that is told before it takes long.
+/// A partial file that cannot be resumed is fetched again, with a message before the transfer.
 #[test]
 fn a_part_without_its_tag_is_begun_anew_with_a_word() {
     let (folder, server) = site();
@@ -543,12 +545,12 @@ fn a_part_without_its_tag_is_begun_anew_with_a_word() {
         assert!(downloaded(&folder, "copy") == pattern(LEN, 7));
         fs::remove_file(folder.join("copy")).expect("ours");
     }
-    // Whoever does not ask to go on needs no word.
+    // Without --continue there is no message.
     folder.write("copy.part", "what is left");
     gannet_in(&folder, ["get", "-q", &url, "-o", "copy"]).success();
 }
 
-/// The certificate of an authority that has signed nothing here: another gannet's.
+/// The certificate of another gannet's authority, which has signed nothing here.
 fn pem_of_another() -> Vec<u8> {
     let folder = Folder::new();
     let mut command = command();
@@ -558,14 +560,15 @@ fn pem_of_another() -> Vec<u8> {
     run(command.arg("cert")).success().out
 }
 
-/// Complete files are left alone; what another tool has begun goes on if its date proves it.
+/// Complete files are kept; partial files of other tools are resumed if their dates prove what they
+/// are.
 #[test]
 fn what_is_there_is_left_or_gone_on_with_if_that_can_be_proved() {
     let (folder, server) = site();
     let source = fs::File::options()
         .write(true)
         .open(folder.join("site/file.bin"));
-    // A date counts as a proof when its second is over.
+    // A date is proof only after its second has passed.
     let yesterday = std::time::SystemTime::now() - std::time::Duration::from_secs(86_400);
     source.expect("ours").set_modified(yesterday).expect("ours");
     let url = url(&server);
@@ -573,7 +576,7 @@ fn what_is_there_is_left_or_gone_on_with_if_that_can_be_proved() {
     let get = || gannet_in(&folder, ["get", "-C", &url, "-o", "copy"]);
     let whole = "copy: already complete, nothing was downloaded\n";
     assert_eq!(get().success().text(), whole);
-    // The date says that it is the beginning, as `curl -R` leaves it.
+    // The date proves that it is the beginning, as `curl -R` leaves it.
     let date = fs::metadata(folder.join("copy"))
         .expect("there")
         .modified()
@@ -594,7 +597,7 @@ fn what_is_there_is_left_or_gone_on_with_if_that_can_be_proved() {
         got[..LEN / 2 - 1].iter().all(|byte| *byte == b'x'),
         "only the rest was fetched"
     );
-    // Without the date nothing is touched.
+    // Without the date the file is not touched.
     half[0] = b'y';
     begun(&half, false);
     let ended = get();
@@ -611,7 +614,7 @@ fn what_is_there_is_left_or_gone_on_with_if_that_can_be_proved() {
         ended.err
     );
     assert!(downloaded(&folder, "copy") == half);
-    // What is longer is something else.
+    // A longer file is a different one.
     begun(&vec![b'x'; LEN + 1], true);
     let ended = get();
     assert_eq!(ended.status, Some(1));

@@ -1,5 +1,5 @@
-//! HTTP/2 as a client sees it, in clear text with prior knowledge: answers, streams, windows, the
-//! end of a connection.
+//! HTTP/2 from the client's side, in clear text with prior knowledge: answers, streams, windows,
+//! and the end of a connection.
 
 use gannet_testkit::client::{Client, get, metric};
 use gannet_testkit::content::{assert_pattern, pattern};
@@ -87,7 +87,7 @@ fn answers_are_those_of_http_1() {
 #[test]
 fn ranges_of_every_source() {
     let site = site();
-    // No longer than what packs fast.
+    // Short enough to be packed quickly.
     let len = 600_000;
     site.write("large.bin", pattern(len, 5));
     let packed = Folder::new();
@@ -148,7 +148,7 @@ fn a_hundred_streams_at_once_and_a_preface_in_pieces() {
                 let block = request("GET", path, &[]);
                 all.extend(headers(stream, &block));
             }
-            // The first round in one piece, the others cut anywhere.
+            // The first round in one piece, the others split anywhere.
             let cut = [all.len(), 7, 1_000][round];
             for piece in all.chunks(cut) {
                 peer.send(piece);
@@ -165,7 +165,7 @@ fn a_hundred_streams_at_once_and_a_preface_in_pieces() {
         }
         assert_eq!(metric(&server, "gannet_h2_requests_total"), 300);
 
-        // The first bytes decide, however few come at a time.
+        // The first bytes select the protocol, however few arrive at a time.
         let mut client = Client::new(&server);
         for byte in opening(&[]) {
             client.send([byte]);
@@ -175,7 +175,7 @@ fn a_hundred_streams_at_once_and_a_preface_in_pieces() {
             client.received().len() >= 9
         });
         assert_eq!(client.received()[3], 4);
-        // What only begins like it is HTTP/1.
+        // Input that only begins like the preface is HTTP/1.
         let mut client = Client::new(&server);
         client.send("PRI");
         client.send(" / HTTP/1.1\r\nhost: test\r\n\r\n");
@@ -202,7 +202,7 @@ fn a_stalled_stream_holds_up_nobody() {
         for _ in 0..10 {
             assert_eq!(peer.get("/about").expect(200).body.len(), 36);
         }
-        // Now these get on too, one after the other and a few bytes at a time.
+        // Now these make progress, too, one after another and a few bytes at a time.
         peer.send(&window_update(0, WIDE));
         for (index, stream) in (1..).zip(&slow) {
             peer.send(&window_update(*stream, index));
@@ -214,7 +214,7 @@ fn a_stalled_stream_holds_up_nobody() {
             }
             assert_pattern(&peer.so_far(*stream).body, 5);
         }
-        // One is given up, one is taken whole.
+        // One stream is cancelled, the other received completely.
         peer.send(&rst_stream(slow[0], CANCEL));
         peer.send(&window_update(slow[1], WIDE));
         let whole = peer.answer(slow[1]).expect(200).body;
@@ -223,8 +223,8 @@ fn a_stalled_stream_holds_up_nobody() {
     });
 }
 
-/// A reader that takes little at a time has asked for more than buffers hold: what it asks for
-/// later and more urgently comes before the rest of it.
+/// A slow reader has requested more than buffers hold: a later and more urgent request is answered
+/// before the rest.
 #[test]
 fn an_urgent_stream_overtakes_a_big_one() {
     let site = site();
@@ -249,8 +249,8 @@ fn an_urgent_stream_overtakes_a_big_one() {
     });
 }
 
-/// What waits unsent in a socket cannot be overtaken: it stays little however fast the peer was
-/// before, when buffers grew.
+/// Data unsent in a socket cannot be overtaken: it stays small, even if buffers grew while the peer
+/// was fast.
 #[test]
 fn little_waits_in_the_socket_of_a_peer_that_stops_reading() {
     let site = site();
@@ -270,14 +270,14 @@ fn little_waits_in_the_socket_of_a_peer_that_stops_reading() {
             looks += u32::from(waiting > 64 << 10);
             looks > 50
         });
-        // The bound, a piece that went over it, and what its peer's kernel has yet to take.
+        // The limit, one write beyond it, and the part not yet read by the peer's kernel.
         assert!(waiting <= 512 << 10, "{waiting} bytes");
         assert_eq!(peer.answer(stream).expect(200).body.len(), 48 << 20);
     });
 }
 
-/// Bytes in the queue of the server's only connection. A peer that stops reading has acknowledged
-/// all that was sent once its own buffer is full.
+/// Bytes in the send queue of the server's only connection. A peer that stops reading has
+/// acknowledged all bytes sent once its own buffer is full.
 fn unacknowledged(server: &Gannet) -> u64 {
     let table = std::fs::read_to_string("/proc/net/tcp").expect("there");
     let port = server.address().port();

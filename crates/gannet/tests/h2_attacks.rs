@@ -1,4 +1,4 @@
-//! HTTP/2 peers that cost more than they are worth, each beside a polite one that must not notice.
+//! HTTP/2 attacks, each beside a well-behaved client that must not notice.
 
 use std::fs;
 
@@ -16,10 +16,10 @@ use gannet_testkit::{Folder, Gannet};
 
 const LARGE: usize = 6 << 20;
 
-/// Far more frames than any budget lasts for.
+/// Far more frames than any budget allows.
 const MANY: usize = 200_000;
 
-/// What a hostile connection may make the server hold, in KiB.
+/// Memory in KiB that a hostile connection may occupy.
 const MEMORY_KIB: u64 = 16 << 10;
 
 fn site() -> Folder {
@@ -36,7 +36,7 @@ fn resident(server: &Gannet) -> u64 {
     number.expect("it has memory").parse().expect("a number")
 }
 
-/// A server, and how its peers speak to it.
+/// A server, and how its peers connect.
 enum Target {
     Clear(Gannet),
     Tls(Box<Secure>),
@@ -69,7 +69,7 @@ fn on_all(flags: &[&str], test: impl Fn(&Target) + Sync) {
     });
 }
 
-/// Runs an attack with a polite client beside it.
+/// Runs an attack beside a well-behaved client.
 fn beside_a_polite_client(
     settings: &[(u16, u32)],
     attack: impl Fn(&mut Peer) + Sync,
@@ -89,7 +89,7 @@ fn beside_a_polite_client(
     });
 }
 
-/// Sends these frames again and again until the server has had enough.
+/// Repeats these frames until the server ends the connection.
 fn flood(peer: &mut Peer, frames: impl Fn(usize) -> Vec<u8>) {
     for from in (0..MANY).step_by(200) {
         let batch: Vec<u8> = (from..from + 200).flat_map(&frames).collect();
@@ -99,16 +99,16 @@ fn flood(peer: &mut Peer, frames: impl Fn(usize) -> Vec<u8>) {
     }
 }
 
-/// The server says that it is too much, and counts it.
+/// The server ends the connection with ENHANCE_YOUR_CALM, and counts it.
 fn calms(server: &Gannet, peer: &mut Peer) {
     let code = peer.ends();
-    // A reset may have overtaken the GOAWAY: the peer never stopped sending.
+    // A reset may overtake the GOAWAY, since the peer never stopped sending.
     assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
     let name = "gannet_h2_errors_total{code=\"ENHANCE_YOUR_CALM\",cause=\"budget_spent\"}";
     assert_eq!(metric(server, name), 1);
 }
 
-/// The server ends the connection, because it is too much.
+/// The server ends the connection for excessive load.
 fn ends(_: &Gannet, peer: &mut Peer) {
     let code = peer.ends();
     assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
@@ -119,7 +119,7 @@ fn floods_of_frames_are_calmed() {
     let get = request("GET", "/large.bin", &[]);
     let id = |n: usize| 1 + 2 * n as u32;
     let open = frame(HEADERS, END_HEADERS, 1, &request("POST", "/", &[]));
-    // Rapid reset, the server made to reset, and each cheap frame.
+    // Rapid reset, resets provoked from the server, and each cheap frame.
     let rapid = |n: usize| [headers(id(n), &get), rst_stream(id(n), CANCEL)].concat();
     let made = |n: usize| [headers(id(n), &get), window_update(id(n), 0)].concat();
     let ping = |_: usize| frame(PING, 0, 0, b"aaaaaaaa");
@@ -159,7 +159,7 @@ fn endless_field_blocks_are_ended() {
 #[test]
 fn a_bomb_of_references_is_ended() {
     let attack = |peer: &mut Peer| {
-        // One entry of 4,000 bytes in the dynamic table, named again and again.
+        // One entry of 4,000 bytes in the dynamic table, referenced repeatedly.
         let mut block = request("GET", "/", &[]);
         block.extend(indexed("x", &[b'a'; 4_000]));
         block.extend([0x80 | 62; 10_000]);
@@ -182,8 +182,8 @@ fn windows_of_a_byte_are_calmed() {
     beside_a_polite_client(&[(INITIAL_WINDOW_SIZE, 0)], attack, calms);
 }
 
-/// A hundred streams whose windows stay shut, and one connection that never reads: they hold
-/// little, and end when they have made no progress.
+/// A hundred streams with closed windows, and a connection that never reads: they occupy little
+/// memory, and are closed for lack of progress.
 #[test]
 fn who_takes_nothing_holds_little_and_is_ended() {
     on_all(&["--progress-timeout", "2s"], |target| {
@@ -208,8 +208,8 @@ fn who_takes_nothing_holds_little_and_is_ended() {
     });
 }
 
-/// A byte now and then, too rarely for the budget to mind, is no progress: its stream ends. One
-/// that is slow and takes enough lasts longer than that.
+/// An occasional byte, too rare to exhaust the budget, is not progress: the stream is closed. A
+/// slow stream above the minimum rate lasts longer.
 #[test]
 fn who_takes_a_byte_at_a_time_is_ended_and_who_is_slow_stays() {
     on_all(&["--progress-timeout", "2s"], |target| {
@@ -235,7 +235,7 @@ fn who_takes_a_byte_at_a_time_is_ended_and_who_is_slow_stays() {
             trickling.so_far(few).reset.is_some()
         });
         assert_eq!(trickling.so_far(few).reset, Some(ENHANCE_YOUR_CALM));
-        // The connection is as good as before.
+        // The connection is unaffected.
         trickling.sync();
         while slow.so_far(some).body.len() < taken {
             assert!(slow.step());

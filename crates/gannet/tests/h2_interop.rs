@@ -1,4 +1,4 @@
-//! Other people's HTTP/2 clients: the `h2` and `hyper` crates and Go's, many streams at once, large
+//! Independent HTTP/2 clients: the `h2` and `hyper` crates and Go's; many streams at once, large
 //! bodies, resets; in clear text and over TLS.
 
 use std::process::Command;
@@ -59,7 +59,7 @@ async fn connect_securely(server: &Secure) -> impl AsyncRead + AsyncWrite + Unpi
     stream.expect("a handshake")
 }
 
-/// What a path holds, and under which pattern.
+/// Paths with length and pattern of their content.
 const PATHS: [(&str, usize, u8); 3] = [
     ("/ten.bin", 10_240, 7),
     ("/middle.bin", 100_000, 6),
@@ -67,13 +67,13 @@ const PATHS: [(&str, usize, u8); 3] = [
 ];
 
 async fn by_h2<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T, scheme: &str) {
-    // What RFC 9113 section 6.5.2 recommends to assume, until the server's SETTINGS come.
+    // The value that RFC 9113 section 6.5.2 recommends until the server's SETTINGS arrive.
     let builder = h2::client::Builder::new()
         .initial_max_send_streams(100)
         .handshake(stream);
     let (sender, connection) = builder.await.expect("HTTP/2");
     tokio::spawn(connection);
-    // Two hundred streams, more than are allowed at once; every tenth body is large.
+    // Two hundred streams, more than may be open at once; every tenth body is large.
     let mut all = JoinSet::new();
     for number in 0..200 {
         let (path, len, seed) = PATHS[if number % 10 == 9 { 2 } else { number % 2 }];
@@ -87,7 +87,7 @@ async fn by_h2<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T, sc
     }
 }
 
-/// Asks, and takes the whole answer or gives up after the first bytes.
+/// Sends a request, and reads the whole answer or cancels it after the first bytes.
 async fn ask(
     sender: SendRequest<Bytes>,
     request: Request<()>,
@@ -104,7 +104,7 @@ async fn ask(
         let piece = piece.expect("content");
         got.extend_from_slice(&piece);
         if gives_up {
-            // Dropped before its end: the stream is reset.
+            // Dropping it before its end resets the stream.
             assert_pattern(&got, seed);
             return;
         }
@@ -166,7 +166,7 @@ fn the_h2_and_hyper_crates_over_tls() {
     });
 }
 
-/// Fifty downloads at once by Go's client, which says by which protocol.
+/// Fifty concurrent downloads by Go's client, which reports the protocol.
 const GO_CLIENT: &str = r#"package main
 
 import (

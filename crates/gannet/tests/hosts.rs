@@ -1,4 +1,4 @@
-//! Several sites in one server: by flags, by folders, and what answers for other hosts.
+//! Several sites in one server: configured by flags or folders, and the answer for other hosts.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet, command, gannet_in, run};
 
-/// Serves with these flags and nothing else; a path is one of them.
+/// Serves with these flags only, which include the path.
 fn start(engine: &str, folder: &Folder, flags: &[&str]) -> Gannet {
     let mut command = command();
     command.args(["serve", "--port", "0", "--engine", engine]);
@@ -22,7 +22,7 @@ fn get(client: &mut Client, host: &str, target: &str) -> Response {
     client.response()
 }
 
-/// Every row is host, target, status and the beginning of the content.
+/// Rows have host, target, status and the beginning of the content.
 fn check(server: &Gannet, rows: &[(&str, &str, u16, &str)]) {
     let mut client = Client::new(server);
     for (host, target, status, text) in rows {
@@ -78,7 +78,7 @@ fn each_host_has_its_folder() {
         let response = get(&mut client, "a.example", "/old").expect(301);
         assert_eq!(response.field("location"), Some("/only-a.txt"));
         get(&mut client, "b.example", "/old").expect(404);
-        // The target's host counts, not the field's (RFC 9112 section 3.2.2).
+        // The target's host takes precedence over the field (RFC 9112 section 3.2.2).
         check(
             &server,
             &[("b.example", "http://a.example/", 200, "site a")],
@@ -86,7 +86,7 @@ fn each_host_has_its_folder() {
     });
 }
 
-/// Folders are named as people write hosts; what cannot be one is named with the reason.
+/// Folders are named as people write hosts; invalid names are reported with the reason.
 #[test]
 fn names_are_taken_as_they_are_meant() {
     let folder = Folder::new();
@@ -296,7 +296,7 @@ fn limits_of_the_process_are_set() {
     assert_eq!(soft("Max data size").as_deref(), Some("1073741824"));
 }
 
-/// Starts with a limit of 9, which is too low, and gives the least that the error names.
+/// Starts with a limit of 9, which is too low, and returns the minimum named by the error.
 fn least(folder: &Folder, flag: &str, workers: &str, content: &str) -> String {
     let given = [
         "serve",
@@ -340,7 +340,7 @@ fn limits_too_low_to_start_are_told_with_a_least_that_is_enough() {
     });
 }
 
-/// Whoever writes the folders of hosts chooses no folder outside of theirs.
+/// The author of a host's folder cannot select a folder outside of it.
 #[test]
 fn the_folder_of_a_host_does_not_lead_out() {
     on_both_engines(|engine| {
@@ -394,7 +394,7 @@ fn the_folder_of_a_host_does_not_lead_out() {
     });
 }
 
-/// Case and a dot at the end make no other host, on the command line as in a file.
+/// Case and a dot at the end do not distinguish hosts, on the command line as in a file.
 #[test]
 fn a_host_with_two_sites_is_refused() {
     let folder = sites();
@@ -412,7 +412,8 @@ fn a_host_with_two_sites_is_refused() {
     }
 }
 
-/// An archive of one site answers every host: flags about hosts would do nothing, or refuse all.
+/// An archive of one site answers every host: flags about hosts would have no effect, or refuse
+/// everything.
 #[test]
 fn flags_about_hosts_need_an_archive_with_hosts() {
     let folder = sites();

@@ -1,5 +1,5 @@
-//! Kernel TLS as a client sees it. Where the running kernel has none, each test is left out;
-//! `cargo xtask vm` runs them where it has.
+//! Kernel TLS from the client's side. Without support in the running kernel, each test is left out;
+//! `cargo xtask vm` runs them on kernels that have it.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 const ENCRYPTED: &str = "gannet_tls_kernel_connections_total";
 const UPDATED: &str = "gannet_tls_kernel_key_updates_total";
 
-/// Serves with kernel TLS; `None` where there is none: the test is left out.
+/// Serves with kernel TLS; `None` if it is unavailable: the test is left out.
 fn serve(engine: Engine, path: &Path) -> Option<Secure> {
     serve_with(engine, path, &[])
 }
@@ -35,7 +35,7 @@ fn serve_with(engine: Engine, path: &Path, flags: &[&str]) -> Option<Secure> {
     None
 }
 
-/// The kernel's own count of sockets that it has encrypted for.
+/// The kernel's count of sockets it has encrypted for.
 fn encrypted_by_kernel() -> u64 {
     let text = fs::read_to_string("/proc/net/tls_stat").expect("the module is loaded");
     text.lines()
@@ -79,12 +79,12 @@ fn bodies_of_all_sizes_from_archive_and_directory() {
                 let got = client.get(&target).expect(200);
                 assert_eq!(got.body.len(), size);
                 assert_pattern(&got.body, size as u8);
-                // Small bodies do not hand a connection over.
+                // Small bodies do not trigger the handover.
                 let is_encrypted = metric(&secure.server, ENCRYPTED) == 1;
                 assert_eq!(is_encrypted, size >= 65_536, "after {size}");
             }
             assert!(encrypted_by_kernel() > before, "the kernel counts it too");
-            // Small ones, ranges and heads go on after that; pipelined, too.
+            // Small bodies, ranges and heads still work, also pipelined.
             let range = client.request("GET", "/f/5000000.bin", &["range: bytes=3000000-3199999"]);
             let expect = &pattern(5_000_000, 5_000_000u32 as u8)[3_000_000..3_200_000];
             assert!(range.expect(206).body == expect, "another range");
@@ -100,7 +100,7 @@ fn bodies_of_all_sizes_from_archive_and_directory() {
             assert_eq!(metric(&secure.server, ENCRYPTED), 1);
             let last = client.request("GET", "/f/125000.bin", &["connection: close"]);
             assert_pattern(&last.body, 125_000u32 as u8);
-            // With the goodbye that the kernel has encrypted.
+            // With the close_notify encrypted by the kernel.
             client.closes();
         }
     });
@@ -129,7 +129,7 @@ fn a_narrow_client_gets_every_byte() {
 }
 
 /// The last records of a connection, and those that announce new keys, find the socket of a narrow
-/// client full: they come all the same, in their place, and the end behind them.
+/// client full: they are still delivered, in order, followed by the end.
 #[test]
 fn a_narrow_client_gets_new_keys_and_a_goodbye() {
     let site = Folder::site();
@@ -143,7 +143,7 @@ fn a_narrow_client_gets_new_keys_and_a_goodbye() {
         for _ in 0..4 {
             let mut client = narrow(&secure);
             if can_update {
-                // 184 records each, and one more for each send: keys change in the middle.
+                // Each has 184 records, plus one per send: keys change in the middle.
                 assert_pattern(&client.get("/big.bin").expect(200).body, 5);
             }
             let last = client.request("GET", "/big.bin", &["connection: close"]);
@@ -156,8 +156,8 @@ fn a_narrow_client_gets_new_keys_and_a_goodbye() {
     });
 }
 
-/// The client asks for a new key in the middle of a body. A kernel that can goes on with one; an
-/// older one finishes the answer and ends the connection in order.
+/// The client requests a new key in the middle of a body. A capable kernel updates its key; an
+/// older one finishes the answer and ends the connection gracefully.
 #[test]
 fn a_key_update_that_the_client_asks_for() {
     let site = Folder::site();
@@ -189,8 +189,8 @@ fn a_key_update_that_the_client_asks_for() {
     });
 }
 
-/// Few records for a key: a kernel that can goes on with another one, as often as needed. With an
-/// older one the connection ends after an answer, or in the middle of one that is too long.
+/// Few records per key: a capable kernel updates its key as often as necessary. With an older one,
+/// the connection ends after an answer, or in the middle of one that is too long.
 #[test]
 fn a_used_key_is_replaced_or_the_connection_ends() {
     let site = Folder::site();
@@ -213,7 +213,7 @@ fn a_used_key_is_replaced_or_the_connection_ends() {
             assert!(metric(&secure.server, UPDATED) >= 5);
             return;
         }
-        // In order, with a goodbye.
+        // Gracefully, with close_notify.
         client.closes();
         let mut client = secure.connect();
         client.send(head("GET", "/huge.bin", &[]));
@@ -226,7 +226,8 @@ fn a_used_key_is_replaced_or_the_connection_ends() {
     });
 }
 
-/// A file that is cut while it is sent: only true bytes, and no end that looks like one.
+/// A file truncated while it is sent: only true bytes arrive, and the end is recognisable as a
+/// truncation.
 #[test]
 fn a_file_or_an_archive_that_shrinks_ends_short() {
     let site = Folder::new();
@@ -242,7 +243,7 @@ fn a_file_or_an_archive_that_shrinks_ends_short() {
             let copy = own.join(name);
             fs::copy(&source, &copy).expect("copied");
             let path = if name == "big.bin" { own.path() } else { &copy };
-            // An archive is mapped then, and not copied.
+            // An archive is then mapped, not copied.
             let flags = ["--cache-memory", "0"];
             let Some(secure) = serve_with(engine, path, &flags) else {
                 return;
@@ -268,7 +269,7 @@ fn a_file_or_an_archive_that_shrinks_ends_short() {
     });
 }
 
-/// Switched off it is off, and the answers are the same.
+/// Without kernel TLS, the answers are the same.
 #[test]
 fn switched_off_nothing_is_handed_over() {
     let site = Folder::site();

@@ -35,7 +35,7 @@ fn a_half_closed_client_gets_everything() {
         assert_eq!(large.body.len(), LARGE);
         assert_pattern(&large.body, 7);
         client.closes();
-        // Nothing, or half a request, gets nothing.
+        // Nothing, or half a request, gets no answer.
         for text in ["", "GET / HTTP/1.1\r\nhost"] {
             let mut client = Client::new(&server);
             client.send(text);
@@ -50,7 +50,7 @@ fn resets_at_all_stages_leave_nothing_behind() {
     let site = site_with_large_file();
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &["--workers", "2"]);
-        // Open files are remembered: they belong to the count from the start on.
+        // Open files are cached, and count from the start.
         let mut polite: Vec<Client> = (0..8).map(|_| Client::new(&server)).collect();
         for client in &mut polite {
             client.get("/large.bin").expect(200);
@@ -110,7 +110,7 @@ fn eight_hundred_connections_at_once() {
     });
 }
 
-/// Serves with at most so many descriptors.
+/// Serves with at most `count` descriptors.
 fn serve_with_descriptors(engine: Engine, site: &Folder, count: u32, flags: &[&str]) -> Gannet {
     let mut command = Command::new("sh");
     command
@@ -122,7 +122,7 @@ fn serve_with_descriptors(engine: Engine, site: &Folder, count: u32, flags: &[&s
     Gannet::start(&mut command)
 }
 
-/// Files are kept open for later requests, and never so many that others cannot be opened.
+/// Files are kept open for later requests, but never so many that others cannot be opened.
 #[test]
 fn more_files_than_descriptors_are_all_served() {
     let site = Folder::new();
@@ -162,15 +162,15 @@ fn service_goes_on_when_descriptors_were_short() {
         let server = serve_with_descriptors(engine, &site, 100, &[]);
         get(&server, "/about").expect(200);
         let before = descriptors(&server);
-        // Each begins a request, so that few are idle and can be closed to make room.
+        // Each begins a request, so that few connections are idle and can be shed.
         let mut clients: Vec<Client> = Vec::new();
         for _ in 0..300 {
             let mut client = Client::new(&server);
-            // Refusing is allowed.
+            // The server may refuse it.
             let _ = client.try_send("GET /about HTTP/1.1\r\n");
             clients.push(client);
         }
-        // Some are served, one after the other as there is room; the others are refused.
+        // Some are served, one after another as descriptors become free; the others are refused.
         let mut served = 0;
         for client in &mut clients {
             let _ = client.try_send("host: a\r\nconnection: close\r\n\r\n");
@@ -193,7 +193,8 @@ fn idle_connections_make_room_for_new_ones() {
     let site = Folder::site();
     on_both_engines(|engine| {
         let server = serve_with_descriptors(engine, &site, 100, &[]);
-        // Each newcomer is served although all before it stay: idle ones are closed for it.
+        // Each new client is served although all earlier ones stay: idle connections are closed for
+        // it.
         let mut idle = Vec::new();
         for _ in 0..300 {
             let mut client = Client::new(&server);
@@ -205,8 +206,8 @@ fn idle_connections_make_room_for_new_ones() {
     });
 }
 
-/// Peers that ask for much, and take nothing of it, are more than memory: some of them end, the
-/// process does not, and others are served while the rest stay.
+/// Peers that request much and read nothing exceed the memory: some of them are closed, the process
+/// survives, and others are served while the rest stay.
 #[test]
 fn peers_that_take_nothing_do_not_use_up_memory() {
     raise_descriptor_limit();
@@ -223,7 +224,7 @@ fn peers_that_take_nothing_do_not_use_up_memory() {
         for first in 0..500 {
             let mut client = Client::slow(&server);
             let heads = (first..first + 30).map(|number| head("GET", &target(number), &[]));
-            // It may have ended already.
+            // The server may already have closed it.
             let _ = client.try_send(heads.collect::<Vec<_>>().concat());
             greedy.push(client);
         }
@@ -250,14 +251,14 @@ fn connections_beyond_the_limit_wait_or_replace_idle_ones() {
         let flags = ["--max-connections", "4", "--workers", "1"];
         let server = engine.serve(site.path(), &flags);
         let mut clients: Vec<Client> = (0..20).map(|_| Client::new(&server)).collect();
-        // The last ones are served, in place of idle ones.
+        // The last clients are served, in place of idle ones.
         for client in &mut clients[16..] {
             client.get("/about").expect(200);
         }
     });
 }
 
-/// Asks on one connection until told to stop: a client that must not notice anything.
+/// Sends requests on one connection until `is_over`: a client that must not notice anything.
 fn be_polite(server: &Gannet, is_over: impl Fn() -> bool) {
     let mut client = Client::new(server);
     let mut count = 0;
@@ -282,12 +283,12 @@ fn slow_heads_time_out() {
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &["--head-timeout", "400ms"]);
         beside_a_polite_client(&server, || {
-            // Nothing at all: the connection is closed without a word.
+            // A silent connection is closed without an answer.
             let mut silent = Client::new(&server);
-            // A request that never ends is told so.
+            // An incomplete request gets an answer.
             let mut slow = Client::new(&server);
             slow.send("GET / HTTP/1.1\r\nhost: a\r\n");
-            // One that dribbles is not taken for lively.
+            // Single bytes do not count as activity.
             let mut dribbling = Client::new(&server);
             let mut writer = dribbling.writer();
             let dribble = thread::spawn(move || {
@@ -298,7 +299,7 @@ fn slow_heads_time_out() {
                     count += 1;
                 }
             });
-            // The same for a second request of a connection.
+            // The same for the second request of a connection.
             let mut second = Client::new(&server);
             second.get("/").expect(200);
             second.send("GET /abo");
@@ -340,7 +341,7 @@ fn clients_that_take_nothing_time_out() {
             until("it is given up", || {
                 metric(&server, "gannet_timeouts_total") == 1
             });
-            // What arrives is right as far as it goes, and does not pretend to be whole.
+            // The received part is correct, and recognisably incomplete.
             let response = stuck.head().expect(200);
             assert_eq!(response.content_length(), Some(LARGE as u64));
             let (got, _) = stuck.rest();
@@ -367,7 +368,7 @@ fn a_slow_but_steady_client_gets_everything() {
             thread::park_timeout(std::time::Duration::from_millis(10));
         }
         assert_pattern(&got, 9);
-        // The connection is as good as before.
+        // The connection is unaffected.
         client.get("/about").expect(200);
     });
 }
@@ -434,7 +435,7 @@ fn without_io_uring_it_falls_back_and_says_why() {
             .collect();
         assert!(why.len() == 1 && why[0].contains(name), "{lines:?}");
         get(&server, "/").expect(200);
-        // Who insists gets an error at once.
+        // An explicit engine is an error at once.
         let mut uring = without(&[IO_URING_SETUP], errno).expect("as before");
         serve(&mut uring, "uring");
         let ended = run(&mut uring);
@@ -447,7 +448,7 @@ fn without_io_uring_it_falls_back_and_says_why() {
     }
 }
 
-/// A sandbox may refuse copies in memory: files are sent from the disk then.
+/// A sandbox may deny copies in memory: files are then sent from the disk.
 #[test]
 fn without_copies_files_are_sent_from_the_disk() {
     let site = Folder::site();
@@ -464,8 +465,8 @@ fn without_copies_files_are_sent_from_the_disk() {
     }
 }
 
-/// `--delay`: no answer comes sooner, over HTTP/1, HTTP/2 and TLS, whose handshake takes two more
-/// round trips of the client.
+/// `--delay`: no answer arrives sooner, over HTTP/1, HTTP/2 and TLS, whose handshake takes two more
+/// client round trips.
 #[test]
 fn a_delay_is_the_least_time_of_each_round_trip() {
     const DELAY: Duration = Duration::from_millis(60);

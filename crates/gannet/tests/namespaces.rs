@@ -1,5 +1,5 @@
-//! Between network namespaces, as containers have them: what a peer has not read yet may be the very
-//! pages of the file, so pages are never sent.
+//! Between network namespaces, as with containers, unread data of a peer may be the very pages of
+//! the file, so pages are never sent.
 //!
 //! Needs root and iproute2.
 
@@ -20,29 +20,29 @@ use gannet_testkit::{DEADLINE, Folder, Gannet, left_out};
 use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Longer than what is copied into memory, and than any socket holds.
+/// Longer than the copies in memory, and than any socket buffer.
 const LARGE: usize = 16 << 20;
 
-/// A socket's room for what its client does not read: less than the file with what the server's
-/// socket holds, more than the ranges that are asked for.
+/// The client's socket buffer: together with the server's it is smaller than the file, but larger
+/// than the requested ranges.
 const UNREAD: usize = 4 << 20;
 
-/// Two network namespaces with a cable between them; gone at the end.
+/// Two network namespaces connected by a veth pair; deleted on drop.
 struct Cable {
     server: String,
     client: String,
 }
 
 impl Cable {
-    /// A cable whose end at the server has this name. `None` where this
-    /// cannot be done: the test is left out.
+    /// Creates the pair; the server's interface has this name. `None` if this is not permitted: the
+    /// test is left out.
     fn new(device: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = |side| format!("gannet-{}-{count}-{side}", std::process::id());
         let (server, client) = (name("server"), name("client"));
         let made = ip(&["netns", "add", &server]).and_then(|()| ip(&["netns", "add", &client]));
-        // From here on they are deleted.
+        // From here on, drop deletes them.
         let cable = Self { server, client };
         let made = made.and_then(|()| cable.connect(device));
         if let Err(why) = made {
@@ -67,7 +67,7 @@ impl Cable {
         Ok(())
     }
 
-    /// Serves a folder at one end.
+    /// Serves a folder at the server's end.
     fn serve(&self, engine: Engine, path: &Path, way: Way) -> Gannet {
         let mut command = match way {
             Way::Container => Command::new("ip"),
@@ -82,7 +82,7 @@ impl Cable {
         Gannet::start(command.args(["--listen", "10.77.0.1:0"]).arg(path))
     }
 
-    /// Connects from the other end, with much room for what is not read.
+    /// Connects from the other end, with a large receive buffer.
     fn client(&self, address: SocketAddr) -> TcpStream {
         let open = || {
             let network = File::open(format!("/run/netns/{}", self.client)).expect("it is there");
@@ -93,7 +93,7 @@ impl Cable {
             connect(&socket, &address).expect("the server listens");
             TcpStream::from(socket)
         };
-        // A thread of its own, since it stays in the namespace.
+        // In a separate thread, since that stays in the namespace.
         let stream = thread::scope(|scope| scope.spawn(open).join().expect("connected"));
         stream.set_read_timeout(Some(DEADLINE)).expect("set");
         stream
@@ -103,22 +103,22 @@ impl Cable {
 impl Drop for Cable {
     fn drop(&mut self) {
         for side in [&self.server, &self.client] {
-            // One that could not be made is not there.
+            // Fails if the namespace was never created.
             let _ = ip(&["netns", "del", side]);
         }
     }
 }
 
-/// How a server comes into its namespace.
+/// How a server enters its namespace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
-    /// With a `/sys` of the namespace, as in a container.
+    /// With the namespace's own `/sys`, as in a container.
     Container,
-    /// With the `/sys` of the machine, whose devices are others.
+    /// With the machine's `/sys`, which shows other devices.
     NetworkAlone,
 }
 
-/// Runs `ip`; the error is what it says.
+/// Runs `ip`; the error is its output.
 fn ip(arguments: &[&str]) -> Result<(), String> {
     let output = Command::new("ip").args(arguments).output();
     let output = output.map_err(|error| format!("ip: {error}"))?;
@@ -161,8 +161,8 @@ const CHANGES: [(&str, Change); 4] = [
     }),
 ];
 
-/// Asks for a range, reads nothing of it until as much has arrived as will, and changes the file
-/// meanwhile. What was announced is a version of the file, to the last byte that came.
+/// Requests a range without reading it, waits until all that can arrive has arrived, and changes
+/// the file. The bytes received must be of one version of the file, to the last one.
 fn check(cable: &Cable, server: &Gannet, path: &Path, change: Change, range: Option<usize>) {
     fs::write(path, content()).expect("written");
     let stream = cable.client(server.address());
@@ -184,7 +184,7 @@ fn check(cable: &Cable, server: &Gannet, path: &Path, change: Change, range: Opt
         let wrong = unlike_pattern(&body, 5).expect("it differs");
         panic!("{range:?}, {} of {len} bytes: {wrong}", body.len());
     }
-    // Who had it all before the change has it whole; of the others nobody has.
+    // A range that had arrived completely before the change is complete; the whole file never is.
     assert_eq!(
         body.len() == len,
         range.is_some(),
@@ -213,7 +213,7 @@ fn nothing_foreign_comes_out_of_a_cable_between_namespaces() {
     on_both_engines(|engine| check_all(engine, "near", Way::Container));
 }
 
-/// The interface has the name of a network card of the machine, which is what `/sys` shows.
+/// The interface has the same name as a network card of the machine, which is what `/sys` shows.
 #[test]
 fn a_cable_is_not_taken_for_the_card_of_the_same_name() {
     let entries = fs::read_dir("/sys/class/net").expect("Linux has it");

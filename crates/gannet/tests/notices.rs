@@ -1,4 +1,4 @@
-//! Whoever reads the messages of a server, or does not: it serves, follows and stops.
+//! A server serves, follows changes and stops whether or not its messages are read.
 
 use std::fs::{self, File};
 use std::io::{PipeReader, Write};
@@ -14,7 +14,7 @@ use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet, Signal, command, gannet_in};
 use rustix::fs::OFlags;
 
-/// A pipe without room for a byte, and its other end, which nobody reads.
+/// A full pipe, and its reading end, which is never read.
 fn stuck() -> (Stdio, Option<PipeReader>) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let mut writer = File::from(OwnedFd::from(writer));
@@ -25,13 +25,13 @@ fn stuck() -> (Stdio, Option<PipeReader>) {
     (writer.into(), Some(reader))
 }
 
-/// A pipe that nobody can read.
+/// A pipe without a reader.
 fn abandoned() -> (Stdio, Option<PipeReader>) {
     let (_, writer) = std::io::pipe().expect("a pipe");
     (writer.into(), None)
 }
 
-/// A file on a disk without room.
+/// A file on a full disk.
 fn full() -> (Stdio, Option<PipeReader>) {
     let file = File::options().write(true).open("/dev/full");
     (file.expect("it is there").into(), None)
@@ -75,7 +75,7 @@ fn a_server_whose_messages_are_lost_serves_follows_and_stops() {
             fs::rename(&site, folder.join("old")).expect("moved");
             make(&site, "two");
             is_served(&server, "two");
-            // Refused, reported and corrected.
+            // Rejected, reported and corrected.
             fs::write(site.join("_redirects"), "nonsense here\n").expect("written");
             server.signal(Signal::HUP);
             make(&site, "three");
@@ -88,7 +88,7 @@ fn a_server_whose_messages_are_lost_serves_follows_and_stops() {
 
 const LEN: usize = 200_000;
 
-/// What a worker itself has to tell.
+/// A message from a worker itself.
 #[test]
 fn a_worker_that_has_something_to_tell_goes_on() {
     on_both_engines(|engine| {
@@ -119,7 +119,7 @@ fn a_worker_that_has_something_to_tell_goes_on() {
     });
 }
 
-/// The first lines, too: what cannot be read on standard output holds up no signal.
+/// The first lines, too: unread standard output delays no signal.
 #[test]
 fn first_lines_that_nobody_reads_hold_up_nothing() {
     on_both_engines(|engine| {
@@ -142,7 +142,7 @@ fn first_lines_that_nobody_reads_hold_up_nothing() {
                 status.is_some()
             });
             let code = status.and_then(|it| it.code());
-            // Before it has begun to serve, a signal ends it at once.
+            // Before it serves, a signal ends it at once.
             assert!(matches!(code, Some(0 | 143)), "{what}: {status:?}");
         }
     });

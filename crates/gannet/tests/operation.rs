@@ -1,4 +1,4 @@
-//! What operators meet: metrics and health, the check of a configuration, Unix sockets, hosts.
+//! Features for operators: metrics and health, checking a configuration, Unix sockets, hosts.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::tls::{Authority, KeyKind};
 use gannet_testkit::{Folder, Gannet, Signal, command, command_of_nobody, gannet_in, run, same};
 
-/// More than any number of clients that is answered at once.
+/// More clients than are answered at once.
 const SLOW_CLIENTS: usize = 100;
 
 /// A client that never ends its request.
@@ -24,8 +24,8 @@ fn slow_client(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Clients that do not end their requests keep neither health checks nor the end of the process
-/// waiting.
+/// Clients that never complete their requests delay neither health checks nor the end of the
+/// process.
 #[test]
 fn slow_metrics_clients_hold_up_nobody() {
     let site = Folder::site();
@@ -37,18 +37,18 @@ fn slow_metrics_clients_hold_up_nobody() {
             let begun = Instant::now();
             let answer = Client::connect(address).request("GET", target, &[]);
             answer.expect(200);
-            // A second is promised; a machine with other work gets more.
+            // The limit is one second; a busy machine gets more.
             assert!(begun.elapsed() < Duration::from_secs(4), "{target}");
         }
         let _more: Vec<_> = (0..SLOW_CLIENTS).map(|_| slow_client(address)).collect();
         let begun = Instant::now();
         server.stop().success();
-        // Three seconds are promised.
+        // The limit is three seconds.
         assert!(begun.elapsed() < Duration::from_secs(12));
     });
 }
 
-/// A client that sends nothing more is closed although no other one needs its place.
+/// A silent client is disconnected even if no other client needs its place.
 #[test]
 fn a_metrics_request_has_a_deadline() {
     let site = Folder::site();
@@ -116,7 +116,7 @@ fn metrics_tell_when_certificates_end() {
     );
 }
 
-/// The check of a configuration ends as the start would: with the same words and status.
+/// Checking a configuration ends like a start: with the same message and status.
 #[test]
 fn a_check_finds_what_a_start_finds() {
     let folder = Folder::site();
@@ -201,7 +201,7 @@ fn mode(path: &Path) -> u32 {
         & 0o7777
 }
 
-/// A socket has the mode that was asked for, and a port may be served beside it.
+/// A socket has the requested mode, and a port can be served beside it.
 #[test]
 fn unix_sockets_have_a_mode_and_stand_beside_a_port() {
     let folder = Folder::site();
@@ -222,12 +222,12 @@ fn unix_sockets_have_a_mode_and_stand_beside_a_port() {
     });
 }
 
-/// A socket has the group that was asked for, by its number, too.
+/// A socket has the requested group, also by number.
 #[test]
 fn unix_sockets_have_a_group() {
     let folder = Folder::site();
     let own = fs::metadata(folder.path()).expect("it is there");
-    // Root may give it to any.
+    // Root may assign any group.
     let group = match own.uid() {
         0 => 54_321,
         _ => own.gid(),
@@ -243,7 +243,7 @@ fn unix_sockets_have_a_group() {
     });
 }
 
-/// In the environment commas separate addresses, and options of a socket are none.
+/// In the environment, commas separate addresses, except before options of a socket.
 #[test]
 fn options_of_a_unix_socket_may_come_from_the_environment() {
     let folder = Folder::site();
@@ -253,8 +253,8 @@ fn options_of_a_unix_socket_may_come_from_the_environment() {
     assert_eq!((server.urls().len(), mode(&socket)), (2, 0o600));
 }
 
-/// A killed server's socket is replaced while clients try it: they are refused or served, but
-/// never find nothing there.
+/// The socket of a killed server is replaced while clients connect: they are refused or served, but
+/// the file always exists.
 #[test]
 fn a_stale_socket_is_replaced_in_one_step() {
     let folder = Folder::site();
@@ -278,7 +278,7 @@ fn a_stale_socket_is_replaced_in_one_step() {
     });
 }
 
-/// Where clear HTTP is sent to HTTPS, an unknown host is refused as elsewhere.
+/// With a redirect from HTTP to HTTPS, an unknown host is refused as elsewhere.
 #[test]
 fn a_redirect_is_for_known_hosts() {
     let folder = Folder::site();
@@ -310,12 +310,12 @@ fn a_redirect_is_for_known_hosts() {
         };
         check("404", 404);
         check("421", 421);
-        // There is no site for all other hosts.
+        // There is no site for other hosts.
         check("default", 421);
     });
 }
 
-/// A rotated log file, and one whose reader wants the host.
+/// A rotated log file, and a format with the host.
 #[test]
 fn the_host_is_in_the_log() {
     let site = Folder::site();
@@ -343,7 +343,7 @@ fn the_host_is_in_the_log() {
     );
 }
 
-/// Of a download that its client leaves the log has what was sent, not what was asked for.
+/// For a download that its client aborts, the log has the bytes sent, not those requested.
 #[test]
 fn the_log_has_the_bytes_of_a_download_that_was_left() {
     const LEN: usize = 60 << 20;
@@ -375,7 +375,7 @@ fn the_log_has_the_bytes_of_a_download_that_was_left() {
     });
 }
 
-/// The engine's facts are where they are asked for.
+/// The summary has the engine's details.
 #[test]
 fn the_summary_names_what_the_engine_uses() {
     let site = Folder::site();
@@ -396,7 +396,7 @@ fn the_summary_names_what_the_engine_uses() {
     assert!(line.starts_with("engine: epoll: edge-triggered"), "{line}");
 }
 
-/// A folder that gannet's user may not enter is named as that, with the permission.
+/// A folder that gannet's user may not search is named, with the missing permission.
 #[test]
 fn a_closed_folder_is_named_with_what_it_lacks() {
     let folder = Folder::new();
@@ -420,7 +420,7 @@ fn a_closed_folder_is_named_with_what_it_lacks() {
     }
 }
 
-/// Flags that an archive would ignore are refused, whoever gives them.
+/// Flags that an archive would ignore are rejected, in whichever layer they are given.
 #[test]
 fn a_flag_without_effect_is_refused() {
     let folder = Folder::site();
@@ -452,7 +452,7 @@ fn a_flag_without_effect_is_refused() {
         "gannet: GANNET_NO_LISTING has no effect on an archive: it is decided when packing\nhelp: \
          leave it out\n",
     );
-    // Beside a directory it has an effect, and the default never needs one.
+    // With a directory as well, the flag has an effect; the default is always accepted.
     let both = [
         "-p",
         "0",

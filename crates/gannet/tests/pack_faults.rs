@@ -1,4 +1,4 @@
-//! Packing when something goes wrong: the archive that was there stays, and nothing else is left.
+//! Failures while packing: an existing archive is kept, and no other file is left behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,14 +30,14 @@ fn names(folder: &Folder) -> Vec<String> {
     names
 }
 
-/// What is there before, which begins like an archive.
+/// The existing file, which begins like an archive.
 const BEFORE: &[u8] = b"\x89gannet\r\n\x1a\n\0the archive before";
 
 #[test]
 fn a_full_disk_leaves_the_archive_that_was_there() {
     let folder = site();
     folder.write("site.gannet", BEFORE);
-    // No file may become longer than 1 MiB: to a program that is a disk that is full.
+    // No file may grow beyond 1 MiB: to a program, this is like a full disk.
     let gannet = command();
     let mut limited = Command::new("sh");
     limited
@@ -57,7 +57,7 @@ fn a_full_disk_leaves_the_archive_that_was_there() {
     assert_eq!(before, BEFORE);
 }
 
-/// What was written before stays, for the directory is the user's; the file that is cut goes.
+/// Complete files are kept, since the directory is the user's; the truncated one is removed.
 #[test]
 fn a_full_disk_leaves_no_cut_file_when_unpacking() {
     let folder = site();
@@ -111,7 +111,7 @@ fn a_file_that_cannot_be_read_is_named() {
 #[test]
 fn a_signal_leaves_nothing_behind() {
     let folder = Folder::new();
-    // Takes far longer to compress than the test waits.
+    // Compressing it takes far longer than the test waits.
     let mut state = 1u64;
     let text: String = (0..4_000_000)
         .map(|_| {
@@ -130,7 +130,7 @@ fn a_signal_leaves_nothing_behind() {
             .stderr(Stdio::null())
             .spawn()
             .expect("it starts");
-        // Written to from the moment on that it has its name.
+        // Signals are handled from the moment the temporary file exists.
         while names(&folder).len() < 3 {
             assert!(packing.try_wait().expect("a child").is_none(), "too fast");
             std::thread::yield_now();

@@ -1,5 +1,5 @@
-//! One archive with a site for each host: it answers as the folders do, and the tools tell hosts
-//! apart.
+//! An archive with a site for each host: it answers like the folders, and the tools distinguish
+//! hosts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,7 +81,7 @@ const PATHS: [&str; 12] = [
 /// Status, fields, content.
 type Answer = (u16, Vec<String>, Vec<u8>);
 
-/// What has to be the same in both modes: status, fields of the site, content.
+/// The parts of answers that must be the same in both modes: status, site fields, content.
 fn answers(server: &Gannet) -> BTreeMap<(&'static str, &'static str), Answer> {
     let mut client = Client::new(server);
     let mut answers = BTreeMap::new();
@@ -126,7 +126,7 @@ fn an_archive_of_all_hosts_answers_as_their_folders_do() {
         for (asked, expect) in &expect {
             assert_eq!(&got[asked], expect, "{asked:?}");
         }
-        // Without a folder for all others, they are refused as they are for folders.
+        // Without a default folder, other hosts are refused as with folders.
         let server = start(engine.name(), &folder, &["--unknown-host", "404", &packed]);
         let unknown = &answers(&server)[&("unknown.example", "/")];
         assert_eq!(unknown.0, 404);
@@ -168,7 +168,7 @@ fn the_tools_tell_hosts_apart() {
     let checked = gannet(["check", &packed]);
     assert_eq!(checked.status, Some(0), "{checked:?}");
 
-    // What is extracted can be packed again, and is the same site.
+    // Extracted files pack to the same site.
     let extracted = out.join("extracted");
     let to = extracted.to_str().expect("UTF-8");
     gannet(["extract", &packed, "-o", to]).success();
@@ -224,7 +224,7 @@ fn what_is_wrong_is_told_with_the_host() {
         table.contains("notes.txt  (no folder with the name of a host)"),
         "{table}"
     );
-    // Cores, and earlier builds, change nothing.
+    // Threads and earlier builds make no difference.
     let first = fs::read(&archive).expect("packed");
     for more in [["--threads", "1"], ["--threads", "3"]] {
         let arguments = ["pack", ".", "--hosts", "--fast", "-q", "-o", &archive];
@@ -233,7 +233,7 @@ fn what_is_wrong_is_told_with_the_host() {
     }
 }
 
-/// The person who packs decides what is published, and is told.
+/// The person packing decides what is published, and is warned.
 #[test]
 fn the_folder_of_a_host_that_is_elsewhere_is_packed_with_a_warning() {
     let (folder, out) = (Folder::new(), Folder::new());

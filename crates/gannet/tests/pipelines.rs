@@ -1,5 +1,5 @@
-//! Requests with content over real sockets: what is no request is never answered as one, and a
-//! connection whose content is malformed ends and holds nothing.
+//! Requests with content over real sockets: content is never answered as a request, and a
+//! connection with malformed content ends without occupying memory.
 
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
 mod model;
@@ -11,7 +11,7 @@ use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, Gannet, gannet_in};
 use model::{Dice, Ended, cut, judge, write};
 
-/// Pipelines for each server. Each file is asked for once, so that most requests are its first.
+/// Pipelines per server. Each file is requested only once, so that most requests are cache misses.
 const PIPELINES: usize = 40;
 
 const FILES: usize = 40 * 4;
@@ -40,7 +40,7 @@ fn site() -> Folder {
     site
 }
 
-/// Sends random pipelines, cut anywhere, and judges the answers.
+/// Sends random pipelines, split anywhere, and checks the answers.
 fn check(what: &str, connect: impl Fn() -> Client) {
     let mut dice = Dice::new(u64::from(std::process::id()));
     let mut targets: Vec<String> = (0..FILES + 20).map(target).collect();
@@ -48,7 +48,7 @@ fn check(what: &str, connect: impl Fn() -> Client) {
         let stream = write(&mut dice, &mut targets);
         let mut client = connect();
         for piece in cut(&mut dice, &stream) {
-            // Who goes on after the last request may be reset.
+            // Sending after the last request may be answered with a reset.
             if client.try_send(&piece).is_err() {
                 break;
             }
@@ -88,7 +88,7 @@ fn content_is_never_taken_for_a_request() {
     });
 }
 
-/// Memory that the process has for itself, bytes.
+/// Private memory of the process in bytes.
 fn memory(server: &Gannet) -> u64 {
     let path = format!("/proc/{}/smaps_rollup", server.pid());
     let text = fs::read_to_string(path).expect("it runs");
@@ -99,8 +99,8 @@ fn memory(server: &Gannet) -> u64 {
         << 10
 }
 
-/// After the answer to a request with chunked content comes a chunk that is none, and then as much
-/// as the server takes.
+/// Sends an invalid chunk after the answer to a request with chunked content, and then as much as
+/// the server accepts.
 fn flood(server: &Gannet, mut client: Client, bad: &[u8]) {
     let before = memory(server);
     client.send("POST /f1.txt HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n");
@@ -114,7 +114,8 @@ fn flood(server: &Gannet, mut client: Client, bad: &[u8]) {
     }
     let held = memory(server).saturating_sub(before);
     assert!(held < 8 << 20, "{held} bytes are held");
-    // The end comes by itself, and without a second answer. A reset may destroy what was sent.
+    // The connection ends by itself, without a second answer. A reset may discard data already
+    // sent.
     let (got, _) = client.rest();
     assert!(got.is_empty(), "{}", got.escape_ascii());
 }

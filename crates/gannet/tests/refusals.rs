@@ -1,5 +1,5 @@
-//! What is asked for and cannot be had is refused in words, at once: special files, flags that would do
-//! nothing, limits that are too low. What checks a configuration says the same as what uses it.
+//! Invalid requests of users are rejected with a message, at once: special files, flags without
+//! effect, limits that are too low. Checking a configuration gives the same messages as using it.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -15,7 +15,7 @@ fn fifo(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("it can be made");
 }
 
-/// Runs in a folder; the error must have this status and contain all of these.
+/// Runs in a folder; asserts the status, and that the error contains all these parts.
 fn refused(folder: &Folder, arguments: &[&str], status: i32, parts: &[&str]) {
     let ended = gannet_in(folder, arguments);
     assert_eq!(ended.status, Some(status), "{arguments:?}: {ended:?}");
@@ -28,7 +28,7 @@ fn refused(folder: &Folder, arguments: &[&str], status: i32, parts: &[&str]) {
     assert!(ended.err.contains("\nhelp: "), "{arguments:?}: {ended:?}");
 }
 
-/// A FIFO without a writer is refused wherever a file is named, and nothing waits for it.
+/// A FIFO without a writer is rejected wherever a file is named, without blocking.
 #[test]
 fn a_fifo_is_never_waited_for() {
     let folder = Folder::site();
@@ -71,7 +71,7 @@ fn a_fifo_is_never_waited_for() {
     refused(&folder, &get, 1, &["copy.part' exists and is not a file"]);
 }
 
-/// Rules and patterns that are no files would be left out with all that they say.
+/// Rules and patterns that are not files would otherwise be ignored silently.
 #[test]
 fn rules_and_patterns_that_are_no_files_are_named() {
     for name in ["_redirects", "_headers", ".gannetignore"] {
@@ -98,7 +98,7 @@ fn rules_and_patterns_that_are_no_files_are_named() {
             }
         }
     }
-    // Left out on purpose, or no rules at all: they are what they are.
+    // Excluded, or without rules: not an error.
     let folder = Folder::new();
     folder.write("site/index.html", "x");
     folder.write("site/_redirects/page.html", "x");
@@ -106,7 +106,7 @@ fn rules_and_patterns_that_are_no_files_are_named() {
     gannet_in(&folder, ["pack", "site", "-q", "--no-rules"]).success();
 }
 
-/// The check says what packing would, with the same status, and writes nothing.
+/// The check gives the same message and status as packing, and writes nothing.
 #[test]
 fn the_check_of_a_pack_does_what_a_pack_does_before_it_writes() {
     let folder = Folder::site();
@@ -170,7 +170,7 @@ fn the_check_of_a_pack_does_what_a_pack_does_before_it_writes() {
     same(&["docs", "--type", "x=y"], "not of the form SUFFIX=TYPE");
 }
 
-/// Whoever gives a flag believes that it does something.
+/// A user who gives a flag expects an effect.
 #[test]
 fn flags_that_would_do_nothing_are_refused() {
     let folder = Folder::site();
@@ -262,7 +262,7 @@ fn flags_that_would_do_nothing_are_refused() {
     check(&["verify", "a.gannet", "-p", "k.key"], "it is a secret key");
 }
 
-/// A front page may come later to a live directory, so it is told, and no error.
+/// A live directory may get its front page later, so this is a warning, not an error.
 #[test]
 fn an_application_without_a_front_page_is_told() {
     let folder = Folder::new();
@@ -276,7 +276,7 @@ fn an_application_without_a_front_page_is_told() {
     let expect = "--spa has no effect: '.' has no index.html to serve";
     let told = format!("{}{}", ended.text(), ended.err);
     assert!(told.contains(expect), "{ended:?}");
-    // Packed with the flag, or served with it; and a folder of that name is no page.
+    // Packed with the flag, or served with it; a folder of that name is not a page.
     let expect = "--spa has no effect on 'x.gannet': there is no index.html to serve";
     let ended = gannet_in(&folder, ["--check-config", "x.gannet"]);
     assert!(ended.err.contains(expect), "{ended:?}");
@@ -309,8 +309,8 @@ fn an_empty_archive_is_called_empty() {
     }
 }
 
-/// With any limit around the least that is named, the check and a start say the same, and what starts
-/// serves.
+/// At every limit around the reported minimum, the check and a start agree, and a server that
+/// starts also serves.
 #[test]
 fn limits_are_judged_alike_by_the_check_and_a_start() {
     let site = Folder::site();
@@ -329,7 +329,7 @@ fn limits_are_judged_alike_by_the_check_and_a_start() {
     };
     for (limit, from, unit) in [
         ("-n", 8, 4),
-        // Not -v: how much address space is taken before the check varies from start to start.
+        // Not -v: the address space in use before the check varies between starts.
         ("-d", 1 << 10, 3 << 10),
     ] {
         let mut refused = 0;
@@ -342,7 +342,7 @@ fn limits_are_judged_alike_by_the_check_and_a_start() {
                 assert_eq!(server.stop().status, Some(0), "{limit}");
                 continue;
             }
-            // So little that not even the program is mapped.
+            // Too little even to map the program.
             if checked.err.is_empty() || !checked.err.starts_with("gannet: ") {
                 continue;
             }
@@ -375,8 +375,8 @@ fn limits_are_judged_alike_by_the_check_and_a_start() {
     });
 }
 
-/// Whatever address space there is beyond the least, a start fits into it: nothing that it makes takes
-/// as much as there is.
+/// A start fits into any address space above the minimum: nothing allocates in proportion to what
+/// is available.
 #[test]
 fn more_address_space_than_the_least_is_enough() {
     let site = Folder::site();
@@ -400,7 +400,7 @@ fn more_address_space_than_the_least_is_enough() {
             command.args(["--engine", engine.name(), "--metrics", "0"]);
             command
         };
-        // More than maps the program, and less than it needs.
+        // Enough to map the program, but less than it needs.
         let refused = (20..).step_by(4).map(|mib| run(&mut start(mib)).err);
         let told = refused
             .into_iter()
@@ -422,7 +422,7 @@ fn more_address_space_than_the_least_is_enough() {
     });
 }
 
-/// Standard output under another name is standard output: its lines are not mixed with words.
+/// Standard output under another name is recognised: log lines are not mixed with messages.
 #[test]
 fn a_log_may_go_to_a_device() {
     let site = Folder::site();
@@ -432,7 +432,7 @@ fn a_log_may_go_to_a_device() {
         assert_eq!(server.stop().status, Some(0), "{device}");
     }
     for device in ["/dev/stdout", "/proc/self/fd/1"] {
-        // Its words come where the test reads, its output goes to a file.
+        // Messages go where the test reads them, output to a file.
         let mut command = Command::new("sh");
         command
             .args(["-c", "exec \"$@\" 2>&1 >out", "sh"])

@@ -1,4 +1,4 @@
-//! What surrounds the serving: logs, metrics, addresses; and bugs that were found, each by a test.
+//! Logs, metrics and addresses; and a test for each bug that was found.
 
 use std::fs;
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ fn lines(path: &Path) -> Vec<String> {
 /// Serves with a log file.
 fn serve_logged(engine: Engine, site: &Folder, format: &str, log: &Path) -> Gannet {
     let log = log.to_str().expect("UTF-8");
-    // One worker: the lines of several are in no order.
+    // One worker, since the lines of several are unordered.
     engine.serve(
         site.path(),
         &["--log", format, "--log-file", log, "--workers", "1"],
@@ -130,7 +130,7 @@ fn a_full_log_does_not_hurt() {
         }
         let ended = server.stop();
         assert_eq!(ended.status, Some(0), "{}", ended.err);
-        // One complaint, not one for each line.
+        // One message, not one per line.
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
         assert!(
             ended.err.contains("no space") || ended.err.contains("No space"),
@@ -145,7 +145,7 @@ fn a_blocked_log_does_not_hurt() {
     let site = Folder::site();
     let logs = Folder::new();
     on_both_engines(|engine| {
-        // A FIFO that is open for reading and never read.
+        // A FIFO that is open for reading but never read.
         let path = logs.join(format!("fifo-{}", engine.name()));
         let kind = rustix::fs::FileType::Fifo;
         let mode = rustix::fs::Mode::RWXU;
@@ -157,7 +157,7 @@ fn a_blocked_log_does_not_hurt() {
             .expect("opened");
         let server = serve_logged(engine, &site, "combined", &path);
         let mut client = Client::new(&server);
-        // Several times what a pipe holds and the queue takes.
+        // Several times the capacity of the pipe and the queue.
         for _ in 0..60 {
             client.send(head("GET", "/about", &[]).repeat(100));
             for _ in 0..100 {
@@ -203,10 +203,10 @@ fn metrics_and_health() {
             );
         }
         ask("/").expect(404);
-        // A client that says nothing does not keep others from an answer.
+        // A silent client does not delay others.
         let _silent = TcpStream::connect(address).expect("it listens");
         assert_eq!(ask("/health").expect(200).text(), "ok\n");
-        // They are not on the served address.
+        // Metrics are not on the served address.
         get(&server, "/metrics").expect(404);
         server.stop().success();
     });
@@ -220,7 +220,7 @@ fn a_summary_on_sigusr1() {
         get(&server, "/").expect(200);
         get(&server, "/missing").expect(404);
         server.signal(Signal::USR1);
-        // Signals are taken in order, so the summary is printed before the end.
+        // Signals are processed in order, so the summary is printed before the end.
         let ended = server.stop();
         assert_eq!(ended.status, Some(0));
         assert!(
@@ -254,7 +254,7 @@ fn a_unix_socket() {
         server.stop().success();
         assert!(!path.exists(), "the socket's file stays behind");
 
-        // What a killed server left behind is no obstacle.
+        // The socket file of a killed server is replaced.
         let server = serve();
         server.signal(Signal::KILL);
         server.wait();

@@ -1,8 +1,8 @@
-//! What a request comes to is decided in one place: for generated sites, `explain` foresees path by
-//! path what a running server answers, for a directory and for its archive; both answer alike; and
-//! `check` calls a link broken exactly where the server does.
+//! Requests are resolved in one place: for generated sites, `explain` predicts for every path the
+//! answer of a running server, from a directory and from its archive; both answer alike; and
+//! `check` reports a link as broken exactly if the server does not serve it.
 //!
-//! `GANNET_RESOLVER_SEED=N` runs one site alone, `GANNET_RESOLVER_SITES=N` that many.
+//! `GANNET_RESOLVER_SEED=N` runs a single site, `GANNET_RESOLVER_SITES=N` sets the number of sites.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -19,7 +19,7 @@ use gannet_testkit::content::Numbers;
 use gannet_testkit::engine::{Engine, has_uring};
 use gannet_testkit::{Folder, gannet_in};
 
-/// Sites of one run: each starts two servers.
+/// Sites per run, each with two servers.
 const SITES: u64 = 24;
 
 const FOLDERS: [&str; 6] = ["", "docs/", "docs/deep/", "page/", "both/", ".git/"];
@@ -79,7 +79,7 @@ struct Case {
 impl Case {
     fn new(seed: u64) -> Self {
         let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        // The first numbers are alike.
+        // Skips the first numbers, which are similar for similar seeds.
         for _ in 0..8 {
             numbers.below(2);
         }
@@ -104,7 +104,7 @@ impl Case {
             }
         }
         if numbers.below(4) == 0 {
-            // No page of the root, whatever answers at its path.
+            // A root without an index page, whatever answers its path.
             files.remove("index.html");
             files.extend(["index.html/index.html", "index.html/about.html"].map(str::to_owned));
         }
@@ -160,7 +160,7 @@ impl Case {
         }
     }
 
-    /// Paths of its files and folders in every spelling, and some that are nowhere.
+    /// Paths of its files and folders in every spelling, and some that do not exist.
     fn paths(&self) -> Vec<String> {
         let mut paths: BTreeSet<String> = [
             "/",
@@ -210,7 +210,7 @@ impl Case {
         paths.into_iter().collect()
     }
 
-    /// The flags with which it is served, or packed.
+    /// The flags for serving, or for packing.
     fn flags(&self, packs: bool) -> Vec<&'static str> {
         let compat = match self.compat {
             Compat::Netlify => "netlify",
@@ -224,7 +224,7 @@ impl Case {
             TrailingSlash::Off => "off",
         };
         let mut flags = vec!["--trailing-slash", slash];
-        // Without rules, the readings of two hosts are one, and the flag is refused.
+        // Without rules, two of the dialects are the same, and the flag is rejected.
         if self.has_rules || self.compat != Compat::Cloudflare {
             flags.extend(["--compat", compat]);
         }
@@ -256,7 +256,7 @@ impl Case {
             path: path.to_owned(),
             routing,
             lookup: match is_archive {
-                // An archive says for itself how it is served.
+                // An archive records how it is served.
                 true => LookupOptions::default(),
                 false => self.lookup,
             },
@@ -264,7 +264,7 @@ impl Case {
         }
     }
 
-    /// What stands for a content: the name of its file.
+    /// Identifies a content by the name of its file.
     fn name_of(&self, content: &str) -> Option<&str> {
         if content.contains("<a href=\"/\">\n") {
             return Some("links.html");
@@ -277,10 +277,10 @@ impl Case {
 /// An answer: its status, its location, and the file whose content it has.
 type Answer = (u16, Option<String>, Option<String>);
 
-/// By which a browser navigates.
+/// The field with which a browser navigates.
 const NAVIGATES: &str = "sec-fetch-mode: navigate";
 
-/// A field by which browsers navigate or load, or none.
+/// The field of browsers that navigate or load, or none.
 const REQUESTS: [Option<&str>; 4] = [
     None,
     Some(NAVIGATES),
@@ -295,7 +295,7 @@ fn served(case: &Case, client: &mut Client, path: &str, line: Option<&str>) -> A
     let file = match location {
         Some(_) => None,
         None => {
-            // An icon is no text.
+            // An icon is not text.
             let text = String::from_utf8_lossy(&answer.body);
             case.name_of(&text).map(str::to_owned)
         }
@@ -319,14 +319,14 @@ fn foreseen(case: &Case, site: &SiteOptions, path: &str, field: Option<&str>) ->
         .parse()
         .expect("a number");
     let location = value("location: ").map(str::to_owned);
-    // A listing and rules files that are served have no name of their own here.
+    // Listings and served rules files have no name in this test.
     let file = value("file ").map(|file| file.trim_start_matches('/'));
     let file = file.filter(|file| case.files.contains(*file));
     let file = file.map(str::to_owned);
     ((status, location, file), text)
 }
 
-/// Whether a browser that follows a link comes to nothing.
+/// Whether following a link fails in a browser; `None` if unknown.
 fn is_broken(answers: &BTreeMap<String, Answer>, path: &str) -> Option<bool> {
     let mut path = path.to_owned();
     for _ in 0..20 {
@@ -340,7 +340,7 @@ fn is_broken(answers: &BTreeMap<String, Answer>, path: &str) -> Option<bool> {
     Some(true)
 }
 
-/// The paths of `links.html` that `check` finds broken.
+/// The links in `links.html` that `check` reports as broken.
 fn found_broken(case: &Case, site: &Path) -> BTreeSet<String> {
     let options = CheckOptions {
         site: case.options(site),
@@ -357,7 +357,7 @@ fn found_broken(case: &Case, site: &Path) -> BTreeSet<String> {
     broken.filter_map(path).collect()
 }
 
-/// Asks for all paths of a site; gives what is answered to navigations, and what differs.
+/// Requests all paths of a site; returns the answers to navigations, and the differences.
 fn compare(
     case: &Case,
     site: &Path,
@@ -386,7 +386,7 @@ fn compare(
                 );
             }
             if mode == Some(NAVIGATES) {
-                // Where links lead in the end has to be known, too.
+                // Targets of redirects are requested, too.
                 let next = answer.1.as_ref().filter(|next| next.starts_with('/'));
                 if let Some(next) = next.filter(|next| !answers.contains_key(*next)) {
                     paths.push(next.clone());

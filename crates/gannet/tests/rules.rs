@@ -1,4 +1,4 @@
-//! Redirects, fields by path, routing: the same answers from a directory and from an archive.
+//! Redirects, field rules and routing: a directory and its archive give the same answers.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ fn pack(site: &Folder, out: &Folder, engine: Engine, flags: &[&str]) -> PathBuf 
     path
 }
 
-/// The answer in short: status, then location or the first line of the content.
+/// A short form of the answer: status, then location or the first line of the content.
 fn short(response: &Response) -> String {
     let text = match response.field("location") {
         Some(location) => location.to_owned(),
@@ -38,7 +38,7 @@ fn short(response: &Response) -> String {
     format!("{} {text}", response.status)
 }
 
-/// Every row is host, target, and the answer in short. An empty host is the server's own.
+/// Rows have host, target, and the short form of the answer. An empty host is the server's own.
 fn table(site: &Folder, flags: &[&str], rows: &[(&str, &str, &str)]) {
     let out = Folder::new();
     on_both_engines(|engine| {
@@ -257,7 +257,7 @@ fn an_application_answers_its_paths_and_no_missing_asset() {
     );
 }
 
-/// The fields of an answer that rules may touch, in order of their names.
+/// The fields of an answer that rules may change, sorted by name.
 fn fields(response: &Response) -> Vec<String> {
     let names = [
         "cache-control",
@@ -296,7 +296,7 @@ fn fields_by_path_in_every_answer() {
             "/about",
             &["cache-control: max-age=60", html, "x-all: 1, 2"],
         ),
-        // Fields are those of the path that was asked for.
+        // The fields are those of the requested path.
         ("/about.html", &[asked, html, "x-all: 1"]),
         ("/app/x", &[asked, html, "x-all: 1", "x-app: yes"]),
         ("/no", &["cache-control: no-cache", html, "x-all: 1"]),
@@ -321,7 +321,7 @@ fn fields_by_path_in_every_answer() {
                 let response = get(&mut client, "", target);
                 assert_eq!(fields(&response), *expect, "{mode} {target}");
             }
-            // A 304 has the fields, too, but for those of the content.
+            // A 304 has these fields, too, except for those of the content.
             let tag = get(&mut client, "", "/about").tag().to_owned();
             let line = format!("If-None-Match: {tag}");
             let response = client.request("GET", "/about", &[&line]).expect(304);
@@ -372,7 +372,7 @@ fn security_fields_are_everywhere_and_can_be_switched_off() {
                 assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
                 let policy = response.field("referrer-policy");
                 assert_eq!(policy, Some("strict-origin-when-cross-origin"), "{target}");
-                // They break sites, so a rule has to ask for them.
+                // They can break sites, so they need a rule.
                 for name in ["content-security-policy", "cross-origin-opener-policy"] {
                     assert_eq!(response.field(name), None, "{target}");
                 }
@@ -393,7 +393,7 @@ fn security_fields_are_everywhere_and_can_be_switched_off() {
     });
 }
 
-/// What a preflight request for this target is answered, but for the fields of every answer.
+/// The answer to a preflight request for this target, without common fields.
 fn preflight(client: &mut Client, target: &str) -> [Option<String>; 3] {
     client.send(format!(
         "OPTIONS {target} HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example.org\r\n\
@@ -440,7 +440,7 @@ fn preflights_are_answered_as_the_content_is() {
                 );
             }
         }
-        // The operator has the last word, as over every field.
+        // Flags of the operator take precedence, as for every field.
         let archive = pack(&site, &out, engine, &["--cors", APP]);
         let other = "access-control-allow-origin: https://other.example";
         let server = engine.serve(archive, &["--header", other]);
@@ -470,7 +470,7 @@ fn mistakes_stop_the_build_and_the_start_with_their_places() {
         }
         assert!(ended.err.contains("help: "), "{}", ended.err);
     }
-    // From elsewhere, the names can be opened as they are printed.
+    // From another directory, the printed names can be opened as they are.
     let parent = site.path().parent().expect("it is in a folder");
     let name = site.path().file_name().expect("it has a name");
     let name = name.to_str().expect("UTF-8");
@@ -532,7 +532,7 @@ fn a_live_directory_follows_its_rules_files() {
         assert_eq!(short(&get(&mut client, "", "/old")), "301 /first");
         folder.write("_redirects", "/old /second-place\n");
         await_answer(&mut client, "/old", "301 /second-place");
-        // A mistake changes nothing.
+        // A mistake leaves the old rules in effect.
         folder.write("_redirects", "/old /third 999\n");
         folder.write("_headers", "/*\n  X-A: 1\n");
         assert_eq!(short(&get(&mut client, "", "/old")), "301 /second-place");
@@ -577,7 +577,7 @@ fn rules_in_folders_hold_in_both_modes_and_are_read_again() {
         await_answer(&mut client, "/docs/a", "301 /one");
         site.write("docs/_redirects", "./a /two 301\n");
         await_answer(&mut client, "/docs/a", "301 /two");
-        // In a folder that had none, and in one that was not there.
+        // In a folder that had no rules, and in a new folder.
         site.write("assets/_redirects", "./b /three 301\n");
         await_answer(&mut client, "/assets/b", "301 /three");
         site.write("new/folder/_redirects", "./c /four 301\n");
@@ -585,7 +585,7 @@ fn rules_in_folders_hold_in_both_modes_and_are_read_again() {
     });
 }
 
-/// Asks until the answer is the one expected.
+/// Polls until the answer is the expected one.
 fn await_answer(client: &mut Client, target: &str, expect: &str) {
     let begin = std::time::Instant::now();
     loop {

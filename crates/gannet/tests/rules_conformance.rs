@@ -1,7 +1,7 @@
-//! What the documents of IPFS, Netlify and Cloudflare Pages say of `_redirects` and `_headers`, and
-//! what kawipiko's manual says, statement by statement over HTTP: served as a directory and as an
-//! archive, under each reading of the files. Where gannet differs on purpose, the row says so, and
-//! `docs/manual/migrating.md` lists it.
+//! Statements of the documents of IPFS, Netlify and Cloudflare Pages and of kawipiko's manual about
+//! `_redirects` and `_headers`, each tested over HTTP: from a directory and from an archive, in
+//! each dialect. Where gannet differs on purpose, the row says so, and `docs/manual/migrating.md`
+//! lists it.
 
 #[path = "rules_conformance/fields.rs"]
 mod fields;
@@ -10,22 +10,22 @@ use gannet_testkit::{Folder, Gannet, gannet_in};
 
 const COMPATS: [&str; 3] = ["netlify", "cloudflare", "kawipiko"];
 
-/// What is refused when the site is packed, and when it is served.
+/// Packing and serving reject the file.
 const REFUSED: &str = "refused";
 
 /// A statement about `_redirects`.
 struct Row {
-    /// Where it is made.
+    /// The document and section.
     of: &'static str,
-    /// It, in our words.
+    /// The statement, in our words.
     says: &'static str,
     rules: &'static str,
     target: &'static str,
-    /// The answers as netlify, cloudflare and kawipiko read the file.
+    /// The answers in the dialects of netlify, cloudflare and kawipiko.
     expect: [&'static str; 3],
 }
 
-/// A site as a directory and as an archive under one reading; the cause if it is refused.
+/// Serves a site as a directory and as an archive in one dialect; the error if it is rejected.
 fn both(site: &Folder, out: &Folder, compat: &str) -> Result<[Gannet; 2], String> {
     let archive = out.join("site.gannet");
     let text = archive.to_str().expect("UTF-8");
@@ -51,20 +51,20 @@ fn site(redirects: &str) -> Folder {
     site
 }
 
-/// Answers in short, by host and target: status, then location or content.
+/// A short form of the answer: status, then location or content.
 fn answer(server: &Gannet, host: &str, target: &str) -> String {
     let mut client = Client::new(server);
     client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     let response = client.response();
     match (response.field("location"), response.status) {
         (Some(location), status) => format!("{status} {location}"),
-        // A page of the server's own.
+        // One of the server's own pages.
         (None, 404) if response.text().starts_with("<!doctype") => "404".to_owned(),
         (None, status) => format!("{status} {}", response.text()),
     }
 }
 
-/// Asks for what each row says, and collects what is not as expected.
+/// Tests the statement of each row, and collects differences.
 fn check(rows: &[Row]) {
     let out = Folder::new();
     let mut wrong = Vec::new();
@@ -567,9 +567,9 @@ fn queries_hosts_and_conditions() {
 fn the_numbers_of_rules_and_characters() {
     let redirects = |count: usize| (0..count).map(|n| format!("/a{n} /x 302\n")).collect();
     let dynamic = |count: usize| (0..count).map(|n| format!("/a{n}/* /x 302\n")).collect();
-    // Cloudflare: 2,000 static rules, 100 dynamic ones, 1,000 characters each. IPFS: 64 KiB at
-    // most, which gannet does not hold anybody to.
-    // A file, and whether netlify and cloudflare take it.
+    // Cloudflare: 2,000 static rules, 100 dynamic ones, 1,000 characters each. IPFS: at most 64
+    // KiB, which gannet does not enforce.
+    // Rows have a file, and whether netlify and cloudflare accept it.
     let rows: [(String, [bool; 2]); 7] = [
         (redirects(2_000), [true, true]),
         (redirects(2_001), [true, false]),
@@ -588,7 +588,7 @@ fn the_numbers_of_rules_and_characters() {
     }
 }
 
-/// A site like the one in the appendix of the IPFS document, with rules of the same kinds.
+/// A site like the one in the appendix of the IPFS document, with the same kinds of rules.
 #[test]
 fn a_site_with_all_that_the_ipfs_document_has() {
     let site = Folder::new();

@@ -1,4 +1,4 @@
-//! HTTP/1 as a client sees it: methods, connections, framing, conditions, ranges.
+//! HTTP/1 from the client's side: methods, connections, framing, conditions, ranges.
 
 use std::fmt::Write as _;
 
@@ -54,7 +54,7 @@ fn connections_persist_as_their_version_says() {
         assert_eq!(last.field("connection"), Some("close"));
         client.closes();
 
-        // HTTP/1.0 ends the connection unless it was asked to keep it, as ab does.
+        // HTTP/1.0 closes the connection unless the client requests otherwise, as ab does.
         let mut client = Client::new(&server);
         for _ in 0..3 {
             client.send("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
@@ -76,7 +76,7 @@ fn three_hundred_pipelined_requests_are_answered_in_order() {
     for number in 0..300 {
         site.write(format!("{number}.txt"), format!("this is file {number}\n"));
     }
-    // A large one in between must not be overtaken.
+    // A large file in between must not be overtaken.
     let large = pattern(300_000, 1);
     site.write("large.bin", &large);
     on_both_engines(|engine| {
@@ -88,7 +88,7 @@ fn three_hundred_pipelined_requests_are_answered_in_order() {
                 requests.push_str(&head("GET", "/large.bin", &[]));
             }
         }
-        // Twice on one connection: first from the disk, then from memory.
+        // Twice on one connection: from the disk, then from the cache.
         let mut client = Client::new(&server);
         for _ in 0..2 {
             client.send(&requests);
@@ -144,7 +144,7 @@ fn requests_may_arrive_in_any_pieces() {
         let about = "<!doctype html><title>about</title>\n";
         assert_eq!(client.response().expect(200).text(), about);
         client.response_to("HEAD").expect(200);
-        // An answered request and the half of the next one in one piece.
+        // A complete request and half of the next one in one piece.
         let (first, second) = two.split_at(two.len() - 20);
         client.send(first);
         assert_eq!(client.response().expect(200).text(), about);
@@ -174,7 +174,7 @@ fn expectations() {
     let site = Folder::site();
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &[]);
-        // Nobody wants the content: the answer comes at once instead of a 100.
+        // The content is not needed: the final answer is sent at once instead of a 100.
         let mut client = Client::new(&server);
         let lines = ["expect: 100-continue", "content-length: 5"];
         let refused = client.request("POST", "/", &lines).expect(405);
@@ -215,7 +215,7 @@ fn content_of_a_hundred_megabytes_gets_an_answer_that_can_be_read() {
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &[]);
         let lines = ["content-length: 104857600"];
-        // A client that reads while it sends.
+        // A client that reads while sending.
         let mut client = Client::new(&server);
         let mut writer = client.writer();
         client.send(head("POST", "/upload", &lines));
@@ -226,14 +226,14 @@ fn content_of_a_hundred_megabytes_gets_an_answer_that_can_be_read() {
         let sent = sender.join().expect("does not panic");
         assert!(sent < 50 << 20, "{sent} bytes were taken");
 
-        // A client that reads only when it can send no more.
+        // A client that reads only when it cannot send any more.
         let mut client = Client::new(&server);
         client.send(head("POST", "/upload", &lines));
         send_content(&mut client.writer());
         client.response().expect(405);
         client.ends();
 
-        // Chunks of unknown number.
+        // Chunked, with an unknown length.
         let mut client = Client::new(&server);
         client.send(head("POST", "/", &["transfer-encoding: chunked"]));
         let mut writer = client.writer();
@@ -247,7 +247,7 @@ fn content_of_a_hundred_megabytes_gets_an_answer_that_can_be_read() {
     });
 }
 
-/// Sends up to 100 MB, until the server takes no more.
+/// Sends up to 100 MB, or until the server closes the connection.
 fn send_content(writer: &mut std::net::TcpStream) -> u64 {
     let chunk = vec![b'x'; 64 << 10];
     let mut sent = 0;
@@ -326,7 +326,7 @@ fn what_is_doubtful_is_refused_and_never_resynchronised() {
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &[]);
         for (bytes, status) in &bad {
-            // Whatever follows is not read as a request, and what came before is answered.
+            // Earlier requests are answered, and bytes that follow are not parsed as a request.
             let mut client = Client::new(&server);
             client.send([good.as_str(), bytes, &good].concat());
             client.response().expect(200);
@@ -336,7 +336,7 @@ fn what_is_doubtful_is_refused_and_never_resynchronised() {
             let (rest, _) = client.rest();
             assert!(rest.is_empty(), "{bytes:?} was followed by {rest:?}");
         }
-        // Chunks are malformed only after the answer: the connection just ends.
+        // These chunks are invalid only after the answer: the connection just ends.
         for chunks in [
             "x\r\n",
             "3\r\nabcd\r\n",
@@ -369,7 +369,7 @@ fn lines_and_fields_that_are_too_long() {
             &format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(9_000)),
             414,
         );
-        // Without an end in sight it is refused, too.
+        // Also rejected before it is complete.
         check(&format!("GET /{}", "x".repeat(9_000)), 414);
         check(&"M".repeat(100_000), 501);
         check("GET /é HTTP/1.1\r\nHost: a\r\n\r\n", 400);
@@ -386,7 +386,7 @@ fn lines_and_fields_that_are_too_long() {
             ),
             431,
         );
-        // What browsers send at most still gets through.
+        // The largest requests of browsers are accepted.
         let mut client = Client::new(&server);
         let cookie = format!("cookie: {}", "c".repeat(8_000));
         client.request("GET", "/", &[&cookie]).expect(200);
@@ -449,7 +449,7 @@ fn conditions_in_the_order_of_the_standard() {
         check(&mut client, &[&unmodified_before], 412);
         check(&mut client, &[&matching, &unmodified_before], 200);
         check(&mut client, &[&unmodified_before, &same], 412);
-        // A 404 has no conditions to meet.
+        // Conditions do not apply to a 404.
         client
             .request("GET", "/missing", &["if-none-match: *"])
             .expect(404);
@@ -486,7 +486,7 @@ fn set_modified(path: &std::path::Path, unix: u64) {
 fn one_range() {
     let site = Folder::new();
     let content = pattern(100_000, 2);
-    // One that is kept in memory and one that is not.
+    // A cached file and an uncached one.
     site.write("large.bin", &content);
     site.write("small.bin", &content[..1000]);
     on_both_engines(|engine| {
@@ -567,7 +567,7 @@ fn many_ranges() {
             String::from_utf8_lossy(&parts.body)
         );
 
-        // Ranges that would cost more than the file, or overlap much, get the whole file.
+        // Ranges that would cost more than the file, or overlap a lot, get the whole file.
         let mut many = "range: bytes=0-0".to_owned();
         (1..200).for_each(|at| write!(many, ",{}-{}", at * 10, at * 10 + 1).expect("a string"));
         for line in [many.as_str(), "range: bytes=0-,0-,0-,0-,0-,0-,0-,0-,0-"] {
@@ -578,7 +578,7 @@ fn many_ranges() {
                 whole.body.len()
             );
         }
-        // Those that lie outside are left out.
+        // Unsatisfiable ranges are ignored.
         let line = "range: bytes=5-6,100000-";
         let part = client.request("GET", "/a.bin", &[line]).expect(206);
         assert_eq!(part.field("content-range"), Some("bytes 5-6/100000"));
@@ -604,7 +604,7 @@ fn a_range_only_of_the_version_that_is_known() {
         check("Tue, 14 Nov 2023 22:13:20 GMT", 206);
         check("Tue, 14 Nov 2023 22:13:21 GMT", 200);
         check("Tue, 14 Nov 2023 22:13:19 GMT", 200);
-        // An unmet condition comes before any range.
+        // A precondition that fails takes precedence over ranges.
         let lines = ["range: bytes=50-", &format!("if-none-match: {tag}")];
         client.request("GET", "/a.txt", &lines).expect(304);
     });

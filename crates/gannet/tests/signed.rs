@@ -1,4 +1,4 @@
-//! Signed releases from the keys to the server, as an operator does it.
+//! Signed releases, from the keys to the server, as operators use them.
 
 use std::fs;
 

@@ -20,7 +20,7 @@ fn site_with_large_file() -> Folder {
     site
 }
 
-/// A client in the middle of the large file, with little in its hands.
+/// A slow client that has received only the beginning of the large file.
 fn begin_download(server: &Gannet) -> Client {
     let mut client = Client::slow(server);
     client.send(head("GET", "/large.bin", &[]));
@@ -122,7 +122,7 @@ fn after_a_kill_the_same_port_serves_again() {
     });
 }
 
-/// A slow download during which something happens to the file. Every byte must be true.
+/// A slow download during which the file is changed. Every byte must be true.
 fn download_during(engine: Engine, event: impl Fn(&Path)) -> (Vec<u8>, End) {
     let site = site_with_large_file();
     let path = site.join("large.bin");
@@ -130,7 +130,7 @@ fn download_during(engine: Engine, event: impl Fn(&Path)) -> (Vec<u8>, End) {
     let mut client = begin_download(&server);
     let mut got = client.take(20_000);
     event(&path);
-    // Others are served meanwhile.
+    // Other clients are served meanwhile.
     get(&server, "/about").expect(200);
     while got.len() < LARGE {
         let ready = client.received().len().min(LARGE - got.len());
@@ -211,7 +211,7 @@ fn a_file_replaced_or_deleted_is_sent_as_it_was() {
     });
 }
 
-/// As `truncate(1)` opens it: a program that would not wait is not refused either.
+/// As `truncate(1)` opens it: a program that does not wait is not refused either.
 #[test]
 fn a_writer_is_neither_held_up_nor_refused() {
     let open = |path: &Path| {

@@ -1,5 +1,5 @@
-//! HTTPS as a client sees it: handshakes, answers, ends, redirects; `tls/certificates.rs` has what
-//! concerns the certificates.
+//! HTTPS from the client's side: handshakes, answers, closing, redirects; certificates are in
+//! `tls/certificates.rs`.
 
 #[path = "tls/certificates.rs"]
 mod certificates;
@@ -89,7 +89,7 @@ fn files_of_every_size_arrive_whole() {
                     assert_eq!(middle.expect(206).body, pattern(size, size as u8)[10..20]);
                 }
             }
-            // Pipelined: answers in one stream of records, in order.
+            // Pipelined: the answers are in order in one stream of records.
             let requests: String = sizes
                 .map(|size| head("GET", &format!("/f/{size}.bin"), &[]))
                 .concat();
@@ -128,8 +128,8 @@ fn sessions_are_resumed_whichever_worker_is_met() {
     });
 }
 
-/// A client that gathers what it writes (Nagle) sends its request when the end of its handshake was
-/// acknowledged: it gets the tickets before it has asked for anything.
+/// With Nagle's algorithm, a client sends its request only once the end of its handshake is
+/// acknowledged: it must get its tickets before it has requested anything.
 #[test]
 fn tickets_do_not_wait_for_a_request() {
     let site = Folder::site();
@@ -168,7 +168,7 @@ fn an_unknown_protocol_is_refused_with_its_alert() {
         );
         let name = "gannet_tls_handshakes_failed_total{reason=\"no_application_protocol\"}";
         assert_eq!(metric(&secure.server, name), 1);
-        // A client that does not ask for any gets HTTP/1.1.
+        // A client without ALPN gets HTTP/1.1.
         let config = secure.authority.client(Abilities {
             alpn: Vec::new(),
             ..Abilities::default()
@@ -199,7 +199,7 @@ fn http_in_clear_text_is_answered_in_words() {
     });
 }
 
-/// All policies that an answer to a path has over TLS.
+/// All policies in the answer for a path over TLS.
 fn policies(secure: &Secure, target: &str) -> Vec<String> {
     let answer = secure.connect().get(target);
     let of_policy = |(name, _): &&(String, String)| name == "content-security-policy";
@@ -252,7 +252,7 @@ fn clear_http_is_sent_to_https() {
         let port = secure.server.address().port();
         let mut client = Client::connect(clear);
         let asked = client.request("GET", "/a%20b?c=d", &[]).expect(308);
-        // The host of the test's requests has no port, and port 80 is not where this listens.
+        // The test's Host field has no port, and the server does not listen on port 80.
         assert_eq!(asked.field("location"), Some("https://test/a%20b?c=d"));
         let host = format!(
             "GET / HTTP/1.1\r\nhost: example.test:{}\r\n\r\n",
@@ -277,7 +277,7 @@ fn peers_that_stall_reset_or_go_away_in_the_handshake_leave_nothing() {
         let mut shaking = connection(&secure.config, "localhost");
         shaking.write_tls(&mut hello).expect("a ClientHello");
         for len in [0, 1, 5, 100, hello.len()] {
-            // Resets, half-closes, and says no more.
+            // Resets, half-closes, or goes silent.
             let mut client = Client::new(&secure.server);
             client.send(&hello[..len]);
             client.reset();
@@ -289,7 +289,7 @@ fn peers_that_stall_reset_or_go_away_in_the_handshake_leave_nothing() {
             client.send(&hello[..len]);
             client.rest();
         }
-        // What is no handshake at all is told so.
+        // Input that is not a handshake gets an alert.
         let mut client = Client::new(&secure.server);
         client.send([0x16, 3, 1, 0, 5, 2, 0, 0, 1, 0]);
         let (alert, _) = client.rest();
@@ -302,7 +302,7 @@ fn peers_that_stall_reset_or_go_away_in_the_handshake_leave_nothing() {
     });
 }
 
-/// A hello that is announced to have 16 MiB is refused once, whatever follows it.
+/// A hello announced with 16 MiB is rejected once, whatever follows.
 #[test]
 fn an_endless_hello_is_refused_once() {
     let site = Folder::site();
@@ -312,7 +312,7 @@ fn an_endless_hello_is_refused_once() {
         let secure = Secure::serve(engine, site.path(), &METRICS);
         for _ in 0..10 {
             let mut client = Client::new(&secure.server);
-            // It may be cut off before it has sent everything.
+            // The connection may be closed before everything is sent.
             let _ = client.try_send(&hello);
             let (answer, _) = client.rest();
             assert!(answer.len() <= 7, "one alert: {answer:?}");
@@ -328,11 +328,11 @@ fn both_sides_say_goodbye() {
     let site = Folder::site();
     on_both_engines(|engine| {
         let secure = Secure::serve(engine, site.path(), &["--idle-timeout", "200ms"]);
-        // The server's turn: an idle connection.
+        // Closed by the server, when idle.
         let mut client = secure.connect();
         client.get("/").expect(200);
         client.closes();
-        // The client's, with a request before: that is still answered, and the goodbye returned.
+        // Closed by the client, after a request: it is still answered, and close_notify returned.
         let mut client = secure.connect();
         client.get("/").expect(200);
         let stream = client.secure();
@@ -361,7 +361,7 @@ fn keys_are_updated_in_the_middle_of_a_body() {
         client.send(head("GET", "/big.bin", &[]));
         client.head();
         assert_pattern(&client.take(100_000), 7);
-        // Asks for one of the server's keys too.
+        // Also requests an update of the server's key.
         client
             .secure()
             .conn
@@ -375,7 +375,7 @@ fn keys_are_updated_in_the_middle_of_a_body() {
     });
 }
 
-/// Few records for a key: it is replaced in the middle of a body, unasked, as often as needed.
+/// Few records per key: it is updated in the middle of a body, unasked, as often as necessary.
 #[test]
 fn a_used_key_is_replaced_in_the_middle_of_a_body() {
     let site = Folder::site();
@@ -401,12 +401,12 @@ fn a_used_key_is_replaced_in_the_middle_of_a_body() {
             &secure.server,
             "gannet_tls_key_updates_total{by=\"server\"}",
         );
-        // 3,663 records, and a send that has begun ends with the key it began with.
+        // There are 3,663 records, and a send ends with the key it began with.
         assert!((11..=14).contains(&updates), "{updates}");
     });
 }
 
-/// TLS 1.2 has no other key: the answer under way is finished, if it is not too long.
+/// TLS 1.2 cannot update keys: the current answer is finished, unless it is too long.
 #[test]
 fn where_no_key_can_be_replaced_the_connection_ends() {
     let site = Folder::site();
@@ -424,7 +424,7 @@ fn where_no_key_can_be_replaced_the_connection_ends() {
         for _ in 0..2 {
             assert_pattern(&client.get("/big.bin").expect(200).body, 7);
         }
-        // In order, with a goodbye.
+        // Gracefully, with close_notify.
         client.closes();
         let mut client = secure.connect_with(&config, "localhost");
         client.send(head("GET", "/huge.bin", &[]));
@@ -436,7 +436,7 @@ fn where_no_key_can_be_replaced_the_connection_ends() {
     });
 }
 
-/// The same over HTTP/2, whose peer may have closed its half by then.
+/// The same over HTTP/2, whose peer may already have closed its half.
 #[test]
 fn where_no_key_can_be_replaced_http2_ends_too() {
     let site = Folder::site();
@@ -460,7 +460,7 @@ fn where_no_key_can_be_replaced_http2_ends_too() {
                 let socket = &client.secure().sock;
                 socket.shutdown(std::net::Shutdown::Write).expect("open");
             }
-            // However it ends: in order, or not.
+            // The connection may end gracefully or not.
             let _ = std::io::Read::read_to_end(client.secure(), &mut got);
             assert!((3_000_000..huge).contains(&got.len()), "{}", got.len());
             secure.connect().get("/").expect(200);
@@ -577,7 +577,7 @@ fn suites_of_tls12_and_tls13_are_offered_in_our_order() {
             chosen(aes256_first),
             rustls::CipherSuite::TLS13_AES_128_GCM_SHA256
         );
-        // A client without fast AES says so by its order.
+        // A client without fast AES shows that by the order of its suites.
         let chacha_first = vec![
             suites::TLS13_CHACHA20_POLY1305_SHA256,
             suites::TLS13_AES_128_GCM_SHA256,

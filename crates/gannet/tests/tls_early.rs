@@ -1,5 +1,5 @@
-//! Early data (0-RTT) as a client sees it: answers before its handshake is over, and what gets
-//! none.
+//! Early data (0-RTT) from the client's side: answers before its handshake is complete, and
+//! requests that get none.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ClientConnection};
 const FLAGS: [&str; 3] = ["--early-data", "--metrics", "127.0.0.1:0"];
 const TAKEN: &str = "gannet_tls_early_data_total";
 
-/// A client that has visited the server once and may send early data.
+/// A client that has connected once and may send early data.
 fn known(secure: &Secure) -> Arc<ClientConfig> {
     let config = secure.authority.client(Abilities {
         early_data: true,
@@ -28,7 +28,7 @@ fn known(secure: &Secure) -> Arc<ClientConfig> {
     config
 }
 
-/// Sends requests as early data, and nothing after it.
+/// Sends requests as early data, and nothing after them.
 fn send_early(secure: &Secure, config: &Arc<ClientConfig>, bytes: impl AsRef<[u8]>) -> Early {
     let mut client = connection(config, "localhost");
     let mut early = client.early_data().expect("the session allows it");
@@ -47,16 +47,16 @@ fn send_early(secure: &Secure, config: &Arc<ClientConfig>, bytes: impl AsRef<[u8
     }
 }
 
-/// A client that keeps the end of its handshake to itself.
+/// A client that withholds the end of its handshake.
 struct Early {
     client: ClientConnection,
     socket: TcpStream,
-    /// What it has sent.
+    /// The bytes it has sent.
     flight: Vec<u8>,
 }
 
 impl Early {
-    /// So many bytes of the answer; of the client's side nothing is sent.
+    /// Reads `len` bytes of the answer; sends nothing.
     fn take(&mut self, len: usize) -> Vec<u8> {
         let mut answer = Vec::new();
         let mut chunk = vec![0; 64 << 10];
@@ -73,7 +73,7 @@ impl Early {
         answer
     }
 
-    /// The head of an answer, byte by byte.
+    /// Reads the head of an answer byte by byte.
     fn head(&mut self) -> String {
         let mut text = Vec::new();
         while !text.ends_with(b"\r\n\r\n") {
@@ -90,7 +90,7 @@ impl Early {
         String::from_utf8(text).expect("ASCII")
     }
 
-    /// Finishes the handshake and goes on as an ordinary client.
+    /// Completes the handshake and continues as an ordinary client.
     fn finish(mut self) -> Client {
         assert!(self.client.is_early_data_accepted());
         while self.client.wants_write() {
@@ -100,7 +100,7 @@ impl Early {
     }
 }
 
-/// One byte, if one is there.
+/// Reads one byte, if there is one.
 trait FillOrNone {
     fn fill_or_none(&mut self) -> Option<u8>;
 }
@@ -130,14 +130,14 @@ fn get_is_answered_before_the_handshake_is_over() {
             assert!(early.take(size) == pattern(size, 5), "{size}");
             taken += 1;
             assert_eq!(metric(&secure.server, TAKEN), taken);
-            // The handshake ends, and the connection goes on.
+            // The handshake completes, and the connection is used further.
             let mut client = early.finish();
             for _ in 0..3 {
                 let page = client.get(&format!("/{size}.bin")).expect(200);
                 assert!(page.body == pattern(size, 5), "{size}");
             }
         }
-        // The client is told to close, and is told that this is the end.
+        // The client receives `connection: close`, and then close_notify.
         let request = head("GET", "/10.bin", &["connection: close"]);
         let mut early = send_early(&secure, &config, &request);
         early.head();
@@ -201,7 +201,7 @@ fn what_is_not_safe_is_too_early() {
             let answer = early.head();
             assert!(answer.starts_with("HTTP/1.1 425 Too Early\r\n"), "{answer}");
         }
-        // The same method after the handshake gets its usual answer.
+        // After the handshake, the same method gets its usual answer.
         let config = known(&secure);
         let mut early = send_early(&secure, &config, head("HEAD", "/about", &[]));
         assert!(early.head().starts_with("HTTP/1.1 200 OK\r\n"));
@@ -249,7 +249,7 @@ fn the_same_bytes_again_are_not_answered() {
         replay.read_exact(&mut header).expect("a ServerHello");
         assert_eq!(metric(&secure.server, TAKEN), 1);
         assert_eq!(metric(&secure.server, responses), before);
-        // Whose session it was is not disturbed.
+        // The original client of the session is unaffected.
         early.finish();
     });
 }
@@ -264,7 +264,7 @@ fn it_is_off_unless_asked_for() {
         assert!(client.early_data().is_none(), "no session allows it");
         let mut client = secure.connect_with(&config, "localhost");
         client.get("/").expect(200);
-        // What a proxy took from early data it may ask again, but for what is safe.
+        // Requests that a proxy received as early data get 425, unless their methods are safe.
         let lines = ["early-data: 1", "content-length: 0"];
         client.request("POST", "/", &lines).expect(425);
         client.request("GET", "/", &lines).expect(200);

@@ -1,6 +1,6 @@
-//! HTTPS as other people's clients see it: OpenSSL, curl, GnuTLS and Go, where they are installed.
+//! HTTPS with independent clients: OpenSSL, curl, GnuTLS and Go, where they are installed.
 //!
-//! A tool that is missing is named on standard output and its test does nothing.
+//! A test whose tool is missing is left out.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,11 +15,11 @@ use gannet_testkit::{Folder, Gannet, left_out, tool};
 
 const SIZES: [usize; 4] = [1, 16_385, 125_000, 3_000_000];
 
-/// A server, what it serves, and the authority that its clients trust.
+/// A server, its site, and the authority that its clients trust.
 struct Place {
     server: Gannet,
     site: Folder,
-    /// Its files are the server's.
+    /// Owns the files that the server uses.
     _authority: Authority,
     root: PathBuf,
 }
@@ -55,7 +55,7 @@ impl Place {
         format!("https://127.0.0.1:{}/{size}.bin", self.port())
     }
 
-    /// `s_client`, reading requests from its input.
+    /// `s_client`, reading requests from standard input.
     fn s_client(&self) -> Command {
         let mut command = Command::new("openssl");
         let address = format!("127.0.0.1:{}", self.port());
@@ -66,7 +66,7 @@ impl Place {
     }
 }
 
-/// A program that is talked with; it ends with the test.
+/// An interactive program, which ends with the test.
 struct Talk {
     child: Child,
     input: Option<ChildStdin>,
@@ -98,7 +98,7 @@ impl Talk {
         input.flush().expect("it reads");
     }
 
-    /// Waits until it has said this, and forgets everything up to there.
+    /// Reads until this output, and discards everything up to its end.
     fn until(&mut self, part: &[u8]) -> Vec<u8> {
         let mut chunk = vec![0; 64 << 10];
         let mut from = 0;
@@ -166,8 +166,8 @@ fn openssl_updates_keys() {
     on_both_engines(|engine| {
         let place = Place::new(engine);
         let mut command = place.s_client();
-        // With commands: a line K updates the key and asks for ours, k only updates. That it was
-        // done is said on standard error.
+        // With commands: a line K updates the key and requests an update of ours, k only updates.
+        // Confirmations appear on standard error.
         let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         command = Command::new("sh");
         command.args(["-c", "exec openssl \"$@\" 2>&1", "sh"]);
@@ -357,7 +357,7 @@ fn compare(files: &[impl AsRef<Path>]) {
 fn an_outdated_client_is_told_the_reason() {
     on_both_engines(|engine| {
         let place = Place::new(engine);
-        // A ClientHello of TLS 1.1 with one suite and no extensions.
+        // A TLS 1.1 ClientHello with one suite and no extensions.
         let mut hello = vec![22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2];
         hello.extend([7; 32]);
         hello.extend([0, 0, 2, 0xc0, 0x13, 1, 0]);

@@ -1,4 +1,4 @@
-//! Tools on archives: what they say, and what their exit status is.
+//! Tools for archives: their output and exit status.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -64,8 +64,8 @@ fn diff_names_added_changed_redirected_and_removed_urls() {
     assert!(json.text().contains("\"removed_without_redirect\": 1"));
 }
 
-/// What a rule with a splat or a placeholder takes up is not removed; the content of another page,
-/// as an application has it for every path, is no redirect.
+/// A path matched by a rule with a splat or a placeholder is not removed; the content of another
+/// page, as an application has it for every path, is not a redirect.
 #[test]
 fn diff_follows_rules_with_patterns() {
     let (folder, out) = (Folder::new(), Folder::new());
@@ -99,7 +99,7 @@ fn diff_follows_rules_with_patterns() {
     assert!(text.text().contains(counts), "{text:?}");
 }
 
-/// Packs a folder with rules, and flags.
+/// Packs a folder with rules and flags.
 fn packed(out: &Folder, name: &str, files: &[(&str, &str)], flags: &[&str]) -> String {
     let folder = Folder::new();
     for (path, text) in files {
@@ -111,7 +111,7 @@ fn packed(out: &Folder, name: &str, files: &[(&str, &str)], flags: &[&str]) -> S
     path
 }
 
-/// What decides answers without being a path: rules and options.
+/// What affects answers without being a path: rules and options.
 #[test]
 fn diff_tells_rules_and_options() {
     let out = Folder::new();
@@ -209,7 +209,8 @@ fn diff_tells_rules_of_hosts() {
     assert!(ended.text().starts_with(line), "{ended:?}");
 }
 
-/// Rules are files again, and what no file says is a flag: packing gives a site that answers alike.
+/// Rules become files again, and options that no file records become flags: packing gives a site
+/// with the same answers.
 #[test]
 fn what_is_extracted_packs_to_the_same_site() {
     let page = ("index.html", "<p>a page");
@@ -373,7 +374,7 @@ fn cat_takes_urls_and_writes_what_is_stored_in_a_coding() {
     assert!(Path::new(&archive).is_file());
 }
 
-/// The files of a site as an archive of another kind, by the programs that people have.
+/// A site as a foreign archive, made by common programs.
 fn archive_of(folder: &Folder, out: &Folder, name: &str, flags: &str) -> PathBuf {
     let path = out.join(name);
     let mut tar = std::process::Command::new("tar");
@@ -395,7 +396,7 @@ fn a_tar_becomes_the_archive_of_its_directory() {
         gannet(["pack", tar, "--fast", "--quiet", "-o", output]).success();
         let ended = gannet(["diff", &direct, output]);
         same(ended.text(), "no differences\n");
-        // The directory that it was unpacked to is gone.
+        // The directory it was unpacked to is removed.
         let left = fs::read_dir(out.path()).expect("it is there");
         let hidden = left.filter_map(Result::ok);
         let mut hidden = hidden.filter(|it| it.file_name().as_encoded_bytes()[0] == b'.');
@@ -436,7 +437,7 @@ fn import_writes_files_and_names_what_it_cannot_take() {
     );
 }
 
-/// A site of which an entry leads out, and before it there are sound ones.
+/// A site with valid entries, then one that leads out of it.
 #[test]
 fn a_failed_import_leaves_what_was_there_before() {
     let out = Folder::new();
@@ -479,7 +480,8 @@ fn an_archive_of_one_folder_is_told_and_its_files_are_named_within_it() {
     let hint = "from tar; all in one folder: the site may be 'site/dist'\n";
     assert!(imported.text().ends_with(hint), "{imported:?}");
 
-    // Rules at the top: it is no folder any more, and what is wrong has its place in the archive.
+    // Rules at the top: the site is no longer in one folder, and mistakes are located in the
+    // archive.
     for (rules, status) in [("/a /b\n/a /c\n", 0), ("/a /b 399\n", 1)] {
         let mut header = header(rules.len() as u64);
         let added = builder.append_data(&mut header, "_redirects", rules.as_bytes());
@@ -501,7 +503,7 @@ fn header(len: u64) -> tar::Header {
     header
 }
 
-/// Not finished.
+/// Without its end.
 fn tar_of_one_folder() -> tar::Builder<Vec<u8>> {
     let mut builder = tar::Builder::new(Vec::new());
     for path in ["dist/index.html", "dist/about/index.html"] {
@@ -511,7 +513,7 @@ fn tar_of_one_folder() -> tar::Builder<Vec<u8>> {
     builder
 }
 
-/// An archive of kawipiko, whose hash tables are empty: importing does not need them.
+/// A kawipiko archive with empty hash tables, which importing does not need.
 fn kawipiko_archive(records: &[(&str, &str)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (key, value) in records {
@@ -526,7 +528,7 @@ fn kawipiko_archive(records: &[(&str, &str)]) -> Vec<u8> {
 
 #[test]
 fn an_archive_of_kawipiko_answers_as_its_server_did() {
-    // Metadata is pairs of numbers: a status of 200 or 404, no coding, plain text.
+    // Metadata is pairs of numbers: status 200 or 404, no coding, plain text.
     let (plain, missing) = (
         "h0000001H000000dh000001dH0000003h0000026H000000f",
         "h0000001H000000eh000001dH0000003h0000026H000000f",

@@ -1,4 +1,4 @@
-//! A whole answer is one version of its file, whatever happens to the file, over every protocol.
+//! A complete answer is one version of its file, whatever happens to the file, over every protocol.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use gannet_testkit::process::until;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, Gannet, gannet_in};
 
-/// More than sockets hold.
+/// Longer than socket buffers.
 const LARGE: usize = 24 << 20;
 
-/// Puts another version into the same file, as `cp` does.
+/// Writes another version into the same file, as `cp` does.
 fn copy_over(path: &Path, len: usize) {
     fs::write(path, pattern(len, 77)).expect("written");
 }
 
-/// The rest of an answer of HTTP/1, after the file was overwritten in the middle of it.
+/// Reads the rest of an HTTP/1 answer after the file was overwritten in the middle of it.
 fn check_h1(mut client: Client, path: &Path, len: usize) {
     client.send(head("GET", "/large.bin", &[]));
     let announced = client.head().expect(200).content_length();
@@ -74,12 +74,12 @@ fn an_overwritten_file_never_makes_a_whole_answer() {
 
 const PACKED: usize = 9 << 20;
 
-/// An archive whose bodies follow from a seed.
+/// An archive whose bodies are derived from a seed.
 fn pack(out: &Folder, seed: u8, more: &[&str]) -> PathBuf {
     pack_with(out, seed, 0, more)
 }
 
-/// The same with so many bytes more.
+/// The same with `filler` additional bytes.
 fn pack_with(out: &Folder, seed: u8, filler: usize, more: &[&str]) -> PathBuf {
     let site = Folder::new();
     if filler > 0 {
@@ -97,8 +97,8 @@ fn pack_with(out: &Folder, seed: u8, filler: usize, more: &[&str]) -> PathBuf {
     path
 }
 
-/// Asks until a stop, and judges every answer: it is of the version that was opened, or it is none.
-/// Counts the answers in `answered`; gives how many were whole.
+/// Sends requests until `is_over`, and checks that every answer is of the opened version, or an
+/// error. Counts the answers in `answered`; returns the number of complete ones.
 fn download(server: &Gannet, is_over: &AtomicBool, answered: &AtomicUsize) -> usize {
     let targets = [
         ("/large.bin", PACKED),
@@ -113,7 +113,7 @@ fn download(server: &Gannet, is_over: &AtomicBool, answered: &AtomicUsize) -> us
             answered.fetch_add(1, Ordering::Relaxed);
             let response = match client.head_or_end() {
                 Ok(response) => response,
-                // The head was held back to leave with its content, which is gone.
+                // The head was delayed to be sent with its content, which is gone.
                 Err(end) => {
                     assert_eq!(end, End::Reset);
                     continue;
@@ -134,7 +134,8 @@ fn download(server: &Gannet, is_over: &AtomicBool, answered: &AtomicUsize) -> us
     whole
 }
 
-/// One that is not copied into memory: for want of room, or because it is longer than 64 MiB.
+/// An archive that is not copied into memory: for lack of room, or because it is longer than 64
+/// MiB.
 #[test]
 fn an_archive_that_is_overwritten_sends_nothing_of_the_other() {
     let cases: [(usize, &[&str]); 2] = [(0, &["--cache-memory", "0"]), (56 << 20, &[])];
@@ -159,7 +160,7 @@ fn an_archive_that_is_overwritten_sends_nothing_of_the_other() {
     }
 }
 
-/// Puts another archive into the same file under load.
+/// Writes another archive into the same file under load.
 fn overwrite(server: &Gannet, served: &Path, new: &Path) {
     assert_pattern(&get(server, "/other.bin").expect(200).body, 5);
     let (is_over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -182,7 +183,7 @@ fn overwrite(server: &Gannet, served: &Path, new: &Path) {
     get(server, "/large.bin").expect(503);
 }
 
-/// What changes its status only, or is replaced as it should be, is served as before.
+/// Changes of metadata only, and proper replacement, do not interrupt service.
 #[test]
 fn an_archive_outlives_changes_that_leave_its_bytes() {
     on_both_engines(|engine| {

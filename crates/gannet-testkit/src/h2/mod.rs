@@ -1,7 +1,7 @@
-//! HTTP/2 on the wire, byte by byte: frames that are made and read by hand, whole or broken.
+//! HTTP/2 on the wire: builds and parses frames by hand, valid or not.
 //!
-//! Nothing here checks what it is asked to make: [`frame`] writes any type, flags, stream and
-//! payload. HPACK is by other hands ([`hpack`]); requests are literals that nobody compresses.
+//! Nothing here is validated: [`frame`] writes any type, flags, stream and payload. HPACK is from
+//! another implementation ([`hpack`]); requests are uncompressed literals.
 
 #[cfg(feature = "program")]
 mod peer;
@@ -9,57 +9,57 @@ mod peer;
 #[cfg(feature = "program")]
 pub use peer::{Answer, Peer};
 
-/// An encoder and a decoder that share nothing with gannet's.
+/// An encoder and a decoder independent of gannet's.
 pub mod hpack {
     pub use fluke_hpack::{Decoder, Encoder};
 }
 
-/// How a client begins (RFC 9113 section 3.4).
+/// The connection preface of a client (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Frame type: content.
 pub const DATA: u8 = 0;
-/// Frame type: the beginning of a field block.
+/// Frame type: the first fragment of a field block.
 pub const HEADERS: u8 = 1;
-/// Frame type: the old scheme of priorities.
+/// Frame type: deprecated priorities.
 pub const PRIORITY: u8 = 2;
-/// Frame type: the end of a stream.
+/// Frame type: immediate termination of a stream.
 pub const RST_STREAM: u8 = 3;
 /// Frame type: settings.
 pub const SETTINGS: u8 = 4;
-/// Frame type: what only servers may send.
+/// Frame type: a server push.
 pub const PUSH_PROMISE: u8 = 5;
-/// Frame type: a question that is answered at once.
+/// Frame type: a ping.
 pub const PING: u8 = 6;
-/// Frame type: no more streams.
+/// Frame type: connection shutdown.
 pub const GOAWAY: u8 = 7;
-/// Frame type: more may be sent.
+/// Frame type: a window increment.
 pub const WINDOW_UPDATE: u8 = 8;
-/// Frame type: more of a field block.
+/// Frame type: another fragment of a field block.
 pub const CONTINUATION: u8 = 9;
 /// Frame type: a priority (RFC 9218 section 7.1).
 pub const PRIORITY_UPDATE: u8 = 16;
 
-/// Flag: the last of the stream.
+/// Flag: the last frame of the stream.
 pub const END_STREAM: u8 = 1;
-/// Flag: the answer to a SETTINGS or PING.
+/// Flag: acknowledges SETTINGS or PING.
 pub const ACK: u8 = 1;
 /// Flag: the field block is complete.
 pub const END_HEADERS: u8 = 4;
 
-/// The setting of the streams' first window.
+/// Setting: the initial window of streams.
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// Error code: an end in order.
+/// Error code: graceful shutdown.
 pub const NO_ERROR: u32 = 0x0;
-/// Error code: the fault is the server's.
+/// Error code: the server is at fault.
 pub const INTERNAL_ERROR: u32 = 0x2;
-/// Error code: nobody wants it any more.
+/// Error code: the stream is no longer needed.
 pub const CANCEL: u32 = 0x8;
-/// Error code: the peer floods.
+/// Error code: the peer causes excessive load.
 pub const ENHANCE_YOUR_CALM: u32 = 0xb;
 
-/// A window that is never used up: 1 GiB.
+/// A window that is never exhausted: 1 GiB.
 pub const WIDE: u32 = 1 << 30;
 
 /// A frame.
@@ -76,13 +76,13 @@ pub fn opening(settings: &[(u16, u32)]) -> Vec<u8> {
     [PREFACE, &settings_frame(settings)].concat()
 }
 
-/// The same with windows that are [`WIDE`]: those of streams, and the connection's.
+/// The preface, with [`WIDE`] windows for the streams and the connection.
 pub fn wide_opening() -> Vec<u8> {
     let opening = opening(&[(INITIAL_WINDOW_SIZE, WIDE)]);
     [opening, window_update(0, WIDE)].concat()
 }
 
-/// SETTINGS with these numbers and values.
+/// SETTINGS with these identifiers and values.
 pub fn settings_frame(settings: &[(u16, u32)]) -> Vec<u8> {
     let mut payload = Vec::new();
     for (id, value) in settings {
@@ -102,7 +102,7 @@ pub fn rst_stream(stream: u32, code: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &code.to_be_bytes())
 }
 
-/// HEADERS with a whole field block and no content behind it.
+/// HEADERS with a complete field block and END_STREAM.
 pub fn headers(stream: u32, block: &[u8]) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
 }
@@ -118,7 +118,7 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
-/// A field that enters the dynamic table (RFC 7541 section 6.2.1).
+/// A literal that is added to the dynamic table (RFC 7541 section 6.2.1).
 pub fn indexed(name: &str, value: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x40];
     string(name.as_bytes(), &mut bytes);
@@ -131,7 +131,7 @@ pub fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     request_by("http", method, path, fields)
 }
 
-/// The same by a scheme.
+/// The same with a given scheme.
 pub fn request_by(scheme: &str, method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let pseudo = [
         (":method", method),
@@ -142,7 +142,7 @@ pub fn request_by(scheme: &str, method: &str, path: &str, fields: &[(&str, &str)
     block(&[&pseudo, fields].concat())
 }
 
-/// A string without compression (RFC 7541 section 5.2).
+/// An uncompressed string (RFC 7541 section 5.2).
 fn string(bytes: &[u8], out: &mut Vec<u8>) {
     if bytes.len() < 127 {
         out.push(bytes.len() as u8);
@@ -158,7 +158,7 @@ fn string(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// A frame that was received.
+/// A received frame.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Frame {
     /// Its type, such as [`DATA`].
@@ -167,14 +167,14 @@ pub struct Frame {
     pub flags: u8,
     /// Its stream, without the reserved bit.
     pub stream: u32,
-    /// The length of its payload, as the header has it.
+    /// The payload length in its header.
     pub len: u32,
     /// Its payload.
     pub payload: Vec<u8>,
 }
 
 impl Frame {
-    /// Reads nine bytes of header; the payload is left empty.
+    /// Parses a frame header of nine bytes; the payload is left empty.
     pub fn header(bytes: &[u8]) -> Option<Self> {
         let [a, b, c, kind, flags, stream @ ..] = bytes.first_chunk::<9>()?;
         Some(Self {
@@ -186,14 +186,14 @@ impl Frame {
         })
     }
 
-    /// Takes a whole frame off what was received, if there is one.
+    /// Removes a complete frame from the received bytes, if there is one.
     pub fn take(received: &mut Vec<u8>) -> Option<Self> {
         let frame = Self::read(received)?;
         received.drain(..9 + frame.payload.len());
         Some(frame)
     }
 
-    /// Reads a frame at the beginning of some bytes, if it is whole.
+    /// Parses a frame at the beginning of some bytes, if it is complete.
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut frame = Self::header(bytes)?;
         let payload = bytes[9..].get(..frame.len as usize)?;
@@ -207,7 +207,7 @@ impl Frame {
     }
 }
 
-/// The whole frames at the beginning of some bytes.
+/// The complete frames at the beginning of some bytes.
 pub fn frames(bytes: &[u8]) -> Vec<Frame> {
     let mut rest = bytes;
     let next = || {
@@ -218,7 +218,7 @@ pub fn frames(bytes: &[u8]) -> Vec<Frame> {
     std::iter::from_fn(next).collect()
 }
 
-/// The first four bytes as a number: an error code, an increment, a stream.
+/// The first four bytes as a number: an error code, an increment or a stream.
 pub fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(*bytes.first_chunk().expect("four bytes"))
 }

@@ -1,4 +1,4 @@
-//! An HTTP/2 peer that writes its frames byte by byte, so that it can be polite or hostile.
+//! An HTTP/2 peer that builds its frames byte by byte, so that it can be well-behaved or hostile.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -12,10 +12,10 @@ use super::{
 use crate::tls::{Abilities, Secure, connection};
 use crate::{DEADLINE, Gannet};
 
-/// What came of a request.
+/// The answer to a request, as far as it has arrived.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Answer {
-    /// Its status code; 0 before the head.
+    /// The status code; 0 before the head.
     pub status: u16,
     /// Names and values, in order, without `:status`.
     pub fields: Vec<(String, String)>,
@@ -23,12 +23,12 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// It is complete.
     pub is_ended: bool,
-    /// The server has reset the stream, with this code.
+    /// The error code if the server has reset the stream.
     pub reset: Option<u32>,
 }
 
 impl Answer {
-    /// The value of a field that is there once.
+    /// The value of a field that occurs at most once.
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(n, _)| n == name);
         let value = values.next().map(|(_, value)| value.as_str());
@@ -36,7 +36,7 @@ impl Answer {
         value
     }
 
-    /// The same, if it is complete and has this status.
+    /// Asserts that the answer is complete and has this status; returns it.
     pub fn expect(self, status: u16) -> Self {
         let brief = (self.status, &self.fields, self.body.len(), self.reset);
         assert!(self.is_ended && self.status == status, "{brief:?}");
@@ -44,7 +44,7 @@ impl Answer {
     }
 }
 
-/// What bytes travel in.
+/// The transport.
 trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
@@ -57,7 +57,7 @@ pub struct Peer {
     got: Vec<u8>,
     next_stream: u32,
     answers: BTreeMap<u32, Answer>,
-    /// Gives back what it has received.
+    /// Whether it sends WINDOW_UPDATE for the content it receives.
     pub opens_windows: bool,
     /// The last GOAWAY: last stream and code.
     pub goaway: Option<(u32, u32)>,
@@ -66,7 +66,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Connects, with the settings that a client has if it says nothing.
+    /// Connects with default settings.
     pub fn new(server: &Gannet) -> Self {
         Self::with_settings(server, &[])
     }
@@ -87,7 +87,7 @@ impl Peer {
         Self::over(Box::new(stream), "https", settings)
     }
 
-    /// Connects with a small receive buffer: it takes little at a time.
+    /// Connects with the smallest possible receive buffer.
     pub fn slow(server: &Gannet, settings: &[(u16, u32)]) -> Self {
         let stream = connect(server);
         rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 64 << 10).expect("set");
@@ -127,7 +127,7 @@ impl Peer {
         self.next_stream - 2
     }
 
-    /// Asks without content, and does not wait. Gives the stream.
+    /// Sends a request without content; returns the stream without waiting.
     pub fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
         let stream = self.open();
         let block = request_by(self.scheme, method, path, fields);
@@ -135,18 +135,18 @@ impl Peer {
         stream
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub fn request(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
         let stream = self.ask(method, path, fields);
         self.answer(stream)
     }
 
-    /// `GET` and its answer.
+    /// Sends a `GET` and waits for the answer.
     pub fn get(&mut self, path: &str) -> Answer {
         self.request("GET", path, &[])
     }
 
-    /// Waits for the end of an answer.
+    /// Waits until an answer is complete.
     pub fn answer(&mut self, stream: u32) -> Answer {
         loop {
             let known = self.answers.get(&stream);
@@ -157,25 +157,26 @@ impl Peer {
         }
     }
 
-    /// What is there of an answer.
+    /// The part of an answer received so far.
     pub fn so_far(&self, stream: u32) -> Answer {
         self.answers.get(&stream).cloned().unwrap_or_default()
     }
 
-    /// How much content of an answer is there.
+    /// The length of the content received so far.
     pub fn so_far_len(&self, stream: u32) -> usize {
         self.answers
             .get(&stream)
             .map_or(0, |answer| answer.body.len())
     }
 
-    /// Reads until the connection ends; gives the code of the last GOAWAY.
+    /// Reads until the connection ends; returns the error code of the last GOAWAY.
     pub fn ends(&mut self) -> Option<u32> {
         while self.step() {}
         self.goaway.map(|(_, code)| code)
     }
 
-    /// Sends a PING and waits for its answer: everything sent before was handled by then.
+    /// Sends a PING and waits for its acknowledgement: all frames sent before have then been
+    /// processed.
     pub fn sync(&mut self) {
         let before = self.pongs;
         self.send(&frame(PING, 0, 0, b"12345678"));
@@ -184,7 +185,7 @@ impl Peer {
         }
     }
 
-    /// Takes one frame. False if the connection has ended.
+    /// Processes one frame. Returns false if the connection has ended.
     pub fn step(&mut self) -> bool {
         loop {
             if let Some(frame) = Frame::take(&mut self.got) {
@@ -232,7 +233,7 @@ impl Peer {
                     if !is_end {
                         updates.extend(window_update(stream, received.len));
                     }
-                    // A server that has said everything may be gone already.
+                    // The server may already have closed the connection.
                     self.try_send(&updates);
                 }
             }
@@ -256,7 +257,7 @@ impl Peer {
     }
 }
 
-/// How a connection ends early. Over TLS a reset may have overtaken `close_notify`.
+/// Errors at the end of a connection. Over TLS, a reset may overtake `close_notify`.
 const ENDS: [ErrorKind; 3] = [
     ErrorKind::ConnectionReset,
     ErrorKind::BrokenPipe,

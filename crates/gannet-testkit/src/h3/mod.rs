@@ -1,8 +1,7 @@
-//! HTTP/3 on the wire, byte by byte: frames that are made and read by hand, whole or broken.
+//! HTTP/3 on the wire: builds and parses frames by hand, valid or not.
 //!
-//! What QUIC does is not here: these are the bytes of its streams. Nothing here checks what it is
-//! asked to make: [`frame`] writes any type and payload. [`qpack`] is an encoder and a decoder that
-//! share nothing with gannet's.
+//! These are the bytes of QUIC streams, without QUIC itself. Nothing here is validated: [`frame`]
+//! writes any type and payload. [`qpack`] is an encoder and a decoder independent of gannet's.
 
 pub mod qpack;
 
@@ -10,21 +9,21 @@ pub mod qpack;
 pub const DATA: u64 = 0x0;
 /// Frame type: a field section.
 pub const HEADERS: u64 = 0x1;
-/// Frame type: a push that is not wanted.
+/// Frame type: cancels a push.
 pub const CANCEL_PUSH: u64 = 0x3;
 /// Frame type: settings.
 pub const SETTINGS: u64 = 0x4;
-/// Frame type: what only servers may send.
+/// Frame type: a server push.
 pub const PUSH_PROMISE: u64 = 0x5;
-/// Frame type: no more requests.
+/// Frame type: connection shutdown.
 pub const GOAWAY: u64 = 0x7;
-/// Frame type: how many pushes there may be.
+/// Frame type: limits pushes.
 pub const MAX_PUSH_ID: u64 = 0xd;
 /// Frame type: the priority of a request (RFC 9218 section 7.2).
 pub const PRIORITY_UPDATE: u64 = 0xf_0700;
 /// Frame type: the priority of a push.
 pub const PRIORITY_UPDATE_PUSH: u64 = 0xf_0701;
-/// A frame type, a stream type and a setting that mean nothing (RFC 9114 section 7.2.8).
+/// A reserved frame type, stream type and setting, without meaning (RFC 9114 section 7.2.8).
 pub const GREASE: u64 = 0x1f * 7 + 0x21;
 
 /// Stream type: the control stream.
@@ -40,18 +39,18 @@ pub const DECODER_STREAM: u64 = 0x3;
 pub const QPACK_MAX_TABLE_CAPACITY: u64 = 0x1;
 /// Setting: the largest field section.
 pub const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
-/// Setting: how many streams may wait for the dynamic table.
+/// Setting: how many streams may be blocked.
 pub const QPACK_BLOCKED_STREAMS: u64 = 0x7;
 
-/// Error code: an end in order.
+/// Error code: graceful shutdown.
 pub const NO_ERROR: u64 = 0x100;
-/// Error code: the fault is the server's.
+/// Error code: the server is at fault.
 pub const INTERNAL_ERROR: u64 = 0x102;
-/// Error code: the peer floods.
+/// Error code: the peer causes excessive load.
 pub const EXCESSIVE_LOAD: u64 = 0x107;
-/// Error code: nothing was done for the request.
+/// Error code: the request was not processed.
 pub const REQUEST_REJECTED: u64 = 0x10b;
-/// Error code: nobody wants it any more.
+/// Error code: the request is no longer needed.
 pub const REQUEST_CANCELLED: u64 = 0x10c;
 
 /// A variable-length integer in its shortest form (RFC 9000 section 16).
@@ -65,7 +64,7 @@ pub fn varint(number: u64) -> Vec<u8> {
     varint_of(number, len)
 }
 
-/// The same in so many bytes: 1, 2, 4 or 8, of which it may need fewer.
+/// The same in `len` bytes: 1, 2, 4 or 8, possibly more than necessary.
 pub fn varint_of(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = number.to_be_bytes()[8 - len..].to_vec();
     assert!(bytes[0] < 64 && number < 1 << 62, "it fits");
@@ -73,7 +72,7 @@ pub fn varint_of(number: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Takes an integer off the bytes, if it is all there.
+/// Removes an integer from the bytes, if it is complete.
 pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let len = 1 << (bytes.first()? >> 6);
     let (taken, rest) = bytes.split_at_checked(len)?;
@@ -81,7 +80,7 @@ pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let number = taken
         .iter()
         .fold(0, |number, &byte| number << 8 | u64::from(byte));
-    // The two highest bits are the length.
+    // The two most significant bits encode the length.
     Some(number & (u64::MAX >> (66 - 8 * len)))
 }
 
@@ -121,7 +120,7 @@ pub fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, &qpack::encode(fields))
 }
 
-/// HEADERS of a request to `test`; the stream's end makes it complete.
+/// HEADERS of a request to `test`; the end of the stream completes it.
 pub fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let pseudo = [
         (":method", method),
@@ -132,7 +131,7 @@ pub fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     headers(&[&pseudo, fields].concat())
 }
 
-/// A frame that was received.
+/// A received frame.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Frame {
     /// Its type, such as [`DATA`].
@@ -142,7 +141,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Takes a whole frame off the bytes, if there is one.
+    /// Removes a complete frame from the bytes, if there is one.
     pub fn take(bytes: &mut &[u8]) -> Option<Self> {
         let mut rest = *bytes;
         let kind = take_varint(&mut rest)?;
@@ -154,10 +153,10 @@ impl Frame {
     }
 }
 
-/// What came of a request.
+/// The answer to a request.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Answer {
-    /// Its status code; 0 before the head.
+    /// The status code; 0 before the head.
     pub status: u16,
     /// Names and values, in order, without `:status`.
     pub fields: Vec<(String, String)>,
@@ -166,14 +165,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Reads all bytes of a response's stream, which has ended.
+    /// Parses all bytes of a response stream that has ended.
     pub fn parse(stream: &[u8]) -> Self {
         let (answer, rest) = Self::parse_part(stream);
         assert!(rest.is_empty(), "cut off: {} bytes more", rest.len());
         answer
     }
 
-    /// Reads the beginning of a response's stream; gives the bytes of a frame that is not complete.
+    /// Parses the beginning of a response stream; also returns the bytes of an incomplete frame.
     pub fn parse_part(stream: &[u8]) -> (Self, &[u8]) {
         let mut answer = Self::default();
         let mut rest = stream;
@@ -201,7 +200,7 @@ impl Answer {
         self.fields = fields.collect();
     }
 
-    /// The value of a field that is there once.
+    /// The value of a field that occurs at most once.
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(n, _)| n == name);
         let value = values.next().map(|(_, value)| value.as_str());

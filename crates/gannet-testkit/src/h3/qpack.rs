@@ -1,9 +1,9 @@
-//! QPACK (RFC 9204) by the book, without a dynamic table: all of a field section, no state.
+//! A simple QPACK (RFC 9204) without a dynamic table, and therefore without state.
 
 use super::super::h2::hpack;
 
-/// Encodes a field section: entries of the static table where there are any, else literals that
-/// nobody compresses.
+/// Encodes a field section: with entries of the static table if possible, else with uncompressed
+/// literals.
 pub fn encode(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = vec![0, 0];
     for (name, value) in fields {
@@ -50,7 +50,7 @@ fn string(text: &str, first: u8, prefix: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Decodes a field section; `None` if that cannot be done without a dynamic table.
+/// Decodes a field section; `None` if it needs a dynamic table.
 pub fn decode(section: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut rest = section;
     let required_insert_count = take_integer(&mut rest, 8)?;
@@ -104,7 +104,7 @@ fn take_string(rest: &mut &[u8], prefix: u32) -> Option<Vec<u8>> {
     if !is_coded {
         return Some(bytes.to_vec());
     }
-    // Strings are coded as in HPACK: as the value of a literal, another decoder reads it.
+    // Strings are coded as in HPACK: the HPACK decoder reads it as the value of a literal.
     let mut block = vec![0, 1, b'x'];
     integer(len, 0x80, 7, &mut block);
     block.extend_from_slice(bytes);
@@ -234,7 +234,7 @@ mod tests {
         let expect = fields.map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec()));
         assert_eq!(decode(&section).as_deref(), Some(&expect[..]));
         for end in 3..section.len() {
-            // Whole lines or nothing.
+            // Complete field lines, or an error.
             let count = decode(&section[..end]).map_or(0, |fields| fields.len());
             assert!(count < fields.len());
         }

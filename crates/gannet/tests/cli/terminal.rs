@@ -4,7 +4,7 @@ use std::fs;
 
 use gannet_testkit::{Folder, Gannet, Signal, command, same};
 
-/// Both ends of a terminal: who holds the first sees what is written to the second.
+/// Both ends of a pseudoterminal: the first shows what is written to the second.
 fn terminal() -> (fs::File, fs::File) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let outer =

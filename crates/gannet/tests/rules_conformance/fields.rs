@@ -1,11 +1,11 @@
-//! What the documents say of `_headers`.
+//! Statements about `_headers`.
 
 use crate::{COMPATS, REFUSED, both, site};
 use gannet_testkit::client::Client;
 use gannet_testkit::{Folder, Gannet};
 
-/// A statement about `_headers`: where, what, the file, a target, and the values of `x-row` under
-/// the three readings; a file that is refused has `REFUSED`.
+/// A row has document, statement, file, target, and the values of `x-row` in the three dialects;
+/// `REFUSED` if the file is rejected.
 type FieldRow = (
     &'static str,
     &'static str,

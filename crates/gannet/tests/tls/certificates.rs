@@ -1,4 +1,4 @@
-//! Certificates: which one is shown, how they change, how one is made, and mistakes with them.
+//! Certificates: selection, reloading, development certificates, and mistakes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ fn the_certificate_is_chosen_by_name() {
             let mut client = Client::tls(server.address(), connection(&config, name));
             client.get("/").expect(200);
         }
-        // Without a name, and for one that nobody has, the first is shown. The client can tell.
+        // Without a server name, or with an unknown one, the first is sent. The client notices.
         let silent = authority.client(Abilities {
             sni: false,
             ..Abilities::default()
@@ -83,7 +83,7 @@ fn certificates_are_swapped_under_load_and_nobody_notices() {
                 let line = server.next_line();
                 assert_eq!(line.as_deref(), Some("certificates reloaded"));
             }
-            // A connection from before lives on, a broken file changes nothing.
+            // An existing connection survives, and an invalid file has no effect.
             old.get("/").expect(200);
             secure.authority.replace("site.pem", "no certificate");
             server.signal(Signal::HUP);
