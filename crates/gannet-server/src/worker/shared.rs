@@ -43,7 +43,7 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) date: DateLine,
     /// Buffer for decoded paths.
     pub(crate) scratch: Vec<u8>,
-    /// Buffer for the fields of HTTP/2 requests.
+    /// Buffer for the fields of HTTP/2 and HTTP/3 requests.
     pub(crate) stream_fields: Vec<u8>,
     /// A buffer left over from the last pump.
     pub(crate) spare: Vec<u8>,
