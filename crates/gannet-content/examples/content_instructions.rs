@@ -1,6 +1,6 @@
-//! Work of response planning to be counted in instructions: `cargo xtask instructions`.
+//! Workloads of response planning for counting instructions: `cargo xtask instructions`.
 //!
-//! `content_instructions NAME COUNT` does it COUNT times; without arguments it prints the names.
+//! `content_instructions NAME COUNT` runs it COUNT times; without arguments it prints the names.
 
 use std::hint::black_box;
 

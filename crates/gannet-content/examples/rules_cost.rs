@@ -81,7 +81,7 @@ fn request(path: &str) -> RuleInput<'_> {
     }
 }
 
-/// Nanoseconds a call.
+/// Nanoseconds per call.
 fn time(mut call: impl FnMut() -> bool) -> f64 {
     const CALLS: u32 = 1_000_000;
     let start = Instant::now();

@@ -1,5 +1,6 @@
-//! What a request to an archive comes to. What depends on a path alone was decided when the archive
-//! was packed, and is one lookup; what is missing, and the site's own rules, are decided here.
+//! How a request to an archive is resolved. Everything that depends on the path alone was decided
+//! when the archive was packed, and is one lookup; missing paths and the site's own rules are
+//! decided here.
 //!
 //! ```text
 //!  rules that go before files ──▶ the path's own entry ──▶ /page/ redirects to /page
@@ -7,9 +8,9 @@
 //!     the pages of folders  ◀── the application's page ◀── rules for what is missing
 //! ```
 //!
-//! A live directory goes the same way by [`directory::lookup`](crate::directory::lookup), which has
-//! to ask the disk; what both decide alike is in [`routing`](crate::routing). The server, `explain`
-//! and `check` ask a [`Host`] of the archive and make no decisions themselves.
+//! A live directory resolves the same way in [`directory::lookup`](crate::directory::lookup), which
+//! has to query the disk; their common decisions are in [`routing`](crate::routing). The server,
+//! `explain` and `check` query a [`Host`] of the archive and make no decisions themselves.
 
 use gannet_archive::{Archive, Entry, EntryKind, Key, Namespace};
 use gannet_http::semantics::status::Status;
@@ -21,15 +22,15 @@ use crate::rules::matcher::RuleInput;
 use crate::rules::table::{RedirectTable, Ruled};
 
 /// The page of a single-page application: the file of this name at the root, as in a directory, and
-/// not whatever answers `/`, which may be a listing.
+/// not the answer for `/`, which may be a listing.
 pub const FRONT_PAGE: &[u8] = b"/index.html";
 
 /// Where an archive keeps an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Space {
-    /// Under the path that is asked for.
+    /// Under the requested path.
     Content,
-    /// Under the path, with the fields that content has when it answers for another path.
+    /// Under the path, with the fields that its content has when it answers for another path.
     Unruled,
     /// Under the folder that it answers for.
     Fallback(FallbackKind),
@@ -49,17 +50,17 @@ impl Space {
 
 /// The entries of one host of an archive.
 pub trait Entries {
-    /// One of them.
+    /// An entry.
     type Entry;
 
     /// The entry of a path.
     fn find(&self, space: Space, path: &[u8]) -> Option<Self::Entry>;
 
-    /// Whether it has content; else it is a redirect.
+    /// Whether it has content; otherwise it is a redirect.
     fn has_content(&self, entry: &Self::Entry) -> bool;
 
-    /// Whether it is the file of that name, and not the page of a folder or another file that
-    /// answers there.
+    /// Whether it is the file of that name, and not a folder's page or another file that answers
+    /// there.
     fn is_file(&self, entry: &Self::Entry) -> bool;
 
     /// Called with the verdict of the redirect rules, for callers that report reasons.
@@ -80,7 +81,7 @@ impl<'a, B: AsRef<[u8]>> Host<'a, B> {
         Self { archive, number }
     }
 
-    /// The kinds of page for folders that it has, best first.
+    /// The kinds of folder pages that it has, best first.
     #[must_use]
     pub fn fallbacks(&self) -> Vec<FallbackKind> {
         let has = |kind: &FallbackKind| {
@@ -95,7 +96,7 @@ impl<'a, B: AsRef<[u8]>> Host<'a, B> {
         all.into_iter().filter(has).collect()
     }
 
-    /// Whether it has what [`Facts::spa`] answers with.
+    /// Whether it has the page that [`Facts::spa`] answers with.
     #[must_use]
     pub fn has_front_page(&self) -> bool {
         content(self, FRONT_PAGE).is_some_and(|page| self.is_file(&page))
@@ -123,23 +124,23 @@ impl<'a, B: AsRef<[u8]>> Entries for Host<'a, B> {
     }
 }
 
-/// What an archive says of itself, and the rules of the host that is asked.
+/// Properties of an archive, and the rules of the requested host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
-    /// Its [`FRONT_PAGE`] answers for what is missing.
+    /// Its [`FRONT_PAGE`] answers for missing paths.
     pub spa: bool,
     /// `/page/` redirects to `/page`.
     pub slash_redirects: bool,
-    /// What rules make of the fields of a path is in its entry, so that content that answers for
-    /// other paths has an entry without that.
+    /// Field rules of a path are already applied in its entry, so content that answers for other
+    /// paths has a second entry without them.
     pub has_unruled: bool,
-    /// The kinds of page for folders that it has, best first.
+    /// The kinds of folder pages that it has, best first.
     pub fallbacks: &'a [FallbackKind],
     /// The site's own redirects.
     pub redirects: Option<&'a RedirectTable>,
 }
 
-/// What a request comes to.
+/// The outcome of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome<E> {
     /// An entry.
@@ -148,25 +149,25 @@ pub enum Outcome<E> {
         entry: E,
         /// The status to send content with. Conditions and ranges apply only to a 200.
         status: Status,
-        /// It is the path's own, not one that answers for others.
+        /// It is the path's own entry, not one that answers for others.
         is_own: bool,
     },
-    /// 308 to this path, percent-encoded, to which the query of the target is to be appended.
+    /// 308 to this path, percent-encoded, to which the query of the target is appended.
     Redirect(Vec<u8>),
-    /// Where a redirect rule leads.
+    /// A redirect rule leads elsewhere.
     Elsewhere {
         /// 301, 302, 303, 307 or 308.
         status: Status,
-        /// The value of the field, whole.
+        /// The whole value of the field.
         location: Vec<u8>,
         /// The position of the rule.
         rule: u32,
     },
-    /// 404, and the site has no page for it.
+    /// 404, and the site has no page for that.
     Missing,
 }
 
-/// What a request comes to. `is_navigation` is asked where a path names nothing.
+/// Resolves a request. `is_navigation` is called only if a path names nothing.
 #[inline]
 pub fn resolve<E: Entries>(
     entries: &E,
@@ -189,7 +190,7 @@ pub fn resolve<E: Entries>(
     }
 }
 
-/// What a redirect rule wants.
+/// The outcome of a redirect rule.
 #[cold]
 fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Outcome<E::Entry> {
     entries.ruled(Some(&ruled));
@@ -207,7 +208,7 @@ fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Outcome<
         }
         Ruled::Content { status, path, .. } => (status, path),
     };
-    // With or without a slash at its end.
+    // With or without a trailing slash.
     let other = match path.strip_suffix(b"/") {
         Some(path) => path.to_vec(),
         None => [path.as_slice(), b"/"].concat(),
@@ -219,7 +220,7 @@ fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Outcome<
     }
 }
 
-/// Nothing has the path itself.
+/// No entry has the path itself.
 #[cold]
 fn missing<E: Entries>(
     entries: &E,
@@ -251,7 +252,7 @@ fn missing<E: Entries>(
     fallback(entries, path, facts.fallbacks, is_navigation)
 }
 
-/// The page of the nearest folder that answers for what is missing below it.
+/// The page of the nearest folder that answers for missing paths below it.
 fn fallback<E: Entries>(
     entries: &E,
     path: &[u8],
@@ -259,7 +260,7 @@ fn fallback<E: Entries>(
     is_navigation: bool,
 ) -> Outcome<E::Entry> {
     let is_slash = |(end, byte): (usize, &u8)| (*byte == b'/').then_some(end);
-    // As in a directory, folders count from the root down.
+    // As in a directory, folders are counted from the root down.
     let below = path.iter().enumerate().filter_map(is_slash);
     let deepest = below.take(NOT_FOUND_FOLDERS_MAX).last();
     let mut next = deepest;
@@ -284,7 +285,7 @@ fn stands_in<E>(entry: E, status: Status) -> Outcome<E> {
     }
 }
 
-/// The page of a single-page application. A folder of its name is none, as in a directory.
+/// The page of a single-page application. A folder of that name does not count, as in a directory.
 fn front_page<E: Entries>(entries: &E, facts: &Facts<'_>) -> Option<E::Entry> {
     let page = content(entries, FRONT_PAGE).filter(|page| entries.is_file(page))?;
     let unruled = facts
@@ -293,7 +294,7 @@ fn front_page<E: Entries>(entries: &E, facts: &Facts<'_>) -> Option<E::Entry> {
     Some(unruled.flatten().unwrap_or(page))
 }
 
-/// The content of a path, to answer for another one.
+/// The content of a path, as an answer for another one.
 fn content_for_others<E: Entries>(entries: &E, facts: &Facts<'_>, path: &[u8]) -> Option<E::Entry> {
     let unruled = facts
         .has_unruled
@@ -314,8 +315,8 @@ mod tests {
     use crate::rules::pattern::Scheme;
     use crate::rules::{Compat, SourceFile, redirects};
 
-    /// Entries by name; those whose name ends with `->` are redirects, and with ` alias` no files. What
-    /// is asked is noted.
+    /// Entries by name; a name ending with `->` marks a redirect, one ending with ` alias` an entry
+    /// that is not a file. Records the queries.
     struct Site {
         entries: Vec<(Space, &'static str)>,
         asked: RefCell<usize>,
@@ -482,7 +483,8 @@ mod tests {
         check("/page/", "308 /page");
         check("/gone", "410 Content /page");
         check("/forced", "302 /x by 2");
-        // What a rule names and is not there is 404, whatever answers for other paths.
+        // A path that a rule names and that does not exist is 404, whatever answers for other
+        // paths.
         check("/lost", "404 Fallback(NotFound) /");
         check("/else", "200 Fallback(Wildcard) /");
     }

@@ -1,4 +1,4 @@
-//! Error pages: small, readable, the same look as listings; made by the compiler.
+//! Error pages: small, readable, in the style of listings; generated at compile time.
 //!
 //! They are sent with [`answer::PAGE_POLICY`](crate::answer::PAGE_POLICY).
 
@@ -91,13 +91,13 @@ pub fn page(status: Status) -> &'static [u8] {
     PAGES[index_of(status)]
 }
 
-/// The status in one line of plain text, `404 Not Found`, of 500 if it has none of its own.
+/// The status in one line of plain text, `404 Not Found`; that of 500 if it has none of its own.
 #[must_use]
 pub fn plain(status: Status) -> &'static str {
     LINES[index_of(status)]
 }
 
-/// The position of a status in [`STATUSES`], of 500 if it is not there.
+/// The position of a status in [`STATUSES`]; that of 500 if it is not listed.
 #[must_use]
 pub(crate) fn index_of(status: Status) -> usize {
     match STATUSES.binary_search(&status) {

@@ -1,9 +1,9 @@
-//! What to answer: from a request and what is known of a resource, to a response.
+//! What to answer: from a request and the properties of a resource to a response.
 //!
 //! Everything here is a pure function of its arguments: no file is opened, no clock is read. A live
-//! directory uses [`directory::lookup`], which says which paths to try and receives what was found;
-//! for an archive the same questions are answered at pack time, and the rest by [`archive`]. The
-//! server, `explain` and `check` all go by these two.
+//! directory uses [`directory::lookup`], which requests paths and receives what was found; for an
+//! archive the same questions are answered at pack time, and the rest by [`archive`]. The server,
+//! `explain` and `check` all use these two.
 //!
 //! ```text
 //! target path ──▶ directory::lookup ──▶ a file ──▶ validators, mime ──▶ answer (ready fields)

@@ -1,19 +1,21 @@
-//! Bounds on what content code keeps or loops over, each with its reason.
+//! Bounds on what content code holds or loops over, each with its reason.
 
 /// How many folders are searched for a `404.html`, counted from the root down. Sites that have one
-/// in a folder have it near the root; a path that really is 2,000 folders deep must not cost 2,000 opens.
+/// in a folder have it near the root; a path that really is 2,000 folders deep must not cost 2,000
+/// opens.
 pub const NOT_FOUND_FOLDERS_MAX: usize = 64;
 
-/// The longest file name suffix that has a content type, in bytes without the dot. It makes a
-/// suffix fit into one 128-bit number; registered ones have at most eleven.
+/// The longest file name suffix that has a content type, in bytes without the dot. With it a suffix
+/// fits in one 128-bit number; registered ones have at most eleven.
 pub const SUFFIX_MAX: usize = 16;
 
-/// The most entries that a listing shows. A page of so many is about 2 MB, which a browser still
-/// scrolls; a folder with more gets a note that says so.
+/// The most entries that a listing shows. A page of this many is about 2 MB, which a browser still
+/// scrolls; a folder with more gets a note.
 pub const LISTING_ENTRIES_MAX: usize = 10_000;
 
-/// The longest listing, in bytes; one of so many entries with names of the usual length is a
-/// quarter of it. A name of 255 bytes can take 2.5 KB on a page, all of its bytes escaped twice.
+/// The longest listing, in bytes; one with the maximum number of entries and names of the usual
+/// length takes a quarter of it. A name of 255 bytes can take 2.5 KB on a page, if all of its bytes
+/// are escaped twice.
 pub const LISTING_BYTES_MAX: usize = 8 << 20;
 
 /// The most folders that a listing's breadcrumbs link to, the nearest ones. Their links take bytes

@@ -1,10 +1,10 @@
-//! Content types by file name suffix, and what follows from a type.
+//! Content types by file name suffix, and properties of a type.
 //!
-//! Which types get `charset=utf-8`: all of `text/*`, whose default would otherwise be a guess of
-//! the browser's (and which `text/javascript` belongs to since RFC 9239). Not JSON, which is UTF-8
-//! by definition and whose types have no such parameter (RFC 8259 section 11); not XML types
-//! (`application/xml`, `image/svg+xml`, feeds), since the parameter would override the encoding
-//! that the document itself declares (RFC 7303 section 3).
+//! Which types get `charset=utf-8`: all of `text/*`, which browsers would otherwise have to guess
+//! (and which includes `text/javascript` since RFC 9239). Not JSON, which is UTF-8 by definition
+//! and whose types have no such parameter (RFC 8259 section 11); not XML types (`application/xml`,
+//! `image/svg+xml`, feeds), since the parameter would override the encoding that the document
+//! itself declares (RFC 7303 section 3).
 
 use gannet_http::semantics::fields::{Fields, KnownField};
 
@@ -13,14 +13,15 @@ use crate::stored_coding;
 
 mod table;
 
-/// The content type of everything unknown: bytes, to be saved and not interpreted.
+/// The content type of unknown files: bytes, to be saved and not interpreted.
 pub const UNKNOWN: &str = "application/octet-stream";
 
 /// The content type of a path by its last segment, from the built-in table.
 ///
-/// The suffix is what follows the last dot, in any case; a name that begins with its only dot has
-/// none. A few names without suffix are known whole (`LICENSE`, `apple-app-site-association`). A
-/// file that is [stored in a coding](stored_coding) has the type of what it comes to.
+/// The suffix is the part after the last dot, in any case; a name that begins with its only dot has
+/// none. A few names without a suffix are known as a whole (`LICENSE`,
+/// `apple-app-site-association`). A file that is [stored in a coding](stored_coding) has the type
+/// of its decoded content.
 #[must_use]
 pub fn content_type(path: &[u8]) -> &'static str {
     let name = last_segment(decoded(path));
@@ -42,9 +43,8 @@ pub struct Types {
 impl Types {
     /// Takes (suffix, content type) pairs; a later pair overrides an earlier one.
     ///
-    /// # Errors
-    /// A suffix (without dot) that is empty, longer than [`SUFFIX_MAX`] or has a dot or slash; a
-    /// type that is not visible ASCII with a slash in it.
+    /// A suffix (without dot) that is empty, longer than [`SUFFIX_MAX`] or contains a dot or slash;
+    /// a type that is not visible ASCII with a slash in it.
     pub fn new<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, TypesError> {
@@ -79,16 +79,16 @@ impl Types {
 /// Why a pair cannot be used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TypesError {
-    /// The suffix is empty, longer than [`SUFFIX_MAX`], or has a dot or slash.
+    /// The suffix is empty, longer than [`SUFFIX_MAX`], or contains a dot or slash.
     Suffix,
-    /// The content type is not one.
+    /// The content type is invalid.
     ContentType,
 }
 
-/// Whether it pays to compress content of this type, as a rule.
+/// Whether compressing content of this type usually pays.
 ///
 /// Unknown types are worth a try; the packer keeps the result only if it is smaller. Images, audio,
-/// video, fonts of the web and archives are compressed already.
+/// video, web fonts and archives are compressed already.
 #[must_use]
 pub fn is_compressible(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default();
@@ -104,7 +104,7 @@ pub fn is_compressible(content_type: &str) -> bool {
     }
 }
 
-/// Whether a client names a type among those that it accepts (RFC 9110 section 12.5.1): ranges like
+/// Whether a client lists a type among those that it accepts (RFC 9110 section 12.5.1): ranges like
 /// `*/*` do not count, nor do weights.
 #[must_use]
 pub fn accepts_by_name(fields: &Fields<'_>, essence: &str) -> bool {
@@ -118,9 +118,9 @@ pub fn accepts_by_name(fields: &Fields<'_>, essence: &str) -> bool {
     })
 }
 
-/// Whether the path's last segment has the suffix of something other than a page. Where such a
-/// file is missing, the page of an application must not stand in for it: a script that is answered
-/// with HTML is a white page and a puzzle.
+/// Whether the path's last segment has the suffix of something other than a page. If such a file is
+/// missing, the page of an application must not take its place: a script answered with HTML shows
+/// as a blank page without a clue.
 #[must_use]
 pub fn looks_like_asset(path: &[u8]) -> bool {
     suffix(last_segment(path)).is_some_and(|suffix| {
@@ -128,7 +128,7 @@ pub fn looks_like_asset(path: &[u8]) -> bool {
     })
 }
 
-/// The path of what a file comes to.
+/// The path of a file's decoded content.
 fn decoded(path: &[u8]) -> &[u8] {
     stored_coding::of(path).map_or(path, |(_, inner)| inner)
 }
@@ -137,15 +137,15 @@ fn last_segment(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// What follows the last dot of a name, unless that dot begins or ends it.
+/// The part after the last dot of a name, unless that dot begins or ends it.
 fn suffix(name: &[u8]) -> Option<&[u8]> {
     let dot = name.iter().rposition(|&byte| byte == b'.')?;
     let suffix = &name[dot + 1..];
     (dot > 0 && !suffix.is_empty()).then_some(suffix)
 }
 
-/// The suffix in lower case as a number whose order is that of the letters; `None` if it is empty
-/// or too long to be known.
+/// The suffix in lower case as a number that sorts like the letters; `None` if it is empty or too
+/// long to be known.
 const fn suffix_key(suffix: &[u8]) -> Option<u128> {
     if suffix.is_empty() || suffix.len() > SUFFIX_MAX {
         return None;
@@ -170,7 +170,7 @@ fn is_content_type(text: &str) -> bool {
     is_visible && is_pair && !essence.trim_ascii_end().contains(' ') && text.trim() == text
 }
 
-/// Types outside `text/*` that are not compressed by themselves.
+/// Types outside `text/*` whose formats are not compressed.
 const COMPRESSIBLE: [&str; 57] = [
     "application/cbor",
     "application/geopackage+sqlite3",

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use gannet_http::semantics::range::ByteRange;
 
-/// The content of a 206 with several ranges: framing bytes made here, body ranges named.
+/// The content of a 206 with several ranges: generated framing, and the ranges of the bodies.
 ///
-/// It is sent as, for each part, `framing[part.head]` and then the representation's bytes of
-/// `part.body`; and `framing[closing]` at the end.
+/// Sent as, for each part, `framing[part.head]` and then the representation's bytes of `part.body`;
+/// and `framing[closing]` at the end.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Multipart {
     /// All delimiters and part heads, one after the other.
@@ -16,7 +16,7 @@ pub struct Multipart {
     pub parts: Vec<Part>,
     /// The closing delimiter in `framing`.
     pub closing: Range<usize>,
-    /// Bytes of the whole content: framing and bodies.
+    /// Length of the whole content in bytes: framing and bodies.
     pub content_length: u64,
 }
 
@@ -29,13 +29,13 @@ pub struct Part {
     pub body: ByteRange,
 }
 
-/// What separates parts: 32 hexadecimal digits, made of 16 unpredictable bytes, so that no file can
-/// contain it by design (RFC 2046 section 5.1.1).
+/// The separator of parts: 32 hexadecimal digits from 16 unpredictable bytes, so that no file can
+/// be crafted to contain it (RFC 2046 section 5.1.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Boundary([u8; 32]);
 
 impl Boundary {
-    /// The boundary of these bytes.
+    /// The boundary for these bytes.
     #[must_use]
     pub fn new(random: [u8; 16]) -> Self {
         let mut digits = [0; 32];
@@ -73,7 +73,7 @@ pub fn multipart(
     let mut body_len = 0;
     for &body in ranges {
         let start = framing.len();
-        // The first delimiter has no line end before it: there is no preamble to end.
+        // The first delimiter has no line end before it: there is no preamble.
         if start > 0 {
             framing.extend_from_slice(b"\r\n");
         }
@@ -108,7 +108,7 @@ pub fn multipart(
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 const CONTENT_TYPE_PREFIX: &[u8; 31] = b"multipart/byteranges; boundary=";
-/// Bytes of [`Boundary::content_type`].
+/// Length of [`Boundary::content_type`], in bytes.
 pub const CONTENT_TYPE_LEN: usize = 63;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Preconditions and ranges: what a request for a representation that exists comes to.
+//! Preconditions and ranges: the outcome of a request for an existing representation.
 //!
 //! The order is that of RFC 9110 section 13.2.2, the same for every version of the protocol. A
 //! response whose status would not be 200 without conditions (a 404 page, a redirect) must not be
@@ -14,17 +14,17 @@ use gannet_http::semantics::request::{Method, Request};
 /// What conditions and ranges are evaluated against: the selected representation.
 #[derive(Clone, Copy, Debug)]
 pub struct Representation<'a> {
-    /// Bytes of the content, in its coding.
+    /// Length of the content in its coding, in bytes.
     pub len: u64,
     /// The coding that was selected.
     pub coding: Coding,
     /// The entity tag as it is sent, quotes and `W/` included.
     pub entity_tag: Option<&'a [u8]>,
-    /// When it was last modified, in Unix seconds; `None` if that is not known or not sent.
+    /// When it was last modified, in Unix seconds; `None` if unknown or not sent.
     pub last_modified: Option<i64>,
 }
 
-/// What the answer is to be.
+/// The kind of response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
@@ -37,16 +37,16 @@ pub enum Outcome {
     NotModified,
     /// 412.
     PreconditionFailed,
-    /// 206 with these ranges: one is sent as it is, several as `multipart/byteranges`.
+    /// 206 with these ranges: one is sent alone, several as `multipart/byteranges`.
     Partial(RangeSet),
     /// 416: no requested range is satisfiable.
     Unsatisfiable,
 }
 
-/// What the request comes to for this representation.
+/// The outcome of the request for this representation.
 ///
 /// `now` (Unix seconds) settles the century of two-digit years, whether a date can be a strong
-/// validator, and that a modification date in the future is no date at all.
+/// validator, and that a modification date in the future does not count.
 #[inline]
 #[must_use]
 pub fn outcome(request: &Request<'_>, representation: &Representation<'_>, now: i64) -> Outcome {
@@ -92,7 +92,7 @@ fn evaluate(
     Outcome::Full
 }
 
-/// The selected representation with its validators in the form in which they are compared.
+/// The selected representation with its validators in comparable form.
 struct Current<'a> {
     len: u64,
     coding: Coding,
@@ -112,7 +112,7 @@ impl<'a> Current<'a> {
         }
     }
 
-    /// Whether the list of the field, or its `*`, has the current tag.
+    /// Whether the field's list, or its `*`, matches the current tag.
     fn is_listed(&self, fields: &Fields<'_>, field: KnownField, how: Comparison) -> bool {
         list_matches(fields.lines(field), self.tag, how)
     }
@@ -129,7 +129,7 @@ impl<'a> Current<'a> {
         matches!((date, last_modified), (Some(date), Some(modified)) if modified <= date)
     }
 
-    /// What `Range` asks for, unless `If-Range` withdraws it.
+    /// The outcome of `Range`, unless `If-Range` cancels it.
     fn range(&self, fields: &Fields<'_>, now: i64) -> Outcome {
         if fields.is_repeated(KnownField::Range) || !self.is_if_range_met(fields, now) {
             return Outcome::Full;
@@ -138,8 +138,8 @@ impl<'a> Current<'a> {
         match parse_range(value, self.len) {
             RangeRequest::Ignore => Outcome::Full,
             RangeRequest::Unsatisfiable => Outcome::Unsatisfiable,
-            // Content-Encoding beside multipart/byteranges would claim that the delimiters are
-            // coded too: clients would decode them. A range may always be ignored.
+            // Content-Encoding beside multipart/byteranges would mean that the delimiters are coded
+            // too: clients would decode them. A range may always be ignored.
             RangeRequest::Satisfiable(set)
                 if set.as_slice().len() > 1 && self.coding != Coding::Identity =>
             {
@@ -165,14 +165,14 @@ impl<'a> Current<'a> {
                 .is_some_and(|current| tag.matches(&current, Comparison::Strong));
         }
         // RFC 9110 8.8.2.2: a date is strong only if the second it names is over, since the file
-        // may change once more within it. It must be equal, not merely later.
+        // may change again within it. It must be equal, not merely later.
         let date = parse_date(value, now);
         date.is_some() && date == self.last_modified && date < Some(now)
     }
 }
 
-/// The date of a field that has one line and is a date: anything else is to be ignored
-/// (RFC 9110 sections 13.1.3 and 13.1.4).
+/// The date of a field that has one line with a valid date; otherwise the field is ignored (RFC
+/// 9110 sections 13.1.3 and 13.1.4).
 fn single_date(fields: &Fields<'_>, field: KnownField, now: i64) -> Option<i64> {
     if fields.is_repeated(field) {
         return None;

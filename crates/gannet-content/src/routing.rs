@@ -1,7 +1,7 @@
 //! Which file answers which path, beyond exact names: index pages, clean URLs, slashes, fallbacks.
 //!
-//! Directory mode asks [`directory::lookup`](crate::directory::lookup), which follows a
-//! [`Routing`]; the packer follows the same one once for all paths.
+//! Directory mode uses [`directory::lookup`](crate::directory::lookup), which follows a
+//! [`Routing`]; the packer applies the same one once for all paths.
 
 use gannet_http::semantics::fields::Fields;
 use gannet_http::semantics::status::Status;
@@ -14,18 +14,18 @@ use crate::rules::Compat;
 pub struct Routing {
     /// Names of pages that answer for their folder, in the order in which they are tried.
     pub index_names: Vec<Vec<u8>>,
-    /// What may be missing at the end of a page's path (clean URLs), with the dot.
+    /// Suffixes that may be omitted from a page's path (clean URLs), with the dot.
     pub page_suffixes: Vec<Vec<u8>>,
-    /// What becomes of a slash too many, or of one that is missing.
+    /// How an extra or a missing slash at the end is treated.
     pub trailing_slash: TrailingSlash,
-    /// Files that answer for what is not found below their folder. Those of the deepest folder
-    /// count; in one folder, the first.
+    /// Files that answer for missing paths below their folder. Those of the deepest folder apply;
+    /// within a folder, the first.
     pub fallbacks: Vec<Fallback>,
-    /// The site's rules files are read as rules, this way, and are never answers.
+    /// The site's rules files are read as rules of this dialect, and are never served.
     pub rules: Option<Compat>,
 }
 
-/// What becomes of a slash too many at the end of a path, or of one that is missing.
+/// How an extra or a missing slash at the end of a path is treated.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum TrailingSlash {
     /// `/folder` redirects to `/folder/`, `/page/` to `/page`.
@@ -35,12 +35,12 @@ pub enum TrailingSlash {
     Always,
     /// `/folder/` and `/page/` redirect to `/folder` and `/page`.
     Never,
-    /// Nothing is redirected: `/folder` answers as `/folder/` does, `/page/` is not found.
+    /// No redirects: `/folder` answers as `/folder/` does, `/page/` is not found.
     Off,
 }
 
 impl TrailingSlash {
-    /// Whether `/page/` redirects to `/page`, if that is there and `/page/` is not.
+    /// Whether `/page/` redirects to `/page`, if that exists and `/page/` does not.
     #[must_use]
     pub const fn removes(self) -> bool {
         !matches!(self, Self::Off)
@@ -53,7 +53,7 @@ impl TrailingSlash {
     }
 }
 
-/// A file that answers for what is not found.
+/// A file that answers for missing paths.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Fallback {
     /// Its name.
@@ -62,12 +62,12 @@ pub struct Fallback {
     pub kind: FallbackKind,
 }
 
-/// How a file answers for what is not found.
+/// How a file answers for missing paths.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum FallbackKind {
-    /// With 200, everything.
+    /// With 200, for every path.
     Wildcard,
-    /// With 200, but for paths that look like an asset: a page in place of a script would break
+    /// With 200, except for paths that look like an asset: a page in place of a script would break
     /// more than it helps.
     Application,
     /// With 404.
@@ -75,8 +75,8 @@ pub enum FallbackKind {
 }
 
 impl FallbackKind {
-    /// The status with which a page of this kind answers for `path`, which nothing has; `None` if it
-    /// does not answer.
+    /// The status with which a page of this kind answers for the missing `path`; `None` if it does
+    /// not answer.
     #[must_use]
     pub fn status(self, path: &[u8], is_navigation: bool) -> Option<Status> {
         match self {
@@ -87,28 +87,28 @@ impl FallbackKind {
     }
 }
 
-/// Whether the page of an application may answer for a path that nothing has. A name with a suffix
-/// is taken for an asset, unless the request is a navigation: `/docs/v1.2` in the address bar is a
-/// page of the application, and the same path in an `<img>` is not. Names that begin with a dot are
-/// none of its pages.
+/// Whether the page of an application may answer for a missing path. A name with a suffix is taken
+/// for an asset, unless the request is a navigation: `/docs/v1.2` in the address bar is a page of
+/// the application, and the same path in an `<img>` is not. Names that begin with a dot are never
+/// its pages.
 #[must_use]
 pub fn is_application_path(path: &[u8], is_navigation: bool) -> bool {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     (is_navigation || !looks_like_asset(path)) && hidden_segment(relative).is_none()
 }
 
-/// Whether a page that stands in for `path` would not do so for everybody, but only for who
-/// navigates there: no cache may send it to others.
+/// Whether a page answers for `path` only because the request is a navigation: no cache may send it
+/// for other requests.
 #[must_use]
 pub fn is_for_navigation(path: &[u8], is_navigation: bool) -> bool {
     is_navigation && looks_like_asset(path)
 }
 
-/// Whether a browser asks for a page to show, as it says itself (Fetch Metadata Request Headers,
-/// section 2.2). It does so over HTTPS and on the machine itself; elsewhere what it accepts tells:
-/// it names HTML for pages alone, and not for pictures, scripts, styles or what scripts fetch.
+/// Whether a browser requests a page to show, according to its Fetch Metadata (section 2.2).
+/// Browsers send that over HTTPS and on the machine itself; elsewhere `Accept` shows it: it names
+/// HTML only for pages, and not for images, scripts, styles or requests by scripts.
 ///
-/// The mode is looked for only where a path names nothing, so it has no place in the table of known
+/// The mode is needed only if a path names nothing, so it has no place in the table of known
 /// fields.
 #[must_use]
 pub fn is_navigation(fields: &Fields<'_>) -> bool {
@@ -119,8 +119,8 @@ pub fn is_navigation(fields: &Fields<'_>) -> bool {
     }
 }
 
-/// Where the first segment of a path (without its first slash) begins that has a dot as its first
-/// letter. RFC 8615 gives one such folder of the root a meaning for everybody.
+/// The offset of the first segment of a path (without its first slash) that begins with a dot. RFC
+/// 8615 defines one such folder at the root as public.
 #[must_use]
 pub fn hidden_segment(path: &[u8]) -> Option<usize> {
     let mut start = 0;
@@ -144,7 +144,7 @@ impl Default for Routing {
 }
 
 impl Routing {
-    /// The routing that sites expect who were made for a server or host.
+    /// The routing expected by sites made for a server or host.
     #[must_use]
     pub fn new(compat: Compat) -> Self {
         let (indexes, pages, fallback_suffixes): (Vec<Vec<u8>>, &[&str], &[&str]) = match compat {
@@ -157,7 +157,7 @@ impl Routing {
                 &KAWIPIKO_SUFFIXES,
             ),
         };
-        // kawipiko's 200.html is a wildcard like others: what looks like an asset gets it, too.
+        // kawipiko's 200.html is a wildcard like others: it answers for assets, too.
         let application = match compat {
             Compat::Netlify | Compat::Cloudflare => FallbackKind::Application,
             Compat::Kawipiko => FallbackKind::Wildcard,
@@ -195,7 +195,7 @@ impl Routing {
         }
     }
 
-    /// Whether a path ends as pages do: then nothing is appended to it, and no page without a
+    /// Whether a path ends like a page: then nothing is appended to it, and no page without a
     /// suffix answers it.
     #[must_use]
     pub fn has_page_suffix(&self, path: &[u8]) -> bool {
@@ -203,8 +203,8 @@ impl Routing {
         suffixes.any(|suffix| path.ends_with(suffix))
     }
 
-    /// The path that a page answers without its suffix, if that is the one of this position. A
-    /// directory appends the suffixes in their order; this is the inverse, from the page.
+    /// The path that a page answers without its suffix, if that is the one at this position. A
+    /// directory appends the suffixes in order; this is the inverse, starting from the page.
     #[must_use]
     pub fn clean_path<'p>(&self, page: &'p [u8], position: usize) -> Option<&'p [u8]> {
         let clean = page.strip_suffix(self.page_suffixes.get(position)?.as_slice())?;

@@ -1,10 +1,10 @@
-//! Files that are stored in a content coding and requested by that very name.
+//! Files that are stored in a content coding and requested under that very name.
 //!
-//! Builds of Unity for the web are such: a page asks for `Build/game.wasm.br` and expects what the
-//! browser makes of it, so the answer has to say `content-encoding: br` and the type of
-//! `game.wasm`. Only these names are known by themselves. Others of the kind (`sitemap.xml.gz`,
-//! `data.json.gz`) are as often meant to be saved as they are; a rule of the site names those that
-//! are not.
+//! Unity's web builds contain such files: a page requests `Build/game.wasm.br` and expects the
+//! browser to decode it, so the response needs `content-encoding: br` and the type of `game.wasm`.
+//! Only these names are recognised by default. Others of the kind (`sitemap.xml.gz`,
+//! `data.json.gz`) are as often meant to be saved as they are; a rule of the site can name those to
+//! be decoded.
 
 use gannet_http::semantics::coding::Coding;
 
@@ -13,14 +13,14 @@ use crate::rules::headers::{CODING, FieldChanges};
 /// The folder that Unity writes its build to.
 const FOLDER: &[u8] = b"Build";
 
-/// What the names of a build's files end with, before their coding.
+/// The ends of a build's file names, before their coding.
 const ENDS: [&[u8]; 4] = [b".data", b".framework.js", b".symbols.json", b".wasm"];
 
 /// The codings that Unity compresses builds with, by suffix.
 const CODINGS: [(&[u8], Coding); 2] = [(b".br", Coding::Brotli), (b".gz", Coding::Gzip)];
 
-/// The coding that the file at a path is stored in, and the path of what it comes to; `None` if it
-/// is what it seems. The path may begin with a slash or not.
+/// The coding that the file at a path is stored in, and the path of its decoded content; `None` if
+/// it is not stored in a coding. The path may begin with a slash or not.
 #[must_use]
 pub fn of(path: &[u8]) -> Option<(Coding, &[u8])> {
     let coded = |(suffix, coding): &(&[u8], Coding)| Some((*coding, path.strip_suffix(*suffix)?));
@@ -33,8 +33,8 @@ pub fn of(path: &[u8]) -> Option<(Coding, &[u8])> {
     (folder == FOLDER && is_of_build).then_some((coding, inner))
 }
 
-/// What is to be made of the fields of a path's own content, beside what the site's rules make of
-/// them. A rule that names a coding knows better.
+/// The changes to the fields of a path's own content, in addition to those of the site's rules. A
+/// rule that names a coding takes precedence.
 #[must_use]
 pub fn with_coding(changes: Option<FieldChanges>, path: &[u8]) -> Option<FieldChanges> {
     let Some((coding, _)) = of(path) else {
@@ -67,7 +67,7 @@ mod tests {
         check("/a/Build/my.game.framework.js.gz", gzip, script);
         check("/Build/game.data.br", br, mime::UNKNOWN);
         check("/Build/game.symbols.json.gz", gzip, "application/json");
-        // The loader is not compressed, and another script is none of the build.
+        // The loader is not compressed, and another script is not part of the build.
         check("/Build/game.loader.js", None, script);
         check("/Build/other.js.gz", None, "application/gzip");
         check("/Build/game.data.unityweb", None, mime::UNKNOWN);

@@ -2,14 +2,14 @@
 
 use gannet_http::semantics::coding::Coding;
 
-/// What is known of a live file, all of it read from the descriptor that is served.
+/// Metadata of a live file, all of it read from the descriptor that is served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LiveFile {
     /// Last modification, nanoseconds since the Unix epoch.
     pub mtime_ns: i128,
-    /// Last status change, nanoseconds since the Unix epoch. Cannot be set back by a program.
+    /// Last status change, nanoseconds since the Unix epoch. A program cannot set it back.
     pub ctime_ns: i128,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
     /// Device and inode.
     pub identity: (u64, u64),
@@ -17,15 +17,15 @@ pub struct LiveFile {
 
 /// The entity tag of a live file: `"<modified, ns>-<length>-<mark>"` in hexadecimal, strong.
 ///
-/// Two contents must not share a tag, so it is made of everything that a change leaves a trace in.
-/// Modification time and length alone are not enough: images and reproducible builds set every
-/// time to one moment, and then two releases of a file often have the same length too. `mark` is
-/// 32 bits mixed of device, inode and status change time, which distinguish such files.
+/// Two contents must not share a tag, so it is made of everything in which a change leaves a trace.
+/// Modification time and length alone are not enough: images and reproducible builds set every time
+/// to one moment, and then two releases of a file often have the same length too. `mark` is 32 bits
+/// mixed from device, inode and status change time, which distinguish such files.
 ///
-/// The price: the same file on two machines, or copied, or with its owner changed, has another
-/// tag, and is sent once more than needed. Content hashes do not have that price; an archive has
-/// them. Invisible in metadata: a rewrite in place with the same length, within one tick of the
-/// kernel's clock (up to 4 ms, finer since Linux 6.13) of the write before.
+/// The price: the same file on two machines, or copied, or with its owner changed, has another tag,
+/// and is sent once more than necessary. Content hashes, which archives have, avoid that. Not
+/// visible in metadata: a rewrite in place with the same length, within one tick of the kernel's
+/// clock (up to 4 ms, finer since Linux 6.13) of the previous write.
 #[must_use]
 pub fn live_tag(file: &LiveFile) -> String {
     let mtime = file.mtime_ns as u128 as u64; // Wraps after year 2554: still a trace of the time.
@@ -37,8 +37,8 @@ pub fn live_tag(file: &LiveFile) -> String {
 /// The entity tag of content by its 256-bit hash: 96 bits of it and a letter for the coding, so
 /// that each coding of one resource has its own tag (RFC 9110 section 8.8.3.3).
 ///
-/// 96 bits are far more than chance can collide in (2^48 files); the whole hash would only make
-/// every response longer.
+/// 96 bits are far beyond accidental collisions (2^48 files); the whole hash would only make every
+/// response longer.
 #[must_use]
 pub fn hash_tag(hash: &[u8; 32], coding: Coding) -> String {
     let mut tag = String::with_capacity(20);
@@ -61,9 +61,9 @@ pub fn hash_tag(hash: &[u8; 32], coding: Coding) -> String {
 
 /// The date to send as `Last-Modified` for a file's modification time, in Unix seconds.
 ///
-/// `None` for the epoch and the few days around it and before it: builds write it to say that
-/// there is no date (0, 1, or 1980-01-01 in zip files), and a date of that kind, once
-/// cached, outlives every release. `None` too for one later than `now` (RFC 9110 section 8.8.2.1).
+/// `None` for the epoch and the few days around it and before it: builds write it to mean that
+/// there is no date (0, 1, or 1980-01-01 in zip files), and such a date, once cached, outlives
+/// every release. `None` too for a date later than `now` (RFC 9110 section 8.8.2.1).
 #[must_use]
 pub fn last_modified(mtime_ns: i128, now: i64) -> Option<i64> {
     let seconds = i64::try_from(mtime_ns.div_euclid(1_000_000_000)).ok()?;
@@ -78,7 +78,7 @@ fn mix(value: u64) -> u64 {
     value ^ value >> 31
 }
 
-/// 1980-01-02 12:00:00 UTC: what zip's earliest date (1980-01-01, in any time zone) comes to.
+/// 1980-01-02 12:00:00 UTC: an upper bound of zip's earliest date (1980-01-01, in any time zone).
 const NO_DATE_MAX: i64 = 315_662_400;
 const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 

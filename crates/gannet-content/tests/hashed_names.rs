@@ -1,5 +1,5 @@
-//! Which names are taken for hashes of their content: none of a list of others, and nearly all that
-//! generators write.
+//! Which names are recognised as hashes of their content: none of a list of others, and nearly all
+//! that generators write.
 
 use gannet_content::policy::cache::{Lifetime, Lifetimes, Reason};
 use gannet_content::policy::content_digest::Algorithm;
@@ -9,7 +9,7 @@ use gannet_content::policy::references::Mentions;
 const PLAIN: &str = include_str!("names/plain.txt");
 const HASHED: &str = include_str!("names/hashed.txt");
 
-/// The names of a list, without the comments and what stands behind a tab.
+/// The names of a list, without comments and without the text after a tab.
 fn names(list: &'static str) -> Vec<&'static str> {
     let lines = list
         .lines()
@@ -139,7 +139,7 @@ fn what_an_archive_keeps_of_lifetimes_is_read_back() {
     lifetimes.changed.insert("assets/NAME-BASE64".to_owned());
     let text = lifetimes.to_text(100);
     assert_eq!(Lifetimes::parse(&text), lifetimes);
-    // What names alone say, and what is not known, is not kept.
+    // Evidence from names alone, and unknown reasons, are not recorded.
     let folder = ("/_astro/a.js".to_owned(), Reason::Folder("_astro"));
     lifetimes.reasons.insert(folder.0, folder.1);
     lifetimes.reasons.insert("/a.js".to_owned(), Reason::Plain);

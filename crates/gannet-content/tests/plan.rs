@@ -1,7 +1,7 @@
-//! The plan table: request fields and a representation, and what they come to.
+//! The plan table: request fields and a representation, and their outcome.
 //!
-//! Each row is one request. `expect` is the status, and for a 206 the content ranges, for a 416
-//! the content range of that.
+//! Each row is one request. `expect` is the status, for a 206 with the content ranges, for a 416
+//! with its content range.
 
 use gannet_content::plan::{Outcome, Representation, outcome};
 use gannet_http::semantics::coding::Coding;
@@ -16,7 +16,7 @@ const DATE: i64 = 784_111_777;
 /// 2026-09-21, when the requests arrive.
 const NOW: i64 = 1_790_000_000;
 
-/// What is asked for.
+/// The requested representation.
 #[derive(Clone, Copy, Debug)]
 enum Has {
     /// Ten bytes, `"a"`, [`DATE`].
@@ -29,15 +29,15 @@ enum Has {
     DateAlone,
     /// Ten bytes, neither tag nor date.
     Neither,
-    /// Nothing at all in it, `"a"`, [`DATE`].
+    /// Empty, `"a"`, [`DATE`].
     Empty,
     /// Ten bytes in Brotli, `"a"`, [`DATE`].
     Coded,
-    /// Ten bytes, `"a"`, modified in this very second.
+    /// Ten bytes, `"a"`, modified within the current second.
     JustNow,
     /// Ten bytes, `"a"`, modified an hour from now.
     Future,
-    /// As many bytes as can be, `"a"`, [`DATE`].
+    /// The largest possible length, `"a"`, [`DATE`].
     Huge,
 }
 
@@ -154,7 +154,7 @@ fn words(outcome: &Outcome, len: u64) -> String {
     format!("{status} {}", String::from_utf8_lossy(&value))
 }
 
-/// RFC 9110 section 13: without a condition and a range it is the whole.
+/// RFC 9110 section 13: without a condition or a range, the whole.
 #[test]
 fn without_conditions() {
     check(&[
@@ -188,7 +188,7 @@ fn if_match() {
         ("GET", WeakTag, r#"if-match: "a""#, "412"),
         ("GET", WeakTag, r#"if-match: W/"a""#, "412"),
         ("GET", WeakTag, "if-match: *", "200"),
-        // What is no list of tags matches nothing.
+        // A value that is not a list of tags matches nothing.
         ("GET", Both, "if-match: a", "412"),
         ("GET", Both, "if-match:", "412"),
         ("GET", Both, r#"if-match: "A""#, "412"),
@@ -254,7 +254,7 @@ fn if_unmodified_since() {
             "if-unmodified-since: Fri, 01 Jan 2100 00:00:00 GMT",
             "200",
         ),
-        // No date there, or none here: ignored.
+        // No valid date in the request, or none here: ignored.
         ("GET", Both, "if-unmodified-since: yesterday", "200"),
         ("GET", Both, "if-unmodified-since: 0", "200"),
         ("GET", Both, "if-unmodified-since:", "200"),
@@ -320,7 +320,8 @@ fn if_none_match() {
         ("GET", WeakTag, r#"if-none-match: "a""#, "304"),
         ("GET", WeakTag, r#"if-none-match: W/"a""#, "304"),
         ("GET", WeakTag, r#"if-none-match: W/"b""#, "200"),
-        // What is no list of tags matches nothing: the whole content is right in any case.
+        // A value that is not a list of tags matches nothing: sending the whole content is always
+        // correct.
         ("GET", Both, "if-none-match: a", "200"),
         ("GET", Both, "if-none-match:", "200"),
         ("GET", Both, r#"if-none-match: w/"a""#, "200"),
@@ -527,7 +528,7 @@ fn ranges() {
             "range: bytes=-99999999999999999999999999",
             "206 bytes 0-9/10",
         ),
-        // None that lies inside.
+        // None that is within the representation.
         ("GET", Both, "range: bytes=10-", "416 bytes */10"),
         ("GET", Both, "range: bytes=10-10", "416 bytes */10"),
         ("GET", Both, "range: bytes=-0", "416 bytes */10"),
@@ -553,9 +554,9 @@ fn ranges() {
         ("GET", Both, "range: lines=0-1", "200"),
         ("GET", Both, "range: bytes=0-1, x", "200"),
         ("GET", Both, "range:", "200"),
-        // Two fields are no list.
+        // Two fields are not a list.
         ("GET", Both, "range: bytes=0-1 | range: bytes=2-3", "200"),
-        // Only of GET.
+        // Only for GET.
         ("HEAD", Both, "range: bytes=0-4", "200"),
         ("HEAD", Both, "range: bytes=10-", "200"),
         ("GET", Coded, "range: bytes=0-4", "206 bytes 0-4/10"),
@@ -624,10 +625,10 @@ fn several_ranges() {
             "range: bytes=0-0,-1",
             "206 bytes 0-0/10, bytes 9-9/10",
         ),
-        // One that survives is a plain 206.
+        // If only one remains, a plain 206.
         ("GET", Both, "range: bytes=0-1,10-20", "206 bytes 0-1/10"),
         ("GET", Both, "range: bytes=99-,-1", "206 bytes 9-9/10"),
-        // Overlaps are refused as what they are for: making the server send more than there is.
+        // Overlaps are refused: their purpose is to make the server send more than it has.
         ("GET", Both, "range: bytes=0-5,5-9", "200"),
         ("GET", Both, "range: bytes=0-,0-", "200"),
         ("GET", Both, "range: bytes=0-9,-1", "200"),
@@ -752,7 +753,7 @@ fn if_range() {
             "range: bytes=0-1 | if-range: Mon, 21 Sep 2026 15:13:20 GMT",
             "200",
         ),
-        // Without a range, or with one that is out of reach.
+        // Without a range, or with an unsatisfiable one.
         ("GET", Both, r#"if-range: "b""#, "200"),
         ("GET", Both, r#"if-range: "a""#, "200"),
         (
@@ -767,7 +768,7 @@ fn if_range() {
     ]);
 }
 
-/// RFC 9110 section 13.2.1: methods that do not select a representation disregard conditions.
+/// RFC 9110 section 13.2.1: methods that do not select a representation ignore conditions.
 #[test]
 fn other_methods() {
     check(&[

@@ -1,4 +1,4 @@
-//! The file `_headers`: rules, a request, and the fields of its answer.
+//! The file `_headers`: rules, a request, and the fields of its response.
 
 mod rules;
 
@@ -22,7 +22,7 @@ fn table(compat: Compat, text: &str) -> HeaderTable {
     read
 }
 
-/// Each row is a request and the fields that come out of `defaults`.
+/// Each row is a request and the fields that result from `defaults`.
 fn check_over(compat: Compat, text: &str, defaults: &[(&str, &str)], rows: &[(&str, &str)]) {
     let table = table(compat, text);
     for (asked, expect) in rows {
@@ -177,7 +177,7 @@ fn values_have_placeholders_only_where_the_dialect_has_them() {
             "x-movie-name: You are watching \":title\" :other",
         )],
     );
-    // What a path cannot have, put in all the same, does not end the field.
+    // Bytes that a path cannot have, captured nevertheless, do not end the field.
     let request = gannet_content::rules::matcher::RuleInput {
         scheme: gannet_content::rules::pattern::Scheme::Https,
         host: b"x",
@@ -222,7 +222,7 @@ fn a_block_changes_as_a_list_of_fields_does() {
         "/*\n  ! Content-Security-Policy\n  ! X-Content-Type-Options\n",
         "/*\n  Content-Security-Policy: default-src 'self'\n  Set-Cookie: a=1\n  Set-Cookie: b=2\n",
         "/other\n  X-A: 1\n",
-        // What the server has coded stays as it is.
+        // Content coded by the server keeps its coding.
         "/*\n  Content-Encoding: br\n  Content-Language: de\n",
     ];
     for text in files {

@@ -1,4 +1,4 @@
-//! Warnings about redirects that work, but hardly as they are meant.
+//! Warnings about redirects that work, but probably not as intended.
 
 use gannet_content::rules::Compat::{Cloudflare, Netlify};
 use gannet_content::rules::lint::lint;
@@ -124,7 +124,7 @@ fn loops_and_chains_are_found() {
         &["1 redirect-chain", "2 redirect-chain"],
         "/a → /b → /c → /d",
     );
-    // A rule that makes its path longer for ever.
+    // A rule that makes its path longer forever.
     check(Netlify, "/x/* /x/y/:splat", &[], &["1 redirect-loop"], "");
     // A file ends it.
     check(Netlify, "/a /b\n/b /c", &["/b"], &["2 file-wins"], "");

@@ -1,4 +1,4 @@
-//! Default fields: how long content is kept, security fields, policies of pages, digests.
+//! Default fields: how long content is stored, security fields, policies of pages, digests.
 
 use gannet_content::policy::cache::{Lifetime, lifetime_of_status};
 use gannet_content::policy::csp::{Policy, PolicyOptions, ScriptNeeds, hash_source, policy};

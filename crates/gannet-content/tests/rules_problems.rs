@@ -1,4 +1,4 @@
-//! What is wrong with a rules file: line and column, what was found, what was expected.
+//! Problems of a rules file: line and column, what was found, what was expected.
 
 use gannet_content::rules::Compat::{Cloudflare, Kawipiko, Netlify};
 use gannet_content::rules::problem::{Problem, Severity};
@@ -104,7 +104,8 @@ fn problems_of_netlify_redirects() {
     }
 }
 
-/// Who writes a placeholder of Cloudflare's is told whose it is, and nobody else.
+/// A placeholder of Cloudflare's gets an explanation naming that dialect, and no other problem
+/// does.
 #[test]
 fn placeholders_within_segments_are_explained() {
     let help = |compat, text: &str| {

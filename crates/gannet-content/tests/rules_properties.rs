@@ -1,5 +1,5 @@
-//! The index over all sources finds what trying the rules one after the other finds; bytes are
-//! read back as they were; no request makes a rule say what it cannot say.
+//! The index over all sources finds the same rules as trying them one after the other; serialised
+//! rules are parsed unchanged; no request makes a rule produce what it cannot express.
 
 mod rules;
 
@@ -11,8 +11,8 @@ use gannet_content::rules::{Compat, SourceFile, headers, redirects};
 use proptest::prelude::*;
 use regex::bytes::Regex;
 
-/// A source as the regular expression that hosts document: `*` is anything, a placeholder
-/// anything without a slash, but not nothing.
+/// A source as the regular expression that hosts document: `*` is anything, a placeholder anything
+/// without a slash, but not empty.
 fn expression(source: &str, compat: Compat) -> Regex {
     let (host, path) = match source.strip_prefix("https://") {
         Some(rest) => rest.split_at(rest.find('/').expect("a path")),
@@ -60,7 +60,7 @@ fn expression(source: &str, compat: Compat) -> Regex {
     Regex::new(&text).expect("an expression")
 }
 
-/// Few letters, so that sources meet.
+/// Few letters, so that sources overlap.
 fn segment() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ab]{1,2}",
@@ -114,7 +114,7 @@ fn compat() -> impl Strategy<Value = Compat> {
     prop_oneof![Just(Compat::Netlify), Just(Compat::Cloudflare)]
 }
 
-/// The rules of the sources that are sources at all, and these.
+/// The rules of the valid sources, and those sources.
 fn parse_each(sources: &[String], compat: Compat) -> (RedirectTable, Vec<String>) {
     let is_source = |source: &&String| {
         let line = format!("{source} /t");
@@ -180,7 +180,8 @@ proptest! {
         compat in compat(),
     ) {
         let (_, sources) = parse_each(&sources, compat);
-        // Cloudflare has hosts in this file only; both have been filtered by the other file.
+        // Cloudflare allows hosts only in this file; sources were already filtered by the other
+        // one.
         let text: String = sources.iter().map(|it| format!("{it}\n  X-A: b\n")).collect();
         let file = SourceFile { path: "_headers", text: text.as_bytes() };
         let (headers, problems) = headers::parse(&file, compat);
@@ -306,7 +307,7 @@ fn check_location(rule: &Redirect, location: &[u8]) {
 }
 
 proptest! {
-    /// Rules written as a file are the same rules when it is read; a second time, the same text.
+    /// Rules written as a file parse to the same rules; written again, they give the same text.
     #[test]
     fn the_text_of_rules_gives_the_same_rules(
         sources in prop::collection::vec(source(), 1..8),

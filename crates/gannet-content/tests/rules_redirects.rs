@@ -1,4 +1,4 @@
-//! The file `_redirects` as its three dialects read it: rules, a request, its answer.
+//! The file `_redirects` in its three dialects: rules, a request, its response.
 
 mod rules;
 
@@ -201,7 +201,7 @@ fn a_file_wins_unless_the_rule_is_forced_or_the_dialect_says_otherwise() {
     );
     check(Cloudflare, "/* /start 200", &[("FILE /a", "200 /start")]);
     check(Kawipiko, "/a /x 301", &[("FILE /a", "-"), ("/a", "301 /x")]);
-    // The first rule that matches decides; a forced one behind it does not come to its turn.
+    // The first rule that matches decides; a forced one after it is never reached.
     check(Netlify, "/a /x\n/* /y 301!", &[("FILE /a", "-")]);
     assert!(!rules::table(Netlify, "/a /b").wins_over_files());
     assert!(rules::table(Netlify, "/a /b 301!").wins_over_files());
@@ -373,7 +373,7 @@ fn nothing_in_a_request_names_another_host_or_ends_the_field() {
         Cloudflare,
         "/to/* /:splat\n/u/:name https://u.example/:name\n/* /:splat/",
     );
-    // A path that no decoder gives, as if one had failed.
+    // A path that no decoder returns, as if one had failed.
     for (path, expect) in [
         (b"/to//evil.example".as_slice(), "302 /evil.example"),
         (b"/to/\\evil.example", "302 /%5Cevil.example"),

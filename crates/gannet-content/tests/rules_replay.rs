@@ -1,4 +1,4 @@
-//! The seeds of the fuzz targets of rules files, replayed: what once was found stays fixed.
+//! Replays the seeds of the fuzz targets for rules files, so that past findings stay fixed.
 
 mod rules_fuzz_checks;
 

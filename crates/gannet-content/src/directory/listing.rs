@@ -1,11 +1,11 @@
 //! A directory listing, as a page without scripts and as JSON.
 //!
-//! Names come from the disk and may be anything that a file can be called. On the page they are
-//! escaped as text and percent-encoded as links; links begin with `./`, so that no name can be
-//! read as a scheme (`javascript:x`) or a host. Sorting works by links: `?sort=size&order=desc`.
+//! Names come from the disk and may be anything that a file name can be. On the page they are
+//! escaped as text and percent-encoded as links; links begin with `./`, so that no name can be read
+//! as a scheme (`javascript:x`) or a host. Sorting works by links: `?sort=size&order=desc`.
 //!
-//! Send it with [`answer::PAGE_POLICY`](crate::answer::PAGE_POLICY), which knows the style
-//! sheet of the page, and with [`Page::further`].
+//! Send it with [`answer::PAGE_POLICY`](crate::answer::PAGE_POLICY), which allows the style sheet
+//! of the page, and with [`Page::further`].
 
 use std::cmp::Ordering;
 
@@ -23,18 +23,18 @@ mod json;
 pub struct Entry {
     /// Its name: one segment, not necessarily UTF-8.
     pub name: Vec<u8>,
-    /// Whether it is a directory; else it is a regular file.
+    /// Whether it is a directory; otherwise it is a regular file.
     pub is_directory: bool,
-    /// Bytes of a file.
+    /// Length of a file, in bytes.
     pub len: u64,
-    /// When it was modified, in Unix seconds, if that is known.
+    /// When it was modified, in Unix seconds, if known.
     pub modified: Option<i64>,
 }
 
-/// What entries are sorted by; directories come first in any case.
+/// The sort key; directories come first in any case.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sort {
-    /// By name, as people read: numbers in names by their value, letters without their case.
+    /// By name in natural order: numbers in names by their value, letters without their case.
     #[default]
     Name,
     /// By size, then by name.
@@ -43,7 +43,7 @@ pub enum Sort {
     Modified,
 }
 
-/// In which form a listing is wanted.
+/// The form of a listing.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Format {
     /// A page.
@@ -65,15 +65,16 @@ impl Format {
     }
 }
 
-/// The field that goes with every listing: its form depends on `Accept`.
+/// The field sent with every listing, whose form depends on `Accept`.
 pub const VARY: (&str, &[u8]) = ("vary", b"accept");
 
-/// What is to be listed and how.
+/// The parameters of a listing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ListingRequest<'a> {
-    /// The directory's path below the root, decoded; slashes at its ends make no difference.
+    /// The directory's path below the root, decoded; leading and trailing slashes make no
+    /// difference.
     pub path: &'a [u8],
-    /// What entries are sorted by.
+    /// The sort key.
     pub sort: Sort,
     /// Last, largest or latest first.
     pub is_descending: bool,
@@ -84,11 +85,11 @@ pub struct ListingRequest<'a> {
 }
 
 impl<'a> ListingRequest<'a> {
-    /// Reads from a request how the directory at `path` is to be listed.
+    /// Reads from a request how to list the directory at `path`.
     ///
     /// The query may have `sort=name|size|modified`, `order=asc|desc` and `format=html|json`;
-    /// anything else in it is disregarded. Without `format` it is JSON for clients that accept
-    /// `application/json` by name and `text/html` not, which no browser does.
+    /// anything else in it is ignored. Without `format` the form is JSON for clients that accept
+    /// `application/json` by name but not `text/html`, which no browser does.
     #[must_use]
     pub fn of(request: &Request<'_>, path: &'a [u8]) -> Self {
         let mut listing = Self {
@@ -120,7 +121,7 @@ impl<'a> ListingRequest<'a> {
 }
 
 /// Where an archive keeps the JSON of the folder whose listing is at `path`: under the path and the
-/// query by which a live directory is asked for it, as one path.
+/// query with which a live directory serves it, as one path.
 #[must_use]
 pub fn json_path(path: &[u8]) -> Vec<u8> {
     [path, b"?format=json"].concat()
@@ -133,12 +134,12 @@ pub struct Page {
     pub content_type: &'static [u8],
     /// Its content.
     pub content: Vec<u8>,
-    /// A field to send with it: it depends on `Accept`.
+    /// A field to send with it, since it depends on `Accept`.
     pub further: Option<(&'static str, &'static [u8])>,
 }
 
-/// Renders a listing. Only the first [`LISTING_ENTRIES_MAX`] entries are shown, and as many as fit
-/// [`LISTING_BYTES_MAX`](crate::limits::LISTING_BYTES_MAX); a page says so.
+/// Renders a listing. Shows only the first [`LISTING_ENTRIES_MAX`] entries, and as many as fit in
+/// [`LISTING_BYTES_MAX`](crate::limits::LISTING_BYTES_MAX); a page mentions that.
 #[must_use]
 pub fn render(request: &ListingRequest<'_>, mut entries: Vec<Entry>) -> Page {
     entries.retain(|entry| {
@@ -158,17 +159,17 @@ pub fn render(request: &ListingRequest<'_>, mut entries: Vec<Entry>) -> Page {
     }
 }
 
-/// Whether a client wants JSON rather than a page.
+/// Whether a client prefers JSON to a page.
 fn accepts_json(request: &Request<'_>) -> bool {
     let is_named = |essence| accepts_by_name(&request.fields, essence);
     is_named("application/json") && !is_named("text/html")
 }
 
-/// The order of two entries: a total one, so that the same directory always looks the same.
+/// The order of two entries: a total one, so that the same directory always gives the same listing.
 fn compare(request: &ListingRequest<'_>, a: &Entry, b: &Entry) -> Ordering {
     let by_key = match request.sort {
         Sort::Name => compare_names(&a.name, &b.name),
-        // The length of a directory means nothing.
+        // The length of a directory is meaningless.
         Sort::Size if a.is_directory && b.is_directory => Ordering::Equal,
         Sort::Size => a.len.cmp(&b.len),
         Sort::Modified => a.modified.cmp(&b.modified),
@@ -184,8 +185,8 @@ fn compare(request: &ListingRequest<'_>, a: &Entry, b: &Entry) -> Ordering {
         .then_with(|| compare_names(&a.name, &b.name))
 }
 
-/// Compares names as people read them: `file 2` before `File 10`. Names that read the same are
-/// told apart by their bytes.
+/// Compares names in natural order: `file 2` before `File 10`. Names that are equal in that order
+/// are distinguished by their bytes.
 fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     let (mut rest_a, mut rest_b) = (a, b);
     loop {
@@ -212,7 +213,7 @@ fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// The digits that `text` begins with, without leading zeros, and what follows them.
+/// The digits that `text` begins with, without leading zeros, and the rest.
 fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
     let is_digit = |byte: &&u8| byte.is_ascii_digit();
     let end = text.iter().take_while(is_digit).count();
@@ -220,12 +221,12 @@ fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
     (&text[zeros..end], &text[end..])
 }
 
-/// The moment as RFC 3339 has it, `2026-11-21T07:26:32Z`, if its year has four digits.
+/// The moment in RFC 3339 form, `2026-11-21T07:26:32Z`, if its year has four digits.
 fn rfc3339(unix_seconds: i64) -> Option<[u8; 20]> {
     if !(DATE_MIN..=DATE_MAX).contains(&unix_seconds) {
         return None;
     }
-    // `Sun, 06 Nov 1994 08:49:37 GMT`, put into another order.
+    // `Sun, 06 Nov 1994 08:49:37 GMT`, rearranged.
     let date = write_date(unix_seconds);
     let month = MONTHS.iter().position(|&name| name == &date[8..11])? + 1;
     let mut text = *b"0000-00-00T00:00:00Z";

@@ -1,7 +1,7 @@
-//! Which paths of a live directory to try for a target path, and what was found in the end.
+//! Which paths of a live directory to try for a target path, and what was found.
 //!
 //! A small state machine, so that its caller may open files at once or wait for a slow disk. It
-//! requests one path at a time and receives what is there:
+//! requests one path at a time and receives what is at that path:
 //!
 //! ```text
 //!  /name   ──▶ name ──regular──▶ File                 /name/ ──▶ name/index.html ──regular──▶ File
@@ -12,25 +12,25 @@
 //!               │ no                                               ▼
 //!               │                                             name.html ──regular──▶ Redirect
 //!               ▼                                                  │ no
-//!       Unclaimed: the site's redirects are asked, if it has any ◀─┘
+//!       Unclaimed: the site's redirects, if it has any ◀───────────┘
 //!               │ go on
 //!               ▼
 //!       index.html, 200 (single-page application, unless the path looks like an asset)
 //!               │ no
 //!               ▼
-//!       the deepest folder of the path that is there, by bisection
+//!       the deepest existing folder of the path, by bisection
 //!               │
 //!               ▼
 //!       its fallbacks (200.html, 404.html, ...), then those of the folders above it, up to the
 //!       root ──none──▶ Missing
 //! ```
 //!
-//! Index names, suffixes, fallbacks and what a slash does are those of a [`Routing`].
+//! Index names, suffixes, fallbacks and the treatment of slashes are those of a [`Routing`].
 //!
-//! What is there but must not be revealed (a way out of the root, a device, a dotfile) is answered
-//! like what is not there: 404. A file that the server may not read is 403: that is a mistake to
-//! be noticed. Everything below a dotfile is 404 without a question to the disk. `/page.html` is
-//! served as it is, not redirected to `/page`.
+//! A file that exists but must not be revealed (a way out of the root, a device, a dotfile) is
+//! answered like a missing one: 404. A file that the server may not read is 403: a mistake to be
+//! noticed. Everything below a dotfile is 404 without querying the disk. `/page.html` is served as
+//! it is, not redirected to `/page`.
 //!
 //! A page `name.html` beside a folder `name/` answers `/name`, the folder answers `/name/`. Site
 //! generators write such pairs, and the folder often has no index page.
@@ -45,26 +45,26 @@ use gannet_http::semantics::target_path::encode_path;
 use crate::routing::{Routing, TrailingSlash, hidden_segment, is_application_path};
 use crate::rules::table::Ruled;
 
-/// What a lookup does beyond exact names and index pages.
+/// Features of a lookup beyond exact names and index pages.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LookupOptions {
     /// `/about` finds `about.html`.
     pub clean_urls: bool,
-    /// What is not found and does not look like an asset is answered with `/index.html`.
+    /// A missing path that does not look like an asset is answered with `/index.html`.
     pub spa: bool,
-    /// A folder without index page is listed.
+    /// A folder without an index page is listed.
     pub listing: bool,
     /// Names that begin with a dot are served like others.
     pub dotfiles: bool,
 }
 
-/// What a lookup wants to know, or what it has found.
+/// The next query of a lookup, or its result.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step<'a> {
-    /// What is at this path? It is relative to the root, without slash at either end; `""` is
-    /// the root itself. Answer with [`Lookup::found`].
+    /// What is at this path? It is relative to the root, without a slash at either end; `""` is the
+    /// root itself. Answer with [`Lookup::found`].
     Open(&'a [u8]),
-    /// Nothing more; this is the result.
+    /// The lookup is finished, with this result.
     Done(Found<'a>),
 }
 
@@ -77,17 +77,17 @@ pub enum AtPath {
     Directory,
     /// A FIFO, socket or device.
     Other,
-    /// Nothing, or a path that nothing can be at: `ENOENT`, `ENOTDIR`, `ENAMETOOLONG`.
+    /// Nothing, or a path that cannot exist: `ENOENT`, `ENOTDIR`, `ENAMETOOLONG`.
     Missing,
-    /// Something that this process may not open: `EACCES`, `EPERM`.
+    /// A file that this process may not open: `EACCES`, `EPERM`.
     Denied,
-    /// A symbolic link that leads out of the root or in a circle: `EXDEV`, `ELOOP`.
+    /// A symbolic link that leads out of the root or forms a loop: `EXDEV`, `ELOOP`.
     Escapes,
     /// Unknown for now: `EIO`, `EMFILE`, `ENFILE`, `ENOMEM`, ...
     Failed,
 }
 
-/// What a target path comes to.
+/// The result for a target path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Found<'a> {
     /// The file last requested, relative to the root, with this status: 200, or another for an
@@ -97,45 +97,45 @@ pub enum Found<'a> {
         path: &'a [u8],
         /// The status to send it with.
         status: Status,
-        /// It is the target path's own, not one that answers for others.
+        /// It is the target path's own file, not one that answers for others.
         is_own: bool,
     },
-    /// 308 to this path, percent-encoded, to which the query of the target is to be appended. It
-    /// begins with exactly one slash, so it stays on this host (RFC 3986 section 4.2).
+    /// 308 to this path, percent-encoded, to which the query of the target is appended. It begins
+    /// with exactly one slash, so it stays on this host (RFC 3986 section 4.2).
     Redirect {
         /// The path.
         location: &'a [u8],
     },
-    /// The directory last requested is to be listed.
+    /// List the directory last requested.
     Listing {
         /// Its path relative to the root, `""` for the root itself.
         path: &'a [u8],
     },
-    /// Where a redirect rule leads.
+    /// A redirect rule leads elsewhere.
     Elsewhere {
         /// 301, 302, 303, 307 or 308.
         status: Status,
-        /// The value of the field, whole.
+        /// The whole value of the field.
         location: &'a [u8],
         /// The position of the rule.
         rule: u32,
     },
-    /// Nothing has the path, and the site's redirects are to be asked: [`Lookup::claim`] takes what
-    /// they say. If they have nothing for it either, [`Lookup::go_on`] says what answers.
+    /// No file has the path, and the site's redirects come next: [`Lookup::claim`] takes their
+    /// verdict. If they have none either, [`Lookup::go_on`] finds what answers.
     Unclaimed,
-    /// 404, and the site has no page for it.
+    /// 404, and the site has no page for that.
     Missing,
     /// 403.
     Forbidden,
-    /// 500 or 503, as the error says that was met.
+    /// 500 or 503, depending on the error.
     Failed,
 }
 
 /// The lookup of one target path.
 ///
-/// Call [`step`](Self::step); answer each [`Step::Open`] with [`found`](Self::found) and step again,
-/// until [`Step::Done`]. It asks for the path, each index name and each suffix once; then for few of
-/// the path's folders, and for each fallback in those that are there, at most
+/// Call [`step`](Self::step); answer each [`Step::Open`] with [`found`](Self::found) and step
+/// again, until [`Step::Done`]. It queries the path, each index name and each suffix once; then a
+/// few of the path's folders, and each fallback in the existing ones, at most
 /// [`NOT_FOUND_FOLDERS_MAX`]. So a long path that names nothing costs little.
 #[derive(Clone, Debug)]
 pub struct Lookup {
@@ -146,19 +146,20 @@ pub struct Lookup {
     options: LookupOptions,
     routing: Arc<Routing>,
     trailing_slash: TrailingSlash,
-    /// A redirect rule wants this path, with this status.
+    /// A redirect rule has claimed this path, with this status.
     rule_status: Option<Status>,
-    /// Fallbacks are searched above this many bytes of the path.
+    /// Fallbacks are searched in folders within this prefix of the path, in bytes.
     fallback_len: usize,
-    /// A browser asks for a page to show.
+    /// A browser requests a page to show.
     is_navigation: bool,
     state: State,
 }
 
-/// What the path in `name` is asked for, or what was found. `next` counts names and suffixes.
+/// The purpose of the query for the path in `name`, or the result. `next` counts names and
+/// suffixes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// The path itself, which has no slash at its end.
+    /// The path itself, which has no trailing slash.
     Exact,
     /// The path with a suffix, because the path itself is missing (or a directory).
     CleanUrl {
@@ -177,13 +178,13 @@ enum State {
     },
     /// The page of a single-page application.
     Application,
-    /// A folder between two levels of the path, to find the deepest one that is there: the folder at
-    /// level `low` is (0 is the root), and none below `high` counts.
+    /// A folder between two levels of the path, to find the deepest one that exists: the folder at
+    /// level `low` exists (0 is the root), and none below `high` counts.
     Folder {
         low: usize,
         high: usize,
     },
-    /// A fallback of the folder whose name is this long.
+    /// A fallback of the folder whose name has this length.
     Fallback {
         folder_len: usize,
         next: usize,
@@ -206,14 +207,13 @@ enum End {
 
 impl Lookup {
     /// Begins the lookup of a canonical path: decoded, beginning with a slash, without empty
-    /// segments, `.` and `..`. A path that is not canonical is found missing.
+    /// segments, `.` and `..`. A path that is not canonical counts as missing.
     #[must_use]
     pub fn new(path: &[u8], options: LookupOptions, routing: &Arc<Routing>) -> Self {
         Self::begin(path, options, routing, None)
     }
 
-    /// The same, for a browser that asks for a page to show: see
-    /// [`is_application_path`].
+    /// Marks a request by a browser for a page to show: see [`is_application_path`].
     #[must_use]
     pub fn of_navigation(self, is_navigation: bool) -> Self {
         Self {
@@ -222,9 +222,9 @@ impl Lookup {
         }
     }
 
-    /// A redirect rule decides: because it goes before files, when nothing was asked yet, or because
-    /// the path is [unclaimed](Found::Unclaimed). Content that it names is found with or without a
-    /// slash at its end; what is not there is 404.
+    /// A redirect rule decides: before any query, because it precedes files, or because the path is
+    /// [unclaimed](Found::Unclaimed). Content that it names is found with or without a trailing
+    /// slash; missing content is 404.
     pub fn claim(&mut self, ruled: Ruled) {
         match ruled {
             Ruled::Elsewhere {
@@ -266,7 +266,7 @@ impl Lookup {
         if !is_canonical(path) {
             lookup.state = State::Done(End::Missing);
         } else if let Some(hidden) = hidden {
-            // Searched above it: whether the folder that is hidden exists must not show.
+            // Searched above it: whether the hidden folder exists must not show.
             lookup.fallback_len = hidden;
             lookup.unclaimed();
         } else if lookup.routing.is_rules_file(&lookup.path) {
@@ -279,7 +279,7 @@ impl Lookup {
         lookup
     }
 
-    /// The next request. Returns the same one until [`found`](Self::found) is called.
+    /// The next step. Returns the same one until [`found`](Self::found) is called.
     #[must_use]
     pub fn step(&self) -> Step<'_> {
         let State::Done(result) = self.state else {
@@ -309,7 +309,7 @@ impl Lookup {
     /// Takes the answer for the path last requested.
     ///
     /// # Panics
-    /// If nothing was asked: the lookup is done.
+    /// If there was no query: the lookup is done.
     pub fn found(&mut self, at_path: AtPath) {
         match (self.state, at_path) {
             (State::Done(_), _) => panic!("a finished lookup asks nothing"),
@@ -325,7 +325,7 @@ impl Lookup {
             (State::WithoutSlash, AtPath::Regular) if self.trailing_slash.removes() => {
                 self.redirect_without_slash();
             }
-            // Pages were asked for before.
+            // Pages were queried before.
             (State::WithoutSlash, _) if self.trailing_slash == TrailingSlash::Always => {
                 self.unclaimed();
             }
@@ -353,7 +353,7 @@ impl Lookup {
         }
     }
 
-    /// The site's redirects have nothing for the path: asks for what answers in its place.
+    /// The site's redirects have nothing for the path: queries what answers in its place.
     ///
     /// # Panics
     /// If the result is not [`Found::Unclaimed`].
@@ -366,7 +366,7 @@ impl Lookup {
         self.not_found();
     }
 
-    /// Asks for the path with `suffix` appended.
+    /// Queries the path with `suffix` appended.
     fn ask(&mut self, state: State, suffix: &[u8]) {
         self.name.clear();
         self.name.extend_from_slice(&self.path);
@@ -378,10 +378,10 @@ impl Lookup {
         self.path.is_empty() || self.path.ends_with(b"/")
     }
 
-    /// Asks for the path with the suffix of a page, from number `next` on.
+    /// Queries the path with the suffix of a page, from number `next` on.
     fn ask_clean_url(&mut self, is_directory: bool, next: usize) {
         let routing = Arc::clone(&self.routing);
-        // `/page.html` is no clean URL: nothing is appended to it.
+        // `/page.html` is not a clean URL: nothing is appended to it.
         let is_clean = !routing.has_page_suffix(&self.path);
         match routing.page_suffixes.get(next) {
             Some(suffix) if self.options.clean_urls && is_clean => {
@@ -396,7 +396,7 @@ impl Lookup {
         }
     }
 
-    /// Asks for an index page, from number `next` on.
+    /// Queries an index page, from number `next` on.
     fn ask_index(&mut self, next: usize) {
         let routing = Arc::clone(&self.routing);
         let slash: &[u8] = if self.is_of_folder() { b"" } else { b"/" };
@@ -405,7 +405,7 @@ impl Lookup {
             return self.ask(State::Index { next }, &suffix);
         }
         if !self.is_of_folder() {
-            // A listing's links lead nowhere without the slash.
+            // A listing's links are wrong without the slash.
             return match self.options.listing {
                 true => self.redirect_with_slash(),
                 false => self.unclaimed(),
@@ -426,7 +426,7 @@ impl Lookup {
         }
     }
 
-    /// Asks for the page that the path would name without its slash, from number `next` on.
+    /// Queries the page that the path would name without its slash, from number `next` on.
     fn ask_slash_page(&mut self, next: usize) {
         let routing = Arc::clone(&self.routing);
         let path = self.path.strip_suffix(b"/").unwrap_or_default();
@@ -439,7 +439,7 @@ impl Lookup {
                 self.name = [path, suffix].concat();
                 self.state = State::SlashPage { next };
             }
-            // Pages go before the listing, which was not asked for yet.
+            // Pages precede the listing, which was not queried yet.
             None if self.trailing_slash == TrailingSlash::Always => self.ask_without_slash(),
             None => self.unclaimed(),
         }
@@ -494,7 +494,7 @@ impl Lookup {
         }
     }
 
-    /// Nothing claims the target path: the application's page, or the nearest fallback.
+    /// Nothing claims the target path: uses the application's page, or the nearest fallback.
     fn not_found(&mut self) {
         if self.options.spa
             && self.rule_status.is_none()
@@ -508,15 +508,15 @@ impl Lookup {
         }
     }
 
-    /// Whether the path last requested is that of a folder, and nothing else counts.
+    /// Whether the query is for a folder, and no other type of file counts.
     #[must_use]
     pub fn wants_folder(&self) -> bool {
         matches!(self.state, State::Folder { .. })
     }
 }
 
-/// Whether the path is what `target_path::decode_path` gives. Checked again here because the path
-/// will be opened: this is the last line of defence before the disk.
+/// Whether the path is as `target_path::decode_path` returns it. Checked again here because the
+/// path will be opened: this is the last line of defence before the disk.
 fn is_canonical(path: &[u8]) -> bool {
     let Some(rest) = path.strip_prefix(b"/") else {
         return false;

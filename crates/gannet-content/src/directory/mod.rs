@@ -1,4 +1,4 @@
-//! A live directory: which paths to try, which sidecars to prefer, how a listing looks.
+//! A live directory: which paths to try, which sidecars to prefer, and how to render a listing.
 
 pub mod listing;
 pub mod lookup;

@@ -7,13 +7,13 @@ use gannet_http::semantics::coding::Coding;
 pub struct Sidecar {
     /// The content coding.
     pub coding: Coding,
-    /// What is appended to the original's name.
+    /// The suffix appended to the original's name.
     pub suffix: &'static [u8],
 }
 
-/// All sidecars there may be. A server with a record per original looks for all of them once and
-/// then sends the smallest fresh one that a client accepts; one without tries them in this order,
-/// which is that of the usual sizes.
+/// All possible sidecars. A server with a record per original checks for all of them once and then
+/// sends the smallest fresh one that a client accepts; one without tries them in this order, which
+/// is that of the usual sizes.
 pub const SIDECARS: [Sidecar; 3] = [
     Sidecar {
         coding: Coding::Brotli,
@@ -29,7 +29,7 @@ pub const SIDECARS: [Sidecar; 3] = [
     },
 ];
 
-/// Whether a file may have sidecars: not if it is one itself, nor if it has no bytes to save.
+/// Whether a file may have sidecars: not if it is one itself, nor if it is empty.
 #[must_use]
 pub fn may_have_sidecars(path: &[u8], len: u64) -> bool {
     len > 0
@@ -38,10 +38,10 @@ pub fn may_have_sidecars(path: &[u8], len: u64) -> bool {
             .any(|sidecar| path.ends_with(sidecar.suffix))
 }
 
-/// Whether a sidecar may stand in for its original.
+/// Whether a sidecar may be sent in place of its original.
 ///
-/// One older than the original holds what the original was before it was edited. One not smaller
-/// saves nothing. Equal times are fresh: copying tools set both from the original's.
+/// A sidecar older than the original holds an earlier version of it. One that is not smaller saves
+/// nothing. Equal times count as fresh: copying tools set both from the original's.
 #[must_use]
 pub fn is_usable(sidecar: (i128, u64), original: (i128, u64)) -> bool {
     let ((mtime_ns, len), (original_mtime_ns, original_len)) = (sidecar, original);

@@ -1,11 +1,11 @@
-//! How long an answer may be kept: `cache-control` (RFC 9111, RFC 8246).
+//! How long a response may be stored: `cache-control` (RFC 9111, RFC 8246).
 //!
-//! Content under a name that changes whenever the content does is kept for a year. There has to be
-//! evidence for that, since it cannot be taken back from browsers: a digest of the content in the
-//! name, or a convention of the tool that wrote the file. Everything else is kept too, but
-//! revalidated after a second, which costs a round trip and no body as long as it is unchanged. Errors
-//! are not kept, whatever a rule says: a script requested a moment too early would stay broken in
-//! that browser until the rule's lifetime expires.
+//! Content under a name that changes whenever the content does is stored for a year. That requires
+//! evidence, since it cannot be taken back from browsers: a digest of the content in the name, or a
+//! convention of the tool that wrote the file. Everything else is stored too, but revalidated after
+//! a second, which costs a round trip and no body while it is unchanged. Errors are not stored,
+//! whatever a rule says: a script requested a moment too early would stay broken in that browser
+//! until the rule's lifetime expires.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::answer::{CACHE_IMMUTABLE, CACHE_NO_CACHE, CACHE_REVALIDATE};
 /// `cache-control` of errors.
 pub const CACHE_NOTHING: &str = "no-store";
 
-/// How long an answer may be kept.
+/// How long a response may be stored.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Lifetime {
-    /// A year, without asking again.
+    /// A year, without revalidation.
     Immutable,
     /// Revalidated once it is a second old.
     Revalidate,
@@ -46,20 +46,20 @@ impl Lifetime {
 /// Why a file has its lifetime.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reason {
-    /// Its name has a digest of its content.
+    /// Its name contains a digest of its content.
     Digest(Algorithm),
-    /// A framework keeps nothing but files under names of their hash in its folder.
+    /// A framework uses its folder only for files named by their hash.
     Folder(&'static str),
-    /// Its name has a hash in a form of bundlers, and the site refers to it by that name.
+    /// Its name has a hash in a form that bundlers write, and the site refers to it by that name.
     Referenced(Form),
-    /// It would be one of the above, but its content changed under its name.
+    /// It would be one of the above, but its content has changed under its name.
     Changed,
-    /// It would be one of the above, but the content of another file of its folder and form changed
-    /// under its name.
+    /// It would be one of the above, but the content of another file of the same folder and form
+    /// has changed under its name.
     ChangedBeside,
     /// It is a page.
     Page,
-    /// Nothing says that its name changes with its content.
+    /// There is no evidence that its name changes with its content.
     Plain,
 }
 
@@ -73,7 +73,7 @@ impl Reason {
         }
     }
 
-    /// What the name of a file alone says. `path` is relative to the root.
+    /// The evidence in the name of a file alone. `path` is relative to the root.
     #[must_use]
     pub fn of_name(path: &str, content_type: &str) -> Self {
         if is_page(content_type) {
@@ -82,8 +82,8 @@ impl Reason {
         framework_folder(path).map_or(Self::Plain, Self::Folder)
     }
 
-    /// The files that have this evidence along with the one at `path`, as a pattern; `None` for what
-    /// is no evidence.
+    /// The files that share this evidence with the one at `path`, as a pattern; `None` if there is
+    /// no evidence.
     #[must_use]
     pub fn pattern(self, path: &str) -> Option<String> {
         let path = path.strip_prefix('/').unwrap_or(path);
@@ -124,15 +124,15 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Whether content of a type is a page: its address is kept, whatever it looks like.
+/// Whether content of a type is a page: its address stays, whatever it looks like.
 #[must_use]
 pub fn is_page(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     matches!(essence, "text/html" | "application/xhtml+xml")
 }
 
-/// The lifetime of an answer that is not the content of a path: redirects and errors. A redirect is
-/// revalidated, even a permanent one: browsers would otherwise keep it forever.
+/// The lifetime of a response that is not the content of a path: redirects and errors. A redirect
+/// is revalidated, even a permanent one: browsers would otherwise keep it forever.
 #[must_use]
 pub const fn lifetime_of_status(status: u16) -> Lifetime {
     match status {
@@ -142,13 +142,13 @@ pub const fn lifetime_of_status(status: u16) -> Lifetime {
     }
 }
 
-/// What an archive keeps of the lifetimes of its files for the packer that replaces it, and for
-/// people: the evidence that names alone do not show, and what took it away.
+/// The lifetimes that an archive records, for the packer that replaces it and for people: the
+/// evidence that names alone do not show, and what invalidated it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Lifetimes {
-    /// By paths: `/name`, or `//host/name`.
+    /// By path: `/name`, or `//host/name`.
     pub reasons: HashMap<String, Reason>,
-    /// Patterns of which a name kept its place while its content changed.
+    /// Patterns of which a name remained while its content changed.
     pub changed: HashSet<String>,
 }
 
@@ -156,14 +156,14 @@ pub struct Lifetimes {
 const TITLE: &str = "gannet-lifetimes 1";
 
 impl Lifetimes {
-    /// What is known of a path.
+    /// The reason recorded for a path.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<Reason> {
         self.reasons.get(path).copied()
     }
 
-    /// As text, with the same bytes for the same findings; at most `max` paths are listed, since
-    /// what is not listed is found again. Nothing if there is nothing to keep.
+    /// As text, with the same bytes for the same findings; lists at most `max` paths, since any
+    /// others are found again. Empty if there is nothing to record.
     #[must_use]
     pub fn to_text(&self, max: usize) -> String {
         let mut lines: Vec<String> = Vec::new();
@@ -176,7 +176,7 @@ impl Lifetimes {
             };
             lines.push(format!("{what} {path}"));
         }
-        // What changed must not be forgotten: it sorts first.
+        // Changes must not be forgotten: they sort first.
         lines.sort_unstable();
         lines.truncate(max);
         let patterns = self.changed.iter();
@@ -190,7 +190,7 @@ impl Lifetimes {
         format!("{TITLE}\n{}\n", lines.join("\n"))
     }
 
-    /// Reads the text of an archive. Unknown lines are skipped: the only consequence is that
+    /// Reads the text of an archive. Unknown lines are skipped: the only consequence is that the
     /// evidence is searched for again.
     #[must_use]
     pub fn parse(text: &str) -> Self {

@@ -1,9 +1,10 @@
-//! Whether a part of a file's name is a digest of the file's content: the proof that the name
-//! changes whenever the content does.
+//! Whether part of a file's name is a digest of the file's content: the proof that the name changes
+//! whenever the content does.
 //!
-//! Site generators write a digest in many ways (MD5 in hexadecimal, SHA-256 in base 64, ...) and
-//! cut it short. None of them has to be known: the common digests of the bytes are computed, and a
-//! token of the name that begins one of them, in one of the common encodings, is not a coincidence.
+//! Site generators write digests in many ways (MD5 in hexadecimal, SHA-256 in base 64, ...) and
+//! truncate them. None of these ways has to be known: the common digests of the bytes are computed,
+//! and a token of the name that is the beginning of one of them, in one of the common encodings, is
+//! not a coincidence.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,7 +15,7 @@ use xxhash_rust::xxh64::Xxh64;
 
 use super::hashed_name::digest_tokens;
 
-/// Which digest a name has.
+/// The algorithm of a digest in a name.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Algorithm {
     /// MD5.
@@ -65,7 +66,7 @@ impl Algorithm {
     }
 }
 
-/// Takes the common digests of a content, piece by piece.
+/// Computes the common digests of a content, piece by piece.
 #[derive(Clone)]
 pub struct ContentDigests {
     md5: Md5,
@@ -92,7 +93,7 @@ impl Default for ContentDigests {
 }
 
 impl ContentDigests {
-    /// Takes the next bytes of the content.
+    /// Adds the next bytes of the content.
     pub fn update(&mut self, bytes: &[u8]) {
         self.md5.update(bytes);
         self.sha1.update(bytes);
@@ -103,7 +104,7 @@ impl ContentDigests {
         self.xxh64.update(bytes);
     }
 
-    /// The digest that the name of `path` has of the content, if it has one.
+    /// The digest of the content that the name of `path` contains, if any.
     #[must_use]
     pub fn in_name_of(self, path: &str) -> Option<Algorithm> {
         let tokens = digest_tokens(path);
@@ -125,7 +126,7 @@ impl ContentDigests {
     }
 }
 
-/// A digest in the encodings that names have.
+/// A digest in the encodings used in names.
 struct Encoded {
     hex: String,
     base32: String,
@@ -139,7 +140,7 @@ impl Encoded {
         Self {
             hex: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
             base32: base32(digest),
-            // webpack's loaders take the bytes for a number from the least significant one on.
+            // webpack's loaders read the bytes as a number, least significant byte first.
             base36: [base36(digest), base36(&reversed)],
             base64: URL_SAFE_NO_PAD.encode(digest),
         }
@@ -184,7 +185,7 @@ fn base36(bytes: &[u8]) -> String {
         let mut rest = 0u32;
         for byte in &mut number {
             let value = rest << 8 | u32::from(*byte);
-            // Below 256, as the rest was below 36.
+            // Below 256, because the remainder was below 36.
             *byte = (value / 36) as u8;
             rest = value % 36;
         }
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(digests.in_name_of(path), expect, "{path}");
     }
 
-    /// The digests are those that `md5sum`, `sha1sum` and their like print.
+    /// The digests are those printed by `md5sum`, `sha1sum` and so on.
     #[test]
     fn a_digest_of_the_content_is_found_in_every_encoding() {
         let content = b"body { color: red }\n";
@@ -241,7 +242,7 @@ mod tests {
         );
         check("x.ba7816bf8f01cfea.js", b"abc", Some(Algorithm::Sha256));
         check("x.a9993e36.js", b"abc", Some(Algorithm::Sha1));
-        check("x.a9993e36.png", b"abc", None); // a picture's needs more digits
+        check("x.a9993e36.png", b"abc", None); // images need more digits
         check("x.44bc2cf5ad770999.js", b"abc", Some(Algorithm::Xxh64));
         assert_eq!(base32(b"foobar"), "mzxw6ytboi");
         assert_eq!(base32(b"fooba"), "mzxw6ytb");

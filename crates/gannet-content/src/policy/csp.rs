@@ -1,8 +1,8 @@
 //! A content security policy for each page, from the hashes of its inline scripts and styles.
 //!
-//! Pages of a static site are the same for everybody, so they can have no nonces; hashes they can
-//! have, as long as something computes them again with every change. See
-//! [`page::read`](super::page::read) for what is found in a page.
+//! Pages of a static site are the same for all visitors, so nonces are impossible; hashes are
+//! possible if they are recomputed with every change. See [`page::read`](super::page::read) for
+//! what is extracted from a page.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 use super::limits::POLICY_MAX;
 use super::page::Page;
 
-/// How the policy of a page is made.
+/// How to make the policy of a page.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PolicyOptions {
-    /// Violations are stopped, not only reported.
+    /// Violations are blocked, not only reported.
     pub is_enforced: bool,
     /// Event handlers and style attributes are allowed by their hashes (`'unsafe-hashes'`): an
     /// attacker could put those attributes elsewhere, but no others.
@@ -23,7 +23,7 @@ pub struct PolicyOptions {
     pub script_sources: Vec<String>,
     /// Further sources of styles.
     pub style_sources: Vec<String>,
-    /// What is known of the site's scripts, which no page shows.
+    /// What the site's scripts need, which no page shows.
     pub scripts: ScriptNeeds,
     /// Further directives: `connect-src 'self' https://api.example.org`, `report-uri /csp`.
     pub directives: Vec<String>,
@@ -32,11 +32,11 @@ pub struct PolicyOptions {
 /// What the scripts of a site need to be allowed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ScriptNeeds {
-    /// There is WebAssembly, which browsers compile only if the policy says so.
+    /// There is WebAssembly, which browsers compile only if the policy allows it.
     pub has_wasm: bool,
-    /// Scripts make workers of text that they have put together, under `blob:` URLs.
+    /// Scripts create workers from generated text, under `blob:` URLs.
     pub has_blob_workers: bool,
-    /// Scripts run text as a script (`eval`): that stays forbidden, and is to be said.
+    /// Scripts execute text as a script (`eval`): that stays forbidden, and is reported.
     pub has_eval: bool,
 }
 
@@ -53,7 +53,7 @@ impl ScriptNeeds {
         }
     }
 
-    /// What either needs.
+    /// The needs of both.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl ScriptNeeds {
     }
 }
 
-/// Whether `needle` is there and not the end of a longer name.
+/// Whether `needle` occurs, and not as the end of a longer name.
 fn has_word(text: &[u8], needle: &[u8]) -> bool {
     let mut places = text.windows(needle.len()).enumerate();
     places.any(|(at, window)| {
@@ -86,7 +86,7 @@ pub struct Policy {
 
 /// Makes the policy of a page; `None` if it would be longer than [`POLICY_MAX`].
 ///
-/// It limits scripts, styles, plugins and the base of URLs. Images, fonts and connections are
+/// It restricts scripts, styles, plugins and base URLs. Images, fonts and connections are
 /// unrestricted, because a page does not show which it will need.
 #[must_use]
 pub fn policy(page: &Page, options: &PolicyOptions) -> Option<Policy> {

@@ -1,17 +1,17 @@
-//! The fields that answers have without any rule of the site, but for those of the content itself.
+//! The fields that responses have without any rule of the site, except those of the content itself.
 
 use super::cache::{CACHE_NOTHING, Lifetime};
 use super::csp::Policy;
 use super::security::{Cors, cors_fields, fields};
 use crate::answer::PAGE_POLICY;
 
-/// Which fields answers have by default.
+/// The fields that responses have by default.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DefaultFields {
-    /// The security fields. `x-content-type-options` is always sent: without it a browser may run
-    /// what is no script.
+    /// The security fields. `x-content-type-options` is always sent: without it a browser may
+    /// execute content that is not a script.
     pub security: bool,
-    /// Who may read answers from scripts of other sites.
+    /// Which other sites' scripts may read responses.
     pub cors: Cors,
 }
 
@@ -27,15 +27,14 @@ impl Default for DefaultFields {
 /// The path at which browsers request a site's icon by default.
 pub const ICON_PATH: &[u8] = b"/favicon.ico";
 
-/// How long the icon for sites that have none is kept: not so long that one which a site is given
-/// later is not seen.
+/// How long the default icon is stored: short enough that an icon added to the site later is seen.
 const ICON_CACHE: &str = "max-age=3600";
 
-/// `x-content-type-options`, which ready fields have by themselves.
+/// `x-content-type-options`, which ready fields already contain.
 const NOSNIFF: &str = "x-content-type-options";
 
 impl DefaultFields {
-    /// Of content, beside those of [`ready_fields`](crate::answer::ready_fields).
+    /// For content, in addition to those of [`ready_fields`](crate::answer::ready_fields).
     #[must_use]
     pub fn of_content(&self, policy: Option<&Policy>) -> Vec<(&'static str, String)> {
         let mut all = self.security(policy);
@@ -43,8 +42,8 @@ impl DefaultFields {
         all
     }
 
-    /// Of a page that the server makes for one moment: an error or a listing. It is not to be
-    /// kept, and it may do nothing.
+    /// For a page that the server generates on demand: an error or a listing. It must not be
+    /// stored, and is allowed nothing.
     #[must_use]
     pub fn of_page(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![
@@ -57,7 +56,7 @@ impl DefaultFields {
         all
     }
 
-    /// Of the icon that a server has for sites without one.
+    /// For the default icon of sites without one.
     #[must_use]
     pub fn of_icon(&self) -> Vec<(&'static str, String)> {
         let mut all = self.of_page();
@@ -66,7 +65,7 @@ impl DefaultFields {
         all
     }
 
-    /// Of a redirect. It is revalidated, even a permanent one.
+    /// For a redirect. It is revalidated, even a permanent one.
     #[must_use]
     pub fn of_redirect(&self) -> Vec<(&'static str, String)> {
         let cache_control = Lifetime::NoCache.cache_control().to_owned();
@@ -81,7 +80,7 @@ impl DefaultFields {
 
     fn security(&self, policy: Option<&Policy>) -> Vec<(&'static str, String)> {
         let mut all = fields(policy);
-        // The policy of a page was asked for, whatever else is sent.
+        // The policy of a page was requested explicitly, whatever else is sent.
         all.retain(|(name, _)| {
             *name != NOSNIFF && (self.security || name.starts_with("content-security-policy"))
         });

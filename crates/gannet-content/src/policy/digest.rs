@@ -1,32 +1,32 @@
 //! Digests of content in fields (RFC 9530).
 //!
-//! `repr-digest` is of the selected representation: the whole of it in the coding in which it is
-//! sent, also where only a part is sent, or nothing. `content-digest` is of the content of this one
-//! answer, so it is the same only where the content is the whole representation.
+//! `repr-digest` covers the selected representation: all of it, in the coding in which it is sent,
+//! even if only a part is sent, or nothing. `content-digest` covers the content of this one
+//! response, so the two are equal only if the content is the whole representation.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The field of the whole representation, whatever of it is sent.
+/// The field for the whole representation, whatever part of it is sent.
 pub const REPR_DIGEST: &str = "repr-digest";
 
-/// The field of the content of one answer.
+/// The field for the content of one response.
 pub const CONTENT_DIGEST: &str = "content-digest";
 
-/// What an answer has of the representation.
+/// The part of the representation in a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent<'a> {
     /// All of it: a 200 to `GET`.
     Whole,
-    /// One range: a 206. With the digest of its bytes, if that is known.
+    /// One range: a 206. With the digest of its bytes, if known.
     Range(Option<&'a [u8; 32]>),
     /// Several ranges: a 206 whose content is more than bytes of the representation.
     Ranges,
-    /// Nothing: an answer to `HEAD`, or a 304.
+    /// Nothing: a response to `HEAD`, or a 304.
     Nothing,
 }
 
-/// The fields of an answer: names in lower case. `digest` is the SHA-256 of the representation in
+/// The fields of a response: names in lower case. `digest` is the SHA-256 of the representation in
 /// its coding.
 #[must_use]
 pub fn fields(digest: &[u8; 32], extent: Extent<'_>) -> Vec<(&'static str, String)> {
@@ -47,8 +47,8 @@ pub fn value(digest: &[u8; 32]) -> String {
     format!("sha-256=:{}:", STANDARD.encode(digest))
 }
 
-/// Whether a `want-repr-digest` or `want-content-digest` asks for SHA-256 (RFC 9530 section 4):
-/// with a weight that is not 0. What cannot be read asks for nothing.
+/// Whether a `want-repr-digest` or `want-content-digest` requests SHA-256 (RFC 9530 section 4):
+/// with a weight other than 0. An invalid value requests nothing.
 #[must_use]
 pub fn wants_sha256(value: &[u8]) -> bool {
     let mut wants = false;
@@ -61,7 +61,8 @@ pub fn wants_sha256(value: &[u8]) -> bool {
             Some(weight) => weight,
             None => continue,
         };
-        // Parameters, if any, follow a semicolon. A name that is there twice has its last value.
+        // Parameters, if any, follow a semicolon. Of a name that occurs twice, the last value
+        // counts.
         let weight = weight
             .split(|&byte| byte == b';')
             .next()

@@ -1,11 +1,11 @@
 //! Where bundlers put a hash of the content into a file's name.
 //!
-//! A look alone proves nothing: `AvenirNextLTPro-MediumCn.woff2` has the form that Vite writes. So a
-//! name counts by the *folder* that a framework documents for such files, or by a *form* that
-//! bundlers write, and then only if the site itself refers to the file by that whole name, which
-//! [`lifetimes`](super::lifetimes) looks into. What is not surely one of them is not taken: a file
-//! that is kept for a year under a name that lives on is a mistake that no deploy can undo, while
-//! revalidation costs one round trip.
+//! Appearance alone proves nothing: `AvenirNextLTPro-MediumCn.woff2` has the form that Vite writes.
+//! So a name counts if it is in a *folder* that a framework documents for such files, or has a
+//! *form* that bundlers write, and then only if the site itself refers to the file by that whole
+//! name, which the packer checks. Doubtful names do not count: a file that is stored for a year
+//! under a name that lives on is a mistake that no deploy can undo, while revalidation costs one
+//! round trip.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form for messages, in place of the name.
+    /// The form as shown in messages, in place of the name.
     #[must_use]
     pub const fn shown(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Form {
         }
     }
 
-    /// The form that is shown so.
+    /// The inverse of [`shown`](Self::shown).
     #[must_use]
     pub fn parse(shown: &str) -> Option<Self> {
         let all = [Self::Hex, Self::Base32, Self::Base64];
@@ -41,8 +41,7 @@ impl Form {
     }
 }
 
-/// The folder in which a framework keeps nothing but files under names of their hash, if the path
-/// is in one.
+/// The folder that a framework uses only for files named by their hash, if the path is in one.
 #[must_use]
 pub fn framework_folder(path: &str) -> Option<&'static str> {
     let (folder, name) = split(path)?;
@@ -52,7 +51,7 @@ pub fn framework_folder(path: &str) -> Option<&'static str> {
     let folder = format!("/{folder}/");
     for known in ["_next/static", "_app/immutable", "_astro", "_nuxt"] {
         let is_within = folder.contains(&format!("/{known}/"));
-        // Nuxt keeps what says which build is the newest there, too.
+        // Nuxt also keeps the files there that name the newest build.
         if is_within && !folder.contains("/_nuxt/builds/") && name != "latest.json" {
             return Some(known);
         }
@@ -68,7 +67,7 @@ pub fn framework_folder(path: &str) -> Option<&'static str> {
     (is_code && lens.contains(&token.len()) && is_hex(token)).then_some(known)
 }
 
-/// The form of a path's name, if bundlers write such names for such files.
+/// The form of a path's name, if bundlers write such names for this type of file.
 #[must_use]
 pub fn form(path: &str) -> Option<Form> {
     let (folder, name) = split(path).unwrap_or(("", path));
@@ -85,12 +84,12 @@ pub fn form(path: &str) -> Option<Form> {
     (in_assets && kind != Kind::Other).then_some(Form::Base64)
 }
 
-/// Which of many names in a form have a hash: one alone may be a word, but a bundler writes all
-/// files of a folder in its form.
+/// Which of many names in a form contain a hash: a single one may be a word, but a bundler names
+/// all files of a folder in its form.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     groups: HashMap<(String, Form, Kind), Group>,
-    /// How many names of a kind each folder has that are in no form.
+    /// The number of names of a kind in each folder that have no form.
     plain: HashMap<(String, Kind), usize>,
 }
 
@@ -98,9 +97,9 @@ pub struct Groups {
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     count: usize,
-    /// Unforeseen ones.
+    /// Those that are certainly a hash.
     strong: usize,
-    /// Those that read like no word.
+    /// Those that do not read as a word.
     weak: usize,
 }
 
@@ -135,7 +134,7 @@ impl Groups {
         groups
     }
 
-    /// The form of a path, if its name has a hash as far as names can tell.
+    /// The form of a path, if its name contains a hash as far as names can show.
     #[must_use]
     pub fn hashed(&self, path: &str) -> Option<Form> {
         let form = form(path)?;
@@ -144,7 +143,7 @@ impl Groups {
         let group = self.groups.get(&key)?;
         let others = self.plain.get(&(key.0, key.2)).copied().unwrap_or(0);
         let is_whole = others == 0;
-        // Vite's own name for what a page begins with.
+        // Vite's own name for the entry script or style of a page.
         let is_entry = name.starts_with("index-");
         let is_bundled = (group.strong > 0 && group.strong * 3 >= group.count)
             || (is_whole && group.count > 1 && group.strong + group.weak == group.count)
@@ -158,7 +157,7 @@ impl Groups {
     }
 }
 
-/// The parts of a name that may be a digest of the content, or its beginning.
+/// The parts of a name that may be a digest of the content, or the beginning of one.
 #[must_use]
 pub fn digest_tokens(path: &str) -> Vec<&str> {
     let (_, name) = split(path).unwrap_or(("", path));
@@ -187,7 +186,7 @@ pub fn digest_tokens(path: &str) -> Vec<&str> {
     tokens
 }
 
-/// Digits among letters, or large among small ones: in a word there is neither.
+/// Digits among letters, or capitals among lower-case letters: words have neither.
 fn may_be_digest(token: &str) -> bool {
     let bytes = || token.bytes();
     let is_token = bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
@@ -198,14 +197,14 @@ fn may_be_digest(token: &str) -> bool {
     is_token && ((has_digit && has_letter) || has_both) && !is_words(token)
 }
 
-/// What a file is, by its suffix.
+/// The type of a file, by its suffix.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Kind {
     /// Scripts and styles, and what belongs to them.
     Code,
     /// Fonts and pictures.
     Picture,
-    /// Documents, data, archives, films: people keep their addresses.
+    /// Documents, data, archives, videos: people keep their addresses.
     Other,
 }
 
@@ -222,7 +221,7 @@ impl Kind {
     }
 }
 
-/// How surely a name's token is a hash.
+/// How certainly a name's token is a hash.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Strength {
     Strong,
@@ -257,14 +256,14 @@ fn strength(form: Form, name: &str) -> Strength {
     }
 }
 
-/// A name without the suffixes that say what it is: `app.3f2a9c1b` of `app.3f2a9c1b.chunk.js.map`.
+/// A name without its type suffixes: `app.3f2a9c1b` of `app.3f2a9c1b.chunk.js.map`.
 struct Stem<'a> {
     text: &'a str,
 }
 
 /// `None` for names that bundlers do not write.
 fn stem(name: &str) -> Option<Stem<'_>> {
-    // Bundlers keep to ASCII; what follows cuts names between bytes.
+    // Bundlers keep to ASCII; the code below splits names between bytes.
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
     if !name.bytes().all(is_plain) || is_page(name) {
         return None;
@@ -276,7 +275,7 @@ fn stem(name: &str) -> Option<Stem<'_>> {
     {
         text = rest;
     }
-    // What wasm-bindgen adds.
+    // Added by wasm-bindgen.
     let text = text.strip_suffix("_bg").unwrap_or(text);
     Some(Stem { text })
 }
@@ -293,7 +292,7 @@ fn is_page(name: &str) -> bool {
         .any(|page| suffix.eq_ignore_ascii_case(page))
 }
 
-/// `3f2a9c1b` at the end, after a dot or a dash, in a length that bundlers write.
+/// `3f2a9c1b` at the end, after a dot or a dash, in a length that bundlers use.
 fn has_hex(stem: &str) -> bool {
     let start = stem.rfind(['.', '-']).map_or(0, |at| at + 1);
     let token = &stem[start..];
@@ -301,7 +300,7 @@ fn has_hex(stem: &str) -> bool {
         let rest = token.strip_prefix(century).unwrap_or_default().as_bytes();
         rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_digit)
     });
-    // "decade80" is hexadecimal, too; a dot before it makes that unlikely.
+    // "decade80" is hexadecimal, too; a dot before it makes a word unlikely.
     let is_after_dot = start > 0 && stem.as_bytes()[start - 1] == b'.';
     let letters = token.bytes().take_while(u8::is_ascii_alphabetic).count();
     let changes_min = if is_after_dot || letters <= 3 { 1 } else { 2 };
@@ -312,7 +311,7 @@ fn has_hex(stem: &str) -> bool {
         && (token.len() >= 16 || class_changes(token) >= changes_min)
 }
 
-/// Docusaurus writes `assets/images/name-` and an MD5 of the content before it made it smaller.
+/// Docusaurus writes `assets/images/name-` and an MD5 of the content before it was minified.
 fn is_docusaurus(folder: &str, stem: &str, kind: Kind) -> bool {
     let in_folder = ["assets/images", "assets/fonts", "assets/medias"]
         .iter()
@@ -329,7 +328,7 @@ fn is_hex(token: &str) -> bool {
         && token.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
-/// The last eight characters, if they stand after a dash, or after a dot as VitePress writes them.
+/// The last eight characters, if they follow a dash, or a dot as VitePress writes them.
 fn eight(stem: &str, takes_dot: bool) -> Option<&str> {
     let cut = stem.len().checked_sub(8).filter(|cut| *cut > 1)?;
     let (before, token) = stem.split_at_checked(cut)?;
@@ -344,12 +343,12 @@ fn is_base32(token: &str) -> bool {
         .all(|byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7'))
 }
 
-/// Whether there is a capital letter behind the first character: `Win32x64` has none.
+/// Whether there is a capital letter after the first character: `Win32x64` has none.
 fn has_inner_capital(token: &str) -> bool {
     token.bytes().skip(1).any(|byte| byte.is_ascii_uppercase())
 }
 
-/// `IMG_1234`, `pt_BR_v2`: between dashes, letters of one kind or a number, perhaps both.
+/// `IMG_1234`, `pt_BR_v2`: between dashes, letters of one kind or a number, or both.
 fn is_numbered(token: &str) -> bool {
     let is_plain = |piece: &str| {
         let letters = piece.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -359,7 +358,7 @@ fn is_numbered(token: &str) -> bool {
     token.split(['-', '_']).all(is_plain)
 }
 
-/// [`has_word`], in small letters, perhaps with a capital at its beginning.
+/// As [`has_word`], in lower case, perhaps with an initial capital.
 fn has_small_word(token: &str) -> bool {
     let is_small = |byte: u8| byte.is_ascii_lowercase();
     let mut rest = token;
@@ -382,8 +381,8 @@ fn has_small_word(token: &str) -> bool {
     false
 }
 
-/// Whether five letters or more of it read as one word: they have a vowel, and no four consonants
-/// in a row.
+/// Whether five letters or more of it read as one word: with a vowel, and no four consonants in a
+/// row.
 fn has_word(token: &str) -> bool {
     let is_vowel = |byte: &u8| b"aeiouyAEIOUY".contains(byte);
     let bytes = token.as_bytes();
@@ -407,7 +406,7 @@ fn has_word(token: &str) -> bool {
     false
 }
 
-/// Whether it reads as words in camel case, perhaps with a number behind: each has a vowel.
+/// Whether it reads as words in camel case, each with a vowel, perhaps followed by a number.
 fn is_words(text: &str) -> bool {
     let text = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let is_all_upper = text.len() >= 2 && text.bytes().all(|byte| byte.is_ascii_uppercase());
@@ -419,7 +418,7 @@ fn is_words(text: &str) -> bool {
         let word = &rest[..first + end.unwrap_or(tail.len())];
         let is_letters = word.bytes().all(|byte| byte.is_ascii_alphabetic());
         let has_vowel = word.bytes().any(|byte| b"aeiouyAEIOUY".contains(&byte));
-        // As in "iPhone", the first may be one letter.
+        // As in "iPhone", the first may be a single letter.
         let is_long_enough = word.len() >= 2 || (rest.len() == text.len() && first == 1);
         if !is_letters || !has_vowel || !is_long_enough {
             return is_all_upper && has_word(text);
@@ -429,13 +428,13 @@ fn is_words(text: &str) -> bool {
     true
 }
 
-/// Whether a digit stands before a letter.
+/// Whether a digit precedes a letter.
 fn has_inner_digit(token: &str) -> bool {
     let letters = token.trim_end_matches(|c: char| c.is_ascii_digit());
     letters.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// How often small letters, capital letters, digits and others follow each other.
+/// How often lower-case letters, capitals, digits and others follow each other.
 fn class_changes(token: &str) -> usize {
     let class = |byte: u8| match byte {
         b'a'..=b'z' => 0,
@@ -447,13 +446,13 @@ fn class_changes(token: &str) -> usize {
     classes.windows(2).filter(|pair| pair[0] != pair[1]).count()
 }
 
-/// How many digits bundlers write: eight, those of XXH64, webpack's default, MD5, SHA-1, SHA-256.
+/// Numbers of digits that bundlers write: eight, XXH64, webpack's default, MD5, SHA-1, SHA-256.
 const HEX_LENS: &[usize] = &[8, 16, 20, 32, 40, 64];
 
-/// Folders that Vite and those that build on it write to.
+/// Output folders of Vite and of tools built on it.
 const ASSET_FOLDERS: &[&str] = &["assets", "_assets"];
 
-/// Suffixes that stand before the last one.
+/// Suffixes that may precede the last one.
 const DECORATIONS: &[&str] = &[
     "async", "bundle", "chunk", "cjs", "css", "esm", "js", "lean", "legacy", "license", "map",
     "min", "mjs", "modern", "module", "prod", "worker",

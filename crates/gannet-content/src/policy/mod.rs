@@ -1,4 +1,4 @@
-//! Fields that a site gets without asking: how long to keep content, and what a browser may do.
+//! Fields that a site gets by default: how long to store content, and what a browser may do.
 //!
 //! All of them are defaults: a rule of the site's `_headers` file replaces or removes them.
 

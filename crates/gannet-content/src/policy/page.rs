@@ -1,8 +1,8 @@
-//! What of a page a content security policy is about: its inline scripts, styles and attributes.
+//! The parts of a page that a content security policy covers: inline scripts, styles, attributes.
 //!
-//! Browsers hash the text of an element as their parser leaves it: with line ends made one, with
+//! Browsers hash the text of an element as their parser leaves it: with normalised line ends, with
 //! text in SVG decoded, with elements where they were moved to. So pages are read by a parser that
-//! follows the same standard; only what is needed is kept of them.
+//! follows the same standard; only the necessary parts are kept.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -14,10 +14,10 @@ use html5ever::{ExpandedName, LocalName, ParseOpts, local_name, ns, parse_docume
 
 use super::limits::{FINDINGS_MAX, NESTED_DOCUMENTS_MAX, QUOTE_MAX};
 
-/// What a page has that a policy is about. Every text is there once.
+/// The parts of a page that a policy covers. Each text occurs once.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Page {
-    /// Texts of scripts that browsers run or read, in the order of the page.
+    /// Texts of scripts that browsers execute or read, in page order.
     pub scripts: Vec<String>,
     /// Texts of style sheets.
     pub styles: Vec<String>,
@@ -25,30 +25,30 @@ pub struct Page {
     pub event_handlers: Vec<String>,
     /// Values of `style` attributes.
     pub style_attributes: Vec<String>,
-    /// Where else scripts are loaded from, as sources of a policy.
+    /// Other origins from which scripts are loaded, as sources of a policy.
     pub script_origins: Vec<String>,
-    /// Where else style sheets are loaded from.
+    /// Other origins from which style sheets are loaded.
     pub style_origins: Vec<String>,
-    /// What relative URLs are resolved against, if that is elsewhere.
+    /// Other origins against which relative URLs are resolved.
     pub base_origins: Vec<String>,
-    /// What a strict policy would break, or cannot see.
+    /// Parts that a strict policy would break, or cannot cover.
     pub findings: Vec<Finding>,
 }
 
-/// Something that a strict policy would break, or cannot see.
+/// A part that a strict policy would break, or cannot cover.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
-    /// What it is.
+    /// Its kind.
     pub kind: FindingKind,
     /// The element, in lower case.
     pub element: String,
     /// The beginning of the text in question.
     pub text: String,
-    /// The line of the page, from 1; 0 if it is not known.
+    /// The line of the page, from 1; 0 if unknown.
     pub line: u64,
 }
 
-/// What a strict policy would break, or cannot see.
+/// The kinds of parts that a strict policy would break, or cannot cover.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FindingKind {
     /// An attribute such as `onclick`.
@@ -59,7 +59,7 @@ pub enum FindingKind {
     StyleAttribute,
     /// A `base` element that leads to another host.
     Base,
-    /// The page is not in UTF-8: texts with other than ASCII characters have unknown hashes.
+    /// The page is not in UTF-8: the hashes of texts with non-ASCII characters are unknown.
     Encoding,
 }
 
@@ -147,7 +147,7 @@ fn read_once(text: &str, has_scripts: bool, depth: u8, page: &mut Page) {
     }
 }
 
-/// Keeps what a policy is about, and just enough of the tree for the parser.
+/// Keeps the parts that a policy covers, and just enough of the tree for the parser.
 struct Sink {
     document: Rc<Element>,
     page: RefCell<Page>,
@@ -164,9 +164,9 @@ struct Element {
     /// Kept for scripts and styles only.
     keeps_text: Cell<bool>,
     text: RefCell<String>,
-    /// Which attributes it has, for elements that can be given more.
+    /// Its attributes, for elements that can be given more.
     attributes: RefCell<Vec<LocalName>>,
-    /// Of a `template`, whose content is apart.
+    /// For a `template`, whose content is separate.
     content: RefCell<Option<Rc<Element>>>,
     is_integration_point: bool,
 }
@@ -210,7 +210,8 @@ impl Sink {
         }
     }
 
-    /// What an element loads from elsewhere, and whether it is an inline script or style.
+    /// Records what an element loads from elsewhere; returns whether it is an inline script or
+    /// style.
     fn read_element(&self, name: &QualName, attributes: &[Attribute]) -> bool {
         let get = |key: &str| {
             let found = attributes.iter().find(|other| &*other.name.local == key);
@@ -346,8 +347,8 @@ impl TreeSink for Sink {
         self.line.set(line);
     }
 
-    // A text that is moved out of a table lands in no script, and elements keep their own text:
-    // where in the tree they stand makes no difference.
+    // Text that is moved out of a table never ends up in a script, and elements keep their own
+    // text: their position in the tree makes no difference.
     fn append_based_on_parent_node(
         &self,
         _element: &Rc<Element>,
@@ -384,8 +385,8 @@ fn add_origin(origins: &mut Vec<String>, url: &str) {
     }
 }
 
-/// The origin of an absolute URL as a source of a policy. Without a scheme, the page's applies, in
-/// a policy as well.
+/// The origin of an absolute URL as a source of a policy. Without a scheme, the page's applies, as
+/// in a policy.
 fn origin(url: &str) -> Option<String> {
     let url = url.trim();
     let lower = url.to_ascii_lowercase();
@@ -405,8 +406,8 @@ fn origin(url: &str) -> Option<String> {
     })
 }
 
-/// Whether a script without source has a type that browsers run or read (HTML, "prepare the
-/// script element"). Others are data, which no policy stops.
+/// Whether a script without source has a type that browsers execute or read (HTML, "prepare the
+/// script element"). Others are data, which no policy blocks.
 fn is_script_type(kind: Option<&str>, language: Option<&str>) -> bool {
     let kind = match (kind, language) {
         (Some(""), _) | (None, None | Some("")) => return true,
@@ -424,7 +425,7 @@ fn is_url_attribute(key: &str) -> bool {
     )
 }
 
-/// Whether a URL is a script: browsers drop spaces before it, and tabs and line ends in it.
+/// Whether a URL is a script: browsers drop leading spaces, and tabs and line ends anywhere.
 fn is_script_url(value: &str) -> bool {
     let mut bytes = value
         .trim_start_matches(|c: char| c <= ' ')

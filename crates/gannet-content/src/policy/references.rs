@@ -1,10 +1,10 @@
-//! Which names of files the texts of a site mention.
+//! Which file names the texts of a site mention.
 
 use std::collections::HashMap;
 
 use super::limits::NAME_MENTIONED_MAX;
 
-/// Names that are looked for in texts, and whether they were found.
+/// Names to search for in texts, and whether they were found.
 #[derive(Clone, Debug, Default)]
 pub struct Mentions {
     wanted: HashMap<Vec<u8>, bool>,
@@ -13,7 +13,7 @@ pub struct Mentions {
 }
 
 impl Mentions {
-    /// Looks for a name, too.
+    /// Adds a name to search for.
     pub fn want(&mut self, name: &str) {
         if self
             .wanted
@@ -24,7 +24,7 @@ impl Mentions {
         }
     }
 
-    /// Whether all have been found.
+    /// Whether all names have been found.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.missing == 0
@@ -36,8 +36,8 @@ impl Mentions {
         self.wanted.get(name.as_bytes()) == Some(&true)
     }
 
-    /// Reads the next bytes of a text. `open` is what an earlier piece ended with, and becomes what
-    /// this one does: a name may lie across both.
+    /// Reads the next bytes of a text. `open` holds the unfinished end of the previous piece, and
+    /// is replaced by that of this one: a name may span both.
     pub fn read(&mut self, bytes: &[u8], open: &mut Vec<u8>) {
         for piece in bytes.split_inclusive(|byte| !is_name_byte(*byte)) {
             let (last, name) = piece.split_last().unwrap_or((&b'/', &[]));
@@ -45,7 +45,7 @@ impl Mentions {
                 true => (piece, false),
                 false => (name, true),
             };
-            // A run that is too long to be a name stays too long.
+            // A run that is too long for a name stays too long.
             let room = (NAME_MENTIONED_MAX + 1).saturating_sub(open.len());
             if is_ended && open.is_empty() {
                 self.found(name);
@@ -59,7 +59,7 @@ impl Mentions {
         }
     }
 
-    /// The text is at its end.
+    /// Ends the text.
     pub fn end(&mut self, open: &mut Vec<u8>) {
         self.found(open);
         open.clear();
@@ -78,8 +78,8 @@ impl Mentions {
     }
 }
 
-/// Bytes of names as bundlers write them; what stands around a name in a page, a script or a style
-/// is none of these.
+/// Bytes of names as bundlers write them; the characters around a name in a page, a script or a
+/// style are not among them.
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'~' | b'@' | b'+')
 }

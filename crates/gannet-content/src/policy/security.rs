@@ -1,15 +1,15 @@
-//! Security fields that every answer has unless the site says otherwise, and the CORS switch.
+//! Security fields that every response has unless the site overrides them, and the CORS switch.
 //!
-//! Only fields that break no site are sent by default. `cross-origin-opener-policy` is not among
+//! Only fields that break no site are sent by default. `cross-origin-opener-policy` is not one of
 //! them: `same-origin` cuts pages off from the windows in which people log in or pay, and
-//! `same-origin-allow-popups` cuts off the page that such a window ends with. Nor is
-//! `frame-ancestors`, which would take widgets, previews and slides away from the pages that embed
-//! them; a static site has no sessions for a frame to abuse.
+//! `same-origin-allow-popups` cuts off the page that opened such a window. Nor is
+//! `frame-ancestors`, which would break widgets, previews and slides embedded in other pages; a
+//! static site has no sessions for a frame to abuse.
 
 /// The fields: names in lower case, in the order in which they are sent.
 ///
-/// `policy` is what a page's own policy adds: see [`csp`](super::csp). It is `None` for content
-/// that has none.
+/// `policy` adds the policy of a page: see [`csp`](super::csp). It is `None` for content without
+/// one.
 #[must_use]
 pub fn fields(policy: Option<&super::csp::Policy>) -> Vec<(&'static str, String)> {
     let mut fields = vec![
@@ -29,19 +29,19 @@ pub fn fields(policy: Option<&super::csp::Policy>) -> Vec<(&'static str, String)
     fields
 }
 
-/// Who may read the site's content from scripts of other sites.
+/// Which other sites' scripts may read the site's content.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Cors {
-    /// Nobody.
+    /// None.
     #[default]
     Off,
-    /// Everybody; never with cookies.
+    /// All; never with cookies.
     Any,
     /// One other site: `https://app.example.org`.
     Origin(String),
 }
 
-/// The fields of every answer for cross-origin requests (Fetch standard, section 3.3).
+/// The fields of every response for cross-origin requests (Fetch standard, section 3.3).
 #[must_use]
 pub fn cors_fields(cors: &Cors) -> Vec<(&'static str, String)> {
     let origin = match cors {
@@ -51,7 +51,7 @@ pub fn cors_fields(cors: &Cors) -> Vec<(&'static str, String)> {
     };
     vec![
         ("access-control-allow-origin", origin.to_owned()),
-        // What a script cannot read unless it is named; the safelisted names need not be.
+        // Fields that a script cannot read unless they are named; safelisted names need not be.
         (
             "access-control-expose-headers",
             "accept-ranges, content-encoding, content-range, etag, repr-digest".to_owned(),
@@ -60,7 +60,7 @@ pub fn cors_fields(cors: &Cors) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The fields of the answer to a preflight request: `OPTIONS` with
+/// The fields of the response to a preflight request: `OPTIONS` with
 /// `access-control-request-method`.
 #[must_use]
 pub fn preflight_fields(cors: &Cors) -> Vec<(&'static str, String)> {

@@ -1,4 +1,4 @@
-//! Where the files with rules of a live directory are.
+//! The locations of rules files in a live directory.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,14 +9,14 @@ use super::limits::RULES_FOLDERS_MAX;
 use crate::routing::is_redirects_name;
 
 /// The files with redirects that a live directory may have, relative to it, in the order in which
-/// they are read: that at the root, which may be missing; for kawipiko then those of the folders
+/// they are read: the one at the root, which may be missing; for kawipiko then those of the folders
 /// below it, outer ones first. Hidden folders are left out.
 ///
-/// `names` gives what is in a folder, and for each name whether it is a folder, not a symbolic link to
-/// one.
+/// `names` returns the entries of a folder, and for each whether it is a folder, not a symbolic
+/// link to one.
 ///
 /// # Errors
-/// There are more than [`RULES_FOLDERS_MAX`] folders. What cannot be read is left out.
+/// There are more than [`RULES_FOLDERS_MAX`] folders. Unreadable folders are left out.
 pub fn redirects_files(
     compat: Compat,
     names: impl Fn(&Path) -> io::Result<Vec<(OsString, bool)>>,
@@ -37,7 +37,7 @@ pub fn redirects_files(
                 return Err(io::Error::other(cause));
             }
             for (name, is_folder) in names(Path::new(&folder)).unwrap_or_default() {
-                // A name that is not UTF-8 is none of those that are looked for.
+                // A name that is not UTF-8 is not one of those searched for.
                 let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
                     continue;
                 };

@@ -1,4 +1,4 @@
-//! The file `_headers`: blocks of a source and the fields for it.
+//! The file `_headers`: blocks of a source and its fields.
 //!
 //! ```text
 //! /*
@@ -28,7 +28,7 @@ use super::{Compat, Place, SourceFile};
 /// The rules of a site. All that match a request apply, in this order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Headers {
-    /// Whose reading is followed.
+    /// The dialect.
     pub compat: Compat,
     /// The rules.
     pub rules: Vec<HeaderRule>,
@@ -39,9 +39,9 @@ pub struct Headers {
 pub struct HeaderRule {
     /// Where it begins.
     pub place: Place,
-    /// Which paths and hosts it is for.
+    /// The paths and hosts it applies to.
     pub pattern: Pattern,
-    /// What it does: first all it removes, then all it sets.
+    /// Its operations: first all removals, then all fields that it sets.
     pub operations: Vec<FieldOperation>,
 }
 
@@ -68,17 +68,17 @@ pub enum FieldOperation {
 pub enum ValuePart {
     /// Text.
     Literal(Vec<u8>),
-    /// What the placeholder of this position captured.
+    /// The capture of the placeholder at this position.
     Capture(u8),
 }
 
-/// What the rules do to the fields of one answer.
+/// The changes of the rules to the fields of one response.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FieldChanges {
-    /// Fields to send, in place of any of that name. Names are in lower case and differ, but for
-    /// `set-cookie`, whose values cannot be joined (RFC 6265 section 3).
+    /// Fields to send, replacing any of the same name. Names are in lower case and distinct, except
+    /// for `set-cookie`, whose values cannot be joined (RFC 6265 section 3).
     pub set: Vec<(String, Vec<u8>)>,
-    /// Fields not to send, which `set` does not have.
+    /// Fields not to send, none of which is in `set`.
     pub remove: Vec<String>,
 }
 
@@ -96,9 +96,8 @@ impl FieldChanges {
             || self.set.iter().any(|(set, _)| set == name)
     }
 
-    /// Without what they do to fields that say how long an answer may be kept, or how its content is
-    /// coded: those are meant for the content of a path, not for an error or a page that stands in
-    /// for it.
+    /// Without changes to fields that control caching or describe the coding of content: those are
+    /// meant for the content of a path, not for an error or a page that stands in for it.
     #[must_use]
     pub fn without_caching(mut self) -> Self {
         let is_meant = |name: &str| !is_caching_field(name) && name != CODING;
@@ -107,8 +106,8 @@ impl FieldChanges {
         self
     }
 
-    /// Changes the fields that an answer would have without rules. `vary` is added to, because
-    /// caches rely on what the server says there.
+    /// Changes the fields that a response would have without rules. Values of `vary` are added,
+    /// because caches rely on the server's own.
     pub fn apply_to(&self, fields: &mut Vec<(String, Vec<u8>)>) {
         let is_coded = fields.iter().any(|(name, _)| name == CODING);
         let changes = self.fitting(is_coded);
@@ -126,11 +125,11 @@ impl FieldChanges {
         }
     }
 
-    /// Changes the ready fields of a representation, which has its own `vary`: the same as
-    /// [`apply_to`](Self::apply_to).
+    /// Changes the ready fields of a representation, which has its own `vary`, as
+    /// [`apply_to`](Self::apply_to) does.
     ///
     /// # Errors
-    /// What comes out is too long.
+    /// The result is too long.
     pub fn apply_to_block(&self, block: ReadyBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
         let is_coded = block.lines().any(|(name, _, _)| name == CODING.as_bytes());
         let changes = self.fitting(is_coded);
@@ -161,7 +160,8 @@ impl FieldChanges {
         changes.apply(block)
     }
 
-    /// What of them fits a representation: one that the server has coded has its own coding.
+    /// The changes that apply to a representation: one that the server has coded keeps its own
+    /// coding.
     fn fitting(&self, is_coded: bool) -> Cow<'_, Self> {
         let is_coding = |(name, _): &(String, Vec<u8>)| name == CODING;
         if !is_coded || !self.set.iter().any(is_coding) {
@@ -186,7 +186,7 @@ impl FieldChanges {
                     let value = expand(value, from);
                     let known = self.set.iter_mut().find(|(known, _)| known == name);
                     match known.filter(|_| name != SET_COOKIE) {
-                        // A list of codings would mean one after the other.
+                        // A list of codings would mean that all were applied.
                         Some((name, known)) if name == CODING => *known = value,
                         Some((_, known)) => join(known, &value),
                         None => self.set.push((name.clone(), value)),
@@ -197,8 +197,8 @@ impl FieldChanges {
     }
 }
 
-/// Reads the rules of a site. All problems are found, not only the first; lines with problems
-/// change nothing.
+/// Parses the rules of a site. Finds all problems, not only the first; lines with problems have no
+/// effect.
 #[must_use]
 pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
     let mut headers = Headers {
@@ -211,7 +211,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
         Compat::Cloudflare => CLOUDFLARE_HEADER_LINE_MAX,
         Compat::Netlify | Compat::Kawipiko => LINE_MAX,
     };
-    // The rule that fields belong to: one with a problem takes its fields along.
+    // The rule that fields belong to: an invalid rule invalidates its fields.
     let mut block = Block::None;
     for line in lines(file, max, &mut report) {
         let place = Place {
@@ -261,8 +261,8 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
     (headers, problems)
 }
 
-/// Whether a field says how long an answer may be kept, to browsers or to caches on the way
-/// (RFC 9111, RFC 9213). Its name is in lower case.
+/// Whether a field controls caching in browsers or intermediaries (RFC 9111, RFC 9213). Its name is
+/// in lower case.
 #[must_use]
 pub fn is_caching_field(name: &str) -> bool {
     let is_known = matches!(
@@ -273,20 +273,20 @@ pub fn is_caching_field(name: &str) -> bool {
     is_known || name.ends_with("cdn-cache-control")
 }
 
-/// Whether a rule that caches may be meant for an answer of this status, if it is that of the path
-/// itself: others are errors, or redirects that hold for a while only.
+/// Whether a caching rule may be meant for a response of this status, if it belongs to the path
+/// itself: others are errors, or temporary redirects.
 #[must_use]
 pub const fn may_be_cached(status: u16) -> bool {
     matches!(status, 200 | 203 | 206 | 301 | 304 | 308)
 }
 
-/// Whether a rule may set or remove a field. The server computes those it may not: a value from
-/// elsewhere would break the message, its caching, or its coding.
+/// Whether a rule may set or remove a field. The server computes the others: a foreign value would
+/// break the message, its caching, or its coding.
 pub(crate) fn may_be_set(name: &str) -> bool {
     FORBIDDEN.binary_search(&name).is_err()
 }
 
-/// Fields that are the server's alone, sorted.
+/// Fields that only the server sets, sorted.
 const FORBIDDEN: &[&str] = &[
     "accept-ranges",
     "age",
@@ -310,10 +310,10 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 const VARY: &str = "vary";
-/// Policies are no metadata of the content, for all their name: a 304 has them too.
+/// Policies are not metadata of the content, despite the name: a 304 has them too.
 const POLICY: &str = "content-security-policy";
 pub(crate) const CODING: &str = "content-encoding";
-/// Codings that a rule may say a file has.
+/// Codings that a rule may declare for a file.
 const CODINGS: [&str; 3] = ["br", "gzip", "zstd"];
 const SET_COOKIE: &str = "set-cookie";
 
@@ -330,7 +330,7 @@ fn indent(text: &str) -> usize {
     text.len() - text.trim_start_matches([' ', '\t']).len()
 }
 
-/// Whether a line is a source: it has no indent, or looks like a path or a URL all the same.
+/// Whether a line is a source: it has no indent, or looks like a path or a URL nevertheless.
 fn is_source(line: &Line<'_>) -> bool {
     let text = line.text.trim();
     let (first, _) = text.split_once([' ', '\t']).unwrap_or((text, ""));
@@ -456,7 +456,7 @@ fn parse_field(
     })
 }
 
-/// The name in lower case, if a rule may have it.
+/// The name in lower case, if a rule may set it.
 fn check_name(name: &str) -> Result<String, Wrong> {
     let lower = name.to_ascii_lowercase();
     if lower == "basic-auth" {
@@ -477,7 +477,7 @@ fn check_name(name: &str) -> Result<String, Wrong> {
     Ok(lower)
 }
 
-/// Known placeholders are put in; other colons are text.
+/// Known placeholders are substituted; other colons are text.
 fn parse_value(value: &str, names: &[&str]) -> Vec<ValuePart> {
     let mut parts = Vec::new();
     let mut literal = Vec::new();

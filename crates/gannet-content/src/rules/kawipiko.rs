@@ -1,9 +1,8 @@
 //! The lines of `_redirects` as kawipiko reads them: `source target status`, and nothing else.
 //!
-//! Its server asks for the host first, which no file has, for the exact path before a catch-all
-//! (`/old/*`), and for a deeper catch-all before a shallower one, whatever the order of the lines.
-//! What it sends as `location` is the target as it stands, which may be relative to the requested
-//! path.
+//! Its server checks the host first, which is never part of a file, the exact path before a
+//! catch-all (`/old/*`), and a deeper catch-all before a shallower one, whatever the order of the
+//! lines. It sends the target unchanged as `location`, which may be relative to the requested path.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -38,7 +37,7 @@ pub(super) fn parse(line: &Line<'_>, file: &SourceFile<'_>) -> Result<Redirect, 
     };
     let target = Target::parse(&location, None).map_err(at(target))?;
     let (status, _) = parse_status(status.text, Compat::Kawipiko).map_err(at(status))?;
-    // No file has a host there, and what has one is asked before what has none.
+    // Files have no host there, and rules with a host precede those without.
     let is_forced = pattern.host.is_some();
     Ok(Redirect {
         place: Place::default(),
@@ -50,7 +49,7 @@ pub(super) fn parse(line: &Line<'_>, file: &SourceFile<'_>) -> Result<Redirect, 
     })
 }
 
-/// Puts rules into the order in which they are asked.
+/// Sorts rules into the order in which they are matched.
 pub(super) fn sort(rules: &mut [Redirect]) {
     rules.sort_by_key(|rule| {
         let pattern = &rule.pattern;
@@ -60,11 +59,11 @@ pub(super) fn sort(rules: &mut [Redirect]) {
     });
 }
 
-/// The source, and the path at which its target is read.
+/// The source, and the path against which its target is resolved.
 fn parse_source(text: &str, file: &SourceFile<'_>) -> Result<(Pattern, String), Wrong> {
     let folder = file.folder();
     if let Some(relative) = text.strip_prefix("./") {
-        // The folder is the name of files, not text of a rule: it is taken as it is.
+        // The folder is a file name, not rule text: it is taken literally.
         let mut pattern = catch_all(Pattern::parse_path(&format!("/{relative}"), SYNTAX)?);
         let names = folder.split('/').filter(|name| !name.is_empty());
         let head = names.map(|name| Segment::Literal(name.as_bytes().to_vec()));
@@ -92,7 +91,7 @@ fn parse_source(text: &str, file: &SourceFile<'_>) -> Result<(Pattern, String), 
             "a source: '/...', './...', '://host/...', 'http://host/...' or 'https://host/...'",
         ));
     };
-    // The scheme makes no difference there, so it makes none here.
+    // The scheme makes no difference in kawipiko, so it makes none here.
     let pattern = catch_all(parse_host_and_path(text, rest, SYNTAX)?);
     let base = rest.find('/').map_or("/", |slash| &rest[slash..]);
     Ok((pattern, base.into()))
@@ -104,7 +103,7 @@ const SYNTAX: Syntax = Syntax {
     ignores_trailing_slash: false,
 };
 
-/// Only a star that is the whole last segment has a meaning.
+/// A star is special only as the whole last segment.
 fn catch_all(mut pattern: Pattern) -> Pattern {
     if pattern.head.last() == Some(&Segment::Literal(b"*".to_vec())) {
         pattern.head.pop();
@@ -119,7 +118,7 @@ fn scheme_len(reference: &str) -> Option<usize> {
     (reference[end..].starts_with(':') && end > 0).then_some(end)
 }
 
-/// The path that a relative reference means at `base` (RFC 3986 section 5.2). It has neither
+/// The path that a relative reference denotes at `base` (RFC 3986 section 5.2). It has neither
 /// scheme nor host and does not begin with a slash.
 fn resolve(base: &str, reference: &str) -> String {
     let path_len = reference.find(['?', '#']).unwrap_or(reference.len());

@@ -1,7 +1,7 @@
-//! Bounds on rules and on what a request makes of them, each with its reason.
+//! Bounds on rules and on what requests may expand them to, each with its reason.
 
-/// The longest line of a rules file, in bytes, except where a dialect allows less. Longest known
-/// in use are content security policies, with a few thousand bytes.
+/// The longest line of a rules file, in bytes, unless a dialect allows less. The longest known
+/// lines are content security policies of a few thousand bytes.
 pub const LINE_MAX: usize = 8192;
 
 /// The longest line of a `_redirects` file as Cloudflare documents it, in characters.
@@ -19,53 +19,53 @@ pub const CLOUDFLARE_DYNAMIC_MAX: usize = 100;
 /// The most header rules as Cloudflare documents it.
 pub const CLOUDFLARE_HEADERS_MAX: usize = 100;
 
-/// The most rules in one table. Fifty times what the hosts allow; a table of so many takes some
+/// The most rules in one table. Fifty times what the hosts allow; a table of this size takes some
 /// tens of megabytes.
 pub const RULES_MAX: usize = 100_000;
 
-/// The most segments that a source has. A lookup goes one call deeper for each, so this bounds
-/// the stack; deeper folders are matched by a `*`.
+/// The most segments of a source. A lookup recurses once for each, so this bounds the stack; deeper
+/// folders are matched by a `*`.
 pub const SEGMENTS_MAX: usize = 64;
 
-/// The most placeholders of one rule, the splat and those in its query included: what a lookup
-/// captures lies in an array of this size.
+/// The most placeholders of one rule, including the splat and those in its query: captures are held
+/// in an array of this size.
 pub const CAPTURES_MAX: usize = 16;
 
-/// The most query parameters that a rule asks for. A query with more matches no such rule, so no
-/// more are examined.
+/// The most query parameters of a rule. A query with more matches no such rule, so no more are
+/// examined.
 pub const QUERY_PARAMETERS_MAX: usize = 16;
 
-/// The most bytes of decoded values by which a query is looked up: a buffer on the stack.
+/// The most bytes of decoded values in the key for looking up a query: a buffer on the stack.
 pub const QUERY_KEY_MAX: usize = 512;
 
 /// The longest host name (RFC 1035 section 2.3.4).
 pub const HOST_MAX: usize = 255;
 
-/// The longest `location` made of a rule, in bytes. Longer ones make clients and proxies fail in
-/// ways hard to find, so the rule counts as not matching.
+/// The longest `location` expanded from a rule, in bytes. Longer ones make clients and proxies fail
+/// in obscure ways, so the rule does not match.
 pub const LOCATION_MAX: usize = 8192;
 
 /// The most fields of one rule, so that a response's field block stays within its limit.
 pub const FIELDS_MAX: usize = 64;
 
-/// The most problems that are kept of one file: an archive of pictures named `_redirects` must
-/// not give a million lines.
+/// The most problems that are reported per file: a picture archive named `_redirects` must not
+/// produce a million lines.
 pub const PROBLEMS_MAX: usize = 1000;
 
-/// The most redirects that are followed when a chain is looked for; browsers stop at twenty.
+/// The most redirects followed when searching for chains; browsers stop at twenty.
 pub const CHAIN_MAX: usize = 20;
 
-/// The most rules that are passed over for one request because they lead to where it already is.
-/// Sites have one, for their host; a walk is made for each.
+/// The most rules skipped for one request because they lead to where it already is. Sites have one,
+/// for their host; each costs a walk.
 pub const PASSED_OVER_MAX: usize = 8;
 
-/// The most rules with wildcards against which every later rule is held when shadowed rules are
-/// looked for: each costs a comparison with each.
+/// The most rules with wildcards against which every later rule is compared when searching for
+/// shadowed rules: each is compared with each.
 pub const BROAD_MAX: usize = 1000;
 
-/// Bytes read of a live directory's `_redirects` or `_headers`. A hundred thousand rules of the
-/// usual length fit.
+/// The most bytes read of a live directory's `_redirects` or `_headers`. A hundred thousand rules
+/// of the usual length fit.
 pub const RULES_FILE_MAX: u64 = 8 << 20;
 
-/// Folders of a live directory that are looked into for kawipiko's `_redirects`: a second's work.
+/// The most folders of a live directory searched for kawipiko's `_redirects`: a second's work.
 pub const RULES_FOLDERS_MAX: usize = 100_000;

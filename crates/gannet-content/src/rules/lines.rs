@@ -1,4 +1,4 @@
-//! The lines of a rules file, cut into tokens that know their columns.
+//! The lines of a rules file, split into tokens with their columns.
 
 use super::SourceFile;
 use super::limits::{LINE_MAX, PROBLEMS_MAX};
@@ -64,12 +64,12 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Puts the problems of the file in the order of its lines.
+    /// Sorts the problems of the file by line.
     pub(crate) fn finish(self) {
         self.problems[self.start..].sort_by_key(|problem| (problem.line, problem.column));
     }
 
-    /// Notes an error.
+    /// Records an error.
     pub(crate) fn error(&mut self, line: u32, column: u32, wrong: Wrong) {
         if self.problems.len() - self.start < PROBLEMS_MAX {
             self.problems.push(Problem {
@@ -87,7 +87,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What is wrong within a token.
+/// A problem within a token.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Wrong {
     /// Characters from the start of the token.
@@ -98,7 +98,7 @@ pub(crate) struct Wrong {
 }
 
 impl Wrong {
-    /// `found` is quoted, and cut if it is long.
+    /// `found` is quoted, and truncated if it is long.
     pub(crate) fn new(found: &str, expected: impl Into<String>) -> Self {
         let mut quoted = String::from("'");
         quoted.extend(found.chars().take(FOUND_MAX).flat_map(char::escape_debug));
@@ -110,7 +110,7 @@ impl Wrong {
         Self::words(quoted, expected)
     }
 
-    /// `found` in words, not as a quotation.
+    /// `found` is a description, not a quotation.
     pub(crate) fn words(found: impl Into<String>, expected: impl Into<String>) -> Self {
         Self {
             offset: 0,
@@ -133,7 +133,7 @@ impl Wrong {
     }
 }
 
-/// The lines of a file that have more than spaces and a comment. Lines that are not text, or too
+/// The lines of a file that contain more than spaces and a comment. Lines that are not text, or too
 /// long (`max` characters), are reported and left out.
 pub(crate) fn lines<'a>(
     file: &SourceFile<'a>,

@@ -1,7 +1,7 @@
-//! Rules that work, but hardly as they are meant.
+//! Rules that work, but probably not as intended.
 //!
-//! A warning is given only where it is certain: a rule is shadowed if an earlier one takes *all*
-//! its requests, and loops and chains are found by following what the rules really answer.
+//! Warnings are given only if certain: a rule is shadowed if an earlier one matches *all* its
+//! requests, and loops and chains are found by following the actual responses of the rules.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,10 +14,10 @@ use super::table::{Decision, RedirectTable};
 use super::target::decoded;
 use super::{Compat, Place};
 
-/// Looks over the redirects of a site.
+/// Checks the redirects of a site.
 ///
 /// `files` are the paths of the rules files, in the order in which they were parsed; `has_content`
-/// says whether the site has content at a decoded path, without rules.
+/// returns whether the site has content at a decoded path, without rules.
 #[must_use]
 pub fn lint(
     table: &RedirectTable,
@@ -70,7 +70,7 @@ impl Lint<'_> {
         let rules = &self.table.redirects().rules;
         let ignores_slash = self.table.redirects().compat.ignores_trailing_slash();
         let mut seen: HashMap<_, &Redirect> = HashMap::new();
-        // Rules that can take more than their own path, and the others by that.
+        // Rules that can match more than their own path, and the others by that path.
         let mut broad: Vec<&Redirect> = Vec::new();
         let mut narrow: HashMap<Vec<u8>, Vec<&Redirect>> = HashMap::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -97,8 +97,8 @@ impl Lint<'_> {
         }
     }
 
-    /// Whether a request as the rule is made for comes to it, although `by` matches it too: on
-    /// the host that `by` leads to, `by` may give way.
+    /// Whether a request made for the rule reaches it, although `by` matches it too: on the host
+    /// that `by` leads to, `by` may not apply.
     fn is_reached(&self, index: usize, rule: &Redirect, by: &Redirect) -> bool {
         let mut sample = Sample::of(rule);
         let mut out = Vec::new();
@@ -126,7 +126,7 @@ impl Lint<'_> {
         rule_of(found) == Some(index)
     }
 
-    /// Loops and chains, followed from a request as the rule is made for.
+    /// Loops and chains, followed from a request made for the rule.
     fn follow(&mut self, start: usize, rule: &Redirect) {
         if !rule.is_redirect() || self.in_loops.contains(&start) {
             return;
@@ -164,7 +164,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Files that win, are hidden, or are missing.
+    /// Rules whose file wins, or hide a file, or whose target is missing.
     fn files(&mut self, rule: &Redirect) {
         let is_cloudflare = self.table.redirects().compat == Compat::Cloudflare;
         if is_cloudflare && !rule.is_forced {
@@ -198,7 +198,7 @@ fn rule_of(decision: Decision) -> Option<usize> {
     }
 }
 
-/// A request as a rule is made for.
+/// A request made for a rule.
 struct Sample {
     scheme: Scheme,
     host: Vec<u8>,
@@ -297,7 +297,7 @@ fn escape(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The source without the names of its placeholders, which make no difference to what it matches.
+/// The source without the names of its placeholders, which do not affect what it matches.
 fn without_names(pattern: &Pattern) -> Pattern {
     let strip = |segments: &Vec<Segment>| -> Vec<Segment> {
         let mut segments = segments.clone();
@@ -328,7 +328,7 @@ fn query_shape(query: &[QueryParameter]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     query.iter().map(shape).collect()
 }
 
-/// Whether every request of `rule` is one of `other`.
+/// Whether every request of `rule` also matches `other`.
 fn covers_rule(other: &Redirect, rule: &Redirect, ignores_slash: bool) -> bool {
     let has_scheme = other.pattern.scheme.is_none() || other.pattern.scheme == rule.pattern.scheme;
     let has_host = match (&other.pattern.host, &rule.pattern.host) {
@@ -346,7 +346,7 @@ fn covers_rule(other: &Redirect, rule: &Redirect, ignores_slash: bool) -> bool {
     has_scheme && has_host && has_query && covers_path(&other.pattern, &rule.pattern, ignores_slash)
 }
 
-/// Whether every path of `rule` is one of `other`; in doubt, not.
+/// Whether every path of `rule` also matches `other`; false if in doubt.
 fn covers_path(other: &Pattern, rule: &Pattern, ignores_slash: bool) -> bool {
     if let Some(path) = rule.static_path() {
         let subject = Subject::path(&path, ignores_slash);
@@ -411,6 +411,6 @@ fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// What stands for a placeholder. No site has a page of that name.
+/// Substitutes a placeholder. No site has a page of that name.
 const SAMPLE: &[u8] = b"gannet-sample";
 const SAMPLE_HOST: &[u8] = b"gannet-sample.invalid";

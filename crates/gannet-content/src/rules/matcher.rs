@@ -13,21 +13,21 @@ use super::trie::{Edges, Kind, Trie, TrieBuilder, Visit};
 pub struct RuleInput<'a> {
     /// The scheme of the target URI.
     pub scheme: Scheme,
-    /// The host of the target URI; case and a port make no difference.
+    /// The host of the target URI; case and port make no difference.
     pub host: &'a [u8],
-    /// The path in canonical form, decoded, as `target_path::decode_path` gives it.
+    /// The path in canonical form, decoded, as returned by `target_path::decode_path`.
     pub path: &'a [u8],
-    /// The query as it was sent, without question mark.
+    /// The query as sent, without question mark.
     pub query: Option<&'a [u8]>,
 }
 
-/// An index over the sources of rules, which are known by their positions.
+/// An index over the sources of rules, which are identified by their positions.
 #[derive(Clone, Debug)]
 pub struct Matcher {
     ignores_trailing_slash: bool,
     paths: Trie,
     hosts: Option<Hosts>,
-    /// By the end of a pattern: where its groups are.
+    /// By the end of a pattern: the range of its groups.
     ends: Vec<(u32, u32)>,
     groups: Vec<Group>,
     query_values: Edges,
@@ -40,7 +40,7 @@ struct Hosts {
     roots: Vec<[Option<u32>; 3]>,
 }
 
-/// Rules with the same pattern that ask for the same query parameters.
+/// Rules with the same pattern and the same query parameters.
 #[derive(Clone, Debug)]
 struct Group {
     /// The first of its rules.
@@ -81,7 +81,7 @@ impl Matcher {
         (first.best != u32::MAX).then_some(first.best)
     }
 
-    /// Appends all rules that match, in their order. Rules that ask for a query are left out.
+    /// Appends all rules that match, in their order. Rules that require a query are left out.
     pub fn all(&self, request: &RuleInput<'_>, rules: &mut Vec<u32>) {
         let start = rules.len();
         self.walk(
@@ -94,7 +94,7 @@ impl Matcher {
         rules[start..].sort_unstable();
     }
 
-    /// Whether any rule is limited to a host.
+    /// Whether any rule is restricted to a host.
     #[must_use]
     pub fn has_hosts(&self) -> bool {
         self.hosts.is_some()
@@ -121,7 +121,7 @@ impl Matcher {
         &self.groups[from as usize..to as usize]
     }
 
-    /// The first rule of a group whose query parameters these are.
+    /// The first rule of a group that matches these query parameters.
     fn find_query(&self, group: u32, query: &Query<'_>) -> Option<u32> {
         let parameters = &self.groups[group as usize].parameters;
         if parameters.len() != query.count {
@@ -191,7 +191,7 @@ pub(crate) fn captures(
     Some(captures)
 }
 
-/// The host in lower case and without port; empty if it is longer than any.
+/// The host in lower case and without port; empty if it is longer than any host name.
 #[must_use]
 pub fn normal_host<'a>(host: &[u8], buffer: &'a mut [u8; HOST_MAX]) -> &'a [u8] {
     let colon = host.iter().rposition(|&byte| byte == b':');
@@ -252,7 +252,7 @@ impl Visit for First<'_> {
 
     fn end(&mut self, end: u32) {
         let (from, _) = self.matcher.ends[end as usize];
-        // Read when the first rule asks for it.
+        // Parsed when the first rule needs it.
         let mut query = None;
         for (index, group) in self.matcher.groups(end).iter().enumerate() {
             if group.first >= self.best {
@@ -294,13 +294,13 @@ impl Visit for All<'_> {
 /// The parameters of a query.
 struct Query<'a> {
     raw: &'a [u8],
-    /// Where each begins, where its name ends, and where it ends.
+    /// For each: where it begins, where its name ends, and where it ends.
     parameters: [(usize, usize, usize); QUERY_PARAMETERS_MAX],
     count: usize,
 }
 
 impl<'a> Query<'a> {
-    /// `None` if it has more parameters than any rule asks for.
+    /// `None` if it has more parameters than any rule requires.
     fn read(raw: &'a [u8]) -> Option<Self> {
         let mut query = Self {
             raw,
@@ -321,7 +321,7 @@ impl<'a> Query<'a> {
         Some(query)
     }
 
-    /// Where the raw value of the first parameter of this name is.
+    /// The range of the raw value of the first parameter of this name.
     fn range(&self, name: &[u8]) -> Option<Range<usize>> {
         let mut parameters = self.parameters[..self.count].iter();
         let found = parameters
@@ -443,7 +443,7 @@ fn shape(parameter: &QueryParameter) -> ParameterShape {
     }
 }
 
-/// The literal values in one text, each after its length.
+/// The literal values in one text, each preceded by its length.
 fn query_key(query: &[QueryParameter]) -> Vec<u8> {
     let mut key = Vec::new();
     for parameter in query {

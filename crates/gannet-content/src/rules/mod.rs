@@ -1,11 +1,10 @@
-//! Redirects and fields that a site brings with it, in the files `_redirects` and `_headers`.
+//! Redirects and fields defined by a site, in the files `_redirects` and `_headers`.
 //!
-//! The files are read when a site is packed or loaded: [`redirects::parse`] and
-//! [`headers::parse`] give rules and *all* their [problems](problem::Problem). What the server
-//! needs is a [`RedirectTable`](table::RedirectTable) and a
-//! [`HeaderTable`](table::HeaderTable), which an archive can carry as bytes. They hold an index
-//! over the rules' sources: a request is looked up by one walk over its path, never by trying the
-//! rules one after the other.
+//! The files are parsed when a site is packed or loaded: [`redirects::parse`] and
+//! [`headers::parse`] return rules and *all* their [problems](problem::Problem). The server uses a
+//! [`RedirectTable`](table::RedirectTable) and a [`HeaderTable`](table::HeaderTable), which an
+//! archive can carry as bytes. They hold an index over the rules' sources: a request is looked up
+//! by one walk over its path, never by trying the rules one after the other.
 //!
 //! ```text
 //! _redirects ──redirects::parse──▶ Redirects ──lint──▶ warnings
@@ -15,7 +14,7 @@
 //! request ─────────────────────────────────────────────────────────────────────▶ decide
 //! ```
 //!
-//! Rules never see a file. Whether a file exists at the path of a request is an argument.
+//! Rules never access files. Whether a file exists at the path of a request is an argument.
 
 pub mod files;
 pub mod headers;
@@ -35,12 +34,12 @@ mod text;
 mod trie;
 mod wire;
 
-/// Whose reading of the files is followed where they differ. The manual's pages on redirects and
-/// on headers have the differences as a table.
+/// The dialect of the files, where hosts differ. The manual's pages on redirects and on headers
+/// list the differences in a table.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Compat {
-    /// A file wins over a rule unless the rule is forced by `!`; 301 unless the rule names a
-    /// status; a slash at the end of a path makes no difference.
+    /// A file wins over a rule unless `!` forces the rule; 301 unless the rule names a status; a
+    /// trailing slash makes no difference.
     #[default]
     Netlify,
     /// A rule wins over a file; 302 unless the rule names a status; slashes count.
@@ -51,7 +50,7 @@ pub enum Compat {
 }
 
 impl Compat {
-    /// Its name, as flags have it.
+    /// Its name, as used in flags.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,13 +60,13 @@ impl Compat {
         }
     }
 
-    /// Whether `/page` and `/page/` are one path.
+    /// Whether `/page` and `/page/` are the same path.
     #[must_use]
     pub const fn ignores_trailing_slash(self) -> bool {
         matches!(self, Self::Netlify)
     }
 
-    /// The status of a redirect that names none; `None` if it has to.
+    /// The status of a redirect that names none; `None` if it must name one.
     #[must_use]
     pub const fn default_status(self) -> Option<u16> {
         match self {
@@ -81,7 +80,7 @@ impl Compat {
     #[must_use]
     pub const fn statuses(self) -> &'static [u16] {
         match self {
-            // 410 and 451 are those of the IPFS specification of the file.
+            // 410 and 451 come from the IPFS specification of the file.
             Self::Netlify => &[200, 301, 302, 303, 307, 308, 404, 410, 451],
             Self::Cloudflare => &[200, 301, 302, 303, 307, 308],
             Self::Kawipiko => &[301, 302, 303, 307, 308],
@@ -92,7 +91,7 @@ impl Compat {
 /// One rules file of a site.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SourceFile<'a> {
-    /// Its path relative to the root of the site, without slash at the start: `_redirects`,
+    /// Its path relative to the root of the site, without leading slash: `_redirects`,
     /// `docs/_redirects`.
     pub path: &'a str,
     /// Its content.
@@ -109,7 +108,7 @@ impl SourceFile<'_> {
     }
 }
 
-/// Where a rule stands.
+/// The location of a rule.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Place {
     /// The position of its file in the list that was parsed.

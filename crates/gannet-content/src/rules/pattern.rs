@@ -1,7 +1,7 @@
-//! The source of a rule: which requests it is for.
+//! The source of a rule: the requests it applies to.
 //!
 //! A path pattern is segments between slashes. A segment is literal text or has one placeholder,
-//! with text before and after it; one `*`, the splat, stands for any text, slashes included:
+//! with text before and after it; one `*`, the splat, matches any text, slashes included:
 //!
 //! ```text
 //! /news/:year/post-:id.html     head: news, :year, post- :id .html
@@ -16,7 +16,7 @@ use super::limits::{CAPTURES_MAX, HOST_MAX, SEGMENTS_MAX};
 use super::lines::Wrong;
 use super::percent;
 
-/// The scheme that a rule is limited to.
+/// The scheme that a rule is restricted to.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Scheme {
     /// `http`.
@@ -25,7 +25,7 @@ pub enum Scheme {
     Https,
 }
 
-/// Which requests a rule is for, except for their query.
+/// The requests that a rule applies to, except for their query.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Pattern {
     /// Only requests over this scheme.
@@ -34,7 +34,7 @@ pub struct Pattern {
     pub host: Option<Vec<Segment>>,
     /// The segments counted from the start.
     pub head: Vec<Segment>,
-    /// What follows them; without it, nothing may follow.
+    /// The rest of the path; without it, nothing may follow.
     pub splat: Option<Splat>,
 }
 
@@ -54,7 +54,7 @@ pub enum Segment {
     },
 }
 
-/// A `*` and what follows it.
+/// A `*` and the pattern after it.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Splat {
     /// The bytes before it in its segment.
@@ -65,22 +65,22 @@ pub struct Splat {
     pub tail: Vec<Segment>,
 }
 
-/// The name under which a target has what the `*` matched.
+/// The name by which a target refers to the match of `*`.
 pub const SPLAT: &str = "splat";
 
-/// How a source is read.
+/// How a source is parsed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Syntax {
-    /// `*` and `:name` have a meaning.
+    /// `*` and `:name` are special.
     pub(crate) has_wildcards: bool,
     /// `:name` is a placeholder within a segment too, not only at its start.
     pub(crate) has_inner_placeholders: bool,
-    /// A slash at the end is dropped.
+    /// A trailing slash is dropped.
     pub(crate) ignores_trailing_slash: bool,
 }
 
 impl Pattern {
-    /// Reads a path that begins with a slash.
+    /// Parses a path that begins with a slash.
     pub(crate) fn parse_path(text: &str, syntax: Syntax) -> Result<Self, Wrong> {
         let Some(rest) = text.strip_prefix('/') else {
             return Err(Wrong::new(text, "a path that begins with '/'"));
@@ -118,7 +118,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Reads a host name, with placeholders for whole labels if there are any.
+    /// Parses a host name, with placeholders for whole labels if allowed.
     pub(crate) fn parse_host(text: &str, has_placeholders: bool) -> Result<Vec<Segment>, Wrong> {
         if text.is_empty() || text.len() > HOST_MAX {
             return Err(Wrong::new(text, "a host name"));
@@ -158,7 +158,7 @@ impl Pattern {
         Ok(labels)
     }
 
-    /// The names of what it captures: those of the host, those of the path from left to right.
+    /// The names of its captures: those of the host, then those of the path from left to right.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let host = self.host.iter().flatten().filter_map(Segment::name);
         let head = self.head.iter().filter_map(Segment::name);
@@ -193,7 +193,7 @@ impl Pattern {
         Some(path)
     }
 
-    /// The names that it captures, if each is there once and there are not too many.
+    /// The names of its captures, if they are distinct and not too many.
     pub(crate) fn distinct_names<'a>(
         &'a self,
         more: impl Iterator<Item = &'a str>,
@@ -213,7 +213,7 @@ impl Pattern {
         Ok(names)
     }
 
-    /// Appends what it captures of a path, if it matches.
+    /// Appends its captures of a path, if it matches.
     pub(crate) fn capture_path(&self, subject: &Subject<'_>, captures: &mut Captures) -> bool {
         let mut at = subject.first();
         for segment in &self.head {
@@ -230,7 +230,7 @@ impl Pattern {
         }
     }
 
-    /// Appends what it captures of a host name, if it matches.
+    /// Appends its captures of a host name, if it matches.
     pub(crate) fn capture_host(&self, host: &[u8], captures: &mut Captures) -> bool {
         let Some(labels) = &self.host else {
             return true;
@@ -285,7 +285,7 @@ impl Splat {
         let len = subject.bytes.len();
         let is_all = self.tail.is_empty() && self.suffix.is_empty();
         let Some(start) = at else {
-            // `/blog/*` matches `/blog` where slashes do not count.
+            // `/blog/*` matches `/blog` if slashes do not count.
             let is_empty = is_all && self.prefix.is_empty() && subject.ignores_trailing_slash;
             return is_empty && captures.push(Source::Path, subject.base + len..subject.base + len);
         };
@@ -305,7 +305,7 @@ impl Splat {
         if from > to || !is_around(&self.prefix, &self.suffix, region) {
             return false;
         }
-        // A slash at the end that does not count for matching is not lost on the way.
+        // A trailing slash that does not count for matching is still captured.
         let slash = usize::from(subject.has_trailing_slash && is_all && start < len);
         let mut fits = captures.push(Source::Path, subject.base + from..subject.base + to + slash);
         let mut segment_start = end + 1;
@@ -319,7 +319,7 @@ impl Splat {
     }
 }
 
-/// What a capture is a part of.
+/// The part of the request that a capture belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Source {
     /// The host.
@@ -330,17 +330,17 @@ pub enum Source {
     Query,
 }
 
-/// What a rule's placeholders stand for in a request, in the order of their names.
+/// The captures of a rule's placeholders in a request, in the order of their names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Captures {
     captures: [Capture; CAPTURES_MAX],
     count: usize,
 }
 
-/// What one placeholder stands for: a range of bytes.
+/// The capture of one placeholder: a range of bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Capture {
-    /// What it is a part of.
+    /// The part of the request.
     pub source: Source,
     /// Its first byte.
     pub start: u32,
@@ -364,7 +364,7 @@ impl Captures {
         &self.captures[..self.count]
     }
 
-    /// Whether there was room.
+    /// Adds a capture; returns whether there was room.
     pub(crate) fn push(&mut self, source: Source, range: std::ops::Range<usize>) -> bool {
         let Some(slot) = self.captures.get_mut(self.count) else {
             return false;
@@ -384,14 +384,14 @@ pub(crate) struct Subject<'a> {
     /// Without the first slash, and without the last one if that does not count.
     pub(crate) bytes: &'a [u8],
     pub(crate) separator: u8,
-    /// Where `bytes` begins in the request's path.
+    /// Offset of `bytes` in the request's path.
     base: usize,
     pub(crate) ignores_trailing_slash: bool,
     has_trailing_slash: bool,
 }
 
 impl<'a> Subject<'a> {
-    /// A decoded path. A path without its first slash is taken as if it had one.
+    /// A decoded path. A path without a leading slash is treated as if it had one.
     pub(crate) fn path(path: &'a [u8], ignores_trailing_slash: bool) -> Self {
         let (bytes, base) = match path.strip_prefix(b"/") {
             Some(bytes) => (bytes, 1),
@@ -417,13 +417,13 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Where the first segment begins, if there is one.
+    /// The start of the first segment, if there is one.
     pub(crate) fn first(&self) -> Option<usize> {
         let is_none = self.bytes.is_empty() && self.ignores_trailing_slash;
         (!is_none).then_some(0)
     }
 
-    /// Where the segment that begins here ends, and where the next one begins.
+    /// The end of the segment that begins here, and the start of the next one.
     pub(crate) fn segment(&self, start: usize) -> (usize, Option<usize>) {
         let rest = &self.bytes[start..];
         match rest.iter().position(|&byte| byte == self.separator) {
@@ -454,7 +454,7 @@ fn parse_segment(text: &str, syntax: Syntax) -> Result<Part, Wrong> {
     let Some((start, end)) = find_wildcard(text, syntax, true) else {
         return Ok(Part::Segment(Segment::Literal(literal(0..text.len())?)));
     };
-    // `/:a-:b` means two placeholders, wherever they may stand.
+    // `/:a-:b` means two placeholders, wherever they may be allowed.
     let anywhere = Syntax {
         has_inner_placeholders: true,
         ..syntax
@@ -508,21 +508,21 @@ pub(crate) fn name_len(text: &str) -> usize {
         .unwrap_or(text.len())
 }
 
-/// Moves a problem found in a part to the whole.
+/// Translates a problem found in a part to the whole.
 pub(crate) fn shift(mut wrong: Wrong, text: &str, offset: usize) -> Wrong {
     let before = text.get(..offset).unwrap_or_default();
     wrong.offset += before.chars().count() as u32;
     wrong
 }
 
-/// Whether two texts are equal. An empty one has no memory, and the C library compares nothing with
-/// nothing by reading there under a mask, which takes processors a microsecond to suppress.
+/// Whether two texts are equal. An empty one has no memory, and the C library compares zero bytes
+/// by a masked read there, whose suppressed fault costs processors a microsecond.
 #[inline]
 pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && (a.is_empty() || a == b)
 }
 
-/// Whether a text begins and ends with these, which do not overlap.
+/// Whether a text begins and ends with these, without overlap.
 fn is_around(prefix: &[u8], suffix: &[u8], text: &[u8]) -> bool {
     let Some(rest) = text.len().checked_sub(prefix.len() + suffix.len()) else {
         return false;

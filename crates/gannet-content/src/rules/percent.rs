@@ -1,10 +1,10 @@
-//! Percent-encoding, for the parts of rules and what requests put into them.
+//! Percent-encoding, for the parts of rules and for what requests substitute in them.
 
 use std::borrow::Cow;
 
 use super::lines::Wrong;
 
-/// Decodes a part of a source path. What a request's path can never have is refused.
+/// Decodes a part of a source path. Bytes that a request's path can never contain are refused.
 pub(crate) fn decode_segment(text: &str) -> Result<Vec<u8>, Wrong> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -30,8 +30,8 @@ pub(crate) fn decode_segment(text: &str) -> Result<Vec<u8>, Wrong> {
     Ok(out)
 }
 
-/// Decodes a name or a value of a query: percent signs, and `+` as a space. What is no escape
-/// stands for itself, as in browsers.
+/// Decodes a name or a value of a query: percent signs, and `+` as a space. Invalid escapes stand
+/// for themselves, as in browsers.
 pub(crate) fn decode_query(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(raw);
@@ -44,7 +44,7 @@ pub(crate) fn decode_query(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Hands over the decoded bytes until `take` wants no more; whether it took all.
+/// Passes the decoded bytes to `take` until it returns false; returns whether it took all.
 pub(crate) fn decode_query_into(raw: &[u8], mut take: impl FnMut(u8) -> bool) -> bool {
     let mut index = 0;
     while index < raw.len() {
@@ -77,7 +77,7 @@ pub(crate) fn query_equals(raw: &[u8], expect: &[u8]) -> bool {
     fits && rest.is_empty()
 }
 
-/// Appends a byte, percent-encoded unless it may stand where `is_allowed` says.
+/// Appends a byte, percent-encoded unless `is_allowed` accepts it.
 pub(crate) fn encode(byte: u8, is_allowed: fn(u8) -> bool, out: &mut Vec<u8>) {
     if is_allowed(byte) {
         out.push(byte);
@@ -87,17 +87,17 @@ pub(crate) fn encode(byte: u8, is_allowed: fn(u8) -> bool, out: &mut Vec<u8>) {
     }
 }
 
-/// `pchar` of RFC 3986 section 3.3 and the slash: what a path may have.
+/// `pchar` of RFC 3986 section 3.3 and the slash: bytes allowed in a path.
 pub(crate) fn is_path_byte(byte: u8) -> bool {
     is_unreserved(byte) || is_sub_delim(byte) || matches!(byte, b':' | b'@' | b'/')
 }
 
-/// What a query or a fragment may have (RFC 3986 sections 3.4 and 3.5).
+/// Bytes allowed in a query or a fragment (RFC 3986 sections 3.4 and 3.5).
 pub(crate) fn is_query_byte(byte: u8) -> bool {
     is_path_byte(byte) || byte == b'?'
 }
 
-/// What a name or value of a query may have without meaning something else there.
+/// Bytes allowed in a name or value of a query that have no special meaning there.
 pub(crate) fn is_query_value_byte(byte: u8) -> bool {
     is_unreserved(byte) || matches!(byte, b'/' | b':' | b'@' | b',')
 }

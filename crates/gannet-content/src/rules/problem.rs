@@ -1,4 +1,4 @@
-//! What is wrong with a rules file: where, what was found, and what was expected.
+//! Problems of a rules file: where, what was found, and what was expected.
 
 use std::fmt;
 use std::path::Path;
@@ -28,19 +28,19 @@ pub struct Problem {
     pub what: What,
 }
 
-/// What is wrong with a line.
+/// The kinds of problems.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum What {
     /// Something else than expected.
     Unexpected {
-        /// What stands there, cut if it is long.
+        /// The text found, truncated if it is long.
         found: String,
-        /// What may stand there.
+        /// What is allowed there.
         expected: String,
-        /// What to do about it, if that is known.
+        /// How to fix it, if known.
         help: Option<&'static str>,
     },
-    /// An earlier rule takes every request that this one matches.
+    /// An earlier rule matches every request that this one matches.
     Shadowed {
         /// The line of the earlier rule.
         by_line: u32,
@@ -56,12 +56,12 @@ pub enum What {
     },
     /// Following the redirect leads back to it.
     Loop {
-        /// The paths that are passed, from the first on.
+        /// The paths passed, from the first on.
         through: Vec<String>,
     },
     /// Following the redirect leads to another redirect.
     Chain {
-        /// The paths that are passed, from the first to the last.
+        /// The paths passed, from the first to the last.
         through: Vec<String>,
     },
     /// A file has the path of the rule and is sent instead.
@@ -74,9 +74,9 @@ pub enum What {
         /// The path.
         path: String,
     },
-    /// Cloudflare leaves the rule out; here it answers where there is no file.
+    /// Cloudflare ignores the rule; here it answers where there is no file.
     Fallback,
-    /// The page that the rule is to send does not exist.
+    /// The page that the rule sends does not exist.
     TargetMissing {
         /// Its path.
         path: String,
@@ -100,7 +100,7 @@ impl What {
         }
     }
 
-    /// What to do about it, if that is known.
+    /// How to fix it, if known.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
@@ -164,8 +164,8 @@ impl fmt::Display for What {
 }
 
 impl Problem {
-    /// The same with the folder of the site before the name of the file, so that it can be opened
-    /// from where the program runs.
+    /// The same with the folder of the site before the name of the file, so that the path can be
+    /// opened from the current directory.
     #[must_use]
     pub fn of_site(mut self, root: &Path) -> Self {
         let path = root.join(&self.file);

@@ -1,4 +1,4 @@
-//! The file `_redirects`: one rule a line, from a source to a target.
+//! The file `_redirects`: one rule per line, from a source to a target.
 //!
 //! ```text
 //! # source      query     target                  status
@@ -19,10 +19,10 @@ use super::problem::Problem;
 use super::target::Target;
 use super::{Compat, Place, SourceFile, kawipiko};
 
-/// The rules of a site, in the order in which they are asked.
+/// The rules of a site, in the order in which they are matched.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Redirects {
-    /// Whose reading is followed.
+    /// The dialect.
     pub compat: Compat,
     /// The rules.
     pub rules: Vec<Redirect>,
@@ -31,19 +31,19 @@ pub struct Redirects {
 /// One rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Redirect {
-    /// Where it stands.
+    /// Its location.
     pub place: Place,
-    /// Which paths and hosts it is for.
+    /// The paths and hosts it applies to.
     pub pattern: Pattern,
-    /// What the query must have, sorted by name. If there is anything, the query must have
-    /// nothing else.
+    /// The parameters that the query must have, sorted by name. If there are any, the query must
+    /// have no others.
     pub query: Vec<QueryParameter>,
-    /// Where it leads.
+    /// Its target.
     pub target: Target,
     /// 301, 302, 303, 307 or 308: a redirect. 200: the target is sent instead. 404, 410 or 451:
     /// the target is sent instead, with this status.
     pub status: u16,
-    /// It wins over a file, as every rule of Cloudflare does but a [fallback](is_fallback).
+    /// It wins over a file, as every rule of Cloudflare does except a [fallback](is_fallback).
     pub is_forced: bool,
 }
 
@@ -66,13 +66,13 @@ pub enum QueryValue {
 }
 
 impl Redirect {
-    /// Whether the answer is a redirect, not content.
+    /// Whether the response is a redirect, not content.
     #[must_use]
     pub const fn is_redirect(&self) -> bool {
         matches!(self.status, 301 | 302 | 303 | 307 | 308)
     }
 
-    /// The names of what it captures, in the order of [`Captures`](super::pattern::Captures).
+    /// The names of its captures, in the order of [`Captures`](super::pattern::Captures).
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.pattern.names().chain(self.query_names())
     }
@@ -87,11 +87,11 @@ impl Redirect {
     }
 }
 
-/// Reads the rules of a site. All problems are found, not only the first; lines with problems
-/// give no rule.
+/// Parses the rules of a site. Finds all problems, not only the first; lines with problems give no
+/// rule.
 ///
-/// Netlify and Cloudflare read the file at the root only: others are left out. For kawipiko, the
-/// files are to be in the order of their folders, the root first.
+/// Netlify and Cloudflare read only the file at the root: others are left out. For kawipiko, the
+/// files must be in the order of their folders, the root first.
 #[must_use]
 pub fn parse(files: &[SourceFile<'_>], compat: Compat) -> (Redirects, Vec<Problem>) {
     let mut redirects = Redirects {
@@ -145,7 +145,7 @@ fn parse_file(
     }
 }
 
-/// How many rules there may still be.
+/// How many more rules are allowed.
 #[derive(Debug, Default)]
 struct Budget {
     static_count: usize,
@@ -153,7 +153,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Cloudflare counts every rule after the first dynamic one as dynamic, because its order
+    /// Cloudflare counts every rule after the first dynamic one as dynamic, because their order
     /// must then be kept.
     fn spend(&mut self, rule: &Redirect, compat: Compat, count: usize) -> Result<(), Problems> {
         if count >= RULES_MAX {
@@ -242,9 +242,9 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
     Ok(rule)
 }
 
-/// Whether Cloudflare takes a rule for an endless loop and leaves it out, as it does with
-/// `/* /index.html 200`. Sites have such rules from elsewhere, and mean pages that no file is for:
-/// if the rule hid the files, nothing of the application would load.
+/// Whether Cloudflare takes a rule for an endless loop and ignores it, as it does with `/*
+/// /index.html 200`. Sites bring such rules from other hosts, and mean paths without a file: if the
+/// rule hid the files, nothing of the application would load.
 fn is_fallback(source: &str, target: &str) -> bool {
     let leads_to_folder = target.ends_with("/index.html") || target.ends_with("/index");
     leads_to_folder && target.starts_with('/') && (source.ends_with('/') || source.ends_with("/*"))
@@ -309,7 +309,7 @@ pub(super) fn parse_host_and_path(
     })
 }
 
-/// Whether a token between source and target is about the query.
+/// Whether a token between source and target is a query parameter.
 fn is_query(token: &Token<'_>) -> bool {
     let is_target = token.text.starts_with('/') || token.text.contains("://");
     !is_target && token.text.contains('=')
@@ -395,7 +395,7 @@ pub(super) fn parse_status(text: &str, compat: Compat) -> Result<(u16, bool), Wr
     Ok((status, is_forced))
 }
 
-/// Whether a token is a condition of Netlify's on who is asking.
+/// Whether a token is one of Netlify's conditions on the client.
 fn is_condition(text: &str) -> bool {
     let name = text.split('=').next().unwrap_or_default();
     text.contains('=')
@@ -426,7 +426,7 @@ fn has_within_segment(source: &str, placeholder: &str) -> bool {
     })
 }
 
-/// Puts a problem at a token.
+/// Locates a problem at a token.
 pub(super) fn at(token: &Token<'_>) -> impl Fn(Wrong) -> Problems {
     let column = token.column;
     move |wrong| (column, wrong)

@@ -1,4 +1,4 @@
-//! Rules ready to be asked: what the server holds.
+//! Rules ready for lookup, as the server holds them.
 
 use gannet_http::semantics::status::Status;
 
@@ -19,10 +19,10 @@ pub struct RedirectTable {
     wins_over_files: bool,
 }
 
-/// What a rule makes of a request, with where it leads.
+/// The verdict of a rule on a request, with the location or path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Ruled {
-    /// It is answered with this location.
+    /// A redirect to this location.
     Elsewhere {
         /// 301, 302, 303, 307 or 308.
         status: Status,
@@ -31,7 +31,7 @@ pub enum Ruled {
         /// The position of the rule.
         rule: u32,
     },
-    /// It is answered with the content of another path. What is not there is 404.
+    /// The content of another path. If that is missing, 404.
     Content {
         /// 200, 404, 410 or 451.
         status: Status,
@@ -42,10 +42,10 @@ pub enum Ruled {
     },
 }
 
-/// What the redirects have for a request.
+/// The verdict of the redirects on a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Decision {
-    /// Nothing: go on as without rules.
+    /// None: continue as without rules.
     Pass,
     /// A redirect with this status, to the location that was written.
     Redirect {
@@ -54,8 +54,8 @@ pub enum Decision {
         /// The position of the rule.
         rule: u32,
     },
-    /// The content at the path that was written, with this status. What is not there is 404.
-    /// Rules are not evaluated again for that path.
+    /// The content at the path that was written, with this status. If that is missing, 404. Rules
+    /// are not evaluated again for that path.
     Content {
         /// 200, 404, 410 or 451. Conditions and ranges apply only to a 200.
         status: u16,
@@ -81,14 +81,14 @@ impl RedirectTable {
         }
     }
 
-    /// The rules as bytes, which are the same for the same rules.
+    /// Serialises the rules; equal rules give equal bytes.
     #[must_use]
     pub fn compile(&self) -> Vec<u8> {
         wire::write_redirects(&self.redirects)
     }
 
-    /// Reads what [`compile`](Self::compile) gives. Every rule is checked again, so that whatever
-    /// the bytes are, what comes out neither fails nor sends what a rule could not say.
+    /// Parses the result of [`compile`](Self::compile). Every rule is checked again, so that no
+    /// bytes can make the table fail or send what a rule could not express.
     ///
     /// # Errors
     /// See [`TableError`].
@@ -103,13 +103,13 @@ impl RedirectTable {
     }
 
     /// Whether a rule might apply where there is a file. If not, a request that finds its file
-    /// need not be looked up.
+    /// needs no lookup.
     #[must_use]
     pub fn wins_over_files(&self) -> bool {
         self.wins_over_files
     }
 
-    /// The first rule that matches, with what it captures.
+    /// The first rule that matches, with its captures.
     #[must_use]
     pub fn find(&self, request: &RuleInput<'_>) -> Option<(u32, Captures)> {
         self.find_from(request, 0)
@@ -126,13 +126,12 @@ impl RedirectTable {
         Some((index, captures?))
     }
 
-    /// What to answer. `has_file` says whether there is content at the path; `out` takes the
+    /// The response. `has_file` is whether there is content at the path; `out` receives the
     /// location or the path, and is undefined after [`Decision::Pass`].
     ///
-    /// A redirect to where the request already is would never end: it counts as not matching, and
-    /// the next rule is asked. So a rule that leads everything to one host does not stand in the
-    /// way of the others there. The same holds for a target that comes out too long, or leads out
-    /// of the site.
+    /// A redirect to where the request already is would never end: it does not match, and the next
+    /// rule is tried. So a rule that leads everything to one host does not shadow the others on
+    /// that host. The same applies to a target that becomes too long, or leads out of the site.
     pub fn decide(&self, request: &RuleInput<'_>, has_file: bool, out: &mut Vec<u8>) -> Decision {
         if has_file && !self.wins_over_files {
             return Decision::Pass;
@@ -159,7 +158,7 @@ impl RedirectTable {
         Decision::Pass
     }
 
-    /// What goes before any file at the path.
+    /// The rule that precedes any file at the path.
     #[must_use]
     pub fn before_files(&self, request: &RuleInput<'_>) -> Option<Ruled> {
         match self.wins_over_files {
@@ -168,7 +167,7 @@ impl RedirectTable {
         }
     }
 
-    /// What answers where no file does.
+    /// The rule that answers if no file does.
     #[must_use]
     pub fn for_missing(&self, request: &RuleInput<'_>) -> Option<Ruled> {
         self.ruled(request, false)
@@ -191,7 +190,7 @@ impl RedirectTable {
         }
     }
 
-    /// Writes where a rule leads, unless it leads nowhere.
+    /// Writes the target of a rule, unless there is none.
     fn expand(
         &self,
         rule: &Redirect,
@@ -210,7 +209,7 @@ impl RedirectTable {
         if !rule.is_redirect() {
             return rule.target.write_path(from, out);
         }
-        // What a rule asked for by name is used up.
+        // The parameters that a rule requires are consumed.
         let passed_on = request.query.filter(|_| rule.query.is_empty());
         rule.target.write_location(from, passed_on, out)?;
         (!self.is_there(rule, request, host, out)).then_some(())
@@ -241,7 +240,7 @@ impl RedirectTable {
         let ignores_slash = self.redirects.compat.ignores_trailing_slash();
         let trim = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
         let is_same = path == request.path || (ignores_slash && trim(&path) == trim(request.path));
-        // A rule that asks for a query does not match again where the query is gone.
+        // A rule that requires a query does not match again if the query is gone.
         is_same && (rule.query.is_empty() || rule.target.query.is_some())
     }
 }
@@ -265,13 +264,13 @@ impl HeaderTable {
         Self { headers, matcher }
     }
 
-    /// The rules as bytes, which are the same for the same rules.
+    /// Serialises the rules; equal rules give equal bytes.
     #[must_use]
     pub fn compile(&self) -> Vec<u8> {
         wire::write_headers(&self.headers)
     }
 
-    /// Reads what [`compile`](Self::compile) gives, with every rule checked again.
+    /// Parses the result of [`compile`](Self::compile), checking every rule again.
     ///
     /// # Errors
     /// See [`TableError`].
@@ -285,8 +284,8 @@ impl HeaderTable {
         &self.headers
     }
 
-    /// Whether the fields of a path may differ by host, so that they cannot be rendered when a
-    /// site is packed.
+    /// Whether the fields of a path may differ by host, so that they cannot be rendered at pack
+    /// time.
     #[must_use]
     pub fn has_hosts(&self) -> bool {
         self.matcher.has_hosts()
@@ -300,8 +299,8 @@ impl HeaderTable {
         rules
     }
 
-    /// What the rules do to the fields of an answer: all that match, in their order. The path is
-    /// the requested one, not that of the file that answers.
+    /// The changes of the rules to the fields of a response: all that match, in their order. The
+    /// path is the requested one, not that of the file that answers.
     #[must_use]
     pub fn changes(&self, request: &RuleInput<'_>) -> FieldChanges {
         let mut buffer = [0; HOST_MAX];

@@ -1,8 +1,8 @@
-//! The target of a redirect: where it leads, with what the source captured put in.
+//! The target of a redirect: its location, with the captures of the source substituted.
 //!
-//! Whatever a request captures, the result stays what the rule says: a path of this host, or a
+//! Whatever a request captures, the result remains what the rule says: a path of this host, or a
 //! URL whose scheme and host are in the rule. Captured bytes are percent-encoded for the place
-//! they are put into, so they cannot end a field, begin a query, or name another host.
+//! where they are substituted, so they cannot end a field, begin a query, or name another host.
 
 use gannet_http::semantics::target_path::decode_path;
 
@@ -11,10 +11,10 @@ use super::lines::Wrong;
 use super::pattern::{Captures, Source, name_len, shift};
 use super::percent;
 
-/// Where a rule leads.
+/// The location that a rule leads to.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Target {
-    /// `https://example.org`, without slash at the end, for a URL; `None` for a path.
+    /// `https://example.org`, without trailing slash, for a URL; `None` for a path.
     pub origin: Option<String>,
     /// The path, which begins with a slash.
     pub path: Vec<Part>,
@@ -29,11 +29,11 @@ pub struct Target {
 pub enum Part {
     /// Text, percent-encoded.
     Literal(String),
-    /// What the placeholder of this position captured.
+    /// The capture of the placeholder at this position.
     Capture(u8),
 }
 
-/// What of a request a target may use.
+/// The parts of a request that a target may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Captured<'a> {
     pub(crate) host: &'a [u8],
@@ -43,8 +43,8 @@ pub(crate) struct Captured<'a> {
 }
 
 impl Target {
-    /// Reads a target. `names` are what the source captures, in order; without them, colons have
-    /// no meaning.
+    /// Parses a target. `names` are the captures of the source, in order; without them, colons have
+    /// no special meaning.
     pub(crate) fn parse(text: &str, names: Option<&[&str]>) -> Result<Self, Wrong> {
         let (origin, rest) = split_origin(text)?;
         let offset = text.len() - rest.len();
@@ -70,7 +70,7 @@ impl Target {
         })
     }
 
-    /// Whether it is what [`parse`](Self::parse) gives: for one that comes from elsewhere.
+    /// Whether it could result from [`parse`](Self::parse): for one from another source.
     pub(crate) fn is_sound(&self) -> bool {
         let has_origin = self.origin.as_ref().is_none_or(
             |origin| matches!(split_origin(origin), Ok((Some(normal), "")) if normal == *origin),
@@ -98,7 +98,7 @@ impl Target {
                 .all(|parts| are_texts(parts, percent::is_query_byte))
     }
 
-    /// Whether it leads to a path of the host that was asked.
+    /// Whether it leads to a path of the requested host.
     #[must_use]
     pub fn is_path(&self) -> bool {
         self.origin.is_none()
@@ -113,8 +113,8 @@ impl Target {
         }
     }
 
-    /// Writes the value of `location` in place of what `out` has. The query of the request is
-    /// passed on unless the target has one. `None` if it becomes longer than [`LOCATION_MAX`].
+    /// Replaces the content of `out` by the value of `location`. The query of the request is passed
+    /// on unless the target has one. `None` if it becomes longer than [`LOCATION_MAX`].
     pub(crate) fn write_location(
         &self,
         from: Captured<'_>,
@@ -161,7 +161,7 @@ pub(crate) fn decoded(path: &[u8]) -> Option<Vec<u8>> {
     Some(path.as_bytes().to_vec())
 }
 
-/// Appends a query as it was sent, but percent-encodes what no URI has.
+/// Appends a query as sent, except that bytes not allowed in a URI are percent-encoded.
 fn write_query(query: &[u8], out: &mut Vec<u8>) {
     let is_kept =
         |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\');
@@ -287,7 +287,7 @@ fn parse_parts(
                 index += 1 + len;
                 continue;
             }
-            // `/wiki/Talk:Page` is not a placeholder; `/blog/:pgae` is one, and mistyped.
+            // `/wiki/Talk:Page` has no placeholder; `/blog/:pgae` has one, misspelt.
             let is_inner = index > 0 && bytes[index - 1].is_ascii_alphanumeric();
             if len > 0 && !is_inner {
                 return Err(unknown(name, names).at(text, index));

@@ -1,7 +1,7 @@
-//! Rules as the text of their files: one spelling for all that mean the same.
+//! Rules as the text of their files: one spelling for all equivalent ones.
 //!
-//! An archive has rules in parsed form. `extract` writes them back, `ls` shows them, and `diff`
-//! compares them. Read again, the text gives the same rules.
+//! An archive holds rules in parsed form. `extract` writes them back, `ls` shows them, and `diff`
+//! compares them. Parsed again, the text gives the same rules.
 
 use super::Compat;
 use super::headers::{FieldOperation, HeaderRule, Headers, ValuePart};
@@ -11,8 +11,8 @@ use super::target::Part;
 use super::{SourceFile, headers, percent, redirects};
 
 impl Redirects {
-    /// The text of a `_redirects` file at the root with these rules. `None` if no text gives them,
-    /// which happens only to rules that were not read from files.
+    /// The text of a `_redirects` file at the root with these rules. `None` if no text can express
+    /// them, which happens only to rules that were not read from files.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         let lines = self.rules.iter().map(|rule| rule.text(self.compat) + "\n");
@@ -44,7 +44,7 @@ impl Redirect {
         format!("{} {}", self.source_text(), self.outcome_text(compat))
     }
 
-    /// Which requests it is for: path and query, without what it does.
+    /// The requests it applies to: path and query, without its effect.
     #[must_use]
     pub fn source_text(&self) -> String {
         let mut out = source(&self.pattern);
@@ -63,7 +63,7 @@ impl Redirect {
         out
     }
 
-    /// What it does: target and status, and `!` where that says that it wins over a file.
+    /// Its effect: target and status, and `!` if that makes it win over a file.
     #[must_use]
     pub fn outcome_text(&self, compat: Compat) -> String {
         let mark = match self.is_forced && compat == Compat::Netlify {
@@ -73,7 +73,7 @@ impl Redirect {
         format!("{} {}{mark}", self.target_text(), self.status)
     }
 
-    /// Where it leads, with the names of its placeholders.
+    /// Its target, with the names of its placeholders.
     #[must_use]
     pub fn target_text(&self) -> String {
         let names: Vec<&str> = self.names().collect();
@@ -90,8 +90,8 @@ impl Redirect {
 }
 
 impl Headers {
-    /// The text of a `_headers` file with these rules. `None` if no text gives them, which happens
-    /// only to rules that were not read from a file.
+    /// The text of a `_headers` file with these rules. `None` if no text can express them, which
+    /// happens only to rules that were not read from a file.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         let text: String = self.rules.iter().map(HeaderRule::text).collect();
@@ -111,7 +111,7 @@ impl Headers {
 }
 
 impl HeaderRule {
-    /// Its lines, each with its end.
+    /// Its lines, each with its line end.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = self.source_text() + "\n";
@@ -121,13 +121,13 @@ impl HeaderRule {
         out
     }
 
-    /// Which requests it is for: a path, or a URL whose scheme makes no difference.
+    /// The requests it applies to: a path, or a URL whose scheme makes no difference.
     #[must_use]
     pub fn source_text(&self) -> String {
         source(&self.pattern)
     }
 
-    /// What it does: `name: value` or `! name` each.
+    /// Its operations: `name: value` or `! name` each.
     pub fn operation_texts(&self) -> impl Iterator<Item = String> {
         let names: Vec<&str> = self.pattern.names().collect();
         self.operations
@@ -198,7 +198,7 @@ fn put_segment(segment: &Segment, out: &mut String) {
             encode_segment(prefix, out);
             out.push(':');
             out.push_str(name);
-            // A suffix that goes on like the name would be part of it.
+            // A suffix that continues like a name would become part of it.
             let goes_on = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
             let count = usize::from(suffix.first().is_some_and(goes_on));
             let (first, rest) = suffix.split_at(count);
@@ -210,7 +210,7 @@ fn put_segment(segment: &Segment, out: &mut String) {
     }
 }
 
-/// Text stays as people wrote it; only what has a meaning in a source is encoded.
+/// Text stays as people wrote it; only characters with a meaning in sources are encoded.
 fn encode_segment(bytes: &[u8], out: &mut String) {
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {

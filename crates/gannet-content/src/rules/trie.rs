@@ -1,9 +1,9 @@
 //! A trie over path segments, with branches for placeholders and the splat.
 //!
-//! Every node is reached by one way only, and the way fixes how much of the path is used up, so a
-//! walk visits each node at most once: its cost is bounded by the rules that share a beginning
-//! with the path, and for usual rules it is a few look-ups per segment. All edges are in one hash
-//! table, keyed by node and text: no node tries its children in a row.
+//! Every node is reached by only one route, which determines how much of the path is consumed, so a
+//! walk visits each node at most once: its cost is bounded by the rules that share a prefix with
+//! the path, and for usual rules it is a few look-ups per segment. All edges are in one hash table,
+//! keyed by node and text: no node tries its children in a row.
 //!
 //! ```text
 //! (root) ──"news"──▶ (1) ──:name──▶ (2) end
@@ -12,7 +12,7 @@
 //!                    └──tail "latest"──▶ (5) ──close──▶ end  /*/latest
 //! ```
 //!
-//! Behind a splat, segments are matched from the end of the path backwards.
+//! After a splat, segments are matched backwards from the end of the path.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,17 @@ use super::pattern::{Segment, Splat, Subject, equal};
 #[derive(Clone, Debug)]
 pub(crate) struct Trie {
     nodes: Vec<Node>,
-    /// Lengths of texts around placeholders and splats, by node.
+    /// Lengths of the texts around placeholders and splats, by node.
     lens: Vec<(u16, u16)>,
     edges: Edges,
 }
 
-/// What a walk reports to.
+/// The receiver of a walk's results.
 pub(crate) trait Visit {
-    /// Whether anything below a node is of interest, where the first rule is this one.
+    /// Whether any rule below a node is of interest, given the first of them.
     fn wants(&self, first: u32) -> bool;
 
-    /// Patterns match that end here.
+    /// Reports an end: its patterns match.
     fn end(&mut self, end: u32);
 }
 
@@ -136,7 +136,7 @@ impl Trie {
         });
     }
 
-    /// The children to which a segment leads.
+    /// The children that a segment leads to.
     fn children(&self, node: u32, segment: &[u8], mut visit: impl FnMut(u32)) {
         if let Some(child) = self.edges.find(node, Kind::Literal, segment, b"") {
             visit(child);
@@ -168,18 +168,18 @@ const PLACEHOLDER_LENS: usize = 0;
 const SPLAT_LENS: usize = 1;
 const CLOSE_LENS: usize = 2;
 
-/// What a splat may still match: `start <= from`, and `end` shrinks towards `start`.
+/// The part that a splat may still match: `start <= from`, and `end` shrinks towards `start`.
 #[derive(Clone, Copy)]
 struct Region {
     /// Where the segment of the splat begins.
     start: usize,
-    /// Behind the text before the splat.
+    /// After the text before the splat.
     from: usize,
     /// Before the segments that were matched from the end.
     end: usize,
 }
 
-/// A trie that grows.
+/// A trie under construction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrieBuilder {
     nodes: Vec<Growing>,
@@ -222,8 +222,8 @@ impl TrieBuilder {
         self.nodes.len() as u32 - 1
     }
 
-    /// Adds a pattern, and gives the number of its end: a new one, which is one more than the
-    /// last, or that of an equal pattern.
+    /// Adds a pattern, and returns the number of its end: a new one, one more than the last, or
+    /// that of an equal pattern.
     pub(crate) fn insert(
         &mut self,
         root: u32,
@@ -255,7 +255,7 @@ impl TrieBuilder {
         end
     }
 
-    /// How many different patterns there are.
+    /// The number of different patterns.
     pub(crate) fn end_count(&self) -> u32 {
         self.end_count
     }
@@ -338,8 +338,8 @@ impl Key {
 }
 
 /// A hash table from a node and two texts to a number. At most half full, so an unsuccessful search
-/// probes two entries on average. The hash has no key: what is *in* the table comes from the site,
-/// and what is searched for cannot lengthen its chains.
+/// probes two entries on average. The hash has no key: the *content* of the table comes from the
+/// site, and searches cannot lengthen its chains.
 #[derive(Clone, Debug)]
 pub(crate) struct Edges {
     /// Positions in `edges`, or `NONE`; a power of two of them.
@@ -370,7 +370,7 @@ impl Edges {
         }
     }
 
-    /// Adds an edge, or changes where it leads. There must be room left.
+    /// Adds an edge, or changes its target. There must be room.
     pub(crate) fn insert(
         &mut self,
         (node, kind): (u32, Kind),
@@ -398,7 +398,7 @@ impl Edges {
         self.bytes.extend_from_slice(after);
     }
 
-    /// Where an edge leads.
+    /// The target of an edge.
     #[inline]
     pub(crate) fn find(&self, node: u32, kind: Kind, before: &[u8], after: &[u8]) -> Option<u32> {
         let hash = hash(node, kind, before, after);
@@ -431,7 +431,7 @@ impl Edges {
 fn hash(node: u32, kind: Kind, before: &[u8], after: &[u8]) -> u64 {
     let seed = u64::from(node) << 8 | kind as u64;
     let hash = mix(seed.wrapping_mul(FACTOR), before);
-    // The lengths keep ("ab", "c") and ("a", "bc") apart.
+    // The lengths distinguish ("ab", "c") from ("a", "bc").
     mix(
         hash ^ (before.len() as u64) << 16 ^ after.len() as u64,
         after,

@@ -1,9 +1,9 @@
-//! Rules as bytes, for an archive to carry, and back with every rule checked again.
+//! Rules as bytes, for an archive to carry, and back, with every rule checked again.
 //!
-//! The bytes hold the rules in parsed form, not the index over them: the index is built again
-//! when they are read, in a few microseconds per rule. So there is nothing in them that could
-//! send a lookup in a circle or out of bounds. All numbers are little-endian; a text is its
-//! length as `u32` and its bytes; a list is its count as `u32` and its items.
+//! The bytes hold the rules in parsed form, not the index over them: the index is rebuilt when they
+//! are read, in a few microseconds per rule. So nothing in them could send a lookup in a circle or
+//! out of bounds. All numbers are little-endian; a text is its length as `u32` and its bytes; a
+//! list is its count as `u32` and its items.
 
 use std::fmt;
 
@@ -19,16 +19,16 @@ use super::redirects::{QueryParameter, QueryValue, Redirect, Redirects};
 use super::target::{Part, Target};
 use super::{Compat, Place};
 
-/// Why bytes are not a table of rules.
+/// Why bytes are not a valid table of rules.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TableError {
-    /// They do not begin with what a table of this kind begins with.
+    /// They do not begin with the magic of this kind of table.
     Magic,
-    /// They are of a version that this program does not know.
+    /// Their version is unknown.
     Version,
-    /// They end too early, or go on after the end.
+    /// They end too early, or have trailing bytes.
     Length,
-    /// A number or a text is not one that a rule can have.
+    /// A number or a text that no rule can have.
     Value,
 }
 
@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<T>, TableError> {
         let count = self.count()?;
         check(count <= max, TableError::Value)?;
-        // An item takes a byte at least: what is not there is not allocated for.
+        // An item takes at least a byte, which bounds the allocation.
         let mut items = Vec::with_capacity(count.min(self.rest.len()));
         for _ in 0..count {
             items.push(read(self)?);
@@ -349,7 +349,7 @@ impl<'a> Reader<'a> {
                 true => ValuePart::Capture(input.capture(captures)?),
             })
         })?;
-        // Captured bytes are percent-encoded: any character of a URL stands for them.
+        // Captured bytes are percent-encoded: any character of a URL may represent them.
         let with_captures = value.iter().flat_map(|part| match part {
             ValuePart::Literal(text) => text.as_slice(),
             ValuePart::Capture(_) => b"x",
@@ -451,7 +451,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How many there are, if each is there once and there are not too many.
+/// The number of names, if they are distinct and not too many.
 fn check_names(names: &[&str]) -> Result<usize, TableError> {
     let mut sorted = names.to_vec();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! What the tests of rules have in common: a request in one line, an answer in one line.
+//! Shared by the tests of rules: a request in one line, a response in one line.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -11,7 +11,7 @@ use gannet_http::semantics::target_path::decode_path;
 /// The host of requests that name none.
 pub(crate) const HOST: &str = "example.org";
 
-/// A request by its URL or path. `FILE` before it says that there is a file.
+/// A request by its URL or path. The prefix `FILE` says that there is a file.
 pub(crate) struct Asked {
     pub(crate) scheme: Scheme,
     pub(crate) host: String,
@@ -57,7 +57,7 @@ impl Asked {
     }
 }
 
-/// A table of rules that have no problems, taken through its bytes.
+/// A table of valid rules, serialised and parsed again.
 pub(crate) fn table(compat: Compat, rules: &str) -> RedirectTable {
     let file = SourceFile {
         path: "_redirects",

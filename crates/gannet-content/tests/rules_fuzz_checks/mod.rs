@@ -1,4 +1,4 @@
-//! What the fuzz targets of rules files check, replayed over their seeds by the tests.
+//! The checks of the fuzz targets for rules files, replayed over their seeds by the tests.
 
 use gannet_content::rules::lint::lint;
 use gannet_content::rules::matcher::RuleInput;
@@ -7,10 +7,10 @@ use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
 
-/// Any text is read, its problems lie in it, and what comes out answers without harm.
+/// Any text is parsed, its problems are within it, and the resulting rules answer without harm.
 #[allow(dead_code, reason = "each target uses its own")]
 pub(crate) fn redirects_file(bytes: &[u8]) {
-    // As bytes of a table they are refused, or sound rules too.
+    // As bytes of a table they are refused, or are valid rules too.
     if let Ok(table) = RedirectTable::parse(bytes) {
         assert_eq!(table.compile(), bytes, "one form for each table");
         ask(&table, bytes);
@@ -64,7 +64,7 @@ fn check_problems(problems: &[Problem], text: &[u8]) {
     }
 }
 
-/// Asks for paths that stand in the text itself, so that rules match.
+/// Requests paths that occur in the text itself, so that rules match.
 fn ask(table: &RedirectTable, text: &[u8]) {
     let mut out = Vec::new();
     let words = text

@@ -1,4 +1,4 @@
-//! The listing as a page: no scripts, readable in the dark, on a phone, and by a screen reader.
+//! The listing as a page: no scripts, usable in dark mode, on a phone, and with a screen reader.
 
 use gannet_http::semantics::decimal::write_decimal;
 use gannet_http::semantics::target_path::encode_path;
@@ -29,7 +29,7 @@ pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry], is_cut: bo
         out.extend_from_slice(PARENT.as_bytes());
     }
     let mut shown = 0;
-    // The longest row and all that follows the table fit what is left then.
+    // The longest row and the end of the page still fit then.
     while shown < entries.len() && out.len() < LISTING_BYTES_MAX - ROOM_AT_END {
         row(&entries[shown], &mut out);
         shown += 1;
@@ -45,7 +45,7 @@ pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry], is_cut: bo
     out
 }
 
-/// The path with a link to each folder on it. Relative links work below a proxy's prefix too.
+/// The path with a link to each of its folders. Relative links work below a proxy's prefix too.
 fn breadcrumbs(segments: &[&[u8]], out: &mut Vec<u8>) {
     let link = |up: usize, out: &mut Vec<u8>| {
         out.extend_from_slice(b"<a href=\"");
@@ -73,10 +73,10 @@ fn breadcrumbs(segments: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// A column's heading: a link that sorts by it, the other way round if that is so already.
+/// A column's heading: a link that sorts by it, or reverses the order if already sorted by it.
 fn column(request: &ListingRequest<'_>, sort: Sort, key: &str, label: &str, out: &mut Vec<u8>) {
     let is_current = request.sort == sort;
-    // Who sorts by size or date wants to see the largest or latest.
+    // When sorting by size or date, the largest or latest are most useful.
     let is_descending = if is_current {
         !request.is_descending
     } else {
@@ -108,7 +108,7 @@ fn row(entry: &Entry, out: &mut Vec<u8>) {
     let mut href = b".".to_vec();
     encode_path(&entry.name, &mut href);
     href.extend_from_slice(slash);
-    // Encoded paths are ASCII; `&` and `'` are left in them.
+    // Encoded paths are ASCII; `&` and `'` remain unescaped in them.
     escape_html(&String::from_utf8_lossy(&href), out);
     out.extend_from_slice(b"\"><svg aria-hidden=true><use href=\"");
     out.extend_from_slice(if entry.is_directory { b"#d" } else { b"#f" });
@@ -137,7 +137,7 @@ fn row(entry: &Entry, out: &mut Vec<u8>) {
     out.extend_from_slice(b"</td></tr>\n");
 }
 
-/// A length in a unit that keeps it short; the exact one as title.
+/// A length in a unit that keeps it short, with the exact one as title.
 fn size(len: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"<data value=");
     write_decimal(len, out);
@@ -148,13 +148,13 @@ fn size(len: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"</data>");
 }
 
-/// `512 B`, `1.5 KiB`, `15 KiB`: two digits at least, no more than four.
+/// `512 B`, `1.5 KiB`, `15 KiB`: at least two digits, at most four.
 fn short_size(len: u64, out: &mut Vec<u8>) {
     if len < 1024 {
         write_decimal(len, out);
         return out.extend_from_slice(b" B");
     }
-    // The unit is chosen by the rounded number: 1 MiB is never written as 1024 KiB.
+    // The rounded number selects the unit: 1 MiB is never written as 1024 KiB.
     let mut unit = 0;
     let mut tenths = tenths_of(len, unit);
     while tenths >= 10_235 && unit + 1 < UNITS.len() {
@@ -176,7 +176,7 @@ fn short_size(len: u64, out: &mut Vec<u8>) {
 fn tenths_of(len: u64, unit: usize) -> u64 {
     let shift = 10 * (unit as u32 + 1);
     let tenths = (u128::from(len) * 10 + (1 << (shift - 1))) >> shift;
-    // At most a tenth of 2^64 * 10, which 64 bits hold.
+    // At most a tenth of 2^64 * 10, which fits in 64 bits.
     tenths as u64
 }
 
@@ -192,7 +192,7 @@ fn grouped(number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// What is in the folder, counted.
+/// The numbers of folders and files.
 fn summary(entries: &[Entry], is_cut: bool, out: &mut Vec<u8>) {
     let folders = entries.iter().filter(|entry| entry.is_directory).count();
     let files = entries.len() - folders;
@@ -221,9 +221,9 @@ fn summary(entries: &[Entry], is_cut: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a name as text: what is not UTF-8 as the replacement character, control characters as
-/// the pictures that Unicode has for them, since a page must not have them and a reader should
-/// see that they are there.
+/// Appends a name as text: invalid UTF-8 as the replacement character, control characters as the
+/// pictures that Unicode has for them, since a page must not contain them and a reader should see
+/// them.
 fn text(name: &[u8], out: &mut Vec<u8>) {
     let name = String::from_utf8_lossy(name);
     let visible: String = name.chars().map(picture).collect();

@@ -6,7 +6,7 @@ use gannet_http::semantics::target_path::encode_path;
 use super::{Entry, rfc3339};
 use crate::limits::LISTING_BYTES_MAX;
 
-/// One object a line, so that a listing can be read and cut with simple tools too.
+/// One object per line, so that simple tools can process a listing too.
 pub(super) fn render(entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.len() * 96 + 8);
     out.push(b'[');

@@ -373,8 +373,8 @@ fn a_listing_depends_on_accept_and_says_so() {
     assert_eq!(page.further, Some(("vary", &b"accept"[..])));
 }
 
-/// However long names are and whatever is in them, a listing has a bounded length, is whole, and
-/// says that it is cut.
+/// However long names are and whatever they contain, a listing has a bounded length, is complete,
+/// and says if it is truncated.
 #[test]
 fn a_listing_of_the_longest_names_is_cut() {
     let name = |n: u32| [&[0xff; 250][..], n.to_string().as_bytes()].concat();

@@ -1,5 +1,5 @@
-//! The pages of folders that answer for what is missing below them: those of the deepest folder that is
-//! there, found by bisection, then those of the folders above it.
+//! The pages of folders that answer for missing paths below them: those of the deepest existing
+//! folder, found by bisection, then those of the folders above it.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::limits::NOT_FOUND_FOLDERS_MAX;
 use crate::routing::FallbackKind;
 
 impl Lookup {
-    /// Asks for the fallbacks of the deepest folder above `fallback_len` that is there.
+    /// Queries the fallbacks of the deepest existing folder within `fallback_len`.
     pub(super) fn ask_nearest_fallback(&mut self) {
         let path = &self.path[..self.fallback_len];
         let folders = path.iter().filter(|&&byte| byte == b'/').count();
         self.ask_folder(0, folders.min(NOT_FOUND_FOLDERS_MAX - 1));
     }
 
-    /// Asks for the folder in the middle between two levels, or for the fallbacks of the deepest one
-    /// that is there.
+    /// Queries the folder in the middle between two levels, or the fallbacks of the deepest
+    /// existing one.
     fn ask_folder(&mut self, low: usize, high: usize) {
         if low == high {
             return self.ask_fallback(self.folder_len(low), 0);
@@ -29,8 +29,8 @@ impl Lookup {
         self.state = State::Folder { low, high };
     }
 
-    /// Below a folder that is missing there is none. One that may not be opened may have files that
-    /// may.
+    /// Nothing exists below a missing folder. A folder that may not be opened may contain files
+    /// that may.
     pub(super) fn take_folder(&mut self, low: usize, high: usize, at_path: AtPath) {
         let asked = middle(low, high);
         match at_path {
@@ -53,7 +53,7 @@ impl Lookup {
             .unwrap_or(0)
     }
 
-    /// Asks for a fallback from number `next` on, in the folder whose name is `folder_len` bytes
+    /// Queries a fallback from number `next` on, in the folder whose name is `folder_len` bytes
     /// long, then in the one above it.
     fn ask_fallback(&mut self, folder_len: usize, next: usize) {
         let routing = Arc::clone(&self.routing);
@@ -91,7 +91,7 @@ impl Lookup {
     }
 }
 
-/// The level between two, the greater one if they are neighbours.
+/// The level between two, the greater one if they are adjacent.
 fn middle(low: usize, high: usize) -> usize {
     (low + high).div_ceil(2)
 }

@@ -26,7 +26,7 @@ const PLAIN: LookupOptions = LookupOptions {
 };
 const SPA: LookupOptions = LookupOptions { spa: true, ..PLAIN };
 
-/// What a tree holds, by relative path.
+/// The content of a tree, by relative path.
 const TREE: &[(&str, AtPath)] = &[
     ("", AtPath::Directory),
     ("index.html", AtPath::Regular),
@@ -72,7 +72,7 @@ fn at(tree: &[(&str, AtPath)], path: &[u8]) -> AtPath {
     }
 }
 
-/// Runs a lookup; gives the paths asked for (folders with a slash) and the result in words.
+/// Runs a lookup; returns the paths queried (folders with a slash) and the result in words.
 fn run(tree: &[(&str, AtPath)], path: &[u8], options: LookupOptions) -> (Vec<Vec<u8>>, String) {
     finish(tree, Lookup::new(path, options, &Arc::new(plain_routing())))
 }
@@ -104,7 +104,7 @@ fn finish(tree: &[(&str, AtPath)], mut lookup: Lookup) -> (Vec<Vec<u8>>, String)
     }
 }
 
-/// Compares what is asked for beside folders, and the result.
+/// Compares the queries other than for folders, and the result.
 fn check(path: &str, options: LookupOptions, asked: &[&str], expect: &str) {
     let (found_asked, found) = run(TREE, path.as_bytes(), options);
     let found_asked: Vec<_> = found_asked
@@ -317,14 +317,14 @@ fn paths_that_are_not_canonical_ask_nothing() {
 #[test]
 fn deep_paths_ask_a_bounded_number_of_times() {
     let deep = "/d".repeat(2000);
-    // Six folders tell that none of 63 is there.
+    // Six folders show that none of 63 exists.
     let (asked, found) = run(&[], deep.as_bytes(), ALL);
     assert_eq!((asked.len(), found.as_str()), (2 + 6 + 1, "missing"));
     let (asked, found) = run(&[("404.html", AtPath::Regular)], deep.as_bytes(), ALL);
     assert_eq!((asked.len(), found.as_str()), (2 + 6 + 1, "404 404.html"));
 }
 
-/// However many of a path's folders are there, and whichever of them has the page.
+/// However many of a path's folders exist, and whichever of them has the page.
 #[test]
 fn the_nearest_fallback_answers() {
     let folder = |level: usize| "d/".repeat(level);
@@ -345,17 +345,17 @@ fn the_nearest_fallback_answers() {
                 true => format!("404 {page}"),
                 false => "missing".to_owned(),
             };
-            assert_eq!(found, expected, "{there} folders are there");
+            assert_eq!(found, expected, "{there} folders exist");
             assert!(asked.len() <= 1 + 6 + there + 1, "{asked:?}");
         }
     }
-    // Its files may be open to this process though the folder is not.
+    // This process may be allowed to open its files, though not the folder.
     let tree = [("d", AtPath::Denied), ("d/404.html", AtPath::Regular)];
     assert_eq!(run(&tree, b"/d/x", PLAIN).1, "404 d/404.html");
 }
 
-/// Paths made of awkward pieces in every order of up to five: whatever is asked for is relative
-/// and clean, whatever the disk says; and every lookup ends.
+/// Paths made of awkward pieces in every order of up to five: every query is relative and clean,
+/// whatever the disk answers; and every lookup ends.
 #[test]
 fn what_is_asked_is_always_a_clean_relative_path() {
     const PIECES: [&[u8]; 8] = [b"/", b"a", b"..", b".", b"\0", b".html", b"//", b"\xff"];
@@ -407,7 +407,7 @@ fn what_is_asked_is_always_a_clean_relative_path() {
                     .split(|&byte| byte == b'/')
                     .all(|segment| !matches!(segment, b"" | b"." | b".."));
             assert!(is_clean && !asked.contains(&0), "{}", asked.escape_ascii());
-            // Mostly missing, so that long ways are gone too.
+            // Mostly missing, so that long lookups occur too.
             let answer = ANSWERS[(number * 31 + count * 7) % 13 % 7];
             lookup.found(if count % 2 == 0 {
                 AtPath::Missing
