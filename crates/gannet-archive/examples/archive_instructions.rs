@@ -1,6 +1,6 @@
-//! Work of the archive format to be counted in instructions: `cargo xtask instructions`.
+//! Workloads of the archive format for counting instructions: `cargo xtask instructions`.
 //!
-//! `archive_instructions NAME COUNT` does it COUNT times; without arguments it prints the names.
+//! `archive_instructions NAME COUNT` runs it COUNT times; without arguments it prints the names.
 
 use std::hint::black_box;
 

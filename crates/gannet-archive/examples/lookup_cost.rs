@@ -1,4 +1,4 @@
-//! Prints what a lookup costs in nanoseconds, in small and large archives.
+//! Prints the cost of a lookup in nanoseconds, in small and large archives.
 //!
 //! `cargo run --release -p gannet-archive --example lookup_cost`
 

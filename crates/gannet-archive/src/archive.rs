@@ -1,4 +1,4 @@
-//! An opened archive: key to entry, in bounded time, without a way to fail.
+//! An opened archive: from a key to its entry, in bounded time, without possible errors.
 
 use core::ops::Range;
 
@@ -12,28 +12,28 @@ use crate::stats::Stats;
 use crate::superblock::{Options, SectionKind, Superblock};
 use crate::validate;
 
-/// The name spaces that keys live in.
+/// The name spaces of keys.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Namespace {
-    /// What a request's path names.
+    /// The resource that a request's path names.
     #[default]
     Content = 0,
-    /// The page for what is not found below a folder; the path is the folder's, ending with `/`.
+    /// The not-found page of a folder, for missing paths below it; the path is the folder's, ending
+    /// with `/`.
     NotFoundPage = 1,
-    /// The page, sent with 200, for what is not found below a folder and does not look like an
-    /// asset; the path is the folder's.
+    /// The page, sent with 200, for missing paths below a folder that do not look like an asset;
+    /// the path is the folder's.
     ApplicationPage = 2,
-    /// What answers, with 200, everything that is not found below a folder; the path is the
-    /// folder's.
+    /// The page, sent with 200, for all missing paths below a folder; the path is the folder's.
     Wildcard = 3,
-    /// The same as content at this path, but with the fields that it would have without field
-    /// rules: it answers for other paths, whose rules count.
+    /// The same as the content at this path, but with the fields that it would have without field
+    /// rules: it answers for other paths, whose rules apply.
     Unruled = 4,
 }
 
 impl Namespace {
-    /// All of them, by their numbers.
+    /// All name spaces, by number.
     pub(crate) const ALL: [Self; 5] = [
         Self::Content,
         Self::NotFoundPage,
@@ -51,11 +51,11 @@ impl Namespace {
     }
 }
 
-/// What an entry is found by.
+/// Identifies an entry.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Key<'k> {
-    /// The virtual host: 0 for any unnamed host, else a position in
-    /// [`Archive::hosts`] and 1.
+    /// The virtual host: 0 for any unnamed host, otherwise one more than a position in
+    /// [`Archive::hosts`].
     pub host: u16,
     /// The name space.
     pub namespace: Namespace,
@@ -64,7 +64,7 @@ pub struct Key<'k> {
 }
 
 impl<'k> Key<'k> {
-    /// The key of what is at `path`.
+    /// The key of the resource at `path`.
     pub const fn content(path: &'k [u8]) -> Self {
         Self {
             host: 0,
@@ -73,7 +73,7 @@ impl<'k> Key<'k> {
         }
     }
 
-    /// The key of the page for what is not found below `folder`, which ends with `/`.
+    /// The key of the not-found page of `folder`, which ends with `/`.
     pub const fn not_found_page(folder: &'k [u8]) -> Self {
         Self {
             host: 0,
@@ -92,7 +92,7 @@ impl<'k> Key<'k> {
         Self { namespace, ..self }
     }
 
-    /// XXH3-64 of the path, seeded, so that equal paths of two name spaces lie apart.
+    /// XXH3-64 of the path, seeded by host and name space, so that equal paths are spread.
     #[inline]
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let space = u64::from(self.namespace as u8) | u64::from(self.host) << 8;
@@ -109,10 +109,10 @@ pub struct Blob<'a> {
     pub len: u64,
     /// BLAKE3 of its bytes.
     pub digest: &'a [u8],
-    /// Whether it lies in the metadata region.
+    /// Whether it is in the metadata region.
     pub is_tiny: bool,
-    /// The coding and the number of the blob whose content it is. It is not stored itself then, and
-    /// `offset` is 0.
+    /// The coding and the number of the blob of which this is the decoded content. It is not stored
+    /// itself then, and `offset` is 0.
     pub coded: Option<(Coding, u32)>,
 }
 
@@ -174,7 +174,7 @@ impl<B: AsRef<[u8]>> Archive<B> {
         &self.superblock
     }
 
-    /// How the site wants to be served.
+    /// How the site is to be served.
     pub fn options(&self) -> Options {
         self.superblock.options()
     }
@@ -185,8 +185,8 @@ impl<B: AsRef<[u8]>> Archive<B> {
         (0..names.starts.len()).map(move |index| names.at(index).unwrap_or_default())
     }
 
-    /// The name of the virtual host with this number; `None` for number 0 and for one that is not
-    /// there.
+    /// The name of the virtual host with this number; `None` for number 0 and for a number without
+    /// a host.
     pub fn host_name(&self, number: u16) -> Option<&[u8]> {
         self.host_names().at(usize::from(number).checked_sub(1)?)
     }
@@ -215,7 +215,7 @@ impl<B: AsRef<[u8]>> Archive<B> {
         }
     }
 
-    /// The bytes of a section that an archive may have or not.
+    /// The bytes of an optional section.
     pub fn section(&self, kind: SectionKind) -> Option<&[u8]> {
         let section = self.superblock.section(kind)?;
         let start = section.offset.checked_sub(self.layout.metadata_offset)?;
@@ -248,7 +248,7 @@ impl<B: AsRef<[u8]>> Archive<B> {
         self.bytes.as_ref()
     }
 
-    /// The index's number of slots and the longest probe of any entry.
+    /// The index's number of slots, and the longest probe of any entry.
     pub fn index_shape(&self) -> (u64, u32) {
         (self.layout.slot_count as u64, self.layout.probe_max)
     }
@@ -368,7 +368,7 @@ impl<'a> View<'a> {
         (u64_at(record, blob::OFFSET), u64_at(record, blob::BYTES))
     }
 
-    /// Where a tiny blob lies in the metadata region.
+    /// The range of a tiny blob in the metadata region.
     #[inline]
     pub(crate) fn tiny_range(self, offset: u64, len: u64) -> Option<Range<usize>> {
         let start = usize_of(offset.checked_sub(self.layout.metadata_offset)?);
@@ -382,7 +382,7 @@ impl<'a> View<'a> {
         self.bytes.get(range).unwrap_or(&[])
     }
 
-    /// The stored bytes in the blob of this number.
+    /// The stored bytes of the blob with this number.
     pub(crate) fn stored(self, number: u32) -> Stored<'a> {
         let (offset, len) = self.blob_range(number);
         if offset < self.layout.metadata_offset {
@@ -415,8 +415,8 @@ pub(crate) fn home(hash: u64, home_bits: u32) -> usize {
     usize_of(hash.checked_shr(64 - home_bits).unwrap_or(0))
 }
 
-/// Offsets were checked against the length of a slice, so they fit; if not, they are out of range
-/// everywhere.
+/// Offsets were checked against the length of a slice, so they fit; if one did not, it would be out
+/// of range everywhere.
 #[inline]
 pub(crate) fn usize_of(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)

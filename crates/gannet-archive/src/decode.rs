@@ -1,9 +1,9 @@
-//! Content that is stored in a coding alone: from the coded bytes back to it.
+//! Content that is stored in a coding alone: decoding it.
 //!
-//! The room for the result is made once, and nothing beyond it is ever written, whatever the coded
-//! bytes claim to be. What a decoder holds beside it is bounded: 32 KiB for gzip, by its format; for
-//! brotli a window of [`WINDOW_MAX`] and up to three sets of tables, by [`Heap`]. Where there is no
-//! memory for that, decoding fails, and the process goes on.
+//! The buffer for the result is allocated once, and nothing beyond it is ever written, whatever the
+//! coded bytes claim. The decoder's other memory is bounded: 32 KiB for gzip, by its format; for
+//! brotli a window of [`WINDOW_MAX`] and up to three sets of tables, by [`Heap`]. If there is no
+//! memory for that, decoding fails, and the process continues.
 
 use core::fmt;
 
@@ -15,15 +15,15 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use crate::entry::Coding;
 use crate::limits::DECODED_LEN_MAX;
 
-/// Why coded bytes do not come to the content that was announced.
+/// Why coded bytes do not decode to the announced content.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DecodeError {
-    /// They are not sound: not one member of gzip (RFC 1952) or one stream of brotli (RFC 7932), or
-    /// something follows it. Also if a coding was asked for that is not [decodable](is_decodable).
+    /// They are corrupt: not exactly one member of gzip (RFC 1952) or one stream of brotli (RFC
+    /// 7932). Also if the requested coding is not [decodable](is_decodable).
     Damaged,
-    /// The content has another length than was announced, or gzip's checksum is wrong.
+    /// The content is not of the announced length, or gzip's checksum is wrong.
     Length,
-    /// More was announced than an archive may store like this
+    /// The announced length exceeds the limit for such content
     /// ([`DECODED_LEN_MAX`](crate::limits::DECODED_LEN_MAX)).
     Limit,
     /// There is no memory for it at the moment.
@@ -48,12 +48,12 @@ pub const fn is_decodable(coding: Coding) -> bool {
     matches!(coding, Coding::Gzip | Coding::Brotli)
 }
 
-/// The `len` bytes that `coded` comes to. Gzip (one member) has a checksum, which is compared; brotli
-/// has none: a digest tells whether these are the bytes that were coded.
+/// Decodes `coded` to `len` bytes. Gzip (one member) has a checksum, which is compared; brotli has
+/// none: only a digest shows whether these are the original bytes.
 ///
 /// # Errors
 ///
-/// `coded` is damaged, or its content is not of this length; `len` is beyond
+/// `coded` is corrupt, or its content is not of this length; `len` is beyond
 /// [`DECODED_LEN_MAX`](crate::limits::DECODED_LEN_MAX); there is no memory.
 pub fn decode(coding: Coding, coded: &[u8], len: u64) -> Result<Vec<u8>, DecodeError> {
     if len > DECODED_LEN_MAX {
@@ -71,11 +71,11 @@ pub fn decode(coding: Coding, coded: &[u8], len: u64) -> Result<Vec<u8>, DecodeE
     Ok(content)
 }
 
-/// What `brotli` comes to, if that is at most [`DECODED_LEN_MAX`](crate::limits::DECODED_LEN_MAX) bytes.
+/// Decodes `brotli`, to at most [`DECODED_LEN_MAX`](crate::limits::DECODED_LEN_MAX) bytes.
 ///
 /// # Errors
 ///
-/// `brotli` is damaged, or comes to more; there is no memory.
+/// `brotli` is corrupt, or its content is longer; there is no memory.
 pub fn decode_brotli(brotli: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut content = room(DECODED_LEN_MAX)?;
     let filled = unbrotli(brotli, &mut content)?;
@@ -84,7 +84,7 @@ pub fn decode_brotli(brotli: &[u8]) -> Result<Vec<u8>, DecodeError> {
     Ok(content)
 }
 
-/// So many zeros, to be overwritten.
+/// This many zeros, to be overwritten.
 fn room(len: u64) -> Result<Vec<u8>, DecodeError> {
     let mut room = Vec::new();
     let reserved = room.try_reserve_exact(len as usize);
@@ -103,7 +103,7 @@ fn inflate(gzip: &[u8], content: &mut [u8]) -> Result<(), DecodeError> {
         return Err(DecodeError::Length);
     }
     if status != Status::StreamEnd {
-        // All of the room is used, and there is more to come: content, or a checksum that is cut.
+        // The buffer is full, and there is more input: content, or a truncated checksum.
         return Err(DecodeError::Length);
     }
     if inflate.total_in() != gzip.len() as u64 {
@@ -112,12 +112,12 @@ fn inflate(gzip: &[u8], content: &mut [u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// Fills `content` from brotli, and says how far.
+/// Fills `content` from brotli; returns how many bytes it wrote.
 fn unbrotli(brotli: &[u8], content: &mut [u8]) -> Result<usize, DecodeError> {
     let (mut unread, mut read) = (brotli.len(), 0);
     let (mut room, mut filled, mut total) = (content.len(), 0, 0);
     let heap = Heap::default;
-    // Without windows beyond 16 MiB, which RFC 7932 does not have.
+    // Without windows beyond 16 MiB, which RFC 7932 does not allow.
     let mut state = BrotliState::new_strict(heap(), heap(), heap());
     let result = BrotliDecompressStream(
         &mut unread,
@@ -139,28 +139,28 @@ fn unbrotli(brotli: &[u8], content: &mut [u8]) -> Result<usize, DecodeError> {
     }
 }
 
-/// Where the decoder of brotli has memory from. What it is refused ends the decoding.
+/// The memory of the brotli decoder. Refusing a request ends the decoding.
 ///
-/// The coded bytes decide how much the decoder asks for: a handful of them announces a window of 16
-/// MiB, and 700 bytes make 2 MiB of tables, over and over.
+/// The coded bytes decide how much memory the decoder requests: a handful of them announces a
+/// window of 16 MiB, and 700 bytes make 2 MiB of tables, over and over.
 #[derive(Default)]
 struct Heap {
-    /// Bytes given out so far.
+    /// Bytes allocated so far.
     given: usize,
     /// There was no memory.
     is_out: bool,
 }
 
-/// The most bytes given out at a time: the window that the longest content fills, and what the decoder
-/// adds to it. A set of tables (256 of them) is not much longer than that content.
+/// The most bytes of one allocation: the window that the longest content fills, and what the
+/// decoder adds to it. A set of tables (256 of them) is not much longer than that content.
 const WINDOW_MAX: usize = 2 * DECODED_LEN_MAX as usize;
 
-/// The most bytes given out for one stream. Tables are made anew for each meta-block: encoders make less
+/// The most bytes allocated for one stream. Each meta-block has new tables: encoders write less
 /// than 20 KiB of them for a short one, so this is enough for thousands; and filling them takes no
 /// longer than some tens of milliseconds.
 const GIVEN_MAX: usize = 64 << 20;
 
-/// Up to so many bytes are to be had: the program has a reserve for what is that short.
+/// Allocations up to this length need not be checked: the program has a reserve for them.
 const SMALL: usize = 64 << 10;
 
 impl<T: Clone + Default> Allocator<T> for Heap {
@@ -207,7 +207,7 @@ impl<T> SliceWrapperMut<T> for Cells<T> {
     }
 }
 
-/// The widest window of gzip, and 16 for its header and trailer.
+/// The widest window of gzip, plus 16 for its header and trailer.
 const GZIP_WINDOW_BITS: u8 = 16 + 15;
 
 #[cfg(test)]
@@ -268,7 +268,7 @@ mod tests {
             let cut = decode(Coding::Brotli, &HELLO_BROTLI[..len], 24);
             assert_eq!(cut, Err(DecodeError::Damaged), "cut at {len}");
         }
-        // A window beyond 16 MiB, as other than RFC 7932 has it.
+        // A window beyond 16 MiB, an extension of RFC 7932.
         check(b"\x11\x1e\x00\x00", 24, Err(DecodeError::Damaged));
     }
 
@@ -298,7 +298,7 @@ mod tests {
             self.put(symbol, symbol_len);
         }
 
-        /// A number of prefix codes: one, or as many as there may be, all used for nothing.
+        /// A number of prefix codes: one, or the maximum, none of them needed.
         fn codes(&mut self, is_many: bool) {
             if !is_many {
                 return self.put(0, 1);
@@ -315,7 +315,7 @@ mod tests {
             self.put(0, 1);
             self.put(nibbles - 4, 2);
             self.put(len - 1, 4 * nibbles as u32);
-            // Not as it is; one type of blocks each; distances as they are; one context mode.
+            // Compressed; one type of block each; plain distances; one context mode.
             self.put(0, 1 + 3 + 6 + 2);
             self.codes(is_many);
             self.codes(is_many);
@@ -323,14 +323,14 @@ mod tests {
             for _ in 0..codes {
                 self.code(65, 8);
             }
-            // Inserts one, and copies two from where the last copy was from.
+            // Inserts one byte, and copies two from the last distance.
             self.code(8, 10);
             for _ in 0..codes {
                 self.code(0, 6);
             }
         }
 
-        /// All of it, with an empty last meta-block.
+        /// The whole stream, with an empty last meta-block.
         fn end(mut self) -> Vec<u8> {
             self.put(0b11, 2);
             self.put(0, 7);
@@ -349,7 +349,7 @@ mod tests {
             }
             bits.end()
         };
-        // What is sound comes out, with all the tables that there may be.
+        // A valid stream is decoded, even with the largest possible tables.
         for is_many in [false, true] {
             let sound = stream(3, 1, is_many);
             assert_eq!(decode_brotli(&sound).as_deref(), Ok(&b"AAA"[..]));
@@ -366,7 +366,7 @@ mod tests {
             decode(Coding::Brotli, &tables, 1_000),
             Err(DecodeError::Damaged)
         );
-        // An encoder that is flushed often makes few of them each time.
+        // An encoder that is flushed often writes few of them each time.
         let flushed = stream(4_000, 1, false);
         assert_eq!(decode_brotli(&flushed), Ok(vec![b'A'; 4_000]));
     }
@@ -396,8 +396,8 @@ mod tests {
 
     #[test]
     fn a_flip_of_a_byte_that_counts_is_refused() {
-        // Flags, modification time, extra flags and system (RFC 1952 section 2.3): some of their bits
-        // say nothing of the content.
+        // Flags, modification time, extra flags and system (RFC 1952 section 2.3): some of their
+        // bits do not affect the content.
         let says_nothing = 3..10;
         for at in (0..HELLO.len()).filter(|at| !says_nothing.contains(at)) {
             for mask in [0x01, 0x80, 0xff] {

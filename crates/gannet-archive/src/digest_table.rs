@@ -1,22 +1,22 @@
-//! Numbers of things that are known by a digest.
+//! A table from digests to numbers.
 
-/// Numbers by digests that are kept elsewhere: eight bytes each, and some room between. A map that
-/// had the digests as its keys would hold them a second time.
+/// Numbers by digests that are stored elsewhere: eight bytes each, and some free slots. A map with
+/// the digests as its keys would store them a second time.
 ///
-/// Any digest of at least four bytes will do whose first bytes are spread evenly.
+/// Works for any digest of at least four bytes whose first bytes are evenly distributed.
 #[derive(Clone, Debug, Default)]
 pub struct DigestTable {
-    /// The first half is the beginning of a digest, so that other digests need no look; the second
-    /// the number. A power of two, at most 0.7 full.
+    /// The first half is the beginning of a digest, so that other digests need not be read; the
+    /// second half is the number. A power of two of them, at most 0.7 full.
     slots: Vec<u64>,
     count: usize,
 }
 
-/// No digest is looked for by this: the number `u32::MAX` is none.
+/// Matches no search: the number `u32::MAX` is not used.
 const EMPTY: u64 = u64::MAX;
 
 impl DigestTable {
-    /// A table with room for so many.
+    /// A table with room for this many numbers.
     pub fn with_capacity(count: usize) -> Self {
         let slots = (count.saturating_mul(10) / 7 + 1)
             .next_power_of_two()
@@ -27,7 +27,7 @@ impl DigestTable {
         }
     }
 
-    /// The number that has this digest, if it is there; `has_it` tells whether a number does.
+    /// The number that has this digest, if it is in the table; `has_it` checks a number.
     pub fn find<const N: usize>(
         &self,
         digest: &[u8; N],
@@ -47,7 +47,7 @@ impl DigestTable {
         }
     }
 
-    /// Adds a number, below `u32::MAX`, whose digest is not there yet.
+    /// Adds a number, below `u32::MAX`, whose digest is not in the table yet.
     pub fn insert<const N: usize>(&mut self, number: u32, digest: &[u8; N]) {
         if (self.count + 1) * 10 > self.slots.len() * 7 {
             let wider = (self.slots.len() * 2).max(1024);
@@ -89,7 +89,7 @@ mod tests {
     fn digests_are_found_by_number() {
         let digests: Vec<[u8; 32]> = (0..5000u32)
             .map(|number| match number % 5 {
-                // Some that begin alike.
+                // Some that begin with the same bytes.
                 0 => [&[7; 4], &number.to_le_bytes(), [0; 24].as_slice()]
                     .concat()
                     .try_into()

@@ -1,4 +1,4 @@
-//! Entries and variants: what a lookup gives.
+//! Entries and variants: the results of lookups.
 
 use core::ops::Range;
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use crate::layout::{blob, entry, i64_at, slice, u8_at, u16_at, u32_at, u64_at, v
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Coding {
-    /// No coding: the bytes as they are.
+    /// No coding: the bytes unchanged.
     Identity = 0,
     /// `gzip` (RFC 1952).
     Gzip = 1,
@@ -24,7 +24,7 @@ impl Coding {
     /// Every coding, identity first.
     pub const ALL: [Self; 4] = [Self::Identity, Self::Gzip, Self::Brotli, Self::Zstd];
 
-    /// The name in `Content-Encoding`, and `identity`.
+    /// The name in `Content-Encoding`, or `identity`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -39,7 +39,7 @@ impl Coding {
         1 << self as u8
     }
 
-    /// The coding of a number, as it stands in the file.
+    /// The coding of a number, as written in the file.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Identity),
@@ -51,12 +51,12 @@ impl Coding {
     }
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EntryKind<'a> {
     /// A representation, in one or more variants.
     Content,
-    /// A redirect. The query of the request is the server's to keep.
+    /// A redirect. Keeping the request's query is up to the server.
     Redirect {
         /// 301, 302, 303, 307 or 308.
         status: u16,
@@ -73,12 +73,12 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Its number: 0-based, in the order of the keys. Good for [`crate::Archive::entry`].
+    /// Its number: 0-based, in the order of the keys. Valid for [`crate::Archive::entry`].
     pub fn number(&self) -> u32 {
         self.record
     }
 
-    /// What it is found by.
+    /// Its key.
     pub fn key(&self) -> Key<'a> {
         self.view.key(self.record)
     }
@@ -88,7 +88,7 @@ impl<'a> Entry<'a> {
         self.key().path
     }
 
-    /// What it is.
+    /// Its kind.
     #[inline]
     pub fn kind(&self) -> EntryKind<'a> {
         let record = self.bytes();
@@ -109,21 +109,20 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// When the source was last modified, in seconds since 1970-01-01T00:00:00Z; nothing if that is
-    /// not known.
+    /// When the source was last modified, in seconds since 1970-01-01T00:00:00Z; `None` if unknown.
     pub fn last_modified(&self) -> Option<i64> {
         let record = self.bytes();
         (self.flags() & entry::FLAG_LAST_MODIFIED != 0)
             .then(|| i64_at(record, entry::LAST_MODIFIED))
     }
 
-    /// Whether it is another name of an entry that is there too (`/dir/` of `/dir/index.html`).
-    /// Extracting leaves it out.
+    /// Whether it is another name of an entry that exists too (`/dir/` of `/dir/index.html`).
+    /// Extraction leaves it out.
     pub fn is_alias(&self) -> bool {
         self.flags() & entry::FLAG_ALIAS != 0
     }
 
-    /// Whether it was made while packing and has no source file (a listing).
+    /// Whether it was generated while packing and has no source file (a listing).
     pub fn is_generated(&self) -> bool {
         self.flags() & entry::FLAG_GENERATED != 0
     }
@@ -169,7 +168,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Where a body is.
+/// The location of a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Body<'a> {
     /// In memory.
@@ -181,9 +180,9 @@ pub enum Body<'a> {
         /// Its length in bytes.
         len: u64,
     },
-    /// Nowhere: it is the content of bytes that are stored, for [`decode`](crate::decode).
+    /// Not stored: it is the content of stored coded bytes, for [`decode`](crate::decode).
     Decoded {
-        /// What is stored.
+        /// The coded bytes.
         stored: Stored<'a>,
         /// Its coding.
         coding: Coding,
@@ -193,7 +192,8 @@ pub enum Body<'a> {
     },
 }
 
-/// Where the coded bytes of a body are that is not stored itself. They are shorter than the body.
+/// The location of the coded bytes of a body that is not stored itself. They are shorter than the
+/// body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stored<'a> {
     /// In memory.
@@ -216,10 +216,10 @@ impl<'a> From<Stored<'a>> for Body<'a> {
     }
 }
 
-/// Ready field lines, cut as a response needs them:
+/// Ready field lines, with the cuts that a response needs:
 /// `0 <= length_end <= shared_start <= bytes.len()`, `common_shared_start <= common.len()`.
 ///
-/// Common fields stand behind the length up to their cut, and behind all others from there on.
+/// Common fields belong after the length up to their cut, and after all others from there on.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FieldBlock<'a> {
     /// Lines `name: value CRLF`; the first is `content-length`.
@@ -228,22 +228,22 @@ pub struct FieldBlock<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
-    /// Fields that other blocks have too, kept once; empty if all are in `bytes`.
+    /// Fields shared with other blocks, stored once; empty if all are in `bytes`.
     pub common: &'a [u8],
-    /// Start of those of them that a 304 carries too.
+    /// Start of the common fields that a 304 carries too.
     pub common_shared_start: u16,
 }
 
 impl<'a> FieldBlock<'a> {
-    /// Its pieces in the order of the wire: the length, common fields that a 304 leaves out, its
-    /// own ones (those that a 304 leaves out first), and common ones that a 304 carries.
+    /// Its pieces in wire order: the length, common fields that a 304 leaves out, its own fields
+    /// (those that a 304 leaves out first), and common fields that a 304 carries.
     pub fn pieces(&self) -> [&'a [u8]; 4] {
         let (length, own) = split(self.bytes, self.length_end);
         let (before, behind) = split(self.common, self.common_shared_start);
         [length, before, own, behind]
     }
 
-    /// All of it, in one piece, in the order of the wire.
+    /// The whole block, in one piece, in wire order.
     pub fn whole(&self) -> Cow<'a, [u8]> {
         if self.common.is_empty() {
             return Cow::Borrowed(self.bytes);
@@ -271,7 +271,7 @@ impl<'a> Variant<'a> {
         Coding::from_number(u8_at(self.bytes(), variant::CODING)).unwrap_or(Coding::Identity)
     }
 
-    /// The stored bytes, or where they are.
+    /// The stored bytes, or their location.
     #[inline]
     pub fn body(&self) -> Body<'a> {
         let (offset, len) = self.blob_range();
@@ -288,7 +288,7 @@ impl<'a> Variant<'a> {
         }
     }
 
-    /// Where in the metadata region the body is, if it is a tiny blob.
+    /// The range of the body in the metadata region, if it is a tiny blob.
     #[inline]
     pub fn tiny_range(&self) -> Option<Range<usize>> {
         let (offset, len) = self.blob_range();
@@ -303,7 +303,7 @@ impl<'a> Variant<'a> {
         self.blob_range().1
     }
 
-    /// Where the stored bytes start in the file, tiny or not; the coded ones, if they are all that is
+    /// Where the stored bytes start in the file, tiny or not; the coded ones, if only they are
     /// stored.
     pub fn blob_offset(&self) -> u64 {
         let offset = self.blob_range().0;
@@ -336,7 +336,7 @@ impl<'a> Variant<'a> {
         }
     }
 
-    /// Whether its blocks have common parts and its entity tag lies in its block.
+    /// Whether its blocks have common parts and its entity tag is in its block.
     #[inline]
     fn has_common(&self) -> bool {
         u8_at(self.bytes(), variant::FLAGS) & variant::FLAG_COMMON != 0
@@ -353,8 +353,8 @@ impl<'a> Variant<'a> {
         slice(section, start, u16_at(record, len).into())
     }
 
-    /// The field block for HTTP/2, if there is one: HPACK (RFC 7541) that needs and changes no
-    /// table, with cuts as those of [`h1`](Self::h1).
+    /// The field block for HTTP/2, if there is one: HPACK (RFC 7541) that neither uses nor changes
+    /// the dynamic table, with cuts like those of [`h1`](Self::h1).
     #[inline]
     pub fn hpack(&self) -> Option<FieldBlock<'a>> {
         if !self.view.layout.has_hpack {
@@ -374,7 +374,7 @@ impl<'a> Variant<'a> {
         })
     }
 
-    /// Where in the metadata region the field block for HTTP/1 is, without common parts.
+    /// The range of the field block for HTTP/1 in the metadata region, without common parts.
     #[inline]
     pub fn h1_range(&self) -> Range<usize> {
         let record = self.bytes();

@@ -1,26 +1,26 @@
-//! Why an archive was refused: what was found, where, and which rule it breaks.
+//! Why an archive was rejected: what was found, where, and which rule it breaks.
 
 use core::fmt;
 
 use crate::superblock::SectionKind;
 
-/// Why an archive was refused.
+/// Why an archive was rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ArchiveError {
-    /// Fewer bytes than the archive says it has, or than a superblock has.
+    /// Fewer bytes than the archive declares, or than a superblock has.
     Truncated {
-        /// Bytes that are needed.
+        /// Bytes required.
         expected: u64,
-        /// Bytes that are there.
+        /// Bytes present.
         found: u64,
     },
     /// No bytes at all.
     Empty,
-    /// More bytes than the archive says it has, and no tail announced.
+    /// More bytes than the archive declares, without an announced tail.
     TrailingBytes {
-        /// Bytes that are expected.
+        /// Bytes expected.
         expected: u64,
-        /// Bytes that are there.
+        /// Bytes present.
         found: u64,
     },
     /// Not an archive.
@@ -35,30 +35,30 @@ pub enum ArchiveError {
         /// The version found.
         found: u32,
     },
-    /// Features that a reader must know, and this one does not.
+    /// Features that a reader must support, and this one does not.
     Features {
         /// The unknown bits.
         unknown: u64,
     },
-    /// The superblock does not fit its checksum.
+    /// The superblock does not match its checksum.
     SuperblockChecksum {
-        /// The checksum that is written.
+        /// The recorded checksum.
         expected: u64,
         /// The checksum of the bytes.
         found: u64,
     },
-    /// A rule about the superblock is broken.
+    /// The superblock breaks a rule.
     Superblock(Rule),
-    /// A section does not fit its checksum.
+    /// A section does not match its checksum.
     SectionChecksum {
         /// Which section.
         section: SectionKind,
-        /// The checksum that is written.
+        /// The recorded checksum.
         expected: u64,
         /// The checksum of the bytes.
         found: u64,
     },
-    /// A rule about a record is broken.
+    /// A record breaks a rule.
     Record {
         /// Which section.
         section: SectionKind,
@@ -69,7 +69,7 @@ pub enum ArchiveError {
     },
 }
 
-/// What a file that is no archive seems to be.
+/// What a file that is not an archive seems to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lookalike {
     /// A zip file.
@@ -84,30 +84,30 @@ pub enum Lookalike {
     Tar,
     /// An HTML page, often an error page saved by a download.
     Html,
-    /// An archive damaged by a transfer that converted line ends or dropped a bit.
+    /// An archive damaged by a transfer that converted line ends or cleared a bit.
     Converted,
-    /// Nothing known.
+    /// Unknown.
     Unknown,
 }
 
 /// The rules of `FORMAT.md`, section "Validation".
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rule {
-    /// An offset and a length leave the place they must lie in.
+    /// An offset or a length goes beyond the allowed range.
     Range,
-    /// An offset is not a multiple of what it must be.
+    /// An offset is not a multiple of its alignment.
     Alignment,
-    /// Two things overlap, or are not in the order of their offsets.
+    /// Two ranges overlap, or are not in the order of their offsets.
     Overlap,
-    /// A section is missing or there twice.
+    /// A section is missing or occurs twice.
     SectionCount,
-    /// The length of a section is not a whole number of records, or not what its header says.
+    /// The length of a section is not a whole number of records, or not as declared in its header.
     SectionLen,
     /// Bytes that must be zero are not.
     Reserved,
-    /// The index promises longer probes than allowed, or a wrong table size.
+    /// The index declares longer probes than allowed, or a wrong table size.
     IndexShape,
-    /// A slot of the index does not fit its entry.
+    /// A slot of the index does not match its entry.
     IndexSlot,
     /// Entries that no lookup would find.
     IndexMissing,
@@ -117,15 +117,16 @@ pub enum Rule {
     Order,
     /// A number outside of its set: kind, namespace, coding, flag, host.
     Value,
-    /// A redirect with a status or a location that is none.
+    /// A redirect with an invalid status or location.
     Redirect,
     /// A content type that could break a field.
     ContentType,
-    /// An entity tag that is none (RFC 9110 section 8.8.3).
+    /// An invalid entity tag (RFC 9110 section 8.8.3).
     EntityTag,
     /// Variants are not in the order of their lengths, or two have the same coding.
     Variants,
-    /// A field block that is no sequence of field lines, or carries a field of the message framing.
+    /// A field block that is not a sequence of field lines, or carries a field of the message
+    /// framing.
     FieldBlock,
     /// The content length of a field block is not the length of the blob.
     ContentLength,
@@ -134,7 +135,7 @@ pub enum Rule {
 }
 
 impl ArchiveError {
-    /// What to do about it, for a line `help: ...`.
+    /// How to fix it, for a line `help: ...`.
     pub fn help(&self) -> Option<&'static str> {
         Some(match self {
             Self::Magic { lookalike, .. } => match lookalike {

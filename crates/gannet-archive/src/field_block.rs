@@ -1,10 +1,10 @@
-//! What field blocks and entity tags may look like: nothing that could break a message.
+//! The form of field blocks and entity tags: nothing that could break a message.
 
 use crate::error::Rule;
 use crate::limits::FIELD_BLOCK_LEN_MAX;
 
-/// Fields that decide where a message ends or that the server makes itself. A block must not carry
-/// them: a second content length is how messages are smuggled (RFC 9112 section 11.2).
+/// Fields that affect message framing or that the server writes itself. A block must not carry
+/// them: a second content length enables request smuggling (RFC 9112 section 11.2).
 const FORBIDDEN: [&[u8]; 8] = [
     b"connection",
     b"content-length",
@@ -19,7 +19,7 @@ const FORBIDDEN: [&[u8]; 8] = [
 const CONTENT_LENGTH: &[u8] = b"content-length: ";
 
 /// Checks a block for HTTP/1: lines `name: value CRLF` (RFC 9112 section 5), names in lower case,
-/// the first and only the first `content-length`, which is `blob_len`; the cuts at line starts.
+/// `content-length` first and only there, equal to `blob_len`; the cuts at line starts.
 pub(crate) fn check(
     block: &[u8],
     length_end: u16,
@@ -41,7 +41,7 @@ pub(crate) fn check(
     check_lines(block, length_end, shared_start)
 }
 
-/// Checks lines that many blocks have in common: as those of [`check`], without a length.
+/// Checks common lines: like those of [`check`], without a length.
 pub(crate) fn check_common(lines: &[u8], shared_start: u16) -> Result<(), Rule> {
     if lines.len() > FIELD_BLOCK_LEN_MAX {
         return Err(Rule::Limit);
@@ -49,7 +49,7 @@ pub(crate) fn check_common(lines: &[u8], shared_start: u16) -> Result<(), Rule> 
     check_lines(lines, 0, shared_start.into())
 }
 
-/// Checks the lines from `start` on, and that a line starts at `cut`, or all of them end there.
+/// Checks the lines from `start` on, and that a line starts, or all lines end, at `cut`.
 fn check_lines(block: &[u8], start: usize, cut: usize) -> Result<(), Rule> {
     let mut at = start;
     let mut cut_is_line_start = cut == at;
@@ -65,7 +65,7 @@ fn check_lines(block: &[u8], start: usize, cut: usize) -> Result<(), Rule> {
     }
 }
 
-/// The length of the field line at the start of `rest`, CRLF included.
+/// The length of the field line at the start of `rest`, including CRLF.
 fn check_line(rest: &[u8]) -> Option<usize> {
     let colon = rest.iter().position(|byte| !is_name_byte(*byte))?;
     let name = &rest[..colon];
@@ -78,7 +78,7 @@ fn check_line(rest: &[u8]) -> Option<usize> {
     (is_trimmed && value[len..].starts_with(b"\r\n")).then_some(colon + 2 + len + 2)
 }
 
-/// Decimal digits without a leading zero: one number has one spelling.
+/// Decimal digits without a leading zero: each number has one spelling.
 fn parse_length(digits: &[u8]) -> Option<u64> {
     let is_canonical = !digits.is_empty() && (digits == b"0" || digits[0] != b'0');
     if !is_canonical {
@@ -90,7 +90,7 @@ fn parse_length(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Token bytes (RFC 9110 section 5.6.2) without capital letters.
+/// Token bytes (RFC 9110 section 5.6.2) except capital letters.
 fn is_name_byte(byte: u8) -> bool {
     NAME_BYTES[usize::from(byte)]
 }
@@ -111,7 +111,7 @@ pub(crate) fn is_value_byte(byte: u8) -> bool {
     byte >= 0x20 && byte != 0x7f || byte == b'\t'
 }
 
-/// Whether `tag` is an entity tag (RFC 9110 section 8.8.3), weak or strong, or empty: none.
+/// Whether `tag` is an entity tag (RFC 9110 section 8.8.3), weak or strong, or empty for none.
 pub(crate) fn is_entity_tag(tag: &[u8]) -> bool {
     if tag.is_empty() {
         return true;

@@ -1,8 +1,8 @@
-//! The names of virtual hosts: one byte of length before each, in ascending order.
+//! The names of virtual hosts, in ascending order, each preceded by one byte of length.
 //!
-//! What has no fixed length cannot be found by its number: where each name and each host's rules
-//! begin is noted when a section is checked, so that an archive of very many hosts costs a search
-//! by halves, not a walk.
+//! Items of variable length cannot be found by their number: checking a section records where each
+//! name and each host's rules begin, so that a lookup among very many hosts is a binary search, not
+//! a walk.
 
 use std::cmp::Ordering;
 
@@ -19,12 +19,12 @@ struct Names<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostNames<'a> {
     pub(crate) section: &'a [u8],
-    /// Where each begins, as [`check`] gives it.
+    /// Where each begins, as [`check`] returned it.
     pub(crate) starts: &'a [u32],
 }
 
 impl<'a> HostNames<'a> {
-    /// The name at an index, which counts from 0.
+    /// The name at a 0-based index.
     pub(crate) fn at(self, index: usize) -> Option<&'a [u8]> {
         let start = usize::try_from(*self.starts.get(index)?).ok()?;
         Names::new(self.section.get(start..)?).next()
@@ -62,9 +62,9 @@ impl<'a> Iterator for Names<'a> {
     }
 }
 
-/// Whether this is a host name as archives have them: lower-case letters, digits, hyphens and
-/// underscores in labels with dots between (RFC 1123 section 2.1, and the underscore that is in
-/// use), no port, no dot at an end.
+/// Whether this is a host name as archives store them: lower-case letters, digits, hyphens and
+/// underscores in labels separated by dots (RFC 1123 section 2.1, plus the underscore, which is in
+/// use), no port, no leading or trailing dot.
 #[must_use]
 pub fn is_host_name(name: &[u8]) -> bool {
     let is_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -77,7 +77,7 @@ pub fn is_host_name(name: &[u8]) -> bool {
     name.len() <= HOST_LEN_MAX && name.split(|byte| *byte == b'.').all(is_label)
 }
 
-/// Where each name of a section begins; else the position of the first that is wrong.
+/// Returns where each name of a section begins, or the position of the first invalid one.
 pub(crate) fn check(section: &[u8]) -> Result<Vec<u32>, (u64, Rule)> {
     let mut names = Names::new(section);
     let mut starts = Vec::new();
@@ -104,7 +104,7 @@ pub(crate) fn check(section: &[u8]) -> Result<Vec<u32>, (u64, Rule)> {
     Ok(starts)
 }
 
-/// The bytes of the section; nothing without names.
+/// The bytes of the section; empty without names.
 pub(crate) fn render<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Result<Vec<u8>, Rule> {
     let mut bytes = Vec::new();
     for name in names {
@@ -114,7 +114,7 @@ pub(crate) fn render<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Result<Ve
     Ok(bytes)
 }
 
-/// The rules of one virtual host, as they are compiled.
+/// The compiled rules of one virtual host.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct HostRules<'a> {
     /// Its redirects; empty for none.
@@ -135,7 +135,7 @@ impl<'a> RulesByHost<'a> {
     }
 }
 
-/// The rules of a host in a checked section; `starts` is what [`check_rules`] gave.
+/// The rules of a host in a checked section; `starts` is the result of [`check_rules`].
 pub(crate) fn rules_of<'a>(section: &'a [u8], starts: &[(u16, usize)], host: u16) -> HostRules<'a> {
     let found = starts.binary_search_by_key(&host, |(number, _)| *number);
     let found = found.ok().and_then(|index| section.get(starts[index].1..));
@@ -156,14 +156,14 @@ impl<'a> Iterator for RulesByHost<'a> {
     }
 }
 
-/// Bytes with their length in four bytes before them, and what follows.
+/// Bytes preceded by their length in four bytes, and the rest.
 fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)
 }
 
-/// Checks a section of rules by host: hosts ascend and are there, and nothing is left. Gives each
-/// host with where its rules begin; else the position of what is wrong.
+/// Checks a section of rules by host: hosts are ascending and exist, and no bytes are left. Returns
+/// each host with where its rules begin, or the position of an error.
 pub(crate) fn check_rules(
     section: &[u8],
     host_count: usize,
@@ -188,7 +188,7 @@ pub(crate) fn check_rules(
     }
 }
 
-/// The bytes of the section; nothing without rules.
+/// The bytes of the section; empty without rules.
 pub(crate) fn render_rules<'r>(
     rules: impl IntoIterator<Item = (u16, HostRules<'r>)>,
 ) -> Result<Vec<u8>, Rule> {

@@ -1,12 +1,12 @@
-//! What a ready field block for HTTP/2 may look like: HPACK (RFC 7541) without a state.
+//! The form of a ready field block for HTTP/2: stateless HPACK (RFC 7541).
 
 use crate::entry::FieldBlock;
 use crate::error::Rule;
 use crate::limits::FIELD_BLOCK_LEN_MAX;
 
-/// Entries of the static table (RFC 7541 appendix A) that this page names.
+/// Entries of the static table (RFC 7541 appendix A) used in this file.
 mod index {
-    /// The first that is no pseudo-field.
+    /// The first that is not a pseudo-field.
     pub(super) const FIRST_FIELD: usize = 15;
     pub(super) const CONTENT_LENGTH: usize = 28;
     pub(super) const DATE: usize = 33;
@@ -15,11 +15,11 @@ mod index {
 }
 
 /// Checks that a block has the same meaning wherever it is sent: every field is one of the static
-/// table or a literal that is not indexed, none is a pseudo-field, `content-length` comes first
-/// and only there, `date` and `transfer-encoding` not at all, and both cuts are between fields.
+/// table or a literal that is not indexed, none is a pseudo-field, `content-length` comes first and
+/// only there, `date` and `transfer-encoding` do not occur, and both cuts are between fields.
 ///
-/// Strings may be Huffman-coded and are not decoded here: `gannet verify` does, and compares them
-/// with the lines of HTTP/1.
+/// Strings may be Huffman-coded and are not decoded here: `gannet verify` decodes them, and
+/// compares them with the lines of HTTP/1.
 pub(crate) fn check(block: FieldBlock<'_>) -> Result<(), Rule> {
     let FieldBlock {
         bytes,
@@ -30,7 +30,7 @@ pub(crate) fn check(block: FieldBlock<'_>) -> Result<(), Rule> {
     check_fields(bytes, Some(length_end), shared_start)
 }
 
-/// Checks fields that many blocks have in common: as those of [`check`], without a length.
+/// Checks common fields: like those of [`check`], without a length.
 pub(crate) fn check_common(bytes: &[u8], shared_start: u16) -> Result<(), Rule> {
     check_fields(bytes, None, shared_start)
 }
@@ -59,7 +59,7 @@ fn check_fields(bytes: &[u8], length_end: Option<u16>, shared_start: u16) -> Res
         }
         cuts_found += usize::from(at == usize::from(shared_start));
     }
-    // Fields are not empty, so a place is passed once.
+    // Fields are not empty, so each position is passed once.
     if cuts_found == 1 {
         Ok(())
     } else {
@@ -67,13 +67,13 @@ fn check_fields(bytes: &[u8], length_end: Option<u16>, shared_start: u16) -> Res
     }
 }
 
-/// Takes a field off; gives the number of its name in the static table, 0 for a name of its own.
+/// Takes a field off; returns the number of its name in the static table, 0 for a literal name.
 fn take_field(rest: &mut &[u8]) -> Option<usize> {
     let first = *rest.first()?;
     if first & 0x80 != 0 {
         return take_integer(rest, 7).filter(|index| *index > 0);
     }
-    // Literals without indexing (0000) or never indexed (0001). Others change a table.
+    // Literals without indexing (0000) or never indexed (0001). All others change a table.
     if first & 0xe0 != 0 {
         return None;
     }
@@ -85,15 +85,15 @@ fn take_field(rest: &mut &[u8]) -> Option<usize> {
     Some(name)
 }
 
-/// Passes over a string (RFC 7541 section 5.2).
+/// Skips a string (RFC 7541 section 5.2).
 fn take_string(rest: &mut &[u8]) -> Option<()> {
     let len = take_integer(rest, 7)?;
     *rest = rest.get(len..)?;
     Some(())
 }
 
-/// Takes an integer with a prefix of so many bits (RFC 7541 section 5.1), up to about 2^21: no
-/// block is as long.
+/// Takes an integer with a prefix of this many bits (RFC 7541 section 5.1), up to about 2^21: no
+/// block is that long.
 fn take_integer(rest: &mut &[u8], prefix: u32) -> Option<usize> {
     let (first, after) = rest.split_first()?;
     *rest = after;
@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(super::check(block), expect, "{bytes:x?}");
         };
         let (good, bad) = (Ok(()), Err(Rule::FieldBlock));
-        // content-length: 6, then content-type (31), then a name of its own.
+        // content-length: 6, then content-type (31), then a literal name.
         let block = b"\x0f\x0d\x016\x0f\x10\x01a\x00\x01x\x01y";
         check(block, 4, 8, good);
         check(block, 4, 4, good);
@@ -144,7 +144,8 @@ mod tests {
             check(&block[..len], 4, 4, expect);
         }
         check(b"", 0, 0, bad);
-        // accept-encoding: gzip, deflate is in the table whole; vary: x with a long integer.
+        // accept-encoding: gzip, deflate is a whole entry of the table; vary: x with a long
+        // integer.
         check(b"\x0f\x0d\x016\x90", 4, 4, good);
         check(b"\x0f\x0d\x016\x0f\x2c\x01x", 4, 4, good);
         for field in [

@@ -6,7 +6,7 @@ use crate::layout::{index, put};
 use crate::limits::PROBE_MAX;
 use crate::superblock::SectionKind;
 
-/// An entry on its way into a slot.
+/// An entry to be placed in a slot.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Hashed {
     hash: u64,
@@ -15,9 +15,8 @@ struct Hashed {
 }
 
 /// The index section of the entries with these keys, in the order of their numbers.
-///
-/// The slots are the entries in the order of their hashes, each at its home or as soon after as
-/// there is room. A table too full for [`PROBE_MAX`] is made again, twice as wide; if that does not
+/// The slots hold the entries in the order of their hashes, each at its home or as soon after as
+/// there is room. A table too full for [`PROBE_MAX`] is rebuilt twice as large; if that does not
 /// help, which takes 64 hashes that are almost equal, with another seed.
 pub(crate) fn render<'k>(
     keys: impl ExactSizeIterator<Item = Key<'k>> + Clone,
@@ -47,11 +46,11 @@ pub(crate) fn render<'k>(
     })
 }
 
-/// Seeds tried before giving up: chance fills 64 slots with one home less than once in any number
-/// of archives that there will be.
+/// Seeds tried before giving up: the chance of 64 slots filled from one home is negligible for any
+/// number of archives that will ever exist.
 const SEED_COUNT: u64 = 8;
 
-/// The section with this width, unless a probe would be too long.
+/// The section with this size, unless a probe would be too long.
 fn try_render(entries: &[Hashed], seed: u64, home_bits: u32) -> Option<Vec<u8>> {
     let mut next = 0;
     let mut probe_max = 0;

@@ -1,4 +1,4 @@
-//! What an archive stores, without how it is served: for packing the next archive.
+//! The stored content of an archive, without how it is served: for packing the next archive.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,12 +9,12 @@ use crate::layout::{blob, entry, slice, u8_at, u32_at, u64_at, variant};
 use crate::limits::{VALUE_LEN_MAX, VARIANT_COUNT_MAX};
 use crate::superblock::{Section, SectionKind, Superblock};
 
-/// The stored bytes of an archive and what they are.
+/// The stored bytes of an archive, and their types and codings.
 ///
-/// It is read from the few sections that tell it, a piece at a time, and nothing is checked: that
-/// takes a fraction of the time and the memory of opening the archive. Numbers that lead nowhere
-/// are left out. A caller that reuses bytes must know by other means that the archive is sound, or
-/// verify the digests.
+/// It is read from the few sections needed, a piece at a time, and nothing is checked: that takes a
+/// fraction of the time and the memory of opening the archive. Invalid numbers are left out. A
+/// caller that reuses bytes must know by other means that the archive is intact, or verify the
+/// digests.
 #[derive(Debug, Default)]
 pub struct Inventory {
     metadata_offset: u64,
@@ -22,21 +22,21 @@ pub struct Inventory {
     digests: Vec<[u8; blob::DIGEST_LEN]>,
 }
 
-/// A content as one entry has it.
+/// The content of one entry.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldContent<'i> {
     /// The content type.
     pub content_type: &'i [u8],
-    /// The codings it is there in, with the numbers of the blobs.
+    /// The codings in which it is stored, with the numbers of their blobs.
     pub variants: &'i [(Coding, u32)],
 }
 
-/// Fills a buffer with what the archive's file has at an offset.
+/// Fills a buffer from the archive's file at an offset.
 pub type ReadAt<'r> = &'r mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>;
 
 impl Inventory {
-    /// Reads it, and gives the contents of all entries to `found`, in the order of the entries:
-    /// content with several names comes several times.
+    /// Reads it, and passes the contents of all entries to `found`, in the order of the entries:
+    /// content with several names is passed several times.
     ///
     /// # Errors
     /// Those of `read`.
@@ -92,7 +92,7 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// The blob of a number.
+    /// The blob with this number.
     pub fn blob(&self, number: u32) -> Option<Blob<'_>> {
         let record = self.places.get(number as usize)?;
         let offset = u64_at(record, blob::OFFSET);
@@ -106,16 +106,16 @@ impl Inventory {
         })
     }
 
-    /// The digest of the blob of a number.
+    /// The digest of the blob with this number.
     pub fn digest(&self, number: u32) -> Option<&[u8; 32]> {
         self.digests.get(number as usize)
     }
 }
 
-/// The bytes of a section that are read at one time, in records.
+/// Records of a section that are read at one time.
 const RECORDS_AT_ONCE: usize = 4096;
 
-/// Content types that are held in memory at one time: a site has some twenty.
+/// Content types held in memory at one time: a site has about twenty.
 const CONTENT_TYPES_MAX: usize = 1024;
 
 fn section(superblock: &Superblock, kind: SectionKind) -> Option<&Section> {
@@ -148,7 +148,7 @@ fn records<const N: usize>(
     Ok(records)
 }
 
-/// The coding and the blob's number of every variant.
+/// The coding and the blob number of every variant.
 fn variants(superblock: &Superblock, read: ReadAt<'_>) -> io::Result<Vec<(u8, u32)>> {
     let section = section(superblock, SectionKind::Variants);
     let count = section.map_or(0, |section| section.len / variant::LEN as u64);
@@ -165,7 +165,7 @@ fn variants(superblock: &Superblock, read: ReadAt<'_>) -> io::Result<Vec<(u8, u3
     Ok(variants)
 }
 
-/// A string; empty if it is not there.
+/// A string; empty if missing.
 fn string(
     strings: Option<&Section>,
     (offset, len): (u64, usize),
@@ -183,7 +183,7 @@ fn string(
     Ok(bytes)
 }
 
-/// A `read` for [`Inventory::read`] of an archive whose metadata region is in memory.
+/// A `read` for [`Inventory::read`] from an archive whose metadata region is in memory.
 pub fn of_metadata<'m>(
     superblock: &Superblock,
     metadata: &'m [u8],

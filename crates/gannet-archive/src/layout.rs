@@ -1,7 +1,7 @@
-//! Where each number of the file stands, and how numbers are read and written.
+//! The position of each number in the file, and how numbers are read and written.
 //!
-//! Reading never panics: past the end it gives zero. Validation at open makes sure that this never
-//! happens, so the zero is only what keeps the promise "no access can fail" visible here.
+//! Reading never panics: past the end it returns zero. Validation at open ensures that this never
+//! happens; the zero only makes it evident here that no access can fail.
 
 /// First bytes of every archive. The high bit catches seven-bit transfers, the line ends catch
 /// newline conversion, the 0x1a stops a listing on a terminal.
@@ -9,25 +9,25 @@ pub(crate) const MAGIC: [u8; 12] = *b"\x89gannet\r\n\x1a\n\0";
 /// The version this crate writes and reads.
 pub(crate) const VERSION: u32 = 1;
 
-/// The file goes on after the archive (a ZIP64 directory, say). Compatible.
+/// The file continues after the archive (with a ZIP64 directory, say). Compatible.
 pub(crate) const COMPATIBLE_TAIL: u64 = 1;
 /// Compatible feature: field blocks for HTTP/2.
 pub(crate) const COMPATIBLE_HPACK: u64 = 1 << 1;
 /// There are virtual hosts. Incompatible.
 pub(crate) const INCOMPATIBLE_HOSTS: u64 = 1;
-/// There are rules that a server has to ask. Incompatible.
+/// There are rules that the server has to evaluate. Incompatible.
 pub(crate) const INCOMPATIBLE_RULES: u64 = 1 << 3;
-/// There are name spaces after the page for what is not found. Incompatible.
+/// There are name spaces beyond that of not-found pages. Incompatible.
 pub(crate) const INCOMPATIBLE_NAMESPACES: u64 = 1 << 4;
 /// There are blobs that are stored as gzip alone. Incompatible.
 pub(crate) const INCOMPATIBLE_GZIP_ALONE: u64 = 1 << 5;
-/// Field blocks have their own part and a shared one. Incompatible.
+/// Field blocks have a common part beside their own. Incompatible.
 pub(crate) const INCOMPATIBLE_COMMON: u64 = 1 << 6;
 /// Each virtual host has rules of its own. Incompatible.
 pub(crate) const INCOMPATIBLE_HOST_RULES: u64 = 1 << 7;
 /// There are blobs that are stored as brotli alone. Incompatible.
 pub(crate) const INCOMPATIBLE_BROTLI_ALONE: u64 = 1 << 8;
-/// Incompatible features that this crate knows.
+/// Incompatible features that this crate supports.
 pub(crate) const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_HOSTS
     | INCOMPATIBLE_RULES
     | INCOMPATIBLE_NAMESPACES
@@ -132,11 +132,11 @@ pub(crate) mod variant {
     /// The dictionary number: zero in version 1.
     pub(crate) const RESERVED: usize = 60;
 
-    /// The members named "common" count, and the entity tag lies in fields-h1.
+    /// The members named "common" are valid, and the entity tag is in fields-h1.
     pub(crate) const FLAG_COMMON: u8 = 1;
 }
 
-/// A blob record and, in a section of its own, its digest.
+/// A blob record and, in a separate section, its digest.
 pub(crate) mod blob {
     use crate::entry::Coding;
 
@@ -144,12 +144,12 @@ pub(crate) mod blob {
     pub(crate) const OFFSET: usize = 0;
     pub(crate) const BYTES: usize = 8;
     pub(crate) const DIGEST_LEN: usize = 32;
-    /// Marks an offset that is none: below are a coding and the number of the blob that is coded.
+    /// Marks an offset that holds a coding and the number of the coded blob instead.
     const DECODED: u64 = 1 << 63;
-    /// Above the number stands that of the coding, if it is not gzip.
+    /// The coding's number is above that of the blob, unless it is gzip.
     const CODING_SHIFT: u32 = 32;
 
-    /// What stands for the offset of a body that is stored only in a coding, as this blob.
+    /// The value in place of the offset of a body that is stored only in a coding, as this blob.
     pub(crate) fn decoded_from(coding: Coding, number: u32) -> u64 {
         let coding = match coding {
             Coding::Gzip => 0,
@@ -158,8 +158,8 @@ pub(crate) mod blob {
         DECODED | coding << CODING_SHIFT | u64::from(number)
     }
 
-    /// The coding and the blob, if an offset is none. If the coding is none that bodies may be stored
-    /// in alone, what comes out is not what [`decoded_from`] would make that offset of.
+    /// The coding and the blob, if an offset holds them instead. For a coding in which bodies may
+    /// not be stored alone, [`decoded_from`] does not map the result back to that offset.
     #[inline]
     pub(crate) fn coded_of(offset: u64) -> Option<(Coding, u32)> {
         let coding = match (offset & !DECODED) >> CODING_SHIFT {
@@ -170,7 +170,7 @@ pub(crate) mod blob {
     }
 }
 
-/// `len` bytes at `at`, or nothing if they are not all there.
+/// `len` bytes at `at`, or nothing if not all of them exist.
 #[inline]
 pub(crate) fn slice(bytes: &[u8], at: usize, len: usize) -> &[u8] {
     at.checked_add(len)
@@ -208,7 +208,7 @@ pub(crate) fn i64_at(bytes: &[u8], at: usize) -> i64 {
     i64::from_le_bytes(array(bytes, at))
 }
 
-/// Writes `value` at `at` of a record the caller has sized.
+/// Writes `value` at `at` of a record that the caller has sized.
 pub(crate) fn put(record: &mut [u8], at: usize, value: &[u8]) {
     record[at..at + value.len()].copy_from_slice(value);
 }

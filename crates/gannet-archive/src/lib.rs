@@ -6,10 +6,10 @@
 //! field blocks, strings and the tiny blobs. `FORMAT.md` beside this crate is the byte-exact
 //! specification.
 //!
-//! This crate reads and writes no files. A server reads the superblock and the metadata region
-//! into memory, hands them to [`Superblock::parse`] and [`Archive::new`], and from then on every
-//! access is bounded and cannot fail: all that could be wrong was refused at open. Blob bytes are
-//! never needed here; a [`Body::Blob`] names where in the file they are.
+//! This crate reads and writes no files. A server reads the superblock and the metadata region into
+//! memory, passes them to [`Superblock::parse`] and [`Archive::new`], and from then on every access
+//! is bounded and cannot fail: anything invalid was rejected at open. Blob bytes are never needed
+//! here; a [`Body::Blob`] gives their location in the file.
 //!
 //! ```
 //! use gannet_archive::{Archive, Coding, Content, Key, Options, Superblock};

@@ -1,41 +1,41 @@
 //! The bounds of the format, each with its reason.
 
-/// Bodies up to this many bytes are stored in the metadata region, so that an answer is one send
+/// Bodies up to this many bytes are stored in the metadata region, so that a response is one send
 /// from memory. One page: with the field block it still fits a small send, and a site of 100,000
-/// such pages costs a few hundred megabytes at most.
+/// such pages takes a few hundred megabytes at most.
 pub const TINY_MAX: u64 = 4096;
 
-/// The tiny blobs of one archive, together, in bytes. A server holds them in memory; beyond this
-/// further small bodies are stored as ordinary blobs.
+/// The total length of the tiny blobs of one archive, in bytes. A server holds them in memory;
+/// beyond this, further small bodies are stored as ordinary blobs.
 pub const TINY_TOTAL_MAX: u64 = 256 << 20;
 
-/// Length in bytes of a body that is stored in a coding alone. A server decodes it whole, at once, in
-/// a few milliseconds, while the other connections of the same worker wait.
+/// Length in bytes of a body that is stored in a coding alone. A server decodes it whole, at once,
+/// in a few milliseconds, while the other connections of the same worker wait.
 pub const DECODED_LEN_MAX: u64 = 1 << 20;
 
 /// Alignment of a blob: a cache line, so that small bodies stay dense.
 pub const BLOB_ALIGN: u64 = 64;
 
-/// From this length on a blob starts on a page, so that page-wise sending wastes nothing.
+/// From this length on a blob starts on a page, so that sending by pages wastes nothing.
 pub const PAGE_ALIGNED_FROM: u64 = 64 << 10;
 
 /// Alignment of a large blob and of the metadata region: the smallest page.
 pub const PAGE_ALIGN: u64 = 4096;
 
-/// Length of a path in bytes. Longer than any request line a server accepts by default.
+/// Length of a path in bytes. Longer than any request line that a server accepts by default.
 pub const PATH_LEN_MAX: u64 = 8192;
 
 /// Length of a redirect location or a content type in bytes, for the same reason.
 pub const VALUE_LEN_MAX: u64 = 8192;
 
-/// Length of a field block in bytes. Clients commonly refuse field sections beyond 32 KiB.
+/// Length of a field block in bytes. Clients commonly reject field sections beyond 32 KiB.
 pub const FIELD_BLOCK_LEN_MAX: usize = 32 << 10;
 
 /// The most slots that one lookup probes. The writer widens its table until this holds, so a
 /// hostile file can make no lookup slow.
 pub const PROBE_MAX: u32 = 64;
 
-/// Sections of an archive: what the table in the superblock has room for.
+/// Sections of an archive: the room of the table in the superblock.
 pub const SECTION_COUNT_MAX: usize = 64;
 
 /// Entries of an archive: `u32::MAX` marks an empty slot of the index.
@@ -50,12 +50,12 @@ pub const METADATA_LEN_MAX: u64 = 64 << 30;
 /// Length of a host name in bytes (RFC 1035 section 2.3.4).
 pub const HOST_LEN_MAX: usize = 253;
 
-/// Virtual hosts of an archive: what the number in an entry has room for, 0 being any other host.
+/// Virtual hosts of an archive: the range of the number in an entry, in which 0 is any other host.
 pub const HOST_COUNT_MAX: u16 = u16::MAX;
 
-/// Length of a signature in bytes: the room in the superblock; minisign's have some 300.
+/// Length of a signature in bytes: the room in the superblock; minisign's have about 300.
 pub const SIGNATURE_LEN_MAX: usize = 1014;
 
-/// The common parts of field blocks, together, in bytes: variants name them by 32 bits, and a writer
-/// holds them in memory.
+/// The total length of the common parts of field blocks, in bytes: variants refer to them by 32
+/// bits, and a writer holds them in memory.
 pub const COMMON_LEN_MAX: usize = 1 << 30;

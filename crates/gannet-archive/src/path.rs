@@ -1,11 +1,11 @@
-//! The form that paths have in an archive.
+//! The form of paths in an archive.
 
 use crate::limits::PATH_LEN_MAX;
 
-/// Whether `path` is in the form that keys have: it starts with `/`, has no empty, `.` or `..`
-/// segment (an empty last one excepted: a folder ends with `/`), no control byte and no backslash
-/// (no server accepts those in a target), and at most [`PATH_LEN_MAX`] bytes. Percent-encoding is
-/// decoded; UTF-8 is not required.
+/// Whether `path` is in the form of keys: it starts with `/`, has no empty, `.` or `..` segment
+/// (except that a folder ends with `/`), no control byte and no backslash (no server accepts those
+/// in a target), and at most [`PATH_LEN_MAX`] bytes. Percent-encoding is decoded; UTF-8 is not
+/// required.
 pub fn is_normalised(path: &[u8]) -> bool {
     let Some(rest) = path.strip_prefix(b"/") else {
         return false;

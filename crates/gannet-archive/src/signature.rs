@@ -1,7 +1,7 @@
-//! Signatures of releases: that an archive is what somebody has signed, byte for byte.
+//! Signatures of releases: proof that an archive is what someone signed, byte for byte.
 //!
-//! A signature signs the build id, which covers the metadata, which has the digest of every body.
-//! So a check computes the build id anew and reads every body; opening an archive does neither.
+//! A signature covers the build id, which covers the metadata, which holds the digest of every
+//! body. So a check recomputes the build id and reads every body; opening an archive does neither.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use minisign_verify::{Error, Signature};
 
 use crate::{Archive, Superblock, decode, digest, signed_text};
 
-/// A public key of minisign.
+/// A minisign public key.
 pub struct PublicKey(minisign_verify::PublicKey);
 
 impl PublicKey {
@@ -24,21 +24,21 @@ impl PublicKey {
 /// Why an archive is not what was signed.
 #[derive(Debug)]
 pub enum SignatureError {
-    /// What is to be served is no archive.
+    /// The content to be served is not an archive.
     NoArchive,
-    /// It has none.
+    /// It has no signature.
     Missing,
-    /// It has one that cannot be read.
+    /// Its signature cannot be parsed.
     Malformed,
     /// It was signed with another key.
     OtherKey,
-    /// It was not made for this build.
+    /// The signature is not of this build.
     Wrong,
-    /// The metadata is not what the build id says.
+    /// The metadata does not match the build id.
     BuildId,
-    /// The body at this offset is not what its digest says.
+    /// The body at this offset does not match its digest.
     Body(u64),
-    /// The key that was asked for is none.
+    /// The given key is invalid.
     Key,
 }
 
@@ -82,10 +82,11 @@ pub fn check<B: AsRef<[u8]>>(archive: &Archive<B>, key: &PublicKey) -> Result<()
     Ok(())
 }
 
-/// Has every body of an archive read, and compares its digest. `read` fills a buffer from an offset on.
+/// Reads every body of an archive, and compares its digest. `read` fills a buffer from an offset
+/// on.
 ///
 /// # Errors
-/// What `read` fails with. See [`SignatureError`] for a body that is another one.
+/// Those of `read`. See [`SignatureError`] for a body that does not match.
 pub fn check_bodies<B: AsRef<[u8]>, E>(
     archive: &Archive<B>,
     mut read: impl FnMut(&mut [u8], u64) -> Result<(), E>,
@@ -95,7 +96,7 @@ pub fn check_bodies<B: AsRef<[u8]>, E>(
     for blob in archive.blobs() {
         if let Some((coding, coded)) = blob.coded {
             let (offset, len) = places[coded as usize];
-            // Shorter than the body, whose length has a bound.
+            // Shorter than the body, whose length is bounded.
             let mut coded = vec![0; len as usize];
             read(&mut coded, offset)?;
             let body = decode(coding, &coded, blob.len);

@@ -6,9 +6,9 @@ use crate::entry::{Coding, EntryKind};
 /// Variants in one coding.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CodingStats {
-    /// Variants, aliases not counted.
+    /// Number of variants, without aliases.
     pub variant_count: u64,
-    /// Their lengths together, as if each were stored for itself.
+    /// Their total length, as if each were stored separately.
     pub bytes: u64,
 }
 
@@ -27,19 +27,20 @@ pub struct Stats {
     pub generated_count: u64,
     /// Distinct bodies that are stored in a coding alone.
     pub decoded_count: u64,
-    /// Their lengths without it, together.
+    /// Their total length when decoded.
     pub decoded_bytes: u64,
     /// Distinct blobs that are stored.
     pub blob_count: u64,
-    /// Their lengths together.
+    /// Their total length.
     pub blob_bytes: u64,
     /// Blobs in the metadata region.
     pub tiny_count: u64,
-    /// Their lengths together.
+    /// Their total length.
     pub tiny_bytes: u64,
     /// By coding, in the order of [`Coding::ALL`].
     pub codings: [CodingStats; 4],
-    /// What a client pays that accepts everything: the shortest variant of each file, together.
+    /// The cost for a client that accepts everything: the total length of the shortest variant of
+    /// each file.
     pub best_bytes: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The superblock: the first 4096 bytes of an archive, which say what it is and where all else is.
+//! The superblock: the first 4096 bytes of an archive, which identify it and locate everything
+//! else.
 
 use core::fmt::{self, Write as _};
 use core::ops::Range;
@@ -21,7 +22,7 @@ pub enum SectionKind {
     Entries,
     /// One record for each coding of a representation.
     Variants,
-    /// Where each blob is.
+    /// The location of each blob.
     Blobs,
     /// The digest of each blob.
     Digests,
@@ -37,24 +38,24 @@ pub enum SectionKind {
     TinyBlobs,
     /// Names of virtual hosts.
     Hosts,
-    /// Redirects that depend on more than a path, for the server to decide.
+    /// Redirects that depend on more than a path, for the server to evaluate.
     RedirectRules,
     /// Fields by path and host, for the server to apply.
     FieldRules,
-    /// Parts of field blocks, for both versions of HTTP, that many blocks have in common.
+    /// Common parts of field blocks, for both versions of HTTP.
     FieldsCommon,
-    /// Both for each virtual host.
+    /// Redirects and fields for each virtual host.
     HostRules,
-    /// How the codings were made: text for a packer, which uses an archive to make the next one.
+    /// How the codings were produced: text for a packer that makes the next archive from this one.
     Recipe,
     /// Why files have their lifetimes: text for a packer and for people.
     Lifetimes,
-    /// A kind this version does not know and need not know.
+    /// A kind that this version does not know and need not know.
     Other(u32),
 }
 
 impl SectionKind {
-    /// The kinds every archive has, once each.
+    /// The kinds that every archive has, once each.
     pub const REQUIRED: [Self; 10] = [
         Self::Index,
         Self::Entries,
@@ -68,7 +69,7 @@ impl SectionKind {
         Self::TinyBlobs,
     ];
 
-    /// The kinds that an archive may have, once each. A server must know those it has, but for the
+    /// The optional kinds, at most once each. A server must know those present, except for the
     /// recipe and the lifetimes, which are for packers.
     pub const OPTIONAL: [Self; 7] = [
         Self::Hosts,
@@ -80,7 +81,7 @@ impl SectionKind {
         Self::Lifetimes,
     ];
 
-    /// The number that stands in the file.
+    /// The number written in the file.
     pub fn number(self) -> u32 {
         match self {
             Self::Index => 1,
@@ -141,7 +142,7 @@ impl fmt::Display for SectionKind {
 /// One row of the section table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Section {
-    /// What it holds.
+    /// Its kind.
     pub kind: SectionKind,
     /// Where it starts in the file.
     pub offset: u64,
@@ -151,16 +152,16 @@ pub struct Section {
     pub checksum: u64,
 }
 
-/// How the site wants to be served: chosen when it was packed.
+/// How the site is to be served: chosen when it was packed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Options {
-    /// Paths that name nothing and do not look like an asset are answered with `/index.html`, 200.
+    /// Missing paths that do not look like an asset are answered with `/index.html`, 200.
     pub spa: bool,
     /// Directory listings were packed.
     pub listing: bool,
     /// `/about` was packed as another name of `/about.html`.
     pub clean_urls: bool,
-    /// `/about/` redirects to `/about` where that has content and the other is not there.
+    /// `/about/` redirects to `/about` if that has content and `/about/` does not exist.
     pub slash_redirects: bool,
 }
 
@@ -204,7 +205,7 @@ impl Superblock {
     /// # Errors
     ///
     /// An [`ArchiveError`] if the file is not an archive, is newer than this version can read, is
-    /// damaged, or has not the length it should have.
+    /// damaged, or does not have the right length.
     pub fn parse(first: &[u8], file_len: u64) -> Result<Self, ArchiveError> {
         if !first.starts_with(&layout::MAGIC) {
             return Err(not_an_archive(first, file_len));
@@ -217,7 +218,7 @@ impl Superblock {
             });
         }
         let first = slice(first, 0, SUPERBLOCK_LEN);
-        // The version comes before the checksum: a newer format may keep its checksum elsewhere.
+        // The version precedes the checksum: a newer format may keep its checksum elsewhere.
         let version = u32_at(first, at::VERSION);
         let expected = u64_at(first, at::CHECKSUM);
         let found = xxh3_64(slice(first, 0, at::CHECKSUM));
@@ -237,7 +238,8 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Where in the file the metadata region is: what [`crate::Archive::new`] wants to see.
+    /// The range of the metadata region in the file: the bytes that [`crate::Archive::new`]
+    /// expects.
     pub fn metadata_range(&self) -> Range<u64> {
         self.metadata.clone()
     }
@@ -247,7 +249,7 @@ impl Superblock {
         self.version
     }
 
-    /// Features a reader must know (first) and those it may ignore (second).
+    /// Features that a reader must support (first) and those it may ignore (second).
     pub fn features(&self) -> (u64, u64) {
         (self.incompatible, self.compatible)
     }
@@ -257,13 +259,13 @@ impl Superblock {
         self.archive_len
     }
 
-    /// How the site wants to be served.
+    /// How the site is to be served.
     pub fn options(&self) -> Options {
         self.options
     }
 
-    /// Names the release: equal for equal archives, and nothing else. BLAKE3 of the superblock and
-    /// the metadata region, which holds the digests of all blobs.
+    /// Identifies the release: equal for equal archives only. BLAKE3 of the superblock and the
+    /// metadata region, which holds the digests of all blobs.
     pub fn build_id(&self) -> &[u8; 32] {
         &self.build_id
     }
@@ -273,8 +275,8 @@ impl Superblock {
         (!self.signature.is_empty()).then_some(&self.signature)
     }
 
-    /// Recomputes the build id. It is checked by `verify`, not at open: the checksums of the
-    /// sections already find accidents.
+    /// Recomputes the build id. `verify` checks it, opening does not: the checksums of the sections
+    /// already detect accidental damage.
     pub fn compute_build_id(&self, metadata: &[u8]) -> [u8; 32] {
         build_id(&self.build_id_prefix, metadata)
     }
@@ -371,7 +373,7 @@ impl Superblock {
                 .filter(|end| *end <= self.metadata.end)
                 .ok_or(ArchiveError::Superblock(Rule::Range))?;
         }
-        // A region that goes on after its last section would hold bytes without a checksum.
+        // A region that continues after its last section would hold bytes without a checksum.
         if end != self.metadata.end {
             return Err(ArchiveError::Superblock(Rule::Range));
         }
@@ -390,7 +392,7 @@ impl Superblock {
         if !is_required || !is_once {
             return Err(ArchiveError::Superblock(Rule::SectionCount));
         }
-        // A section that must be known requires its feature bit, and vice versa.
+        // A section that readers must know requires its feature bit, and vice versa.
         let has = |kind| count(kind) == 1;
         let has_rules = has(SectionKind::RedirectRules) || has(SectionKind::FieldRules);
         let is = |bit| self.incompatible & bit != 0;
@@ -406,7 +408,7 @@ impl Superblock {
     }
 }
 
-/// What a signature signs: the build id as text, under words that nothing else is signed with.
+/// The text that a signature signs: the build id, preceded by words used for nothing else.
 pub fn signed_text(build_id: &[u8; 32]) -> String {
     let mut text = String::from("gannet build ");
     for byte in build_id {
@@ -417,7 +419,7 @@ pub fn signed_text(build_id: &[u8; 32]) -> String {
     text
 }
 
-/// Puts a signature into a finished superblock; false if it is longer than there is room for.
+/// Puts a signature into a finished superblock; false if there is not enough room.
 #[must_use]
 pub fn put_signature(first: &mut [u8; SUPERBLOCK_LEN], signature: &[u8]) -> bool {
     let Some(len) = u16::try_from(signature.len())
@@ -438,21 +440,21 @@ fn put_checksum(first: &mut [u8; SUPERBLOCK_LEN]) {
     layout::put(first, at::CHECKSUM, &checksum.to_le_bytes());
 }
 
-/// Fills in build id and checksum of a superblock that is complete but for them.
+/// Fills in build id and checksum of an otherwise complete superblock.
 pub(crate) fn seal(first: &mut [u8; SUPERBLOCK_LEN], build_id: &[u8; 32]) {
     layout::put(first, at::BUILD_ID, build_id);
     put_checksum(first);
 }
 
-/// A hasher for the build id that wants to see the metadata region.
+/// A hasher for the build id that still needs the metadata region.
 pub(crate) fn build_id_hasher(first: &[u8; SUPERBLOCK_LEN]) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&build_id_prefix(first));
     hasher
 }
 
-/// What of the superblock goes into the build id: all but the id, the place of a signature and the
-/// checksum.
+/// The part of the superblock covered by the build id: all but the id, the room for a signature and
+/// the checksum.
 fn build_id_prefix(first: &[u8]) -> Vec<u8> {
     let after = at::BUILD_ID + 32;
     [
@@ -518,7 +520,7 @@ fn lookalike(first: &[u8], file_len: u64) -> Lookalike {
 }
 
 /// A constant database has no magic, but it starts with 256 pairs of position and slot count, and
-/// the tables they name fill the file to its end without a gap.
+/// the tables they locate fill the file to its end without a gap.
 fn is_cdb(first: &[u8], file_len: u64) -> bool {
     let pair = |row: usize| {
         (

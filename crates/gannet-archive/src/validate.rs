@@ -24,7 +24,7 @@ use crate::limits::{
 use crate::path::{is_location, is_normalised};
 use crate::superblock::{SUPERBLOCK_LEN, Section, SectionKind, Superblock};
 
-/// Checks everything, and says where everything is.
+/// Checks everything, and returns the location of everything.
 pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, ArchiveError> {
     let region = superblock.metadata_range();
     let expected = region.end - region.start;
@@ -54,7 +54,7 @@ fn record<T>(section: SectionKind, index: u64, rule: Rule) -> Result<T, ArchiveE
     })
 }
 
-/// Every byte of the region is under a checksum, or is padding and zero.
+/// Every byte of the region is covered by a checksum, or is zero padding.
 fn check_bytes(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<(), ArchiveError> {
     let mut end = 0;
     for section in superblock.sections() {
@@ -79,7 +79,7 @@ fn check_bytes(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<(), A
     Ok(())
 }
 
-/// A section's place in the region; the superblock has checked that it lies in it.
+/// The range of a section in the region; the superblock has checked that it is within it.
 fn range_of(section: &Section, base: u64) -> Result<Range<usize>, ArchiveError> {
     let place = |offset: u64| {
         offset
@@ -182,8 +182,8 @@ fn lay_out_index(
     Ok(())
 }
 
-/// Blobs lie in the blob region or the tiny section, in order, without overlap. What is stored in a
-/// coding alone follows all others, in the order of codings and of what it is in.
+/// Blobs are in the blob region or the tiny section, in order, without overlap. Bodies stored in a
+/// coding alone follow all others, ordered by coding and coded blob.
 fn check_blobs(view: View<'_>, features: u64) -> Result<(), ArchiveError> {
     let base = view.layout.metadata_offset;
     let tiny_start = base + view.layout.tiny_blobs.start as u64;
@@ -239,7 +239,7 @@ fn alone(coding: Coding) -> u64 {
     }
 }
 
-/// What is coded is stored, and is shorter than its content, which fits the memory of a server.
+/// Coded bytes are stored, and shorter than their content, which fits in the memory of a server.
 fn check_decoded(view: View<'_>, number: u32, (coding, coded): (Coding, u32)) -> Result<(), Rule> {
     let (offset, len) = view.blob_range(number);
     if offset != blob::decoded_from(coding, coded) || coded >= number {
@@ -320,7 +320,7 @@ fn check_variant(
 }
 
 /// Checks common parts of field blocks, and remembers those it has seen lately: a million variants
-/// have a few.
+/// share only a few.
 struct CheckedCommon {
     h1: [u64; REMEMBERED],
     hpack: [u64; REMEMBERED],
@@ -368,7 +368,7 @@ fn check_common(
 ) -> Result<(), Rule> {
     let key = u64::from(offset) << 32 | u64::from(len) << 16 | u64::from(shared_start);
     let place = &mut seen[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize];
-    // A key of zero is that of no common part at all, which is sound.
+    // A zero key means no common part at all, which is valid.
     if *place == key {
         return Ok(());
     }
@@ -378,7 +378,7 @@ fn check_common(
     Ok(())
 }
 
-/// The field block for HTTP/2, if the archive has such and this variant does.
+/// Checks the field block for HTTP/2, if the archive has such blocks and this variant has one.
 fn check_hpack(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
     let len = u16_at(bytes, variant::HPACK_LEN);
     if !view.layout.has_hpack || len == 0 {
@@ -492,11 +492,11 @@ fn check_entry_variants(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
     Ok(())
 }
 
-/// Every full slot names an entry, no entry is there twice, none is missing, and each stands where
-/// a lookup of its key comes by: at its home or after it, within the longest probe, with no empty
-/// slot and no greater hash between.
+/// Every full slot names an entry, no entry occurs twice, none is missing, and each is where a
+/// lookup of its key passes: at its home or after it, within the longest probe, with no empty slot
+/// and no greater hash between.
 fn check_index(view: View<'_>) -> Result<(), ArchiveError> {
-    // Hashed in the order of the entries: the slots' order would jump through memory.
+    // Hashed in the order of the entries: the order of the slots would jump through memory.
     let mut expected: Vec<_> = (0..view.layout.entry_count)
         .map(|number| {
             let key = view.key(number);
@@ -519,7 +519,7 @@ fn check_index(view: View<'_>) -> Result<(), ArchiveError> {
             run_start = number + 1;
             continue;
         }
-        // Taken, so that a second slot with this entry finds nothing.
+        // Taken, so that a second slot with this entry finds none.
         let of_entry = expected.get_mut(entry as usize).and_then(Option::take);
         if hash < previous || of_entry != Some((hash, path_len as usize)) {
             return refuse(Rule::IndexSlot);

@@ -1,4 +1,4 @@
-//! Writing an archive: blobs go to the file as they come, everything else is kept for the end.
+//! Writing an archive: blobs go to the file as they are added, everything else is kept for the end.
 
 mod finish;
 mod spool;
@@ -24,32 +24,32 @@ use crate::superblock::{Options, SUPERBLOCK_LEN, SectionKind};
 pub use spool::{MemorySpool, Spool};
 use spool::{Pool, Spooled};
 
-/// Names a blob of one [`Writer`].
+/// Identifies a blob of one [`Writer`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BlobId(u32);
 
-/// Names the variants of one representation in one [`Writer`].
+/// Identifies the variants of one representation in one [`Writer`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct VariantsId {
     first: u32,
     count: u8,
 }
 
-/// What became of a blob.
+/// The placement of a blob.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Placed {
-    /// Its name.
+    /// Its identifier.
     pub id: BlobId,
-    /// Where in the file the caller writes its bytes now; `None` if nothing is to be written,
-    /// because the same bytes are there already or they go into the metadata region. The bytes
+    /// Where in the file the caller writes its bytes now; `None` if there is nothing to write,
+    /// because the same bytes are stored already or they go into the metadata region. The bytes
     /// between the end of one blob and the start of the next are zero.
     pub write_at: Option<u64>,
 }
 
-/// Where the bytes of a blob go that the writer has not seen ([`Writer::add_elsewhere`]).
+/// Where to put the bytes of a blob that the writer has not seen ([`Writer::add_elsewhere`]).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Room {
-    /// Nowhere: the same bytes are there already.
+    /// Nowhere: the same bytes are stored already.
     Known,
     /// Into the file, at this offset.
     File(u64),
@@ -72,11 +72,11 @@ pub struct VariantDraft<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
-    /// Lines that many blocks have in common, if they are to be kept once ([`FieldBlock`]).
+    /// Lines that many blocks have in common, if they are to be stored once ([`FieldBlock`]).
     pub common: &'a [u8],
-    /// Start of those of them that a 304 carries too.
+    /// Start of the common lines that a 304 carries too.
     pub common_shared_start: u16,
-    /// The same fields for HTTP/2, with cuts of their own; with common ones if HTTP/1 has such.
+    /// The same fields for HTTP/2, with their own cuts; with common ones if HTTP/1 has any.
     pub hpack: Option<FieldBlock<'a>>,
 }
 
@@ -87,35 +87,35 @@ pub struct Content<'a> {
     pub content_type: &'a [u8],
     /// When the source was last modified, in seconds since 1970-01-01T00:00:00Z.
     pub last_modified: Option<i64>,
-    /// Another name of an entry that is there too.
+    /// Another name of an entry that exists too.
     pub is_alias: bool,
-    /// Made while packing, without a source file.
+    /// Generated while packing, without a source file.
     pub is_generated: bool,
     /// Its variants; entries may share them.
     pub variants: VariantsId,
 }
 
-/// The end of the work: what the caller writes after the blobs.
+/// The result: what the caller writes after the blobs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parts {
     /// Goes to offset 0. Write it last: a file without it is not an archive.
     pub superblock: [u8; SUPERBLOCK_LEN],
-    /// Where `metadata` goes.
+    /// The offset of `metadata`.
     pub metadata_offset: u64,
     /// The metadata region.
     pub metadata: Vec<u8>,
-    /// How long the file then is, in bytes.
+    /// The resulting length of the file, in bytes.
     pub file_len: u64,
 }
 
-/// The end of the work where the metadata region was handed out in pieces.
+/// The result if the metadata region was passed on in pieces.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finished {
     /// Goes to offset 0. Write it last: a file without it is not an archive.
     pub superblock: [u8; SUPERBLOCK_LEN],
-    /// Where the metadata region goes.
+    /// The offset of the metadata region.
     pub metadata_offset: u64,
-    /// How long the file then is, in bytes.
+    /// The resulting length of the file, in bytes.
     pub file_len: u64,
 }
 
@@ -124,13 +124,13 @@ pub fn digest(bytes: &[u8]) -> [u8; 32] {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// Gathers blobs, variants and entries; [`Writer::finish`] gives the metadata region, or
-/// [`Writer::finish_into`] where that may be larger than the memory.
+/// Collects blobs, variants and entries; [`Writer::finish`] returns the metadata region, or
+/// [`Writer::finish_into`] if that may exceed the memory.
 ///
-/// Call order: blobs with [`Writer::add_bytes`] or [`Writer::add_hashed`] (write them where it
-/// says), then their variants, then the entries that have them; in any interleaving. The same calls
-/// in the same order give the same bytes. What is wrong with an input is found by
-/// [`Writer::finish`], which opens what it has made.
+/// Call order: blobs with [`Writer::add_bytes`] or [`Writer::add_hashed`] (write them where the
+/// result says), then their variants, then the entries that have them; in any interleaving. The
+/// same calls in the same order give the same bytes. Invalid input is detected by
+/// [`Writer::finish`], which opens its own result.
 #[derive(Debug)]
 pub struct Writer {
     options: Options,
@@ -139,7 +139,7 @@ pub struct Writer {
     by_digest: DigestTable,
     tiny_total_max: u64,
     spool: Box<dyn Spool>,
-    /// Records are checked when they come, since the whole will not be opened.
+    /// Check records when they are added, since the whole will not be opened.
     checks_records: bool,
     variants: Spooled,
     fields: Spooled,
@@ -147,11 +147,11 @@ pub struct Writer {
     tiny: Spooled,
     fields_common: Pool,
     strings: Pool,
-    /// Paths in the order in which they came.
+    /// Paths in the order in which they were added.
     paths: Vec<u8>,
-    /// Records whose path is still that in `paths`.
+    /// Records whose path is still the one in `paths`.
     entries: Vec<[u8; entry::LEN]>,
-    /// Sections that an archive may have, in the order of their kinds.
+    /// Optional sections, in the order of their kinds.
     optional: BTreeMap<u32, (SectionKind, Vec<u8>)>,
     error: Option<ArchiveError>,
 }
@@ -160,13 +160,13 @@ pub struct Writer {
 struct BlobDraft {
     digest: [u8; 32],
     len: u64,
-    /// In the file; with [`TINY_MARK`] in the tiny section; or what [`blob::decoded_from`]
-    /// makes of the [`BlobId`] of its coded bytes.
+    /// In the file; with [`TINY_MARK`] in the tiny section; or the value of [`blob::decoded_from`]
+    /// for the [`BlobId`] of its coded bytes.
     offset: u64,
 }
 
-/// Marks an offset in the tiny section until the place of that section is known. No file offset
-/// has this bit: no file system has files so long.
+/// Marks an offset in the tiny section until the position of that section is known. No file offset
+/// has this bit: no file system supports such long files.
 const TINY_MARK: u64 = 1 << 62;
 
 impl BlobDraft {
@@ -174,7 +174,7 @@ impl BlobDraft {
         self.offset & TINY_MARK != 0
     }
 
-    /// Its coding and the number of its coded bytes, if it is stored as these alone.
+    /// Its coding and the number of its coded bytes, if only these are stored.
     fn coded(&self) -> Option<(Coding, u32)> {
         blob::coded_of(self.offset)
     }
@@ -192,7 +192,7 @@ fn key_of<'p>(record: &[u8; entry::LEN], paths: &'p [u8]) -> Key<'p> {
 }
 
 impl Writer {
-    /// An empty archive that is gathered in memory.
+    /// An empty archive whose sections are collected in memory.
     pub fn new(options: Options) -> Self {
         Self {
             checks_records: false,
@@ -200,7 +200,7 @@ impl Writer {
         }
     }
 
-    /// An empty archive whose large sections are gathered in `spool`.
+    /// An empty archive whose large sections are collected in `spool`.
     pub fn with_spool(options: Options, spool: Box<dyn Spool>) -> Self {
         Self {
             options,
@@ -267,8 +267,8 @@ impl Writer {
         (self.push(draft), Room::Tiny)
     }
 
-    /// Gives the bytes of blobs whose room is [`Room::Tiny`], in the order in which they were
-    /// added, before anything else that may be tiny. They may come in pieces of any length.
+    /// Passes the bytes of blobs whose room is [`Room::Tiny`], in the order in which they were
+    /// added, before anything else that may be tiny, in pieces of any length.
     pub fn fill_tiny(&mut self, bytes: &[u8]) {
         self.tiny.fill(&mut *self.spool, bytes);
     }
@@ -310,10 +310,10 @@ impl Writer {
         }
     }
 
-    /// Adds bytes that are stored in a coding alone, as `coded`, which was added before: their digest
-    /// ([`digest`]) and length. Nothing is written for them. `None` if that cannot be, and they
-    /// have to be stored: they are longer than [`DECODED_LEN_MAX`] or not longer than what is coded,
-    /// that is not stored itself, or readers do not decode the coding
+    /// Adds bytes that are stored in a coding alone, as `coded`, which was added before: their
+    /// digest ([`digest`]) and length. Nothing is written for them. `None` if that is impossible,
+    /// and they have to be stored: they are longer than [`DECODED_LEN_MAX`] or not longer than the
+    /// coded bytes, these are not stored themselves, or readers do not decode the coding
     /// ([`is_decodable`](crate::is_decodable)).
     pub fn add_decoded(
         &mut self,
@@ -336,7 +336,7 @@ impl Writer {
         }))
     }
 
-    /// The digest of a blob that was added.
+    /// The digest of an added blob.
     pub fn digest_of(&self, id: BlobId) -> [u8; 32] {
         self.blobs
             .get(id.0 as usize)
@@ -376,8 +376,8 @@ impl Writer {
         self.push_entry(key, location, record);
     }
 
-    /// Names the virtual hosts, in ascending order: the first is number 1 of [`Key::host`]. Without
-    /// names nothing is written.
+    /// Sets the names of the virtual hosts, in ascending order: the first is number 1 of
+    /// [`Key::host`]. Without names nothing is written.
     pub fn set_hosts<'n>(&mut self, names: impl IntoIterator<Item = &'n [u8]>) {
         match hosts::render(names) {
             Ok(bytes) => self.set_section(SectionKind::Hosts, bytes),
@@ -385,8 +385,8 @@ impl Writer {
         }
     }
 
-    /// Gives each virtual host rules of its own, in the order of their numbers; 0 is any other
-    /// host. Then none may be given for the whole archive. Without rules nothing is written.
+    /// Sets rules for each virtual host, in the order of their numbers; 0 is any other host.
+    /// Excludes rules for the whole archive. Without rules nothing is written.
     pub fn set_host_rules<'r>(&mut self, rules: impl IntoIterator<Item = (u16, HostRules<'r>)>) {
         match hosts::render_rules(rules) {
             Ok(bytes) => self.set_section(SectionKind::HostRules, bytes),
@@ -394,7 +394,7 @@ impl Writer {
         }
     }
 
-    /// Gives the bytes of a section of [`SectionKind::OPTIONAL`]. Empty ones are not written.
+    /// Sets the bytes of a section of [`SectionKind::OPTIONAL`]. Empty ones are not written.
     pub fn set_section(&mut self, kind: SectionKind, bytes: Vec<u8>) {
         if !SectionKind::OPTIONAL.contains(&kind) {
             return self.refuse(kind, Rule::SectionCount);
@@ -470,7 +470,7 @@ impl Writer {
     }
 }
 
-/// What opening the archive would check of an entry.
+/// The checks of an entry that opening the archive would make.
 fn check_entry(key: Key<'_>, value: &[u8], record: &[u8; entry::LEN]) -> Result<(), Rule> {
     if !is_normalised(key.path) || key.namespace.is_of_folders() && !key.path.ends_with(b"/") {
         return Err(Rule::Path);

@@ -1,4 +1,4 @@
-//! Hostile archives with right checksums: what validation lets through is safe to read.
+//! Hostile archives with correct checksums: anything that passes validation is safe to read.
 
 mod sample;
 
@@ -8,7 +8,7 @@ use sample::{
     u64_at, unbrotlied,
 };
 
-/// Mutations per run; `GANNET_CASES` asks for more.
+/// Mutations per run; `GANNET_CASES` requests more.
 fn case_count() -> usize {
     std::env::var("GANNET_CASES")
         .ok()
@@ -52,7 +52,7 @@ fn random_mutations_with_fixed_checksums_never_panic() {
             }
         }
     }
-    // The test would be blind if everything stopped at a checksum, or nothing was refused.
+    // The test would be blind if everything failed at a checksum, or nothing was rejected.
     assert!(refused > 0 && accepted > 0);
     assert!(
         behind_checksums * 10 > refused * 9,
@@ -60,7 +60,7 @@ fn random_mutations_with_fixed_checksums_never_panic() {
     );
 }
 
-/// Numbers that arithmetic trips over.
+/// Numbers on which arithmetic fails.
 const EDGES: [u64; 12] = [
     0,
     1,
@@ -99,7 +99,7 @@ fn mutate(file: &mut [u8], numbers: &mut Numbers) {
     file[at..end].copy_from_slice(&bytes[..end - at]);
 }
 
-/// Changes one number of a section of the sample site, fixes the checksums and tells the outcome.
+/// Changes one number of a section of the sample site, fixes the checksums and returns the outcome.
 fn with(kind: SectionKind, at: usize, value: &[u8]) -> Result<(), ArchiveError> {
     within(site(), kind, at, value)
 }
@@ -115,7 +115,7 @@ fn within(
     let section = sections
         .iter()
         .find(|section| section.kind == kind)
-        .expect("it is there");
+        .expect("the section exists");
     let at = section.offset as usize + at;
     file[at..at + value.len()].copy_from_slice(value);
     reseal(&mut file);
@@ -168,7 +168,8 @@ fn each_rule_refuses_what_it_is_for() {
     check(Strings, 0, b"\n", Rule::EntityTag);
 }
 
-/// The blobs of the sample are the gzip in the file, the tiny one, and what the two come to.
+/// The blobs of the sample are the gzip in the file, the tiny one, and the decoded contents of
+/// both.
 #[test]
 fn what_is_stored_as_gzip_alone_names_gzip_that_is_stored_and_shorter() {
     const MARK: u64 = 1 << 63;
@@ -179,7 +180,7 @@ fn what_is_stored_as_gzip_alone_names_gzip_that_is_stored_and_shorter() {
             other => panic!("blob {number} + {at} = {value:#x}: {other:?}, expected {expect:?}"),
         }
     };
-    // Itself, one behind it, one that is not there, one that is inflated, the same one twice.
+    // Itself, a later one, one that does not exist, one that is inflated, the same one twice.
     check(2, 0, MARK | 2, Rule::Range);
     check(2, 0, MARK | 3, Rule::Range);
     check(3, 0, u64::MAX, Rule::Range);
@@ -193,10 +194,10 @@ fn what_is_stored_as_gzip_alone_names_gzip_that_is_stored_and_shorter() {
     check(2, 8, u64::MAX, Rule::Range);
     check(2, 8, 1 << 40, Rule::Limit);
     check(2, 8, (1 << 20) + 1, Rule::Limit);
-    // Another length than the field block says.
+    // Another length than in the field block.
     check(2, 8, 9001, Rule::ContentLength);
 
-    // A coding that is none of bodies alone, or not announced.
+    // A coding in which bodies may not be stored alone, or one that is not announced.
     check(2, 0, MARK | 1 << 32, Rule::Range);
     check(3, 0, MARK | 3 << 32 | 1, Rule::Range);
     check(3, 0, MARK | 2 << 32 | 1, Rule::Range);

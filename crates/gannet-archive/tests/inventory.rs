@@ -1,4 +1,4 @@
-//! What an inventory tells of an archive, beside what the opened archive tells.
+//! The content of an inventory, compared with that of the opened archive.
 
 mod sample;
 
@@ -68,7 +68,7 @@ fn what_is_damaged_leads_nowhere() {
     assert!(read.is_err());
 }
 
-/// Adds some bodies, which come at once or later.
+/// Adds some bodies, whose bytes follow at once or later.
 fn writer(later: bool) -> (Writer, Vec<(BlobId, Room)>) {
     let mut writer = Writer::new(Options::default());
     let bodies = [vec![1; 10], vec![2; 5000], vec![3; 20], vec![1; 10]];

@@ -63,7 +63,7 @@ fn lookup_agrees_with_a_map() {
                 namespace: *namespace,
                 path: path.as_bytes(),
             };
-            let entry = archive.lookup(key).expect("it was added");
+            let entry = archive.lookup(key).expect("the key was added");
             assert_eq!(entry.key(), key);
             assert_eq!(
                 entry.variants().next().map(|variant| variant.blob_len()),
@@ -88,7 +88,7 @@ fn lookup_agrees_with_a_map() {
     }
 }
 
-/// Short segments of few letters, so that random keys often meet.
+/// Short segments of few letters, so that random keys often collide.
 fn random_key(numbers: &mut Numbers) -> (String, Namespace) {
     let mut path = String::new();
     for _ in 0..1 + numbers.below(4) {

@@ -1,4 +1,4 @@
-//! What the writer stores once, refuses, and repeats byte by byte.
+//! What the writer stores once, rejects, and reproduces byte by byte.
 
 mod sample;
 
@@ -34,7 +34,7 @@ fn golden_files_are_written_the_same_and_still_open() {
     }
 }
 
-/// The dump in `FORMAT.md` is of the golden file.
+/// The dump in `FORMAT.md` is that of the golden file.
 #[test]
 fn the_dump_of_the_specification_is_the_golden_file() {
     let text = include_str!("../FORMAT.md");
@@ -46,7 +46,7 @@ fn the_dump_of_the_specification_is_the_golden_file() {
         let Ok(offset) = usize::from_str_radix(offset, 16) else {
             continue;
         };
-        // Lines left out repeat the one before.
+        // Omitted lines repeat the previous one.
         while bytes.len() < offset {
             bytes.extend_from_within(bytes.len() - 16..);
         }

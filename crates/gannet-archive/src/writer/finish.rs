@@ -1,4 +1,4 @@
-//! Putting the gathered sections together: the metadata region, in the order of the file.
+//! Assembling the collected sections: the metadata region, in file order.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -11,7 +11,7 @@ use crate::layout::{self, align_up, blob, entry, put, section, slice, superblock
 use crate::limits::PAGE_ALIGN;
 use crate::superblock::{SUPERBLOCK_LEN, SectionKind, Superblock, build_id_hasher, seal};
 
-/// A section whose bytes are ready, or are made when they are wanted.
+/// A section whose bytes are ready, or are produced on demand.
 struct Ready {
     kind: SectionKind,
     len: u64,
@@ -56,12 +56,12 @@ impl Writer {
             | bit(has(SectionKind::FieldsCommon), layout::INCOMPATIBLE_COMMON)
     }
 
-    /// Makes superblock and metadata region, and opens them once as a server will.
+    /// Produces superblock and metadata region, and opens them once as a server will.
     ///
     /// # Errors
     ///
-    /// An [`ArchiveError`] that names what was wrong with the input: two entries with one key, a
-    /// path that is not normalised, a malformed field block, and all else that a server refuses.
+    /// An [`ArchiveError`] that names the error in the input: two entries with one key, a path that
+    /// is not normalised, a malformed field block, and anything else that a server rejects.
     pub fn finish(self) -> Result<Parts, ArchiveError> {
         let mut metadata = Vec::new();
         let finished = self.finish_into(&mut |bytes| metadata.extend_from_slice(bytes))?;
@@ -75,12 +75,12 @@ impl Writer {
         })
     }
 
-    /// Gives the metadata region to `take`, in pieces and in order, and makes the superblock.
+    /// Passes the metadata region to `take`, in pieces and in order, and returns the superblock.
     ///
     /// # Errors
     ///
-    /// As [`Writer::finish`], as far as it can be seen without opening the whole: for that a writer
-    /// with a spool has checked each record as it came.
+    /// As [`Writer::finish`], as far as possible without opening the whole: for that, a writer with
+    /// a spool has checked each record when it was added.
     pub fn finish_into(mut self, take: &mut dyn FnMut(&[u8])) -> Result<Finished, ArchiveError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -150,11 +150,12 @@ impl Writer {
         })
     }
 
-    /// Puts the entries in the order of their keys, none of which may be there twice.
+    /// Sorts the entries by their keys, none of which may occur twice.
     fn sort_entries(&mut self) -> Result<(), ArchiveError> {
         let paths = &self.paths;
         let keys = |record: &[u8; entry::LEN]| key_of(record, paths);
-        // Stable, because this sort finds what is in order: the files, and their other names.
+        // Stable, because this sort exploits runs that are in order: the files, and their other
+        // names.
         self.entries.sort_by(|a, b| keys(a).cmp(&keys(b)));
         let mut pairs = self.entries.windows(2);
         match pairs.position(|two| keys(&two[0]) == keys(&two[1])) {
@@ -167,8 +168,8 @@ impl Writer {
         }
     }
 
-    /// Paths go into the strings in the order of the entries, so neighbours lie side by side. One
-    /// that is that of content, too, is there once.
+    /// Paths go into the strings in the order of the entries, so neighbours are adjacent. A path
+    /// that content also has is stored once.
     fn place_paths(&mut self) {
         let paths = std::mem::take(&mut self.paths);
         for number in 0..self.entries.len() {
@@ -177,7 +178,7 @@ impl Writer {
                 Some(offset) => offset,
                 None => self.strings.append(key.path),
             };
-            // The key is still looked for by its first place; see `content_with`.
+            // The key is still found by its first place; see `content_with`.
             put(
                 &mut self.entries[number],
                 PLACED,
@@ -199,7 +200,8 @@ impl Writer {
         }
     }
 
-    /// Where the path of an earlier entry lies that is the content of the same path on any host.
+    /// The new offset of an earlier entry's path, if that is the content at the same path on any
+    /// host.
     fn content_with(&self, key: Key<'_>, number: usize, paths: &[u8]) -> Option<u64> {
         if (key.host, key.namespace) == (0, Namespace::Content) {
             return None;
@@ -287,7 +289,8 @@ impl Writer {
         }
     }
 
-    /// Gives the bytes of a section. Variants get the numbers that their blobs have in the file.
+    /// Passes on the bytes of a section. Variants get the numbers that their blobs have in the
+    /// file.
     fn give(&mut self, ready: &Ready, order: &BlobOrder, take: &mut dyn FnMut(&[u8])) {
         match &ready.bytes {
             Bytes::Memory(bytes) => take(bytes),
@@ -326,19 +329,20 @@ impl Writer {
     }
 }
 
-/// While paths are placed, their new offsets stand in reserved bytes of the records.
+/// While paths are placed, their new offsets are in reserved bytes of the records.
 const PLACED: usize = entry::RESERVED;
 const PLACED_HIGH: usize = entry::RESERVED + 4;
 
-/// Records given at one time.
+/// Records passed on at one time.
 const RECORDS_AT_ONCE: usize = 4096;
 
 /// The order of blobs in the file: those of the blob region first, then the tiny ones, then those
-/// that are stored as gzip alone, in the order of that. So the table is in the order of offsets.
+/// stored in a coding alone, ordered by coding and coded blob. So the table is in the order of
+/// offsets.
 struct BlobOrder {
-    /// The numbers that they came with, in the order of the file.
+    /// The numbers in which they were added, in file order.
     order: Vec<u32>,
-    /// The other way round.
+    /// The inverse.
     numbers: Vec<u32>,
 }
 
@@ -407,7 +411,7 @@ fn give_mapped<const N: usize>(
     take(some.as_flattened());
 }
 
-/// Puts records of variants together again that a spool gives in pieces of any length.
+/// Reassembles records of variants, which a spool returns in pieces of any length.
 struct Records<'t> {
     take: &'t mut dyn FnMut(&[u8]),
     rest: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Where a writer keeps what it gathers: sections that grow with the site, strings, digests.
+//! Where a writer keeps what it collects: sections that grow with the site, strings, digests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -9,13 +9,14 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use crate::layout::slice;
 use crate::superblock::SectionKind;
 
-/// Keeps the sections that grow with the site until the archive is finished, in memory or out of
-/// it. Errors are sticky: the spool records them, and reports them when the archive is finished.
+/// Keeps the sections that grow with the site until the archive is finished, in memory or
+/// elsewhere. Errors are sticky: the spool records them, and reports them when the archive is
+/// finished.
 pub trait Spool: fmt::Debug {
     /// Appends bytes to a section.
     fn append(&mut self, section: SectionKind, bytes: &[u8]);
 
-    /// Gives all bytes of a section to `take`, in pieces, in their order.
+    /// Passes all bytes of a section to `take`, in pieces, in order.
     fn read(&mut self, section: SectionKind, take: &mut dyn FnMut(&[u8]));
 }
 
@@ -38,10 +39,10 @@ impl Spool for MemorySpool {
     }
 }
 
-/// A section in a spool, with what the section table says of it.
+/// A section in a spool, with its values for the section table.
 pub(super) struct Spooled {
     kind: SectionKind,
-    /// With what was reserved and has not come yet.
+    /// Including reserved bytes that have not been filled in yet.
     pub(super) len: u64,
     appended: u64,
     hasher: Box<Xxh3>,
@@ -63,28 +64,28 @@ impl Spooled {
         }
     }
 
-    /// Appends bytes; gives where in the section they are.
+    /// Appends bytes; returns their offset in the section.
     pub(super) fn append(&mut self, spool: &mut dyn Spool, bytes: &[u8]) -> u64 {
         let offset = self.reserve(bytes.len() as u64);
         self.fill(spool, bytes);
         offset
     }
 
-    /// Keeps a place for bytes that come later; gives where it is.
+    /// Reserves room for bytes to be filled in later; returns its offset.
     pub(super) fn reserve(&mut self, len: u64) -> u64 {
         let offset = self.len;
         self.len += len;
         offset
     }
 
-    /// Appends bytes for which there is a place.
+    /// Appends bytes into reserved room.
     pub(super) fn fill(&mut self, spool: &mut dyn Spool, bytes: &[u8]) {
         spool.append(self.kind, bytes);
         self.hasher.update(bytes);
         self.appended += bytes.len() as u64;
     }
 
-    /// Whether all bytes that a place was kept for have come.
+    /// Whether all reserved room has been filled.
     pub(super) fn is_filled(&self) -> bool {
         self.appended == self.len
     }
@@ -94,12 +95,12 @@ impl Spooled {
     }
 }
 
-/// Byte strings kept once each.
+/// Byte strings, each stored once.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     pub(super) bytes: Vec<u8>,
-    /// Where a string with this hash lies. Of two strings with one hash, which no archive will ever
-    /// see, the second is kept as often as it comes.
+    /// The place of the string with this hash. If two strings had the same hash, which no archive
+    /// will ever see, the second would be stored each time.
     places: HashMap<u64, (u64, usize), BuildHasherDefault<Hashed>>,
 }
 
@@ -124,7 +125,7 @@ impl Hasher for Hashed {
 }
 
 impl Pool {
-    /// Where the string is, and whether it is new.
+    /// The offset of the string, and whether it is new.
     pub(super) fn add(&mut self, string: &[u8]) -> (u64, bool) {
         let offset = self.bytes.len() as u64;
         let place = *self
@@ -137,13 +138,13 @@ impl Pool {
         (self.append(string), true)
     }
 
-    /// Where the string is, if it is there.
+    /// The offset of the string, if it is stored.
     pub(super) fn find(&self, string: &[u8]) -> Option<u64> {
         let (start, len) = *self.places.get(&xxh3_64(string))?;
         (slice(&self.bytes, start as usize, len) == string).then_some(start)
     }
 
-    /// Adds a string that is not there yet.
+    /// Adds a string that is not stored yet.
     pub(super) fn append(&mut self, string: &[u8]) -> u64 {
         let offset = self.bytes.len() as u64;
         self.bytes.extend_from_slice(string);

@@ -1,4 +1,4 @@
-//! The variants of a representation: their records, and their field blocks in the sections of those.
+//! The variants of a representation: their records, and their field blocks in those sections.
 
 use super::{VariantDraft, VariantsId, Writer};
 use crate::entry::FieldBlock;
@@ -77,8 +77,8 @@ impl Writer {
         self.variants.append(&mut *self.spool, &record);
     }
 
-    /// Puts the common parts of field blocks into their section, once each. `known` is where they
-    /// are already.
+    /// Puts the common parts of field blocks into their section, once each. `known` is their place
+    /// if they are stored already.
     fn put_common(
         &mut self,
         record: &mut [u8; variant::LEN],
@@ -109,7 +109,7 @@ impl Writer {
         }
     }
 
-    /// What opening the archive would check.
+    /// The checks that opening the archive would make.
     fn check_variant(
         &self,
         draft: &VariantDraft<'_>,
@@ -125,7 +125,7 @@ impl Writer {
         if draft.hpack.is_some() {
             hpack_block::check(*hpack)?;
         }
-        // Those that are there were checked before.
+        // Stored ones were checked before.
         if known[0].is_none() && !h1.common.is_empty() {
             field_block::check_common(h1.common, h1.common_shared_start)?;
         }
@@ -136,7 +136,7 @@ impl Writer {
     }
 }
 
-/// Length and cuts of a block's own part, which stand side by side.
+/// Length and cuts of a block's own part, which are adjacent.
 fn put_lengths(record: &mut [u8; variant::LEN], at: usize, block: &FieldBlock<'_>) {
     let len = block.bytes.len() as u16;
     put(record, at, &len.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Archives to test with: whole files in memory, and what a careful reader makes of them.
+//! Archives for tests: whole files in memory, and a careful reader.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -32,7 +32,7 @@ impl File {
         self.placed(&bodies)
     }
 
-    /// Stores bytes; where they are not to be tiny, in the file.
+    /// Stores bytes; in the file, unless they may be tiny.
     fn place(&mut self, body: &[u8], may_be_tiny: bool) -> BlobId {
         let placed = match may_be_tiny {
             true => self.writer.add_bytes(body),
@@ -45,7 +45,7 @@ impl File {
         placed.id
     }
 
-    /// Adds the representation in the given codings, whose blobs are there.
+    /// Adds the representation in the given codings, whose blobs are stored already.
     fn placed(&mut self, bodies: &[(Coding, BlobId, &[u8])]) -> VariantsId {
         let drafts: Vec<_> = bodies
             .iter()
@@ -120,7 +120,7 @@ impl File {
     }
 }
 
-/// One tiny entry: the dump of `FORMAT.md`.
+/// One tiny entry: the dump in `FORMAT.md`.
 pub(crate) fn hello() -> Vec<u8> {
     let mut file = File::new(Options::default());
     let variants = file.variants(&[(Coding::Identity, b"hello\n")]);
@@ -128,8 +128,8 @@ pub(crate) fn hello() -> Vec<u8> {
     file.finish().expect("a sound archive")
 }
 
-/// Everything the format has, small: tiny and large blobs, several codings, an alias, a page for
-/// what is missing, a redirect.
+/// All features of the format, small: tiny and large blobs, several codings, an alias, a not-found
+/// page, a redirect.
 pub(crate) fn site() -> Vec<u8> {
     let mut file = File::new(Options {
         spa: true,
@@ -172,7 +172,7 @@ pub(crate) fn hosts() -> Vec<u8> {
     file.finish().expect("a sound archive")
 }
 
-/// A virtual host and the others, each with rules of its own.
+/// A virtual host and all others, each with its own rules.
 pub(crate) fn host_rules() -> Vec<u8> {
     let mut file = File::new(Options::default());
     let page = file.variants(&[(Coding::Identity, b"<p>page")]);
@@ -187,8 +187,8 @@ pub(crate) fn host_rules() -> Vec<u8> {
     file.finish().expect("a sound archive")
 }
 
-/// Bodies that are stored as gzip alone, in the metadata region and out of it, one of them also
-/// under a name whose type is not compressed.
+/// Bodies that are stored as gzip alone, in the metadata region and outside, one of them also under
+/// a name whose type is not compressed.
 pub(crate) fn inflated() -> Vec<u8> {
     alone(Coding::Gzip, SMALL_GZIP, LONG_GZIP)
 }
@@ -315,7 +315,7 @@ pub(crate) fn open(file: &[u8]) -> Result<Archive<Vec<u8>>, ArchiveError> {
     Archive::new(superblock, metadata)
 }
 
-/// Whether all stored bytes are what their digests say, and all else is zero.
+/// Whether all stored bytes match their digests, and all others are zero.
 pub(crate) fn is_intact(archive: &Archive<Vec<u8>>, file: &[u8]) -> bool {
     let mut end = SUPERBLOCK_LEN;
     let places: Vec<_> = archive
@@ -340,7 +340,7 @@ pub(crate) fn is_intact(archive: &Archive<Vec<u8>>, file: &[u8]) -> bool {
         && superblock.compute_build_id(archive.metadata()) == *superblock.build_id()
 }
 
-/// Writes right checksums for whatever the section table now says.
+/// Writes correct checksums for the current content of the section table.
 pub(crate) fn reseal(file: &mut [u8]) {
     if file.len() < SUPERBLOCK_LEN {
         return;
@@ -372,7 +372,7 @@ fn u32_at(file: &[u8], at: usize) -> u32 {
     u64_at(file, at) as u32
 }
 
-/// Reads everything an archive offers: nothing may panic, whatever was let through.
+/// Reads everything that an archive offers: nothing may panic, whatever passed validation.
 pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
     let superblock = archive.superblock();
     let region = superblock.metadata_range();
