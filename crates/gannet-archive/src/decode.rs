@@ -160,7 +160,7 @@ const WINDOW_MAX: usize = 2 * DECODED_LEN_MAX as usize;
 /// longer than some tens of milliseconds.
 const GIVEN_MAX: usize = 64 << 20;
 
-/// Allocations up to this length need not be checked: the program has a reserve for them.
+/// Allocations up to this length are assumed to succeed: the program has a reserve for them.
 const SMALL: usize = 64 << 10;
 
 impl<T: Clone + Default> Allocator<T> for Heap {
