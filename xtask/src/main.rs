@@ -22,21 +22,21 @@ mod vm;
 const HELP: &str = "\
 cargo xtask NAME
 
-  check        fmt, clippy, tidy, no-io and tests: before a change is offered
-  tidy         the rules that compiler and clippy do not know
-  no-io        proof that the crates that must do no I/O do none
+  check        fmt, clippy, tidy, no-io and tests: run before submitting a change
+  tidy         rules that neither the compiler nor clippy covers
+  no-io        proof that the pure crates do no I/O
   sim          more simulator seeds (--seeds N)
   fuzz-smoke   each fuzz target for a short time (--seconds N)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
   browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, a deploy
-  crawl        sites of twelve generators, path by path, beside nginx
-  caches       nginx, Varnish and Apache in front of gannet, as the manual configures them
+  crawl        sites of twelve generators, compared with nginx path by path
+  caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
-  link         page loads over slow and lossy links, beside other servers (--help for its flags)
+  link         page loads over slow and lossy links, compared with other servers (--help for its flags)
   idle         user memory of idle connections, of each kind (--help for its flags)
-  vm           tests on Debian's kernels in QEMU, kernel TLS among them (--help for its flags)
+  vm           tests on Debian's kernels in QEMU, including kernel TLS (--help for its flags)
   bench        measure gannet and its peers side by side (--help for its flags)
 ";
 

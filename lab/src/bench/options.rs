@@ -15,41 +15,42 @@ use super::{
 pub(crate) const HELP: &str = "\
 cargo xtask bench: measure gannet and its peers side by side
 
-  --list                what can be measured, and exit
-  --plan                every cell with the time it will take, and exit; with --resume what is missing
-  --only NAME[,NAME]    scenarios (plaintext) or cells (plaintext-c64); those that --list calls 'on
-                        demand' are measured only so
-  --preset NAME         scenarios, peers, rounds and times as lab/presets/NAME.toml has them; other
-                        flags go before it ('reference' is what the project's own figures come from)
-  --peers NAME[,NAME]   peers (default: those that --list marks); nginx gives the ratios;
-                        'all' for every one that can be had
+  --list                list what can be measured, and exit
+  --plan                list every cell with its expected time, and exit; with --resume the missing
+                        ones
+  --only NAME[,NAME]    scenarios (plaintext) or cells (plaintext-c64); those marked 'on demand' by
+                        --list are measured only if named here
+  --preset NAME         scenarios, peers, rounds and times from lab/presets/NAME.toml; other flags
+                        override it ('reference' is the source of the project's own figures)
+  --peers NAME[,NAME]   peers (default: those marked by --list); nginx is the base of ratios;
+                        'all' for every available one
   --peer-binary NAME=PATH
                         the program of kawipiko, ianic-httpd or faf (repeatable), which takes part
   --rounds N            rounds in which every peer runs once (default 5)
   --duration SECS       counted time of a run (default 4)
-  --warm-up SECS        time before it that is not counted (default 1)
+  --warm-up SECS        warm-up before it, not counted (default 1)
   --quick               one round of 1 s, one cell of each scenario unless --only names them, small
                         content: proves that it runs, gives no figures
   --cpus SERVER,CLIENT  CPUs to pin to (default: the first two)
-  --nice N              priority of both sides, -20 to 19 (default: as it is)
-  --client own|wrk      what makes the load (default own)
+  --nice N              priority of both sides, -20 to 19 (default: unchanged)
+  --client own|wrk      the load client (default own)
   --gannet PATH         measure this binary instead of building a release
   --work DIR            directory for files (default: memory, in /dev/shm)
   --save NAME           write lab/results/NAME (default: DATE-HOST; nothing for a quick run)
   --no-save             write nothing
-  --resume              keep what --save NAME has and measure what it lacks
-  --budget MINUTES      begin no cell that is not expected to end in that time
+  --resume              keep the cells that --save NAME has and measure the others
+  --budget MINUTES      begin only cells that are expected to end in that time
   --ktls                kernel TLS for every server that has it, in every scenario with TLS
 
-  --compare [NAME]      say how the newest result, or NAME, compares to those before it, and exit
-  --render NAME         make tables, page and plots of a result from its data, and exit
-  --readme NAME[,NAME]  take the README's figures from these results, and exit
+  --compare [NAME]      compare the newest result, or NAME, with earlier ones, and exit
+  --render NAME         generate tables, page and plots of a result from its data, and exit
+  --readme NAME[,NAME]  update the README's figures from these results, and exit
 
 The expected time is printed before a run, and the data (report.json.gz) are written after every cell:
-what is interrupted keeps what it has. Page and plots go to target/reports/NAME. A run with a wrong
-response, an error or a dead server gives no figure and fails the command. The congestion control of
-TCP is set to cubic for the runs, and the range of local ports is widened where there are thousands of
-connections; both are put back afterwards.
+an interrupted run keeps its results. Page and plots go to target/reports/NAME. A run with a wrong
+response, an error or a dead server gives no figure and fails the command. TCP's congestion control is
+set to cubic for the runs, and the range of local ports is widened for thousands of connections; both
+are restored afterwards.
 ";
 
 /// A task for existing results.

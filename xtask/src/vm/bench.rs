@@ -1,4 +1,5 @@
-//! Compares the cost of a large download from gannet and nginx, both with kernel TLS, in one VM.
+//! Compares the cost of a large download from gannet and nginx, with and without kernel TLS, in one
+//! VM.
 //!
 //! With KVM the figure is time. Under emulation time is meaningless, since the cost of emulating an
 //! instruction has nothing to do with its real cost; instead, QEMU lets each instruction take one

@@ -33,10 +33,10 @@ cargo xtask vm [FLAGS]
   --kernel NAME   only this one (repeatable): oldest, stable, newest; default: all three
   --only SUITE    only test binaries of this name (repeatable)
   --all           also the slow test binaries
-  --bench         measure kernel TLS of gannet against that of nginx instead of testing; without
-                  KVM in instructions, which is what emulation can count
+  --bench         measure kernel TLS of gannet and nginx instead of testing; without KVM in
+                  instructions, since emulated time is meaningless
   --gannet PATH   measure this binary instead of building a release
-  --verbose       show everything that the console says
+  --verbose       show the whole console
 ";
 
 /// The parsed flags.

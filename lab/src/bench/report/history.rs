@@ -101,9 +101,9 @@ pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
 pub(super) fn write_index(directory: &Path) -> Result<()> {
     let mut text = format!(
         "# Results\n\nMade by `cargo xtask bench`; [how it measures](../../docs/manual/benchmarks.md). \
-         Each directory has tables\n(`report.md`) and every run (`{DATA}`, compressed JSON), of which \
-         `cargo xtask bench --render NAME`\nmakes a page with plots. `cargo xtask bench --compare` tells \
-         what became worse since. Do not compare\nabsolute figures of two of them.\n\n\
+         Each directory has tables\n(`report.md`) and every run (`{DATA}`, compressed JSON), from which \
+         `cargo xtask bench --render NAME`\ngenerates a page with plots. `cargo xtask bench --compare` \
+         lists figures that became worse. Do not compare\nabsolute figures of two results.\n\n\
          | result | measured | cells | rounds | |\n| --- | --- | --- | --- | --- |\n",
     );
     for Earlier { name, report } in read_all(directory, "").iter().rev() {
@@ -131,7 +131,7 @@ pub(super) fn write_index(directory: &Path) -> Result<()> {
     }
     others.sort();
     if !others.is_empty() {
-        text.push_str("\nMeasured otherwise, as each says:\n\n");
+        text.push_str("\nMeasured by other methods, described in each:\n\n");
         for (file, title) in others {
             let _ = writeln!(text, "- [{title}]({file})");
         }
