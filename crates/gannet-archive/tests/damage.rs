@@ -57,7 +57,7 @@ fn flip_every_byte(sound: &[u8]) {
         }
     }
     assert_eq!(refused + found, 3 * sound.len());
-    assert_eq!(found, 3 * blobs.len(), "only blobs are left to verifying");
+    assert_eq!(found, 3 * blobs.len(), "only blobs are left to verify");
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn common_parts_of_blocks_are_kept_once_and_stand_where_they_belong() {
     let file = sample::common();
     let archive = open(&file).expect("sound");
     let variant = |path: &[u8]| {
-        let entry = archive.lookup(Key::content(path)).expect("it is there");
+        let entry = archive.lookup(Key::content(path)).expect("an entry");
         entry.variants().next().expect("one")
     };
     let (first, second) = (variant(b"/a.txt"), variant(b"/b.txt"));
@@ -26,7 +26,7 @@ fn common_parts_of_blocks_are_kept_once_and_stand_where_they_belong() {
     assert_eq!(second.entity_tag(), b"\"1\"");
     assert_eq!(first.h1().common.as_ptr(), second.h1().common.as_ptr());
     let fields =
-        [first, second].map(|variant| variant.hpack().expect("it has one").common.as_ptr());
+        [first, second].map(|variant| variant.hpack().expect("an HPACK block").common.as_ptr());
     assert_eq!(fields[0], fields[1]);
     let text = archive.metadata().windows(15);
     let count = text.filter(|window| *window == b"accept-encoding").count();
@@ -84,7 +84,7 @@ fn lookup_agrees_with_a_map() {
             );
         }
         let keys: Vec<_> = archive.entries().map(|entry| entry.key()).collect();
-        assert!(keys.is_sorted(), "entries come in the order of their keys");
+        assert!(keys.is_sorted(), "entries are in the order of their keys");
     }
 }
 

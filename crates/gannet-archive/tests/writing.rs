@@ -22,7 +22,7 @@ fn golden_files_are_written_the_same_and_still_open() {
     ] {
         let path = format!("{}/tests/golden/{name}.gannet", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("UPDATE_EXPECT").is_some() {
-            std::fs::write(&path, &bytes).expect("the folder is there");
+            std::fs::write(&path, &bytes).expect("the folder exists");
         }
         let golden = std::fs::read(&path).expect("the file is committed");
         sample::read_all(&open(&golden).expect("old archives open"));
@@ -79,10 +79,10 @@ fn equal_bodies_and_field_blocks_are_stored_once() {
     assert_eq!(writer.add_hashed([2; 32], 64 << 10).write_at, Some(12288));
 
     let archive = open(&site()).expect("sound");
-    let index = archive.lookup(Key::content(b"/")).expect("it is there");
+    let index = archive.lookup(Key::content(b"/")).expect("an entry");
     let page = archive
         .lookup(Key::content(b"/index.html"))
-        .expect("it is there");
+        .expect("an entry");
     let blocks = |entry: gannet_archive::Entry<'_>| {
         entry
             .variants()
@@ -224,7 +224,7 @@ fn a_coding_alone_is_kept_only_where_it_is_stored_and_shorter() {
     assert_eq!(
         writer.add_hashed([2; 32], 101).write_at,
         None,
-        "it is there already"
+        "stored already"
     );
     assert_eq!(writer.add_decoded([3; 32], 100, gzip), None, "not longer");
     assert_eq!(

@@ -395,7 +395,7 @@ fn waits_for_room() {
                 }
             }
         }
-        assert!(refused > 0, "{}: no test of a full socket", desk.engine);
+        assert!(refused > 0, "{}: the socket was never full", desk.engine);
         while arrived < 200 {
             let (_, datagram) = desk.datagram(Token(1));
             desk.driver.release(datagram.lease);

@@ -123,7 +123,7 @@ fn receives_once() {
         };
         assert_eq!(desk.take(lease), b"one");
         client.write_all(b"two").unwrap();
-        assert!(desk.settle().is_empty(), "{}: asked for once", desk.engine);
+        assert!(desk.settle().is_empty(), "{}: received twice", desk.engine);
         // Changed to a continuous receive before the bytes arrive.
         desk.driver.receive_once(socket, Token(2));
         desk.driver.receive(socket, Token(3));
@@ -141,7 +141,7 @@ fn receives_once() {
         assert_eq!(desk.take(lease), b"four");
         desk.settle();
         client.write_all(b"five").unwrap();
-        assert!(desk.settle().is_empty(), "{}: asked for once", desk.engine);
+        assert!(desk.settle().is_empty(), "{}: received twice", desk.engine);
         // The same with the end.
         desk.driver.receive_once(socket, Token(5));
         assert_eq!(desk.received(Token(5)), b"five");
@@ -187,7 +187,7 @@ fn starves_nobody() {
         assert!(got.iter().all(|bytes| *bytes == content), "{}", desk.engine);
         assert!(
             desk.driver.counters().no_buffers > 0,
-            "{}: no test of starving",
+            "{}: buffers never ran out",
             desk.engine
         );
     });

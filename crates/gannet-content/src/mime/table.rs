@@ -1,13 +1,13 @@
 //! The table itself, sorted by suffix.
 //!
-//! Types are IANA's registered ones where there is one, else what browsers and other servers
-//! agree on. Choices that are not obvious:
+//! Types are those registered with IANA if there is one, otherwise those that browsers and other
+//! servers agree on. Choices that are not obvious:
 //!
 //! * `ts` is an MPEG transport stream (HTTP Live Streaming), not TypeScript, which no browser runs.
-//! * `mts` goes with it: recordings of cameras, not TypeScript's modules.
+//! * `mts`, likewise: camera recordings, not TypeScript's modules.
 //! * Source code of all kinds is shown as plain text instead of being offered for saving.
 //! * `svgz` would need `content-encoding: gzip` too; it is rare enough to be left to the user.
-//! * `br` and `xz` have no registered type; what is named so is saved as it is.
+//! * `br` and `xz` have no registered type; such files are saved unchanged.
 
 use super::suffix_key;
 
@@ -34,7 +34,7 @@ pub(super) fn of_name(name: &[u8]) -> Option<&'static str> {
 /// The keys of [`SUFFIXES`], in the same order.
 static KEYS: [u128; SUFFIXES.len()] = keys();
 
-/// Computed by the compiler, which thereby also checks that the table is sorted.
+/// Computed at compile time, which also checks that the table is sorted.
 const fn keys() -> [u128; SUFFIXES.len()] {
     let mut keys = [0; SUFFIXES.len()];
     let mut index = 0;

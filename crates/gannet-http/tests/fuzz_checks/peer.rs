@@ -46,7 +46,10 @@ impl Peer {
                     input.clear();
                     break;
                 }
-                Event::Dropped => assert!(consumed > 0, "or it would come for ever"),
+                Event::Dropped => assert!(
+                    consumed > 0,
+                    "an event without progress would repeat forever"
+                ),
                 Event::Request(request) => {
                     assert!(
                         input[..consumed].starts_with(request.method_name),

@@ -269,7 +269,11 @@ fn windows_that_never_open() {
     );
     attacker.peer.poll();
     attacker.peer.wait_ms(75_000);
-    let error = attacker.peer.connection.error().expect("nothing goes on");
+    let error = attacker
+        .peer
+        .connection
+        .error()
+        .expect("the connection ended in an error");
     assert_eq!((error.code, error.why), (ErrorCode::NO_ERROR, Why::Idle));
 }
 
@@ -320,7 +324,7 @@ fn a_connection_window_that_trickles() {
     }
     // The first window was used up before the trickle; the last request has had 30 seconds.
     let left = attacker.peer.connection.stream_count();
-    assert!(left <= 2, "{left} are left of {opened}");
+    assert!(left <= 2, "{left} of {opened} are left");
 }
 
 /// A peer that is slow but above the minimum rate stays: with windows of one stream, or of the

@@ -24,7 +24,7 @@ fn many_streams_with_any_windows_resets_and_priorities() {
     for seed in 0..60 {
         finished += Client::run(&random_bytes(seed, 3 * 600));
     }
-    assert!(finished > 1_000, "streams were seen through: {finished}");
+    assert!(finished > 1_000, "completed streams: {finished}");
 }
 
 proptest! {

@@ -123,11 +123,7 @@ impl Desk {
             if let Some(completion) = self.pending.pop_front() {
                 return completion;
             }
-            assert!(
-                start.elapsed() < PATIENCE,
-                "{}: no completion came",
-                self.engine
-            );
+            assert!(start.elapsed() < PATIENCE, "{}: no completion", self.engine);
             self.turn();
         }
     }
@@ -163,7 +159,7 @@ impl Desk {
         while !condition(self) {
             assert!(
                 start.elapsed() < PATIENCE,
-                "{}: {what} did not come about",
+                "{}: {what}: timed out",
                 self.engine
             );
             self.turn();
