@@ -124,7 +124,7 @@ fn check_sources() -> Result<usize> {
         }
     }
     println!(
-        "no-io: sources of {}: {count} files looked at",
+        "no-io: sources of {}: {count} files checked",
         CRATES.join(", ")
     );
     Ok(findings)

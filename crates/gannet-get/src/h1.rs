@@ -241,7 +241,7 @@ impl Chunks {
                 }
                 (Chunk::Trailer, _) => Chunk::Trailer,
                 (Chunk::Done, _) => return Err(wrong("bytes after the last chunk")),
-                _ => return Err(wrong("a chunk's size is no number")),
+                _ => return Err(wrong("a chunk's size is not a number")),
             };
         }
         Ok(count)

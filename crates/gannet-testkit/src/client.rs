@@ -329,7 +329,7 @@ pub fn ask(server: &Gannet, method: &str, target: &str, lines: &[&str]) -> Respo
 
 /// The value of a metric.
 pub fn metric(server: &Gannet, name: &str) -> u64 {
-    let mut client = Client::connect(server.metrics().expect("it was asked for"));
+    let mut client = Client::connect(server.metrics().expect("metrics are enabled"));
     let text = client.request("GET", "/metrics", &[]).expect(200);
     let mut lines = text.text().lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

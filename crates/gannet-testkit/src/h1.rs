@@ -88,7 +88,7 @@ impl Response {
         let value = values.next().map(|(_, value)| value.as_str());
         match values.next() {
             None => Ok(value),
-            Some(_) => Err(format!("{name} is there twice: {:?}", self.fields)),
+            Some(_) => Err(format!("{name} occurs twice: {:?}", self.fields)),
         }
     }
 
@@ -199,10 +199,7 @@ mod tests {
         check("HTTP/1.0 200 OK\r\n\r\n", "no answer");
         check("HTTP/1.1 2000 OK\r\n\r\n", "no status line");
         check("HTTP/1.1 200 OK\r\n\r\n", "no date");
-        check(
-            &with("etag: \"a\"\r\netag: \"a\"\r\n"),
-            "etag is there twice",
-        );
+        check(&with("etag: \"a\"\r\netag: \"a\"\r\n"), "etag occurs twice");
         check(&with("Vary: accept\r\n"), "a field line");
         check(&with("vary:accept\r\n"), "a field line");
         check(&with("vary: accept \r\n"), "a field line");

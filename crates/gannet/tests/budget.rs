@@ -39,7 +39,7 @@ fn longest_wait(server: &Gannet, mut is_over: impl FnMut() -> bool) -> Duration 
 
 fn check_wait(what: &str, longest: Duration, bound_ms: u64) {
     let most = 4 * Duration::from_millis(bound_ms);
-    assert!(longest <= most, "{what}: somebody else waited {longest:?}");
+    assert!(longest <= most, "{what}: another client waited {longest:?}");
 }
 
 #[test]

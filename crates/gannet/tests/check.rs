@@ -100,7 +100,7 @@ fn text_groups_places_and_annotations_are_escaped() {
     assert_eq!(ended.status, Some(1));
     same(
         ended.text(),
-        "error: '/logo.png' is not found: nothing is there [missing-asset]\n  \
+        "error: '/logo.png' is not found: no file has this path [missing-asset]\n  \
          a.html:1  img src 'logo.png'\n  \
          b.html:1  img src 'logo.png'\n  \
          c.html:1  img src 'logo.png'\n  \
@@ -112,7 +112,7 @@ fn text_groups_places_and_annotations_are_escaped() {
     let first = ended.text().lines().next().expect("a finding");
     assert_eq!(
         first,
-        "::error file=a%2Cb%25.html,line=1,title=dead-link::'/x' is not found: nothing is there (a \
+        "::error file=a%2Cb%25.html,line=1,title=dead-link::'/x' is not found: no file has this path (a \
          href 'x')"
     );
 }

@@ -332,7 +332,7 @@ fn completions_are_made_for_every_shell() {
         .arg("-n")
         .arg(script)
         .output()
-        .expect("bash is there");
+        .expect("bash is installed");
     assert!(
         checked.status.success(),
         "{}",

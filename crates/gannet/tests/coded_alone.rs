@@ -95,11 +95,7 @@ fn plain(status: u16, fields: Vec<(String, String)>, body: Vec<u8>) -> Answer {
     match boundary {
         None => (status, fields, body),
         Some((_, value)) => {
-            let boundary = value
-                .split_once("boundary=")
-                .expect("it is there")
-                .1
-                .to_owned();
+            let boundary = value.split_once("boundary=").expect("exists").1.to_owned();
             *value = value.replace(&boundary, "-");
             let text = String::from_utf8_lossy(&body).replace(&boundary, "-");
             (status, fields, text.into_bytes())

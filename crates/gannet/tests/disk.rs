@@ -127,7 +127,7 @@ fn a_slow_disk_below_a_fast_one_delays_only_its_own_readers() {
         disk.hold();
         // The lookup is cached, and revalidated on disk from time to time.
         let mut waiting = Vec::new();
-        until("it is asked again", || {
+        until("the disk is asked again", || {
             let mut client = Client::new(&server);
             client.send(head("GET", "/slow/0.txt", &[]));
             waiting.push(client);

@@ -14,7 +14,7 @@ fn site() -> Folder {
     folder.write("_headers", "/*\n  X-All: 1\n/about\n  X-One: 2\n");
     let copy = File::create(folder.join("assets/app.css.gz")).expect("new");
     let mut encoder = flate2::write::GzEncoder::new(copy, flate2::Compression::best());
-    let css = std::fs::read(folder.join("assets/app.css")).expect("it is there");
+    let css = std::fs::read(folder.join("assets/app.css")).expect("exists");
     std::io::Write::write_all(&mut encoder, &css).expect("room on the disk");
     encoder.finish().expect("room on the disk");
     folder

@@ -135,18 +135,18 @@ fn rules_outside_the_directory_are_not_read() {
             rules.display()
         );
         for target in [folder.join("outside/map"), "../outside/shadow".into()] {
-            fs::remove_file(&rules).expect("it is there");
+            fs::remove_file(&rules).expect("exists");
             symlink(target, &rules).expect("linked");
             error_line(&mut server, "; keeping the old ones:");
             let line = server.next_error_line();
             assert_eq!(line.as_deref(), Some(&*expect));
             check(&server);
-            fs::remove_file(&rules).expect("it is there");
+            fs::remove_file(&rules).expect("exists");
             symlink("rules/redirects", &rules).expect("linked");
             error_line(&mut server, "gannet: reloaded the rules");
         }
         assert_eq!(server.stop().status, Some(0));
-        fs::remove_file(&rules).expect("it is there");
+        fs::remove_file(&rules).expect("exists");
         symlink("../outside/shadow", &rules).expect("linked");
         for arguments in [["serve", "--check-config"], ["explain", "/a"]] {
             let ended = run(command().args(arguments).arg(&site));

@@ -269,7 +269,7 @@ fn what_is_not_there_is_an_error_and_no_file() {
     gannet_in(&folder, ["get", &missing]).failure(1, &expect);
     gannet_in(&folder, ["get", &missing, "-o", "copy"]).failure(1, &expect);
     assert!(!folder.join("copy").exists());
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is available");
     let nobody = format!("http://{}/", listener.local_addr().expect("bound"));
     drop(listener);
     let ended = gannet_in(&folder, ["get", &nobody]);
@@ -305,7 +305,7 @@ fn mistakes_on_the_command_line_are_named() {
 
 /// Sends `answer` on one connection, whatever the request.
 fn answer_once(answer: &'static [u8]) -> (SocketAddr, thread::JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is available");
     let address = listener.local_addr().expect("bound");
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("the client comes");
@@ -387,7 +387,7 @@ fn a_content_that_tls_does_not_end_is_cut_off() {
         .expect("they belong together");
     let config = Arc::new(config);
     for closes in [true, false] {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is available");
         let url = format!("https://{}/", listener.local_addr().expect("bound"));
         let mut tls = ServerConnection::new(config.clone()).expect("a good configuration");
         let server = thread::spawn(move || {

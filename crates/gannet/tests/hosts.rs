@@ -373,7 +373,7 @@ fn the_folder_of_a_host_does_not_lead_out() {
             assert_eq!(line, expect);
             until("it is missing", || page(&server, "b.org").0 == 503);
             assert_eq!(page(&server, "www.a.org"), (200, "a".into()));
-            fs::remove_file(&b).expect("it is there");
+            fs::remove_file(&b).expect("exists");
             fs::rename(folder.join("b"), &b).expect("moved");
             let line = server.next_error_line().expect("it says so");
             assert!(line.contains("was replaced"), "{line}");

@@ -40,7 +40,7 @@ fn encrypted_by_kernel() -> u64 {
     let text = fs::read_to_string("/proc/net/tls_stat").expect("the module is loaded");
     text.lines()
         .find_map(|line| line.strip_prefix("TlsTxSw")?.trim().parse().ok())
-        .expect("the count is there")
+        .expect("the count exists")
 }
 
 /// Packs everything in the folder into an archive in it.

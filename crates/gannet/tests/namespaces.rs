@@ -85,7 +85,7 @@ impl Cable {
     /// Connects from the other end, with a large receive buffer.
     fn client(&self, address: SocketAddr) -> TcpStream {
         let open = || {
-            let network = File::open(format!("/run/netns/{}", self.client)).expect("it is there");
+            let network = File::open(format!("/run/netns/{}", self.client)).expect("exists");
             let kind = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(std::os::fd::AsFd::as_fd(&network), kind).expect("as root");
             let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");

@@ -34,7 +34,7 @@ fn abandoned() -> (Stdio, Option<PipeReader>) {
 /// A file on a full disk.
 fn full() -> (Stdio, Option<PipeReader>) {
     let file = File::options().write(true).open("/dev/full");
-    (file.expect("it is there").into(), None)
+    (file.expect("exists").into(), None)
 }
 
 type Stream = fn() -> (Stdio, Option<PipeReader>);
@@ -107,7 +107,7 @@ fn a_worker_that_has_something_to_tell_goes_on() {
             let server = Gannet::start_with(command.arg(&archive), errors);
             get(&server, "/0.bin").expect(200);
             let file = File::options().write(true).open(&archive);
-            let file = file.expect("it is there");
+            let file = file.expect("exists");
             file.write_all_at(b"changed", LEN as u64).expect("written");
             let mut client = Client::new(&server);
             client.send("GET /1.bin HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

@@ -31,7 +31,7 @@ fn slow_metrics_clients_hold_up_nobody() {
     let site = Folder::site();
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &["--metrics", "127.0.0.1:0"]);
-        let address = server.metrics().expect("it was asked for");
+        let address = server.metrics().expect("metrics are enabled");
         let _slow: Vec<_> = (0..SLOW_CLIENTS).map(|_| slow_client(address)).collect();
         for target in ["/health", "/metrics", "/health"] {
             let begun = Instant::now();
@@ -53,7 +53,7 @@ fn slow_metrics_clients_hold_up_nobody() {
 fn a_metrics_request_has_a_deadline() {
     let site = Folder::site();
     let server = Gannet::serve(site.path(), &["--metrics", "127.0.0.1:0"]);
-    let mut client = Client::connect(server.metrics().expect("it was asked for"));
+    let mut client = Client::connect(server.metrics().expect("metrics are enabled"));
     client.send("GET /metrics HT");
     client.closes();
 }
@@ -65,7 +65,7 @@ fn metrics_tell_of_version_workers_and_process() {
         let flags = ["--metrics", "127.0.0.1:0", "--workers", "2"];
         let server = engine.serve(site.path(), &flags);
         get(&server, "/").expect(200);
-        let address = server.metrics().expect("it was asked for");
+        let address = server.metrics().expect("metrics are enabled");
         let text = Client::connect(address).request("GET", "/metrics", &[]);
         let text = text.expect(200);
         let name = server
@@ -105,7 +105,7 @@ fn metrics_tell_when_certificates_end() {
     let certificate = certificate.to_str().expect("UTF-8");
     let flags = ["--metrics", "127.0.0.1:0", "--tls-cert", certificate];
     let server = Gannet::serve(site.path(), &flags);
-    let mut client = Client::connect(server.metrics().expect("it was asked for"));
+    let mut client = Client::connect(server.metrics().expect("metrics are enabled"));
     let text = client.request("GET", "/metrics", &[]).expect(200);
     let start = "gannet_certificate_not_after_timestamp_seconds{name=\"example.test\",fingerprint=";
     let line = text.text().lines().find(|line| line.starts_with(start));
@@ -194,11 +194,7 @@ fn a_check_leaves_nothing_behind() {
 }
 
 fn mode(path: &Path) -> u32 {
-    fs::metadata(path)
-        .expect("it is there")
-        .permissions()
-        .mode()
-        & 0o7777
+    fs::metadata(path).expect("exists").permissions().mode() & 0o7777
 }
 
 /// A socket has the requested mode, and a port can be served beside it.
@@ -226,7 +222,7 @@ fn unix_sockets_have_a_mode_and_stand_beside_a_port() {
 #[test]
 fn unix_sockets_have_a_group() {
     let folder = Folder::site();
-    let own = fs::metadata(folder.path()).expect("it is there");
+    let own = fs::metadata(folder.path()).expect("exists");
     // Root may assign any group.
     let group = match own.uid() {
         0 => 54_321,
@@ -238,7 +234,7 @@ fn unix_sockets_have_a_group() {
         let mut command = command();
         command.args(["--engine", engine.name(), "-p", "0", "-l", &listen]);
         let _server = Gannet::start(command.arg(folder.path()));
-        let made = fs::metadata(&socket).expect("it is there");
+        let made = fs::metadata(&socket).expect("exists");
         assert_eq!((made.gid(), mode(&socket)), (group, 0o660));
     });
 }
@@ -298,7 +294,7 @@ fn a_redirect_is_for_known_hosts() {
                 .urls()
                 .iter()
                 .find_map(|url| url.strip_prefix("http://"));
-            let clear = clear.expect("it is told").trim_end_matches('/');
+            let clear = clear.expect("printed at start").trim_end_matches('/');
             let ask = |host: &str| {
                 let mut client = Client::connect(clear.parse().expect("an address"));
                 client.send(format!("GET /x HTTP/1.1\r\nhost: {host}\r\n\r\n"));

@@ -286,7 +286,7 @@ fn an_application_without_a_front_page_is_told() {
     let ended = gannet_in(&folder, ["--check-config", "--spa", "x.gannet"]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert!(ended.err.contains(expect), "{ended:?}");
-    std::fs::remove_dir_all(folder.join("index.html")).expect("it is there");
+    std::fs::remove_dir_all(folder.join("index.html")).expect("exists");
     folder.write("index.html", "x");
     gannet_in(&folder, ["pack", ".", "-o", "x.gannet"]).success();
     for site in [".", "x.gannet"] {

@@ -103,7 +103,7 @@ fn a_log_file_is_opened_anew_on_sighup() {
             lines(&rotated).len() == 2
         });
         server.signal(Signal::HUP);
-        until("the new file is there", || path.exists());
+        until("the new file exists", || path.exists());
         get(&server, "/docs/").expect(200);
         until("the new file is written", || lines(&path).len() == 1);
         assert_eq!(lines(&rotated).len(), 2);
@@ -178,7 +178,7 @@ fn metrics_and_health() {
         get(&server, "/").expect(200);
         get(&server, "/about").expect(200);
         get(&server, "/missing").expect(404);
-        let address = server.metrics().expect("it was asked for");
+        let address = server.metrics().expect("metrics are enabled");
         let ask = |target: &str| {
             let mut client = Client::connect(address);
             client.get(target)

@@ -32,7 +32,7 @@ fn a_server_serves_what_was_signed_and_nothing_else() {
     );
     let verified = gannet_in(&folder, ["verify", "signed.gannet", "-p", "release.pub"]);
     assert!(
-        verified.text().contains(": whole, signed, "),
+        verified.text().contains(": intact, signed, "),
         "{}",
         verified.err
     );
@@ -66,7 +66,7 @@ fn a_server_serves_what_was_signed_and_nothing_else() {
         "changed.gannet",
         "release.pub",
         "the body at offset 4096 is not what was signed",
-        "it was changed after it was signed; get it anew",
+        "it was changed after it was signed; download it again",
     );
     on_both_engines(|engine| {
         let flags = ["--require-signature", public];

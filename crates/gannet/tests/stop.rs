@@ -160,7 +160,7 @@ fn a_file_truncated_in_place_ends_the_answer_short() {
             let file = File::options().write(true).open(path).expect("opened");
             file.set_len(LARGE as u64 / 2).expect("truncated");
         }),
-        ("and written anew", |path| {
+        ("and rewritten", |path| {
             fs::write(path, "short").expect("written")
         }),
     ];
@@ -188,7 +188,7 @@ fn a_file_that_grows_ends_the_answer_short() {
             file.write_all(&[b'x'; 100_000]).expect("written");
         });
         assert_pattern(&got, 5);
-        assert!(got.len() < LARGE, "nothing tells it from another version");
+        assert!(got.len() < LARGE, "it looks like another version");
         assert_eq!(end, End::Reset);
     });
 }

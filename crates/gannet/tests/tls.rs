@@ -245,7 +245,7 @@ fn clear_http_is_sent_to_https() {
             .iter()
             .find(|url| url.starts_with("http://"));
         let clear = url
-            .expect("it is told")
+            .expect("printed at start")
             .trim_start_matches("http://")
             .trim_end_matches('/');
         let clear = clear.parse().expect("an address");
@@ -632,7 +632,7 @@ fn clear_text_and_https_are_served_side_by_side() {
         let secure = urls.iter().find_map(|url| url.strip_prefix("https://"));
         let clear = urls.iter().find_map(|url| url.strip_prefix("http://"));
         let address = |url: Option<&str>| {
-            let url = url.expect("it is told").trim_end_matches('/');
+            let url = url.expect("printed at start").trim_end_matches('/');
             url.parse().expect("an address")
         };
         Client::connect(address(clear)).get("/").expect(200);

@@ -30,8 +30,8 @@ fn diff_names_added_changed_redirected_and_removed_urls() {
     folder.write("gone.txt", "gone");
     folder.write("moved", "it becomes a folder");
     let before = pack(&folder, &out, "before.gannet");
-    std::fs::remove_file(folder.join("gone.txt")).expect("it is there");
-    std::fs::remove_file(folder.join("moved")).expect("it is there");
+    std::fs::remove_file(folder.join("gone.txt")).expect("exists");
+    std::fs::remove_file(folder.join("moved")).expect("exists");
     folder.write("moved/index.html", "now a page");
     folder.write("new.txt", "new");
     folder.write("about.html", "changed");
@@ -80,7 +80,7 @@ fn diff_follows_rules_with_patterns() {
     }
     let before = pack(&folder, &out, "before.gannet");
     for path in ["blog/a.html", "u/7.html", "app/x.html", "gone.html"] {
-        std::fs::remove_file(folder.join(path)).expect("it is there");
+        std::fs::remove_file(folder.join(path)).expect("exists");
     }
     let rules = "/blog/* /news/:splat 301\n/u/:id https://x.example/:id 302\n/app/* / 200\n";
     folder.write("_redirects", rules);
@@ -299,7 +299,7 @@ fn what_is_no_archive_is_not_replaced() {
              help: name another file with -o, or remove this one first\n"
         ),
     );
-    assert_eq!(fs::read(&path).expect("it is there"), b"years of work");
+    assert_eq!(fs::read(&path).expect("exists"), b"years of work");
     fs::write(&path, "").expect("writable");
     pack().success();
     pack().success();
@@ -397,7 +397,7 @@ fn a_tar_becomes_the_archive_of_its_directory() {
         let ended = gannet(["diff", &direct, output]);
         same(ended.text(), "no differences\n");
         // The directory it was unpacked to is removed.
-        let left = fs::read_dir(out.path()).expect("it is there");
+        let left = fs::read_dir(out.path()).expect("exists");
         let hidden = left.filter_map(Result::ok);
         let mut hidden = hidden.filter(|it| it.file_name().as_encoded_bytes()[0] == b'.');
         assert!(hidden.next().is_none());
@@ -415,7 +415,7 @@ fn import_writes_files_and_names_what_it_cannot_take() {
     assert!(ended.text().ends_with(", from tar\n"), "{ended:?}");
     for (path, content) in folder.files() {
         assert_eq!(
-            fs::read(Path::new(output).join(path)).expect("it is there"),
+            fs::read(Path::new(output).join(path)).expect("exists"),
             content
         );
     }
@@ -449,7 +449,7 @@ fn a_failed_import_leaves_what_was_there_before() {
     out.write("site.tar", builder.into_inner().expect("in memory"));
     fs::create_dir_all(out.join("there/empty")).expect("writable");
     let names = |path: &str| {
-        let items = fs::read_dir(out.join(path)).expect("it is there");
+        let items = fs::read_dir(out.join(path)).expect("exists");
         let name = |item: io::Result<fs::DirEntry>| item.expect("readable").file_name();
         let mut names: Vec<_> = items.map(name).collect();
         names.sort();
@@ -590,7 +590,7 @@ fn an_archive_of_kawipiko_answers_as_its_server_did() {
     assert!(imported.text().ends_with(hint), "{imported:?}");
     let redirects = fs::read_to_string(Path::new(output).join("_redirects"));
     assert_eq!(
-        redirects.expect("it is there"),
+        redirects.expect("exists"),
         "/docs/old/* /all 302\n/docs/old/this ./new 301\n"
     );
 }

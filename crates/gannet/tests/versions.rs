@@ -151,7 +151,7 @@ fn an_archive_that_is_overwritten_sends_nothing_of_the_other() {
             fs::copy(&old, &served).expect("copied");
             let mut server = engine.serve(&served, flags);
             overwrite(&server, &served, &new);
-            let line = server.next_error_line().expect("the operator is told");
+            let line = server.next_error_line().expect("a message");
             assert!(line.contains("it was changed while it is served"), "{line}");
             let help = server.next_error_line().expect("and what to do");
             assert!(help.starts_with("help: "), "{help}");

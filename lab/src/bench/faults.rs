@@ -60,7 +60,7 @@ struct Server {
 
 impl Server {
     fn start(fault: Fault) -> Arc<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback is there");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback is available");
         let server = Arc::new(Self {
             fault,
             address: listener.local_addr().expect("bound"),

@@ -114,7 +114,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     }
     ended?;
     let failures = report.failures();
-    ensure!(failures == 0, "{failures} runs failed; they are no figures");
+    ensure!(failures == 0, "{failures} runs failed and give no figures");
     Ok(())
 }
 

@@ -256,7 +256,7 @@ impl Options {
         );
         ensure!(
             !self.resume || self.save.is_some(),
-            "--resume needs --save NAME: the result to go on with"
+            "--resume needs --save NAME: the result to resume"
         );
         for name in &self.peers {
             let known = || peers::names().collect::<Vec<_>>().join(", ");

@@ -123,14 +123,14 @@ fn preset_jobs<'a>(
         for name in &group.only {
             ensure!(
                 all.iter().any(|cell| is_named(cell, name)),
-                "the preset names '{name}', which is no scenario or cell"
+                "the preset names '{name}', which is neither a scenario nor a cell"
             );
         }
         let known = |peer: &String| peers::by_name(peer).is_some();
         let stranger = group.peers.iter().find(|peer| !known(peer));
         ensure!(
             stranger.is_none(),
-            "preset {name}: '{stranger:?}' is no peer"
+            "preset {name}: '{stranger:?}' is not a peer"
         );
         let peers = match options.peers_given {
             true => options.peers.clone(),

@@ -335,7 +335,7 @@ impl Scenario {
         let is_h3 = load.protocol == Protocol::H3;
         ensure!(
             !is_h3 || load.tls.is_some() && load.client.is_none() && !load.ktls && !load.resume,
-            "load.protocol h3 needs load.tls, and is asked by the lab's own client"
+            "load.protocol h3 needs load.tls and the lab's own client"
         );
         ensure!(
             load.rate
@@ -356,11 +356,11 @@ impl Scenario {
                 "load.client is for one file and persistent connections"
             );
             let clear = client == Program::Wrk && load.tls.is_some();
-            ensure!(!clear, "wrk is asked for clear text only");
+            ensure!(!clear, "wrk is supported in clear text only");
             let able = matches!(client, Program::Curl | Program::Gannet | Program::Oha);
             ensure!(
                 load.protocol == Protocol::H1 || able,
-                "of the programs only curl, gannet and oha are asked for HTTP/2"
+                "only curl, gannet and oha are supported with HTTP/2"
             );
         }
         match content.sizes {

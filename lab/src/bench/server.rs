@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_server_that_dies_later_is_noticed() {
         // The listener is ours: the script is "up" at once and ends on request.
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback is there");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback is available");
         let port = listener.local_addr().expect("bound").port();
         let output = std::env::temp_dir().join(format!("gannet-later-{}", std::process::id()));
         let interrupt = AtomicBool::new(false);

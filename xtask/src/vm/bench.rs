@@ -44,7 +44,7 @@ pub(super) fn run(
     is_verbose: bool,
 ) -> Result<()> {
     let gannet = match gannet {
-        Some(path) => path.canonicalize().context("there is no such gannet")?,
+        Some(path) => path.canonicalize().context("no such program")?,
         None => process::build(&["--package", "gannet", "--bin", "gannet"], "release")?,
     };
     let programs = Programs {

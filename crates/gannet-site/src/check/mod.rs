@@ -417,7 +417,7 @@ impl Check<'_> {
             }
             _ => String::new(),
         };
-        let why = self.site.why_not(path).unwrap_or("nothing is there");
+        let why = self.site.why_not(path).unwrap_or("no file has this path");
         let (kind, message) = match (&near, source.reference.purpose) {
             (Some((true, _)), _) => (
                 "wrong-case",

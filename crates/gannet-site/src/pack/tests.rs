@@ -548,7 +548,7 @@ fn what_is_packed_comes_out_again() {
             },
             &mut out,
         )
-        .expect("it is there");
+        .expect("exists");
         assert_eq!(out, content, "{path}");
     }
     let strange = output.join(strange.file_name().expect("named"));

@@ -204,7 +204,7 @@ impl Answer {
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(n, _)| n == name);
         let value = values.next().map(|(_, value)| value.as_str());
-        assert!(values.next().is_none(), "{name} is there twice: {self:?}");
+        assert!(values.next().is_none(), "{name} occurs twice: {self:?}");
         value
     }
 }

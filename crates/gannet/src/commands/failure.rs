@@ -110,7 +110,7 @@ pub(super) fn signature_help(error: &SignatureError) -> &'static str {
         }
         SignatureError::OtherKey => "is this the right release, and the right public key?",
         SignatureError::Wrong | SignatureError::BuildId | SignatureError::Body(_) => {
-            "it was changed after it was signed; get it anew"
+            "it was changed after it was signed; download it again"
         }
         SignatureError::Key => "give the second line of a .pub file, or the file's name",
     }
@@ -136,9 +136,7 @@ fn pack_help(error: &PackError) -> Option<String> {
         PackError::Pattern(..) => {
             Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
         }
-        PackError::Previous(_) => {
-            Some("leave --previous out where there is no earlier release".into())
-        }
+        PackError::Previous(_) => Some("omit --previous if there is no earlier release".into()),
         PackError::Key(..) => Some(format!(
             "'gannet keygen NAME' makes a key pair, as 'minisign -G' does; a key's password is \
              taken from {}",

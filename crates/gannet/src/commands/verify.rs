@@ -32,6 +32,6 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let build = hex(&report.build_id[..8]);
     let (blobs, bytes) = (counted(report.blob_count, "blob"), size(report.bytes));
     print(&format!(
-        "{shown}: whole{signed}, {blobs}, {bytes}, build {build}\n"
+        "{shown}: intact{signed}, {blobs}, {bytes}, build {build}\n"
     ))
 }

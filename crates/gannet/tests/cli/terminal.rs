@@ -52,5 +52,5 @@ fn a_closed_terminal_ends_the_server_and_a_rotated_log_does_not() {
     drop(outer);
     server.signal(Signal::HUP);
     assert_eq!(server.wait().status, Some(0));
-    assert!(log.exists(), "the log was not opened anew");
+    assert!(log.exists(), "the log was not reopened");
 }

@@ -26,7 +26,7 @@ impl Report {
         let file = File::open(&path).with_context(|| format!("cannot read '{shown}'"))?;
         let json = BufReader::new(GzDecoder::new(BufReader::new(file)));
         let mut report: Self =
-            serde_json::from_reader(json).with_context(|| format!("'{shown}' is no result"))?;
+            serde_json::from_reader(json).with_context(|| format!("'{shown}' is not a result"))?;
         for cell in &mut report.cells {
             cell.scenario.name = scenario_of(&cell.name).to_owned();
         }

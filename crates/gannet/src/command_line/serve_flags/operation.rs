@@ -13,7 +13,7 @@ use crate::quantities::{parse_duration_ms, parse_size};
 /// take it for no limit.
 fn timeout(values: &[OsString]) -> Result<u64, String> {
     match parse_duration_ms(text(values)?)? {
-        0 => Err("not a time from 1ms on; there is no value for none".into()),
+        0 => Err("not a time of at least 1ms; it cannot be disabled".into()),
         ms => Ok(ms),
     }
 }
