@@ -249,8 +249,40 @@ fn an_urgent_stream_overtakes_a_big_one() {
     });
 }
 
-/// Data unsent in a socket cannot be overtaken: it stays small, even if buffers grew while the peer
-/// was fast.
+/// Of one urgency, what was asked for first comes first; incremental answers come side by side, behind
+/// the others.
+#[test]
+fn incremental_streams_share() {
+    let site = site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "1"]);
+        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW_SIZE, 1 << 30)]);
+        peer.opens_windows = false;
+        // The connection's window, 65,535 bytes, is what can be sent of all of them.
+        let [first, second, third] = ["u=2, i", "u=2, i", "u=2"]
+            .map(|priority| peer.ask("GET", "/large.bin", &[("priority", priority)]));
+        for stream in [first, second, third] {
+            while peer.so_far(stream).status == 0 {
+                assert!(peer.step());
+            }
+        }
+        let mut more = |all: usize| {
+            peer.send(&window_update(0, LARGE as u32));
+            let come = |peer: &Peer| [first, second, third].map(|it| peer.so_far_len(it));
+            while come(&peer).iter().sum::<usize>() < all {
+                assert!(peer.step());
+            }
+            come(&peer)
+        };
+        let [one, two, rest] = more(65_535 + LARGE);
+        assert_eq!((one + two, rest), (65_535, LARGE));
+        let [one, two, _] = more(65_535 + 2 * LARGE);
+        assert!(one.abs_diff(two) <= 65_535 + 16_384, "{one} {two}");
+    });
+}
+
+/// What waits unsent in a socket cannot be overtaken: it stays little however fast the peer was
+/// before, when buffers grew.
 #[test]
 fn little_waits_in_the_socket_of_a_peer_that_stops_reading() {
     let site = site();

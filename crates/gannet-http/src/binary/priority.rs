@@ -23,10 +23,20 @@ impl Default for Priority {
     }
 }
 
-/// How many urgencies there are.
-pub const URGENCIES: usize = 8;
+/// How many levels there are: two for each urgency.
+pub const LEVELS: usize = 16;
 
 impl Priority {
+    /// Where a response stands among the others, 0 (first) to 15: by urgency, and in the same urgency
+    /// what is of use only as a whole goes first. Within a level, responses that are not incremental
+    /// follow each other in the order of their requests; incremental ones take turns of
+    /// [`QUANTUM`](super::limits::QUANTUM) bytes. RFC 9218 section 10 leaves this much to the server.
+    #[inline]
+    #[must_use]
+    pub fn level(self) -> u8 {
+        2 * self.urgency + u8::from(self.is_incremental)
+    }
+
     /// Reads a `priority` field value or the value of a PRIORITY_UPDATE frame.
     #[must_use]
     pub fn parse(value: &[u8]) -> Self {
@@ -81,5 +91,12 @@ mod tests {
         check("u=2;x=y, i;a", 2, true);
         check("foo, bar=(1 2), u=4", 4, false);
         check(&format!("{}u=1", "a,".repeat(100)), 3, false);
+    }
+
+    #[test]
+    fn levels_follow_urgency_first() {
+        let level = |value: &str| usize::from(Priority::parse(value.as_bytes()).level());
+        assert_eq!(["u=0", "u=0, i", "u=1", ""].map(level), [0, 1, 2, 6]);
+        assert_eq!(level("u=7, i"), LEVELS - 1);
     }
 }

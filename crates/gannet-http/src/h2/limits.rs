@@ -49,9 +49,8 @@ pub const SETTINGS_FREE: usize = 16;
 /// The most closed streams that are remembered, to distinguish late frames from invalid ones.
 pub const CLOSED_MAX: usize = 64;
 
-/// Content bytes of one stream before the next incremental stream gets its turn, and the most in
-/// one DATA frame: what every peer accepts, and about one TLS record.
-pub const QUANTUM: u32 = 16_384;
+/// Also the most content in one DATA frame: what every peer takes.
+pub use crate::binary::limits::QUANTUM;
 
 /// A DATA frame shorter than this, because of the peer's windows and not because the content ends,
 /// is charged: byte-by-byte delivery is the peer's choice and our cost.

@@ -8,7 +8,7 @@ use super::Time;
 use super::flow::SendWindow;
 use super::limits::{CLOSED_MAX, CONTENT_LINGER_MS, CONTENT_UNWELCOME, STREAM_WINDOW, STREAMS_MAX};
 use super::pace::Pace;
-use crate::binary::priority::{Priority, URGENCIES};
+use crate::binary::priority::{LEVELS, Priority};
 
 /// The state of the response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -115,10 +115,11 @@ impl Stream {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Slot(u16);
 
-/// The table, and a queue per urgency.
+/// The table, and a queue per level of priority.
 ///
-/// Invariants: a stream is in the queue of its urgency exactly if it is sendable; `count` is the
-/// number of slots with an identifier other than 0, at most [`STREAMS_MAX`].
+/// Invariants: a stream is in the queue of its level exactly if it is sendable; those that are not
+/// incremental are in the order of their identifiers there. `count` is the number of slots with an
+/// identifier other than 0, at most [`STREAMS_MAX`].
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     /// Identifiers by slot, 0 for a free one. Separate from the streams, so that a search touches
@@ -127,9 +128,9 @@ pub(crate) struct Streams {
     slots: Vec<Stream>,
     free: Vec<u16>,
     count: u32,
-    queues: [Queue; URGENCIES],
-    /// Which queues are not empty: bit 0 is urgency 0.
-    occupied: u8,
+    queues: [Queue; LEVELS],
+    /// Which queues are not empty: bit 0 is level 0.
+    occupied: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +151,7 @@ impl Streams {
             queues: [Queue {
                 first: NONE,
                 last: NONE,
-            }; URGENCIES],
+            }; LEVELS],
             occupied: 0,
         }
     }
@@ -232,8 +233,8 @@ impl Streams {
         if self.occupied == 0 {
             return None;
         }
-        let urgency = self.occupied.trailing_zeros() as usize;
-        Some(Slot(self.queues[urgency].first))
+        let level = self.occupied.trailing_zeros() as usize;
+        Some(Slot(self.queues[level].first))
     }
 
     /// Puts a stream into its queue, or removes it from there, as its state requires after a
@@ -242,13 +243,13 @@ impl Streams {
     pub(crate) fn requeue(&mut self, slot: Slot) {
         let stream = self.get(slot);
         match (stream.is_sendable(), stream.is_queued) {
-            (true, false) => self.push_back(slot),
+            (true, false) => self.push(slot),
             (false, true) => self.unlink(slot),
             _ => {}
         }
     }
 
-    /// Gives the next stream of the same urgency its turn, after an incremental one had it.
+    /// Gives the next stream of the same level its turn, after an incremental one had it.
     #[inline]
     pub(crate) fn rotate(&mut self, slot: Slot) {
         let stream = self.get(slot);
@@ -268,19 +269,53 @@ impl Streams {
         self.requeue(slot);
     }
 
+    /// Puts a stream into the queue of its level.
+    #[inline]
+    fn push(&mut self, slot: Slot) {
+        let stream = self.get(slot);
+        let last = self.queues[usize::from(stream.priority.level())].last;
+        if stream.priority.is_incremental || last == NONE || self.get(Slot(last)).id < stream.id {
+            self.push_back(slot);
+        } else {
+            self.push_in_order(slot);
+        }
+    }
+
+    /// A response that had to wait goes before those that were asked for later; there is one.
+    fn push_in_order(&mut self, slot: Slot) {
+        let stream = self.get(slot);
+        let id = stream.id;
+        let level = usize::from(stream.priority.level());
+        let mut before = NONE;
+        let mut at = self.queues[level].first;
+        while self.get(Slot(at)).id < id {
+            before = at;
+            at = self.get(Slot(at)).next;
+        }
+        let stream = self.get_mut(slot);
+        stream.is_queued = true;
+        stream.next = at;
+        if before == NONE {
+            self.queues[level].first = slot.0;
+        } else {
+            self.get_mut(Slot(before)).next = slot.0;
+        }
+    }
+
+    #[inline]
     fn push_back(&mut self, slot: Slot) {
         let stream = self.get_mut(slot);
-        let urgency = usize::from(stream.priority.urgency);
+        let level = usize::from(stream.priority.level());
         stream.is_queued = true;
         stream.next = NONE;
-        let last = self.queues[urgency].last;
+        let last = self.queues[level].last;
         if last == NONE {
-            self.queues[urgency].first = slot.0;
-            self.occupied |= 1 << urgency;
+            self.queues[level].first = slot.0;
+            self.occupied |= 1 << level;
         } else {
             self.get_mut(Slot(last)).next = slot.0;
         }
-        self.queues[urgency].last = slot.0;
+        self.queues[level].last = slot.0;
     }
 
     /// Removes a stream from its queue, if it is in one. It usually is the first; otherwise the
@@ -292,14 +327,14 @@ impl Streams {
         }
         stream.is_queued = false;
         let next = stream.next;
-        let urgency = usize::from(stream.priority.urgency);
+        let level = usize::from(stream.priority.level());
         let mut before = NONE;
-        let mut at = self.queues[urgency].first;
+        let mut at = self.queues[level].first;
         while at != slot.0 {
             before = at;
             at = self.get(Slot(at)).next;
         }
-        let queue = &mut self.queues[urgency];
+        let queue = &mut self.queues[level];
         if queue.last == slot.0 {
             queue.last = before;
         }
@@ -308,8 +343,8 @@ impl Streams {
         } else {
             self.get_mut(Slot(before)).next = next;
         }
-        if self.queues[urgency].first == NONE {
-            self.occupied &= !(1 << urgency);
+        if self.queues[level].first == NONE {
+            self.occupied &= !(1 << level);
         }
     }
 }
@@ -363,8 +398,15 @@ mod tests {
     use super::*;
 
     fn sendable(streams: &mut Streams, id: u32, urgency: u8) -> Slot {
+        with_priority(streams, id, urgency, false)
+    }
+
+    fn with_priority(streams: &mut Streams, id: u32, urgency: u8, is_incremental: bool) -> Slot {
         let mut stream = Stream::new(id, 10, Time(0), Time(0));
-        stream.priority.urgency = urgency;
+        stream.priority = Priority {
+            urgency,
+            is_incremental,
+        };
         stream.response = Response::Sending;
         let slot = streams.insert(stream);
         streams.requeue(slot);
@@ -390,11 +432,9 @@ mod tests {
             .map(|(id, urgency)| sendable(&mut streams, id, urgency))
             .collect();
         assert_eq!(order(&streams), [5, 1, 3, 9, 7]);
-        streams.rotate(slots[0]);
-        assert_eq!(order(&streams), [5, 3, 9, 1, 7]);
         streams.get_mut(slots[4]).is_paused = true;
         streams.requeue(slots[4]);
-        assert_eq!(order(&streams), [5, 3, 1, 7]);
+        assert_eq!(order(&streams), [5, 1, 3, 7]);
         streams.prioritize(
             slots[0],
             Priority {
@@ -414,6 +454,33 @@ mod tests {
         let slot = sendable(&mut streams, 11, 3);
         assert_eq!((streams.find(11), slot), (Some(slot), slots[2]));
         assert_eq!(order(&streams), [1, 3, 9, 11, 7]);
+    }
+
+    /// What had to wait is sent in the order of requests all the same; incremental responses take turns
+    /// behind them.
+    #[test]
+    fn only_incremental_responses_take_turns() {
+        let mut streams = Streams::new();
+        let turns = [1, 3].map(|id| with_priority(&mut streams, id, 3, true));
+        let whole = [5, 7, 9].map(|id| sendable(&mut streams, id, 3));
+        assert_eq!(order(&streams), [5, 7, 9, 1, 3]);
+        for slot in [whole[1], whole[0]] {
+            streams.get_mut(slot).is_paused = true;
+            streams.requeue(slot);
+        }
+        assert_eq!(order(&streams), [9, 1, 3]);
+        for slot in [whole[1], whole[0]] {
+            streams.get_mut(slot).is_paused = false;
+            streams.requeue(slot);
+        }
+        assert_eq!(order(&streams), [5, 7, 9, 1, 3]);
+        streams.rotate(turns[0]);
+        assert_eq!(order(&streams), [5, 7, 9, 3, 1]);
+        streams.get_mut(turns[1]).is_paused = true;
+        streams.requeue(turns[1]);
+        streams.get_mut(turns[1]).is_paused = false;
+        streams.requeue(turns[1]);
+        assert_eq!(order(&streams), [5, 7, 9, 1, 3], "a pause ends a turn");
     }
 
     #[test]

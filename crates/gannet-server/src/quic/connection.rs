@@ -12,7 +12,7 @@ use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, Dir, Event, StreamEvent, StreamId,
 };
 
-use super::limits::END_AFTER_MS;
+use super::limits::{END_AFTER_MS, SEND_WINDOW, SEND_WINDOW_MIN, SEND_WINDOW_READ};
 use super::streams::{Streams, code};
 use crate::config::Limits;
 use crate::connection::ConnId;
@@ -122,14 +122,24 @@ impl QuicConn {
         }
     }
 
-    /// Has the library send answers in the order of their urgency.
-    pub(super) fn set_priority(&mut self, id: StreamId) {
-        let Some(urgency) = self.streams.order(id) else {
-            return;
+    /// Lets the library have no more content than the path takes soon: what it has goes before what is
+    /// asked for later, however urgent.
+    pub(super) fn set_send_window(&mut self) {
+        let most = match self.streams.has_read {
+            true => SEND_WINDOW_READ,
+            false => SEND_WINDOW,
         };
-        // Those that say nothing have the library's default, 0. A stream that is gone has none.
-        let priority = i32::from(Priority::default().urgency) - i32::from(urgency);
-        let _ = self.quic.send_stream(id).set_priority(priority);
+        let soon = 2 * self.quic.congestion_state().window();
+        let least = SEND_WINDOW_MIN.min(most);
+        self.quic.set_send_window(soon.clamp(least, most));
+    }
+
+    /// Has the library send answers in the order of their priorities.
+    pub(super) fn set_priority(&mut self, id: StreamId) {
+        if let Some(rank) = self.streams.arrange(id) {
+            // A stream that is gone has none.
+            let _ = self.quic.send_stream(id).set_priority(rank);
+        }
     }
 }
 

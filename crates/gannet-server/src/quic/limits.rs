@@ -21,6 +21,12 @@ pub(super) const SEND_WINDOW: u64 = 2 << 20;
 /// acknowledged them.
 pub(super) const SEND_WINDOW_READ: u64 = 512 << 10;
 
+/// The least of both, however little the path takes: a turn's worth.
+pub(super) const SEND_WINDOW_MIN: u64 = 64 << 10;
+
+/// Datagrams that `--delay`, which is for tests, holds back in a worker: 6 MB of full ones.
+pub(super) const DELAYED_MAX: usize = 4_096;
+
 /// Handshakes that wait for time to begin, per worker.
 pub(super) const INCOMING_MAX: usize = 256;
 

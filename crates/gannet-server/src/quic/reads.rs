@@ -8,7 +8,6 @@ use gannet_io::driver::{Driver, Errno, Started};
 use quinn_proto::StreamId;
 
 use super::connection::Active;
-use super::limits::{READS_MAX, SEND_WINDOW_READ};
 use crate::connection::stream_reads::{Question, What};
 use crate::exchange::Wakeup;
 use crate::exchange::answering::Reply;
@@ -69,13 +68,9 @@ impl<D: Driver> Active<'_, D> {
     /// on meanwhile.
     pub(super) fn read(&mut self, id: StreamId, file: Rc<ServedFile>, range: Range<u64>) -> bool {
         let conn = &mut *self.conn;
-        if conn.streams.reads == 0 && conn.streams.reads_unacknowledged() == 0 {
-            // What is read is held for this connection alone.
-            conn.quic.set_send_window(SEND_WINDOW_READ);
-        }
-        if conn.streams.reads >= READS_MAX {
-            // Tried again when one of them has ended.
-            return false;
+        if !conn.streams.has_read {
+            conn.streams.has_read = true;
+            conn.set_send_window();
         }
         let len = (range.end - range.start) as usize;
         let number = self.shared.waiters.streams.reserve();

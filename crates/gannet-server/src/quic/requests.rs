@@ -63,7 +63,7 @@ impl<D: Driver> Active<'_, D> {
             match self.conn.streams.machine.open_request(h3_id(id)) {
                 Ok(machine) => {
                     let now = self.shared.driver.now();
-                    self.conn.streams.open.push(Stream::new(id, machine, now));
+                    self.conn.streams.add(Stream::new(id, machine, now));
                     self.read_request(id);
                 }
                 Err(fault) => self.fault(id, fault),
@@ -190,6 +190,7 @@ impl<D: Driver> Active<'_, D> {
 
     /// Hands content to the library, and reads what is missing of it.
     pub(super) fn feed(&mut self) {
+        self.conn.set_send_window();
         let mut reads = 0;
         loop {
             let conn = &mut *self.conn;
@@ -197,21 +198,17 @@ impl<D: Driver> Active<'_, D> {
             if fed.taken > 0 {
                 conn.progress_at = self.shared.driver.now();
             }
-            let mut has_read = false;
-            for (id, fed) in fed.rest {
-                match fed {
-                    Fed::All => {}
-                    Fed::Read(file, range) => has_read |= self.read(id, file, range),
-                    Fed::Unwanted => self.stopped(id),
-                }
-            }
             self.finish_requests(fed.finished);
-            // What was read at once is handed over at once, but not without end.
-            reads += 1;
-            if !has_read || reads > READS_PER_TURN_MAX {
-                if has_read {
-                    self.conn.has_more = true;
+            match fed.rest {
+                None => return,
+                Some((id, Fed::Read(file, range))) => {
+                    // What was read at once is handed over at once, but not without end.
+                    reads += u32::from(self.read(id, file, range));
                 }
+                Some((id, _)) => self.stopped(id),
+            }
+            if reads >= READS_PER_TURN_MAX || self.conn.is_over() {
+                self.conn.has_more = !self.conn.is_over();
                 return;
             }
         }

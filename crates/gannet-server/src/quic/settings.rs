@@ -70,8 +70,6 @@ fn transport(limits: &Limits) -> TransportConfig {
         .stream_receive_window(VarInt::from_u32(limits::STREAM_WINDOW))
         .receive_window(VarInt::from_u32(limits::CONNECTION_WINDOW))
         .send_window(limits::SEND_WINDOW)
-        // What was asked for first leaves first (RFC 9218 section 10).
-        .send_fairness(false)
         .datagram_receive_buffer_size(None)
         // What does not fit QUIC's variable-length integers is no timeout.
         .max_idle_timeout(IdleTimeout::try_from(idle).ok());

@@ -15,8 +15,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use gannet_http::binary::priority::Priority;
+use bytes::{Buf, Bytes};
+use gannet_http::binary::limits::QUANTUM;
+use gannet_http::binary::priority::{LEVELS, Priority};
 use gannet_http::h2::Time;
 use gannet_http::h3::{self, RequestStream};
 use gannet_http::semantics::date::DATE_LINE_LEN;
@@ -25,7 +26,7 @@ use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 use quinn_proto::{Connection, StreamId, VarInt, WriteError};
 
-use super::limits::READ_MAX;
+use super::limits::{READ_MAX, READS_MAX};
 use crate::exchange::body::Body;
 use crate::exchange::waiting::WaitingRequest;
 use crate::limits::COPY_MAX;
@@ -47,6 +48,8 @@ pub(crate) struct Streams {
     pub(super) asked: u32,
     /// Of these, reads of content.
     pub(super) reads: u32,
+    /// Content was read for this connection alone.
+    pub(super) has_read: bool,
     /// Bytes read for this connection that its peer has not acknowledged.
     read_bytes: Arc<AtomicU64>,
     /// Responses of which everything was handed to the library, for the log.
@@ -61,8 +64,10 @@ pub(crate) struct Stream {
     pub(crate) machine: RequestStream,
     /// When it was opened.
     pub(super) began: Nanos,
-    /// Where it has its place among the others: 0 (first) to 7.
-    urgency: u8,
+    /// By which it has its place among the others.
+    priority: Priority,
+    /// The same as the library has it; the greatest is sent first.
+    rank: i32,
     /// Its head and short content: what leaves before the parts.
     wire: Vec<u8>,
     /// How much of that the library has taken.
@@ -88,7 +93,7 @@ pub(crate) struct Stream {
 
 /// Why no more of a stream's answer was handed over.
 pub(super) enum Fed {
-    /// There is nothing more, or no room.
+    /// There is nothing more, or no room, or its turn is over.
     All,
     /// The next bytes have to be read first.
     Read(Rc<ServedFile>, Range<u64>),
@@ -103,8 +108,8 @@ pub(super) struct AllFed {
     pub(super) taken: u64,
     /// Streams whose answers are complete.
     pub(super) finished: Vec<StreamId>,
-    /// Streams that need something first.
-    pub(super) rest: Vec<(StreamId, Fed)>,
+    /// The first stream that needs something. Those behind it have to wait for that.
+    pub(super) rest: Option<(StreamId, Fed)>,
 }
 
 /// Content on its way, until the peer has acknowledged it.
@@ -135,7 +140,8 @@ impl Stream {
             id,
             machine,
             began: now,
-            urgency: Priority::default().urgency,
+            priority: Priority::default(),
+            rank: 0,
             wire: Vec::new(),
             taken: 0,
             parts: VecDeque::new(),
@@ -189,22 +195,38 @@ impl Stream {
         self.is_answered && !self.is_finished && !self.is_reading && !self.is_blocked
     }
 
-    /// Hands its answer to the library, as far as that goes. Counts what was taken.
+    /// Hands its answer to the library, as far as that goes, or about one turn of it if it is
+    /// incremental. Counts what was taken.
     fn feed(&mut self, quic: &mut Connection, read_bytes: &Arc<AtomicU64>, taken: &mut u64) -> Fed {
+        let end = match self.priority.is_incremental {
+            true => *taken + u64::from(QUANTUM),
+            false => u64::MAX,
+        };
         loop {
+            let left = usize::try_from(end - *taken).unwrap_or(usize::MAX);
+            if left == 0 {
+                return Fed::All;
+            }
             let mut stream = quic.send_stream(self.id);
             let written = if self.taken < self.wire.len() {
-                let written = stream.write(&self.wire[self.taken..]);
+                let len = left.min(self.wire.len() - self.taken);
+                let written = stream.write(&self.wire[self.taken..self.taken + len]);
                 if let Ok(len) = written {
                     self.taken += len;
                 }
                 written
             } else if !self.rest.is_empty() {
-                let mut chunks = [std::mem::take(&mut self.rest)];
-                let written = stream.write_chunks(&mut chunks);
-                let [rest] = chunks;
-                self.rest = rest;
-                written.map(|written| written.bytes)
+                let len = left.min(self.rest.len());
+                let written = stream.write_chunks(&mut [self.rest.slice(..len)]);
+                let written = written.map(|written| written.bytes);
+                if let Ok(len) = written {
+                    self.rest.advance(len);
+                }
+                if self.rest.is_empty() {
+                    // What it was a part of is the library's alone.
+                    self.rest = Bytes::new();
+                }
+                written
             } else {
                 match self.parts.pop_front() {
                     None => {
@@ -289,6 +311,7 @@ impl Streams {
             missed: Vec::new(),
             asked: 0,
             reads: 0,
+            has_read: false,
             read_bytes: Arc::default(),
             whole: Vec::new(),
             cut: Vec::new(),
@@ -364,16 +387,43 @@ impl Streams {
         }
     }
 
-    /// Puts answers in the order of their urgency. Gives that of one whose priority has changed.
-    pub(super) fn order(&mut self, id: StreamId) -> Option<u8> {
-        let stream = self.find(id)?;
-        let urgency = stream.machine.priority().urgency;
-        if urgency == stream.urgency {
+    /// A request has begun.
+    pub(super) fn add(&mut self, stream: Stream) {
+        let at = self.place(&stream);
+        self.open.insert(at, stream);
+    }
+
+    /// Where a stream belongs among the others: by level, and by the order of requests where that
+    /// decides.
+    fn place(&self, stream: &Stream) -> usize {
+        let level = stream.priority.level();
+        let goes_before = |other: &Stream| match other.priority.level() {
+            same if same == level => stream.priority.is_incremental || other.id < stream.id,
+            other => other < level,
+        };
+        match self.open.last() {
+            Some(last) if !goes_before(last) => self.open.partition_point(goes_before),
+            _ => self.open.len(),
+        }
+    }
+
+    /// Puts a stream in its place if its priority has changed. Gives its rank for the library, if that
+    /// is another one than before.
+    pub(super) fn arrange(&mut self, id: StreamId) -> Option<i32> {
+        let index = self.position(id)?;
+        let stream = &mut self.open[index];
+        let priority = stream.machine.priority();
+        let rank = rank(priority, id);
+        if rank == stream.rank {
             return None;
         }
-        stream.urgency = urgency;
-        self.open.sort_by_key(|stream| (stream.urgency, stream.id));
-        Some(urgency)
+        stream.rank = rank;
+        if priority != stream.priority {
+            let mut stream = self.open.remove(index);
+            stream.priority = priority;
+            self.add(stream);
+        }
+        Some(rank)
     }
 
     /// Whether some answer cannot go on because its peer takes nothing.
@@ -401,17 +451,48 @@ impl Streams {
     /// Hands content over.
     pub(super) fn feed(&mut self, quic: &mut Connection) -> AllFed {
         let mut all = AllFed::default();
-        for stream in self.open.iter_mut().filter(|stream| stream.has_output()) {
-            match stream.feed(quic, &self.read_bytes, &mut all.taken) {
-                Fed::All => {}
-                fed => all.rest.push((stream.id, fed)),
-            }
-            if stream.is_finished {
-                all.finished.push(stream.id);
-                self.whole.extend(stream.record.take());
+        let mut index = 0;
+        while let Some(stream) = self.open.get(index)
+            && all.rest.is_none()
+        {
+            let Priority { is_incremental, .. } = stream.priority;
+            let before = all.taken;
+            self.feed_one(index, quic, &mut all);
+            if is_incremental && all.taken > before {
+                // The others of its level have their turns before its next one.
+                self.end_turn(index);
+            } else {
+                index += 1;
             }
         }
         all
+    }
+
+    /// Hands over content of one stream.
+    fn feed_one(&mut self, index: usize, quic: &mut Connection, all: &mut AllFed) {
+        let stream = &mut self.open[index];
+        if !stream.has_output() {
+            return;
+        }
+        match stream.feed(quic, &self.read_bytes, &mut all.taken) {
+            Fed::All => {}
+            // Tried again when one of the others has ended.
+            Fed::Read(..) if self.reads >= READS_MAX => {}
+            fed => all.rest = Some((stream.id, fed)),
+        }
+        if stream.is_finished {
+            all.finished.push(stream.id);
+            self.whole.extend(stream.record.take());
+        }
+    }
+
+    /// Puts a stream behind all of its level.
+    fn end_turn(&mut self, index: usize) {
+        let level = self.open[index].priority.level();
+        let rest = &mut self.open[index..];
+        let same = rest.iter().take_while(|it| it.priority.level() == level);
+        let count = same.count();
+        rest[..count].rotate_left(1);
     }
 
     /// Forgets a stream. The log is told of an answer that was not finished.
@@ -456,6 +537,21 @@ impl Streams {
         let parts = self.open.iter().flat_map(|stream| &stream.parts);
         parts.filter_map(Body::shared)
     }
+}
+
+/// Where an answer stands among the others, for the library: by level, and by the order of requests,
+/// of which it sees so many bits that those of a connection's life are told apart.
+fn rank(priority: Priority, id: StreamId) -> i32 {
+    const ORDER_BITS: u32 = 27;
+    let level = LEVELS as i32 - 1 - i32::from(priority.level());
+    let order = match priority.is_incremental {
+        true => 0,
+        false => {
+            let most = (1 << ORDER_BITS) - 1;
+            most - i32::try_from(id.index()).unwrap_or(most).min(most)
+        }
+    };
+    level << ORDER_BITS | order
 }
 
 /// An error code of HTTP/3 as the library has it.

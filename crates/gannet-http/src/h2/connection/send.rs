@@ -192,7 +192,10 @@ impl Connection {
     #[inline]
     fn go_on(&mut self, slot: Slot, len: u32, is_short_of_window: bool) {
         self.streams.requeue(slot);
-        if self.streams.get(slot).priority.is_incremental {
+        let stream = self.streams.get(slot);
+        let quantum = u64::from(QUANTUM);
+        let is_turn_over = stream.sent / quantum > (stream.sent - u64::from(len)) / quantum;
+        if stream.priority.is_incremental && is_turn_over {
             self.streams.rotate(slot);
         }
         if is_short_of_window && len < SHORT_FRAME && self.budget.charge(Cost::ShortFrame).is_err()
