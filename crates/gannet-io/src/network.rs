@@ -84,6 +84,8 @@ pub struct IoCounters {
     pub datagrams_dropped: u64,
     /// Datagrams dropped by the driver because they were longer than a receive buffer.
     pub datagrams_truncated: u64,
+    /// Sockets whose trains are sent one datagram at a time, since the kernel has refused to cut one.
+    pub segmentation_refused: u64,
 }
 
 /// The network side of an engine, and its clocks.

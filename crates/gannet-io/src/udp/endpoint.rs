@@ -143,6 +143,7 @@ impl DatagramEndpoint {
                 Ok(()) => {
                     counters.datagrams_sent += 1;
                     // The refusal was not about the datagrams.
+                    counters.segmentation_refused += u64::from(is_refused && self.segments);
                     self.segments &= !is_refused;
                 }
                 Err(errno) => lost_if_too_long(errno)?,

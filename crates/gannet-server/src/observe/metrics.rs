@@ -88,9 +88,7 @@ pub struct QuicCounters {
     pub stream_errors: u64,
     /// Connections that ended with an error, by error code and cause.
     pub errors: BTreeMap<(&'static str, &'static str), u64>,
-    /// Datagrams received by this worker.
-    pub received: u64,
-    /// Of these, those forwarded to another worker.
+    /// Datagrams that were passed on to another worker.
     pub forwarded: u64,
     /// Retry packets: clients asked to validate their address.
     pub retries: u64,
@@ -254,7 +252,7 @@ impl AddAssign<&Counters> for Counters {
 impl AddAssign<&QuicCounters> for QuicCounters {
     fn add_assign(&mut self, other: &QuicCounters) {
         add!(self, other, QuicCounters {
-            connections requests resets stream_errors received forwarded retries unsent
+            connections requests resets stream_errors forwarded retries unsent
         } errors);
         add_each(&mut self.errors, errors);
     }
@@ -264,7 +262,7 @@ fn add_io(sum: &mut IoCounters, io: &IoCounters) {
     add!(sum, io, IoCounters {
         enters submissions completions short_sends no_buffers queue_full
         completion_overflows stale helped datagrams_received datagrams_sent
-        datagrams_dropped datagrams_truncated
+        datagrams_dropped datagrams_truncated segmentation_refused
     });
 }
 

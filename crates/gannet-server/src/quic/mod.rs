@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 use gannet_io::driver::{DatagramSocket, Nanos};
 use quinn_proto::{Endpoint, Incoming};
 
+use self::routing::Forwarded;
 use self::sending::Trains;
 use self::settings::Secrets;
 use self::table::Table;
@@ -62,6 +63,8 @@ pub(crate) struct Quic {
     table: Table,
     /// Clients that wait for the handshake budget of a turn.
     incoming: VecDeque<(DatagramSocket, Incoming)>,
+    /// Datagrams held back by `--delay`, each until when.
+    delayed: VecDeque<(Nanos, Forwarded)>,
     /// Handshakes under way.
     handshakes: usize,
     trains: Trains,
@@ -109,6 +112,7 @@ impl Quic {
             },
             table: Table::default(),
             incoming: VecDeque::new(),
+            delayed: VecDeque::new(),
             handshakes: 0,
             trains: Trains::new(settings.sockets),
         }

@@ -9,7 +9,7 @@ use quinn_proto::{DatagramEvent, EcnCodepoint, Incoming, Transmit};
 
 use super::Quic;
 use super::connection::{Active, QuicConn};
-use super::limits::{HANDSHAKES_UNVALIDATED_MAX, SENT_PER_TURN_MAX};
+use super::limits::{DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, SENT_PER_TURN_MAX};
 use super::routing::{self, Forwarded};
 use super::sending::Trains;
 use crate::connection::ConnId;
@@ -53,7 +53,6 @@ impl<D: Driver> Worker<D> {
         };
         driver.release(datagram.lease);
         let counters = &mut self.shared.counters.quic;
-        counters.received += 1;
         match routing::worker_of(&forwarded.bytes) {
             Some(worker) if usize::from(worker) != self.shared.settings.number => {
                 counters.forwarded += u64::from(self.peers.forward(worker, forwarded));
@@ -62,8 +61,33 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A datagram of one of this worker's connections, or of a new one.
+    /// A datagram of one of this worker's connections, or of a new one; held back by `--delay`.
     pub(crate) fn handle(&mut self, datagram: Forwarded) {
+        let delay_ms = self.shared.settings.limits.delay_ms;
+        match &mut self.quic {
+            Some(quic) if delay_ms > 0 => {
+                // More are lost, as in a network whose queues are full.
+                if quic.delayed.len() < DELAYED_MAX {
+                    let due = self.shared.driver.now().plus_ms(delay_ms);
+                    quic.delayed.push_back((due, datagram));
+                }
+            }
+            _ => self.handle_now(datagram),
+        }
+    }
+
+    /// Datagrams that were held back long enough.
+    fn hand_on_datagrams(&mut self) {
+        let now = self.shared.driver.now();
+        while let Some(quic) = &mut self.quic
+            && quic.delayed.front().is_some_and(|(due, _)| *due <= now)
+            && let Some((_, datagram)) = quic.delayed.pop_front()
+        {
+            self.handle_now(datagram);
+        }
+    }
+
+    fn handle_now(&mut self, datagram: Forwarded) {
         let Some(quic) = &mut self.quic else { return };
         let shared = &mut self.shared;
         let now = quic.clock.at(shared.driver.now());
@@ -193,6 +217,7 @@ impl<D: Driver> Worker<D> {
     /// What QUIC does in a turn: handshakes that waited, timers, and each connection that has
     /// something to do.
     pub(crate) fn run_quic(&mut self) {
+        self.hand_on_datagrams();
         self.accept_waiting();
         let now = self.shared.driver.now();
         let Some(quic) = &mut self.quic else { return };
@@ -220,7 +245,11 @@ impl<D: Driver> Worker<D> {
         let is_due = quic.table.marked() > 0 || !quic.incoming.is_empty();
         match is_due {
             true => Some(self.shared.driver.now()),
-            false => quic.table.next_deadline(),
+            false => {
+                let delayed = quic.delayed.front().map(|(due, _)| *due);
+                let all = [quic.table.next_deadline(), delayed];
+                all.into_iter().flatten().min()
+            }
         }
     }
 

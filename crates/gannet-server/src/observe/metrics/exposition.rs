@@ -443,6 +443,36 @@ fn rows(c: &Counters) -> Vec<Row> {
             c.quic.resets,
         ),
         (
+            "quic_datagrams_received_total",
+            "counter",
+            "Datagrams received.",
+            c.io.datagrams_received,
+        ),
+        (
+            "quic_datagrams_sent_total",
+            "counter",
+            "Datagrams sent.",
+            c.io.datagrams_sent,
+        ),
+        (
+            "quic_datagrams_dropped_total",
+            "counter",
+            "Datagrams that the kernel dropped because a socket's buffer was full.",
+            c.io.datagrams_dropped,
+        ),
+        (
+            "quic_datagrams_too_long_total",
+            "counter",
+            "Datagrams that were longer than any that is announced to be taken.",
+            c.io.datagrams_truncated,
+        ),
+        (
+            "quic_segmentation_refused_total",
+            "counter",
+            "Sockets for which the kernel cuts no trains into datagrams.",
+            c.io.segmentation_refused,
+        ),
+        (
             "quic_datagrams_forwarded_total",
             "counter",
             "Datagrams that another worker than their own has received.",
