@@ -77,6 +77,9 @@ pub struct TlsConfig {
     pub hsts: bool,
     /// Serve HTTP/3 on the same addresses, over UDP.
     pub http3: bool,
+    /// What answers by the other versions say of it (`alt-svc`, RFC 7838 section 3) instead of its port;
+    /// empty for nothing.
+    pub alt_svc: Option<String>,
 }
 
 /// A source of content.

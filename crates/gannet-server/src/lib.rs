@@ -24,6 +24,7 @@ pub use observe::{metrics, notices};
 pub use release::rules::RulesError;
 pub use start::bound::{Bound, bind};
 pub use start::open::{OpenError, permission};
+pub use start::quic::Http3Report;
 pub use start::running::{Running, SiteReport, StartReport};
 pub use start::start_error::StartError;
 pub use start::{Prepared, prepare};

@@ -9,6 +9,7 @@ pub mod command_line;
 pub mod commands;
 pub mod components;
 pub mod documents;
+mod https_record;
 pub mod json;
 pub mod messages;
 pub mod quantities;

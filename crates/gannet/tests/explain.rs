@@ -161,9 +161,17 @@ fn a_server_is_asked_over_tls() {
             let arguments = [&[url, "--server", &address][..], trust].concat();
             let ended = explain(folder.path(), &arguments);
             assert_eq!(ended.status, Some(0), "{url}: {ended:?}");
-            assert!(ended.text().ends_with("\nthe server answers the same\n"));
+            let port = secure.server.address().port();
+            let same = format!("\nthe server answers the same\nHTTP/3 at UDP port {port}\n");
+            assert!(ended.text().ends_with(&same), "{}", ended.text());
         }
     }
+    let url = "https://www.example.org/about";
+    let ended = explain(folder.path(), &[url, "--server", &address, "--insecure"]);
+    let record = " for the DNS: _PORT._https.www.example.org. 3600 IN HTTPS 1 www.example.org. \
+                  alpn=\"h3,h2,http/1.1\" port=PORT\n";
+    let record = record.replace("PORT", &secure.server.address().port().to_string());
+    assert!(ended.text().ends_with(&record), "{}", ended.text());
     let ended = explain(folder.path(), &["/about", "--server", &address]);
     assert_eq!(ended.status, Some(2), "{ended:?}");
     assert!(

@@ -8,7 +8,7 @@ use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, gannet};
 
-const FLAGS: [&str; 3] = ["--http3", "--metrics", "127.0.0.1:0"];
+const FLAGS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 const LONG: usize = 6 << 20;
 
 /// A site with a page, a file that is kept in memory, and one that is read from disk.
@@ -511,16 +511,4 @@ fn a_stop_finishes_what_was_asked_for() {
         let goaway = varint(h3::GOAWAY)[0];
         assert!(control.contains(&goaway), "{control:?}");
     });
-}
-
-/// Without HTTPS there is no HTTP/3, and a busy UDP port leaves HTTPS as it is.
-#[test]
-fn what_cannot_be_spoken_is_said() {
-    let folder = site();
-    let path = folder.path().as_os_str();
-    let ended = gannet([std::ffi::OsStr::new("serve"), path, "--http3".as_ref()]);
-    ended.failure(
-        2,
-        "gannet: --http3 makes no sense without HTTPS\nhelp: add --tls-cert FILE, or --tls\n",
-    );
 }

@@ -1,9 +1,11 @@
 //! Bound addresses: the sockets of all workers, before any of them serves.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use gannet_io::net;
+use gannet_io::udp::{self, Transport};
 use gannet_io::unix_socket::{self, SocketFile};
 
 use crate::config::{ListenAddress, Scheme};
@@ -14,7 +16,7 @@ use crate::start::start_error::StartError;
 pub struct Bound {
     /// The bound address; for port 0, with the port that the kernel chose.
     pub address: ListenAddress,
-    /// The protocol there; [`bind`] sets HTTP in clear text.
+    /// What is spoken there.
     pub scheme: Scheme,
     sockets: Vec<OwnedFd>,
     /// The file of a Unix socket, which is put in place only when the server serves.
@@ -53,26 +55,22 @@ impl Bound {
     }
 }
 
-/// Binds an address for a number of workers (0: as many as [`prepare`](crate::prepare) would use).
+/// Binds an address for a number of workers (0: as many as [`prepare`](crate::prepare) would use). For
+/// HTTPS, port 0 takes one whose UDP side is free as well, for HTTP/3.
 ///
 /// # Errors
-/// The kernel's error: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, ...
-pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
+/// What the kernel says: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, ...
+pub fn bind(address: &ListenAddress, scheme: Scheme, workers: usize) -> io::Result<Bound> {
     let count = worker_count(workers);
     match address {
         ListenAddress::Tcp(wanted) => {
-            // The first socket is bound alone: SO_REUSEPORT would let a second server of the same
-            // user silently share the port.
-            let real = {
-                let first = net::bind_exclusive(*wanted)?;
-                net::local_addr(&first)?.unwrap_or(*wanted)
-            };
+            let real = free(*wanted, scheme)?;
             let sockets = (0..count)
                 .map(|_| net::bind(real))
                 .collect::<io::Result<_>>()?;
             Ok(Bound {
                 address: ListenAddress::Tcp(real),
-                scheme: Scheme::Http,
+                scheme,
                 sockets,
                 file: None,
             })
@@ -86,7 +84,7 @@ pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
             sockets.push(first);
             Ok(Bound {
                 address: address.clone(),
-                scheme: Scheme::Http,
+                scheme,
                 sockets,
                 file: Some(file),
             })
@@ -94,7 +92,22 @@ pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
     }
 }
 
-/// The number of workers for a configured value; 0 means one per core.
+/// The address with a port that no other server has.
+fn free(wanted: SocketAddr, scheme: Scheme) -> io::Result<SocketAddr> {
+    if wanted.port() == 0 && scheme == Scheme::Https {
+        match udp::free_for_both(wanted) {
+            Ok(real) => return Ok(real),
+            Err((Transport::Tcp, error)) => return Err(error),
+            // HTTPS goes on without HTTP/3.
+            Err((Transport::Udp, _)) => {}
+        }
+    }
+    // Alone: SO_REUSEPORT would let a second server of the same user share the port without a word.
+    let first = net::bind_exclusive(wanted)?;
+    Ok(net::local_addr(&first)?.unwrap_or(wanted))
+}
+
+/// How many workers a configured number means.
 pub(crate) fn worker_count(configured: usize) -> usize {
     match configured {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

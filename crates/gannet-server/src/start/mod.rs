@@ -7,11 +7,12 @@ mod follow;
 pub(crate) mod lookout;
 pub(crate) mod open;
 pub(crate) mod published;
-mod quic;
+pub(crate) mod quic;
 pub(crate) mod running;
 pub(crate) mod start_error;
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -111,10 +112,16 @@ pub fn prepare(
     };
     let tls = Tls::open(&config, &listeners)?;
     let is_http3 = config.tls.as_ref().is_some_and(|tls| tls.http3);
-    let datagrams = match is_http3 && workers <= QUIC_WORKERS_MAX {
+    let mut datagrams = match is_http3 {
         true => Datagrams::bind(&listeners, workers),
         false => Datagrams::default(),
     };
+    let alt_svc = alt_svc(&config, &mut datagrams.report);
+    if let Some(tls) = &tls {
+        let set = tls.store.current();
+        let names = set.facts().flat_map(|facts| &facts.names);
+        datagrams.report.names = names.cloned().collect();
+    }
     let descriptors = Descriptors::share(workers, listeners.len() + datagrams.count());
     let opened = Arc::new(Opened {
         room: room(&contents, &config.content, workers, descriptors.files),
@@ -123,7 +130,7 @@ pub fn prepare(
         policy: Arc::new(Policy::new(
             &config.content,
             secure_fields(&config),
-            alt_svc(&config, &datagrams.report),
+            alt_svc,
         )),
     });
     let plan = Plan {
@@ -481,14 +488,18 @@ fn secure_fields(config: &Config) -> Vec<(String, String)> {
     fields
 }
 
-/// The `alt-svc` value that advertises HTTP/3 in responses over HTTP/1 and HTTP/2 (RFC 7838 section
-/// 3), unless the operator sets that field.
-fn alt_svc(config: &Config, http3: &Http3Report) -> Option<String> {
+/// Where HTTP/3 is, for answers over HTTP/1 and HTTP/2 (RFC 7838 section 3), unless the operator says
+/// it. The report is told.
+fn alt_svc(config: &Config, http3: &mut Http3Report) -> Option<String> {
     let mut fields = config.content.fields.iter();
     if fields.any(|(name, _)| name == ALT_SVC) {
         return None;
     }
-    let port = http3.addresses.first()?.port();
+    if let Some(value) = config.tls.as_ref().and_then(|tls| tls.alt_svc.clone()) {
+        return (!value.is_empty()).then_some(value);
+    }
+    http3.announced = http3.addresses.first().map(SocketAddr::port);
+    let port = http3.announced?;
     Some(format!("h3=\":{port}\"; ma=86400"))
 }
 
@@ -509,9 +520,6 @@ pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-in
 
 /// The field whose value [`alt_svc`] makes.
 pub(crate) const ALT_SVC: &str = "alt-svc";
-
-/// Number of workers that a connection ID can encode.
-const QUIC_WORKERS_MAX: usize = gannet_io::udp::WORKER_MASK as usize + 1;
 
 type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
 

@@ -13,13 +13,34 @@ use crate::config::{ListenAddress, Scheme};
 use crate::quic::QuicSettings;
 use crate::quic::settings::Secrets;
 
-/// The result of binding datagram sockets, for the startup messages.
+/// Connection IDs can name so many workers.
+const WORKERS_MAX: usize = udp::WORKER_MASK as usize + 1;
+
+/// What came of binding datagram sockets, as the start's lines say it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Http3Report {
     /// Addresses with HTTP/3.
     pub addresses: Vec<SocketAddr>,
-    /// Addresses without it, and why.
-    pub missing: Vec<(SocketAddr, String)>,
+    /// Where it is not, and why.
+    pub missing: Vec<NoHttp3>,
+    /// The port that answers by the other versions name, unless the operator has said what they say.
+    pub announced: Option<u16>,
+    /// The names of the certificates; wildcards begin with `*.`.
+    pub names: Vec<Box<str>>,
+}
+
+/// An HTTPS address that has no HTTP/3 beside it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NoHttp3 {
+    address: SocketAddr,
+    cause: String,
+}
+
+impl fmt::Display for NoHttp3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, cause } = self;
+        write!(f, "without HTTP/3 at UDP {address}: {cause}")
+    }
 }
 
 impl fmt::Display for Http3Report {
@@ -56,7 +77,8 @@ impl Datagrams {
                     all.report.addresses.push(address);
                 }
                 Err(error) => {
-                    all.report.missing.push((address, cause(&error)));
+                    let cause = cause(&error);
+                    all.report.missing.push(NoHttp3 { address, cause });
                 }
             }
         }
@@ -65,8 +87,11 @@ impl Datagrams {
     }
 
     fn bind_one(address: SocketAddr, workers: usize) -> io::Result<Vec<OwnedFd>> {
-        // Alone first: a socket of another server on the same address would silently receive a part
-        // of the datagrams.
+        if workers > WORKERS_MAX {
+            return Err(io::Error::other(format!("more workers than {WORKERS_MAX}")));
+        }
+        // Alone first: a socket of another server that shares its address would get a part of the
+        // datagrams without a word.
         drop(udp::bind_exclusive(address)?);
         let sockets = (0..workers).map(|_| udp::bind(address));
         let sockets: Vec<_> = sockets.collect::<io::Result<_>>()?;

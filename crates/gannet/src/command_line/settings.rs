@@ -70,8 +70,10 @@ pub struct TlsSettings {
     pub hsts: bool,
     /// Accept early data (0-RTT).
     pub early_data: bool,
-    /// HTTP/3 at the HTTPS addresses, over UDP.
-    pub http3: bool,
+    /// HTTP/3 is not spoken.
+    pub no_http3: bool,
+    /// What answers say of HTTP/3, if it is not to be made up; empty for nothing.
+    pub alt_svc: Option<String>,
     /// Whether the kernel encrypts large bodies.
     pub kernel: Choice,
     /// Maximum number of records encrypted with one key of a connection.
@@ -87,7 +89,8 @@ impl Default for TlsSettings {
             redirect: None,
             hsts: false,
             early_data: false,
-            http3: false,
+            no_http3: false,
+            alt_svc: None,
             kernel: Choice::default(),
             key_records_max: ENCRYPTED_RECORDS_MAX,
         }

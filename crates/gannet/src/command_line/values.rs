@@ -291,7 +291,7 @@ pub fn content_type(value: &OsString) -> Result<(String, String), String> {
     if suffix.is_empty() || suffix.contains('/') || !is_token(main) || !is_token(sub) {
         return Err(form());
     }
-    check_field_value(media_type)?;
+    field_value(media_type)?;
     Ok((suffix, media_type.to_owned()))
 }
 
@@ -324,23 +324,26 @@ pub fn field(value: &OsString) -> Result<(String, String), String> {
         .split_once(':')
         .ok_or("not of the form 'Name: value'".to_owned())?;
     let name = name.trim().to_ascii_lowercase();
-    let value = value.trim_matches([' ', '\t']);
     if !is_token(&name) {
         return Err("not a field name before the colon".into());
     }
     if OWN.contains(&name.as_str()) {
         return Err(format!("gannet itself decides '{name}'"));
     }
-    check_field_value(value)?;
-    Ok((name, value.to_owned()))
+    Ok((name, field_value(value)?))
 }
 
-/// RFC 9110 5.5: visible characters, spaces and tabs; no line ends, which would start a new field.
-fn check_field_value(value: &str) -> Result<(), String> {
+/// A field's value without the white space around it.
+///
+/// # Errors
+/// RFC 9110 section 5.5: visible characters, spaces and tabs; no line ends, which would start a new
+/// field.
+pub fn field_value(value: &str) -> Result<String, String> {
+    let value = value.trim_matches([' ', '\t']);
     match value.chars().find(|c| c.is_control() && *c != '\t') {
         Some(control) => Err(format!("a control character ({control:?}) in the value")),
         None if value.len() > 4096 => Err("a value longer than 4096 bytes".into()),
-        None => Ok(()),
+        None => Ok(value.to_owned()),
     }
 }
 

@@ -6,7 +6,9 @@ use gannet_server::tls::limits::{ENCRYPTED_RECORDS_MAX, ENCRYPTED_RECORDS_MIN};
 
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
-use crate::command_line::values::{choice, listens, number, paths, switch, tcp_address, text};
+use crate::command_line::values::{
+    choice, field_value, listens, number, paths, switch, tcp_address, text,
+};
 
 /// The flags, in the order in which they are described.
 pub(super) const FLAGS: &[Flag<Settings>] = &[
@@ -174,19 +176,33 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "http3",
+        name: "no-http3",
         short: None,
         value: Value::Switch,
         group: Group::Tls,
         default: "false",
-        brief: "speak HTTP/3 at the HTTPS addresses, over UDP",
-        details: "Answers over HTTP/1.1 and HTTP/2 then advertise it (alt-svc, for one day; \
-            --header replaces it), which is how browsers find it. If the UDP port cannot be bound, \
-            the first lines say why, and HTTPS continues without HTTP/3. Off by default while it \
-            is new.",
+        brief: "no HTTP/3 (UDP) at the HTTPS addresses",
+        details: "HTTP/3 is spoken at the UDP port of the same number. Where that cannot be bound, \
+            the first lines say why, and HTTPS goes on without.",
         is_common: false,
         apply: |settings, values| {
-            settings.tls.http3 = switch(values)?;
+            settings.tls.no_http3 = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "alt-svc",
+        short: None,
+        value: one("VALUE"),
+        group: Group::Tls,
+        default: "",
+        brief: "how answers over TLS announce HTTP/3 (alt-svc)",
+        details: "By default they name the UDP port, for one day: h3=\":443\"; ma=86400. Another value \
+            is needed where clients reach another port than the one gannet listens on. An empty one \
+            announces nothing; 'clear' has browsers forget what was announced.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.alt_svc = Some(field_value(text(values)?)?);
             Ok(())
         },
     },

@@ -149,6 +149,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     if let Some(server) = &options.server {
         let got = server::ask(server, &target, &request)?;
         differs = got.compare(&answer, &mut text);
+        got.tell_of_http3(&host_of(&target, &request), &mut text);
     }
     let written = out.write_all(text.as_bytes());
     written.map_err(SiteError::Output)?;

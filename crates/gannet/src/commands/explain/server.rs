@@ -8,6 +8,7 @@ use gannet_get::{Url, failed};
 use gannet_site::target::Target;
 
 use super::{Answer, Field, line};
+use crate::https_record::{announced_port, https_record};
 use crate::messages::Failure;
 
 /// Maximum length in bytes of a response head.
@@ -44,7 +45,14 @@ impl Got {
     /// Lists the differences between the response and the expected answer, except for volatile
     /// fields.
     pub(super) fn compare(&self, answer: &Answer, text: &mut String) -> bool {
-        const OF_THE_MOMENT: [&str; 5] = ["date", "connection", "keep-alive", "age", "server"];
+        const OF_THE_MOMENT: [&str; 6] = [
+            "date",
+            "connection",
+            "keep-alive",
+            "age",
+            "server",
+            "alt-svc",
+        ];
         let mut differences = Vec::new();
         if answer.status != self.status {
             differences.push(format!(
@@ -80,6 +88,19 @@ impl Got {
             line(text, format!("  {difference}"));
         }
         !differences.is_empty()
+    }
+
+    /// Says where the server speaks HTTP/3, if it does, and the record of the DNS that says so as well.
+    pub(super) fn tell_of_http3(&self, host: &str, text: &mut String) {
+        let mut fields = self.fields.iter();
+        let alt_svc = fields.find(|(name, _)| name == "alt-svc");
+        let Some(port) = alt_svc.and_then(|(_, value)| announced_port(value)) else {
+            return;
+        };
+        line(text, format!("HTTP/3 at UDP port {port}"));
+        if let Some(record) = https_record(host, port) {
+            line(text, format!("  for the DNS: {record}"));
+        }
     }
 }
 

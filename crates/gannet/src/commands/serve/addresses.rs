@@ -274,11 +274,8 @@ fn bind_all(addresses: &[(ListenAddress, Scheme)], workers: usize) -> Result<Vec
             ) if tcp.port() == 0 && tcp.ip().is_unspecified() => with_port(address, first.port()),
             _ => address.clone(),
         };
-        match gannet_server::bind(&address, workers) {
-            Ok(mut one) => {
-                one.scheme = *scheme;
-                bound.push(one);
-            }
+        match gannet_server::bind(&address, *scheme, workers) {
+            Ok(one) => bound.push(one),
             // Without IPv6 on this machine, IPv4 alone covers all interfaces.
             Err(error) if is_without_ipv6(&address, &error) && !bound.is_empty() => {}
             Err(error) => return Err(Failed { address, error }),

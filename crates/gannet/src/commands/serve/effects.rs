@@ -68,6 +68,10 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
         ),
         (is_unread, Idle::with("compat", "no-rules")),
         (
+            content.fields.iter().any(|(name, _)| name == "alt-svc"),
+            Idle::because("alt-svc", "header", "with --header 'alt-svc: ...'"),
+        ),
+        (
             settings.tls.development && !settings.tls.certificates.is_empty(),
             Idle::with("tls", "tls-cert"),
         ),

@@ -102,9 +102,13 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
 /// Anything that would prevent the server from starting.
 fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     let ready = prepare(settings, origins, Used::now(settings))?;
-    let warnings = &ready.prepared.report().certificate_warnings;
+    let report = ready.prepared.report();
     let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
-    Ok(warnings.iter().map(warning).collect())
+    let mut notes: String = report.certificate_warnings.iter().map(warning).collect();
+    for missing in report.http3.iter().flat_map(|http3| &http3.missing) {
+        notes.push_str(&format!("note     {missing}\n"));
+    }
+    Ok(notes)
 }
 
 /// A server ready to serve.

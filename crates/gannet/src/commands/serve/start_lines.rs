@@ -4,11 +4,12 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::Path;
 
-use gannet_server::StartReport;
 use gannet_server::config::{Content, Hosted, ListenAddress, LogFormat, Scheme};
 use gannet_server::tls::development::Development;
+use gannet_server::{Http3Report, StartReport};
 
 use crate::commands::serve::addresses::urls;
+use crate::https_record::https_record;
 use crate::messages::printable;
 use crate::quantities::{counted, size};
 
@@ -155,17 +156,36 @@ impl Lines<'_> {
             }
         }
         if let Some(http3) = &self.report.http3 {
-            for (address, cause) in &http3.missing {
-                let what = format!("without HTTP/3 at UDP {address}: {cause}");
-                self.line(text, "http3", &self.paint("33", &what));
+            for missing in &http3.missing {
+                self.line(text, "http3", &self.paint("33", &missing.to_string()));
             }
             if !http3.addresses.is_empty() {
                 self.line(text, "http3", &format!("at UDP {http3}"));
+                self.records(text, http3);
             }
         }
         for warning in &self.report.certificate_warnings {
             let what = format!("{warning}; {}", warning.help());
             self.line(text, "tls", &self.paint("33", &what));
+        }
+    }
+
+    /// The record of the DNS for the first name that others can ask for.
+    fn records(&self, text: &mut String, http3: &Http3Report) {
+        let is_public = http3.addresses.iter().any(|it| !it.ip().is_loopback());
+        let Some(port) = http3.announced.filter(|_| is_public) else {
+            return;
+        };
+        let mut records = http3.names.iter().filter_map(|it| https_record(it, port));
+        if let Some(first) = records.next() {
+            self.line(text, "", &format!("for the DNS: {first}"));
+        }
+        match records.count() {
+            0 => {}
+            more => {
+                let more = counted(more as u64, "other name");
+                self.line(text, "", &format!("and the same for {more}"));
+            }
         }
     }
 

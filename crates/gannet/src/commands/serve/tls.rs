@@ -38,7 +38,8 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
             ("--http-redirect", tls.redirect.is_some()),
             ("--hsts", tls.hsts),
             ("--early-data", tls.early_data),
-            ("--http3", tls.http3),
+            ("--no-http3", tls.no_http3),
+            ("--alt-svc", tls.alt_svc.is_some()),
         ];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given) {
             let message = format!("{flag} makes no sense without HTTPS");
@@ -94,7 +95,8 @@ pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Developm
         kernel: tls.kernel,
         key_records_max: tls.key_records_max,
         hsts: tls.hsts,
-        http3: tls.http3,
+        http3: !tls.no_http3,
+        alt_svc: tls.alt_svc.clone(),
     };
     Ok(Some((config, made)))
 }

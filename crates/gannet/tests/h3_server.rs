@@ -1,0 +1,234 @@
+//! HTTP/3 as an operator sees it: when it is spoken and where, and what answers say of it.
+
+use std::net::UdpSocket;
+
+use gannet_testkit::client::Client;
+use gannet_testkit::content::pattern;
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::h2::Peer;
+use gannet_testkit::h3::{self, request};
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, gannet};
+
+fn connect(secure: &Secure) -> Quic {
+    Quic::begin(secure.server.address(), &secure.authority)
+}
+
+fn line<'a>(secure: &'a Secure, start: &str) -> Option<&'a str> {
+    let mut lines = secure.server.start_lines().iter();
+    lines.find_map(|line| line.strip_prefix(start))
+}
+
+/// What answers over HTTP/1.1 and HTTP/2 say; the same.
+fn announced(secure: &Secure) -> Option<String> {
+    let one = secure.connect().get("/").expect(200);
+    let two = Peer::secure(secure, &[]).get("/").expect(200);
+    let [one, two] = [one.field("alt-svc"), two.field("alt-svc")].map(|it| it.map(str::to_owned));
+    assert_eq!(one, two);
+    one
+}
+
+/// It is spoken wherever HTTPS is, unless it is not wanted, and announced as the operator says.
+#[test]
+fn it_is_spoken_and_announced() {
+    let folder = Folder::site();
+    on_both_engines(|engine| {
+        let serve = |flags: &[&str]| Secure::serve(engine, folder.path(), flags);
+        let secure = serve(&[]);
+        let address = secure.server.address();
+        let at = format!("http3    at UDP {address}");
+        assert!(secure.server.start_lines().contains(&at));
+        assert_eq!(connect(&secure).get("/").status, 200);
+        let port = address.port();
+        assert_eq!(
+            announced(&secure),
+            Some(format!("h3=\":{port}\"; ma=86400"))
+        );
+        let secure = serve(&["--alt-svc", "h3=\":443\"; ma=60"]);
+        assert_eq!(announced(&secure).as_deref(), Some("h3=\":443\"; ma=60"));
+        let secure = serve(&["--alt-svc", ""]);
+        assert_eq!(announced(&secure), None);
+        assert_eq!(connect(&secure).get("/").status, 200);
+        let secure = serve(&["--header", "alt-svc: h3=\":9\""]);
+        assert_eq!(announced(&secure).as_deref(), Some("h3=\":9\""));
+        let secure = serve(&["--no-http3"]);
+        assert_eq!((announced(&secure), line(&secure, "http3 ")), (None, None));
+        UdpSocket::bind(secure.server.address()).expect("nobody has it");
+        let secure = serve(&["--no-http3", "--alt-svc", "clear"]);
+        assert_eq!(announced(&secure).as_deref(), Some("clear"));
+        // In clear text there is none, and nothing speaks of it.
+        let server = engine.serve(folder.path(), &[]);
+        let answer = Client::new(&server).get("/").expect(200);
+        assert_eq!(answer.field("alt-svc"), None);
+        UdpSocket::bind(server.address()).expect("nobody has it");
+    });
+}
+
+/// A UDP port that somebody else has leaves HTTPS as it is, and is told; a free port is free for both.
+#[test]
+fn a_taken_port_leaves_https() {
+    let folder = Folder::site();
+    on_both_engines(|engine| {
+        let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let address = taken.local_addr().expect("bound");
+        let port = address.port().to_string();
+        let secure = Secure::serve(engine, folder.path(), &["--port", &port]);
+        let expect = format!(
+            "http3    without HTTP/3 at UDP {address}: address already in use (EADDRINUSE)"
+        );
+        let lines = secure.server.start_lines();
+        assert!(lines.contains(&expect), "{lines:?}");
+        assert_eq!(announced(&secure), None);
+    });
+}
+
+/// A check of the configuration says the same.
+#[test]
+fn a_check_tells_of_a_taken_port() {
+    let folder = Folder::site();
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound");
+    let authority = gannet_testkit::tls::Authority::new();
+    let kind = gannet_testkit::tls::KeyKind::P256;
+    let file = authority.issue("site.pem", kind, &["localhost"]);
+    let arguments = ["serve", "--check-config", "--port"].map(std::ffi::OsString::from);
+    let port = address.port().to_string();
+    let rest = [
+        port.into(),
+        "--tls-cert".into(),
+        file.into(),
+        folder.path().into(),
+    ];
+    let ended = gannet(arguments.into_iter().chain(rest)).success();
+    let note = format!(
+        "note     without HTTP/3 at UDP {address}: address already in use (EADDRINUSE)\n\
+         the configuration is valid\n"
+    );
+    assert_eq!(ended.text(), note);
+}
+
+/// Flags that could do nothing are refused.
+#[test]
+fn flags_need_https_and_each_other() {
+    let folder = Folder::site();
+    let serve = |flags: &[&str]| {
+        let path = folder.path().to_str().expect("UTF-8");
+        gannet([&["serve", path][..], flags].concat())
+    };
+    for (flags, name) in [
+        (&["--no-http3"][..], "--no-http3"),
+        (&["--alt-svc", "clear"], "--alt-svc"),
+    ] {
+        serve(flags).failure(
+            2,
+            &format!(
+                "gannet: {name} makes no sense without HTTPS\nhelp: add --tls-cert FILE, or --tls\n"
+            ),
+        );
+    }
+    serve(&["--tls", "--alt-svc", "clear", "--header", "alt-svc: clear"]).failure(
+        2,
+        "gannet: --alt-svc has no effect with --header 'alt-svc: ...'\nhelp: leave one of them out\n",
+    );
+}
+
+/// With an address that others can reach, the record for the DNS is given.
+#[test]
+fn the_record_for_the_dns() {
+    let folder = Folder::site();
+    let authority = gannet_testkit::tls::Authority::new();
+    let kind = gannet_testkit::tls::KeyKind::P256;
+    let names = ["*.example.org", "example.org", "www.example.org"];
+    let file = authority.issue("site.pem", kind, &names);
+    let file = file.to_str().expect("UTF-8");
+    let serve = |flags: &[&str]| {
+        let flags = [&["--tls-cert", file], flags].concat();
+        Engine::Epoll.serve(folder.path(), &flags)
+    };
+    let server = serve(&["--expose"]);
+    let port = server.address().port();
+    let expect = [
+        format!(
+            "         for the DNS: _{port}._https.example.org. 3600 IN HTTPS 1 example.org. \
+             alpn=\"h3,h2,http/1.1\" port={port}"
+        ),
+        "         and the same for 1 other name".to_owned(),
+    ];
+    let lines = server.start_lines();
+    let at = format!("http3    at UDP 0.0.0.0:{port}");
+    let at = lines.iter().position(|line| line.starts_with(&at));
+    let at = at.unwrap_or_else(|| panic!("{lines:?}"));
+    assert_eq!(lines[at + 1..at + 3], expect);
+    for flags in [&[][..], &["--expose", "--alt-svc", ""]] {
+        let lines = serve(flags).start_lines().join("\n");
+        assert!(!lines.contains("for the DNS"), "{lines}");
+    }
+}
+
+const LONG: usize = 6 << 20;
+
+fn long_files() -> Folder {
+    let folder = Folder::site();
+    folder.write("image.bin", pattern(LONG, 2));
+    folder.write("photo.bin", pattern(LONG, 3));
+    folder.write("style.css", pattern(40_000, 4));
+    folder
+}
+
+/// What a page cannot be shown without overtakes what was asked for before and is under way, whether
+/// the field says so or a frame later. What has left already is all that comes before it.
+#[test]
+fn urgent_answers_overtake() {
+    let folder = long_files();
+    let archive = folder.path().with_extension("gannet");
+    let arguments = ["pack".into(), folder.path().to_path_buf(), "-o".into()];
+    gannet(
+        arguments
+            .into_iter()
+            .chain([archive.clone(), "--fast".into()]),
+    )
+    .success();
+    on_both_engines(|engine| {
+        let come = |quic: &Quic, id| quic.received(id).bytes.len();
+        for content in [folder.path(), &archive] {
+            let secure = Secure::serve(engine, content, &["--workers", "1"]);
+            let mut quic = Quic::connect(secure.server.address(), &secure.authority);
+            let control = quic.open_uni(&h3::control(&[]));
+            let get = |path, priority| request("GET", path, &[("priority", priority)]);
+            let image = quic.ask(&get("/image.bin", "u=4"));
+            quic.until("a part of it", |quic| come(quic, image) > 20_000);
+            let style = quic.ask(&get("/style.css", "u=0"));
+            assert!(quic.answer(style).body == pattern(40_000, 4));
+            assert!(come(&quic, image) < LONG / 4, "{}", come(&quic, image));
+            let photo = quic.ask(&get("/photo.bin", "u=6"));
+            let number = u64::from(photo);
+            quic.write(control, &h3::priority_update(number, "u=1"));
+            assert!(quic.answer(photo).body == pattern(LONG, 3));
+            assert!(come(&quic, image) < LONG / 2, "{}", come(&quic, image));
+            assert!(quic.answer(image).body == pattern(LONG, 2));
+        }
+    });
+    std::fs::remove_file(archive).expect("it was made");
+}
+
+/// Of one urgency, what was asked for first comes first; incremental answers come side by side.
+#[test]
+fn incremental_answers_share() {
+    let folder = long_files();
+    on_both_engines(|engine| {
+        let come = |quic: &Quic, id| quic.received(id).bytes.len();
+        let secure = Secure::serve(engine, folder.path(), &["--workers", "1"]);
+        for (priority, least) in [("u=2", 0), ("u=2, i", LONG / 2)] {
+            let mut quic = connect(&secure);
+            let get = |path| request("GET", path, &[("priority", priority)]);
+            let image = quic.ask(&get("/image.bin"));
+            let photo = quic.ask(&get("/photo.bin"));
+            assert!(quic.answer(image).body == pattern(LONG, 2));
+            let other = come(&quic, photo);
+            let most = if least == 0 { LONG / 4 } else { LONG + 1_000 };
+            assert!((least..most).contains(&other), "{priority}: {other}");
+            assert!(quic.answer(photo).body == pattern(LONG, 3));
+        }
+    });
+}
