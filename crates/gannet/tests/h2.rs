@@ -281,8 +281,8 @@ fn incremental_streams_share() {
     });
 }
 
-/// What waits unsent in a socket cannot be overtaken: it stays little however fast the peer was
-/// before, when buffers grew.
+/// Data unsent in a socket cannot be overtaken: it stays small, even if buffers grew while the peer
+/// was fast.
 #[test]
 fn little_waits_in_the_socket_of_a_peer_that_stops_reading() {
     let site = site();

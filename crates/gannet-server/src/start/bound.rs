@@ -16,7 +16,7 @@ use crate::start::start_error::StartError;
 pub struct Bound {
     /// The bound address; for port 0, with the port that the kernel chose.
     pub address: ListenAddress,
-    /// What is spoken there.
+    /// The protocol there.
     pub scheme: Scheme,
     sockets: Vec<OwnedFd>,
     /// The file of a Unix socket, which is put in place only when the server serves.
@@ -59,7 +59,7 @@ impl Bound {
 /// HTTPS, port 0 takes one whose UDP side is free as well, for HTTP/3.
 ///
 /// # Errors
-/// What the kernel says: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, ...
+/// The kernel's error: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, ...
 pub fn bind(address: &ListenAddress, scheme: Scheme, workers: usize) -> io::Result<Bound> {
     let count = worker_count(workers);
     match address {
@@ -102,12 +102,12 @@ fn free(wanted: SocketAddr, scheme: Scheme) -> io::Result<SocketAddr> {
             Err((Transport::Udp, _)) => {}
         }
     }
-    // Alone: SO_REUSEPORT would let a second server of the same user share the port without a word.
+    // Alone: SO_REUSEPORT would let a second server of the same user silently share the port.
     let first = net::bind_exclusive(wanted)?;
     Ok(net::local_addr(&first)?.unwrap_or(wanted))
 }
 
-/// How many workers a configured number means.
+/// The number of workers for a configured value; 0 means one per core.
 pub(crate) fn worker_count(configured: usize) -> usize {
     match configured {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -488,8 +488,8 @@ fn secure_fields(config: &Config) -> Vec<(String, String)> {
     fields
 }
 
-/// Where HTTP/3 is, for answers over HTTP/1 and HTTP/2 (RFC 7838 section 3), unless the operator says
-/// it. The report is told.
+/// The `alt-svc` value that advertises HTTP/3 in responses over HTTP/1 and HTTP/2 (RFC 7838 section
+/// 3), unless the operator sets that field. Its port is noted in the report.
 fn alt_svc(config: &Config, http3: &mut Http3Report) -> Option<String> {
     let mut fields = config.content.fields.iter();
     if fields.any(|(name, _)| name == ALT_SVC) {

@@ -13,15 +13,15 @@ use crate::config::{ListenAddress, Scheme};
 use crate::quic::QuicSettings;
 use crate::quic::settings::Secrets;
 
-/// Connection IDs can name so many workers.
+/// Number of workers that a connection ID can encode.
 const WORKERS_MAX: usize = udp::WORKER_MASK as usize + 1;
 
-/// What came of binding datagram sockets, as the start's lines say it.
+/// The result of binding datagram sockets, for the startup messages.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Http3Report {
     /// Addresses with HTTP/3.
     pub addresses: Vec<SocketAddr>,
-    /// Where it is not, and why.
+    /// Addresses without it, and why.
     pub missing: Vec<NoHttp3>,
     /// The port that answers by the other versions name, unless the operator has said what they say.
     pub announced: Option<u16>,
@@ -90,8 +90,8 @@ impl Datagrams {
         if workers > WORKERS_MAX {
             return Err(io::Error::other(format!("more workers than {WORKERS_MAX}")));
         }
-        // Alone first: a socket of another server that shares its address would get a part of the
-        // datagrams without a word.
+        // Alone first: a socket of another server on the same address would silently receive a part
+        // of the datagrams.
         drop(udp::bind_exclusive(address)?);
         let sockets = (0..workers).map(|_| udp::bind(address));
         let sockets: Vec<_> = sockets.collect::<io::Result<_>>()?;
