@@ -270,7 +270,7 @@ impl Superblock {
         &self.build_id
     }
 
-    /// A signature of the build id in minisign's format, if there is one. Opening does not check it.
+    /// A signature of the build id in minisign's format, if any. Opening does not check it.
     pub fn signature(&self) -> Option<&[u8]> {
         (!self.signature.is_empty()).then_some(&self.signature)
     }

@@ -61,8 +61,9 @@ impl fmt::Debug for Render {
 pub trait Disk {
     /// Opens `path` (relative, no leading slash, `""` for the root itself) below `root`, following
     /// symbolic links only inside it (`openat2`: `RESOLVE_BENEATH`, no magic links), without
-    /// blocking on FIFOs or devices, and reads its metadata from the descriptor. Only regular
-    /// files and directories are opened for reading; others come back as [`FileKind::Other`](crate::meta::FileKind::Other).
+    /// blocking on FIFOs or devices, and reads its metadata from the descriptor. Only regular files
+    /// and directories are opened for reading; others are returned as
+    /// [`FileKind::Other`](crate::meta::FileKind::Other).
     ///
     /// Errors: `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EXDEV` (left the root),
     /// `EMFILE`, `EIO`, ...

@@ -105,10 +105,11 @@ impl Memory {
     }
 }
 
-/// Reads the first `len` bytes of a file into the page cache now (`MADV_POPULATE_READ`, Linux 5.14).
+/// Reads the first `len` bytes of a file into the page cache now (`MADV_POPULATE_READ`, Linux
+/// 5.14).
 ///
 /// # Errors
-/// Those of `mmap`; `EFAULT` when the file is shorter, `EIO`, `ENOMEM`; `EINVAL` on an older kernel.
+/// Those of `mmap`; `EFAULT` if the file is shorter, `EIO`, `ENOMEM`; `EINVAL` on an older kernel.
 pub fn preload(file: impl AsFd, len: usize) -> io::Result<()> {
     if len == 0 {
         return Ok(());
@@ -121,8 +122,8 @@ pub fn preload(file: impl AsFd, len: usize) -> io::Result<()> {
 /// mapping and sending.
 ///
 /// # Errors
-/// `UnexpectedEof` when the file is shorter; those of `memfd_create`, `ftruncate`, `mmap` and `pread`,
-/// `ENOMEM` first of all; `InvalidInput` for an empty file.
+/// `UnexpectedEof` if the file is shorter; those of `memfd_create`, `ftruncate`, `mmap` and
+/// `pread`, `ENOMEM` first of all; `InvalidInput` for an empty file.
 pub fn sealed_copy(file: impl AsFd, len: usize) -> io::Result<OwnedFd> {
     if len == 0 {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));

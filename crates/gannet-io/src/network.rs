@@ -11,7 +11,7 @@
 //!                            ▲                                      │
 //!                            │   (pause_receiving, receive)         ▼
 //!                            └────────────── Sent ◀─ send, send_file, send_control
-//!   encrypt_in_kernel: between two sends        shutdown_write: at any time, takes effect after the send
+//!   encrypt_in_kernel: between two sends      shutdown_write: at any time, effective after the send
 //!   close or reset: at any time, once; the socket is not used again
 //! ```
 //!

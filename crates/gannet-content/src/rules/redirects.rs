@@ -242,9 +242,9 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
     Ok(rule)
 }
 
-/// Whether Cloudflare takes a rule for an endless loop and ignores it, as it does with `/*
-/// /index.html 200`. Sites bring such rules from other hosts, and mean paths without a file: if the
-/// rule hid the files, nothing of the application would load.
+/// Whether Cloudflare takes a rule for an endless loop and ignores it, as it does with
+/// `/* /index.html 200`. Sites bring such rules from other hosts, and mean paths without a file: if
+/// the rule hid the files, nothing of the application would load.
 fn is_fallback(source: &str, target: &str) -> bool {
     let leads_to_folder = target.ends_with("/index.html") || target.ends_with("/index");
     leads_to_folder && target.starts_with('/') && (source.ends_with('/') || source.ends_with("/*"))

@@ -89,9 +89,9 @@ pub struct Request<'a> {
     pub method_name: &'a [u8],
     /// The request target.
     pub target: RequestTarget<'a>,
-    /// The requested host and port: the target's own in absolute-form and authority-form, else the
-    /// `Host` field's (RFC 9112 section 3.2.2); in HTTP/2 and HTTP/3 `:authority`, else `Host`. `None` only in
-    /// HTTP/1.0.
+    /// The requested host and port: the target's own in absolute-form and authority-form, otherwise
+    /// the `Host` field's (RFC 9112 section 3.2.2); in HTTP/2 and HTTP/3 `:authority`, otherwise
+    /// `Host`. `None` only in HTTP/1.0.
     pub authority: Option<&'a [u8]>,
     /// The version of the protocol.
     pub version: Version,
