@@ -397,8 +397,8 @@ mod tests {
         check("unix:/s,group=33", Ok("/s None Some(\"33\")"));
         check("unix:/a,b", Ok("/a,b"));
         check("unix:/a,b,mode=600", Ok("/a,b Some(\"600\") None"));
-        check("unix:/a,mode=0999", Err("no mode"));
-        check("unix:/a,mode=1777", Err("no mode"));
+        check("unix:/a,mode=0999", Err("not a mode"));
+        check("unix:/a,mode=1777", Err("not a mode"));
         check("unix:/a,group=", Err("no name after"));
         check("unix:/a,user=x", Err("no option 'user'"));
         check("unix:,mode=0600", Err("no path"));
