@@ -19,6 +19,6 @@ pub const FIELD_BLOCK_MAX: usize = 32 * 1024;
 /// The most priorities kept for streams that are not open yet (RFC 9218 section 7).
 pub const EARLY_PRIORITIES_MAX: usize = 32;
 
-/// Content bytes of an incremental response before the next one of its level has its turn: about one
-/// TLS record.
+/// Content bytes of an incremental response before the next one of its level gets its turn: about
+/// one TLS record.
 pub const QUANTUM: u32 = 16_384;

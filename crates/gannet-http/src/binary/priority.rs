@@ -23,14 +23,14 @@ impl Default for Priority {
     }
 }
 
-/// How many levels there are: two for each urgency.
+/// The number of levels: two for each urgency.
 pub const LEVELS: usize = 16;
 
 impl Priority {
-    /// Where a response stands among the others, 0 (first) to 15: by urgency, and in the same urgency
-    /// what is of use only as a whole goes first. Within a level, responses that are not incremental
-    /// follow each other in the order of their requests; incremental ones take turns of
-    /// [`QUANTUM`](super::limits::QUANTUM) bytes. RFC 9218 section 10 leaves this much to the server.
+    /// The rank of a response among the others, 0 (first) to 15: by urgency, and within an urgency
+    /// non-incremental responses first, since only the whole is useful. Within a level,
+    /// non-incremental responses follow each other in request order; incremental ones take turns
+    /// of [`QUANTUM`](super::limits::QUANTUM) bytes. RFC 9218 section 10 leaves this to the server.
     #[inline]
     #[must_use]
     pub fn level(self) -> u8 {

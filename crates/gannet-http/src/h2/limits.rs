@@ -49,7 +49,7 @@ pub const SETTINGS_FREE: usize = 16;
 /// The most closed streams that are remembered, to distinguish late frames from invalid ones.
 pub const CLOSED_MAX: usize = 64;
 
-/// Also the most content in one DATA frame: what every peer takes.
+/// Also the most content in one DATA frame: what every peer accepts.
 pub use crate::binary::limits::QUANTUM;
 
 /// A DATA frame shorter than this, because of the peer's windows and not because the content ends,

@@ -117,8 +117,8 @@ pub(crate) struct Slot(u16);
 
 /// The table, and a queue per level of priority.
 ///
-/// Invariants: a stream is in the queue of its level exactly if it is sendable; those that are not
-/// incremental are in the order of their identifiers there. `count` is the number of slots with an
+/// Invariants: a stream is in the queue of its level exactly if it is sendable; non-incremental
+/// ones are there in the order of their identifiers. `count` is the number of slots with an
 /// identifier other than 0, at most [`STREAMS_MAX`].
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
@@ -281,7 +281,7 @@ impl Streams {
         }
     }
 
-    /// A response that had to wait goes before those that were asked for later; there is one.
+    /// Inserts a delayed response before those of later requests; there must be one.
     fn push_in_order(&mut self, slot: Slot) {
         let stream = self.get(slot);
         let id = stream.id;
@@ -456,8 +456,8 @@ mod tests {
         assert_eq!(order(&streams), [1, 3, 9, 11, 7]);
     }
 
-    /// What had to wait is sent in the order of requests all the same; incremental responses take turns
-    /// behind them.
+    /// Delayed responses are still sent in request order; incremental responses take turns after
+    /// them.
     #[test]
     fn only_incremental_responses_take_turns() {
         let mut streams = Streams::new();
