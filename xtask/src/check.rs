@@ -65,7 +65,7 @@ pub(crate) fn sim(parser: &mut lexopt::Parser) -> Result<()> {
         process::root()
             .join("crates/gannet-server/tests/sim.rs")
             .is_file(),
-        "crates/gannet-server/tests/sim.rs is not there"
+        "crates/gannet-server/tests/sim.rs does not exist"
     );
     println!("sim: {seeds} seeds");
     let mut command = process::cargo();

@@ -79,7 +79,7 @@ fn run(h2spec: &Path, gannet: &Path, folder: &Path, engine: &str, scheme: &str) 
         .filter_map(|line| line.trim().strip_prefix("× "))
         .collect();
     let summary = text.lines().rev().find(|line| line.contains("tests, "));
-    let summary = summary.context("h2spec has said nothing")?;
+    let summary = summary.context("h2spec printed no summary")?;
     let expected: &[&str] = if scheme == "http" {
         EXPECTED_IN_CLEAR
     } else {

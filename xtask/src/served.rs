@@ -61,7 +61,7 @@ impl Served {
     ///
     /// Metrics are disabled, or none has this name.
     pub fn metric(&self, name: &str) -> Result<u64> {
-        let address = self.metrics.as_ref().context("metrics are enabled")?;
+        let address = self.metrics.as_ref().context("metrics are not enabled")?;
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
         let mut text = String::new();

@@ -228,7 +228,7 @@ fn check(kind: Kind) {
     let work = std::env::temp_dir().join(name.replace(['(', ')'], "-"));
     fs::create_dir_all(&work).expect("a writable temporary directory");
     match find(kind, &work) {
-        None => println!("skipped: {kind:?} is not here"),
+        None => println!("skipped: {kind:?} is not installed"),
         Some(path) => {
             let good = requests(kind, &path, Fault::None, &work);
             assert!(good.is_ok(), "{kind:?} of a good server: {good:?}");

@@ -100,7 +100,7 @@ pub(crate) fn check_all(plan: &Plan<'_>, shape: Shape<'_>, work: &Path) -> Resul
     for (index, target) in plan.targets.iter().enumerate() {
         let version = versions.lines().nth(index).unwrap_or("none");
         let path = &target.path;
-        ensure!(version == wanted, "'{path}' came over HTTP/{version}");
+        ensure!(version == wanted, "'{path}' was sent over HTTP/{version}");
         let bytes = fs::read(output.join(index.to_string())).unwrap_or_default();
         let same = bytes.len() as u64 == target.content.len() && target.content.matches(0, &bytes);
         ensure!(same, "wrong response to '{path}': the content differs");

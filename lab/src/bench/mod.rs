@@ -338,7 +338,7 @@ impl<'a> Bench<'a> {
         let estimates = estimate::estimates(&jobs, peers, client, quick, &past);
         let mut clock = Clock::new(estimates, self.options.budget);
         if !done.is_empty() {
-            println!("bench: {} cells are there already", done.len());
+            println!("bench: {} cells are already measured", done.len());
         }
         let mut sites = Sites::new(&self.work.path, self.options.quick);
         let (mut late, mut ended) = (Vec::new(), Ok(()));
@@ -583,7 +583,7 @@ fn set_congestion() -> (String, Option<Setting>) {
         Ok(Some(setting)) => {
             let before = setting.before().to_owned();
             (
-                format!("cubic for the runs ({before} before, put back afterwards)"),
+                format!("cubic for the runs ({before} before, restored afterwards)"),
                 Some(setting),
             )
         }

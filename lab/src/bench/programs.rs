@@ -65,7 +65,7 @@ impl Tools {
         match self.0.get(&program) {
             Some(Ok(path)) => Ok(path),
             Some(Err(reason)) => Err(reason),
-            None => Err("it was not looked for"),
+            None => Err("it was not searched for"),
         }
     }
 }
@@ -253,7 +253,7 @@ impl Driver<'_> {
         for line in text.lines() {
             ensure!(
                 line == right,
-                "a download came to '{line}' (expected '{right}')"
+                "a download gave '{line}' (expected '{right}')"
             );
         }
         Ok(text.lines().count())
@@ -348,7 +348,7 @@ fn check_meter(text: &str, len: u64) -> Result<usize> {
         let bytes = connection["bytes"].as_u64();
         ensure!(
             bytes == Some(len),
-            "a download came to {bytes:?} bytes (expected {len})"
+            "a download had {bytes:?} bytes (expected {len})"
         );
     }
     Ok(connections.len())

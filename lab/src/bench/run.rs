@@ -373,7 +373,7 @@ impl Readings {
             bail!("cannot read the server's CPU time");
         }
         let [Some(start), Some(end)] = self.at else {
-            bail!("the run has no window")
+            bail!("the run has no measured window")
         };
         let wall = (end - start).as_secs_f64();
         let cpu = after.cpu_since(before).as_secs_f64();

@@ -303,13 +303,13 @@ impl Scenario {
             Some(Vary::Size(sizes)) => sizes.is_empty(),
             Some(Vary::Files(counts)) => counts.is_empty() || counts.contains(&0),
         };
-        ensure!(!empty, "vary must name values, and at least one file");
+        ensure!(!empty, "vary needs values, and at least one file");
         let content = &scenario.content;
         ensure!(content.files > 0, "content.files must be at least 1");
         let connections = &scenario.load.connections;
         ensure!(
             !connections.is_empty(),
-            "load.connections must name at least one number"
+            "load.connections needs at least one number"
         );
         ensure!(
             !connections.contains(&0),

@@ -37,7 +37,7 @@ impl Made {
         match &self.archive {
             Some(Ok(path)) => Ok(path),
             Some(Err(reason)) => Err(reason),
-            None => Err("none was made"),
+            None => Err("none has been requested"),
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn run(
         let report = boot::run(qemu, accelerator.counting(), kernel, &image, is_verbose)?;
         ensure!(
             report.has_finished(),
-            "the VM with kernel {} did not come to the end:\n{}",
+            "the VM with kernel {} did not reach the end:\n{}",
             kernel.release,
             report.tail()
         );

@@ -55,7 +55,10 @@ fn one(directory: &Path, &(name, suite, begin): &(&str, &str, &str)) -> Result<K
             let Some(kernel) = unpacked(&directory)? else {
                 return Err(error);
             };
-            println!("vm: no news of kernel {}: {error:#}", kernel.release);
+            println!(
+                "vm: using kernel {}, cannot check for a newer one: {error:#}",
+                kernel.release
+            );
             return Ok(kernel);
         }
     };

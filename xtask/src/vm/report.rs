@@ -108,7 +108,7 @@ impl Report {
         let failed: u32 = self.suites.iter().map(|suite| suite.failed).sum();
         let end = match (self.has_started, self.has_finished) {
             (false, _) => ", it did not boot",
-            (true, false) => ", it did not come to the end",
+            (true, false) => ", it did not reach the end",
             (true, true) => "",
         };
         format!("{passed} passed, {failed} failed{end}")
@@ -150,7 +150,7 @@ impl fmt::Display for Report {
             }
         }
         if !self.has_finished {
-            writeln!(f, "  the last that the console said:\n{}", self.tail())?;
+            writeln!(f, "  the end of the console:\n{}", self.tail())?;
         }
         let encrypted: u64 = ["TlsTxSw", "TlsTxDevice"]
             .iter()

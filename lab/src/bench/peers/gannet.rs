@@ -65,7 +65,7 @@ pub(super) fn find(given: Option<&Path>, profile: &str) -> Result<(PathBuf, Stri
     let version = version.lines().next().unwrap_or_default().trim().to_owned();
     ensure!(
         !version.is_empty(),
-        "'{} --version' says nothing",
+        "'{} --version' prints nothing",
         program.display()
     );
     Ok((program, version))

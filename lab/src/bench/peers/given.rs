@@ -62,7 +62,7 @@ pub(super) fn find(given: GivenProgram, path: Option<&Path>) -> Result<(PathBuf,
             let text = process::output(&program.to_string_lossy(), &["--version"])?;
             kawipiko_version(&text)
         }
-        GivenProgram::Httpd | GivenProgram::Faf => format!("{name} (says no version)"),
+        GivenProgram::Httpd | GivenProgram::Faf => format!("{name} (reports no version)"),
     };
     Ok((program, version))
 }

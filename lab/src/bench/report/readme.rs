@@ -37,14 +37,11 @@ fn replace(text: &str, block: &str) -> Result<String> {
     let end = text.find(END);
     let (Some(begin), Some(end)) = (begin, end) else {
         anyhow::bail!(
-            "the README has no place for figures: {} to {END}",
+            "the README has no markers for figures: {} to {END}",
             BEGIN.trim()
         );
     };
-    ensure!(
-        begin <= end,
-        "the README's {END} stands before its beginning"
-    );
+    ensure!(begin <= end, "the README's {END} is before its beginning");
     Ok(format!("{}{block}{}", &text[..begin], &text[end..]))
 }
 
