@@ -1,5 +1,11 @@
 //! HTTP/3 as a client sees it, over both engines.
 
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use gannet_testkit::client::metric;
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::on_both_engines;
@@ -490,6 +496,59 @@ fn connections_survive_what_networks_do() {
         let id = quic.ask(&request("GET", "/long.bin", &[]));
         quic.stop(id, h3::REQUEST_CANCELLED);
         assert_eq!(quic.get("/").status, 200);
+    });
+}
+
+/// A datagram relay in front of a server that tells how long each is that comes from there.
+fn relay(to: SocketAddr) -> (SocketAddr, Receiver<usize>) {
+    let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a free port"));
+    let (front, back) = (bind(), bind());
+    back.connect(to).expect("an address");
+    let address = front.local_addr().expect("bound");
+    let (tell, told) = channel();
+    let (ahead, answers) = (Arc::clone(&back), Arc::clone(&front));
+    let client = Arc::new(OnceLock::new());
+    let known = Arc::clone(&client);
+    thread::spawn(move || {
+        let mut buffer = [0; 2_048];
+        while let Ok((len, from)) = front.recv_from(&mut buffer) {
+            let _ = known.set(from);
+            let _ = ahead.send(&buffer[..len]);
+        }
+    });
+    thread::spawn(move || {
+        let mut buffer = [0; 2_048];
+        while let (Ok(len), Some(client)) = (back.recv(&mut buffer), client.get()) {
+            if tell.send(len).is_err() {
+                return;
+            }
+            let _ = answers.send_to(&buffer[..len], client);
+        }
+    });
+    (address, told)
+}
+
+/// 32 datagrams leave before anything is acknowledged (decision 11): with ten, probes would take
+/// longer than this waits.
+#[test]
+fn an_answer_begins_with_thirty_two_datagrams() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let secure = Secure::serve(engine, folder.path(), &FLAGS);
+        let (address, told) = relay(secure.server.address());
+        let mut quic = Quic::begin(address, &secure.authority);
+        assert_eq!(quic.get("/").status, 200);
+        while told.try_recv().is_ok() {}
+        // Sent, and then neither received nor acknowledged.
+        quic.ask(&request("GET", "/long.bin", &[]));
+        let end = Instant::now() + Duration::from_secs(5);
+        let mut len = 0;
+        while len < 32 * 1_200 {
+            let left = end.saturating_duration_since(Instant::now());
+            len += told
+                .recv_timeout(left)
+                .unwrap_or_else(|_| panic!("{len} bytes"));
+        }
     });
 }
 

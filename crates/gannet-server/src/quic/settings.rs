@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::{hkdf, hmac, rand};
+use quinn_proto::congestion::CubicConfig;
 use quinn_proto::crypto::{HandshakeTokenKey, HmacKey};
 use quinn_proto::{
     ConnectionId, ConnectionIdGenerator, EndpointConfig, IdleTimeout, ServerConfig,
@@ -63,6 +64,8 @@ pub(super) fn server(
 
 fn transport(limits: &Limits) -> TransportConfig {
     let mut config = TransportConfig::default();
+    let mut congestion = CubicConfig::default();
+    congestion.initial_window(limits::INITIAL_WINDOW);
     let idle = Duration::from_millis(limits.idle_timeout_ms);
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(limits::REQUESTS_MAX))
@@ -70,6 +73,7 @@ fn transport(limits: &Limits) -> TransportConfig {
         .stream_receive_window(VarInt::from_u32(limits::STREAM_WINDOW))
         .receive_window(VarInt::from_u32(limits::CONNECTION_WINDOW))
         .send_window(limits::SEND_WINDOW)
+        .congestion_controller_factory(Arc::new(congestion))
         .datagram_receive_buffer_size(None)
         // What does not fit QUIC's variable-length integers is no timeout.
         .max_idle_timeout(IdleTimeout::try_from(idle).ok());
