@@ -1,0 +1,197 @@
+//! A QUIC connection of a client over a socket: the bytes of its streams are up to the test, which
+//! makes them with [`h3`](crate::h3), well-formed or not.
+
+mod core;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use quinn_proto::{ConnectionError, Dir, StreamId};
+
+pub use self::core::{Core, Options, Received};
+use crate::DEADLINE;
+use crate::h3::{self, Answer};
+use crate::tls::{Abilities, Authority};
+
+/// How long one wait for a datagram lasts, at most.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// A connection, with what has come on its streams.
+pub struct Quic {
+    socket: UdpSocket,
+    core: Core,
+}
+
+impl Quic {
+    /// Connects to `localhost` there.
+    pub fn connect(to: SocketAddr, authority: &Authority) -> Self {
+        let tls = authority.client(Abilities {
+            alpn: vec![b"h3".to_vec()],
+            ..Abilities::default()
+        });
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        socket.set_read_timeout(Some(WAIT)).expect("set");
+        let core = Core::new(Instant::now(), to, Options::new(tls));
+        let mut quic = Self { socket, core };
+        quic.until("the handshake", |quic| {
+            quic.core.is_connected() || quic.core.lost.is_some()
+        });
+        quic
+    }
+
+    /// The same with a control stream and settings, as clients begin.
+    pub fn begin(to: SocketAddr, authority: &Authority) -> Self {
+        let mut quic = Self::connect(to, authority);
+        quic.open_uni(&h3::control(&[]));
+        quic
+    }
+
+    /// Opens a unidirectional stream with these bytes.
+    pub fn open_uni(&mut self, bytes: &[u8]) -> StreamId {
+        self.open(Dir::Uni, bytes)
+    }
+
+    /// Opens a request's stream with these bytes.
+    pub fn open_bi(&mut self, bytes: &[u8]) -> StreamId {
+        self.open(Dir::Bi, bytes)
+    }
+
+    fn open(&mut self, dir: Dir, bytes: &[u8]) -> StreamId {
+        let id = self.core.open(dir);
+        let id = id.expect("the server grants more streams");
+        self.write(id, bytes);
+        id
+    }
+
+    /// Sends bytes on a stream.
+    pub fn write(&mut self, id: StreamId, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.core.lost.is_none() {
+            match self.core.write(id, bytes) {
+                Ok(0) => self.step(),
+                Ok(written) => bytes = &bytes[written..],
+                Err(_) => return,
+            }
+        }
+        self.flush();
+    }
+
+    /// Ends a stream.
+    pub fn finish(&mut self, id: StreamId) {
+        self.core.finish(id);
+        self.flush();
+    }
+
+    /// Resets a stream.
+    pub fn reset(&mut self, id: StreamId, code: u64) {
+        self.core.reset(id, code);
+        self.flush();
+    }
+
+    /// Wants no more of a stream.
+    pub fn stop(&mut self, id: StreamId, code: u64) {
+        self.core.stop(id, code);
+        self.flush();
+    }
+
+    /// Sends a whole request, whose end comes with its last bytes.
+    pub fn ask(&mut self, bytes: &[u8]) -> StreamId {
+        let id = self.core.open(Dir::Bi);
+        let id = id.expect("the server grants more streams");
+        let written = self.core.write(id, bytes);
+        assert_eq!(written.unwrap_or(0), bytes.len(), "it fits the window");
+        self.finish(id);
+        id
+    }
+
+    /// The answer on a stream, whole.
+    #[track_caller]
+    pub fn answer(&mut self, id: StreamId) -> Answer {
+        self.until("an answer", |quic| {
+            let received = quic.core.received(id);
+            quic.core.lost.is_some() || received.is_some_and(Received::is_over)
+        });
+        let received = self.received(id);
+        assert!(received.is_finished, "{received:?}, {:?}", self.core.lost);
+        Answer::parse(&received.bytes)
+    }
+
+    /// The answer to a request for a path.
+    pub fn get(&mut self, path: &str) -> Answer {
+        let id = self.ask(&h3::request("GET", path, &[]));
+        self.answer(id)
+    }
+
+    /// What has come on a stream so far.
+    pub fn received(&self, id: StreamId) -> Received {
+        self.core.received(id).cloned().unwrap_or_default()
+    }
+
+    /// What has come on the server's first unidirectional stream so far.
+    pub fn control(&self) -> Vec<u8> {
+        self.core.control().to_vec()
+    }
+
+    /// The code with which the server has closed the connection, once it has.
+    #[track_caller]
+    pub fn closed_with(&mut self) -> u64 {
+        self.until("the connection's end", |quic| quic.core.lost.is_some());
+        match &self.core.lost {
+            Some(ConnectionError::ApplicationClosed(close)) => close.error_code.into_inner(),
+            other => panic!("closed in another way: {other:?}"),
+        }
+    }
+
+    /// The code with which the server has reset a stream, once it has.
+    #[track_caller]
+    pub fn reset_with(&mut self, id: StreamId) -> u64 {
+        self.until("a reset", |quic| {
+            let received = quic.core.received(id);
+            quic.core.lost.is_some() || received.is_some_and(|it| it.reset.is_some())
+        });
+        let received = self.received(id);
+        received
+            .reset
+            .unwrap_or_else(|| panic!("{:?}", self.core.lost))
+    }
+
+    /// The client gets another port, as behind a NAT that has forgotten it.
+    pub fn rebind(&mut self) {
+        self.socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        self.socket.set_read_timeout(Some(WAIT)).expect("set");
+    }
+
+    /// Sends a datagram as it is.
+    pub fn send_raw(&self, to: SocketAddr, bytes: &[u8]) {
+        self.socket.send_to(bytes, to).expect("sent");
+    }
+
+    /// Goes on until something is so.
+    pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+        let end = Instant::now() + DEADLINE;
+        while !is_so(self) {
+            assert!(Instant::now() < end, "{what}: {:?}", self.core.lost);
+            self.step();
+        }
+    }
+
+    /// Sends what is to be sent, and takes what comes in a moment.
+    fn step(&mut self) {
+        self.flush();
+        let mut buffer = [0; 65_536];
+        if let Ok((len, from)) = self.socket.recv_from(&mut buffer) {
+            let now = Instant::now();
+            self.core.receive(now, from, 0, &buffer[..len]);
+        }
+        self.core.handle_time(Instant::now());
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        self.core.read(usize::MAX);
+        let socket = &self.socket;
+        self.core.transmit(Instant::now(), |to, bytes, _| {
+            // What is lost is sent again.
+            let _ = socket.send_to(bytes, to);
+        });
+    }
+}
