@@ -11,6 +11,8 @@ use crate::config::{ContentOptions, Limits, LogFormat, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::Counters;
+use crate::quic::QuicSettings;
+use crate::quic::settings::Secrets;
 use crate::release::Release;
 use crate::release::directory::DirectoryOptions;
 use crate::release::opened::{Opened, OpenedArchive, OpenedDirectory, What};
@@ -43,6 +45,8 @@ pub struct DrivenTls {
     pub kernel: Option<KernelTls>,
     /// Records that one key of a connection may encrypt before it is replaced.
     pub key_records_max: u64,
+    /// Sockets of its driver at which HTTP/3 is spoken.
+    pub datagram_sockets: u32,
 }
 
 /// One worker without a thread.
@@ -73,6 +77,11 @@ impl<D: Driver> Driven<D> {
             Some(_) => Scheme::Https,
             None => Scheme::Http,
         };
+        let sockets = tls.as_ref().map_or(0, |tls| tls.datagram_sockets);
+        let quic = (sockets > 0).then(|| QuicSettings {
+            secrets: Secrets::fixed(),
+            sockets,
+        });
         let (certificates, kernel_tls, key_records_max) = match tls {
             Some(tls) => (Some(tls.certificates), tls.kernel, tls.key_records_max),
             None => (None, None, ENCRYPTED_RECORDS_MAX),
@@ -89,7 +98,7 @@ impl<D: Driver> Driven<D> {
             listeners: vec![scheme],
             redirect: Redirect::default(),
             certificates,
-            quic: None,
+            quic,
             kernel_tls,
             tail_len: options.tail_len(),
             key_records_max,

@@ -236,6 +236,15 @@ pub(crate) const LOG_HELD_MAX: u64 = (gannet_http::h2::limits::STREAMS_MAX as u6
 /// longest slice in records, in a buffer that may have been allocated for more.
 pub(crate) const SENDS_HELD_MAX: u64 = 2 * ENCRYPTED_SLICE_MAX;
 
+/// Tables and control frames of HTTP/2, or requests of HTTP/3 that are not whole.
+pub(crate) const STREAMS_HELD_MAX: u64 = {
+    let (h2, h3) = (
+        gannet_http::h2::limits::MEMORY_MAX,
+        gannet_http::h3::limits::HELD_MAX,
+    );
+    if h2 > h3 { h2 as u64 } else { h3 as u64 }
+};
+
 /// Bytes of stored bodies being read, or held until this turn's budget allows decoding them; a
 /// coded body is no longer than [`DECODED_LEN_MAX`](gannet_archive::limits::DECODED_LEN_MAX),
 /// either.

@@ -9,6 +9,8 @@ mod asks;
 mod budget;
 #[path = "sim/client.rs"]
 mod client;
+#[path = "sim/datagrams.rs"]
+mod datagrams;
 #[path = "sim/directed.rs"]
 mod directed;
 #[path = "sim/files.rs"]
@@ -17,12 +19,20 @@ mod files;
 mod first_reads;
 #[path = "sim/floods.rs"]
 mod floods;
+#[path = "sim/forged.rs"]
+mod forged;
+#[path = "sim/link.rs"]
+mod link;
 #[path = "sim/loading.rs"]
 mod loading;
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
 mod model;
 #[path = "sim/pipelines.rs"]
 mod pipelines;
+#[path = "sim/quic_deadlines.rs"]
+mod quic_deadlines;
+#[path = "sim/quic_floods.rs"]
+mod quic_floods;
 #[path = "sim/releases.rs"]
 mod releases;
 #[path = "sim/response.rs"]
@@ -64,12 +74,12 @@ fn number(variable: &str) -> Option<u64> {
 
 /// The run of a seed, in clear text.
 fn run(seed: u64) -> Result<Outcome, String> {
-    run_over(seed, false, |_| Tls::None)
+    run_over(seed, Speaks::Http1, |_| Tls::None)
 }
 
 /// The run of a seed over TLS.
 fn run_secure(seed: u64) -> Result<Outcome, String> {
-    run_over(seed, false, |random| match random.below(5) {
+    run_over(seed, Speaks::Http1, |random| match random.below(5) {
         0 | 1 => Tls::Own,
         2 => Tls::Kernel { can_update: true },
         3 => Tls::Kernel { can_update: false },
@@ -79,22 +89,36 @@ fn run_secure(seed: u64) -> Result<Outcome, String> {
 
 /// The run of a seed with HTTP/2 clients, one in three over TLS.
 fn run_streams(seed: u64) -> Result<Outcome, String> {
-    run_over(seed, true, |random| match random.below(6) {
+    run_over(seed, Speaks::Http2, |random| match random.below(6) {
         0 => Tls::Own,
         1 => Tls::Kernel { can_update: true },
         _ => Tls::None,
     })
 }
 
+/// The same with clients that speak HTTP/3, over networks that are mostly bad.
+fn run_datagrams(seed: u64) -> Result<Outcome, String> {
+    run_over(seed, Speaks::Http3, |_| Tls::Own)
+}
+
+/// What most clients of a run speak.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Speaks {
+    Http1,
+    Http2,
+    Http3,
+}
+
 fn run_over(
     seed: u64,
-    has_streams: bool,
+    speaks: Speaks,
     tls: impl Fn(&mut Random) -> Tls,
 ) -> Result<Outcome, String> {
     let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let scenario = Scenario::random(&mut random);
     let scenario = Scenario {
-        has_streams,
+        has_streams: speaks == Speaks::Http2,
+        has_datagrams: speaks == Speaks::Http3,
         tls: tls(&mut Random::new(seed)),
         // A few with latency: shorter than the timeouts, which keep running.
         delay_ms: if seed.is_multiple_of(16) {
@@ -114,6 +138,10 @@ fn run_over(
         2 => Faults::benign(),
         _ => Faults::harsh(),
     };
+    let faults = match speaks {
+        Speaks::Http3 => network(faults, &mut random),
+        Speaks::Http1 | Speaks::Http2 => faults,
+    };
     let told = format!("{scenario:?}, {faults:?}");
     let run = || sim(seed, &faults, scenario);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
@@ -124,6 +152,37 @@ fn run_over(
              gannet-server --test sim seeds"
         )
     })
+}
+
+/// A network for datagrams that loses 0, 1 or 3 %, and does other things in some runs.
+fn network(faults: Faults, random: &mut Random) -> Faults {
+    let mut some = |most: u64| {
+        if random.chance(500) {
+            random.below(most + 1) as u32
+        } else {
+            0
+        }
+    };
+    let faults = Faults {
+        datagram_duplicate: some(30),
+        datagram_corrupt: some(10),
+        datagram_late: some(200),
+        datagram_full: some(30),
+        datagram_latency_ns: 1_000 * u64::from(some(40_000)),
+        delay_max_ns: faults
+            .delay_max_ns
+            .max(1_000_000 + 1_000 * u64::from(some(30_000))),
+        ..faults
+    };
+    Faults {
+        // What makes the server slower than its clients makes every round trip take seconds.
+        no_buffers: faults.no_buffers.min(10),
+        late_wait: faults.late_wait.min(10),
+        datagram_loss: [0, 10, 30][random.below(3) as usize],
+        datagram_mtu: 1_200 + random.below(301) as usize,
+        datagram_queue_max: if random.chance(300) { 64 } else { 1_000 },
+        ..faults
+    }
 }
 
 /// For any seed: every response is one version of one file, no resource leaks, and no connection
@@ -143,6 +202,13 @@ fn secure_seeds() {
 #[test]
 fn streams_seeds() {
     all_seeds(run_streams);
+}
+
+/// The same over HTTP/3: requests at once, given up, stalled; datagrams lost, late, twice, damaged;
+/// clients whose addresses change.
+#[test]
+fn datagrams_seeds() {
+    all_seeds(run_datagrams);
 }
 
 fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {
@@ -186,14 +252,50 @@ fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {
     );
 }
 
+/// A server that runs for long, with every kind of client: ten minutes of simulated time, or as many
+/// hours as `GANNET_SIM_HOURS` says.
+#[test]
+fn a_long_run() {
+    let hours = number("GANNET_SIM_HOURS");
+    let lasts = hours.map_or(600, |hours| hours * 3_600) * 1_000_000_000;
+    let mut random = Random::new(24);
+    let scenario = Scenario {
+        is_live: true,
+        clients: 3,
+        has_changes: true,
+        in_place: false,
+        has_rude_clients: true,
+        lasts,
+        stops_at: None,
+        has_datagrams: true,
+        has_streams: true,
+        tls: Tls::Own,
+        ..Scenario::random(&mut random)
+    };
+    let faults = Faults {
+        accept_fails: 0,
+        clock_jump: 0,
+        ..Faults::benign()
+    };
+    let faults = Faults {
+        datagram_mtu: 1_400,
+        ..network(faults, &mut random)
+    };
+    let outcome = sim(1, &faults, scenario).unwrap_or_else(|why| panic!("{why}"));
+    println!("{} s: {outcome:?}", outcome.lasted / 1_000_000_000);
+    assert!(outcome.answered > lasts / 10_000_000_000, "{outcome:?}");
+}
+
 /// A seed determines its run, to the byte and the nanosecond; another seed gives another run.
 #[test]
 fn a_seed_is_a_run() {
     let mut traces = std::collections::BTreeSet::new();
     for seed in 1000..1010 {
-        let (first, second) = (run(seed), run(seed));
-        assert_eq!(first, second);
-        traces.insert(first.map(|outcome| outcome.trace));
+        for run in [run, run_datagrams] {
+            let (first, second) = (run(seed), run(seed));
+            assert_eq!(first, second);
+            traces.insert(first.map(|outcome| outcome.trace));
+        }
     }
-    assert_eq!(traces.len(), 10);
+    assert_eq!(traces.len(), 20);
 }

@@ -29,7 +29,7 @@
 use super::StreamId;
 use super::error::{ConnectionError, Fault, StreamError, Why};
 use super::frame::{FrameType, write_varint};
-use super::limits::{REQUEST_STREAMS_MAX, UNI_STREAMS_MAX, UNI_STREAMS_TOTAL_MAX};
+use super::limits::{REQUEST_STREAMS_MAX, SECTIONS_MAX, UNI_STREAMS_MAX, UNI_STREAMS_TOTAL_MAX};
 use super::request::RequestStream;
 use super::settings;
 use super::uni::{
@@ -206,6 +206,18 @@ impl Connection {
     /// If that happens too often.
     pub fn cancelled(&mut self) -> Result<(), ConnectionError> {
         self.checked(|connection| Ok(connection.budget.charge(Cost::Reset)?))
+    }
+
+    /// Field sections that are not complete take so many bytes: [`RequestStream::memory`] of all
+    /// requests. To be called after a request has added to them.
+    ///
+    /// # Errors
+    /// If that is more than [`SECTIONS_MAX`](super::limits::SECTIONS_MAX).
+    pub fn check_sections(&mut self, bytes: usize) -> Result<(), ConnectionError> {
+        self.checked(|_| match bytes > SECTIONS_MAX {
+            true => Err(Why::TooManySections),
+            false => Ok(()),
+        })
     }
 
     /// The first step of the end: appends a GOAWAY to our control stream that excludes no request

@@ -180,6 +180,8 @@ pub enum Why {
     ControlFrameTooLong,
     /// Too many unidirectional streams, at once or over the connection's life.
     TooManyStreams,
+    /// Field sections of too many requests that are not complete.
+    TooManySections,
     /// The cost budget is spent: see [`crate::binary::budget`].
     BudgetSpent,
     /// The request came after the connection's end was announced.
@@ -209,6 +211,7 @@ impl Why {
             Self::TrailersTooLong
             | Self::ControlFrameTooLong
             | Self::TooManyStreams
+            | Self::TooManySections
             | Self::BudgetSpent => ErrorCode::EXCESSIVE_LOAD,
             Self::Refused => ErrorCode::REQUEST_REJECTED,
         }
@@ -241,6 +244,7 @@ impl Why {
             Self::TrailersTooLong => "trailers_too_long",
             Self::ControlFrameTooLong => "control_frame_too_long",
             Self::TooManyStreams => "too_many_streams",
+            Self::TooManySections => "too_many_sections",
             Self::BudgetSpent => "budget_spent",
             Self::Refused => "refused",
         }

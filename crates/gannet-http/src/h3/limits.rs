@@ -44,3 +44,12 @@ pub const MEMORY_MAX: usize =
 /// The most memory that a request stream holds beyond its own size, in bytes: a field section that
 /// is not complete.
 pub const REQUEST_MEMORY_MAX: usize = crate::binary::limits::FIELD_BLOCK_MAX;
+
+/// The most memory that all requests of a connection take for field sections that are not complete,
+/// in bytes: as much as a client that begins 100 requests at once, each with large cookies, may have on
+/// the way.
+pub const SECTIONS_MAX: usize = 256 << 10;
+
+/// What a connection and its requests hold together, in bytes, beyond their own size: what goes beyond
+/// [`SECTIONS_MAX`] ends the connection.
+pub const HELD_MAX: usize = MEMORY_MAX + SECTIONS_MAX + REQUEST_MEMORY_MAX;

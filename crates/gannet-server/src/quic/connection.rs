@@ -1,6 +1,7 @@
 //! A QUIC connection: what the library says of it becomes requests, and answers become content of
 //! its streams.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -12,7 +13,9 @@ use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, Dir, Event, StreamEvent, StreamId,
 };
 
-use super::limits::{END_AFTER_MS, SEND_WINDOW, SEND_WINDOW_MIN, SEND_WINDOW_READ};
+use super::limits::{
+    END_AFTER_MS, SEND_WINDOW, SEND_WINDOW_MIN, SEND_WINDOW_READ, VENTURED_BY_MOVE,
+};
 use super::streams::{Streams, code};
 use crate::config::Limits;
 use crate::connection::ConnId;
@@ -43,10 +46,15 @@ pub(crate) struct QuicConn {
     pub(super) own_deadline: Option<Nanos>,
     /// When it was accepted, or its last answer was finished.
     pub(super) idle_since: Nanos,
-    /// When the peer has last taken content.
-    pub(super) progress_at: Nanos,
-    /// Bytes sent when that was last looked at.
-    sent_before: u64,
+    /// Bytes of datagrams received.
+    received: u64,
+    /// Bytes that may have been sent to addresses which had not shown that they are the peer's.
+    ventured: u64,
+    /// Bytes sent beyond what every datagram has: content, and what was lost of it.
+    pub(super) sent: u64,
+    /// Since when its answers wait for their peer, or when it was last found to take enough of them;
+    /// and how much had been sent by then.
+    stalled: Option<(Nanos, u64)>,
     /// When no more requests are taken: its end was announced.
     end_at: Option<Nanos>,
     /// No more requests are taken.
@@ -82,8 +90,10 @@ impl QuicConn {
             scheduled: Nanos(u64::MAX),
             own_deadline: None,
             idle_since: now,
-            progress_at: now,
-            sent_before: 0,
+            received: 0,
+            ventured: 0,
+            sent: 0,
+            stalled: None,
             end_at: None,
             is_ending: false,
             has_more: false,
@@ -96,17 +106,36 @@ impl QuicConn {
         self.is_over
     }
 
-    /// Whether its peer, which is slow, takes as much as it must. What leaves is what its congestion
-    /// window allows, and that moves with its acknowledgements.
-    fn goes_on(&mut self, now: Nanos, limits: &Limits) -> bool {
-        let sent = self.quic.stats().udp_tx.bytes;
-        let least = (limits.send_rate_min * limits.progress_timeout_ms / 1_000).max(1);
-        let is_enough = sent - self.sent_before >= least;
-        self.sent_before = sent;
-        if is_enough {
-            self.progress_at = now;
+    /// Whether a datagram counts that says to come from there. The library answers one from a new
+    /// address with more than three times as much: what is sent to addresses that may be a victim's
+    /// stays below three times what the peer has sent in all (RFC 9000 section 8).
+    pub(super) fn may_come_from(&mut self, address: SocketAddr, len: usize) -> bool {
+        self.received += len as u64;
+        if address == self.quic.remote_address() {
+            return true;
         }
-        is_enough
+        let may = self.ventured + VENTURED_BY_MOVE <= 3 * self.received;
+        self.ventured += if may { VENTURED_BY_MOVE } else { 0 };
+        may
+    }
+
+    /// By when its peer, for which an answer waits, must have taken enough.
+    fn progress_by(&self, limits: &Limits) -> Option<Nanos> {
+        let (since, _) = self.stalled?;
+        // Answers that were begun since then are no sign of a peer that takes nothing.
+        let since = since.max(self.streams.oldest_untaken()?);
+        Some(since.plus_ms(limits.progress_timeout_ms))
+    }
+
+    /// Whether its peer has taken enough, if that is due. What leaves is what its congestion window
+    /// allows, and that moves with its acknowledgements.
+    fn goes_on(&mut self, now: Nanos, limits: &Limits) -> bool {
+        let is_due = self.progress_by(limits).is_some_and(|by| by <= now);
+        let before = self.stalled.filter(|_| is_due).map(|(_, before)| before);
+        let Some(before) = before else { return true };
+        let least = (limits.send_rate_min * limits.progress_timeout_ms / 1_000).max(1);
+        self.stalled = Some((now, self.sent));
+        self.sent - before >= least
     }
 
     /// Whether nothing is under way on it.
@@ -309,10 +338,7 @@ impl<D: Driver> Active<'_, D> {
                 self.shared.counters.timeouts += u64::from(is_late);
                 self.close(ErrorCode::NO_ERROR, "");
             }
-        } else if conn.streams.has_stalled()
-            && is_late(conn.progress_at, limits.progress_timeout_ms)
-            && !conn.goes_on(now, &limits)
-        {
+        } else if !conn.goes_on(now, &limits) {
             self.shared.counters.timeouts += 1;
             self.shared.counters.cut_short += 1;
             self.close(ErrorCode::REQUEST_CANCELLED, "stalled");
@@ -322,9 +348,14 @@ impl<D: Driver> Active<'_, D> {
     /// When the next of these is to happen.
     fn set_deadline(&mut self) {
         let limits = self.shared.settings.limits;
+        let now = self.shared.driver.now();
         let conn = &mut *self.conn;
         if conn.is_ending && conn.streams.is_idle() {
             return self.close(ErrorCode::NO_ERROR, "");
+        }
+        match conn.streams.oldest_untaken() {
+            Some(_) => _ = conn.stalled.get_or_insert((now, conn.sent)),
+            None => conn.stalled = None,
         }
         let all = if conn.is_shaking {
             [
@@ -339,11 +370,10 @@ impl<D: Driver> Active<'_, D> {
                 None,
             ]
         } else {
-            let stalled = conn.streams.has_stalled();
             let began = conn.streams.oldest_request();
             [
                 conn.end_at,
-                stalled.then(|| conn.progress_at.plus_ms(limits.progress_timeout_ms)),
+                conn.progress_by(&limits),
                 began.map(|at| at.plus_ms(limits.head_timeout_ms)),
             ]
         };

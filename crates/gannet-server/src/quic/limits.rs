@@ -56,6 +56,17 @@ pub(super) const TRAIN_LEN_MAX: usize = 65_507;
 /// A file's bytes read at a time for a stream.
 pub(super) const READ_MAX: u64 = 128 << 10;
 
+/// The same while other answers are under way: it is held as long as the peer lets that stream wait.
+pub(super) const READ_AMONG_OTHERS_MAX: u64 = 16 << 10;
+
+/// Bytes read for a connection that are held: its window of them on their way, and what each of its
+/// streams has at hand.
+pub(super) const READ_HELD_MAX: u64 = 2 << 20;
+
+/// Bytes of content that the library is given as a piece: it takes others for them when all of it is
+/// acknowledged.
+pub(super) const PIECE_MAX: usize = 64 << 10;
+
 /// Reads that wait for the disk at once, per connection.
 pub(super) const READS_MAX: u32 = 4;
 
@@ -65,3 +76,15 @@ pub(super) const READ_AT_ONCE_MAX: usize = 16 << 10;
 /// How long after a stop was announced requests are still taken, at most, milliseconds: the two round
 /// trips that the announcement and what crosses it need.
 pub(super) const END_AFTER_MS: u64 = 1_000;
+
+/// Bytes of a datagram without content: header, acknowledgements, tag. What a peer is sent beyond
+/// that is what it takes of its answers.
+pub(super) const BARE_MAX: usize = 64;
+
+/// Bytes that a client's move to another address has sent to addresses which have not answered yet: a
+/// datagram of the longest kind to the new one, and what asks the old one whether it is still there.
+pub(super) const VENTURED_BY_MOVE: u64 = 1_500 + 1_200;
+
+/// Connections beyond the most that there may be, which are closed and wait for what their peers still
+/// send (RFC 9000 section 10.2): three probe timeouts, which a client can make long.
+pub(super) const CLOSING_MAX: usize = 256;

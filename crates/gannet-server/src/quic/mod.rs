@@ -23,6 +23,7 @@ mod reads;
 mod requests;
 pub(crate) mod routing;
 mod sending;
+mod sent;
 pub(crate) mod settings;
 pub(crate) mod streams;
 mod table;
@@ -40,6 +41,7 @@ use self::settings::Secrets;
 use self::table::Table;
 use crate::config::Limits;
 use crate::tls::certificates::Adopted;
+use crate::worker::idle_queue::IdleQueue;
 
 /// QUIC version 1 (RFC 9000 section 15).
 const VERSION: u32 = 1;
@@ -61,6 +63,8 @@ pub(crate) struct Quic {
     generation: u64,
     clock: Clock,
     table: Table,
+    /// Who makes room for new connections.
+    idle: IdleQueue,
     /// Clients that wait for the handshake budget of a turn.
     incoming: VecDeque<(DatagramSocket, Incoming)>,
     /// Datagrams held back by `--delay`, each until when.
@@ -111,6 +115,7 @@ impl Quic {
                 start_ns: now.0,
             },
             table: Table::default(),
+            idle: IdleQueue::default(),
             incoming: VecDeque::new(),
             delayed: VecDeque::new(),
             handshakes: 0,

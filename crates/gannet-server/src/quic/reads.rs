@@ -72,7 +72,7 @@ impl<D: Driver> Active<'_, D> {
             conn.streams.has_read = true;
             conn.set_send_window();
         }
-        let len = (range.end - range.start) as usize;
+        let len = (range.end - range.start).min(conn.streams.may_read()) as usize;
         let number = self.shared.waiters.streams.reserve();
         let asker = token(Kind::StreamDisk, number);
         match self.shared.driver.read(&file.file, range.start, len, asker) {
@@ -102,11 +102,11 @@ impl<D: Driver> Active<'_, D> {
     ) {
         // The file may have become shorter than announced, or hold another version by now.
         let is_same = file.is_unchanged(&self.shared.driver);
-        let Some(stream) = self.conn.streams.find(id) else {
+        if self.conn.streams.find(id).is_none() {
             return;
-        };
+        }
         match result {
-            Ok(bytes) if is_same && bytes.len() == len => stream.read(bytes),
+            Ok(bytes) if is_same && bytes.len() == len => self.conn.streams.was_read(id, bytes),
             _ => {
                 self.shared.counters.cut_short += 1;
                 self.give_up_stream(id, ErrorCode::INTERNAL_ERROR);

@@ -150,6 +150,9 @@ impl<D: Driver> Active<'_, D> {
             if let Err(fault) = result {
                 return self.fault(id, fault);
             }
+            if let Err(error) = self.conn.streams.check_sections(index) {
+                return self.fail(error);
+            }
             self.conn.set_priority(id);
             if is_fin {
                 return;
@@ -191,13 +194,11 @@ impl<D: Driver> Active<'_, D> {
     /// Hands content to the library, and reads what is missing of it.
     pub(super) fn feed(&mut self) {
         self.conn.set_send_window();
+        let now = self.shared.driver.now();
         let mut reads = 0;
         loop {
             let conn = &mut *self.conn;
-            let fed = conn.streams.feed(&mut conn.quic);
-            if fed.taken > 0 {
-                conn.progress_at = self.shared.driver.now();
-            }
+            let fed = conn.streams.feed(&mut conn.quic, now);
             self.finish_requests(fed.finished);
             match fed.rest {
                 None => return,

@@ -21,6 +21,8 @@ use crate::tls::certificates::CertificateSet;
 pub(crate) struct Secrets {
     token: Arc<dyn HandshakeTokenKey>,
     reset: Arc<dyn HmacKey>,
+    /// Decides what the library leaves to chance; by default the kernel does.
+    seed: Option<[u8; 32]>,
 }
 
 impl Secrets {
@@ -28,11 +30,21 @@ impl Secrets {
     pub(crate) fn new() -> Self {
         let mut bytes = [0; 96];
         rand::fill(&mut bytes).expect("the kernel has random bytes");
+        Self::of(&bytes, None)
+    }
+
+    /// The same in every run, for the simulator.
+    pub(crate) fn fixed() -> Self {
+        Self::of(&[7; 96], Some([7; 32]))
+    }
+
+    fn of(bytes: &[u8; 96], seed: Option<[u8; 32]>) -> Self {
         let (token, reset) = bytes.split_at(32);
         let token = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(token);
         Self {
             token: Arc::new(token),
             reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, reset)),
+            seed,
         }
     }
 }
@@ -42,6 +54,7 @@ pub(super) fn endpoint(secrets: &Secrets, worker: u8) -> Arc<EndpointConfig> {
     let mut config = EndpointConfig::new(Arc::clone(&secrets.reset));
     config
         .supported_versions(vec![super::VERSION])
+        .rng_seed(secrets.seed)
         .cid_generator(move || Box::new(OwnIds { worker }));
     Arc::new(config)
 }

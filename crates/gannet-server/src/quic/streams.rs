@@ -26,7 +26,8 @@ use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 use quinn_proto::{Connection, StreamId, VarInt, WriteError};
 
-use super::limits::{READ_MAX, READS_MAX};
+use super::limits::{PIECE_MAX, READ_AMONG_OTHERS_MAX, READ_HELD_MAX, READ_MAX, READS_MAX};
+use super::sent::Sent;
 use crate::exchange::body::Body;
 use crate::exchange::waiting::WaitingRequest;
 use crate::limits::COPY_MAX;
@@ -50,8 +51,8 @@ pub(crate) struct Streams {
     pub(super) reads: u32,
     /// Content was read for this connection alone.
     pub(super) has_read: bool,
-    /// Bytes read for this connection that its peer has not acknowledged.
-    read_bytes: Arc<AtomicU64>,
+    /// Bytes read for this connection that wait for the library, or that its peer has not acknowledged.
+    own_bytes: Arc<AtomicU64>,
     /// Responses of which everything was handed to the library, for the log.
     pub(super) whole: Vec<Record>,
     /// Responses that ended before, for the log.
@@ -62,7 +63,7 @@ pub(crate) struct Streams {
 pub(crate) struct Stream {
     pub(super) id: StreamId,
     pub(crate) machine: RequestStream,
-    /// When it was opened.
+    /// When it was opened; later, when its answer began to leave.
     pub(super) began: Nanos,
     /// By which it has its place among the others.
     priority: Priority,
@@ -83,6 +84,8 @@ pub(crate) struct Stream {
     pub(crate) is_received: bool,
     /// The head of the answer was written.
     pub(super) is_answered: bool,
+    /// Its answer has begun to leave.
+    has_begun: bool,
     /// All was handed to the library.
     is_finished: bool,
     /// The library takes no more for now.
@@ -95,7 +98,7 @@ pub(crate) struct Stream {
 pub(super) enum Fed {
     /// There is nothing more, or no room, or its turn is over.
     All,
-    /// The next bytes have to be read first.
+    /// The beginning of this has to be read first.
     Read(Rc<ServedFile>, Range<u64>),
     /// The peer does not want it.
     Unwanted,
@@ -110,28 +113,6 @@ pub(super) struct AllFed {
     pub(super) finished: Vec<StreamId>,
     /// The first stream that needs something. Those behind it have to wait for that.
     pub(super) rest: Option<(StreamId, Fed)>,
-}
-
-/// Content on its way, until the peer has acknowledged it.
-struct Sent {
-    memory: Arc<Memory>,
-    range: Range<usize>,
-    /// What it adds to, if it was read for this connection.
-    read_bytes: Option<Arc<AtomicU64>>,
-}
-
-impl AsRef<[u8]> for Sent {
-    fn as_ref(&self) -> &[u8] {
-        &self.memory.bytes()[self.range.clone()]
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        if let Some(all) = &self.read_bytes {
-            all.fetch_sub(self.memory.len() as u64, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Stream {
@@ -150,6 +131,7 @@ impl Stream {
             content_len: 0,
             is_received: false,
             is_answered: false,
+            has_begun: false,
             is_finished: false,
             is_blocked: false,
             is_reading: false,
@@ -197,7 +179,7 @@ impl Stream {
 
     /// Hands its answer to the library, as far as that goes, or about one turn of it if it is
     /// incremental. Counts what was taken.
-    fn feed(&mut self, quic: &mut Connection, read_bytes: &Arc<AtomicU64>, taken: &mut u64) -> Fed {
+    fn feed(&mut self, quic: &mut Connection, own_bytes: &Arc<AtomicU64>, taken: &mut u64) -> Fed {
         let end = match self.priority.is_incremental {
             true => *taken + u64::from(QUANTUM),
             false => u64::MAX,
@@ -216,7 +198,8 @@ impl Stream {
                 }
                 written
             } else if !self.rest.is_empty() {
-                let len = left.min(self.rest.len());
+                // The library has done with a piece, and takes others, once all of it is acknowledged.
+                let len = left.min(self.rest.len()).min(PIECE_MAX);
                 let written = stream.write_chunks(&mut [self.rest.slice(..len)]);
                 let written = written.map(|written| written.bytes);
                 if let Ok(len) = written {
@@ -237,28 +220,14 @@ impl Stream {
                         };
                     }
                     Some(Body::File(file, range)) => {
-                        let len = (range.end - range.start).min(READ_MAX);
-                        let next = range.start..range.start + len;
-                        self.parts.push_front(Body::File(Rc::clone(&file), range));
-                        return Fed::Read(file, next);
+                        let next = Fed::Read(Rc::clone(&file), range.clone());
+                        self.parts.push_front(Body::File(file, range));
+                        return next;
                     }
                     Some(Body::Own(memory, range)) => {
-                        read_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
-                        let read_bytes = Some(Arc::clone(read_bytes));
-                        self.rest = Bytes::from_owner(Sent {
-                            memory,
-                            range,
-                            read_bytes,
-                        });
+                        self.rest = Sent::own(memory, range, own_bytes);
                     }
-                    Some(Body::Shared(memory, range)) => {
-                        let read_bytes = None;
-                        self.rest = Bytes::from_owner(Sent {
-                            memory,
-                            range,
-                            read_bytes,
-                        });
-                    }
+                    Some(Body::Shared(memory, range)) => self.rest = Sent::shared(memory, range),
                 }
                 continue;
             };
@@ -274,7 +243,7 @@ impl Stream {
     }
 
     /// Bytes of its file, read for it.
-    pub(super) fn read(&mut self, bytes: Vec<u8>) {
+    fn read(&mut self, bytes: Vec<u8>, own_bytes: &Arc<AtomicU64>) {
         self.is_reading = false;
         let Some(Body::File(_, range)) = self.parts.front_mut() else {
             debug_assert!(false, "one read at a time, of the first part");
@@ -284,7 +253,9 @@ impl Stream {
         if range.start == range.end {
             self.parts.pop_front();
         }
-        self.parts.push_front(Body::own(bytes));
+        if let Body::Own(memory, range) = Body::own(bytes) {
+            self.rest = Sent::own(memory, range, own_bytes);
+        }
     }
 
     /// What the log is to say of it if nothing more of it is sent.
@@ -294,10 +265,11 @@ impl Stream {
         Some(record)
     }
 
-    /// Bytes made or read for it alone that the library has not taken, or has copied.
+    /// Bytes made for it alone: those that wait for the library, and its copy of those that it has
+    /// taken.
     fn own_bytes(&self) -> u64 {
         let parts = self.parts.iter().map(Body::own_bytes);
-        self.wire.capacity() as u64 + parts.sum::<u64>()
+        (self.wire.capacity() + self.taken) as u64 + parts.sum::<u64>()
     }
 }
 
@@ -312,7 +284,7 @@ impl Streams {
             asked: 0,
             reads: 0,
             has_read: false,
-            read_bytes: Arc::default(),
+            own_bytes: Arc::default(),
             whole: Vec::new(),
             cut: Vec::new(),
         }
@@ -354,6 +326,15 @@ impl Streams {
     /// The machine, and a request.
     pub(crate) fn request(&mut self, index: usize) -> (&mut h3::Connection, &mut Stream) {
         (&mut self.machine, &mut self.open[index])
+    }
+
+    /// A request has got more bytes: what all have that are not complete must not be too much.
+    pub(super) fn check_sections(&mut self, index: usize) -> Result<(), h3::ConnectionError> {
+        if self.open[index].machine.memory() == 0 {
+            return Ok(());
+        }
+        let sections = self.open.iter().map(|stream| stream.machine.memory());
+        self.machine.check_sections(sections.sum())
     }
 
     /// A request has to wait.
@@ -426,11 +407,11 @@ impl Streams {
         Some(rank)
     }
 
-    /// Whether some answer cannot go on because its peer takes nothing.
-    pub(super) fn has_stalled(&self) -> bool {
-        self.open
-            .iter()
-            .any(|stream| stream.is_blocked || stream.is_finished)
+    /// When the oldest answer began that waits for its peer: to take more, or to acknowledge all.
+    pub(super) fn oldest_untaken(&self) -> Option<Nanos> {
+        let waits = |stream: &&Stream| stream.is_blocked || stream.is_finished;
+        let untaken = self.open.iter().filter(waits);
+        untaken.map(|stream| stream.began).min()
     }
 
     /// When the oldest request was begun that has not come whole.
@@ -449,7 +430,7 @@ impl Streams {
     }
 
     /// Hands content over.
-    pub(super) fn feed(&mut self, quic: &mut Connection) -> AllFed {
+    pub(super) fn feed(&mut self, quic: &mut Connection, now: Nanos) -> AllFed {
         let mut all = AllFed::default();
         let mut index = 0;
         while let Some(stream) = self.open.get(index)
@@ -457,7 +438,7 @@ impl Streams {
         {
             let Priority { is_incremental, .. } = stream.priority;
             let before = all.taken;
-            self.feed_one(index, quic, &mut all);
+            self.feed_one(index, quic, now, &mut all);
             if is_incremental && all.taken > before {
                 // The others of its level have their turns before its next one.
                 self.end_turn(index);
@@ -469,20 +450,25 @@ impl Streams {
     }
 
     /// Hands over content of one stream.
-    fn feed_one(&mut self, index: usize, quic: &mut Connection, all: &mut AllFed) {
+    fn feed_one(&mut self, index: usize, quic: &mut Connection, now: Nanos, all: &mut AllFed) {
         let stream = &mut self.open[index];
         if !stream.has_output() {
             return;
         }
-        match stream.feed(quic, &self.read_bytes, &mut all.taken) {
-            Fed::All => {}
-            // Tried again when one of the others has ended.
-            Fed::Read(..) if self.reads >= READS_MAX => {}
-            fed => all.rest = Some((stream.id, fed)),
+        if !stream.has_begun {
+            (stream.has_begun, stream.began) = (true, now);
         }
+        let fed = stream.feed(quic, &self.own_bytes, &mut all.taken);
+        let id = stream.id;
         if stream.is_finished {
-            all.finished.push(stream.id);
+            all.finished.push(id);
             self.whole.extend(stream.record.take());
+        }
+        match fed {
+            Fed::All => {}
+            // Tried again when some of it is acknowledged, or one of the others has ended.
+            Fed::Read(..) if self.may_read() == 0 => {}
+            fed => all.rest = Some((id, fed)),
         }
     }
 
@@ -516,8 +502,7 @@ impl Streams {
         let mut held = Held::default();
         let own = self.open.iter().map(Stream::own_bytes);
         let machines = self.open.iter().map(|stream| stream.machine.memory());
-        held[Account::Answers] = own.sum::<u64>();
-        held[Account::Sends] = self.reads_unacknowledged();
+        held[Account::Answers] = own.sum::<u64>() + self.read_bytes();
         held[Account::Streams] = (self.machine.memory() + machines.sum::<usize>()) as u64;
         let open = self.open.iter().filter_map(|it| it.record.as_ref());
         let records = self.whole.iter().chain(&self.cut).chain(open);
@@ -527,9 +512,30 @@ impl Streams {
         held
     }
 
-    /// Bytes read for it that are on their way.
-    pub(super) fn reads_unacknowledged(&self) -> u64 {
-        self.read_bytes.load(Ordering::Relaxed)
+    /// Bytes read for it that its peer has not acknowledged.
+    fn read_bytes(&self) -> u64 {
+        self.own_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How much may be read for a stream now, bytes; 0 while too much is held or asked for.
+    pub(super) fn may_read(&self) -> u64 {
+        let asked = u64::from(self.reads) * READ_MAX;
+        if self.reads >= READS_MAX || self.read_bytes() + asked + READ_MAX > READ_HELD_MAX {
+            return 0;
+        }
+        let mut unfinished = self.open.iter().filter(|stream| !stream.is_finished);
+        // What is read stays here as long as the peer does not let that stream go on.
+        match unfinished.nth(1) {
+            None => READ_MAX,
+            Some(_) => READ_AMONG_OTHERS_MAX,
+        }
+    }
+
+    /// Content was read for a stream.
+    pub(super) fn was_read(&mut self, id: StreamId, bytes: Vec<u8>) {
+        if let Some(stream) = self.open.iter_mut().find(|stream| stream.id == id) {
+            stream.read(bytes, &self.own_bytes);
+        }
     }
 
     /// Shared bodies that its streams send.

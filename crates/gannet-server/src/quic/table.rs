@@ -7,7 +7,7 @@ use gannet_io::driver::Nanos;
 
 use super::connection::QuicConn;
 use crate::connection::{ConnId, GENERATION_MAX};
-use crate::limits::SHED_LOOKS_MAX;
+use crate::worker::idle_queue::{Rest, Resting};
 
 /// All connections, by the number that the library has given them.
 #[derive(Default)]
@@ -18,8 +18,6 @@ pub(super) struct Table {
     due: VecDeque<ConnId>,
     /// When connections are to be looked at. One that has moved later is found by its own deadline.
     timers: BinaryHeap<Reverse<(Nanos, ConnId)>>,
-    /// Where idle connections are looked for next.
-    cursor: usize,
 }
 
 #[derive(Default)]
@@ -74,17 +72,6 @@ impl Table {
     /// All of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = &QuicConn> {
         self.slots.iter().filter_map(|slot| slot.conn.as_deref())
-    }
-
-    /// The connection that is idle longest, of some that are looked at.
-    pub(super) fn oldest_idle(&mut self) -> Option<ConnId> {
-        let looks = self.slots.len().min(SHED_LOOKS_MAX);
-        let from = self.cursor;
-        self.cursor = (from + looks) % self.slots.len().max(1);
-        let looked_at = self.slots.iter().cycle().skip(from).take(looks);
-        let idle = looked_at.filter_map(|slot| slot.conn.as_deref().filter(|conn| conn.is_idle()));
-        let oldest = idle.min_by_key(|conn| conn.idle_since);
-        oldest.map(|conn| conn.id)
     }
 
     /// A connection has something to do.
@@ -161,5 +148,19 @@ impl Table {
             self.schedule(id, Some(deadline));
         }
         None
+    }
+}
+
+impl Resting for Table {
+    fn all(&self) -> impl Iterator<Item = (Nanos, ConnId)> {
+        self.iter().map(|conn| (conn.idle_since, conn.id))
+    }
+
+    fn rest(&mut self, id: ConnId) -> Rest {
+        match self.find(id) {
+            Some(conn) if conn.is_idle() => Rest::Since(conn.idle_since),
+            Some(conn) if !conn.is_over() => Rest::Busy,
+            _ => Rest::Gone,
+        }
     }
 }

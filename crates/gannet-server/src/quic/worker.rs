@@ -9,7 +9,9 @@ use quinn_proto::{DatagramEvent, EcnCodepoint, Incoming, Transmit};
 
 use super::Quic;
 use super::connection::{Active, QuicConn};
-use super::limits::{DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, SENT_PER_TURN_MAX};
+use super::limits::{
+    BARE_MAX, CLOSING_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, SENT_PER_TURN_MAX,
+};
 use super::routing::{self, Forwarded};
 use super::sending::Trains;
 use crate::connection::ConnId;
@@ -91,6 +93,7 @@ impl<D: Driver> Worker<D> {
         let Some(quic) = &mut self.quic else { return };
         let shared = &mut self.shared;
         let now = quic.clock.at(shared.driver.now());
+        let len = datagram.bytes.len();
         let mut buffer = std::mem::take(&mut quic.trains.buffer);
         let event = quic.endpoint.handle(
             now,
@@ -107,11 +110,13 @@ impl<D: Driver> Worker<D> {
                 let Some(id) = quic.table.id_of(handle.0) else {
                     return;
                 };
-                if let Some(conn) = quic.table.find(id) {
+                if let Some(conn) = quic.table.find(id)
+                    && conn.may_come_from(datagram.peer, len)
+                {
                     conn.socket = datagram.socket;
                     conn.quic.handle_event(event);
+                    quic.table.mark(id);
                 }
-                quic.table.mark(id);
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
                 self.incoming(datagram.socket, incoming);
@@ -185,6 +190,7 @@ impl<D: Driver> Worker<D> {
                 shared.counters.connections_total += 1;
                 quic.handshakes += 1;
                 quic.table.add(Box::new(conn));
+                quic.idle.add(now, id, quic.table.len());
                 quic.table.mark(id);
             }
             Err(error) => {
@@ -198,8 +204,13 @@ impl<D: Driver> Worker<D> {
 
     /// Whether one more connection may be accepted, after an idle one has made room if need be.
     fn has_place(&mut self) -> bool {
-        let most = self.shared.settings.connections_max;
-        self.connection_count() < most || self.shed_idle(1) > 0 || self.shed_quic(1) > 0
+        let (count, most) = (
+            self.connection_count(),
+            self.shared.settings.connections_max,
+        );
+        // Those that have made room are there until the library has done with them.
+        let may_shed = count < most.saturating_add(CLOSING_MAX);
+        count < most || may_shed && (self.shed_idle(1) > 0 || self.shed_quic(1) > 0)
     }
 
     /// A socket takes datagrams again.
@@ -273,12 +284,13 @@ impl<D: Driver> Worker<D> {
         quic.table.mark(id);
     }
 
-    /// Closes up to `count` idle QUIC connections to make room, those idle longest among a part of
-    /// them that is looked at each time. Returns how many.
+    /// Closes up to `count` of the QUIC connections that have been idle longest. Returns how many.
     pub(crate) fn shed_quic(&mut self, count: usize) -> usize {
+        let now = self.shared.driver.now();
         for closed in 0..count {
-            let oldest = self.quic.as_mut().and_then(|quic| quic.table.oldest_idle());
-            let Some(id) = oldest else { return closed };
+            let quic = self.quic.as_mut();
+            let oldest = quic.and_then(|quic| quic.idle.oldest(&mut quic.table, now));
+            let Some((_, id)) = oldest else { return closed };
             self.on_quic(id, |conn| conn.shed());
         }
         count
@@ -391,6 +403,10 @@ impl Quic {
                 return false;
             };
             sent += transmit.size;
+            let count = transmit
+                .size
+                .div_ceil(transmit.segment_size.unwrap_or(transmit.size));
+            conn.sent += transmit.size.saturating_sub(count * BARE_MAX) as u64;
             shared.budget.take(Work::Send, transmit.size as u64);
             trains.send(shared, conn.socket, &transmit);
         }

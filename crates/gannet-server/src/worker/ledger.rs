@@ -172,7 +172,7 @@ impl Ledger {
             Account::Answers => Bound::Connection(limits::ANSWERS_HELD_MAX),
             Account::Sends => Bound::Connection(limits::SENDS_HELD_MAX),
             Account::Log => Bound::Connection(limits::LOG_HELD_MAX),
-            Account::Streams => Bound::Connection(gannet_http::h2::limits::MEMORY_MAX as u64),
+            Account::Streams => Bound::Connection(limits::STREAMS_HELD_MAX),
             Account::Listings => Bound::Worker(limits::LISTINGS_HELD_MAX),
             Account::FirstReads => Bound::Worker(limits::FIRST_READS_HELD_MAX),
             Account::Copies => Bound::Worker(self.copies_max),

@@ -8,6 +8,7 @@ mod accepting;
 pub(crate) mod delay;
 mod giving_back;
 mod holding;
+pub(crate) mod idle_queue;
 pub mod ledger;
 pub(crate) mod settings;
 pub(crate) mod shared;
@@ -77,7 +78,7 @@ pub(crate) struct Worker<D: Driver> {
     due: Vec<ConnId>,
     peaks: holding::Peaks,
     /// Candidates to close for new connections.
-    idle: accepting::IdleQueue,
+    idle: idle_queue::IdleQueue,
     /// Earliest time at which connections may again be closed for lack of memory.
     shed_at: Nanos,
     /// Since when memory has been too short for a turn.
@@ -141,7 +142,7 @@ impl<D: Driver> Worker<D> {
             completions: Vec::new(),
             due: Vec::new(),
             peaks: holding::Peaks::default(),
-            idle: accepting::IdleQueue::default(),
+            idle: idle_queue::IdleQueue::default(),
             shed_at: Nanos(0),
             short_since: None,
             giving_back: giving_back::GivingBack::default(),

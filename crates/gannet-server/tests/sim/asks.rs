@@ -83,7 +83,7 @@ pub(crate) fn ask(path: String, files: &Files, scenario: Scenario, random: &mut 
         }
         _ => {
             let asked;
-            (asked, lines) = self::asked(&path, files, random);
+            (asked, lines) = self::asked(&path, is_head, files, random);
             fields.push_str(&lines);
             let target = match path.strip_suffix("index.html") {
                 Some(folder) if random.chance(500) => format!("/{folder}"),
@@ -109,8 +109,11 @@ pub(crate) fn ask(path: String, files: &Files, scenario: Scenario, random: &mut 
     }
 }
 
-fn asked(path: &str, files: &Files, random: &mut Random) -> (Asked, String) {
-    let mut asked = Asked::default();
+fn asked(path: &str, is_head: bool, files: &Files, random: &mut Random) -> (Asked, String) {
+    let mut asked = Asked {
+        is_head,
+        ..Asked::default()
+    };
     let mut fields = String::new();
     if random.chance(200) {
         let first = random.below(40_000);

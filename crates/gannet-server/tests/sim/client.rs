@@ -37,6 +37,8 @@ pub(crate) struct Asked {
     pub(crate) if_match: Option<String>,
     pub(crate) if_range: Option<String>,
     pub(crate) accepts_gzip: bool,
+    /// By HEAD, for which there are no ranges (RFC 9110 section 14.2).
+    pub(crate) is_head: bool,
 }
 
 /// A request.
@@ -501,6 +503,35 @@ impl Client {
     }
 }
 
+/// Judges what was read of an answer on a stream of its own.
+pub(crate) fn judge_answer(
+    ask: &Ask,
+    reading: &Reading,
+    is_whole: bool,
+    allowed: Allowed,
+    files: &mut Files,
+) -> Result<(), String> {
+    let sent_at = ask.sent_at.expect("it was asked");
+    match (&ask.kind, reading.head.status) {
+        (_, 500 | 503) if allowed.failures => Ok(()),
+        (Kind::File(path, asked), _) => {
+            let window = (sent_at, reading.read_at);
+            judge_file(path, asked, window, reading, is_whole, files)
+        }
+        (Kind::Missing, 404)
+        | (Kind::Folder, 308 | 404)
+        | (Kind::Listing, 200 | 404)
+        | (Kind::Options, 204)
+        | (Kind::OtherMethod, 405)
+        | (Kind::Malformed, 400..=499) => Ok(()),
+        _ => Err("an unexpected status".into()),
+    }
+    .map_err(|why| {
+        let (request, head) = (&ask.parts, &reading.head);
+        format!("{why}\n  request: {request:?}\n  answer: {head:?}")
+    })
+}
+
 /// Checks the received part of a response to a request for a file.
 pub(crate) fn judge_file(
     path: &str,
@@ -540,7 +571,8 @@ pub(crate) fn judge_file(
                 .ok_or_else(|| "a listing in place of a page".into())
         }
         200 => {
-            if asked.range.is_some() && asked.if_range.is_some() && is_matched(&asked.if_range) {
+            let wants_range = asked.range.is_some() && !asked.is_head;
+            if wants_range && asked.if_range.is_some() && is_matched(&asked.if_range) {
                 return Err("If-Range matched: a range was due".into());
             }
             if is_matched(&asked.if_none_match) {

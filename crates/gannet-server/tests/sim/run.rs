@@ -1,5 +1,6 @@
 //! One run: a server, its clients and the owner of its files, in one thread, from one seed.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use gannet_archive::{
@@ -25,8 +26,10 @@ use rustls::ClientConfig;
 use zlib_rs::{Deflate, DeflateFlush, Status};
 
 use crate::asks::{ask, asks, nonsense};
-use crate::client::{Actor, Allowed, Client, Manners};
+use crate::client::{Actor, Allowed, Ask, Client, Manners, Seen};
+use crate::datagrams::{self, DatagramsClient};
 use crate::files::Files;
+use crate::link::BOUND;
 use crate::streams::{self, StreamsClient};
 use crate::tls_support::{Authority, Issued, KeyKind, store};
 
@@ -47,6 +50,14 @@ pub(crate) const LIMITS: Limits = Limits {
     delay_ms: 0,
 };
 
+/// The same over networks that lose datagrams, some of them several times.
+pub(crate) const DATAGRAM_LIMITS: Limits = Limits {
+    head_timeout_ms: 10_000,
+    idle_timeout_ms: 15_000,
+    progress_timeout_ms: 10_000,
+    ..LIMITS
+};
+
 /// The events of a run, besides faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
@@ -59,10 +70,14 @@ pub(crate) struct Scenario {
     pub(crate) in_place: bool,
     /// Clients stall, reset, fall silent, send invalid requests.
     pub(crate) has_rude_clients: bool,
+    /// For so long those who are done are replaced by others, nanoseconds; then changes are rare.
+    pub(crate) lasts: u64,
     /// The server is stopped at this time, done or not.
     pub(crate) stops_at: Option<u64>,
     /// Most clients speak HTTP/2.
     pub(crate) has_streams: bool,
+    /// Most clients speak HTTP/3, over TLS.
+    pub(crate) has_datagrams: bool,
     /// Whether TLS is used, and what the kernel does for it.
     pub(crate) tls: Tls,
     /// Received bytes are processed this much later.
@@ -99,10 +114,12 @@ impl Scenario {
             has_changes,
             in_place: random.chance(if has_changes { 500 } else { 100 }),
             has_rude_clients: random.chance(500),
+            lasts: 0,
             stops_at: random
                 .chance(300)
                 .then(|| 1_000 * MS + random.below(2_000 * MS)),
             has_streams: false,
+            has_datagrams: false,
             tls: Tls::None,
             delay_ms: 0,
             is_near: random.chance(300),
@@ -126,12 +143,20 @@ pub(crate) struct Outcome {
 /// Runs a scenario and checks it. The error describes what was wrong.
 pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outcome, String> {
     let mut random = Random::new(!seed);
-    let options = EngineOptions {
+    let mut options = EngineOptions {
         buffers: 1 << random.below(5),
         buffer_len: 256 << random.below(4),
         ..EngineOptions::default()
     };
-    let mut driver = Sim::new(seed, 1, &options, Faults::none());
+    if scenario.has_datagrams {
+        // Datagrams that do not fit are lost; with few at a time, the server is slower than its clients.
+        (options.buffers, options.buffer_len) = (options.buffers.max(16), 2_048);
+    }
+    let driver = Sim::new(seed, 1, &options, Faults::none());
+    let sockets = scenario
+        .has_datagrams
+        .then(|| BOUND.parse().expect("an address"));
+    let mut driver = driver.with_datagrams(sockets.as_slice());
     let disk = driver.handle();
     let mut files = Files::new(disk.clone(), scenario.is_live);
     let content = content(&mut driver, &mut files, scenario, &mut random);
@@ -149,16 +174,19 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     };
     let limits = Limits {
         delay_ms: scenario.delay_ms,
-        ..LIMITS
+        ..match scenario.has_datagrams {
+            true => DATAGRAM_LIMITS,
+            false => LIMITS,
+        }
     };
     let allowed = Allowed {
         cuts: faults.reset + faults.io_error + faults.accept_fails > 0 || scenario.in_place,
         // Pages in flight may change; in that case the response is never complete.
         parts: scenario.is_near || scenario.tls != Tls::None || !scenario.in_place,
         failures: faults.io_error > 0 || scenario.in_place,
-        quiet_ns: (LIMITS.head_timeout_ms
-            + LIMITS.idle_timeout_ms
-            + 2 * LIMITS.progress_timeout_ms
+        quiet_ns: (limits.head_timeout_ms
+            + limits.idle_timeout_ms
+            + 2 * limits.progress_timeout_ms
             + 4_000)
             * MS,
     };
@@ -168,30 +196,36 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         0 if !ends_early => KEY_RECORDS,
         _ => ENCRYPTED_RECORDS_MAX,
     };
-    let (tls, config) = secure(scenario.tls, key_records, &disk).unzip();
+    let (mut tls, config) = secure(scenario.tls, key_records, &disk).unzip();
+    if let Some(tls) = &mut tls {
+        tls.datagram_sockets = u32::from(scenario.has_datagrams);
+    }
     let server = Driven::new(driver, content, &options, limits, tls).map_err(|e| e.to_string())?;
-    let clients = (0..scenario.clients)
-        .map(|_| -> Box<dyn Actor> {
-            if scenario.has_streams && random.chance(800) {
-                let tls = config.clone();
-                return Box::new(peer(&files, scenario, allowed, tls, &mut random));
-            }
-            let client = client(&files, scenario, allowed, config.as_ref(), &mut random);
-            Box::new(client)
-        })
-        .collect();
-    Run {
+    let crowd = Crowd {
+        scenario,
+        allowed,
+        tls: config,
+        count: 0,
+    };
+    let mut run = Run {
         disk,
         server,
         files,
-        clients,
+        clients: Vec::new(),
+        crowd,
         random,
         scenario,
         allowed,
+        limits,
         stopped_at: None,
         changes_at: 0,
+        before: Before::default(),
+    };
+    for _ in 0..scenario.clients {
+        let client = run.crowd.client(&run.files, 0, &mut run.random);
+        run.clients.push(client);
     }
-    .run()
+    run.run()
 }
 
 /// The TLS settings of the server and of its clients.
@@ -229,6 +263,7 @@ pub(crate) fn secure(
         certificates: store(issued, &options),
         kernel,
         key_records_max,
+        datagram_sockets: 0,
     };
     Some((tls, crate::wire::config(authority, is_early)))
 }
@@ -290,16 +325,76 @@ pub(crate) fn check_holdings(server: &Driven<Sim>, disk: &SimHandle) -> Result<(
     }
 }
 
+/// Where the clients of a run come from.
+struct Crowd {
+    scenario: Scenario,
+    allowed: Allowed,
+    tls: Option<Arc<ClientConfig>>,
+    /// How many have come.
+    count: u32,
+}
+
+impl Crowd {
+    /// The next one, who arrives so much later than the first ones do.
+    fn client(&mut self, files: &Files, later_ns: u64, random: &mut Random) -> Box<dyn Actor> {
+        let (scenario, allowed) = (self.scenario, self.allowed);
+        let number = (self.count % 60_000) as u16;
+        self.count += 1;
+        if scenario.has_datagrams && random.chance(900) {
+            let tls = self.tls.clone().expect("QUIC has TLS");
+            let (is_rude, asks) = asks_at_once(files, scenario, random);
+            let mut manners = datagrams::Manners::random(is_rude, random);
+            manners.arrives_at += later_ns;
+            let random = Random::new(random.next_u64());
+            let client = DatagramsClient::new(number, manners, asks, allowed, random, tls);
+            return Box::new(client);
+        }
+        if scenario.has_streams && random.chance(800) {
+            let (is_rude, asks) = asks_at_once(files, scenario, random);
+            let mut manners = streams::Manners::random(is_rude, random);
+            manners.arrives_at += later_ns;
+            let random = Random::new(random.next_u64());
+            let tls = self.tls.clone();
+            return Box::new(StreamsClient::new(manners, asks, allowed, random, tls));
+        }
+        let mut client = client(files, scenario, allowed, self.tls.as_ref(), random);
+        client.manners.arrives_at += later_ns;
+        client.acts_at += later_ns;
+        Box::new(client)
+    }
+}
+
 struct Run {
     disk: SimHandle,
     server: Driven<Sim>,
     files: Files,
     clients: Vec<Box<dyn Actor>>,
+    crowd: Crowd,
     random: Random,
     scenario: Scenario,
     allowed: Allowed,
+    limits: Limits,
     stopped_at: Option<u64>,
     changes_at: u64,
+    /// What came of clients that were replaced.
+    before: Before,
+}
+
+/// See [`Run::before`].
+#[derive(Default)]
+struct Before {
+    trace: u64,
+    answered: u64,
+    /// Of some of them it is not known what the server has counted.
+    has_unread: bool,
+}
+
+impl Before {
+    fn add(&mut self, seen: &Seen) {
+        self.trace = self.trace.rotate_left(5) ^ seen.trace;
+        self.answered += seen.answered;
+        self.has_unread |= !seen.has_read_all;
+    }
 }
 
 impl Run {
@@ -339,12 +434,23 @@ impl Run {
         }
         if self.scenario.has_changes && now >= self.changes_at {
             self.files.change(&mut self.random, self.scenario.in_place);
-            self.changes_at = now + 1 + self.random.below(400 * MS);
+            let most = if self.scenario.lasts > 0 {
+                600_000
+            } else {
+                400
+            };
+            self.changes_at = now + 1 + self.random.below(most * MS);
         }
         for (number, client) in self.clients.iter_mut().enumerate() {
             client
                 .act(&self.disk, &mut self.files)
                 .map_err(|why| format!("client {number}: {why}"))?;
+            let seen = client.seen();
+            if seen.acts_at.is_none() && now < self.scenario.lasts {
+                self.before.add(&seen);
+                let later_ns = now + self.random.below(20_000 * MS);
+                *client = self.crowd.client(&self.files, later_ns, &mut self.random);
+            }
         }
         Ok(())
     }
@@ -364,7 +470,7 @@ impl Run {
     fn check_end(&self, started: u64) -> Result<(), String> {
         let now = self.disk.now().0;
         if let Some(at) = self.stopped_at
-            && now > at + (LIMITS.grace_ms + 200) * MS
+            && now > at + (self.limits.grace_ms + 200) * MS
             && !self.server.is_over()
         {
             return Err(format!(
@@ -372,7 +478,7 @@ impl Run {
                 (now - at) / MS
             ));
         }
-        if now > started + 200_000 * MS {
+        if now > started + self.scenario.lasts + 200_000 * MS {
             return Err("it never ends".into());
         }
         Ok(())
@@ -406,7 +512,8 @@ impl Run {
         let mut outcome = Outcome {
             counted,
             lasted: now - started,
-            ..Outcome::default()
+            trace: self.before.trace,
+            answered: self.before.answered,
         };
         for (number, client) in self.clients.iter_mut().enumerate() {
             client
@@ -417,7 +524,8 @@ impl Run {
             outcome.trace = outcome.trace.rotate_left(5) ^ seen.trace;
         }
         outcome.trace ^= counted ^ now.rotate_left(32);
-        let all_read = self.clients.iter().all(|client| client.seen().has_read_all);
+        let mut clients = self.clients.iter();
+        let all_read = !self.before.has_unread && clients.all(|it| it.seen().has_read_all);
         if outcome.answered > counted || (all_read && outcome.answered != counted) {
             return Err(format!(
                 "{} answers counted, {} read",
@@ -655,14 +763,8 @@ fn client(
     Client::new(manners, asks, allowed, random, tls.cloned())
 }
 
-/// An HTTP/2 client.
-fn peer(
-    files: &Files,
-    scenario: Scenario,
-    allowed: Allowed,
-    tls: Option<Arc<ClientConfig>>,
-    random: &mut Random,
-) -> StreamsClient {
+/// What a client of several streams asks for, and whether it is rude.
+fn asks_at_once(files: &Files, scenario: Scenario, random: &mut Random) -> (bool, VecDeque<Ask>) {
     let is_rude = scenario.has_rude_clients && random.chance(400);
     let most = if random.chance(300) { 100 } else { 12 };
     let count = 1 + random.below(most);
@@ -676,8 +778,5 @@ fn peer(
             ask
         }
     });
-    let asks = asks.collect();
-    let manners = streams::Manners::random(is_rude, random);
-    let random = Random::new(random.next_u64());
-    StreamsClient::new(manners, asks, allowed, random, tls)
+    (is_rude, asks.collect())
 }

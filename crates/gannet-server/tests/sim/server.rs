@@ -1,5 +1,6 @@
 //! A simulated server that a test drives turn by turn, with helpers for its clients.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gannet_io::driver::{Listener, Nanos};
@@ -10,6 +11,7 @@ use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use rustls::ClientConfig;
 
+use crate::link::BOUND;
 use crate::run::{LIMITS, Packing, Tls, check_holdings, open, secure};
 
 const MS: u64 = 1_000_000;
@@ -44,11 +46,32 @@ impl Server {
         tls: Tls,
         key_records: u64,
     ) -> (Self, Option<Arc<ClientConfig>>) {
+        Self::with_sockets(faults, limits, (tls, key_records), &[])
+    }
+
+    /// The same, speaking HTTP/3, too.
+    pub(crate) fn with_datagrams(faults: Faults, limits: Limits) -> (Self, Arc<ClientConfig>) {
+        let tls = (Tls::Own, ENCRYPTED_RECORDS_MAX);
+        let bound = [BOUND.parse().expect("an address")];
+        let (server, config) = Self::with_sockets(faults, limits, tls, &bound);
+        (server, config.expect("it speaks TLS"))
+    }
+
+    fn with_sockets(
+        faults: Faults,
+        limits: Limits,
+        (tls, key_records): (Tls, u64),
+        sockets: &[SocketAddr],
+    ) -> (Self, Option<Arc<ClientConfig>>) {
         let driver = Sim::new(1, 1, &EngineOptions::default(), faults);
+        let driver = driver.with_datagrams(sockets);
         let disk = driver.handle();
         disk.put_file("large", vec![b'L'; LARGE]);
         disk.put_file("small", "small");
-        let (tls, config) = secure(tls, key_records, &disk).unzip();
+        let (mut tls, config) = secure(tls, key_records, &disk).unzip();
+        if let Some(tls) = &mut tls {
+            tls.datagram_sockets = u32::try_from(sockets.len()).expect("few");
+        }
         let content = DrivenContent::Directory(disk.root());
         // No snapshots: large files are sent slice by slice.
         let options = ContentOptions {
@@ -105,8 +128,17 @@ impl Server {
     /// Runs turns until a condition holds; returns how many milliseconds that took, or fails after
     /// a virtual minute.
     pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) -> u64 {
+        self.until_it(what, |_| is_so())
+    }
+
+    /// The same for what the server itself shows.
+    pub(crate) fn until_it(
+        &mut self,
+        what: &str,
+        mut is_so: impl FnMut(&mut Driven<Sim>) -> bool,
+    ) -> u64 {
         let start = self.disk.now().0;
-        while !is_so() {
+        while !is_so(&mut self.driven) {
             let now = self.disk.now().0;
             assert!(now < start + 60_000 * MS, "in vain: {what}");
             self.disk.wake_at(Some(Nanos(now + 10 * MS)));

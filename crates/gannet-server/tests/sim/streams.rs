@@ -12,7 +12,7 @@ use gannet_testkit::h2::{
 };
 use rustls::ClientConfig;
 
-use crate::client::{Actor, Allowed, Ask, Kind, Reading, Seen, judge_file};
+use crate::client::{Actor, Allowed, Ask, Kind, Reading, Seen, judge_answer};
 use crate::files::Files;
 use crate::response::Head;
 use crate::wire::Wire;
@@ -26,7 +26,7 @@ const CONNECTION_WINDOW: i64 = 65_535;
 #[derive(Clone, Debug)]
 pub(crate) struct Manners {
     /// When it connects, nanoseconds.
-    arrives_at: u64,
+    pub(crate) arrives_at: u64,
     /// Acts at this interval, nanoseconds.
     interval_ns: u64,
     /// Reads at most this much each time.
@@ -470,26 +470,10 @@ impl StreamsClient {
     }
 
     fn judge(&self, stream: &Stream, is_whole: bool, files: &mut Files) -> Result<(), String> {
-        let Some(reading) = &stream.reading else {
-            return Ok(());
-        };
-        let (ask, head) = (&stream.ask, &reading.head);
-        let sent_at = ask.sent_at.expect("it was asked");
-        match (&ask.kind, head.status) {
-            (_, 500 | 503) if self.allowed.failures => Ok(()),
-            (Kind::File(path, asked), _) => {
-                let window = (sent_at, reading.read_at);
-                judge_file(path, asked, window, reading, is_whole, files)
-            }
-            (Kind::Missing, 404)
-            | (Kind::Folder, 308 | 404)
-            | (Kind::Listing, 200 | 404)
-            | (Kind::Options, 204)
-            | (Kind::OtherMethod, 405)
-            | (Kind::Malformed, 400..=499) => Ok(()),
-            _ => Err("an unexpected status".into()),
+        match &stream.reading {
+            Some(reading) => judge_answer(&stream.ask, reading, is_whole, self.allowed, files),
+            None => Ok(()),
         }
-        .map_err(|why| format!("{why}\n  request: {:?}\n  answer: {head:?}", ask.parts))
     }
 
     /// Handles the end of the connection by the server, with all bytes read.

@@ -1,0 +1,458 @@
+//! For each kind of memory and work that a client of HTTP/3 can cause, a flood of it: it is bounded,
+//! who else asks is served meanwhile, and all is given back. What one connection holds is compared with
+//! its bounds after every turn: see [`check_holdings`](crate::run). What the library holds follows from
+//! its windows and queues: here it is shown that these hold.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gannet_io::sim::Faults;
+use gannet_server::config::Limits;
+use gannet_server::ledger::{Account, Bound, Holding};
+use gannet_testkit::h3::{self, EXCESSIVE_LOAD, HEADERS, REQUEST_CANCELLED, frame, varint};
+use quinn_proto::{ConnectionError, Dir};
+use rustls::ClientConfig;
+
+use crate::forged::{
+    Forger, ack, crypto, new_connection_id, path_challenge, retire_connection_id, stream,
+};
+use crate::link::{Link, Opening, server_address};
+use crate::quic_deadlines::{answer, connected, until};
+use crate::run::LIMITS;
+use crate::server::Server;
+
+const KIB: u64 = 1 << 10;
+
+/// Connections of a flood.
+const FLOOD: u16 = 20;
+
+/// Error codes of QUIC (RFC 9000 section 20.1).
+const INTERNAL_ERROR: u64 = 0x1;
+const FLOW_CONTROL_ERROR: u64 = 0x3;
+const STREAM_LIMIT_ERROR: u64 = 0x4;
+const PROTOCOL_VIOLATION: u64 = 0xa;
+const CRYPTO_BUFFER_EXCEEDED: u64 = 0xd;
+
+/// The number of a client that takes no part in a flood.
+const OTHER: u16 = 50_000;
+
+fn server() -> (Server, Arc<ClientConfig>) {
+    let faults = Faults {
+        datagram_latency_ns: 1_000_000,
+        ..Faults::none()
+    };
+    Server::with_datagrams(faults, LIMITS)
+}
+
+fn holding(server: &Server, account: Account) -> Holding {
+    let holdings = server.driven.holdings();
+    let found = holdings.into_iter().find(|it| it.account == account);
+    found.expect("every account is there")
+}
+
+/// Somebody else connects, asks for a file that is there already, and has it soon.
+fn others_are_served(server: &mut Server, config: &Arc<ClientConfig>, number: u16) {
+    let start = server.disk.now().0;
+    let mut other = connected(server, config, &Opening::new(OTHER + number));
+    let id = other.get("/small");
+    assert_eq!(answer(server, &mut other, id).body, b"small");
+    other.close();
+    let took = (server.disk.now().0 - start) / 1_000_000;
+    assert!(took <= 100, "{took} ms");
+}
+
+/// `account` has held at least `least` bytes for one connection, and nothing is held once the clients
+/// have gone.
+fn check_given_back(server: &mut Server, account: Account, least: u64) {
+    let full = holding(server, account);
+    let (Bound::Connection(most) | Bound::Worker(most)) = full.bound;
+    assert!((least..=most).contains(&full.peak), "{full:?}");
+    // Longer than any timeout.
+    server.pass(LIMITS.idle_timeout_ms + LIMITS.head_timeout_ms + 2 * LIMITS.progress_timeout_ms);
+    assert_eq!(holding(server, account).held, 0, "{full:?}");
+    assert_eq!(server.driven.counters().connections_now, 0);
+}
+
+/// To nobody more than three times what came from there (RFC 9000 section 8).
+fn check_amplification(server: &Server) {
+    for (address, exchanged) in server.disk.exchanged() {
+        let most = 3 * exchanged.received;
+        assert!(exchanged.sent <= most, "{address}: {exchanged:?}");
+    }
+}
+
+/// The code of HTTP/3 with which a connection has ended.
+fn code(link: &Link) -> u64 {
+    match &link.core.lost {
+        Some(ConnectionError::ApplicationClosed(close)) => close.error_code.into_inner(),
+        other => panic!("ended in another way: {other:?}"),
+    }
+}
+
+/// Beginnings of handshakes from addresses that may not be the sender's: beyond so many the others are
+/// asked to show that they are there, for which nothing is kept; nobody gets more than three times
+/// what it has sent; and who is there gets in.
+#[test]
+fn handshakes_that_do_not_go_on_have_a_bound() {
+    const HANDSHAKES_MAX: u64 = 128;
+    let (mut server, config) = server();
+    for number in 0..1_000 {
+        // It never takes what comes.
+        drop(Link::connect(&server.disk, &config, &Opening::new(number)));
+    }
+    server.pass(20);
+    let counters = server.driven.counters();
+    assert_eq!(counters.connections_now, HANDSHAKES_MAX);
+    assert_eq!(counters.quic.retries, 1_000 - HANDSHAKES_MAX);
+    others_are_served(&mut server, &config, 0);
+    assert!(server.driven.counters().quic.retries > 1_000 - HANDSHAKES_MAX);
+    server.pass(1_000);
+    check_amplification(&server);
+    check_given_back(&mut server, Account::Streams, 0);
+    check_amplification(&server);
+    assert_eq!(server.driven.counters().timeouts, HANDSHAKES_MAX);
+}
+
+/// Much that belongs to handshakes which wait for their turn: so much of it is kept.
+#[test]
+fn what_comes_before_a_handshake_is_accepted_has_a_bound() {
+    let (mut server, config) = server();
+    let links: Vec<_> = (0..100)
+        .map(|number| Link::connect(&server.disk, &config, &Opening::new(number)))
+        .collect();
+    // Packets of other levels to the same connection IDs, whose keys nobody has.
+    for (link, sent) in links.iter().map(|link| (link, &link.first)) {
+        let mut packet = sent.clone();
+        packet[0] = 0xd0 | (packet[0] & 0x0f);
+        for _ in 0..200 {
+            link.socket.send(server_address(), &packet, 0);
+        }
+    }
+    let start = server.disk.now().0;
+    others_are_served(&mut server, &config, 0);
+    server.pass(100);
+    assert!(server.disk.now().0 > start);
+    drop(links);
+    check_amplification(&server);
+    check_given_back(&mut server, Account::Streams, 0);
+}
+
+/// Datagrams that belong to nobody: noise, unknown versions, connection IDs that never were.
+#[test]
+fn datagrams_of_nobody_are_answered_with_less() {
+    let (mut server, config) = server();
+    let link = connected(&mut server, &config, &Opening::new(0));
+    let mut counter = 0_u64;
+    for first in [0x00, 0x40, 0x43, 0x80, 0xc0, 0xd0, 0xe0, 0xf0, 0xff] {
+        for len in [1, 2, 9, 21, 22, 43, 60, 300, 1_200, 1_452] {
+            for version in [0, 1, 0x6b33_43cf, 0x1a2a_3a4a_u32] {
+                counter += 1;
+                let mut packet = vec![first];
+                packet.extend(version.to_be_bytes());
+                packet.extend([8]);
+                while packet.len() < len {
+                    packet.extend(counter.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
+                    counter += 1;
+                }
+                packet.truncate(len);
+                let from = crate::link::client_address(1_000 + counter as u16 % 30_000, 7);
+                link.socket.send_as(from, server_address(), &packet, 0);
+            }
+        }
+    }
+    server.pass(100);
+    others_are_served(&mut server, &config, 0);
+    check_amplification(&server);
+    drop(link);
+    check_given_back(&mut server, Account::Streams, 0);
+}
+
+/// Requests that are asked and given up at once.
+#[test]
+fn requests_that_are_given_up_have_a_bound() {
+    let (mut server, config) = server();
+    server.disk.slow_file("small", 1_000_000_000);
+    let mut link = connected(&mut server, &config, &Opening::new(0));
+    let mut asked = 0;
+    let request = h3::request("GET", "/small?1", &[]);
+    until(&mut server, "the end", &mut [&mut link], |links| {
+        let link = &mut *links[0];
+        while let Some(id) = link.open(Dir::Bi, &request, true) {
+            asked += 1;
+            link.send();
+            link.core.reset(id, REQUEST_CANCELLED);
+            link.core.stop(id, REQUEST_CANCELLED);
+        }
+        link.send();
+        link.core.lost.is_some()
+    });
+    assert_eq!(code(&link), EXCESSIVE_LOAD);
+    assert!(asked < 2_000, "{asked} requests");
+    server.disk.slow_file("small", 0);
+    server.pass(1_000);
+    others_are_served(&mut server, &config, 0);
+    check_given_back(&mut server, Account::Waiting, 1);
+}
+
+/// Many requests for long files by clients that take nothing of any, or little of each.
+#[test]
+fn answers_that_are_not_taken_have_a_bound() {
+    for window in [0, 1_000, 20_000, 1 << 20] {
+        let faults = Faults {
+            cold: 500,
+            delay_max_ns: 5_000_000,
+            ..Faults::none()
+        };
+        let (mut server, config) = Server::with_datagrams(faults, LIMITS);
+        for number in 0..100 {
+            let len = if number % 3 == 0 { 8_000 } else { 1 << 20 };
+            let path = format!("file{number}");
+            server.disk.put_file(&path, vec![b'l'; len]);
+        }
+        let mut flood: Vec<_> = (0..FLOOD)
+            .map(|number| {
+                let opening = Opening {
+                    windows: (window, 8 << 20),
+                    ..Opening::new(number)
+                };
+                let mut link = connected(&mut server, &config, &opening);
+                for file in 0..100 {
+                    link.get(&format!("/file{file}"));
+                }
+                link
+            })
+            .collect();
+        // Nothing of it is read.
+        server.pass_while(2_000, || flood.iter_mut().for_each(Link::step));
+        let id = flood.len() as u16;
+        others_are_served(&mut server, &config, id);
+        for link in &mut flood {
+            assert_eq!(link.core.lost, None);
+            link.close();
+        }
+        drop(flood);
+        check_given_back(&mut server, Account::Answers, 16 * KIB);
+    }
+}
+
+/// Requests that never become whole, as many as there may be, each as long as it may be.
+#[test]
+fn requests_that_are_not_whole_have_a_bound() {
+    let (mut server, config) = server();
+    let mut flood: Vec<_> = (0..FLOOD)
+        .map(|number| connected(&mut server, &config, &Opening::new(number)))
+        .collect();
+    let section = vec![0; 32 << 10];
+    let request = frame(HEADERS, &section);
+    let mut links: Vec<_> = flood.iter_mut().collect();
+    let mut sent: Vec<_> = links.iter().map(|_| BTreeMap::new()).collect();
+    until(&mut server, "the end", &mut links, |links| {
+        for (link, sent) in links.iter_mut().zip(&mut sent) {
+            while let Some(id) = link.core.open(Dir::Bi) {
+                sent.insert(id, 0);
+            }
+            for (id, at) in sent {
+                // As far as the windows go.
+                *at += link
+                    .core
+                    .write(*id, &request[*at..request.len() - 1])
+                    .unwrap_or(0);
+            }
+            link.send();
+        }
+        links.iter().all(|link| link.core.lost.is_some())
+    });
+    for link in &flood {
+        assert_eq!(code(link), EXCESSIVE_LOAD);
+    }
+    others_are_served(&mut server, &config, 0);
+    check_given_back(&mut server, Account::Streams, 200 * KIB);
+}
+
+/// Field sections that are short on the wire and long in memory.
+#[test]
+fn sections_do_not_expand_without_end() {
+    let (mut server, config) = server();
+    let mut link = connected(&mut server, &config, &Opening::new(0));
+    // RFC 9204 section 4.5: no dynamic table; then the longest line of the static one, again and again.
+    let mut section = vec![0, 0];
+    section.extend([0xc0 | 17, 0xd7, 0xc1]);
+    for _ in 0..30_000 {
+        section.extend([0xff, 85 - 63]);
+    }
+    let request = frame(HEADERS, &section[..1_201]);
+    for _ in 0..20 {
+        let ask = |_| link.open(Dir::Bi, &request, true).expect("granted");
+        let ids: Vec<_> = (0..50).map(ask).collect();
+        for id in ids {
+            assert_eq!(answer(&mut server, &mut link, id).status, 431);
+        }
+    }
+    link.close();
+    others_are_served(&mut server, &config, 0);
+    check_given_back(&mut server, Account::Answers, 1);
+}
+
+/// A client whose address changes with every packet, in the middle of an answer.
+#[test]
+fn addresses_that_change_have_a_bound() {
+    let (mut server, config) = server();
+    let opening = Opening {
+        windows: (20_000, 20_000),
+        ..Opening::new(0)
+    };
+    let mut link = connected(&mut server, &config, &opening);
+    link.get("/large");
+    let mut moves = 0_u8;
+    server.pass_while(500, || {
+        link.step();
+        link.core.read(1_000);
+        if moves < 200 {
+            moves += 1;
+            link.rebind();
+            link.core.connection.ping();
+        }
+        link.send();
+    });
+    others_are_served(&mut server, &config, 1);
+    drop(link);
+    // What went to addresses that had not shown that they are there is no more than three times what
+    // came. The first one and those at which it has stayed may get more.
+    let exchanged = server.disk.exchanged();
+    let is_his = |moves: u8| exchanged.get(&crate::link::client_address(0, moves));
+    let all: Vec<_> = (0..=moves).filter_map(is_his).collect();
+    let received: u64 = all.iter().map(|it| it.received).sum();
+    let unshown = all.iter().filter(|it| it.sent < 10_000);
+    let sent: u64 = unshown.map(|it| it.sent).sum();
+    assert!(sent <= 3 * received, "{sent} for {received}: {all:?}");
+    assert!(all.iter().filter(|it| it.sent > 0).count() > 3);
+    check_given_back(&mut server, Account::Answers, 1);
+}
+
+/// Packets of a client that has done its handshake, flooded with one kind of frame. Gives the error that
+/// ends the connection, if one does.
+fn flood_with(frames: impl Iterator<Item = Vec<u8>>) -> Option<u64> {
+    let (mut server, config) = server();
+    let mut forger = Forger::new(&mut server, &config, 0);
+    let before = server.disk.exchanged()[&forger.link.socket.address()];
+    forger.flood(&mut server, frames);
+    let after = server.disk.exchanged()[&forger.link.socket.address()];
+    let (sent, received) = (after.sent - before.sent, after.received - before.received);
+    assert!(sent <= received + 20_000, "{sent} bytes for {received}");
+    let error = forger.error;
+    others_are_served(&mut server, &config, 0);
+    drop(forger);
+    check_given_back(&mut server, Account::Streams, 0);
+    error
+}
+
+#[test]
+fn challenges_of_paths_are_answered_with_no_more() {
+    assert_eq!(flood_with((0..20_000).map(path_challenge)), None);
+}
+
+#[test]
+fn connection_ids_that_are_replaced_have_a_bound() {
+    // Each retires the one before, and none of what the server says of it is acknowledged.
+    flood_with((1..10_000).map(new_connection_id));
+}
+
+#[test]
+fn connection_ids_that_are_retired_have_a_bound() {
+    // Those that there are, again and again.
+    flood_with((0..5_000).map(|number| retire_connection_id(number % 2)));
+    // Those that were never there.
+    let error = flood_with((1_000..1_010).map(retire_connection_id));
+    assert_eq!(error, Some(PROTOCOL_VIOLATION));
+}
+
+#[test]
+fn packets_that_were_never_sent_cannot_be_acknowledged() {
+    let error = flood_with([ack(1_000_000)].into_iter());
+    assert_eq!(error, Some(PROTOCOL_VIOLATION));
+}
+
+/// Streams of which every other byte comes: what is kept of them is within the windows.
+#[test]
+fn gaps_have_a_bound() {
+    const WINDOW: u64 = 64 << 10;
+    let gaps = |count: u64| {
+        let places =
+            move |number: u64| (1..count).map(move |at| stream(4 * number, 8 * at - 1, b"g"));
+        (0..4).flat_map(places)
+    };
+    assert_eq!(flood_with(gaps(50)), None);
+    // So many are no network's doing.
+    assert_eq!(flood_with(gaps(WINDOW / 8)), Some(INTERNAL_ERROR));
+    let error = flood_with([stream(0, WINDOW, b"g")].into_iter());
+    assert_eq!(error, Some(FLOW_CONTROL_ERROR), "a stream's window");
+    let all = (0..5).map(|number| stream(4 * number, WINDOW - 1, b"g"));
+    let error = flood_with(all);
+    assert_eq!(error, Some(FLOW_CONTROL_ERROR), "the connection's window");
+    let error = flood_with([stream(4 * 100, 0, b"g")].into_iter());
+    assert_eq!(error, Some(STREAM_LIMIT_ERROR));
+    let error = flood_with([stream(4 * 8 + 2, 0, &varint(0x21))].into_iter());
+    assert_eq!(error, Some(STREAM_LIMIT_ERROR), "unidirectional streams");
+    let error = flood_with([crypto(1 << 20, b"g")].into_iter());
+    assert_eq!(error, Some(CRYPTO_BUFFER_EXCEEDED));
+}
+
+/// When there are as many connections as there may be, the one that has been idle longest makes room;
+/// those with something under way stay.
+#[test]
+fn the_longest_idle_makes_room() {
+    const MOST: u16 = 10;
+    let limits = Limits {
+        connections_max: u32::from(MOST),
+        idle_timeout_ms: 60_000,
+        progress_timeout_ms: 60_000,
+        ..LIMITS
+    };
+    let faults = Faults {
+        datagram_latency_ns: 1_000_000,
+        ..Faults::none()
+    };
+    let (mut server, config) = Server::with_datagrams(faults, limits);
+    let mut links: Vec<_> = (0..MOST)
+        .map(|number| {
+            let windows = if number == 0 {
+                (0, 0)
+            } else {
+                (1 << 20, 1 << 20)
+            };
+            let opening = Opening {
+                windows,
+                ..Opening::new(number)
+            };
+            let mut link = connected(&mut server, &config, &opening);
+            let id = link.get("/small");
+            if number > 0 {
+                answer(&mut server, &mut link, id);
+            }
+            server.pass(200);
+            link
+        })
+        .collect();
+    // The second one asks for something more, so that the third has been idle longest.
+    let id = links[1].get("/small");
+    answer(&mut server, &mut links[1], id);
+    server.pass(200);
+    for number in 0..3_u16 {
+        let link = connected(&mut server, &config, &Opening::new(MOST + number));
+        links.push(link);
+        let mut all: Vec<_> = links.iter_mut().collect();
+        let gone = 2 + usize::from(number);
+        until(
+            &mut server,
+            "the longest idle has gone",
+            &mut all,
+            |links| links[gone].core.lost.is_some(),
+        );
+        server.pass(200);
+    }
+    let lost: Vec<_> = (0..links.len())
+        .filter(|number| links[*number].core.lost.is_some())
+        .collect();
+    assert_eq!(lost, [2, 3, 4]);
+    assert_eq!(server.driven.counters().shed, 3);
+}
