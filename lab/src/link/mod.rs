@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use lexopt::prelude::*;
@@ -48,7 +48,7 @@ by HTTP/1.1, HTTP/2 and HTTP/3. Needs root: it makes namespaces and TUN devices,
   --servers NAMES     of gannet, nginx, caddy, h2o (default: all)
   --protocols NAMES   of h1, h2, h3 (default: all)
   --gannet PATH       this program instead of a release build of the workspace
-  --save NAME         keep tables, picture and data in lab/results/NAME
+  --save NAME         keep tables, picture and data as lab/results/NAME.*
 ";
 
 /// A link as reports name it.
@@ -165,13 +165,16 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     };
     ensure!(status.success(), "the measurement failed ({status})");
     let report: Report = serde_json::from_slice(&fs::read(work.0.join("report.json"))?)?;
-    let place = match &options.save {
-        Some(name) => process::root().join("lab/results").join(name),
-        None => process::target().join("reports/link"),
+    let (folder, name) = match &options.save {
+        Some(name) => (process::root().join("lab/results"), name.as_str()),
+        None => (process::target().join("reports"), "link"),
     };
-    report.save(&place)?;
-    println!("{}", report.markdown());
-    println!("link: tables and picture are in '{}'", place.display());
+    report.save(&folder, name)?;
+    println!("{}", report.markdown(name));
+    println!(
+        "link: tables are '{0}/{name}.md', a picture is '{0}/{name}.svg'",
+        folder.display()
+    );
     Ok(())
 }
 
@@ -229,6 +232,9 @@ fn names(parser: &mut lexopt::Parser, known: &[String]) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Longest time until nobody writes to the folder of a run any more.
+const REMOVE_MAX: Duration = Duration::from_secs(5);
+
 /// The folder of a run; removed when dropped.
 struct Work(PathBuf);
 
@@ -242,8 +248,13 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("link: cannot remove '{}': {error}", self.0.display());
+        let start = Instant::now();
+        // After an interruption what wrote to it takes a moment to end.
+        while let Err(error) = fs::remove_dir_all(&self.0) {
+            if start.elapsed() > REMOVE_MAX {
+                return eprintln!("link: cannot remove '{}': {error}", self.0.display());
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }

@@ -7,7 +7,7 @@ use super::report::{FIGURES, Report};
 
 const WIDTH: f64 = 640.0;
 const LEFT: f64 = 96.0;
-const RIGHT: f64 = 56.0;
+const RIGHT: f64 = 64.0;
 const BAR: f64 = 14.0;
 const STEP: f64 = 19.0;
 

@@ -107,13 +107,14 @@ impl Report {
         links
     }
 
-    /// Writes tables, picture and data to a folder.
-    pub(crate) fn save(&self, folder: &Path) -> Result<()> {
+    /// Writes tables, picture and data to a folder, by this name.
+    pub(crate) fn save(&self, folder: &Path, name: &str) -> Result<()> {
         fs::create_dir_all(folder)?;
-        fs::write(folder.join("report.md"), self.markdown())?;
-        fs::write(folder.join("loads.svg"), picture::draw(self))?;
+        let file = |kind: &str| folder.join(format!("{name}.{kind}"));
+        fs::write(file("md"), self.markdown(name))?;
+        fs::write(file("svg"), picture::draw(self))?;
         let mut data = flate2::write::GzEncoder::new(
-            fs::File::create(folder.join("report.json.gz"))?,
+            fs::File::create(file("json.gz"))?,
             flate2::Compression::best(),
         );
         serde_json::to_writer(&mut data, self)?;
@@ -121,15 +122,15 @@ impl Report {
         Ok(())
     }
 
-    /// The tables.
-    pub(crate) fn markdown(&self) -> String {
+    /// The tables, beside a picture of this name.
+    pub(crate) fn markdown(&self, name: &str) -> String {
         let (files, len) = self.page;
         let mut text = format!(
-            "# Page loads\n\nA page of {files} files, {} KB, in {}; each load with a new connection \
+            "# Page loads: {name}\n\nA page of {files} files, {} KB, in {}; each load with a new connection \
              and an empty cache, every byte compared. Certificates of {} bytes. Times in ms since \
              the navigation began: the median, and the least and the most. The last column is the \
              median divided by the best of the other servers, by the same protocol.\n\n\
-             ![Page loads](loads.svg)\n\n",
+             ![Page loads]({name}.svg)\n\n",
             len / 1000,
             self.browser,
             self.certificates
