@@ -23,14 +23,22 @@ pub const PREADV2: u32 = 327;
 pub const PREADV2: u32 = 286;
 
 /// A script that installs a filter which fails these system calls with this error, and executes the
-/// given program.
+/// given program. `NUMBER:A:B` means calls with these values as second and third argument.
 const SCRIPT: &str = r"
 import ctypes, os, struct, sys
 numbers, errno = sys.argv[1].split(','), int(sys.argv[2])
 step = lambda code, yes, no, value: struct.pack('HBBI', code, yes, no, value)
-program = step(0x20, 0, 0, 0)
+program = b''
+end = step(0x06, 0, 0, 0x50000 | errno)
 for number in numbers:
-    program += step(0x15, 0, 1, int(number)) + step(0x06, 0, 0, 0x50000 | errno)
+    number, *values = map(int, number.split(':'))
+    # Its number, then its second and third argument, if they matter.
+    checks = [(0, number)] + list(zip((24, 32), values))
+    left = 2 * len(checks)
+    for offset, value in checks:
+        left -= 2
+        program += step(0x20, 0, 0, offset) + step(0x15, 0, left + 1, value)
+    program += end
 program += step(0x06, 0, 0, 0x7fff0000)
 held = ctypes.create_string_buffer(program, len(program))
 filter = struct.pack('@HP', len(program) // 8, ctypes.addressof(held))
@@ -42,13 +50,29 @@ assert call(22, 2, ctypes.addressof(filter), 0, 0) == 0, 'seccomp'
 os.execv(sys.argv[3], sys.argv[3:])
 ";
 
+/// The number of `setsockopt` on this machine.
+#[cfg(target_arch = "x86_64")]
+const SETSOCKOPT: u32 = 54;
+/// The number of `setsockopt` on this machine.
+#[cfg(not(target_arch = "x86_64"))]
+const SETSOCKOPT: u32 = 208;
+
 /// A command for the binary in which these system calls fail with this error. `None` if no filter
 /// can be installed: the test is left out.
 pub fn without(calls: &[u32], errno: i32) -> Option<Command> {
-    let numbers: Vec<String> = calls.iter().map(u32::to_string).collect();
+    let calls: Vec<String> = calls.iter().map(u32::to_string).collect();
+    refusing(&calls.join(","), errno)
+}
+
+/// The same for one option of sockets, which cannot be set.
+pub fn without_option(level: u32, option: u32, errno: i32) -> Option<Command> {
+    refusing(&format!("{SETSOCKOPT}:{level}:{option}"), errno)
+}
+
+fn refusing(calls: &str, errno: i32) -> Option<Command> {
     let sandbox = |program: &Path| {
         let mut command = Command::new("python3");
-        command.args(["-c", SCRIPT, &numbers.join(","), &errno.to_string()]);
+        command.args(["-c", SCRIPT, calls, &errno.to_string()]);
         command.arg(program);
         command.current_dir("/");
         command

@@ -10,6 +10,7 @@ use gannet_testkit::content::{assert_pattern, pattern};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::{descriptors, raise_descriptor_limit, until};
+use gannet_testkit::quic::Quic;
 use gannet_testkit::seccomp::{IO_URING_SETUP, MEMFD_CREATE, without};
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, Gannet, program, run};
@@ -465,8 +466,8 @@ fn without_copies_files_are_sent_from_the_disk() {
     }
 }
 
-/// `--delay`: no answer arrives sooner, over HTTP/1, HTTP/2 and TLS, whose handshake takes two more
-/// client round trips.
+/// `--delay`: no answer arrives sooner, over HTTP/1, HTTP/2, HTTP/3 and TLS, whose handshake takes two
+/// more client round trips.
 #[test]
 fn a_delay_is_the_least_time_of_each_round_trip() {
     const DELAY: Duration = Duration::from_millis(60);
@@ -490,6 +491,11 @@ fn a_delay_is_the_least_time_of_each_round_trip() {
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         client.response().expect(200);
+        assert!(began.elapsed() >= 2 * DELAY, "{:?}", began.elapsed());
+        // Over QUIC the handshake takes one.
+        let began = Instant::now();
+        let mut quic = Quic::begin(server.server.address(), &server.authority);
+        assert_eq!(quic.get("/").status, 200);
         assert!(began.elapsed() >= 2 * DELAY, "{:?}", began.elapsed());
     });
 }

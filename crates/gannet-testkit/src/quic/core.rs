@@ -19,6 +19,8 @@ use quinn_proto::{
 pub struct Options {
     /// The client's side of TLS, with ALPN.
     pub tls: Arc<rustls::ClientConfig>,
+    /// The name of the server.
+    pub name: String,
     /// Windows, timeouts, and what else the library lets be chosen.
     pub transport: TransportConfig,
     /// Decides what the library leaves to chance; what its cryptography draws is chance still, and of
@@ -29,12 +31,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// The usual ones: eight unidirectional streams may be opened by the server.
+    /// The usual ones: the server is `localhost`, eight unidirectional streams may be opened by the server.
     pub fn new(tls: Arc<rustls::ClientConfig>) -> Self {
         let mut transport = TransportConfig::default();
         transport.max_concurrent_uni_streams(VarInt::from_u32(8));
         Self {
             tls,
+            name: "localhost".into(),
             transport,
             seed: None,
             finds_mtu: false,
@@ -77,7 +80,7 @@ impl Received {
 }
 
 impl Core {
-    /// A connection to `localhost` there, whose first datagram is ready to be sent.
+    /// A connection to the server there, whose first datagram is ready to be sent.
     pub fn new(now: Instant, to: SocketAddr, options: Options) -> Self {
         let tls = QuicClientConfig::try_from(options.tls).expect("TLS 1.3 with AES-128-GCM");
         let mut config = ClientConfig::new(Arc::new(tls));
@@ -85,7 +88,7 @@ impl Core {
         let mut endpoint = EndpointConfig::default();
         endpoint.rng_seed(options.seed);
         let mut endpoint = Endpoint::new(Arc::new(endpoint), None, options.finds_mtu, None);
-        let connected = endpoint.connect(now, config, to, "localhost");
+        let connected = endpoint.connect(now, config, to, &options.name);
         let (handle, connection) = connected.expect("a valid name");
         Self {
             endpoint,

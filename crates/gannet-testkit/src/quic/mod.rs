@@ -4,6 +4,7 @@
 mod core;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn_proto::{ConnectionError, Dir, StreamId};
@@ -29,14 +30,38 @@ impl Quic {
             alpn: vec![b"h3".to_vec()],
             ..Abilities::default()
         });
+        let mut quic = Self::start(to, &tls, "localhost");
+        quic.shake();
+        quic
+    }
+
+    /// Begins to connect to a host of this name, with this side of TLS, and sends nothing yet.
+    pub fn start(to: SocketAddr, tls: &Arc<rustls::ClientConfig>, name: &str) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.set_read_timeout(Some(WAIT)).expect("set");
-        let core = Core::new(Instant::now(), to, Options::new(tls));
-        let mut quic = Self { socket, core };
-        quic.until("the handshake", |quic| {
+        let options = Options {
+            name: name.into(),
+            ..Options::new(Arc::clone(tls))
+        };
+        let core = Core::new(Instant::now(), to, options);
+        Self { socket, core }
+    }
+
+    /// Waits until the handshake is over.
+    pub fn shake(&mut self) {
+        self.until("the handshake", |quic| {
             quic.core.is_connected() || quic.core.lost.is_some()
         });
-        quic
+    }
+
+    /// Whether what is sent before the handshake is over is early data (RFC 9001 section 4.6).
+    pub fn sends_early(&self) -> bool {
+        self.core.connection.has_0rtt()
+    }
+
+    /// Whether the server has taken it.
+    pub fn was_taken_early(&self) -> bool {
+        self.core.connection.accepted_0rtt()
     }
 
     /// The same with a control stream and settings, as clients begin.
@@ -186,7 +211,8 @@ impl Quic {
         self.flush();
     }
 
-    fn flush(&mut self) {
+    /// Sends what may be sent now.
+    pub fn flush(&mut self) {
         self.core.read(usize::MAX);
         let socket = &self.socket;
         self.core.transmit(Instant::now(), |to, bytes, _| {

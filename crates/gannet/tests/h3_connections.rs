@@ -1,0 +1,234 @@
+//! How connections of HTTP/3 begin, and stay with the worker that has them.
+
+use std::fs;
+use std::net::UdpSocket;
+
+use gannet_testkit::client::metric;
+use gannet_testkit::content::pattern;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h3::{headers, request};
+use gannet_testkit::process::until;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::seccomp::without_option;
+use gannet_testkit::tls::{Abilities, Authority, KeyKind, Secure};
+use gannet_testkit::{DEADLINE, Folder, Gannet};
+
+const WORKERS: usize = 4;
+const FLAGS: [&str; 4] = ["--workers", "4", "--metrics", "127.0.0.1:0"];
+const LONG: usize = 2 << 20;
+
+fn connect(secure: &Secure) -> Quic {
+    Quic::begin(secure.server.address(), &secure.authority)
+}
+
+fn abilities(early_data: bool) -> Abilities {
+    Abilities {
+        alpn: vec![b"h3".to_vec()],
+        early_data,
+        ..Abilities::default()
+    }
+}
+
+fn site() -> Folder {
+    let folder = Folder::site();
+    folder.write("long.bin", pattern(LONG, 2));
+    folder
+}
+
+/// Many connections at once, all of which change their port in the middle of an answer.
+#[test]
+fn connections_stay_with_their_worker() {
+    let folder = site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, folder.path(), &FLAGS);
+        let mut all: Vec<_> = (0..4 * WORKERS).map(|_| connect(&secure)).collect();
+        let begin = |quic: &mut Quic| {
+            let id = quic.ask(&request("GET", "/long.bin", &[]));
+            quic.until("a part of it", |quic| !quic.received(id).bytes.is_empty());
+            quic.rebind();
+            id
+        };
+        let ids: Vec<_> = all.iter_mut().map(begin).collect();
+        for (quic, id) in all.iter_mut().zip(ids) {
+            assert!(quic.answer(id).body == pattern(LONG, 2));
+            assert_eq!(quic.get("/").status, 200);
+        }
+        let metric = |name| metric(&secure.server, name);
+        let requests = metric("gannet_h3_requests_total");
+        assert_eq!(requests, 2 * 4 * WORKERS as u64);
+        let received = metric("gannet_quic_datagrams_received_total");
+        let sent = metric("gannet_quic_datagrams_sent_total");
+        assert!(received > requests && sent > received, "{received} {sent}");
+    });
+}
+
+/// Where the kernel cannot be told whose a datagram is, workers pass on what is not theirs.
+#[test]
+fn without_steering_datagrams_are_forwarded() {
+    const SOL_SOCKET: u32 = 1;
+    const SO_ATTACH_REUSEPORT_CBPF: u32 = 51;
+    let folder = site();
+    let authority = Authority::new();
+    let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    on_both_engines(|engine| {
+        let Some(mut command) = without_option(SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, 1) else {
+            return;
+        };
+        command
+            .args(["--port", "0", "--engine", engine.name()])
+            .args(FLAGS);
+        command.arg("--tls-cert").arg(&file).arg(folder.path());
+        let server = Gannet::start(&mut command);
+        let mut all: Vec<_> = (0..4 * WORKERS)
+            .map(|_| Quic::begin(server.address(), &authority))
+            .collect();
+        for quic in &mut all {
+            // Its datagrams have another port now, by which the kernel spreads them.
+            quic.rebind();
+            assert!(quic.get("/long.bin").body == pattern(LONG, 2));
+        }
+        let forwarded = metric(&server, "gannet_quic_datagrams_forwarded_total");
+        assert!(forwarded > 0, "nobody has received what was another's");
+    });
+}
+
+/// A datagram of a connection that nobody has is answered with a stateless reset (RFC 9000 section
+/// 10.3), which is shorter, whichever worker its ID names; one with an ID of no worker is lost.
+#[test]
+fn unknown_connections_are_reset() {
+    let folder = site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, folder.path(), &FLAGS);
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        socket.set_read_timeout(Some(DEADLINE)).expect("set");
+        let send = |worker: u8| {
+            let mut datagram = [worker; 100];
+            datagram[0] = 0x40;
+            let sent = socket.send_to(&datagram, secure.server.address());
+            assert_eq!(sent.expect("sent"), 100);
+        };
+        send(0x77);
+        for worker in 0..WORKERS as u8 {
+            send(worker);
+            let mut reply = [0; 1500];
+            let len = socket.recv(&mut reply).expect("a reset in time");
+            assert!((21..100).contains(&len), "{len}");
+            assert_eq!(reply[0] & 0xc0, 0x40, "it looks like any other packet");
+        }
+        assert_eq!(connect(&secure).get("/").status, 200);
+        let forwarded = metric(&secure.server, "gannet_quic_datagrams_forwarded_total");
+        let received = metric(&secure.server, "gannet_quic_datagrams_received_total");
+        assert!(forwarded < received, "{forwarded} of {received}");
+    });
+}
+
+/// With many handshakes under way, clients first have to show that they receive at their address; any
+/// worker takes the token.
+#[test]
+fn many_handshakes_make_others_prove_their_address() {
+    let folder = site();
+    on_both_engines(|engine| {
+        let flags = ["--workers", "1", "--metrics", "127.0.0.1:0"];
+        let secure = Secure::serve(engine, folder.path(), &flags);
+        let tls = secure.authority.client(abilities(false));
+        let address = secure.server.address();
+        let retries = || metric(&secure.server, "gannet_quic_retries_total");
+        let mut silent = Vec::new();
+        until("a client is asked", || {
+            // They read no answer, so that their handshakes do not end.
+            let mut quic = Quic::start(address, &tls, "localhost");
+            quic.flush();
+            silent.push(quic);
+            retries() > 0
+        });
+        assert!(silent.len() > 128, "{}", silent.len());
+        let before = retries();
+        assert_eq!(connect(&secure).get("/").status, 200);
+        assert!(retries() > before);
+    });
+}
+
+/// A client that comes back may ask at once. What is not safe to be replayed gets 425, as over TLS.
+#[test]
+fn early_requests_are_answered_if_they_are_safe() {
+    let folder = site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, folder.path(), &["--early-data", "--workers", "1"]);
+        let tls = secure.authority.client(abilities(true));
+        let start = || Quic::start(secure.server.address(), &tls, "localhost");
+        let mut first = start();
+        assert!(!first.sends_early(), "it knows nobody");
+        first.shake();
+        assert_eq!(first.get("/").status, 200);
+        let mut quic = start();
+        assert!(quic.sends_early());
+        let get = quic.ask(&request("GET", "/", &[]));
+        let post = quic.ask(&request("POST", "/", &[]));
+        assert_eq!(quic.answer(get).status, 200);
+        assert_eq!(quic.answer(post).status, 425);
+        assert!(quic.was_taken_early());
+        quic.shake();
+        let late = quic.ask(&request("POST", "/", &[]));
+        assert_eq!(quic.answer(late).status, 405, "the handshake is over");
+    });
+    // Without the flag a client has nothing to send early with.
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, folder.path(), &[]);
+        let tls = secure.authority.client(abilities(true));
+        let start = || Quic::start(secure.server.address(), &tls, "localhost");
+        let mut first = start();
+        first.shake();
+        assert_eq!(first.get("/").status, 200);
+        assert!(!start().sends_early());
+    });
+}
+
+/// Each name has its certificate and its site, and the log names version and host.
+#[test]
+fn hosts_have_their_certificates_and_sites() {
+    let folder = Folder::new();
+    for host in ["a", "b"] {
+        folder.write(format!("{host}/index.html"), format!("this is {host}"));
+    }
+    on_both_engines(|engine| {
+        let log = folder.join(format!("log-{}", engine.name()));
+        let log_name = log.to_str().expect("UTF-8");
+        let sites = ["a", "b"].map(|host| {
+            let path = folder.join(host);
+            format!("{host}.example={}", path.to_str().expect("UTF-8"))
+        });
+        let authority = Authority::new();
+        let files = ["a", "b"].map(|host| {
+            let name = format!("{host}.example");
+            let file = authority.issue(&format!("{host}.pem"), KeyKind::P256, &[&name]);
+            file.to_str().expect("UTF-8").to_owned()
+        });
+        let flags = [
+            &["--tls-cert", &files[0], "--tls-cert", &files[1]][..],
+            &["--site", &sites[0], "--site", &sites[1]],
+            &["--log", "combined-host", "--log-file", log_name],
+        ];
+        let server = engine.serve(folder.path(), &flags.concat());
+        let tls = authority.client(abilities(false));
+        for host in ["a", "b"] {
+            let name = format!("{host}.example");
+            // The client compares names and certificates.
+            let mut quic = Quic::start(server.address(), &tls, &name);
+            quic.shake();
+            let fields = [
+                (":method", "GET"),
+                (":scheme", "https"),
+                (":authority", name.as_str()),
+                (":path", "/"),
+            ];
+            let id = quic.ask(&headers(&fields));
+            assert_eq!(quic.answer(id).body, format!("this is {host}").as_bytes());
+            let expect = format!("{name} 127.0.0.1");
+            until("a line in the log", || {
+                let text = fs::read_to_string(&log).unwrap_or_default();
+                let mut lines = text.lines();
+                lines.any(|line| line.contains(&expect) && line.contains("\"GET / HTTP/3.0\" 200"))
+            });
+        }
+    });
+}
