@@ -1,12 +1,12 @@
-//! Downloads over HTTP/1.1 and HTTP/2, in parts over several connections where that is asked for,
+//! Downloads over HTTP/1.1, HTTP/2 and HTTP/3, in parts over several connections where that is asked for,
 //! and goes on with what was interrupted.
 //!
 //! ```no_run
-//! use gannet_get::{Client, Options, Url};
+//! use gannet_get::{Client, Options, Url, Version};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let url = Url::parse("https://example.org/site.gannet")?;
-//! let client = Client::new(Options { http2: true, ..Options::default() });
+//! let client = Client::new(Options { version: Version::Http2, ..Options::default() });
 //! client.download(&url, "site.gannet".as_ref(), true, &mut ())?;
 //! # Ok(())
 //! # }
@@ -22,10 +22,12 @@ mod error;
 mod existing;
 mod h1;
 mod h2;
+mod h3;
 mod in_order;
 mod kept;
 pub mod limits;
 mod output;
+mod quic;
 mod response;
 pub mod transport;
 mod url;
@@ -48,6 +50,7 @@ use self::error::{failure, redirected, unexpected};
 use self::existing::Existing;
 use self::limits::REDIRECTS_MAX;
 use self::output::{Output, Part};
+use self::quic::Trust;
 use self::response::Head;
 use self::transport::Transport;
 
@@ -66,8 +69,31 @@ pub struct Options {
     pub is_insecure: bool,
     /// Certificates to trust instead of the system's.
     pub cacert: Option<PathBuf>,
-    /// HTTP/2 instead of HTTP/1.1.
-    pub http2: bool,
+    /// What is spoken.
+    pub version: Version,
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Version {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2; in clear text by prior knowledge.
+    Http2,
+    /// HTTP/3, over UDP, for https alone.
+    Http3,
+}
+
+impl Version {
+    /// Its name in the ALPN registry.
+    fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+            Self::Http3 => b"h3",
+        }
+    }
 }
 
 impl Default for Options {
@@ -76,7 +102,7 @@ impl Default for Options {
             connections: 1,
             is_insecure: false,
             cacert: None,
-            http2: false,
+            version: Version::default(),
         }
     }
 }
@@ -122,16 +148,18 @@ pub struct Download {
 #[derive(Debug)]
 pub struct Client {
     config: OnceLock<Arc<ClientConfig>>,
+    trust: OnceLock<Trust>,
     options: Options,
     stop: AtomicBool,
     received: AtomicU64,
     expected: AtomicU64,
 }
 
-/// A response whose content is still to come, by either version.
+/// A response whose content is still to come, by any version.
 enum Exchange {
     H1(h1::Exchange),
     H2(Box<h2::Exchange>),
+    H3(Box<h3::Exchange>),
 }
 
 impl Exchange {
@@ -139,6 +167,7 @@ impl Exchange {
         match self {
             Self::H1(_) => "HTTP/1.1",
             Self::H2(_) => "HTTP/2",
+            Self::H3(_) => "HTTP/3",
         }
     }
 
@@ -150,6 +179,7 @@ impl Exchange {
         match self {
             Self::H1(exchange) => exchange.next(unwanted, take),
             Self::H2(exchange) => exchange.next(take),
+            Self::H3(exchange) => exchange.next(take),
         }
     }
 }
@@ -160,6 +190,7 @@ impl Client {
     pub fn new(options: Options) -> Self {
         Self {
             config: OnceLock::new(),
+            trust: OnceLock::new(),
             options,
             stop: AtomicBool::new(false),
             received: AtomicU64::new(0),
@@ -175,11 +206,25 @@ impl Client {
         let Options {
             is_insecure,
             cacert,
-            http2,
+            version,
             ..
         } = &self.options;
-        let config = transport::tls_config(*is_insecure, cacert.as_deref(), *http2)?;
+        let config = transport::tls_config(*is_insecure, cacert.as_deref(), *version)?;
         Ok(self.config.get_or_init(|| config).clone())
+    }
+
+    /// The same for QUIC.
+    fn trust(&self) -> Result<Trust, String> {
+        if let Some(trust) = self.trust.get() {
+            return Ok(trust.clone());
+        }
+        let Options {
+            is_insecure,
+            cacert,
+            ..
+        } = &self.options;
+        let trust = transport::trust(*is_insecure, cacert.as_deref())?;
+        Ok(self.trust.get_or_init(|| trust).clone())
     }
 
     /// Refuses certificates that cannot be read before anything is asked for.
@@ -362,26 +407,8 @@ impl Client {
     fn open(&self, asked: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange, Url)> {
         let mut url = asked.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let config = match url.is_https {
-                false => None,
-                true => Some(self.tls().map_err(io::Error::other)?),
-            };
             let at = |error| redirected(error, asked, &url);
-            let transport = Transport::connect(&url, config.as_ref()).map_err(at)?;
-            let is_h2 = match transport.alpn() {
-                Some(alpn) => alpn == b"h2",
-                None if url.is_https && self.options.http2 => {
-                    return Err(at(io::Error::other("the server does not speak HTTP/2")));
-                }
-                None => self.options.http2,
-            };
-            let (head, exchange) = if is_h2 {
-                let (head, exchange) = h2::get(transport, &url, fields).map_err(at)?;
-                (head, Exchange::H2(Box::new(exchange)))
-            } else {
-                let (head, exchange) = h1::get(transport, &url, fields).map_err(at)?;
-                (head, Exchange::H1(exchange))
-            };
+            let (head, exchange) = self.ask(&url, fields).map_err(at)?;
             match (head.status, &head.location) {
                 (301 | 302 | 303 | 307 | 308, Some(location)) => {
                     let next = url.join(location);
@@ -403,6 +430,38 @@ impl Client {
         Err(io::Error::other(format!(
             "more than {REDIRECTS_MAX} redirections"
         )))
+    }
+
+    /// Connects and asks.
+    fn ask(&self, url: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange)> {
+        let version = self.options.version;
+        if version == Version::Http3 {
+            if !url.is_https {
+                return Err(io::Error::other("HTTP/3 is for https alone"));
+            }
+            let trust = self.trust().map_err(io::Error::other)?;
+            let (head, exchange) = h3::get(&trust, url, fields)?;
+            return Ok((head, Exchange::H3(Box::new(exchange))));
+        }
+        let config = match url.is_https {
+            false => None,
+            true => Some(self.tls().map_err(io::Error::other)?),
+        };
+        let transport = Transport::connect(url, config.as_ref())?;
+        let is_h2 = match transport.alpn() {
+            Some(alpn) => alpn == b"h2",
+            None if url.is_https && version == Version::Http2 => {
+                return Err(io::Error::other("the server does not speak HTTP/2"));
+            }
+            None => version == Version::Http2,
+        };
+        if is_h2 {
+            let (head, exchange) = h2::get(transport, url, fields)?;
+            Ok((head, Exchange::H2(Box::new(exchange))))
+        } else {
+            let (head, exchange) = h1::get(transport, url, fields)?;
+            Ok((head, Exchange::H1(exchange)))
+        }
     }
 
     /// Takes the content to its end, or to that of the part.

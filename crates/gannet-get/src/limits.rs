@@ -32,3 +32,15 @@ pub(super) const FRAMES_BEFORE_HEAD_MAX: usize = 1024;
 /// Bytes of the state file of a partial download: an entity tag, and at most 63 bytes per
 /// connection.
 pub(super) const TAG_LEN_MAX: u64 = 256 << 10;
+
+/// The longest datagram that can come.
+pub(super) const DATAGRAM_MAX: usize = 65_535;
+
+/// Datagrams taken before anything is answered.
+pub(super) const DATAGRAMS_AT_ONCE: usize = 64;
+
+/// Bytes that the server may send ahead over QUIC: a gigabit for an eighth of a second.
+pub(super) const QUIC_WINDOW: u32 = 16 << 20;
+
+/// Bytes of datagrams that the kernel keeps, if it lets so many be kept.
+pub(super) const SOCKET_BUFFER: usize = 2 << 20;

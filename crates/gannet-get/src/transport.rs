@@ -5,21 +5,23 @@
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gannet_io::cause::cause;
 use gannet_io::named_file;
 use rustix::net::{RecvFlags, recv};
-use rustls::client::UnbufferedClientConnection;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+use super::Version;
 use super::limits::{DISCARD_LEN, READ_LEN, SILENCE_S, TLS_STATES_MAX};
+use super::quic::Trust;
 use super::url::Url;
 
 /// Where distributions keep the certificates they trust.
@@ -43,25 +45,44 @@ const SEAL_MAX: usize = 64;
 pub fn tls_config(
     insecure: bool,
     cacert: Option<&Path>,
-    http2: bool,
+    version: Version,
+) -> Result<Arc<ClientConfig>, String> {
+    config(verifier(insecure, cacert)?, version)
+}
+
+/// The same for QUIC, whose library would keep only the words of a refusal.
+pub(super) fn trust(insecure: bool, cacert: Option<&Path>) -> Result<Trust, String> {
+    let refusal = Arc::default();
+    let telling = Telling {
+        inner: verifier(insecure, cacert)?,
+        refusal: Arc::clone(&refusal),
+    };
+    Trust::new(config(Arc::new(telling), Version::Http3)?, refusal)
+}
+
+fn config(
+    verifier: Arc<dyn ServerCertVerifier>,
+    version: Version,
 ) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone())
+    let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?;
-    let mut config = if insecure {
-        let verifier = Arc::new(Anyone(provider));
-        let builder = builder.dangerous();
-        builder.with_custom_certificate_verifier(verifier)
-    } else {
-        builder.with_root_certificates(roots(cacert)?)
-    }
-    .with_no_client_auth();
-    config.alpn_protocols = match http2 {
-        true => vec![b"h2".to_vec()],
-        false => vec![b"http/1.1".to_vec()],
-    };
+        .map_err(|e| e.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![version.alpn().to_vec()];
     Ok(Arc::new(config))
+}
+
+fn verifier(insecure: bool, cacert: Option<&Path>) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    if insecure {
+        return Ok(Arc::new(Anyone(provider)));
+    }
+    let roots = Arc::new(roots(cacert)?);
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+    Ok(verifier.map_err(|e| e.to_string())?)
 }
 
 fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
@@ -315,7 +336,8 @@ impl Transport {
     }
 }
 
-fn silence() -> io::Error {
+/// Nothing has come for too long.
+pub(super) fn silence() -> io::Error {
     let message = format!("nothing arrived for {SILENCE_S} s");
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
@@ -358,5 +380,53 @@ impl ServerCertVerifier for Anyone {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Leaves the reason of a refusal where it can be found.
+#[derive(Debug)]
+struct Telling {
+    inner: Arc<dyn ServerCertVerifier>,
+    refusal: Arc<OnceLock<rustls::Error>>,
+}
+
+impl ServerCertVerifier for Telling {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let inner = &self.inner;
+        let result = inner.verify_server_cert(end_entity, intermediates, name, ocsp, now);
+        result.inspect_err(|error| {
+            self.refusal.get_or_init(|| error.clone());
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let inner = &self.inner;
+        inner.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let inner = &self.inner;
+        inner.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
     }
 }

@@ -352,6 +352,7 @@ pub static COMMANDS: &[Command] = &[
                 "resume an interrupted download of --output",
             ),
             switch("http2", '2', "use HTTP/2; in clear text by prior knowledge"),
+            switch("http3", '3', "use HTTP/3, over UDP, for https alone"),
             switch("insecure", 'k', "accept any certificate"),
             CACERT,
             JSON,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use gannet_get::transport::{Transport, tls_config};
-use gannet_get::{Url, failed};
+use gannet_get::{Url, Version, failed};
 use gannet_site::target::Target;
 
 use super::{Answer, Field, line};
@@ -119,7 +119,7 @@ pub(super) fn ask(
     let config = match url.is_https {
         false => None,
         true => {
-            let config = tls_config(server.is_insecure, server.cacert.as_deref(), false);
+            let config = tls_config(server.is_insecure, server.cacert.as_deref(), Version::Http1);
             Some(config.map_err(|why| {
                 refuse(&format!("certificates: {why}"))
                     .as_usage()

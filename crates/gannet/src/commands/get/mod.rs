@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
 use gannet_get::limits::CONNECTIONS_MAX;
-use gannet_get::{Client, Download, Options, Url};
+use gannet_get::{Client, Download, Options, Url, Version};
 use rustix::time::{ClockId, clock_gettime};
 
 use self::bar::Shown;
@@ -32,10 +32,19 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         connections,
         is_insecure: matches.get_flag("insecure"),
         cacert: path("cacert"),
-        http2: matches.get_flag("http2"),
+        version: version(matches)?,
     };
     check_trust(options.is_insecure, options.cacert.as_ref())?;
     let urls = urls(&texts(matches, "url"))?;
+    if let Some(clear) = urls.iter().find(|url| !url.is_https)
+        && options.version == Version::Http3
+    {
+        let typed = printable(clear.typed());
+        return Err(
+            Failure::usage(format!("--http3 makes no sense with '{typed}'"))
+                .help("HTTP/3 is always encrypted: write it as https://HOST/PATH"),
+        );
+    }
     let output = path("output");
     if output.is_some() && urls.len() > 1 {
         return Err(Failure::usage("--output takes one URL")
@@ -75,6 +84,17 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         true => report.json(),
         false => report.text(),
     })
+}
+
+/// The version that is asked for.
+fn version(matches: &ArgMatches) -> Result<Version, Failure> {
+    match (matches.get_flag("http2"), matches.get_flag("http3")) {
+        (false, false) => Ok(Version::Http1),
+        (true, false) => Ok(Version::Http2),
+        (false, true) => Ok(Version::Http3),
+        (true, true) => Err(Failure::usage("--http2 and --http3 contradict each other")
+            .help("leave one of them out")),
+    }
 }
 
 /// Parses a number of connections.

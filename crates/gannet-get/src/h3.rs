@@ -1,0 +1,274 @@
+//! One request of HTTP/3 (RFC 9114), as a client: frames and QPACK are those of the server.
+
+use std::io;
+
+use gannet_http::h3::frame::{FRAME_HEADER_MAX, FrameType, read_varint, write_varint};
+use gannet_http::h3::qpack::decode_each;
+use gannet_http::h3::qpack::encoder::write_field;
+use quinn_proto::{Dir, StreamId};
+
+use super::limits::{FRAMES_BEFORE_HEAD_MAX, HEAD_MAX};
+use super::quic::{Quic, Read, Trust};
+use super::response::Head;
+use super::url::Url;
+
+/// The type of our control stream, and a SETTINGS frame that says nothing (RFC 9114 section 6.2.1).
+const CONTROL: [u8; 3] = [0, 4, 0];
+
+/// A response whose content is still to come.
+pub(super) struct Exchange {
+    quic: Quic,
+    stream: StreamId,
+    frames: Frames,
+    /// Content that came with the head.
+    early: Vec<u8>,
+}
+
+/// What has been understood of the stream.
+#[derive(Default)]
+struct Frames {
+    /// The beginning of a frame header.
+    partial: Vec<u8>,
+    /// The frame that is being received, and what is left of it.
+    kind: Option<FrameType>,
+    left: u64,
+    /// The field section while it comes.
+    section: Vec<u8>,
+    head: Option<Head>,
+    count: usize,
+}
+
+/// Connects, asks for `url` with further `fields`, and reads the head of the final response.
+///
+/// # Errors
+/// Of the connection, or of a response that makes no sense.
+pub(super) fn get(
+    trust: &Trust,
+    url: &Url,
+    fields: &[(&str, String)],
+) -> io::Result<(Head, Exchange)> {
+    let mut quic = Quic::connect(url, trust)?;
+    quic.open(Dir::Uni, &CONTROL, false)?;
+    // The prefix of a section without a dynamic table.
+    let mut section = vec![0, 0];
+    write_field(":method", b"GET", &mut section);
+    write_field(":scheme", b"https", &mut section);
+    write_field(":authority", url.authority().as_bytes(), &mut section);
+    write_field(":path", url.target.as_bytes(), &mut section);
+    write_field("accept", b"*/*", &mut section);
+    for (name, value) in fields {
+        write_field(name, value.as_bytes(), &mut section);
+    }
+    let mut request = Vec::new();
+    write_varint(FrameType::HEADERS.0, &mut request);
+    write_varint(section.len() as u64, &mut request);
+    request.extend_from_slice(&section);
+    let stream = quic.open(Dir::Bi, &request, true)?;
+    let mut frames = Frames::default();
+    let mut early = Vec::new();
+    while frames.head.is_none() {
+        let read = quic.read(stream, &mut |bytes| {
+            let mut keep = |content: &[u8]| {
+                early.extend_from_slice(content);
+                Ok(())
+            };
+            frames.receive(bytes, &mut keep).map(|_| ())
+        })?;
+        if matches!(read, Read::End) || frames.count > FRAMES_BEFORE_HEAD_MAX {
+            return Err(wrong("no response"));
+        }
+    }
+    let head = frames.head.clone().unwrap_or_default();
+    let exchange = Exchange {
+        quic,
+        stream,
+        frames,
+        early,
+    };
+    Ok((head, exchange))
+}
+
+impl Exchange {
+    /// Gives the next content to `take`. The number of bytes, or `None` at the end.
+    ///
+    /// # Errors
+    /// Of the connection, those of `take`, and when the content ends too early.
+    pub(super) fn next(
+        &mut self,
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<Option<u64>> {
+        if !self.early.is_empty() {
+            let early = std::mem::take(&mut self.early);
+            return take(&early).map(|()| Some(early.len() as u64));
+        }
+        let frames = &mut self.frames;
+        let mut count = 0;
+        let read = self.quic.read(self.stream, &mut |bytes| {
+            count += frames.receive(bytes, take)?;
+            Ok(())
+        })?;
+        match read {
+            Read::Bytes => Ok(Some(count)),
+            Read::End if self.frames.is_between() => Ok(None),
+            Read::End => Err(wrong("closed before the end of the stream")),
+        }
+    }
+}
+
+impl Frames {
+    /// Whether no frame has begun that has not ended.
+    fn is_between(&self) -> bool {
+        self.kind.is_none() && self.partial.is_empty()
+    }
+
+    /// Takes frames out of `bytes`; gives content to `take` and returns its length.
+    fn receive(
+        &mut self,
+        mut bytes: &[u8],
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<u64> {
+        let mut count = 0;
+        while !bytes.is_empty() {
+            let Some(kind) = self.kind else {
+                bytes = self.receive_header(bytes)?;
+                continue;
+            };
+            let len = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+            let (payload, rest) = bytes.split_at(len);
+            bytes = rest;
+            self.left -= len as u64;
+            match kind {
+                FrameType::DATA => {
+                    take(payload)?;
+                    count += len as u64;
+                }
+                FrameType::HEADERS => self.section.extend_from_slice(payload),
+                _ => {}
+            }
+            if self.left == 0 {
+                self.end_frame(kind)?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Takes what belongs to a frame's header.
+    fn receive_header<'b>(&mut self, bytes: &'b [u8]) -> io::Result<&'b [u8]> {
+        let before = self.partial.len();
+        let more = bytes.len().min(FRAME_HEADER_MAX - before);
+        self.partial.extend_from_slice(&bytes[..more]);
+        let mut input = &self.partial[..];
+        let (Some(kind), Some(len)) = (read_varint(&mut input), read_varint(&mut input)) else {
+            return Ok(&bytes[more..]);
+        };
+        let used = self.partial.len() - input.len() - before;
+        self.partial.clear();
+        self.count += 1;
+        let kind = FrameType(kind);
+        match kind {
+            FrameType::DATA if self.head.is_none() => {
+                return Err(wrong("content without a response"));
+            }
+            FrameType::HEADERS if len > HEAD_MAX as u64 => {
+                return Err(wrong("a field section is too long"));
+            }
+            FrameType::SETTINGS | FrameType::GOAWAY | FrameType::PUSH_PROMISE => {
+                return Err(wrong("a frame that no response has"));
+            }
+            _ => {}
+        }
+        (self.kind, self.left) = (Some(kind), len);
+        if len == 0 {
+            self.end_frame(kind)?;
+        }
+        Ok(&bytes[used..])
+    }
+
+    fn end_frame(&mut self, kind: FrameType) -> io::Result<()> {
+        self.kind = None;
+        if kind != FrameType::HEADERS {
+            return Ok(());
+        }
+        let section = std::mem::take(&mut self.section);
+        let (mut head, mut result) = (Head::default(), Ok(()));
+        let decoded = decode_each(&section, |name, value| {
+            if name == b":status" {
+                let status = str::from_utf8(value).ok().and_then(|v| v.parse().ok());
+                head.status = status.unwrap_or(0);
+            } else if result.is_ok() {
+                result = head.add(name, value);
+            }
+        });
+        decoded.map_err(|e| wrong(format!("a field section cannot be decoded ({e:?})")))?;
+        result.map_err(wrong)?;
+        // An interim response is skipped; behind the head it is the trailer section.
+        if self.head.is_none() && head.status >= 200 {
+            self.head = Some(head);
+        } else if self.head.is_none() && head.status < 100 {
+            return Err(wrong("the response has no status"));
+        }
+        Ok(())
+    }
+}
+
+fn wrong(what: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames of a response, in any pieces.
+    #[test]
+    fn responses_are_read_in_any_pieces() {
+        let mut section = vec![0, 0];
+        write_field(":status", b"200", &mut section);
+        write_field("content-length", b"5", &mut section);
+        let mut bytes = Vec::new();
+        for (kind, payload) in [
+            (0x21, &b"grease"[..]),
+            (0x1, &section),
+            (0x0, b"ab"),
+            (0x40_0000, b""),
+            (0x0, b""),
+            (0x0, b"cde"),
+            (0x1, b"\0\0"),
+        ] {
+            write_varint(kind, &mut bytes);
+            write_varint(payload.len() as u64, &mut bytes);
+            bytes.extend_from_slice(payload);
+        }
+        for step in 1..=bytes.len() {
+            let (mut frames, mut content) = (Frames::default(), Vec::new());
+            let mut count = 0;
+            for piece in bytes.chunks(step) {
+                let taken = frames.receive(piece, &mut |part| {
+                    content.extend_from_slice(part);
+                    Ok(())
+                });
+                count += taken.expect("a response");
+            }
+            assert_eq!((count, &content[..]), (5, &b"abcde"[..]), "{step}");
+            let head = frames.head.as_ref().expect("a head");
+            assert_eq!((head.status, head.content_length), (200, Some(5)));
+            assert!(frames.is_between());
+        }
+    }
+
+    /// What is no response is refused.
+    #[test]
+    fn nonsense_is_refused() {
+        let refused = |bytes: &[u8]| Frames::default().receive(bytes, &mut |_| Ok(())).is_err();
+        assert!(refused(&[0, 1, b'x']), "content first");
+        assert!(refused(&[4, 0]), "settings");
+        assert!(refused(&[1, 2, 0, 0]), "no status");
+        assert!(refused(&[1, 3, 2, 0, 0]), "a dynamic table");
+        assert!(refused(&[1, 0xc0, 0, 0, 1, 0, 0, 0, 0]), "too long");
+        let mut frames = Frames::default();
+        frames
+            .receive(&[0x21, 2, 0], &mut |_| Ok(()))
+            .expect("unknown");
+        assert!(!frames.is_between());
+    }
+}

@@ -1,0 +1,318 @@
+//! A connection over QUIC (RFC 9000): a socket, and a library without I/O. It blocks; each has a thread.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::{
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
+    EndpointConfig, Event, IdleTimeout, ReadError, StreamEvent, StreamId, TransportConfig, VarInt,
+};
+use rustix::net::{RecvFlags, recv, sockopt};
+
+use super::limits::{DATAGRAM_MAX, DATAGRAMS_AT_ONCE, QUIC_WINDOW, SILENCE_S, SOCKET_BUFFER};
+use super::transport::silence;
+use super::url::Url;
+
+/// H3_NO_ERROR (RFC 9114 section 8.1).
+const NO_ERROR: u32 = 0x100;
+
+/// The transport error that carries TLS's alert of this number (RFC 9001 section 4.8).
+const ALERTS: u64 = 0x100;
+/// TLS's alert: no protocol in common.
+const NO_APPLICATION_PROTOCOL: u64 = ALERTS + 120;
+
+/// What connections begin with.
+#[derive(Clone, Debug)]
+pub(super) struct Trust {
+    config: ClientConfig,
+    /// Why the server's certificate was refused: the library keeps only the words.
+    refusal: Arc<OnceLock<rustls::Error>>,
+}
+
+impl Trust {
+    /// For connections with these settings of TLS, whose verifier leaves its reason in `refusal`.
+    ///
+    /// # Errors
+    /// They are none for QUIC.
+    pub(super) fn new(
+        tls: Arc<rustls::ClientConfig>,
+        refusal: Arc<OnceLock<rustls::Error>>,
+    ) -> Result<Self, String> {
+        let crypto = QuicClientConfig::try_from(tls).map_err(|error| error.to_string())?;
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        let mut transport = TransportConfig::default();
+        let idle = Duration::from_secs(SILENCE_S);
+        transport
+            .stream_receive_window(VarInt::from_u32(QUIC_WINDOW))
+            .receive_window(VarInt::from_u32(QUIC_WINDOW))
+            .max_concurrent_bidi_streams(VarInt::from_u32(0))
+            .max_concurrent_uni_streams(VarInt::from_u32(8))
+            .datagram_receive_buffer_size(None)
+            .max_idle_timeout(IdleTimeout::try_from(idle).ok());
+        config.transport_config(Arc::new(transport));
+        Ok(Self { config, refusal })
+    }
+}
+
+/// A connection.
+pub(super) struct Quic {
+    socket: UdpSocket,
+    address: SocketAddr,
+    endpoint: Endpoint,
+    handle: ConnectionHandle,
+    connection: Connection,
+    refusal: Arc<OnceLock<rustls::Error>>,
+    is_connected: bool,
+    lost: Option<ConnectionError>,
+    buffer: Vec<u8>,
+    outgoing: Vec<u8>,
+}
+
+/// What has come on a stream.
+pub(super) enum Read {
+    /// Bytes, which were given away.
+    Bytes,
+    /// Its end.
+    End,
+}
+
+impl Quic {
+    /// Connects to the server of `url`, and shakes hands.
+    ///
+    /// # Errors
+    /// Of the name, the network, the certificate, or the server speaks no HTTP/3 there.
+    pub(super) fn connect(url: &Url, trust: &Trust) -> io::Result<Self> {
+        let addresses = (url.host.as_str(), url.port).to_socket_addrs()?;
+        let mut result = Err(io::Error::other("the name has no address"));
+        for address in addresses {
+            result = Self::connect_to(address, &url.host, trust);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn connect_to(address: SocketAddr, name: &str, trust: &Trust) -> io::Result<Self> {
+        let any = match address {
+            SocketAddr::V4(_) => "0.0.0.0:0",
+            SocketAddr::V6(_) => "[::]:0",
+        };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(address)?;
+        // The kernel takes its own limit if that is smaller.
+        sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER)?;
+        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
+        let now = Instant::now();
+        let connected = endpoint.connect(now, trust.config.clone(), address, name);
+        let (handle, connection) = connected.map_err(io::Error::other)?;
+        let mut quic = Self {
+            socket,
+            address,
+            endpoint,
+            handle,
+            connection,
+            refusal: Arc::clone(&trust.refusal),
+            is_connected: false,
+            lost: None,
+            buffer: vec![0; DATAGRAM_MAX],
+            outgoing: Vec::new(),
+        };
+        while !quic.is_connected {
+            quic.step()?;
+        }
+        Ok(quic)
+    }
+
+    /// Opens a stream and sends these bytes on it; `ends` says that no more follow.
+    ///
+    /// # Errors
+    /// The server lets none be opened, or takes fewer bytes than a request has.
+    pub(super) fn open(&mut self, dir: Dir, bytes: &[u8], ends: bool) -> io::Result<StreamId> {
+        let id = self.connection.streams().open(dir);
+        let id = id.ok_or_else(|| io::Error::other("the server permits no request"))?;
+        let mut stream = self.connection.send_stream(id);
+        let written = stream.write(bytes).map_err(io::Error::other)?;
+        if written < bytes.len() {
+            return Err(io::Error::other("the server takes no whole request"));
+        }
+        if ends {
+            stream.finish().map_err(io::Error::other)?;
+        }
+        Ok(id)
+    }
+
+    /// Gives what comes next on a stream to `take`; waits until there is something.
+    ///
+    /// # Errors
+    /// Of the connection, those of `take`, and if the server resets the stream.
+    pub(super) fn read(
+        &mut self,
+        id: StreamId,
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<Read> {
+        loop {
+            let mut has_come = false;
+            let mut stream = self.connection.recv_stream(id);
+            let Ok(mut chunks) = stream.read(true) else {
+                // The end has come with the last bytes.
+                return Ok(Read::End);
+            };
+            let end = loop {
+                match chunks.next(usize::MAX) {
+                    Ok(Some(chunk)) => {
+                        has_come = true;
+                        take(&chunk.bytes)?;
+                    }
+                    end => break end,
+                }
+            };
+            // What is to be sent then is sent in the next step.
+            let _ = chunks.finalize();
+            match end {
+                Err(ReadError::Reset(code)) => {
+                    let what = format!("the server reset the stream (error {code})");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+                _ if has_come => return Ok(Read::Bytes),
+                Ok(_) => return Ok(Read::End),
+                Err(ReadError::Blocked) => self.step()?,
+            }
+        }
+    }
+
+    /// Sends what is to be sent and takes what comes, or waits until something is due.
+    fn step(&mut self) -> io::Result<()> {
+        self.flush()?;
+        let now = Instant::now();
+        let deadline = self.connection.poll_timeout();
+        let wait = deadline.map(|at| at.saturating_duration_since(now));
+        if wait.is_none_or(|wait| !wait.is_zero()) {
+            // No wait at all would be one without end.
+            let wait = wait.unwrap_or(Duration::from_secs(SILENCE_S));
+            let wait = wait.max(Duration::from_millis(1));
+            self.socket.set_read_timeout(Some(wait))?;
+            let mut flags = RecvFlags::empty();
+            for _ in 0..DATAGRAMS_AT_ONCE {
+                match recv(&self.socket, &mut self.buffer[..], flags) {
+                    Ok((_, len)) => self.received(len),
+                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
+                    Err(error) => return Err(error.into()),
+                }
+                flags = RecvFlags::DONTWAIT;
+            }
+        }
+        self.connection.handle_timeout(Instant::now());
+        self.flush()
+    }
+
+    fn received(&mut self, len: usize) {
+        let bytes = BytesMut::from(&self.buffer[..len]);
+        let (now, from) = (Instant::now(), self.address);
+        self.outgoing.clear();
+        let endpoint = &mut self.endpoint;
+        let event = endpoint.handle(now, from, None, None, bytes, &mut self.outgoing);
+        if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
+            self.connection.handle_event(event);
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while let Some(event) = self.connection.poll() {
+            match event {
+                Event::Connected => self.is_connected = true,
+                Event::ConnectionLost { reason } => self.lost = Some(reason),
+                Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => self.ignore_opened(),
+                Event::Stream(StreamEvent::Readable { id }) if id.dir() == Dir::Uni => {
+                    self.ignore(id);
+                }
+                _ => {}
+            }
+        }
+        while let Some(event) = self.connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(self.handle, event) {
+                self.connection.handle_event(event);
+            }
+        }
+        loop {
+            self.outgoing.clear();
+            let now = Instant::now();
+            let transmit = self.connection.poll_transmit(now, 1, &mut self.outgoing);
+            let Some(transmit) = transmit else { break };
+            match self.socket.send(&self.outgoing[..transmit.size]) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    return Err(error);
+                }
+                // What is lost is sent again.
+                _ => {}
+            }
+        }
+        match self.lost.take() {
+            Some(reason) => Err(self.why(reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// Streams of the server's: settings, and what else concerns later requests.
+    fn ignore_opened(&mut self) {
+        while let Some(id) = self.connection.streams().accept(Dir::Uni) {
+            self.ignore(id);
+        }
+    }
+
+    fn ignore(&mut self, id: StreamId) {
+        let mut stream = self.connection.recv_stream(id);
+        if let Ok(mut chunks) = stream.read(true) {
+            while let Ok(Some(_)) = chunks.next(usize::MAX) {}
+            let _ = chunks.finalize();
+        }
+    }
+
+    /// The end of the connection in words.
+    fn why(&self, reason: ConnectionError) -> io::Error {
+        let code = match &reason {
+            ConnectionError::TransportError(error) => u64::from(error.code),
+            ConnectionError::ConnectionClosed(close) => u64::from(close.error_code),
+            _ => 0,
+        };
+        let other = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
+        match (reason, self.refusal.get()) {
+            (ConnectionError::TransportError(_), Some(refusal)) => {
+                io::Error::other(refusal.clone())
+            }
+            _ if code == NO_APPLICATION_PROTOCOL => {
+                io::Error::other("the server does not speak HTTP/3")
+            }
+            (ConnectionError::VersionMismatch, _) => {
+                io::Error::other("the server does not speak version 1 of QUIC")
+            }
+            (ConnectionError::TimedOut, _) if self.is_connected => silence(),
+            (ConnectionError::TimedOut, _) => {
+                let text = format!(
+                    "no answer over UDP for {SILENCE_S} s: the server speaks no HTTP/3 there, or a \
+                     firewall is in between"
+                );
+                io::Error::new(io::ErrorKind::TimedOut, text)
+            }
+            (ConnectionError::ApplicationClosed(close), _) => {
+                let code = close.error_code;
+                other(format!("the server ended the connection (error {code})"))
+            }
+            (reason, _) => other(reason.to_string()),
+        }
+    }
+}
+
+impl Drop for Quic {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        self.connection
+            .close(now, VarInt::from_u32(NO_ERROR), bytes::Bytes::new());
+        // The server notices at the latest by its timeout.
+        let _ = self.flush();
+    }
+}
