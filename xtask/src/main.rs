@@ -14,6 +14,7 @@ mod check;
 mod crawl;
 mod fuzz;
 mod h2spec;
+mod h3_interop;
 mod licenses;
 mod no_io;
 mod tidy;
@@ -29,6 +30,7 @@ cargo xtask NAME
   fuzz-smoke   each fuzz target for a short time (--seconds N)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
+  h3-interop   a site over HTTP/3 by aioquic, quic-go, curl and Chromium, on each engine
   browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, a deploy
   crawl        sites of twelve generators, compared with nginx path by path
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
@@ -81,6 +83,7 @@ fn dispatch() -> Result<()> {
         "browser" => browser::main(),
         "crawl" => crawl::main(),
         "h2spec" => h2spec::main(),
+        "h3-interop" => h3_interop::main(),
         "deny" => check::deny(),
         other => bail!("no chore is named '{other}'; 'cargo xtask --help' lists them"),
     }
