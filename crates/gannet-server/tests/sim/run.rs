@@ -479,7 +479,14 @@ impl Run {
             ));
         }
         if now > started + self.scenario.lasts + 200_000 * MS {
-            return Err("it never ends".into());
+            let seen = self.clients.iter().map(|client| client.seen()).enumerate();
+            let left: Vec<_> = seen
+                .filter(|(_, seen)| seen.acts_at.is_some())
+                .map(|(number, seen)| (number, seen.answered))
+                .collect();
+            return Err(format!(
+                "it never ends for these, after so many answers: {left:?}"
+            ));
         }
         Ok(())
     }
