@@ -205,8 +205,10 @@ impl Prepared {
             let serving = running.serve_metrics(metrics, about);
             serving.map_err(StartError::Resource)?;
         }
+        // One for all: who forwards counts what the other has not taken yet.
+        let peers = Peers::new(running.remotes());
         for remote in running.remotes() {
-            remote.tell(Message::Peers(Peers::new(running.remotes())));
+            remote.tell(Message::Peers(peers.clone()));
         }
         let published = Published::new(self.opened, running.remotes().to_vec());
         let lookouts = follow::follow(self.sources, &Arc::new(published));
