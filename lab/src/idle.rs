@@ -169,12 +169,6 @@ fn measure(setting: &Setting<'_>, kind: Kind, count: usize) -> Result<u64> {
     if let Some(engine) = setting.engine {
         command.args(["--engine", engine]);
     }
-    // Some builds enable HTTP/3 by default.
-    let program = setting.gannet.to_string_lossy();
-    let help = process::output(&program, &["--help-all"]).unwrap_or_default();
-    if kind.is_h3 && !help.contains("--no-http3") {
-        command.arg("--http3");
-    }
     command.stderr(Stdio::inherit());
     let server = Served::start(command.arg(setting.folder.join("site")))?;
     let server = server.context("the server does not start")?;

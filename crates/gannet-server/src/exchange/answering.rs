@@ -354,7 +354,7 @@ impl Answering<'_> {
                 let connection = &mut streams.connection;
                 connection.respond(*stream, head, date_line, len, self.out.wire())
             }
-            Reply::H3(stream) => stream.respond(head, date_line, len),
+            Reply::H3(stream) => stream.respond(head, date_line, len, self.out.wire()),
         }
     }
 
@@ -372,7 +372,7 @@ impl Answering<'_> {
                 let now = Time(self.turn.now.0);
                 streams.content(*stream, source, range, now, self.out);
             }
-            Reply::H3(stream) => stream.content(source, range),
+            Reply::H3(stream) => stream.content(source, range, self.out.wire()),
         }
     }
 

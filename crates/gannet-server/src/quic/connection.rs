@@ -189,6 +189,7 @@ impl<D: Driver> Active<'_, D> {
         while let Some(event) = self.conn.quic.poll() {
             self.event(event);
         }
+        self.conn.streams.drop_acknowledged();
         if !self.conn.is_over {
             self.check_deadlines(now);
         }

@@ -61,7 +61,8 @@ impl<D: Driver> Active<'_, D> {
         let reply = Reply::H3(stream);
         let answered = waiting.answer(reply, &pump.turn, found, &mut out);
         pump.done_h3(stream, &waiting.request(), answered);
-        self.shared.keep_spare(out.finish().0.wire);
+        let wire = out.finish().0.wire;
+        self.hand_over(id, wire);
     }
 
     /// Reads the next bytes of a stream's content, and gives whether that is done. Other streams go

@@ -146,18 +146,31 @@ impl<D: Driver> Active<'_, D> {
             let mut pump = self.shared.pump_h3(None);
             let streams = &mut conn.streams;
             let result = pump.run_h3(streams, index, (bytes, is_fin), is_early, &mut out);
-            self.shared.keep_spare(out.finish().0.wire);
+            let wire = out.finish().0.wire;
             if let Err(fault) = result {
+                self.shared.keep_spare(wire);
                 return self.fault(id, fault);
             }
             if let Err(error) = self.conn.streams.check_sections(index) {
                 return self.fail(error);
             }
             self.conn.set_priority(id);
+            self.hand_over(id, wire);
             if is_fin {
                 return;
             }
         }
+    }
+
+    /// Hands what was written of an answer to the library.
+    pub(super) fn hand_over(&mut self, id: StreamId, wire: Vec<u8>) {
+        let conn = &mut *self.conn;
+        if !wire.is_empty()
+            && let Some(stream) = conn.streams.find(id)
+        {
+            stream.hand_over(&mut conn.quic, &wire);
+        }
+        self.shared.keep_spare(wire);
     }
 
     /// The peer does not want an answer, or will not complete its request.

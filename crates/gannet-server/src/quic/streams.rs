@@ -42,6 +42,8 @@ pub(crate) struct Streams {
     control: Option<(StreamId, Vec<u8>)>,
     /// Requests, until their answers are acknowledged.
     pub(super) open: Vec<Stream>,
+    /// Some of these were acknowledged.
+    has_acknowledged: bool,
     /// Requests for which the disk has to be asked.
     pub(super) missed: Vec<(StreamId, Box<WaitingRequest>)>,
     /// Lookups and reads that the disk has not answered yet, those of streams that have ended
@@ -69,9 +71,10 @@ pub(crate) struct Stream {
     priority: Priority,
     /// The same as the library has it; the greatest is sent first.
     rank: i32,
-    /// Its head and short content: what leaves before the parts.
+    /// Its head and short content, which leave before the parts, if the library did not take them at
+    /// once.
     wire: Vec<u8>,
-    /// How much of that the library has taken.
+    /// How much of them it has taken.
     taken: usize,
     /// The content behind it.
     parts: VecDeque<Body>,
@@ -92,6 +95,8 @@ pub(crate) struct Stream {
     is_blocked: bool,
     /// The disk was asked for its next bytes.
     pub(super) is_reading: bool,
+    /// The peer has all of it.
+    is_acknowledged: bool,
 }
 
 /// Why no more of a stream's answer was handed over.
@@ -135,40 +140,53 @@ impl Stream {
             is_finished: false,
             is_blocked: false,
             is_reading: false,
+            is_acknowledged: false,
         }
     }
 
-    /// Writes the head of its answer, which has `len` bytes of content; true if they are to follow.
+    /// Writes the head of its answer, which has `len` bytes of content, to `wire`, which
+    /// [`Self::hand_over`] gets; true if they are to follow.
     pub(crate) fn respond(
         &mut self,
         head: &ResponseHead<'_>,
         date_line: &[u8; DATE_LINE_LEN],
         len: u64,
+        wire: &mut Vec<u8>,
     ) -> bool {
         self.is_answered = true;
-        let has_content = self.machine.respond(head, date_line, len, &mut self.wire);
+        let has_content = self.machine.respond(head, date_line, len, wire);
         self.content_len = if has_content { len } else { 0 };
         has_content
     }
 
-    /// Adds a range of a representation to its content.
-    pub(crate) fn content(&mut self, source: Source<'_>, range: Range<u64>) {
+    /// Adds a range of a representation to its content, to `wire` if it is short.
+    pub(crate) fn content(&mut self, source: Source<'_>, range: Range<u64>, wire: &mut Vec<u8>) {
         let bounds = || range.start as usize..range.end as usize;
         match source {
             Source::Bytes(bytes) if self.parts.is_empty() => {
-                self.wire.extend_from_slice(&bytes[bounds()]);
+                wire.extend_from_slice(&bytes[bounds()]);
             }
             Source::Memory(memory, offset)
                 if self.parts.is_empty() && bounds().len() <= COPY_MAX =>
             {
                 let range = offset + bounds().start..offset + bounds().end;
-                self.wire.extend_from_slice(&memory.bytes()[range]);
+                wire.extend_from_slice(&memory.bytes()[range]);
             }
             source => match Body::of(source, range).map(Body::in_memory) {
                 Some(body) if body.is_empty() => {}
                 Some(body) => self.parts.push_back(body),
                 None => debug_assert!(false, "bytes are at hand"),
             },
+        }
+    }
+
+    /// Hands the head and short content of its answer to the library, which copies them; what it does
+    /// not take is kept.
+    pub(super) fn hand_over(&mut self, quic: &mut Connection, wire: &[u8]) {
+        // Why it takes nothing is found out when the rest is handed over.
+        self.taken = quic.send_stream(self.id).write(wire).unwrap_or(0);
+        if self.taken < wire.len() {
+            self.wire = wire.to_vec();
         }
     }
 
@@ -280,6 +298,7 @@ impl Streams {
             machine: h3::Connection::new(Time(now.0)),
             control: None,
             open: Vec::new(),
+            has_acknowledged: false,
             missed: Vec::new(),
             asked: 0,
             reads: 0,
@@ -320,6 +339,12 @@ impl Streams {
 
     /// Where the request on a stream is.
     pub(super) fn position(&self, id: StreamId) -> Option<usize> {
+        // Mostly they are in the order of their numbers, without gaps.
+        let first = self.open.first()?.id.index();
+        let likely = id.index().wrapping_sub(first) as usize;
+        if self.open.get(likely).is_some_and(|stream| stream.id == id) {
+            return Some(likely);
+        }
         self.open.iter().position(|stream| stream.id == id)
     }
 
@@ -351,7 +376,8 @@ impl Streams {
 
     /// The request on a stream.
     pub(super) fn find(&mut self, id: StreamId) -> Option<&mut Stream> {
-        self.open.iter_mut().find(|stream| stream.id == id)
+        let index = self.position(id)?;
+        self.open.get_mut(index)
     }
 
     /// The library takes more of a stream.
@@ -361,10 +387,18 @@ impl Streams {
         }
     }
 
-    /// The peer has acknowledged all of an answer.
+    /// The peer has acknowledged all of an answer. [`Self::drop_acknowledged`] follows, once for many.
     pub(super) fn acknowledged(&mut self, id: StreamId) {
-        if let Some(index) = self.open.iter().position(|stream| stream.id == id) {
-            self.open.remove(index);
+        if let Some(stream) = self.find(id) {
+            stream.is_acknowledged = true;
+            self.has_acknowledged = true;
+        }
+    }
+
+    /// Forgets the streams whose answers were acknowledged.
+    pub(super) fn drop_acknowledged(&mut self) {
+        if std::mem::take(&mut self.has_acknowledged) {
+            self.open.retain(|stream| !stream.is_acknowledged);
         }
     }
 
@@ -484,7 +518,7 @@ impl Streams {
     /// Forgets a stream. The log is told of an answer that was not finished.
     pub(super) fn forget(&mut self, id: StreamId) {
         self.missed.retain(|(missed, _)| *missed != id);
-        if let Some(index) = self.open.iter().position(|stream| stream.id == id) {
+        if let Some(index) = self.position(id) {
             let stream = self.open.remove(index);
             self.cut.extend(stream.cut());
         }

@@ -11,7 +11,6 @@ use sha2::{Digest, Sha256};
 
 use super::{Launch, Task, show};
 use crate::bench::content::Site;
-use crate::bench::scenario::Protocol;
 use xtask::process;
 
 /// Distinguishes this build from others: its version, the revision of the workspace it was built
@@ -93,11 +92,6 @@ fn add_tls(command: &mut Command, task: &Task<'_>) {
     command.arg("--tls-cert").arg(&certificate.chain);
     command.arg("--tls-key").arg(&certificate.key);
     command.args(["--ktls", if task.ktls { "on" } else { "off" }]);
-    // Some builds enable HTTP/3 by default.
-    let help = help(Path::new(command.get_program()));
-    if task.cell.scenario.load.protocol == Protocol::H3 && !help.contains("--no-http3") {
-        command.arg("--http3");
-    }
 }
 
 fn help(program: &Path) -> String {
@@ -111,7 +105,7 @@ pub(super) fn has_tls(program: &Path) -> bool {
 
 /// Whether `program` has HTTP/3.
 pub(super) fn has_h3(program: &Path) -> bool {
-    help(program).contains("http3")
+    help(program).contains("--no-http3")
 }
 
 pub(super) fn pack(program: &Path, site: &Site, output: &Path) -> Result<()> {

@@ -29,6 +29,8 @@ pub(super) struct Slot {
     pub(super) is_due: bool,
     /// When its library wants to be called, at the latest.
     pub(super) deadline: Option<Instant>,
+    /// Datagrams that have come since something was sent.
+    pub(super) unanswered: u32,
     /// Its handshake is done.
     is_open: bool,
     open: Vec<Exchange>,
@@ -89,6 +91,7 @@ impl Client<'_> {
             quic,
             is_due: false,
             deadline: None,
+            unanswered: 0,
             is_open: false,
             open: Vec::new(),
             waiting: VecDeque::new(),
@@ -271,8 +274,9 @@ impl Client<'_> {
     }
 
     /// Sends what the connection has to send.
-    fn flush(&mut self, index: usize) {
+    pub(super) fn flush(&mut self, index: usize) {
         let slot = &mut self.slots[index];
+        slot.unanswered = 0;
         while let Some(event) = slot.quic.poll_endpoint_events() {
             if let Some(event) = self.endpoint.handle_event(slot.handle, event) {
                 slot.quic.handle_event(event);

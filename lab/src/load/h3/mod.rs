@@ -45,6 +45,9 @@ const TRAIN: usize = 64 << 10;
 const STREAM_WINDOW: u32 = 8 << 20;
 /// Longest wait for something to happen: an interruption is noticed.
 const WAIT_MAX: Duration = Duration::from_millis(10);
+/// Datagrams of a connection after which an acknowledgement leaves at the latest (RFC 9000 section
+/// 13.2.2): not one for a whole train, which no network delivers in one piece.
+const ACKNOWLEDGED_EVERY: u32 = 2;
 /// Longest latency that can be told apart, in nanoseconds: ten minutes.
 const LATENCY_MAX: u64 = 600_000_000_000;
 /// Handshakes begun at once where a run has many connections.
@@ -383,6 +386,10 @@ impl<'a> Client<'a> {
             && slot.handle == handle
         {
             slot.quic.handle_event(event);
+            slot.unanswered += 1;
+            if slot.unanswered == ACKNOWLEDGED_EVERY {
+                self.flush(index);
+            }
             self.mark(index);
         }
     }
