@@ -1,6 +1,6 @@
 //! HTTP/3 as an operator sees it: when it is spoken and where, and what answers say of it.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use gannet_testkit::client::Client;
 use gannet_testkit::content::pattern;
@@ -65,13 +65,23 @@ fn it_is_spoken_and_announced() {
     });
 }
 
+/// A port of which UDP is taken and TCP is free.
+fn taken_by_udp() -> (UdpSocket, SocketAddr) {
+    loop {
+        let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let address = taken.local_addr().expect("bound");
+        if TcpListener::bind(address).is_ok() {
+            return (taken, address);
+        }
+    }
+}
+
 /// A UDP port that somebody else has leaves HTTPS as it is, and is told; a free port is free for both.
 #[test]
 fn a_taken_port_leaves_https() {
     let folder = Folder::site();
     on_both_engines(|engine| {
-        let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        let address = taken.local_addr().expect("bound");
+        let (_taken, address) = taken_by_udp();
         let port = address.port().to_string();
         let secure = Secure::serve(engine, folder.path(), &["--port", &port]);
         let expect = format!(
@@ -87,8 +97,7 @@ fn a_taken_port_leaves_https() {
 #[test]
 fn a_check_tells_of_a_taken_port() {
     let folder = Folder::site();
-    let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("bound");
+    let (_taken, address) = taken_by_udp();
     let authority = gannet_testkit::tls::Authority::new();
     let kind = gannet_testkit::tls::KeyKind::P256;
     let file = authority.issue("site.pem", kind, &["localhost"]);
