@@ -36,8 +36,10 @@ pub(crate) struct QuicConn {
     pub(super) waits_for_socket: bool,
     /// Its handshake is under way.
     pub(super) is_shaking: bool,
-    /// It is closed: only the library still knows it.
+    /// It is closed, and ends with its turn.
     is_over: bool,
+    /// It ends without a word.
+    pub(super) is_silent: bool,
     /// When something must have happened, library included; no entry of the timers is later.
     pub(super) deadline: Nanos,
     /// Its earliest entry among the timers.
@@ -86,6 +88,7 @@ impl QuicConn {
             waits_for_socket: false,
             is_shaking: true,
             is_over: false,
+            is_silent: false,
             deadline: Nanos(u64::MAX),
             scheduled: Nanos(u64::MAX),
             own_deadline: None,
@@ -101,7 +104,7 @@ impl QuicConn {
         }
     }
 
-    /// Whether it is closed: only the library still knows it.
+    /// Whether it is closed, and ends with its turn.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -316,6 +319,8 @@ impl<D: Driver> Active<'_, D> {
             if is_late(conn.idle_since, limits.head_timeout_ms) {
                 self.shared.counters.timeouts += 1;
                 self.shared.counters.tls.failed_by("timeout");
+                // Its address may be another's, which has got enough (RFC 9000 section 8.1).
+                self.conn.is_silent = true;
                 self.close(ErrorCode::NO_ERROR, "handshake timeout");
             }
             return;

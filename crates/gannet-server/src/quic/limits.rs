@@ -84,7 +84,3 @@ pub(super) const BARE_MAX: usize = 64;
 /// Bytes that a client's move to another address has sent to addresses which have not answered yet: a
 /// datagram of the longest kind to the new one, and what asks the old one whether it is still there.
 pub(super) const VENTURED_BY_MOVE: u64 = 1_500 + 1_200;
-
-/// Connections beyond the most that there may be, which are closed and wait for what their peers still
-/// send (RFC 9000 section 10.2): three probe timeouts, which a client can make long.
-pub(super) const CLOSING_MAX: usize = 256;

@@ -30,10 +30,11 @@ mod table;
 mod worker;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gannet_io::driver::{DatagramSocket, Nanos};
-use quinn_proto::{Endpoint, Incoming};
+use quinn_proto::{Endpoint, Incoming, ServerConfig};
 
 use self::routing::Forwarded;
 use self::sending::Trains;
@@ -59,7 +60,9 @@ pub(crate) struct QuicSettings {
 pub(crate) struct Quic {
     endpoint: Endpoint,
     secrets: Secrets,
-    /// Which set of certificates the endpoint has.
+    /// What new connections are accepted with.
+    config: Arc<ServerConfig>,
+    /// Which set of certificates that has.
     generation: u64,
     clock: Clock,
     table: Table,
@@ -107,8 +110,9 @@ impl Quic {
         let endpoint = settings::endpoint(&secrets, worker);
         Self {
             // Sockets never fragment, so that the path's MTU can be found out.
-            endpoint: Endpoint::new(endpoint, Some(config), true, None),
+            endpoint: Endpoint::new(endpoint, Some(Arc::clone(&config)), true, None),
             secrets,
+            config,
             generation: certificates.generation(),
             clock: Clock {
                 start: Instant::now(),
@@ -123,19 +127,22 @@ impl Quic {
         }
     }
 
-    /// How many connections there are, those that are closing included.
+    /// How many connections there are.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// New connections get the certificates that are in use now.
-    fn adopt(&mut self, certificates: &mut Adopted, limits: &Limits) {
-        let current = certificates.current();
-        let config = settings::server(&self.secrets, current, limits);
+    /// What to accept a connection with: the certificates that are in use now.
+    fn adopt(&mut self, certificates: &mut Adopted, limits: &Limits) -> Arc<ServerConfig> {
+        // Takes over what was loaded since.
+        let _ = certificates.current();
         let generation = certificates.generation();
         if generation != self.generation {
             self.generation = generation;
-            self.endpoint.set_server_config(Some(config));
+            self.config = settings::server(&self.secrets, certificates.current(), limits);
+            let config = Some(Arc::clone(&self.config));
+            self.endpoint.set_server_config(config);
         }
+        Arc::clone(&self.config)
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytes::BytesMut;
 use gannet_io::driver::DatagramSocket;
 
+use super::VERSION;
 use crate::start::running::Remote;
 use crate::worker::Message;
 
@@ -45,6 +46,11 @@ impl Peers {
             pending: Arc::default(),
         });
         Self(peers.collect())
+    }
+
+    /// Whether there is a worker of this number.
+    pub(super) fn has(&self, worker: u8) -> bool {
+        usize::from(worker) < self.0.len()
     }
 
     /// Forwards a datagram. False if there is no such worker, or it has too many to take.
@@ -85,7 +91,8 @@ pub(super) fn worker_of(datagram: &[u8]) -> Option<u8> {
     if first & LONG_HEADER == 0 {
         return datagram.get(1).copied();
     }
-    match first & LONG_TYPE == HANDSHAKE {
+    let is_ours = datagram.get(1..5) == Some(&VERSION.to_be_bytes());
+    match is_ours && first & LONG_TYPE == HANDSHAKE {
         true => datagram.get(LONG_ID_AT).copied(),
         false => None,
     }
@@ -104,6 +111,12 @@ mod tests {
         assert_eq!(long(0xe0), Some(5), "a Handshake packet");
         assert_eq!(long(0xc0), None, "an Initial packet");
         assert_eq!(long(0xd0), None, "a 0-RTT packet");
+        let unknown = [0xe0, 0x0a, 0x0a, 0x0a, 0x0a, 8, 5, 9, 9];
+        assert_eq!(
+            worker_of(&unknown),
+            None,
+            "a version whose types are unknown"
+        );
         assert_eq!(worker_of(&[0xe0, 0, 0, 0, 1, 8]), None);
     }
 }

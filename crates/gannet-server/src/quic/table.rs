@@ -159,8 +159,8 @@ impl Resting for Table {
     fn rest(&mut self, id: ConnId) -> Rest {
         match self.find(id) {
             Some(conn) if conn.is_idle() => Rest::Since(conn.idle_since),
-            Some(conn) if !conn.is_over() => Rest::Busy,
-            _ => Rest::Gone,
+            Some(_) => Rest::Busy,
+            None => Rest::Gone,
         }
     }
 }

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use gannet_io::driver::{Datagram, DatagramSocket, Driver, Errno, Nanos};
 use gannet_io::memory::Memory;
-use quinn_proto::{DatagramEvent, EcnCodepoint, Incoming, Transmit};
+use quinn_proto::{DatagramEvent, EcnCodepoint, EndpointEvent, Incoming, Transmit};
 
 use super::Quic;
 use super::connection::{Active, QuicConn};
-use super::limits::{
-    BARE_MAX, CLOSING_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, SENT_PER_TURN_MAX,
-};
+use super::limits::{BARE_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, SENT_PER_TURN_MAX};
 use super::routing::{self, Forwarded};
 use super::sending::Trains;
 use crate::connection::ConnId;
@@ -56,7 +54,9 @@ impl<D: Driver> Worker<D> {
         driver.release(datagram.lease);
         let counters = &mut self.shared.counters.quic;
         match routing::worker_of(&forwarded.bytes) {
-            Some(worker) if usize::from(worker) != self.shared.settings.number => {
+            Some(worker)
+                if usize::from(worker) != self.shared.settings.number && self.peers.has(worker) =>
+            {
                 counters.forwarded += u64::from(self.peers.forward(worker, forwarded));
             }
             _ => self.handle(forwarded),
@@ -113,8 +113,12 @@ impl<D: Driver> Worker<D> {
                 if let Some(conn) = quic.table.find(id)
                     && conn.may_come_from(datagram.peer, len)
                 {
-                    conn.socket = datagram.socket;
+                    let before = conn.quic.remote_address();
                     conn.quic.handle_event(event);
+                    // Only an authentic packet moves the connection, and its socket with it.
+                    if conn.quic.remote_address() != before {
+                        conn.socket = datagram.socket;
+                    }
                     quic.table.mark(id);
                 }
             }
@@ -168,9 +172,10 @@ impl<D: Driver> Worker<D> {
         let Some(quic) = &mut self.quic else { return };
         let shared = &mut self.shared;
         let now = shared.driver.now();
-        if let Some(certificates) = &mut shared.certificates {
-            quic.adopt(certificates, &shared.settings.limits);
-        }
+        // What the client said first may have come when other certificates were in use.
+        let certificates = shared.certificates.as_mut();
+        let config =
+            certificates.map(|certificates| quic.adopt(certificates, &shared.settings.limits));
         let mut buffer = std::mem::take(&mut quic.trains.buffer);
         if is_full {
             shared.counters.shed += 1;
@@ -179,7 +184,7 @@ impl<D: Driver> Worker<D> {
             return quic.respond(shared, socket, &transmit);
         }
         let at = quic.clock.at(now);
-        let accepted = quic.endpoint.accept(incoming, at, &mut buffer, None);
+        let accepted = quic.endpoint.accept(incoming, at, &mut buffer, config);
         quic.trains.buffer = buffer;
         match accepted {
             Ok((handle, connection)) => {
@@ -204,13 +209,8 @@ impl<D: Driver> Worker<D> {
 
     /// Whether one more connection may be accepted, after an idle one has made room if need be.
     fn has_place(&mut self) -> bool {
-        let (count, most) = (
-            self.connection_count(),
-            self.shared.settings.connections_max,
-        );
-        // Those that have made room are there until the library has done with them.
-        let may_shed = count < most.saturating_add(CLOSING_MAX);
-        count < most || may_shed && (self.shed_idle(1) > 0 || self.shed_quic(1) > 0)
+        let most = self.shared.settings.connections_max;
+        self.connection_count() < most || self.shed_idle(1) > 0 || self.shed_quic(1) > 0
     }
 
     /// A socket takes datagrams again.
@@ -255,6 +255,8 @@ impl<D: Driver> Worker<D> {
         let quic = self.quic.as_ref()?;
         let is_due = quic.table.marked() > 0 || !quic.incoming.is_empty();
         match is_due {
+            // Nothing goes on until memory was freed.
+            true if !self.has_room() => Some(self.shed_at),
             true => Some(self.shared.driver.now()),
             false => {
                 let delayed = quic.delayed.front().map(|(due, _)| *due);
@@ -269,7 +271,8 @@ impl<D: Driver> Worker<D> {
         self.on_quic(question.conn, |active| active.woken(question, answer));
     }
 
-    /// Gives a connection its turn, and has it sent afterwards what that has made.
+    /// Gives a connection its turn. What that has made is sent at the end of the worker's turn; a
+    /// connection that it has closed ends at once, so that its memory is free.
     pub(crate) fn on_quic(&mut self, id: ConnId, act: impl FnOnce(&mut Active<'_, D>)) {
         let Some(quic) = &mut self.quic else { return };
         let (now, clock) = (self.shared.driver.now(), quic.clock);
@@ -281,7 +284,10 @@ impl<D: Driver> Worker<D> {
             shared: &mut self.shared,
             now: clock.at(now),
         });
-        quic.table.mark(id);
+        match conn.is_over() {
+            true => quic.run(&mut self.shared, id, now),
+            false => quic.table.mark(id),
+        }
     }
 
     /// Closes up to `count` of the QUIC connections that have been idle longest. Returns how many.
@@ -314,10 +320,9 @@ impl<D: Driver> Worker<D> {
         conns.map(|conn| conn.id).collect()
     }
 
-    /// Whether a QUIC connection is not closed.
-    pub(crate) fn has_open_quic(&self) -> bool {
-        let mut conns = self.quic.iter().flat_map(|quic| quic.table.iter());
-        conns.any(|conn| !conn.is_over())
+    /// Whether there is a QUIC connection.
+    pub(crate) fn has_quic(&self) -> bool {
+        self.quic.as_ref().is_some_and(|quic| quic.len() > 0)
     }
 }
 
@@ -337,6 +342,10 @@ impl Quic {
     }
 
     /// One connection: what has happened, what follows from it, what leaves.
+    ///
+    /// One that is closed sends its last packet and is gone: its peer decides how long three probe
+    /// timeouts are, for which it could be kept (RFC 9000 section 10.2). What still arrives for it is
+    /// answered by a stateless reset.
     fn run<D: Driver>(&mut self, shared: &mut Shared<D>, id: ConnId, now: Nanos) {
         let at = self.clock.at(now);
         let Some(conn) = self.table.find(id) else {
@@ -360,7 +369,14 @@ impl Quic {
         if was_shaking && !conn.is_shaking {
             self.handshakes -= 1;
         }
-        if is_drained {
+        if conn.is_over() || is_drained {
+            if !is_drained {
+                if !conn.is_silent {
+                    Self::transmit(&mut self.trains, shared, conn, at);
+                }
+                let drained = EndpointEvent::drained();
+                self.endpoint.handle_event(handle, drained);
+            }
             if conn.is_shaking {
                 self.handshakes -= 1;
             }
@@ -386,6 +402,7 @@ impl Quic {
         now: std::time::Instant,
     ) -> bool {
         let mut sent = 0;
+        let mut streams_sent = conn.quic.stats().frame_tx.stream;
         conn.waits_for_socket = false;
         let most_sent = match shared.budget.has_left(Work::Send) {
             true => SENT_PER_TURN_MAX,
@@ -406,7 +423,12 @@ impl Quic {
             let count = transmit
                 .size
                 .div_ceil(transmit.segment_size.unwrap_or(transmit.size));
-            conn.sent += transmit.size.saturating_sub(count * BARE_MAX) as u64;
+            let streams_now = conn.quic.stats().frame_tx.stream;
+            // What a peer only has echoed is no part of its answers.
+            if streams_now != streams_sent {
+                streams_sent = streams_now;
+                conn.sent += transmit.size.saturating_sub(count * BARE_MAX) as u64;
+            }
             shared.budget.take(Work::Send, transmit.size as u64);
             trains.send(shared, conn.socket, &transmit);
         }

@@ -500,8 +500,13 @@ fn alt_svc(config: &Config, http3: &mut Http3Report) -> Option<String> {
     if let Some(value) = config.tls.as_ref().and_then(|tls| tls.alt_svc.clone()) {
         return (!value.is_empty()).then_some(value);
     }
-    http3.announced = http3.addresses.first().map(SocketAddr::port);
-    let port = http3.announced?;
+    let mut ports = http3.addresses.iter().map(SocketAddr::port);
+    let port = ports.next()?;
+    // Any port would be wrong at the other addresses.
+    if ports.any(|other| other != port) {
+        return None;
+    }
+    http3.announced = Some(port);
     Some(format!("h3=\":{port}\"; ma=86400"))
 }
 

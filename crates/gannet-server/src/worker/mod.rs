@@ -80,7 +80,7 @@ pub(crate) struct Worker<D: Driver> {
     /// Candidates to close for new connections.
     idle: idle_queue::IdleQueue,
     /// Earliest time at which connections may again be closed for lack of memory.
-    shed_at: Nanos,
+    pub(crate) shed_at: Nanos,
     /// Since when memory has been too short for a turn.
     short_since: Option<Nanos>,
     giving_back: giving_back::GivingBack,

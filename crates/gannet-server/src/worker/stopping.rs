@@ -56,7 +56,7 @@ impl<D: Driver> Worker<D> {
         let Some(stop_at) = self.shared.stop_at else {
             return;
         };
-        if self.conns.len() == 0 && !self.has_open_quic() {
+        if self.conns.len() == 0 && !self.has_quic() {
             self.over = true;
         } else if self.shared.driver.now() >= stop_at {
             self.stop_now();

@@ -161,6 +161,12 @@ impl Lines<'_> {
             }
             if !http3.addresses.is_empty() {
                 self.line(text, "http3", &format!("at UDP {http3}"));
+                let mut ports = http3.addresses.iter().map(|it| it.port());
+                let first = ports.next();
+                if ports.any(|port| Some(port) != first) {
+                    let why = "not announced by default, as the ports differ: see --alt-svc";
+                    self.line(text, "", why);
+                }
                 self.records(text, http3);
             }
         }
