@@ -32,6 +32,8 @@ impl Drop for SimFile {
 pub(super) struct Node {
     pub(super) content: Vec<u8>,
     pub(super) meta: Meta,
+    /// The metadata once a removal of its name is over: the kernel takes two steps.
+    next_meta: Option<Meta>,
     /// Reading beyond this offset fails with `EIO`.
     pub(super) broken_at: Option<u64>,
     /// Opening and reading take this long.
@@ -85,6 +87,7 @@ impl Disk {
         let node = Node {
             content,
             meta,
+            next_meta: None,
             broken_at: None,
             slow_ns: 0,
         };
@@ -163,6 +166,7 @@ impl Disk {
         let node = Node {
             content: bytes.to_vec(),
             meta,
+            next_meta: None,
             broken_at: None,
             slow_ns: 0,
         };
@@ -266,6 +270,7 @@ impl Disk {
         Node {
             content: Vec::new(),
             meta,
+            next_meta: None,
             broken_at: None,
             slow_ns: 0,
         }
@@ -273,6 +278,12 @@ impl Disk {
 }
 
 impl Node {
+    /// The answer to a query of an open file's metadata.
+    pub(super) fn query(&mut self) -> Meta {
+        let next = self.next_meta.take().unwrap_or(self.meta);
+        std::mem::replace(&mut self.meta, next)
+    }
+
     /// Bytes of the range that can be read before the end of the file or a broken place.
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<&[u8], Errno> {
         if self.meta.kind != FileKind::Regular {
@@ -309,11 +320,20 @@ impl Node {
     }
 }
 
-/// A file has lost its name, which changes its status.
+/// A file has lost its name, which changes its status. One query falls between the two steps, of
+/// which either may be the first.
 fn unlink(node: Option<Arc<Mutex<Node>>>, now_ns: i128) {
     if let Some(node) = node {
-        let meta = &mut lock(&node).meta;
-        meta.links = 0;
-        meta.ctime_ns = now_ns;
+        let mut node = lock(&node);
+        let after = Meta {
+            links: 0,
+            ctime_ns: now_ns,
+            ..node.meta
+        };
+        match node.meta.identity.1 % 2 {
+            0 => node.meta.links = 0,
+            _ => node.meta.ctime_ns = now_ns,
+        }
+        node.next_meta = Some(after);
     }
 }

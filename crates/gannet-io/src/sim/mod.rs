@@ -456,7 +456,7 @@ impl Disk for Sim {
     }
 
     fn meta(&self, file: &File) -> Result<Meta, Errno> {
-        Ok(lock(&sim_file(file).node).meta)
+        Ok(lock(&sim_file(file).node).query())
     }
 
     fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>> {

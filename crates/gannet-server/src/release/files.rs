@@ -1,13 +1,13 @@
 //! Files that responses are sent from, each fixed to one version.
 
 use std::cell::Cell;
-use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, thread};
 
-use gannet_io::driver::{Driver, File, Meta};
+use gannet_io::driver::{Driver, Errno, File, Meta};
 
 use crate::observe::notices::ERRORS;
 
@@ -84,15 +84,13 @@ impl ServedFile {
             return false;
         }
         let seen = version.seen.get();
-        let now = driver.meta(&self.file);
-        let is_same = now.is_ok_and(|now| {
-            let is_same = now == seen
-                || is_link_change(&seen, &now)
-                || version
-                    .archive
-                    .as_ref()
-                    .is_some_and(|it| it.is_same(&seen, &now));
-            if is_same {
+        let is_same = meta_of_version(driver, &self.file, &seen).is_ok_and(|now| {
+            let is_link_change = is_link_change(&seen, &now);
+            let archive = version.archive.as_ref();
+            let is_same =
+                now == seen || is_link_change || archive.is_some_and(|it| it.is_same(&seen, &now));
+            // Of a removal, the time of the change may follow.
+            if is_same && !(is_link_change && now.ctime_ns == seen.ctime_ns) {
                 version.seen.set(now);
             }
             is_same
@@ -137,6 +135,28 @@ impl OpenArchive {
             ));
         }
     }
+}
+
+/// The metadata of an open file now, to be compared with those seen before.
+///
+/// The kernel removes a link and sets the time of the status change in two steps, whose order
+/// depends on the file system, and it answers queries in between. The time alone would look like
+/// another version: whether a link follows is then asked once more.
+pub(crate) fn meta_of_version<D: Driver>(
+    driver: &D,
+    file: &File,
+    seen: &Meta,
+) -> Result<Meta, Errno> {
+    let now = driver.meta(file)?;
+    let but_for_time = Meta {
+        ctime_ns: seen.ctime_ns,
+        ..now
+    };
+    if now != *seen && but_for_time == *seen {
+        thread::yield_now();
+        return driver.meta(file);
+    }
+    Ok(now)
 }
 
 /// Whether only links were removed in between: by a deletion, or a replacement by rename. Both also

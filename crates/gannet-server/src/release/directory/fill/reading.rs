@@ -13,7 +13,7 @@ use super::{Fill, Filled, READS_MAX, State};
 use crate::exchange::Wakeup;
 use crate::exchange::body::Body;
 use crate::limits::SMALL_FILE_MAX;
-use crate::release::files::is_link_change;
+use crate::release::files::{is_link_change, meta_of_version};
 use crate::worker::ledger::Charge;
 
 impl Fill {
@@ -59,8 +59,7 @@ impl Fill {
             return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
         };
         // A replacement by rename leaves this file as it is.
-        let is_same = driver
-            .meta(&opened.file)
+        let is_same = meta_of_version(driver, &opened.file, &opened.meta)
             .is_ok_and(|now| now == opened.meta || is_link_change(&opened.meta, &now));
         let is_long = opened.meta.len > SMALL_FILE_MAX;
         let body = match result {
