@@ -51,6 +51,7 @@ fn files_come_whole() {
                 assert_eq!(answer.status, 200);
                 assert!(answer.body == pattern(len, seed), "{path}");
             }
+            assert!(quic.was_asked_for_fewer_acknowledgements());
             let ids: Vec<_> = (0..90).map(|_| quic.ask(&page())).collect();
             for id in ids {
                 assert_eq!(quic.answer(id).body, b"<h1>hello</h1>");

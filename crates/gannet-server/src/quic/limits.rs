@@ -31,6 +31,11 @@ pub(super) const SEND_WINDOW_MIN: u64 = 64 << 10;
 /// Datagrams that `--delay`, which is for tests, holds back in a worker: 6 MB of full ones.
 pub(super) const DELAYED_MAX: usize = 4_096;
 
+/// Packets that clients are asked to leave unacknowledged, if they know how
+/// (draft-ietf-quic-ack-frequency); otherwise they acknowledge every second one, and each
+/// acknowledgement costs the server about as much as three packets that it sends.
+pub(super) const UNACKNOWLEDGED_MAX: u32 = 9;
+
 /// Handshakes that wait for time to begin, per worker.
 pub(super) const INCOMING_MAX: usize = 256;
 

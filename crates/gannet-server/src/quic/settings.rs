@@ -7,8 +7,8 @@ use aws_lc_rs::{hkdf, hmac, rand};
 use quinn_proto::congestion::CubicConfig;
 use quinn_proto::crypto::{HandshakeTokenKey, HmacKey};
 use quinn_proto::{
-    ConnectionId, ConnectionIdGenerator, EndpointConfig, IdleTimeout, ServerConfig,
-    TransportConfig, VarInt,
+    AckFrequencyConfig, ConnectionId, ConnectionIdGenerator, EndpointConfig, IdleTimeout,
+    ServerConfig, TransportConfig, VarInt,
 };
 
 use super::limits;
@@ -76,6 +76,8 @@ pub(super) fn server(
 }
 
 fn transport(limits: &Limits) -> TransportConfig {
+    let mut acknowledgements = AckFrequencyConfig::default();
+    acknowledgements.ack_eliciting_threshold(VarInt::from_u32(limits::UNACKNOWLEDGED_MAX));
     let mut config = TransportConfig::default();
     let mut congestion = CubicConfig::default();
     congestion.initial_window(limits::INITIAL_WINDOW);
@@ -88,6 +90,7 @@ fn transport(limits: &Limits) -> TransportConfig {
         .send_window(limits::SEND_WINDOW)
         .congestion_controller_factory(Arc::new(congestion))
         .datagram_receive_buffer_size(None)
+        .ack_frequency_config(Some(acknowledgements))
         // What does not fit QUIC's variable-length integers is no timeout.
         .max_idle_timeout(IdleTimeout::try_from(idle).ok());
     config

@@ -177,13 +177,20 @@ impl Core {
     /// Reads up to `most` bytes of what has come, on any stream; gives how many that were.
     pub fn read(&mut self, most: usize) -> usize {
         let mut left = most;
-        while let Some(id) = self.readable.pop_first() {
+        while let Some(id) = self.next_readable() {
             if !self.read_stream(id, &mut left) {
-                self.readable.insert(id);
                 break;
             }
+            self.readable.remove(&id);
         }
         most - left
+    }
+
+    /// The stream to be read next: control streams before answers, of which the first may have more
+    /// than is ever read at once.
+    fn next_readable(&self) -> Option<StreamId> {
+        let control = self.readable.iter().find(|id| id.dir() == Dir::Uni);
+        control.or_else(|| self.readable.first()).copied()
     }
 
     /// Reads all that has come on a stream, if so much may be read. Whether that was all.

@@ -179,6 +179,11 @@ impl Quic {
             .unwrap_or_else(|| panic!("{:?}", self.core.lost))
     }
 
+    /// Whether the server has asked for fewer acknowledgements than a client sends by itself.
+    pub fn was_asked_for_fewer_acknowledgements(&self) -> bool {
+        self.core.connection.stats().frame_rx.ack_frequency > 0
+    }
+
     /// The client gets another port, as behind a NAT that has forgotten it.
     pub fn rebind(&mut self) {
         self.socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
