@@ -78,7 +78,7 @@ pub struct Counters {
 /// Counters of HTTP/3 and QUIC.
 #[derive(Clone, Debug, Default)]
 pub struct QuicCounters {
-    /// Connections whose handshake completed.
+    /// QUIC connections whose handshake completed.
     pub connections: u64,
     /// Requests.
     pub requests: u64,
@@ -86,7 +86,9 @@ pub struct QuicCounters {
     pub resets: u64,
     /// Streams reset because of a stream error by the peer.
     pub stream_errors: u64,
-    /// Connections that ended with an error, by error code and cause.
+    /// Connections closed for an error that this server found, by error code and cause: an HTTP/3
+    /// error, or `transport` for one of QUIC, with the cause `handshake` until the handshake has
+    /// completed and `protocol` after it. Timeouts, resets and closes by the peer are not included.
     pub errors: BTreeMap<(&'static str, &'static str), u64>,
     /// Datagrams that were passed on to another worker.
     pub forwarded: u64,

@@ -1,5 +1,4 @@
-//! A QUIC connection: what the library says of it becomes requests, and answers become content of
-//! its streams.
+//! A QUIC connection: turns the library's events into requests, and responses into stream content.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -22,53 +21,59 @@ use crate::connection::ConnId;
 use crate::observe::log::{End, Record};
 use crate::worker::shared::Shared;
 
-/// See the module's description.
+/// A QUIC connection with its HTTP/3 streams.
 pub(crate) struct QuicConn {
     pub(super) id: ConnId,
     pub(super) handle: ConnectionHandle,
-    /// Where its last datagram came in.
+    /// The socket by which it sends: the one that received its first datagram, or the first one
+    /// from its current address.
     pub(super) socket: DatagramSocket,
     pub(super) quic: Connection,
     pub(super) streams: Streams,
-    /// It is among those that have something to do.
+    /// It is queued for a turn.
     pub(super) is_marked: bool,
-    /// Its socket did not take what it had to send.
+    /// Its socket was full; it is queued again when the socket accepts datagrams.
     pub(super) waits_for_socket: bool,
-    /// Its handshake is under way.
+    /// Its handshake is in progress.
     pub(super) is_shaking: bool,
-    /// It is closed, and ends with its turn.
+    /// It is closed, and is removed at the end of its turn.
     is_over: bool,
-    /// It ends without a word.
+    /// It ends without a CONNECTION_CLOSE.
     pub(super) is_silent: bool,
-    /// When something must have happened, library included; no entry of the timers is later.
+    /// When it needs a turn even if no datagram arrives: the earlier of the library's timeout and
+    /// `own_deadline`; `u64::MAX` if there is neither. Set by
+    /// [`Table::schedule`](super::table::Table::schedule), which ensures that `scheduled` is not
+    /// later.
     pub(super) deadline: Nanos,
-    /// Its earliest entry among the timers.
+    /// Its earliest entry among the timers of the table, `u64::MAX` if it has none.
     pub(super) scheduled: Nanos,
-    /// When something must have happened that the library knows nothing of.
+    /// The earliest of the deadlines that this server adds to the library's: for the handshake, for
+    /// a request's head, for progress, for idleness, and for the end of a stop.
     pub(super) own_deadline: Option<Nanos>,
-    /// When it was accepted, or its last answer was finished.
+    /// When it was accepted, or its last response was completed.
     pub(super) idle_since: Nanos,
     /// Bytes of datagrams received.
     received: u64,
-    /// Bytes that may have been sent to addresses which had not shown that they are the peer's.
+    /// Upper bound of the bytes sent to addresses that were not validated.
     ventured: u64,
-    /// Bytes sent beyond what every datagram has: content, and what was lost of it.
+    /// Bytes sent in datagrams with STREAM frames, retransmissions included,
+    /// [`BARE_MAX`](super::limits::BARE_MAX) of each datagram excepted.
     pub(super) sent: u64,
-    /// Since when its answers wait for their peer, or when it was last found to take enough of them;
-    /// and how much had been sent by then.
+    /// The start of the current progress period, and the value of `sent` then. `None` while no
+    /// response waits for the peer.
     stalled: Option<(Nanos, u64)>,
-    /// When no more requests are taken: its end was announced.
+    /// When it stops accepting requests, after the first GOAWAY was sent.
     end_at: Option<Nanos>,
-    /// No more requests are taken.
+    /// The last GOAWAY was sent: new requests are refused.
     is_ending: bool,
-    /// It goes on in the next turn, whatever happens.
+    /// It needs the next turn as well, whether or not anything arrives.
     pub(super) has_more: bool,
-    /// The peer's address, if requests are logged.
+    /// The peer's address for the log; `None` if requests are not logged.
     peer: Option<Box<str>>,
 }
 
 impl QuicConn {
-    /// A connection whose first datagram was just received.
+    /// Creates a connection that the endpoint has just accepted.
     pub(super) fn new(
         id: ConnId,
         handle: ConnectionHandle,
@@ -104,14 +109,15 @@ impl QuicConn {
         }
     }
 
-    /// Whether it is closed, and ends with its turn.
+    /// Whether it is closed. The end of its turn then removes it.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether a datagram counts that says to come from there. The library answers one from a new
-    /// address with more than three times as much: what is sent to addresses that may be a victim's
-    /// stays below three times what the peer has sent in all (RFC 9000 section 8).
+    /// Whether to process a datagram of `len` bytes from this source address, which may be spoofed.
+    /// The library alone may answer a datagram from a new address with more than three times its
+    /// length. So a migration is permitted only if all bytes sent to unvalidated addresses stay
+    /// below three times what the peer has sent in total (RFC 9000 section 8).
     pub(super) fn may_come_from(&mut self, address: SocketAddr, len: usize) -> bool {
         self.received += len as u64;
         if address == self.quic.remote_address() {
@@ -122,16 +128,17 @@ impl QuicConn {
         may
     }
 
-    /// By when its peer, for which an answer waits, must have taken enough.
+    /// The end of the current progress period, if a response waits for the peer.
     fn progress_by(&self, limits: &Limits) -> Option<Nanos> {
         let (since, _) = self.stalled?;
-        // Answers that were begun since then are no sign of a peer that takes nothing.
+        // A response begun since then has had less time.
         let since = since.max(self.streams.oldest_untaken()?);
         Some(since.plus_ms(limits.progress_timeout_ms))
     }
 
-    /// Whether its peer has taken enough, if that is due. What leaves is what its congestion window
-    /// allows, and that moves with its acknowledgements.
+    /// Whether the peer makes progress; starts the next period if the current one has ended. Bytes
+    /// sent are a measure of what the peer accepts, because the congestion window moves only with
+    /// its acknowledgements.
     fn goes_on(&mut self, now: Nanos, limits: &Limits) -> bool {
         let is_due = self.progress_by(limits).is_some_and(|by| by <= now);
         let before = self.stalled.filter(|_| is_due).map(|(_, before)| before);
@@ -141,12 +148,12 @@ impl QuicConn {
         self.sent - before >= least
     }
 
-    /// Whether nothing is under way on it.
+    /// Whether it is connected and has no request.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_over && !self.is_shaking && self.streams.is_idle()
     }
 
-    /// The peer has changed the priority of an answer.
+    /// The peer has changed the priority of a response.
     pub(super) fn prioritize(&mut self, id: StreamId, priority: Priority) {
         if let Some(stream) = self.streams.find(id) {
             stream.machine.prioritize(priority);
@@ -154,8 +161,8 @@ impl QuicConn {
         }
     }
 
-    /// Lets the library have no more content than the path takes soon: what it has goes before what is
-    /// asked for later, however urgent.
+    /// Limits the content passed to the library to about two round trips' worth: a more urgent
+    /// response cannot overtake it there.
     pub(super) fn set_send_window(&mut self) {
         let most = match self.streams.has_read {
             true => SEND_WINDOW_READ,
@@ -166,25 +173,28 @@ impl QuicConn {
         self.quic.set_send_window(soon.clamp(least, most));
     }
 
-    /// Has the library send answers in the order of their priorities.
+    /// Passes the rank of a stream to the library, if it has changed.
     pub(super) fn set_priority(&mut self, id: StreamId) {
         if let Some(rank) = self.streams.arrange(id) {
-            // A stream that is gone has none.
+            // Fails only if the stream has ended.
             let _ = self.quic.send_stream(id).set_priority(rank);
         }
     }
 }
 
-/// A connection in its turn, with what all connections of its worker share.
+/// A connection together with what all connections of its worker share, for the time of a turn or a
+/// call.
 pub(crate) struct Active<'a, D: Driver> {
     pub(super) conn: &'a mut QuicConn,
     pub(super) shared: &'a mut Shared<D>,
-    /// The time as the library has it.
+    /// The current time, as the library counts it.
     pub(super) now: Instant,
 }
 
 impl<D: Driver> Active<'_, D> {
-    /// All that follows from what has happened.
+    /// Handles the library's events and the deadlines that have passed, starts lookups, passes
+    /// content to the library, and sets the next deadline. Called once per turn; the packets are
+    /// sent afterwards.
     pub(super) fn run(&mut self) {
         self.conn.has_more = false;
         let now = self.shared.driver.now();
@@ -216,9 +226,9 @@ impl<D: Driver> Active<'_, D> {
             Event::ConnectionLost { reason } => self.lost(&reason),
             Event::Stream(_) if self.conn.is_over => {}
             Event::Stream(event) => match event {
-                // Before the bytes that came on them.
+                // Reported before their bytes.
                 StreamEvent::Opened { dir: Dir::Uni } => self.accept_uni(),
-                // Accepted when all that has happened is known.
+                // Accepted after all events of the turn.
                 StreamEvent::Opened { dir: Dir::Bi } => {}
                 StreamEvent::Readable { id } => self.readable(id),
                 StreamEvent::Writable { id } if self.conn.streams.is_control(id) => {
@@ -233,7 +243,9 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Opens our control stream, once the peer lets us.
+    /// Opens our control stream and writes SETTINGS. Called when the handshake completes and, in
+    /// case the peer permitted no unidirectional stream then, whenever it raises that limit. Does
+    /// nothing if the stream is open.
     fn open_control(&mut self) {
         let conn = &mut *self.conn;
         if conn.streams.has_control() {
@@ -242,13 +254,14 @@ impl<D: Driver> Active<'_, D> {
         let Some(id) = conn.quic.streams().open(Dir::Uni) else {
             return;
         };
-        // Nothing goes before it; it was opened just now.
+        // Before all other streams. Cannot fail: the stream was opened just now.
         let _ = conn.quic.send_stream(id).set_priority(i32::MAX);
         conn.streams.control_opened(id);
         self.write_control();
     }
 
-    /// Sends what the machine has to say on the control stream.
+    /// Passes the bytes waiting for our control stream to the library, which may accept only a
+    /// part.
     fn write_control(&mut self) {
         let conn = &mut *self.conn;
         let Some((id, bytes)) = conn.streams.take_control() else {
@@ -258,7 +271,7 @@ impl<D: Driver> Active<'_, D> {
         conn.streams.say(&bytes[written..]);
     }
 
-    /// Ends the connection.
+    /// Closes the connection. It sends CONNECTION_CLOSE with this code at the end of its turn.
     pub(super) fn close(&mut self, error: ErrorCode, reason: &'static str) {
         let reason = Bytes::from_static(reason.as_bytes());
         self.conn.quic.close(self.now, code(error), reason);
@@ -282,7 +295,7 @@ impl<D: Driver> Active<'_, D> {
         self.forget();
     }
 
-    /// Drops what only answers need.
+    /// Marks it as over, and drops its requests and responses.
     fn forget(&mut self) {
         let conn = &mut *self.conn;
         conn.streams.abandon();
@@ -291,7 +304,7 @@ impl<D: Driver> Active<'_, D> {
         self.log_finished();
     }
 
-    /// Writes the log lines of responses that were finished, or ended early.
+    /// Writes the log lines of responses that were completed or cut short.
     fn log_finished(&mut self) {
         let whole = std::mem::take(&mut self.conn.streams.whole);
         self.log(whole, End::Whole);
@@ -307,7 +320,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// What should have happened by now.
+    /// Enforces the deadlines that have passed.
     fn check_deadlines(&mut self, now: Nanos) {
         if self.conn.own_deadline.is_none_or(|at| at > now) {
             return;
@@ -319,7 +332,7 @@ impl<D: Driver> Active<'_, D> {
             if is_late(conn.idle_since, limits.head_timeout_ms) {
                 self.shared.counters.timeouts += 1;
                 self.shared.counters.tls.failed_by("timeout");
-                // Its address may be another's, which has got enough (RFC 9000 section 8.1).
+                // Its address may be spoofed: send no more (RFC 9000 section 8.1).
                 self.conn.is_silent = true;
                 self.close(ErrorCode::NO_ERROR, "handshake timeout");
             }
@@ -351,7 +364,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// When the next of these is to happen.
+    /// Sets `own_deadline`; closes a connection that is stopping and idle.
     fn set_deadline(&mut self) {
         let limits = self.shared.settings.limits;
         let now = self.shared.driver.now();
@@ -386,8 +399,8 @@ impl<D: Driver> Active<'_, D> {
         conn.own_deadline = all.into_iter().flatten().min();
     }
 
-    /// The server is stopping: requests under way are finished, and those that the peer has sent
-    /// before it knows.
+    /// The server is stopping: sends the first GOAWAY. Requests in progress are completed, and so
+    /// are those that the peer sends before it receives the GOAWAY.
     pub(crate) fn drain(&mut self) {
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
@@ -405,7 +418,7 @@ impl<D: Driver> Active<'_, D> {
         self.write_control();
     }
 
-    /// The end, now. Whether answers were under way.
+    /// Closes it at once. Returns whether requests were in progress.
     pub(crate) fn stop(&mut self) -> bool {
         if self.conn.is_over {
             return false;
@@ -415,13 +428,13 @@ impl<D: Driver> Active<'_, D> {
         was_sending
     }
 
-    /// Another connection needs the room of this one, which is idle.
+    /// Closes an idle connection to make room for another one.
     pub(crate) fn shed(&mut self) {
         self.shared.counters.shed += 1;
         self.close(ErrorCode::NO_ERROR, "");
     }
 
-    /// Memory has run out, and this one is given up.
+    /// Closes it because memory has run out.
     pub(crate) fn give_up(&mut self) {
         if !self.conn.is_over {
             self.shared.counters.shed += 1;

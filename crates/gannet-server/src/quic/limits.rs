@@ -1,91 +1,103 @@
-//! Bounds of HTTP/3's transport, each with its reason.
+//! Bounds of the HTTP/3 transport, each with its reason.
 
-/// Requests open at once on a connection. RFC 9114 section 6.1 asks for at least 100, and each one
-/// that is permitted takes memory.
+/// Concurrent requests per connection: RFC 9114 section 6.1 recommends at least 100, and each
+/// permitted request can take memory.
 pub(super) const REQUESTS_MAX: u32 = 100;
 
-/// Unidirectional streams that a peer may have open: control, two of QPACK, and some to come.
+/// Concurrent unidirectional streams of a peer: the control stream, two for QPACK, and a few of
+/// extensions (RFC 9114 section 6.2).
 pub(super) const UNI_STREAMS_MAX: u32 = 8;
 
-/// Bytes that a peer may send ahead on one stream: the longest head four times. Content is dropped.
+/// QUIC's flow-control window of a stream: the bytes that a peer may send on it before this server
+/// has read them. Twice the longest encoded field section that is accepted
+/// ([`FIELD_BLOCK_MAX`](gannet_http::binary::limits::FIELD_BLOCK_MAX)), so a request head
+/// is never blocked by it; more would only speed up uploads, whose content is dropped.
 pub(super) const STREAM_WINDOW: u32 = 64 << 10;
 
-/// The same for all streams of a connection together.
+/// The same for all streams of a connection together, in bytes.
 pub(super) const CONNECTION_WINDOW: u32 = 256 << 10;
 
-/// Bytes on their way before the first acknowledgement, paced: 32 datagrams, as Chromium's and Caddy's
-/// QUIC have it. RFC 9002 section 7.2 recommends ten. See decision 11.
+/// The initial congestion window, in bytes, sent paced: 32 datagrams, as in the QUIC of Chromium
+/// and of Caddy. RFC 9002 section 7.2 recommends ten. See decision 11.
 pub(super) const INITIAL_WINDOW: u64 = 32 * 1_452;
 
-/// Bytes of content that a connection may have on the way to its peer. They are in memory that others
-/// use, too, or were copied once.
+/// Maximum bytes that the library holds for a connection until the peer has acknowledged them, as
+/// long as all content comes from shared memory or was short enough to be copied.
 pub(super) const SEND_WINDOW: u64 = 2 << 20;
 
-/// The same once bytes are read for this connection alone: these are held until the peer has
-/// acknowledged them.
+/// The same once content is read from disk for this connection alone: here every byte in flight
+/// takes memory of its own.
 pub(super) const SEND_WINDOW_READ: u64 = 512 << 10;
 
-/// The least of both, however little the path takes: a turn's worth.
+/// Minimum of that window, however small the congestion window is, in bytes: enough for one turn.
 pub(super) const SEND_WINDOW_MIN: u64 = 64 << 10;
 
-/// Datagrams that `--delay`, which is for tests, holds back in a worker: 6 MB of full ones.
+/// Maximum datagrams that `--delay`, an option for tests, holds back per worker; more are dropped.
+/// About 6 MB if all are full.
 pub(super) const DELAYED_MAX: usize = 4_096;
 
-/// Packets that clients are asked to leave unacknowledged, if they know how
-/// (draft-ietf-quic-ack-frequency); otherwise they acknowledge every second one, and each
-/// acknowledgement costs the server about as much as three packets that it sends.
+/// Packets that a client is asked to leave unacknowledged at a time, if it supports
+/// draft-ietf-quic-ack-frequency. Other clients acknowledge every second packet, and each
+/// acknowledgement costs this server about as much as sending three packets.
 pub(super) const UNACKNOWLEDGED_MAX: u32 = 9;
 
-/// Handshakes that wait for time to begin, per worker.
+/// Clients per worker whose handshake waits for budget; the library refuses more.
 pub(super) const INCOMING_MAX: usize = 256;
 
-/// Bytes of datagrams held for each of these.
+/// Bytes of datagrams held for each of them.
 pub(super) const INCOMING_HELD_MAX: u64 = 16 << 10;
 
-/// The same for all of them together.
+/// The same for all of them together, in bytes.
 pub(super) const INCOMING_HELD_ALL_MAX: u64 = 1 << 20;
 
-/// With so many handshakes under way, a client has to show first that it receives at its address
-/// (RFC 9000 section 8.1.2).
+/// Once this many handshakes of a worker are in progress or waiting, a new client must first
+/// validate its address: it gets a Retry packet (RFC 9000 section 8.1.2).
 pub(super) const HANDSHAKES_UNVALIDATED_MAX: usize = 128;
 
-/// Bytes of a connection's datagrams that leave in one turn before others have theirs: four trains.
+/// Bytes that a connection sends in one turn before the others have theirs: four trains.
 pub(super) const SENT_PER_TURN_MAX: usize = 256 << 10;
 
-/// Datagrams in a train: more than the kernel takes (`UDP_MAX_SEGMENTS` of older kernels).
+/// Maximum datagrams in a train, which one system call sends: as many as every kernel can segment,
+/// `UDP_MAX_SEGMENTS` before Linux 6.9.
 pub(super) const TRAIN_MAX: usize = 64;
 
-/// Bytes in a train: what fits an IPv4 packet. The kernel drops longer ones whole.
+/// Maximum bytes in a train: the largest UDP payload of an IPv4 packet. The kernel refuses longer
+/// trains.
 pub(super) const TRAIN_LEN_MAX: usize = 65_507;
 
-/// A file's bytes read at a time for a stream.
+/// Bytes of a file per read, if the connection has only one unfinished response.
 pub(super) const READ_MAX: u64 = 128 << 10;
 
-/// The same while other answers are under way: it is held as long as the peer lets that stream wait.
+/// The same while other responses are unfinished: a peer that stops reading a stream makes this
+/// server hold what was read for it.
 pub(super) const READ_AMONG_OTHERS_MAX: u64 = 16 << 10;
 
-/// Bytes read for a connection that are held: its window of them on their way, and what each of its
-/// streams has at hand.
+/// Maximum bytes held that were read for one connection: those in flight, and those of each stream
+/// that wait for the library.
 pub(super) const READ_HELD_MAX: u64 = 2 << 20;
 
-/// Bytes of content that the library is given as a piece: it takes others for them when all of it is
-/// acknowledged.
+/// Maximum bytes of content passed to the library as one piece. It frees a piece, and so accepts
+/// more content, only when the whole piece is acknowledged.
 pub(super) const PIECE_MAX: usize = 64 << 10;
 
-/// Reads that wait for the disk at once, per connection.
+/// Concurrent disk reads of content per connection.
 pub(super) const READS_MAX: u32 = 4;
 
-/// Bytes read of a stream at a time.
+/// Reads for one connection that complete at once, from the page cache, in one turn. After them the
+/// connection waits for its next turn, so that a client with a fast path does not delay the others.
+pub(super) const READS_PER_TURN_MAX: u32 = 4;
+
+/// Maximum bytes of a stream that are taken from the library and parsed at a time.
 pub(super) const READ_AT_ONCE_MAX: usize = 16 << 10;
 
-/// How long after a stop was announced requests are still taken, at most, milliseconds: the two round
-/// trips that the announcement and what crosses it need.
+/// After the first GOAWAY, new requests are accepted for two round trips, which the announcement
+/// and the requests that cross it need; at most this long, in milliseconds.
 pub(super) const END_AFTER_MS: u64 = 1_000;
 
-/// Bytes of a datagram without content: header, acknowledgements, tag. What a peer is sent beyond
-/// that is what it takes of its answers.
+/// Bytes of a datagram that are not content: header, acknowledgements, authentication tag. Only
+/// bytes beyond these count as progress of a response.
 pub(super) const BARE_MAX: usize = 64;
 
-/// Bytes that a client's move to another address has sent to addresses which have not answered yet: a
-/// datagram of the longest kind to the new one, and what asks the old one whether it is still there.
+/// Bytes that a client's migration can send to addresses that are not validated yet: one datagram
+/// of full length to the new address, and the path challenge to the old one (RFC 9000 section 9.3).
 pub(super) const VENTURED_BY_MOVE: u64 = 1_500 + 1_200;

@@ -1,21 +1,22 @@
-//! HTTP/3's transport: QUIC (RFC 9000) by a library without I/O, on gannet's own engines.
+//! The transport of HTTP/3: QUIC (RFC 9000), implemented by a sans-I/O library and driven by
+//! gannet's own engines.
 //!
 //! ```text
-//!   a datagram ─▶ routing: another worker's? forwarded
+//!   a datagram ─▶ routing: forwarded if it belongs to another worker
 //!       │
 //!   Endpoint (the library) ──▶ a new connection: accepted within a turn's handshake budget,
-//!       │                      answered by Retry when many are under way, refused when full
+//!       │                      sent a Retry if many handshakes are in progress, refused if full
 //!       ▼
-//!   Connection, marked as having something to do
+//!   Connection, queued for its turn
 //!       │  once per turn, after all datagrams:
-//!       ├─ events ─▶ streams ─▶ gannet-http::h3 ─▶ exchange (as for the other versions)
-//!       ├─ content ─▶ the library's streams, as far as their windows go
-//!       ├─ packets ─▶ trains of datagrams, sent at once
+//!       ├─ events ─▶ streams ─▶ gannet-http::h3 ─▶ exchange (as for other versions)
+//!       ├─ content ─▶ the library's streams, within their windows
+//!       ├─ packets ─▶ trains of datagrams, sent without waiting
 //!       └─ timers
 //! ```
 //!
-//! A worker has one [`Quic`], and a connection never leaves its worker. The library's types stay in
-//! this module and in `tls/quic`.
+//! Each worker has one [`Quic`]; a connection never moves to another worker. Only this module and
+//! `tls/quic` use the library's types.
 
 mod connection;
 mod limits;
@@ -47,12 +48,12 @@ use crate::worker::idle_queue::IdleQueue;
 /// QUIC version 1 (RFC 9000 section 15).
 const VERSION: u32 = 1;
 
-/// What QUIC needs at the start of a worker.
+/// The QUIC settings of a worker, fixed at its start.
 #[derive(Clone)]
 pub(crate) struct QuicSettings {
     /// Shared by all workers.
     pub(crate) secrets: Secrets,
-    /// How many sockets its driver was created with.
+    /// Number of datagram sockets that its driver was created with.
     pub(crate) sockets: u32,
 }
 
@@ -60,24 +61,24 @@ pub(crate) struct QuicSettings {
 pub(crate) struct Quic {
     endpoint: Endpoint,
     secrets: Secrets,
-    /// What new connections are accepted with.
+    /// The configuration of new connections.
     config: Arc<ServerConfig>,
-    /// Which set of certificates that has.
+    /// The generation of its certificates.
     generation: u64,
     clock: Clock,
     table: Table,
-    /// Who makes room for new connections.
+    /// Idle connections, longest first: closed to make room for new ones.
     idle: IdleQueue,
-    /// Clients that wait for the handshake budget of a turn.
+    /// Clients whose handshake is deferred: the handshake budget of a turn was used up.
     incoming: VecDeque<(DatagramSocket, Incoming)>,
-    /// Datagrams held back by `--delay`, each until when.
+    /// Datagrams held back by `--delay`, with the time at which each is due.
     delayed: VecDeque<(Nanos, Forwarded)>,
-    /// Handshakes under way.
+    /// Number of handshakes in progress.
     handshakes: usize,
     trains: Trains,
 }
 
-/// Turns the engine's time into the library's.
+/// Converts between the engine's time and the library's.
 #[derive(Clone, Copy)]
 struct Clock {
     start: Instant,
@@ -96,7 +97,7 @@ impl Clock {
 }
 
 impl Quic {
-    /// Without any connection.
+    /// Creates the QUIC side of a worker, without connections.
     pub(crate) fn new(
         settings: &QuicSettings,
         worker: usize,
@@ -109,7 +110,7 @@ impl Quic {
         let config = settings::server(&secrets, certificates.current(), limits);
         let endpoint = settings::endpoint(&secrets, worker);
         Self {
-            // Sockets never fragment, so that the path's MTU can be found out.
+            // The library may discover the path's MTU: the sockets never fragment.
             endpoint: Endpoint::new(endpoint, Some(Arc::clone(&config)), true, None),
             secrets,
             config,
@@ -127,14 +128,14 @@ impl Quic {
         }
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// What to accept a connection with: the certificates that are in use now.
+    /// The configuration for a connection accepted now, with the current certificates.
     fn adopt(&mut self, certificates: &mut Adopted, limits: &Limits) -> Arc<ServerConfig> {
-        // Takes over what was loaded since.
+        // Adopts certificates loaded since the last call.
         let _ = certificates.current();
         let generation = certificates.generation();
         if generation != self.generation {

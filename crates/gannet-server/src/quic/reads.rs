@@ -1,4 +1,4 @@
-//! The disk on behalf of requests: lookups, and reads of content.
+//! Disk access for requests: lookups, and reads of content.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,14 +16,15 @@ use crate::release::ServedFile;
 use crate::worker::token::{Kind, token};
 
 impl<D: Driver> Active<'_, D> {
-    /// Asks the disk on behalf of requests that memory does not answer.
+    /// Starts the lookups of requests that cannot be answered from memory.
     pub(super) fn ask_missed(&mut self) {
         for (id, waiting) in std::mem::take(&mut self.conn.streams.missed) {
             self.look_up(id, waiting, None);
         }
     }
 
-    /// Asks until an answer has to be awaited, or the request can be answered.
+    /// Runs the lookup of a request until it has to wait for the disk, or the request can be
+    /// answered.
     fn look_up(
         &mut self,
         id: StreamId,
@@ -41,7 +42,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// A question was asked and will be answered later.
+    /// Records that a stream waits for the disk.
     fn ask(&mut self, id: StreamId, number: u32, what: What) {
         let question = Question {
             conn: self.conn.id,
@@ -65,8 +66,8 @@ impl<D: Driver> Active<'_, D> {
         self.hand_over(id, wire);
     }
 
-    /// Reads the next bytes of a stream's content, and gives whether that is done. Other streams go
-    /// on meanwhile.
+    /// Reads the next bytes of a stream's content. Returns whether the read has completed; if not,
+    /// the stream waits for it while others continue.
     pub(super) fn read(&mut self, id: StreamId, file: Rc<ServedFile>, range: Range<u64>) -> bool {
         let conn = &mut *self.conn;
         if !conn.streams.has_read {
@@ -93,7 +94,8 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Content was read, or could not be: then the stream ends, short of its length.
+    /// Takes the result of a read. If it failed, the stream is reset, short of its announced
+    /// length.
     fn was_read(
         &mut self,
         id: StreamId,
@@ -115,7 +117,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// What a stream waits for has been found out.
+    /// Continues a stream whose lookup or read has completed.
     pub(super) fn woken(&mut self, question: Question, wakeup: Result<Wakeup, Errno>) {
         let Question { stream, what, .. } = question;
         let Ok(id) = quinn_proto::VarInt::from_u64(stream).map(StreamId::from) else {
@@ -125,7 +127,7 @@ impl<D: Driver> Active<'_, D> {
         streams.asked = streams.asked.saturating_sub(1);
         match what {
             What::Lookup(waiting) => {
-                // Nothing more is asked for a stream that was reset.
+                // The lookup of a stream that was reset is abandoned.
                 if streams.find(id).is_some() {
                     self.look_up(id, waiting, Some(wakeup));
                 }

@@ -1,4 +1,4 @@
-//! What comes on the streams of a connection, and what follows from it.
+//! Input of a connection's streams, and the actions it leads to.
 
 use gannet_http::h3::connection::UniEvent;
 use gannet_http::h3::{ConnectionError, ErrorCode, Fault, StreamId as H3StreamId};
@@ -6,19 +6,19 @@ use gannet_io::driver::Driver;
 use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
 
 use super::connection::Active;
-use super::limits::READ_AT_ONCE_MAX;
+use super::limits::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
 use super::streams::{Fed, Stream, code};
 use crate::limits::STREAM_ASKED_MAX;
 
-/// What was read of a stream.
+/// The result of reading a stream.
 enum Read {
     /// Bytes.
     Chunk(Chunk),
-    /// All there is for now.
+    /// Nothing more for now.
     Blocked,
-    /// All that will come.
+    /// The end of the stream.
     End,
-    /// The peer has given the stream up, or it is gone.
+    /// The peer has reset the stream, or it no longer exists.
     Reset,
 }
 
@@ -40,7 +40,7 @@ fn h3_id(id: StreamId) -> H3StreamId {
 }
 
 impl<D: Driver> Active<'_, D> {
-    /// Takes the unidirectional streams that the peer has opened.
+    /// Accepts the unidirectional streams that the peer has opened.
     pub(super) fn accept_uni(&mut self) {
         while let Some(id) = self.conn.quic.streams().accept(Dir::Uni) {
             match self.conn.streams.machine.open_uni(h3_id(id)) {
@@ -50,7 +50,8 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Takes the requests that the peer has begun, as many as may wait for the disk.
+    /// Accepts the request streams that the peer has opened, as long as fewer than
+    /// [`STREAM_ASKED_MAX`] requests wait for the disk.
     pub(super) fn accept_requests(&mut self) {
         loop {
             let streams = &self.conn.streams;
@@ -71,7 +72,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Bytes have come on a stream, or its end, or a reset.
+    /// Reads a stream on which bytes, its end or a reset have arrived.
     pub(super) fn readable(&mut self, id: StreamId) {
         match id.dir() {
             Dir::Uni => self.read_uni(id),
@@ -131,7 +132,7 @@ impl<D: Driver> Active<'_, D> {
                 return;
             };
             if !conn.streams.open[index].machine.wants_input() {
-                // Stopped once the answer is complete.
+                // `finish_requests` stops it.
                 return;
             }
             let read = read_next(&mut conn.quic, id);
@@ -162,7 +163,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Hands what was written of an answer to the library.
+    /// Passes the head and short content of a response to the library.
     pub(super) fn hand_over(&mut self, id: StreamId, wire: Vec<u8>) {
         let conn = &mut *self.conn;
         if !wire.is_empty()
@@ -173,14 +174,14 @@ impl<D: Driver> Active<'_, D> {
         self.shared.keep_spare(wire);
     }
 
-    /// The peer does not want an answer, or will not complete its request.
+    /// The peer has reset a request stream.
     fn cancelled(&mut self, id: StreamId) {
         let conn = &mut *self.conn;
         let Some(stream) = conn.streams.find(id) else {
             return;
         };
         if stream.is_answered {
-            // The request's rest matters no more than it would have.
+            // The rest of the request would have been dropped anyway.
             return;
         }
         self.give_up_stream(id, ErrorCode::REQUEST_CANCELLED);
@@ -189,7 +190,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// The peer does not want what a stream sends.
+    /// The peer has sent STOP_SENDING for a stream.
     pub(super) fn stopped(&mut self, id: StreamId) {
         let result = if self.conn.streams.is_control(id) {
             self.conn.streams.machine.stop_control()
@@ -204,7 +205,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Hands content to the library, and reads what is missing of it.
+    /// Passes content to the library, and starts reads of what is not in memory.
     pub(super) fn feed(&mut self) {
         self.conn.set_send_window();
         let now = self.shared.driver.now();
@@ -216,7 +217,8 @@ impl<D: Driver> Active<'_, D> {
             match fed.rest {
                 None => return,
                 Some((id, Fed::Read(file, range))) => {
-                    // What was read at once is handed over at once, but not without end.
+                    // A read from the page cache completes at once, and the loop continues with it,
+                    // up to a limit.
                     reads += u32::from(self.read(id, file, range));
                 }
                 Some((id, _)) => self.stopped(id),
@@ -228,7 +230,8 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Answers are complete: what still comes of their requests is not wanted.
+    /// Ends the requests whose responses were passed to the library completely: asks the peer to
+    /// stop sending their content.
     fn finish_requests(&mut self, finished: Vec<StreamId>) {
         for id in finished {
             let conn = &mut *self.conn;
@@ -246,7 +249,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// What the machine says is wrong.
+    /// Handles a protocol error found on a request stream.
     fn fault(&mut self, id: StreamId, fault: Fault) {
         match fault {
             Fault::Connection(error) => self.fail(error),
@@ -257,7 +260,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Ends a stream in both directions.
+    /// Resets a stream, asks the peer to stop sending on it, and forgets its request.
     pub(super) fn give_up_stream(&mut self, id: StreamId, error: ErrorCode) {
         let conn = &mut *self.conn;
         let _ = conn.quic.send_stream(id).reset(code(error));
@@ -266,7 +269,7 @@ impl<D: Driver> Active<'_, D> {
         self.shared.counters.quic.resets += 1;
     }
 
-    /// The peer has broken the protocol, or costs too much.
+    /// Closes the connection: the peer has violated the protocol or exceeded its budget.
     pub(super) fn fail(&mut self, error: ConnectionError) {
         if self.conn.is_over() {
             return;
@@ -276,6 +279,3 @@ impl<D: Driver> Active<'_, D> {
         self.close(error.code, error.why.name());
     }
 }
-
-/// How often content is read and handed over for one connection in a turn.
-const READS_PER_TURN_MAX: u32 = 4;

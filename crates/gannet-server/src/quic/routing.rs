@@ -1,7 +1,8 @@
-//! Which worker a datagram is for.
+//! Routing of datagrams to the worker that has their connection.
 //!
-//! The kernel spreads datagrams over the workers' sockets; where it lets itself be told, by the same
-//! byte. That is an optimisation: what arrives at the wrong worker is forwarded to the right one.
+//! The kernel spreads datagrams over the workers' sockets: where it accepts a filter, by the same
+//! byte of the connection ID. The filter is an optimisation, because a worker forwards the
+//! datagrams that belong to another one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,12 +15,14 @@ use super::VERSION;
 use crate::start::running::Remote;
 use crate::worker::Message;
 
-/// Datagrams on their way to another worker, at most; more are lost, as on any network.
+/// Maximum datagrams in the inbox of a worker that others forwarded; more are dropped, as on any
+/// network.
 const FORWARDED_MAX: u32 = 1_024;
 
-/// A datagram as it was received, by this worker or for it.
+/// A datagram, received by this worker or forwarded to it.
 pub(crate) struct Forwarded {
-    /// The socket that answers are sent by: each worker has its own of the same number.
+    /// The socket that received it, and by which responses are sent: each worker has its own socket
+    /// of this number.
     pub(super) socket: DatagramSocket,
     pub(super) bytes: BytesMut,
     pub(super) peer: SocketAddr,
@@ -27,19 +30,19 @@ pub(crate) struct Forwarded {
     pub(super) ecn: u8,
 }
 
-/// The way to all workers, for datagrams that are theirs.
+/// The inboxes of all workers, for datagrams forwarded to them.
 #[derive(Clone, Default)]
 pub(crate) struct Peers(Vec<Peer>);
 
 #[derive(Clone)]
 struct Peer {
     remote: Remote,
-    /// Datagrams that it has not taken from its inbox yet.
+    /// Forwarded datagrams still in its inbox.
     pending: Arc<AtomicU32>,
 }
 
 impl Peers {
-    /// The workers in the order of their numbers.
+    /// `remotes`: the workers, in the order of their numbers.
     pub(crate) fn new(remotes: &[Remote]) -> Self {
         let peers = remotes.iter().map(|remote| Peer {
             remote: remote.clone(),
@@ -53,7 +56,8 @@ impl Peers {
         usize::from(worker) < self.0.len()
     }
 
-    /// Forwards a datagram. False if there is no such worker, or it has too many to take.
+    /// Forwards a datagram. Returns false if there is no such worker or its inbox is full; then the
+    /// datagram is dropped.
     pub(super) fn forward(&self, worker: u8, datagram: Forwarded) -> bool {
         let Some(peer) = self.0.get(usize::from(worker)) else {
             return false;
@@ -66,7 +70,7 @@ impl Peers {
         true
     }
 
-    /// This worker has taken one from its inbox.
+    /// Called by a worker for each datagram that it takes from its inbox.
     pub(crate) fn taken(&self, worker: usize) {
         if let Some(peer) = self.0.get(worker) {
             peer.pending.fetch_sub(1, Ordering::Relaxed);
@@ -81,11 +85,12 @@ const LONG_HEADER: u8 = 0x80;
 const LONG_TYPE: u8 = 0x30;
 const HANDSHAKE: u8 = 0x20;
 
-/// Where the connection ID begins in a long header: behind first byte, version and its length.
+/// Offset of the destination connection ID in a long header: after the first byte, the version and
+/// the length of the ID.
 const LONG_ID_AT: usize = 6;
 
-/// The number of the worker that has issued the connection ID of a datagram's first packet; `None`
-/// if its sender may have chosen the ID, which whoever receives it deals with.
+/// The number of the worker that issued the connection ID of a datagram's first packet. `None` if
+/// the client may have chosen the ID: then the worker that receives the datagram keeps it.
 pub(super) fn worker_of(datagram: &[u8]) -> Option<u8> {
     let first = *datagram.first()?;
     if first & LONG_HEADER == 0 {

@@ -1,4 +1,4 @@
-//! Packets leave: trains of datagrams, one system call each, at once.
+//! Sending packets: as trains of datagrams, each with one system call, without waiting.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,15 +9,15 @@ use super::limits::{TRAIN_LEN_MAX, TRAIN_MAX};
 use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 
-/// Where trains are put together, and those that their sockets did not take.
+/// The buffer that trains are built in, and the trains that their sockets did not accept.
 pub(super) struct Trains {
-    /// What the library writes packets into.
+    /// The library writes packets into it.
     pub(super) buffer: Vec<u8>,
-    /// By socket: what waits until it takes datagrams again.
+    /// By socket: the train that waits until the socket accepts datagrams again.
     held: Vec<Option<Train>>,
 }
 
-/// Datagrams of one length to one peer.
+/// Datagrams to one peer, all of `segment` bytes except the last, which may be shorter.
 struct Train {
     bytes: Vec<u8>,
     segment: usize,
@@ -27,7 +27,7 @@ struct Train {
 }
 
 impl Trains {
-    /// For so many sockets.
+    /// Creates the state of this many sockets.
     pub(super) fn new(sockets: u32) -> Self {
         Self {
             buffer: Vec::new(),
@@ -35,19 +35,19 @@ impl Trains {
         }
     }
 
-    /// Whether a socket takes datagrams.
+    /// Whether a socket accepts datagrams: no train waits for it.
     pub(super) fn is_free(&self, socket: DatagramSocket) -> bool {
         let held = self.held.get(socket.0 as usize);
         held.is_none_or(Option::is_none)
     }
 
-    /// How many datagrams of `mtu` bytes a train may have.
+    /// How many datagrams of `mtu` bytes fit a train.
     pub(super) fn datagrams_max(mtu: u16) -> usize {
         (TRAIN_LEN_MAX / usize::from(mtu.max(1))).clamp(1, TRAIN_MAX)
     }
 
-    /// Sends what is in the buffer. False if the socket takes no more for now; then it is sent when
-    /// it does.
+    /// Sends the buffer. Returns false if the socket is full: then the train is kept, and
+    /// [`Self::send_held`] sends it. To be called only while the socket [is free](Self::is_free).
     pub(super) fn send<D: Driver>(
         &mut self,
         shared: &mut Shared<D>,
@@ -87,7 +87,7 @@ impl Trains {
                 }
                 return false;
             }
-            // Lost, as on any network: the peer or its network is not reachable, or memory is short.
+            // Dropped, as on any network: the peer is unreachable, or memory is short.
             Err(_) => shared.counters.quic.unsent += 1,
         }
         self.buffer = train.bytes;
@@ -95,7 +95,8 @@ impl Trains {
         true
     }
 
-    /// A socket takes datagrams again. False if it has stopped doing so already.
+    /// Sends the train that waits for a socket which accepts datagrams again. Returns false if the
+    /// socket is full again.
     pub(super) fn send_held<D: Driver>(
         &mut self,
         shared: &mut Shared<D>,

@@ -1,4 +1,4 @@
-//! Content on its way.
+//! Content in flight.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use gannet_io::memory::Memory;
 pub(super) struct Sent {
     memory: Arc<Memory>,
     range: Range<usize>,
-    /// What it adds to, if it was read or made for this connection.
+    /// The sum that it is counted in, if it was read or made for this connection alone.
     own_bytes: Option<Arc<AtomicU64>>,
 }
 
 impl Sent {
-    /// What others have as well.
+    /// Content in shared memory.
     pub(super) fn shared(memory: Arc<Memory>, range: Range<usize>) -> Bytes {
         Bytes::from_owner(Self {
             memory,
@@ -25,7 +25,8 @@ impl Sent {
         })
     }
 
-    /// What was read or made for one connection: it is added to `own_bytes` as long as it is held.
+    /// Content that was read or made for one connection: counted in `own_bytes` until it is
+    /// dropped.
     pub(super) fn own(
         memory: Arc<Memory>,
         range: Range<usize>,

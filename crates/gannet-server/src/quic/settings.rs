@@ -1,4 +1,4 @@
-//! What QUIC's library is told: secrets, bounds, and how connection IDs are made.
+//! The configuration of the QUIC library: secrets, bounds, and the format of connection IDs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use super::limits;
 use crate::config::Limits;
 use crate::tls::certificates::CertificateSet;
 
-/// Secrets that all workers of a server share, so that any of them can check what another one has
-/// issued: tokens (RFC 9000 section 8.1) and stateless resets (section 10.3).
+/// Secrets shared by all workers of a server, so that each accepts the tokens (RFC 9000 section
+/// 8.1) that another has issued, and can reset its connections (section 10.3).
 #[derive(Clone)]
 pub(crate) struct Secrets {
     token: Arc<dyn HandshakeTokenKey>,
     reset: Arc<dyn HmacKey>,
-    /// Decides what the library leaves to chance; by default the kernel does.
+    /// Seed of the library's random numbers; `None`: the kernel seeds them.
     seed: Option<[u8; 32]>,
 }
 
 impl Secrets {
-    /// New ones.
+    /// Random secrets, for a server.
     pub(crate) fn new() -> Self {
         let mut bytes = [0; 96];
         rand::fill(&mut bytes).expect("the kernel has random bytes");
         Self::of(&bytes, None)
     }
 
-    /// The same in every run, for the simulator.
+    /// Fixed secrets and a fixed seed, for the simulator.
     pub(crate) fn fixed() -> Self {
         Self::of(&[7; 96], Some([7; 32]))
     }
@@ -49,7 +49,7 @@ impl Secrets {
     }
 }
 
-/// How the endpoint of a worker is made.
+/// The configuration of a worker's endpoint.
 pub(super) fn endpoint(secrets: &Secrets, worker: u8) -> Arc<EndpointConfig> {
     let mut config = EndpointConfig::new(Arc::clone(&secrets.reset));
     config
@@ -59,7 +59,7 @@ pub(super) fn endpoint(secrets: &Secrets, worker: u8) -> Arc<EndpointConfig> {
     Arc::new(config)
 }
 
-/// How connections are made, with these certificates.
+/// The configuration of connections that use these certificates.
 pub(super) fn server(
     secrets: &Secrets,
     certificates: &CertificateSet,
@@ -91,7 +91,7 @@ fn transport(limits: &Limits) -> TransportConfig {
         .congestion_controller_factory(Arc::new(congestion))
         .datagram_receive_buffer_size(None)
         .ack_frequency_config(Some(acknowledgements))
-        // What does not fit QUIC's variable-length integers is no timeout.
+        // A value too large for a variable-length integer disables the timeout.
         .max_idle_timeout(IdleTimeout::try_from(idle).ok());
     config
 }
@@ -99,7 +99,7 @@ fn transport(limits: &Limits) -> TransportConfig {
 /// The length of our connection IDs, in bytes.
 pub(super) const ID_LEN: usize = 8;
 
-/// Makes connection IDs whose first byte says which worker has the connection.
+/// Generates connection IDs whose first byte is the number of the connection's worker.
 struct OwnIds {
     worker: u8,
 }

@@ -1,12 +1,12 @@
-//! The HTTP/3 side of a connection: its machine, its requests, and the content that their answers
-//! still have to send.
+//! The HTTP/3 side of a connection: the protocol's state, the requests, and the content of
+//! responses that is still to be sent.
 //!
 //! ```text
-//!   a stream's bytes ─▶ machine of the request ─▶ head and short content: `wire`
-//!                                                 longer content: `parts`
-//!   ─▶ into the library's stream as far as its windows go ─▶ packets ─▶ acknowledged: forgotten
+//!   a stream's bytes ─▶ RequestStream ─▶ head and short content: `wire`
+//!                                        longer content: `parts`
+//!   ─▶ the library's stream, within its windows ─▶ packets ─▶ acknowledged: removed
 //!              ▲
-//!              └── read from disk, a part at a time; other streams go on meanwhile
+//!              └── read from disk, a part at a time, while other streams continue
 //! ```
 
 use std::collections::VecDeque;
@@ -35,88 +35,88 @@ use crate::observe::log::Record;
 use crate::release::{ServedFile, Source};
 use crate::worker::ledger::{Account, Held};
 
-/// See the module's description.
+/// The HTTP/3 state of a connection and its request streams.
 pub(crate) struct Streams {
     pub(super) machine: h3::Connection,
-    /// Our control stream, and what it did not take yet.
+    /// Our control stream, and the bytes still to be passed to it.
     control: Option<(StreamId, Vec<u8>)>,
-    /// Requests, until their answers are acknowledged.
+    /// Requests until the peer has acknowledged the whole response, in the order in which content
+    /// is sent.
     pub(super) open: Vec<Stream>,
-    /// Some of these were acknowledged.
+    /// Some of them were acknowledged and are to be removed.
     has_acknowledged: bool,
-    /// Requests for which the disk has to be asked.
+    /// Requests whose lookup needs the disk and has not been started.
     pub(super) missed: Vec<(StreamId, Box<WaitingRequest>)>,
-    /// Lookups and reads that the disk has not answered yet, those of streams that have ended
-    /// included.
+    /// Lookups and reads in progress, including those of streams that have ended.
     pub(super) asked: u32,
-    /// Of these, reads of content.
+    /// How many of them are reads of content.
     pub(super) reads: u32,
-    /// Content was read for this connection alone.
+    /// Content has been read for this connection alone.
     pub(super) has_read: bool,
-    /// Bytes read for this connection that wait for the library, or that its peer has not acknowledged.
+    /// Bytes read for this connection that wait for the library or for the peer's acknowledgement.
     own_bytes: Arc<AtomicU64>,
-    /// Responses of which everything was handed to the library, for the log.
+    /// Log records of responses passed to the library completely.
     pub(super) whole: Vec<Record>,
-    /// Responses that ended before, for the log.
+    /// Log records of responses that ended early.
     pub(super) cut: Vec<Record>,
 }
 
-/// A request, and its answer.
+/// A request and its response.
 pub(crate) struct Stream {
     pub(super) id: StreamId,
     pub(crate) machine: RequestStream,
-    /// When it was opened; later, when its answer began to leave.
+    /// When it was opened; once the response is being passed to the library, when that began.
     pub(super) began: Nanos,
-    /// By which it has its place among the others.
+    /// The priority that determines its position in [`Streams::open`].
     priority: Priority,
-    /// The same as the library has it; the greatest is sent first.
+    /// The same in the library's form: it sends the highest first.
     rank: i32,
-    /// Its head and short content, which leave before the parts, if the library did not take them at
+    /// The head and short content, which precede the parts; empty if the library accepted them at
     /// once.
     wire: Vec<u8>,
-    /// How much of them it has taken.
+    /// How many bytes of them the library has accepted.
     taken: usize,
-    /// The content behind it.
+    /// The content after them.
     parts: VecDeque<Body>,
-    /// The rest of a part that the library has taken in part.
+    /// The rest of a part that the library has accepted partly.
     rest: Bytes,
     pub(crate) record: Option<Record>,
-    /// Bytes of content that its answer has.
+    /// Bytes of content of the response.
     pub(super) content_len: u64,
-    /// The peer has sent all that it will.
+    /// The request has been received to its end.
     pub(crate) is_received: bool,
-    /// The head of the answer was written.
+    /// The head of the response was written.
     pub(super) is_answered: bool,
-    /// Its answer has begun to leave.
+    /// The response is being passed to the library.
     has_begun: bool,
-    /// All was handed to the library.
+    /// The library has the whole response.
     is_finished: bool,
-    /// The library takes no more for now.
+    /// The library accepts no more for now.
     is_blocked: bool,
-    /// The disk was asked for its next bytes.
+    /// A read of its next bytes is in progress.
     pub(super) is_reading: bool,
-    /// The peer has all of it.
+    /// The peer has acknowledged the whole response.
     is_acknowledged: bool,
 }
 
-/// Why no more of a stream's answer was handed over.
+/// Why feeding a stream ended.
 pub(super) enum Fed {
-    /// There is nothing more, or no room, or its turn is over.
+    /// The response is complete, the library accepts no more, or the stream's turn is over.
     All,
-    /// The beginning of this has to be read first.
+    /// The beginning of this range has to be read first.
     Read(Rc<ServedFile>, Range<u64>),
-    /// The peer does not want it.
+    /// The peer has stopped the stream.
     Unwanted,
 }
 
-/// What came of handing content over.
+/// The result of feeding all streams.
 #[derive(Default)]
 pub(super) struct AllFed {
-    /// Bytes that the library has taken.
+    /// Bytes that the library has accepted.
     pub(super) taken: u64,
-    /// Streams whose answers are complete.
+    /// Streams whose responses are complete.
     pub(super) finished: Vec<StreamId>,
-    /// The first stream that needs something. Those behind it have to wait for that.
+    /// The first stream that needs a read or was stopped. The streams after it have not been fed.
     pub(super) rest: Option<(StreamId, Fed)>,
 }
 
@@ -144,8 +144,8 @@ impl Stream {
         }
     }
 
-    /// Writes the head of its answer, which has `len` bytes of content, to `wire`, which
-    /// [`Self::hand_over`] gets; true if they are to follow.
+    /// Appends the head of the response, with `len` bytes of content, to `wire`, which the caller
+    /// later passes to [`Self::hand_over`]. Returns whether content is to follow.
     pub(crate) fn respond(
         &mut self,
         head: &ResponseHead<'_>,
@@ -159,7 +159,8 @@ impl Stream {
         has_content
     }
 
-    /// Adds a range of a representation to its content, to `wire` if it is short.
+    /// Adds a range of a representation to the content of the response: short content is copied to
+    /// `wire`.
     pub(crate) fn content(&mut self, source: Source<'_>, range: Range<u64>, wire: &mut Vec<u8>) {
         let bounds = || range.start as usize..range.end as usize;
         match source {
@@ -180,23 +181,23 @@ impl Stream {
         }
     }
 
-    /// Hands the head and short content of its answer to the library, which copies them; what it does
-    /// not take is kept.
+    /// Passes the head and short content of the response to the library, which copies them; keeps
+    /// what it does not accept.
     pub(super) fn hand_over(&mut self, quic: &mut Connection, wire: &[u8]) {
-        // Why it takes nothing is found out when the rest is handed over.
+        // An error recurs in `feed`, which handles it.
         self.taken = quic.send_stream(self.id).write(wire).unwrap_or(0);
         if self.taken < wire.len() {
             self.wire = wire.to_vec();
         }
     }
 
-    /// Whether there is something to hand over.
+    /// Whether there is something to pass to the library.
     fn has_output(&self) -> bool {
         self.is_answered && !self.is_finished && !self.is_reading && !self.is_blocked
     }
 
-    /// Hands its answer to the library, as far as that goes, or about one turn of it if it is
-    /// incremental. Counts what was taken.
+    /// Passes the response to the library, as much as it accepts, or at most `QUANTUM` bytes if it
+    /// is incremental. Adds the number of bytes to `taken`.
     fn feed(&mut self, quic: &mut Connection, own_bytes: &Arc<AtomicU64>, taken: &mut u64) -> Fed {
         let end = match self.priority.is_incremental {
             true => *taken + u64::from(QUANTUM),
@@ -216,7 +217,7 @@ impl Stream {
                 }
                 written
             } else if !self.rest.is_empty() {
-                // The library has done with a piece, and takes others, once all of it is acknowledged.
+                // The library frees a piece only when all of it is acknowledged.
                 let len = left.min(self.rest.len()).min(PIECE_MAX);
                 let written = stream.write_chunks(&mut [self.rest.slice(..len)]);
                 let written = written.map(|written| written.bytes);
@@ -224,7 +225,7 @@ impl Stream {
                     self.rest.advance(len);
                 }
                 if self.rest.is_empty() {
-                    // What it was a part of is the library's alone.
+                    // Only the library keeps the memory now.
                     self.rest = Bytes::new();
                 }
                 written
@@ -260,7 +261,7 @@ impl Stream {
         }
     }
 
-    /// Bytes of its file, read for it.
+    /// Takes bytes that were read from its file.
     fn read(&mut self, bytes: Vec<u8>, own_bytes: &Arc<AtomicU64>) {
         self.is_reading = false;
         let Some(Body::File(_, range)) = self.parts.front_mut() else {
@@ -276,15 +277,15 @@ impl Stream {
         }
     }
 
-    /// What the log is to say of it if nothing more of it is sent.
+    /// The log record if nothing more is sent.
     fn cut(self) -> Option<Record> {
         let mut record = self.record?;
         record.cut(&self.parts);
         Some(record)
     }
 
-    /// Bytes made for it alone: those that wait for the library, and its copy of those that it has
-    /// taken.
+    /// Bytes of memory made for it alone: those waiting for the library, and the library's copy of
+    /// those it has accepted.
     fn own_bytes(&self) -> u64 {
         let parts = self.parts.iter().map(Body::own_bytes);
         (self.wire.capacity() + self.taken) as u64 + parts.sum::<u64>()
@@ -292,7 +293,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// Those of a connection from which nothing was received.
+    /// The state of a new connection.
     pub(super) fn new(now: Nanos) -> Self {
         Self {
             machine: h3::Connection::new(Time(now.0)),
@@ -309,7 +310,7 @@ impl Streams {
         }
     }
 
-    /// Whether no request is under way.
+    /// Whether no request is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty() && self.asked == 0
     }
@@ -319,27 +320,27 @@ impl Streams {
         self.control.is_some()
     }
 
-    /// Our control stream was opened.
+    /// Records our control stream, with its type and SETTINGS as the first bytes to send.
     pub(super) fn control_opened(&mut self, id: StreamId) {
         self.control = Some((id, self.machine.opening()));
     }
 
-    /// Adds bytes to the control stream.
+    /// Queues bytes for the control stream; none if it is not open.
     pub(super) fn say(&mut self, bytes: &[u8]) {
         if let Some((_, waiting)) = &mut self.control {
             waiting.extend_from_slice(bytes);
         }
     }
 
-    /// What waits to be sent on the control stream.
+    /// Takes the bytes queued for the control stream, if there are any.
     pub(super) fn take_control(&mut self) -> Option<(StreamId, Vec<u8>)> {
         let (id, waiting) = self.control.as_mut()?;
         (!waiting.is_empty()).then(|| (*id, std::mem::take(waiting)))
     }
 
-    /// Where the request on a stream is.
+    /// The position of a stream's request in [`Self::open`].
     pub(super) fn position(&self, id: StreamId) -> Option<usize> {
-        // Mostly they are in the order of their numbers, without gaps.
+        // They are usually in the order of their numbers, without gaps.
         let first = self.open.first()?.id.index();
         let likely = id.index().wrapping_sub(first) as usize;
         if self.open.get(likely).is_some_and(|stream| stream.id == id) {
@@ -348,12 +349,12 @@ impl Streams {
         self.open.iter().position(|stream| stream.id == id)
     }
 
-    /// The machine, and a request.
+    /// The protocol's state and a request, both borrowed.
     pub(crate) fn request(&mut self, index: usize) -> (&mut h3::Connection, &mut Stream) {
         (&mut self.machine, &mut self.open[index])
     }
 
-    /// A request has got more bytes: what all have that are not complete must not be too much.
+    /// Checks the bound on incomplete field sections of all requests, after one has received bytes.
     pub(super) fn check_sections(&mut self, index: usize) -> Result<(), h3::ConnectionError> {
         if self.open[index].machine.memory() == 0 {
             return Ok(());
@@ -362,7 +363,7 @@ impl Streams {
         self.machine.check_sections(sections.sum())
     }
 
-    /// A request has to wait.
+    /// Records that a request has to wait for the disk.
     pub(crate) fn missed(&mut self, index: usize, waiting: Box<WaitingRequest>) {
         self.missed.push((self.open[index].id, waiting));
     }
@@ -380,14 +381,15 @@ impl Streams {
         self.open.get_mut(index)
     }
 
-    /// The library takes more of a stream.
+    /// The library accepts more content of a stream.
     pub(super) fn writable(&mut self, id: StreamId) {
         if let Some(stream) = self.find(id) {
             stream.is_blocked = false;
         }
     }
 
-    /// The peer has acknowledged all of an answer. [`Self::drop_acknowledged`] follows, once for many.
+    /// The peer has acknowledged a whole response. To be followed by [`Self::drop_acknowledged`],
+    /// once for all.
     pub(super) fn acknowledged(&mut self, id: StreamId) {
         if let Some(stream) = self.find(id) {
             stream.is_acknowledged = true;
@@ -395,21 +397,21 @@ impl Streams {
         }
     }
 
-    /// Forgets the streams whose answers were acknowledged.
+    /// Removes the streams whose responses were acknowledged.
     pub(super) fn drop_acknowledged(&mut self) {
         if std::mem::take(&mut self.has_acknowledged) {
             self.open.retain(|stream| !stream.is_acknowledged);
         }
     }
 
-    /// A request has begun.
+    /// Adds a request.
     pub(super) fn add(&mut self, stream: Stream) {
         let at = self.place(&stream);
         self.open.insert(at, stream);
     }
 
-    /// Where a stream belongs among the others: by level, and by the order of requests where that
-    /// decides.
+    /// The position at which to insert a stream: by urgency level, then, if it is not incremental,
+    /// by the order of requests.
     fn place(&self, stream: &Stream) -> usize {
         let level = stream.priority.level();
         let goes_before = |other: &Stream| match other.priority.level() {
@@ -422,8 +424,8 @@ impl Streams {
         }
     }
 
-    /// Puts a stream in its place if its priority has changed. Gives its rank for the library, if that
-    /// is another one than before.
+    /// Moves a stream if its priority has changed. Returns its rank for the library if that has
+    /// changed.
     pub(super) fn arrange(&mut self, id: StreamId) -> Option<i32> {
         let index = self.position(id)?;
         let stream = &mut self.open[index];
@@ -441,21 +443,22 @@ impl Streams {
         Some(rank)
     }
 
-    /// When the oldest answer began that waits for its peer: to take more, or to acknowledge all.
+    /// When the oldest response began that waits for the peer, to accept more or to acknowledge
+    /// all.
     pub(super) fn oldest_untaken(&self) -> Option<Nanos> {
         let waits = |stream: &&Stream| stream.is_blocked || stream.is_finished;
         let untaken = self.open.iter().filter(waits);
         untaken.map(|stream| stream.began).min()
     }
 
-    /// When the oldest request was begun that has not come whole.
+    /// When the oldest stream was opened whose request head is incomplete.
     pub(super) fn oldest_request(&self) -> Option<Nanos> {
         let requests = self.open.iter();
         let requests = requests.filter(|stream| stream.machine.awaits_head());
         requests.map(|stream| stream.began).min()
     }
 
-    /// Requests that have not come whole in time.
+    /// Streams whose request head is incomplete after `timeout_ms`.
     pub(super) fn late_requests(&self, now: Nanos, timeout_ms: u64) -> Vec<StreamId> {
         let late = self.open.iter().filter(|stream| {
             stream.machine.awaits_head() && stream.began.plus_ms(timeout_ms) <= now
@@ -463,7 +466,7 @@ impl Streams {
         late.map(|stream| stream.id).collect()
     }
 
-    /// Hands content over.
+    /// Passes content of the streams to the library, the most urgent first.
     pub(super) fn feed(&mut self, quic: &mut Connection, now: Nanos) -> AllFed {
         let mut all = AllFed::default();
         let mut index = 0;
@@ -474,7 +477,7 @@ impl Streams {
             let before = all.taken;
             self.feed_one(index, quic, now, &mut all);
             if is_incremental && all.taken > before {
-                // The others of its level have their turns before its next one.
+                // The others of its level come before its next turn.
                 self.end_turn(index);
             } else {
                 index += 1;
@@ -483,7 +486,7 @@ impl Streams {
         all
     }
 
-    /// Hands over content of one stream.
+    /// Passes content of one stream to the library.
     fn feed_one(&mut self, index: usize, quic: &mut Connection, now: Nanos, all: &mut AllFed) {
         let stream = &mut self.open[index];
         if !stream.has_output() {
@@ -500,13 +503,14 @@ impl Streams {
         }
         match fed {
             Fed::All => {}
-            // Tried again when some of it is acknowledged, or one of the others has ended.
+            // Tried again in a later turn, when bytes held were acknowledged or a read has
+            // completed.
             Fed::Read(..) if self.may_read() == 0 => {}
             fed => all.rest = Some((id, fed)),
         }
     }
 
-    /// Puts a stream behind all of its level.
+    /// Moves a stream behind all others of its level.
     fn end_turn(&mut self, index: usize) {
         let level = self.open[index].priority.level();
         let rest = &mut self.open[index..];
@@ -515,7 +519,7 @@ impl Streams {
         rest[..count].rotate_left(1);
     }
 
-    /// Forgets a stream. The log is told of an answer that was not finished.
+    /// Removes a stream. A response that was not complete is logged as cut short.
     pub(super) fn forget(&mut self, id: StreamId) {
         self.missed.retain(|(missed, _)| *missed != id);
         if let Some(index) = self.position(id) {
@@ -524,14 +528,14 @@ impl Streams {
         }
     }
 
-    /// The connection is gone.
+    /// Removes all streams: the connection has ended.
     pub(super) fn abandon(&mut self) {
         self.missed.clear();
         let rest = self.open.drain(..);
         self.cut.extend(rest.filter_map(Stream::cut));
     }
 
-    /// What it holds for its peer.
+    /// Memory held for the peer, by account.
     pub(super) fn held(&self) -> Held {
         let mut held = Held::default();
         let own = self.open.iter().map(Stream::own_bytes);
@@ -546,41 +550,42 @@ impl Streams {
         held
     }
 
-    /// Bytes read for it that its peer has not acknowledged.
+    /// Bytes read for this connection and still held.
     fn read_bytes(&self) -> u64 {
         self.own_bytes.load(Ordering::Relaxed)
     }
 
-    /// How much may be read for a stream now, bytes; 0 while too much is held or asked for.
+    /// How many bytes of a file may be read for a stream now; 0 while too many are held or being
+    /// read.
     pub(super) fn may_read(&self) -> u64 {
         let asked = u64::from(self.reads) * READ_MAX;
         if self.reads >= READS_MAX || self.read_bytes() + asked + READ_MAX > READ_HELD_MAX {
             return 0;
         }
         let mut unfinished = self.open.iter().filter(|stream| !stream.is_finished);
-        // What is read stays here as long as the peer does not let that stream go on.
+        // The peer may stop reading a stream, and what was read for it stays in memory.
         match unfinished.nth(1) {
             None => READ_MAX,
             Some(_) => READ_AMONG_OTHERS_MAX,
         }
     }
 
-    /// Content was read for a stream.
+    /// Passes content that was read to its stream.
     pub(super) fn was_read(&mut self, id: StreamId, bytes: Vec<u8>) {
         if let Some(stream) = self.open.iter_mut().find(|stream| stream.id == id) {
             stream.read(bytes, &self.own_bytes);
         }
     }
 
-    /// Shared bodies that its streams send.
+    /// The shared bodies that its streams are sending.
     pub(crate) fn shared(&self) -> impl Iterator<Item = &Arc<Memory>> {
         let parts = self.open.iter().flat_map(|stream| &stream.parts);
         parts.filter_map(Body::shared)
     }
 }
 
-/// Where an answer stands among the others, for the library: by level, and by the order of requests,
-/// of which it sees so many bits that those of a connection's life are told apart.
+/// The rank of a response for the library: by urgency level, then by the order of requests. The 27
+/// bits for the order suffice for the life of a connection.
 fn rank(priority: Priority, id: StreamId) -> i32 {
     const ORDER_BITS: u32 = 27;
     let level = LEVELS as i32 - 1 - i32::from(priority.level());
@@ -594,7 +599,7 @@ fn rank(priority: Priority, id: StreamId) -> i32 {
     level << ORDER_BITS | order
 }
 
-/// An error code of HTTP/3 as the library has it.
+/// Converts an HTTP/3 error code to the library's type.
 pub(super) fn code(code: h3::ErrorCode) -> VarInt {
     VarInt::from_u64(code.0).unwrap_or(VarInt::from_u32(0))
 }

@@ -1,4 +1,5 @@
-//! The QUIC connections of a worker, which of them have something to do, and when others have.
+//! The QUIC connections of a worker, with the queue of those that are due for a turn, and their
+//! timers.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,14 +10,15 @@ use super::connection::QuicConn;
 use crate::connection::{ConnId, GENERATION_MAX};
 use crate::worker::idle_queue::{Rest, Resting};
 
-/// All connections, by the number that the library has given them.
+/// All connections, by the number that the library assigned.
 #[derive(Default)]
 pub(super) struct Table {
     slots: Vec<Slot>,
     len: usize,
-    /// Connections with something to do, each once.
+    /// Connections due for a turn, each at most once.
     due: VecDeque<ConnId>,
-    /// When connections are to be looked at. One that has moved later is found by its own deadline.
+    /// Timers, the earliest first. An entry may be stale: [`Self::next_due`] compares it with the
+    /// connection's own deadline, and schedules a later one again.
     timers: BinaryHeap<Reverse<(Nanos, ConnId)>>,
 }
 
@@ -27,7 +29,7 @@ struct Slot {
 }
 
 impl Table {
-    /// The name that a connection with this number will have.
+    /// The ID for a new connection with this number. Called before [`Self::add`].
     pub(super) fn next_id(&mut self, number: usize) -> ConnId {
         if number >= self.slots.len() {
             self.slots.resize_with(number + 1, Slot::default);
@@ -37,7 +39,7 @@ impl Table {
         ConnId::of_quic(number, slot.generation)
     }
 
-    /// Adds a connection under its name.
+    /// Adds a connection under its ID.
     pub(super) fn add(&mut self, conn: Box<QuicConn>) {
         let slot = &mut self.slots[conn.id.quic_number()];
         debug_assert!(slot.conn.is_none(), "the library gives each number once");
@@ -45,36 +47,36 @@ impl Table {
         self.len += 1;
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Box<QuicConn>> {
         let conn = self.slots[id.quic_number()].conn.take()?;
         self.len -= 1;
         Some(conn)
     }
 
-    /// The connection of this name, if it is there still.
+    /// The connection with this ID, unless it has ended.
     pub(super) fn find(&mut self, id: ConnId) -> Option<&mut QuicConn> {
         let slot = self.slots.get_mut(id.quic_number())?;
         slot.conn.as_deref_mut().filter(|conn| conn.id == id)
     }
 
-    /// The name of the connection with this number.
+    /// The ID of the connection with this number.
     pub(super) fn id_of(&self, number: usize) -> Option<ConnId> {
         let conn = self.slots.get(number)?.conn.as_deref()?;
         Some(conn.id)
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// All of them.
+    /// All connections.
     pub(super) fn iter(&self) -> impl Iterator<Item = &QuicConn> {
         self.slots.iter().filter_map(|slot| slot.conn.as_deref())
     }
 
-    /// A connection has something to do.
+    /// Queues a connection for its turn, unless it is queued already.
     pub(super) fn mark(&mut self, id: ConnId) {
         if let Some(conn) = self.find(id)
             && !conn.is_marked
@@ -84,12 +86,12 @@ impl Table {
         }
     }
 
-    /// How many have something to do.
+    /// Number of connections due for a turn.
     pub(super) fn marked(&self) -> usize {
         self.due.len()
     }
 
-    /// The next connection with something to do.
+    /// Takes the next connection due for a turn off the queue.
     pub(super) fn next_marked(&mut self) -> Option<ConnId> {
         loop {
             let id = self.due.pop_front()?;
@@ -100,7 +102,7 @@ impl Table {
         }
     }
 
-    /// Has a connection looked at when its deadline is over.
+    /// Sets the deadline of a connection; `None`: it has none.
     pub(super) fn schedule(&mut self, id: ConnId, deadline: Option<Nanos>) {
         let Some(conn) = self.find(id) else { return };
         conn.deadline = deadline.unwrap_or(Nanos(u64::MAX));
@@ -114,7 +116,7 @@ impl Table {
         }
     }
 
-    /// Entries that were overtaken by earlier ones are few, unless deadlines move back and forth.
+    /// Drops stale entries. They are few unless deadlines keep moving to earlier times.
     fn rebuild_timers(&mut self) {
         let entries = self.slots.iter_mut().filter_map(|slot| {
             let conn = slot.conn.as_deref_mut()?;
@@ -124,7 +126,7 @@ impl Table {
         self.timers = entries.collect();
     }
 
-    /// When the next connection is to be looked at.
+    /// The earliest timer; it may be stale.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
@@ -137,7 +139,7 @@ impl Table {
             self.timers.pop();
             let Some(conn) = self.find(id) else { continue };
             if conn.scheduled != at {
-                // An earlier entry has stood for it.
+                // Stale: an earlier entry has replaced it.
                 continue;
             }
             conn.scheduled = Nanos(u64::MAX);

@@ -1,4 +1,4 @@
-//! QUIC in the turn of a worker.
+//! QUIC as part of a worker's turn.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 
 impl<D: Driver> Worker<D> {
-    /// Begins to receive datagrams, if HTTP/3 is spoken.
+    /// Starts receiving datagrams, if HTTP/3 is enabled. Called once, at the start of the worker.
     pub(crate) fn begin_quic(&mut self) {
         let shared = &mut self.shared;
         let settings = shared.settings.quic.clone();
@@ -40,7 +40,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A datagram has arrived.
+    /// Takes a datagram that a socket has received, and forwards it if it belongs to another
+    /// worker.
     pub(crate) fn datagram(&mut self, socket: DatagramSocket, datagram: Datagram) {
         let driver = &mut self.shared.driver;
         let bytes = driver.received(&datagram.lease);
@@ -63,12 +64,13 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A datagram of one of this worker's connections, or of a new one; held back by `--delay`.
+    /// Handles a datagram of one of this worker's connections or of a new client, after the time of
+    /// `--delay` if that is set.
     pub(crate) fn handle(&mut self, datagram: Forwarded) {
         let delay_ms = self.shared.settings.limits.delay_ms;
         match &mut self.quic {
             Some(quic) if delay_ms > 0 => {
-                // More are lost, as in a network whose queues are full.
+                // More are dropped, as by a network whose queues are full.
                 if quic.delayed.len() < DELAYED_MAX {
                     let due = self.shared.driver.now().plus_ms(delay_ms);
                     quic.delayed.push_back((due, datagram));
@@ -78,7 +80,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Datagrams that were held back long enough.
+    /// Handles the datagrams whose delay has passed.
     fn hand_on_datagrams(&mut self) {
         let now = self.shared.driver.now();
         while let Some(quic) = &mut self.quic
@@ -115,7 +117,7 @@ impl<D: Driver> Worker<D> {
                 {
                     let before = conn.quic.remote_address();
                     conn.quic.handle_event(event);
-                    // Only an authentic packet moves the connection, and its socket with it.
+                    // Only an authenticated packet changes the address, and with it the socket.
                     if conn.quic.remote_address() != before {
                         conn.socket = datagram.socket;
                     }
@@ -131,7 +133,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A client wants to connect.
+    /// Handles the first packet of a client: accepts, defers, or asks it to validate its address.
     fn incoming(&mut self, socket: DatagramSocket, incoming: Incoming) {
         let has_time = self.shared.budget.has_left(Work::Hello);
         let Some(quic) = &mut self.quic else { return };
@@ -155,7 +157,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Handshakes for which there was no time in the last turn.
+    /// Accepts clients that earlier turns deferred.
     fn accept_waiting(&mut self) {
         while self.has_room() && self.shared.budget.has_left(Work::Hello) {
             let Some(quic) = &mut self.quic else { return };
@@ -172,7 +174,7 @@ impl<D: Driver> Worker<D> {
         let Some(quic) = &mut self.quic else { return };
         let shared = &mut self.shared;
         let now = shared.driver.now();
-        // What the client said first may have come when other certificates were in use.
+        // The certificates may have changed since the packet arrived.
         let certificates = shared.certificates.as_mut();
         let config =
             certificates.map(|certificates| quic.adopt(certificates, &shared.settings.limits));
@@ -207,13 +209,13 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Whether one more connection may be accepted, after an idle one has made room if need be.
+    /// Whether one more connection may be accepted; closes an idle one to make room if necessary.
     fn has_place(&mut self) -> bool {
         let most = self.shared.settings.connections_max;
         self.connection_count() < most || self.shed_idle(1) > 0 || self.shed_quic(1) > 0
     }
 
-    /// A socket takes datagrams again.
+    /// Resumes sending on a socket that accepts datagrams again.
     pub(crate) fn sendable(&mut self, socket: DatagramSocket) {
         let Some(quic) = &mut self.quic else { return };
         if quic.trains.send_held(&mut self.shared, socket) {
@@ -225,8 +227,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What QUIC does in a turn: handshakes that waited, timers, and each connection that has
-    /// something to do.
+    /// Runs QUIC's part of a turn, after all completions: deferred handshakes, timers, and each
+    /// connection that is due. Returns early if memory is short.
     pub(crate) fn run_quic(&mut self) {
         self.hand_on_datagrams();
         self.accept_waiting();
@@ -250,12 +252,12 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// When QUIC has something to do, if nothing arrives before.
+    /// When [`Self::run_quic`] must run next if no completion arrives before.
     pub(crate) fn quic_deadline(&self) -> Option<Nanos> {
         let quic = self.quic.as_ref()?;
         let is_due = quic.table.marked() > 0 || !quic.incoming.is_empty();
         match is_due {
-            // Nothing goes on until memory was freed.
+            // Nothing can continue until memory is freed.
             true if !self.has_room() => Some(self.shed_at),
             true => Some(self.shared.driver.now()),
             false => {
@@ -266,13 +268,13 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What a stream waits for has been found out.
+    /// Passes the result of a lookup or read to the connection that waits for it.
     pub(crate) fn quic_woken(&mut self, question: Question, answer: Result<Wakeup, Errno>) {
         self.on_quic(question.conn, |active| active.woken(question, answer));
     }
 
-    /// Gives a connection its turn. What that has made is sent at the end of the worker's turn; a
-    /// connection that it has closed ends at once, so that its memory is free.
+    /// Calls `act` with a connection, if it still exists. Its output is sent at the end of the
+    /// worker's turn. If `act` has closed it, it is removed at once to free its memory.
     pub(crate) fn on_quic(&mut self, id: ConnId, act: impl FnOnce(&mut Active<'_, D>)) {
         let Some(quic) = &mut self.quic else { return };
         let (now, clock) = (self.shared.driver.now(), quic.clock);
@@ -290,7 +292,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Closes up to `count` of the QUIC connections that have been idle longest. Returns how many.
+    /// Closes up to `count` QUIC connections, those idle longest first. Returns how many were
+    /// closed.
     pub(crate) fn shed_quic(&mut self, count: usize) -> usize {
         let now = self.shared.driver.now();
         for closed in 0..count {
@@ -302,32 +305,33 @@ impl<D: Driver> Worker<D> {
         count
     }
 
-    /// What each QUIC connection holds.
+    /// The memory that each QUIC connection holds.
     pub(crate) fn quic_holdings(&self) -> impl Iterator<Item = (ConnId, Held)> {
         let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
         conns.map(|conn| (conn.id, conn.streams.held()))
     }
 
-    /// Shared bodies that QUIC connections send.
+    /// The shared bodies that QUIC connections are sending.
     pub(crate) fn quic_shared(&self) -> impl Iterator<Item = &Arc<Memory>> {
         let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
         conns.flat_map(|conn| conn.streams.shared())
     }
 
-    /// All QUIC connections.
+    /// The IDs of all QUIC connections.
     pub(crate) fn all_quic(&self) -> Vec<ConnId> {
         let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
         conns.map(|conn| conn.id).collect()
     }
 
-    /// Whether there is a QUIC connection.
+    /// Whether any QUIC connection exists.
     pub(crate) fn has_quic(&self) -> bool {
         self.quic.as_ref().is_some_and(|quic| quic.len() > 0)
     }
 }
 
 impl Quic {
-    /// Sends what the endpoint has put into the buffer. If the socket takes no more, it is lost.
+    /// Sends the packet that the endpoint has written to the buffer; drops it if the socket is
+    /// full.
     fn respond<D: Driver>(
         &mut self,
         shared: &mut Shared<D>,
@@ -341,11 +345,11 @@ impl Quic {
         }
     }
 
-    /// One connection: what has happened, what follows from it, what leaves.
+    /// Runs the turn of one connection: handles its events, sends its packets, and sets its timer.
     ///
-    /// One that is closed sends its last packet and is gone: its peer decides how long three probe
-    /// timeouts are, for which it could be kept (RFC 9000 section 10.2). What still arrives for it is
-    /// answered by a stateless reset.
+    /// A closed connection sends its CONNECTION_CLOSE and is removed, although RFC 9000 section
+    /// 10.2 recommends to keep it for three probe timeouts: the peer controls how long these are.
+    /// Later packets are answered with a stateless reset.
     fn run<D: Driver>(&mut self, shared: &mut Shared<D>, id: ConnId, now: Nanos) {
         let at = self.clock.at(now);
         let Some(conn) = self.table.find(id) else {
@@ -394,7 +398,8 @@ impl Quic {
         self.table.schedule(id, deadline);
     }
 
-    /// Sends the packets of a connection, as many as it may send in one turn. Whether there are more.
+    /// Sends the packets of a connection, up to its limit for one turn. Returns whether it may have
+    /// more.
     fn transmit<D: Driver>(
         trains: &mut Trains,
         shared: &mut Shared<D>,
@@ -424,7 +429,8 @@ impl Quic {
                 .size
                 .div_ceil(transmit.segment_size.unwrap_or(transmit.size));
             let streams_now = conn.quic.stats().frame_tx.stream;
-            // What a peer only has echoed is no part of its answers.
+            // Counts only trains with STREAM frames: echoes of path challenges are not part of a
+            // response.
             if streams_now != streams_sent {
                 streams_sent = streams_now;
                 conn.sent += transmit.size.saturating_sub(count * BARE_MAX) as u64;
