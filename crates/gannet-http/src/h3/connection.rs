@@ -1,5 +1,5 @@
-//! The connection as such: what comes on unidirectional streams, what goes out on ours, and what
-//! the peer may still cost.
+//! Connection state: the peer's unidirectional streams, our control stream, and the peer's cost
+//! budget.
 //!
 //! # Order of calls
 //!
@@ -18,13 +18,13 @@
 //! ```
 //!
 //! 1. Call [`Connection::refill`] once in each turn before other functions.
-//! 2. Open one unidirectional stream and send [`Connection::opening`] on it, then what
-//!    [`announce_end`](Connection::announce_end) and [`end`](Connection::end) write. It never ends.
-//!    No other stream is opened: there is no push, and QPACK works without its streams (RFC 9204
-//!    section 4.2).
-//! 3. Report every stream that the peer opens, in the order of identifiers, and then its bytes.
-//! 4. An `Err` ends the connection: close it with [`ConnectionError::code`]. Every later call gives
-//!    the same error.
+//! 2. Open one unidirectional stream and send [`Connection::opening`] on it, later the output of
+//!    [`announce_end`](Connection::announce_end) and [`end`](Connection::end). Never close it. Open
+//!    no other stream: there is no push, and QPACK works without its streams (RFC 9204 section
+//!    4.2).
+//! 3. Report every stream that the peer opens, in the order of identifiers, before its bytes.
+//! 4. An `Err` ends the connection: close it with [`ConnectionError::code`]. Every later call
+//!    returns the same error.
 
 use super::StreamId;
 use super::error::{ConnectionError, Fault, StreamError, Why};
@@ -40,50 +40,50 @@ use crate::binary::limits::EARLY_PRIORITIES_MAX;
 use crate::binary::priority::Priority;
 use crate::h2::Time;
 
-/// What became of bytes of a unidirectional stream.
+/// The result of receiving bytes of a unidirectional stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UniReceived {
-    /// Bytes that are done with.
+    /// Number of input bytes processed.
     pub consumed: usize,
-    /// What they were.
+    /// What the caller has to do.
     pub event: UniEvent,
 }
 
-/// What bytes of a unidirectional stream amount to.
+/// What the caller has to do after bytes of a unidirectional stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UniEvent {
-    /// Nothing that the caller has to know: all bytes are consumed.
+    /// Nothing: all bytes are consumed.
     NeedMore,
-    /// The priority of a request that was opened has changed: call [`RequestStream::prioritize`] if
-    /// it is still there. Call [`Connection::receive_uni`] again for the rest.
+    /// The priority of an open request has changed: call [`RequestStream::prioritize`] if the
+    /// request still exists. Then call [`Connection::receive_uni`] again with the rest.
     Priority {
         /// Its stream.
         stream: StreamId,
         /// The new one.
         priority: Priority,
     },
-    /// Nothing that comes on this stream matters: stop it with
-    /// [`ErrorCode::STREAM_CREATION_ERROR`](super::ErrorCode::STREAM_CREATION_ERROR) and read it no
-    /// more (RFC 9114 section 6.2). All bytes are consumed.
+    /// The stream is of an unknown type: stop it with
+    /// [`ErrorCode::STREAM_CREATION_ERROR`](super::ErrorCode::STREAM_CREATION_ERROR) and do not
+    /// read it further (RFC 9114 section 6.2). All bytes are consumed.
     Unwanted,
 }
 
-/// One HTTP/3 connection, the server's side. See the module for the order of calls.
+/// The server side of one HTTP/3 connection. See the module for the order of calls.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(super) budget: Budget,
-    /// The peer's unidirectional streams that are read, at most [`UNI_STREAMS_MAX`].
+    /// The peer's unidirectional streams that are being read, at most [`UNI_STREAMS_MAX`].
     uni: Vec<UniStream>,
     uni_total: u32,
     has_control: bool,
     has_encoder: bool,
     has_decoder: bool,
     max_push_id: u64,
-    /// What the peer's GOAWAY said last.
+    /// The identifier in the peer's last GOAWAY.
     peer_goaway: Option<u64>,
     /// Priorities of requests that are not open yet, at most [`EARLY_PRIORITIES_MAX`].
     early_priorities: Vec<(StreamId, Priority)>,
-    /// The first request stream that was not opened yet.
+    /// The lowest request stream that the peer has not opened yet.
     next_request: StreamId,
     /// Requests from this stream on are refused.
     refused_from: Option<StreamId>,
@@ -91,7 +91,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection on which nothing was received yet.
+    /// Creates the state of a new connection.
     #[must_use]
     pub fn new(now: Time) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// What our control stream begins with: its type, and our settings.
+    /// The first bytes of our control stream: its type and our SETTINGS.
     #[must_use]
     pub fn opening(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(24);
@@ -119,15 +119,15 @@ impl Connection {
         bytes
     }
 
-    /// Adds to the budget what time gives.
+    /// Refills the budget for the time that has passed.
     pub fn refill(&mut self, now: Time) {
         self.budget.refill(now);
     }
 
-    /// The peer has opened a unidirectional stream.
+    /// Takes note of a unidirectional stream that the peer has opened.
     ///
     /// # Errors
-    /// For one too many.
+    /// If there are too many, now or over the connection's life.
     pub fn open_uni(&mut self, id: StreamId) -> Result<(), ConnectionError> {
         self.checked(|connection| {
             connection.uni_total += 1;
@@ -141,11 +141,11 @@ impl Connection {
         })
     }
 
-    /// Bytes of a unidirectional stream have come, and its end if `is_fin`. Call it again with
-    /// those not consumed until it says [`UniEvent::NeedMore`] or [`UniEvent::Unwanted`].
+    /// Receives bytes of a unidirectional stream, and its end if `is_fin`. Call it again with the
+    /// bytes not consumed until it returns [`UniEvent::NeedMore`] or [`UniEvent::Unwanted`].
     ///
     /// # Errors
-    /// Whatever the peer does wrong there ends the connection.
+    /// Every error of the peer there ends the connection.
     pub fn receive_uni(
         &mut self,
         id: StreamId,
@@ -160,27 +160,28 @@ impl Connection {
         })
     }
 
-    /// The peer has reset a unidirectional stream.
+    /// Takes note that the peer has reset a unidirectional stream.
     ///
     /// # Errors
-    /// If the connection needs it.
+    /// If the stream is critical (RFC 9114 section 6.2.1).
     pub fn reset_uni(&mut self, id: StreamId) -> Result<(), ConnectionError> {
         self.checked(|connection| connection.close_uni(id))
     }
 
-    /// The peer has sent STOP_SENDING for our control stream.
+    /// Takes note that the peer has sent STOP_SENDING for our control stream.
     ///
     /// # Errors
-    /// Always: the connection needs it (RFC 9114 section 6.2.1).
+    /// Always: the stream is critical (RFC 9114 section 6.2.1).
     pub fn stop_control(&mut self) -> Result<(), ConnectionError> {
         self.checked(|_| Err(Why::CriticalStreamClosed))
     }
 
-    /// The peer has opened a bidirectional stream.
+    /// Takes note of a bidirectional stream that the peer has opened.
     ///
     /// # Errors
-    /// [`Fault::Stream`] if the request comes after [`end`](Self::end): reset the stream and stop
-    /// it, nothing was done for it.
+    /// [`Fault::Stream`] if the request arrives after [`end`](Self::end): reset the stream and stop
+    /// it, as it was not processed. [`Fault::Connection`] if the connection has ended, or too many
+    /// requests arrive after `end`.
     pub fn open_request(&mut self, id: StreamId) -> Result<RequestStream, Fault> {
         debug_assert!(id.is_request(), "a stream that a client opens");
         if self.refused_from.is_some_and(|from| id >= from) {
@@ -192,27 +193,30 @@ impl Connection {
         Ok(RequestStream::new(self.take_early_priority(id)))
     }
 
-    /// A response was sent to its end, with so much content.
+    /// Credits the budget for a response that was sent to its end, with `content_len` bytes of
+    /// content.
     pub fn answered(&mut self, content_len: u64) {
         self.budget.earn_response();
         let len = u32::try_from(content_len).unwrap_or(u32::MAX);
         self.budget.earn_content(len);
     }
 
-    /// The peer has reset a request stream, or stopped it, before its response was complete. Reset
-    /// it with [`ErrorCode::REQUEST_CANCELLED`](super::ErrorCode::REQUEST_CANCELLED).
+    /// Charges for a request stream that the peer has reset or stopped before its response was
+    /// complete. Reset it with
+    /// [`ErrorCode::REQUEST_CANCELLED`](super::ErrorCode::REQUEST_CANCELLED).
     ///
     /// # Errors
-    /// If that happens too often.
+    /// If the budget is exhausted.
     pub fn cancelled(&mut self) -> Result<(), ConnectionError> {
         self.checked(|connection| Ok(connection.budget.charge(Cost::Reset)?))
     }
 
-    /// Field sections that are not complete take so many bytes: [`RequestStream::memory`] of all
-    /// requests. To be called after a request has added to them.
+    /// Checks the memory of incomplete field sections: `bytes` is the sum of
+    /// [`RequestStream::memory`] over all requests. To be called after a request has received
+    /// bytes.
     ///
     /// # Errors
-    /// If that is more than [`SECTIONS_MAX`](super::limits::SECTIONS_MAX).
+    /// If it exceeds [`SECTIONS_MAX`](super::limits::SECTIONS_MAX).
     pub fn check_sections(&mut self, bytes: usize) -> Result<(), ConnectionError> {
         self.checked(|_| match bytes > SECTIONS_MAX {
             true => Err(Why::TooManySections),
@@ -220,17 +224,17 @@ impl Connection {
         })
     }
 
-    /// The first step of the end: appends a GOAWAY to our control stream that excludes no request
-    /// (RFC 9114 section 5.2). Those that the peer has sent before it saw that have arrived a round
-    /// trip later.
+    /// The first step of shutdown: appends a GOAWAY that excludes no request to `control`, the
+    /// output of our control stream (RFC 9114 section 5.2). Requests that the peer sends before it
+    /// receives this arrive within a round trip.
     pub fn announce_end(&self, control: &mut Vec<u8>) {
         if self.refused_from.is_none() {
             write_goaway(LAST_REQUEST, control);
         }
     }
 
-    /// The last step of the end: appends a GOAWAY to our control stream that names the first
-    /// request that is not served. Later ones are refused; what is under way is to be finished.
+    /// The last step of shutdown: appends a GOAWAY that names the first request not served. It and
+    /// later ones are refused; requests in progress are to be completed.
     pub fn end(&mut self, control: &mut Vec<u8>) {
         if self.refused_from.is_none() {
             self.refused_from = Some(self.next_request);
@@ -238,14 +242,14 @@ impl Connection {
         }
     }
 
-    /// The error that has ended the connection, if one has.
+    /// The error that has ended the connection, if any.
     #[must_use]
     pub fn error(&self) -> Option<ConnectionError> {
         self.error
     }
 
-    /// Bytes of memory held beyond the connection's own size: at most
-    /// [`MEMORY_MAX`](super::limits::MEMORY_MAX), whatever the peer does.
+    /// Bytes of memory held beyond the connection's own size: always at most
+    /// [`MEMORY_MAX`](super::limits::MEMORY_MAX).
     #[must_use]
     pub fn memory(&self) -> usize {
         let streams: usize = self.uni.iter().map(UniStream::memory).sum();
@@ -254,7 +258,7 @@ impl Connection {
             + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
     }
 
-    /// Does something unless the connection has ended, and ends it if that fails.
+    /// Runs `act` unless the connection has ended; ends the connection if `act` fails.
     #[inline]
     pub(super) fn checked<T>(
         &mut self,
@@ -266,7 +270,7 @@ impl Connection {
         act(self).map_err(|why| {
             let error = ConnectionError::of(why);
             self.error = Some(error);
-            // Nothing is read any more.
+            // No more input is read.
             self.uni = Vec::new();
             self.early_priorities = Vec::new();
             error
@@ -275,7 +279,7 @@ impl Connection {
 
     fn read_uni(&mut self, id: StreamId, rest: &mut &[u8], is_fin: bool) -> Result<UniEvent, Why> {
         let Some(index) = self.uni.iter().position(|stream| stream.id == id) else {
-            // It was stopped before, or has ended.
+            // It was stopped or has ended.
             *rest = &[];
             return Ok(UniEvent::NeedMore);
         };
@@ -290,7 +294,7 @@ impl Connection {
                         return Ok(UniEvent::Unwanted);
                     }
                 },
-                // RFC 9114 6.2: it may end before it has said what it is.
+                // RFC 9114 6.2: it may end before its type is complete.
                 None if is_fin => {
                     self.uni.swap_remove(index);
                     return Ok(UniEvent::NeedMore);
@@ -317,7 +321,7 @@ impl Connection {
         }
     }
 
-    /// What a stream of this type is read as; `None` for a type that means nothing.
+    /// The kind of a stream of this type; `None` for an unknown type.
     fn begin_uni(&mut self, stream_type: u64) -> Result<Option<UniKind>, Why> {
         let (is_there, kind) = match stream_type {
             stream_types::CONTROL => {
@@ -338,7 +342,7 @@ impl Connection {
         Ok(Some(kind))
     }
 
-    /// Reads frames of the control stream until there is something to say.
+    /// Reads frames of the control stream until there is an event.
     fn read_control(&mut self, index: usize, rest: &mut &[u8]) -> Result<Option<UniEvent>, Why> {
         loop {
             let UniKind::Control(control) = &mut self.uni[index].kind else {
@@ -360,7 +364,7 @@ impl Connection {
                     self.max_push_id = id;
                     Ok(None)
                 }
-                // Nothing is ever promised.
+                // This server never promises a push.
                 ControlFrame::CancelPush => Err(Why::PushUnknown),
                 ControlFrame::PriorityUpdate(FrameType::PRIORITY_UPDATE_PUSH, _, _) => {
                     Err(Why::PushUnknown)
@@ -381,13 +385,13 @@ impl Connection {
         }
     }
 
-    /// RFC 9218 7.2.
+    /// Takes a PRIORITY_UPDATE frame (RFC 9218 section 7.2).
     fn note_priority(
         &mut self,
         stream: StreamId,
         priority: Priority,
     ) -> Result<Option<UniEvent>, Why> {
-        // No more than these can be open, whatever was closed meanwhile.
+        // Higher streams cannot be open, even if all opened ones were closed.
         let limit = self.next_request.0 + REQUEST_STREAMS_MAX * REQUEST_STEP;
         if !stream.is_request() || stream.0 >= limit {
             return Err(Why::PriorityTarget);
@@ -407,7 +411,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// The priority that was sent ahead of this request.
+    /// The priority that a frame has set before this request arrived.
     #[inline]
     fn take_early_priority(&mut self, stream: StreamId) -> Option<Priority> {
         if self.early_priorities.is_empty() {
@@ -418,7 +422,7 @@ impl Connection {
         Some(self.early_priorities.swap_remove(index).1)
     }
 
-    /// A unidirectional stream has ended.
+    /// Removes a unidirectional stream that was reset.
     fn close_uni(&mut self, id: StreamId) -> Result<(), Why> {
         let Some(index) = self.uni.iter().position(|stream| stream.id == id) else {
             return Ok(());
@@ -440,8 +444,8 @@ fn write_goaway(first_refused: StreamId, out: &mut Vec<u8>) {
     out.extend_from_slice(&payload);
 }
 
-/// The difference between the identifiers of two request streams in a row.
+/// The difference between the identifiers of consecutive request streams.
 const REQUEST_STEP: u64 = 4;
 
-/// The last request stream that there can be.
+/// The highest possible request stream.
 const LAST_REQUEST: StreamId = StreamId((1 << 62) - REQUEST_STEP);

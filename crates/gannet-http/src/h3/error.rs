@@ -1,4 +1,4 @@
-//! What a peer did wrong, and what goes on the wire for it (RFC 9114 section 8, RFC 9204 section 6).
+//! Errors of a peer, and the codes sent for them (RFC 9114 section 8, RFC 9204 section 6).
 
 use crate::binary::CodingError;
 use crate::binary::budget::Spent;
@@ -10,48 +10,48 @@ use crate::binary::request::Malformed;
 pub struct ErrorCode(pub u64);
 
 impl ErrorCode {
-    /// Nothing is wrong: a graceful end, or a request whose rest is not wanted.
+    /// No error: a graceful end, or a request whose rest is not needed.
     pub const NO_ERROR: Self = Self(0x100);
-    /// The protocol was broken in a way that no other code names.
+    /// A protocol violation without a more specific code.
     pub const GENERAL_PROTOCOL_ERROR: Self = Self(0x101);
-    /// Something went wrong on our side.
+    /// An internal error of this server.
     pub const INTERNAL_ERROR: Self = Self(0x102);
-    /// A stream of a type that is not accepted, or not again.
+    /// A stream of a type that is not accepted, or accepted only once.
     pub const STREAM_CREATION_ERROR: Self = Self(0x103);
-    /// A stream ended that the connection needs.
+    /// A stream that the connection needs was closed.
     pub const CLOSED_CRITICAL_STREAM: Self = Self(0x104);
-    /// A frame that has no place where or when it came.
+    /// A frame that is not permitted on this stream or at this time.
     pub const FRAME_UNEXPECTED: Self = Self(0x105);
-    /// A frame whose length is wrong for its content, or that was cut off.
+    /// A frame whose length does not match its content, or that was truncated.
     pub const FRAME_ERROR: Self = Self(0x106);
-    /// The peer's behaviour costs too much.
+    /// The peer causes excessive load.
     pub const EXCESSIVE_LOAD: Self = Self(0x107);
-    /// An identifier that may not be used, or not any more.
+    /// An invalid identifier, or one that may no longer be used.
     pub const ID_ERROR: Self = Self(0x108);
-    /// Settings that may not be sent.
+    /// Invalid settings.
     pub const SETTINGS_ERROR: Self = Self(0x109);
-    /// The control stream does not begin with settings.
+    /// The control stream does not begin with SETTINGS.
     pub const MISSING_SETTINGS: Self = Self(0x10a);
-    /// The request was refused before anything was done for it.
+    /// The request was refused without any processing.
     pub const REQUEST_REJECTED: Self = Self(0x10b);
-    /// The request, or its response, is not wanted any more.
+    /// The request or its response is no longer needed.
     pub const REQUEST_CANCELLED: Self = Self(0x10c);
     /// The stream ended before its request did.
     pub const REQUEST_INCOMPLETE: Self = Self(0x10d);
     /// A message is malformed.
     pub const MESSAGE_ERROR: Self = Self(0x10e);
-    /// The tunnel of a CONNECT broke.
+    /// The connection of a CONNECT tunnel failed.
     pub const CONNECT_ERROR: Self = Self(0x10f);
     /// HTTP/1.1 is required.
     pub const VERSION_FALLBACK: Self = Self(0x110);
     /// A field section cannot be decoded.
     pub const QPACK_DECOMPRESSION_FAILED: Self = Self(0x200);
-    /// An instruction of the encoder stream that may not be sent.
+    /// An invalid instruction on the encoder stream.
     pub const QPACK_ENCODER_STREAM_ERROR: Self = Self(0x201);
-    /// An instruction of the decoder stream that may not be sent.
+    /// An invalid instruction on the decoder stream.
     pub const QPACK_DECODER_STREAM_ERROR: Self = Self(0x202);
 
-    /// The registered name, as logs write it; `UNKNOWN` for any other code.
+    /// The registered name, as logs and metrics have it; `UNKNOWN` for any other code.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.0 {
@@ -80,17 +80,17 @@ impl ErrorCode {
     }
 }
 
-/// An error that ends the connection: close it with this code.
+/// An error that ends the connection: close it with `code`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ConnectionError {
-    /// What the CONNECTION_CLOSE frame says.
+    /// The code for the CONNECTION_CLOSE frame.
     pub code: ErrorCode,
     /// What was found.
     pub why: Why,
 }
 
 impl ConnectionError {
-    /// The reaction to a cause.
+    /// The connection error for a cause.
     #[must_use]
     pub const fn of(why: Why) -> Self {
         let code = why.code();
@@ -98,30 +98,30 @@ impl ConnectionError {
     }
 }
 
-/// An error that ends one request: reset its stream, and stop reading it, both with this code. The
-/// connection goes on.
+/// An error that ends one request: reset its stream and stop reading it, both with `code`. The
+/// connection continues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct StreamError {
-    /// What the RESET_STREAM and STOP_SENDING frames say.
+    /// The code for the RESET_STREAM and STOP_SENDING frames.
     pub code: ErrorCode,
     /// What was found.
     pub why: Why,
 }
 
 impl StreamError {
-    /// The reaction to a cause within one stream.
+    /// The stream error for a cause.
     pub(crate) const fn of(why: Why) -> Self {
         let code = why.code();
         Self { code, why }
     }
 }
 
-/// What is wrong with the bytes of a request stream.
+/// An error on a request stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// The connection has to end.
+    /// Ends the connection.
     Connection(ConnectionError),
-    /// The stream has to end.
+    /// Ends the stream.
     Stream(StreamError),
 }
 
@@ -134,25 +134,25 @@ impl From<ConnectionError> for Fault {
 /// A cause of an error.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Why {
-    /// A client must not open push streams.
+    /// A push stream, which clients must not open.
     PushStream,
     /// A second control stream, encoder stream or decoder stream.
     SecondCriticalStream,
-    /// A critical stream was closed or reset, or ours is not wanted.
+    /// A critical stream was closed or reset, or the peer has stopped ours.
     CriticalStreamClosed,
     /// The first frame of the control stream is not SETTINGS.
     SettingsExpected,
-    /// A frame of a type that its stream does not have, or not at this place.
+    /// A frame of a type that is not permitted on its stream, or not at this point.
     FrameUnexpected,
-    /// A type of HTTP/2 that HTTP/3 does not have.
+    /// A frame type of HTTP/2 that is reserved in HTTP/3.
     FrameReserved,
-    /// A frame is longer or shorter than what it holds.
+    /// A frame is longer or shorter than its content.
     FrameLength,
     /// The stream ended within a frame.
     FrameCut,
-    /// A setting of HTTP/2 that HTTP/3 does not have.
+    /// A setting of HTTP/2 that is reserved in HTTP/3.
     SettingReserved,
-    /// A setting that is there twice.
+    /// A repeated setting.
     SettingRepeated,
     /// A setting outside its range.
     SettingValue,
@@ -162,34 +162,35 @@ pub enum Why {
     PushUnknown,
     /// GOAWAY names a higher identifier than before.
     GoawayRaised,
-    /// A priority for something that is no request stream, or cannot be open.
+    /// A priority for a stream that is not a request stream, or that the peer may not open yet.
     PriorityTarget,
     /// A field section cannot be decoded.
     FieldSection,
-    /// The encoder stream asks for a dynamic table.
+    /// The encoder stream uses a dynamic table.
     EncoderInstruction,
-    /// The decoder stream acknowledges what was never sent, or is no instruction.
+    /// The decoder stream acknowledges a section or an insertion that was never sent, or has an
+    /// invalid instruction.
     DecoderInstruction,
     /// The request is malformed (RFC 9114 section 4.1.2).
     Malformed,
-    /// The stream ended before a request was there.
+    /// The stream ended without a header section.
     Incomplete,
-    /// A trailer section is longer than anybody may want.
+    /// A trailer section exceeds the limit.
     TrailersTooLong,
-    /// A frame of the control stream is longer than anybody may want, or has too many settings.
+    /// A control stream frame exceeds the limit, or has too many settings.
     ControlFrameTooLong,
     /// Too many unidirectional streams, at once or over the connection's life.
     TooManyStreams,
-    /// Field sections of too many requests that are not complete.
+    /// The incomplete field sections of all requests exceed the limit.
     TooManySections,
-    /// The cost budget is spent: see [`crate::binary::budget`].
+    /// The cost budget is exhausted: see [`crate::binary::budget`].
     BudgetSpent,
-    /// The request came after the connection's end was announced.
+    /// The request arrived after the final GOAWAY.
     Refused,
 }
 
 impl Why {
-    /// The one place where a code is chosen.
+    /// The error code for each cause; chosen nowhere else.
     const fn code(self) -> ErrorCode {
         match self {
             Self::PushStream | Self::SecondCriticalStream => ErrorCode::STREAM_CREATION_ERROR,
@@ -217,7 +218,7 @@ impl Why {
         }
     }
 
-    /// A short name for counts and logs.
+    /// A short name for metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -264,7 +265,7 @@ impl From<Malformed> for Why {
 }
 
 impl From<CodingError> for Why {
-    /// Of a trailer section; a header section that is too large is answered.
+    /// For a trailer section; an oversized header section is answered with 431 instead.
     fn from(error: CodingError) -> Self {
         match error {
             CodingError::TooLarge => Self::TrailersTooLong,

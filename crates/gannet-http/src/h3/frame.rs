@@ -1,5 +1,5 @@
-//! Frames (RFC 9114 section 7) and the variable-length integers that they consist of (RFC 9000
-//! section 16). What a frame means is not decided here.
+//! Frame headers (RFC 9114 section 7) and the variable-length integers that they consist of (RFC
+//! 9000 section 16). Other modules interpret the frames.
 
 /// The type of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -10,22 +10,22 @@ impl FrameType {
     pub const DATA: Self = Self(0x0);
     /// A field section (7.2.2).
     pub const HEADERS: Self = Self(0x1);
-    /// A push that is not wanted (7.2.3).
+    /// Cancels a push (7.2.3).
     pub const CANCEL_PUSH: Self = Self(0x3);
     /// Settings (7.2.4).
     pub const SETTINGS: Self = Self(0x4);
     /// A push, which clients must not send (7.2.5).
     pub const PUSH_PROMISE: Self = Self(0x5);
-    /// The end of the connection (7.2.6).
+    /// Announces the end of the connection (7.2.6).
     pub const GOAWAY: Self = Self(0x7);
-    /// How many pushes there may be (7.2.7).
+    /// The maximum number of pushes (7.2.7).
     pub const MAX_PUSH_ID: Self = Self(0xd);
     /// The priority of a request (RFC 9218 section 7.2).
     pub const PRIORITY_UPDATE_REQUEST: Self = Self(0xf_0700);
     /// The priority of a push (RFC 9218 section 7.2).
     pub const PRIORITY_UPDATE_PUSH: Self = Self(0xf_0701);
 
-    /// Whether HTTP/2 has it and HTTP/3 must not (RFC 9114 section 7.2.8): PRIORITY, PING,
+    /// Whether it is a type of HTTP/2 that HTTP/3 forbids (RFC 9114 section 7.2.8): PRIORITY, PING,
     /// WINDOW_UPDATE, CONTINUATION.
     #[must_use]
     pub const fn is_reserved(self) -> bool {
@@ -33,7 +33,7 @@ impl FrameType {
     }
 }
 
-/// What comes before a payload.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrameHeader {
     /// The type.
@@ -42,13 +42,13 @@ pub struct FrameHeader {
     pub len: u64,
 }
 
-/// The longest frame header in bytes: two integers of eight.
+/// Maximum length of a frame header in bytes: two integers of eight.
 pub const FRAME_HEADER_MAX: usize = 16;
 
 /// The largest variable-length integer.
 pub const VARINT_MAX: u64 = (1 << 62) - 1;
 
-/// Reads an integer and takes it off the input; `None` if it is not all there.
+/// Reads an integer and advances the input; `None`, without advancing, if it is incomplete.
 #[inline]
 #[must_use]
 pub fn read_varint(input: &mut &[u8]) -> Option<u64> {
@@ -78,13 +78,13 @@ pub fn write_varint(number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of an integer whose first byte this is.
+/// Length in bytes of an integer with this first byte.
 #[inline]
 const fn varint_len(first: u8) -> usize {
     1 << (first >> 6)
 }
 
-/// The beginning of integers that are not all there: at most [`FRAME_HEADER_MAX`] bytes.
+/// Buffers an incomplete integer or frame header: at most [`FRAME_HEADER_MAX`] bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Partial {
     bytes: [u8; FRAME_HEADER_MAX],
@@ -92,18 +92,18 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Whether nothing is kept.
+    /// Whether nothing is buffered.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Takes an integer off the input, or keeps what there is of it.
+    /// Reads an integer, or buffers its available bytes and returns `None`.
     pub(crate) fn read_varint(&mut self, input: &mut &[u8]) -> Option<u64> {
         self.read(input, read_varint)
     }
 
-    /// Takes a frame header off the input, or keeps what there is of it.
+    /// Reads a frame header, or buffers its available bytes and returns `None`.
     #[inline]
     pub(crate) fn read_header(&mut self, input: &mut &[u8]) -> Option<FrameHeader> {
         self.read(input, |bytes| {
@@ -122,7 +122,7 @@ impl Partial {
                 return Some(value);
             }
         }
-        // Byte by byte: what belongs to it ends where it can be parsed.
+        // Byte by byte: its end is where parsing first succeeds.
         while let Some((&byte, rest)) = input.split_first() {
             self.bytes[usize::from(self.len)] = byte;
             self.len += 1;
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn headers_come_in_pieces() {
-        // Both integers longer than they need to be.
+        // Both integers in longer than the shortest form.
         let mut bytes = vec![0xc0, 0, 0, 0, 0, 0xf, 7, 0, 0xc0, 0, 0, 0, 0, 0, 0, 5];
         bytes.extend_from_slice(b"hello");
         let expect = FrameHeader {

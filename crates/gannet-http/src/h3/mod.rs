@@ -1,9 +1,9 @@
-//! HTTP/3 (RFC 9114), the server's side, as a machine without I/O and without QUIC.
+//! The server side of HTTP/3 (RFC 9114), as a state machine without I/O and without QUIC.
 //!
-//! QUIC gives streams; this says what their bytes mean. [`connection`] has what concerns the whole
-//! connection: unidirectional streams, settings, the end. [`request`] has one request and its
-//! response, on a bidirectional stream. [`qpack`] is field compression (RFC 9204), without a dynamic
-//! table. What HTTP/2 has as well is in [`crate::binary`].
+//! The caller passes in the bytes of QUIC's streams. [`connection`] handles what concerns the whole
+//! connection: unidirectional streams, settings, shutdown. [`request`] handles one request and its
+//! response, on a bidirectional stream. [`qpack`] is field compression (RFC 9204), without a
+//! dynamic table. [`crate::binary`] has what HTTP/2 and HTTP/3 share.
 
 pub mod connection;
 pub mod error;
@@ -19,8 +19,8 @@ pub use connection::Connection;
 pub use error::{ConnectionError, ErrorCode, Fault, StreamError, Why};
 pub use request::{Event, RequestStream};
 
-/// Identifies a stream of a QUIC connection: below 2^62, never used twice. The lowest bit says who
-/// opened it (0: the client), the next one whether it is unidirectional (RFC 9000 section 2.1).
+/// Identifies a stream of a QUIC connection: below 2^62, never reused. The lowest bit is 0 if the
+/// client opened it; the next one is 1 if it is unidirectional (RFC 9000 section 2.1).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct StreamId(pub u64);
 

@@ -8,21 +8,22 @@
 //!    └─ Fault::Stream, at any moment ─▶ Ended: what still comes is dropped
 //! ```
 //!
-//! 1. Pass bytes to [`RequestStream::receive`] as they come, and with the last ones that they are;
-//!    call it again with those not consumed until it says [`Event::NeedMore`] or [`Event::End`].
+//! 1. Pass bytes to [`RequestStream::receive`] as they arrive, with `is_fin` for the last ones;
+//!    call it again with the bytes not consumed until it returns [`Event::NeedMore`] or
+//!    [`Event::End`].
 //! 2. Answer [`Event::Request`] and [`Event::Reject`] with [`RequestStream::respond`], at once or
-//!    later. Send what it writes, then the content, then the end of the stream; then call
+//!    later. Send its output, then the content, then the end of the stream; then call
 //!    [`Connection::answered`].
-//! 3. While [`RequestStream::wants_input`] is false the stream need not be read. If it has not ended
-//!    when the response is complete, stop it with
-//!    [`ErrorCode::NO_ERROR`](super::ErrorCode::NO_ERROR): the rest is not wanted (RFC 9114 section
+//! 3. While [`RequestStream::wants_input`] is false the stream need not be read. If it has not
+//!    ended when the response is complete, stop it with
+//!    [`ErrorCode::NO_ERROR`](super::ErrorCode::NO_ERROR): the rest is not needed (RFC 9114 section
 //!    4.1).
-//! 4. After [`Fault::Stream`] reset the stream and stop it, with the code of the error. If content
-//!    that was announced is unavailable, do so with
+//! 4. After [`Fault::Stream`] reset the stream and stop it, with the code of the error. If
+//!    announced content turns out to be unavailable, do the same with
 //!    [`ErrorCode::INTERNAL_ERROR`](super::ErrorCode::INTERNAL_ERROR).
 //!
-//! Frames may be cut anywhere: nothing but the time of an event depends on it. Content is dropped
-//! as it comes; of all else a field section at most is kept until it is complete.
+//! Input may be split anywhere: this affects only the time of events. Content is dropped as it
+//! arrives; at most one incomplete field section is buffered.
 
 mod reading;
 
@@ -39,27 +40,27 @@ use crate::semantics::date::DATE_LINE_LEN;
 use crate::semantics::request::{Request, Version};
 use crate::semantics::response::ResponseHead;
 
-/// What became of bytes of a request stream.
+/// The result of receiving bytes of a request stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Bytes that are done with.
+    /// Number of input bytes processed.
     pub consumed: usize,
-    /// What they were.
+    /// What the caller has to do.
     pub event: Event<'a>,
 }
 
-/// What bytes of a request stream amount to.
+/// What the caller has to do after bytes of a request stream.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub enum Event<'a> {
-    /// Nothing that the caller has to know: all bytes are consumed.
+    /// Nothing: all bytes are consumed.
     NeedMore,
     /// A request: call [`RequestStream::respond`].
     Request(Request<'a>),
     /// A request that must be refused: call [`RequestStream::respond`] with this status.
     Reject(Rejection),
-    /// The request has ended, and is complete: its content has the length that it announced. Said
-    /// once; nothing follows.
+    /// The request is complete, and its content has the announced length. Reported once; nothing
+    /// follows.
     End,
 }
 
@@ -69,32 +70,34 @@ pub struct RequestStream {
     partial: Partial,
     at: At,
     phase: Phase,
-    /// The part of a field section that has come.
+    /// The received part of an incomplete field section.
     section: Vec<u8>,
-    /// What is still to come of the content that was announced.
+    /// Bytes of announced content still to be received; `None` if the request has no
+    /// `content-length`.
     content_left: Option<u64>,
     content_received: u64,
-    /// As a frame has it, or the request's field.
+    /// From a PRIORITY_UPDATE frame, else from the request's field.
     priority: Priority,
     is_priority_set: bool,
-    /// The response has no content: to HEAD, or to a request whose method is not known.
+    /// The response has no content: the method is HEAD, or unknown because the section was not
+    /// decoded.
     is_without_content: bool,
     has_responded: bool,
 }
 
-/// Where in a frame the next byte is.
+/// The position of the next byte in a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum At {
     Header,
     /// A field section of this length.
     Section(usize),
-    /// Content of which so much is left.
+    /// Content, with this many bytes left.
     Data(u64),
-    /// So many bytes that mean nothing.
+    /// The payload of an unknown frame, with this many bytes left.
     Ignored(u64),
 }
 
-/// What has come so far.
+/// The part of the request received so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     /// Nothing.
@@ -108,7 +111,7 @@ enum Phase {
 }
 
 impl RequestStream {
-    /// A stream on which nothing was received, whose priority is known if a frame said it.
+    /// Creates the state of a new stream, with the priority of an early PRIORITY_UPDATE frame.
     pub(super) fn new(early_priority: Option<Priority>) -> Self {
         Self {
             partial: Partial::default(),
@@ -124,13 +127,13 @@ impl RequestStream {
         }
     }
 
-    /// Bytes of the stream have come, and its end if `is_fin`.
+    /// Receives bytes of the stream, and its end if `is_fin`.
     ///
-    /// `scratch` takes the fields of a request; it belongs to the caller, so that one buffer does
-    /// for many streams. What was in it is lost.
+    /// `scratch` receives the fields of a request, to which [`Event::Request`] refers. It belongs
+    /// to the caller, so that many streams share one buffer. Its old content is discarded.
     ///
     /// # Errors
-    /// What the peer has done wrong, and whether the stream ends or the connection.
+    /// The peer's error, which ends the stream or the connection.
     pub fn receive<'a>(
         &mut self,
         connection: &mut Connection,
@@ -179,13 +182,13 @@ impl RequestStream {
         Ok(Received { consumed, event })
     }
 
-    /// Appends the head of the response to `wire`: a HEADERS frame, and the header of a DATA frame
-    /// if content follows, which is all of it.
+    /// Appends the head of the response to `wire`: a HEADERS frame and, if content follows, the
+    /// header of a single DATA frame for all of it.
     ///
     /// `date_line` is a whole `date` line ([`crate::semantics::date::DateLine`]). `content_len` is
-    /// how many bytes of content the response has; after `HEAD` and with 204 and 304 none are sent
-    /// all the same. Gives whether content follows: if not, the stream ends here. The response is
-    /// final: no status below 200.
+    /// the length of the content in bytes, even if none is sent because the method is `HEAD` or the
+    /// status is 204 or 304. Returns whether content follows: if not, the caller ends the stream.
+    /// The response must be final: a status of at least 200.
     #[inline]
     pub fn respond(
         &mut self,
@@ -207,15 +210,15 @@ impl RequestStream {
         has_content
     }
 
-    /// Whether more input can lead to anything: not after its end or an error, nor when so much
-    /// content has come that the rest is not wanted ([`CONTENT_MAX`]). Bytes that come all the same
-    /// may be passed on.
+    /// Whether more input can have any effect: false after the end or an error, and once more than
+    /// [`CONTENT_MAX`] bytes of content have been received. Passing more bytes is permitted even
+    /// then.
     #[must_use]
     pub fn wants_input(&self) -> bool {
         self.phase != Phase::Ended && self.content_received <= CONTENT_MAX
     }
 
-    /// Whether the request has not come yet.
+    /// Whether the header section is still incomplete.
     #[must_use]
     pub fn awaits_head(&self) -> bool {
         self.phase == Phase::Head
@@ -227,19 +230,20 @@ impl RequestStream {
         self.has_responded
     }
 
-    /// Bytes of content that have come and were dropped.
+    /// Bytes of content received and dropped.
     #[must_use]
     pub fn content_received(&self) -> u64 {
         self.content_received
     }
 
-    /// The priority of the response: what a frame said last, else the request's field.
+    /// The priority of the response: from the last PRIORITY_UPDATE frame, else from the request's
+    /// field.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// The peer has changed the priority by a frame.
+    /// Sets the priority that a PRIORITY_UPDATE frame has.
     pub fn prioritize(&mut self, priority: Priority) {
         self.priority = priority;
         self.is_priority_set = true;

@@ -1,23 +1,23 @@
-//! Settings of both ends (RFC 9114 section 7.2.4).
+//! SETTINGS frames: writing ours, checking the peer's (RFC 9114 section 7.2.4).
 
 use super::error::Why;
 use super::frame::{FrameType, read_varint, write_varint};
 use super::limits::SETTINGS_MAX;
 use crate::binary::limits::FIELD_SECTION_MAX;
 
-/// The largest decoded field section that is accepted.
+/// The maximum decoded size of a field section.
 const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
-/// Whether extended CONNECT is spoken (RFC 9220).
+/// Whether extended CONNECT is supported (RFC 9220).
 const ENABLE_CONNECT_PROTOCOL: u64 = 0x8;
-/// Whether datagrams are (RFC 9297).
+/// Whether HTTP datagrams are supported (RFC 9297).
 const H3_DATAGRAM: u64 = 0x33;
 
-/// One of those that mean nothing: 0x1f * N + 0x21, for N = 0x3a7. It keeps clients honest (RFC
-/// 9114 section 7.2.4.1).
+/// A reserved identifier, 0x1f * N + 0x21 for N = 0x3a7: exercises the requirement that clients
+/// ignore unknown settings (RFC 9114 section 7.2.4.1).
 const GREASE: u64 = 0x1f * 0x3a7 + 0x21;
 
-/// Appends our SETTINGS frame. All else is at its initial value: the table of QPACK has capacity 0,
-/// and no stream may be blocked by it.
+/// Appends our SETTINGS frame. All other settings keep their defaults: QPACK's dynamic table has
+/// capacity 0, and no stream may be blocked by it.
 pub(crate) fn write(out: &mut Vec<u8>) {
     let mut payload = Vec::with_capacity(16);
     for (id, value) in [
@@ -32,11 +32,12 @@ pub(crate) fn write(out: &mut Vec<u8>) {
     out.extend_from_slice(&payload);
 }
 
-/// Checks the payload of the peer's SETTINGS frame. None of its settings matters to a server
-/// without a dynamic table whose field sections are short.
+/// Checks the payload of the peer's SETTINGS frame. Its values are not used: this server has no
+/// dynamic table, and its field sections are short.
 ///
 /// # Errors
-/// For a payload that does not consist of settings, has too many, or one that may not be there.
+/// If the payload is not a list of settings, or has too many, a repeated or reserved one, or an
+/// invalid value.
 pub(crate) fn check(payload: &[u8]) -> Result<(), Why> {
     let mut rest = payload;
     let mut seen = Vec::new();

@@ -1,4 +1,4 @@
-//! What comes on the unidirectional streams of a peer (RFC 9114 section 6.2, RFC 9204 section 4.2).
+//! Input of the peer's unidirectional streams (RFC 9114 section 6.2, RFC 9204 section 4.2).
 
 use super::StreamId;
 use super::error::Why;
@@ -6,17 +6,17 @@ use super::frame::{FrameHeader, FrameType, Partial, read_varint};
 use super::limits::CONTROL_FRAME_MAX;
 use crate::binary::budget::{Budget, Cost};
 
-/// A unidirectional stream that is read.
+/// A unidirectional stream of the peer.
 #[derive(Clone, Debug)]
 pub(super) struct UniStream {
     pub(super) id: StreamId,
     pub(super) kind: UniKind,
 }
 
-/// What a stream is for: its first bytes say so.
+/// The purpose of a stream, which its first bytes determine.
 #[derive(Clone, Debug)]
 pub(super) enum UniKind {
-    /// It has not said yet.
+    /// Its type is incomplete.
     Unknown(Partial),
     /// The control stream.
     Control(Box<ControlStream>),
@@ -34,18 +34,18 @@ pub(super) mod stream_types {
     pub(crate) const DECODER: u64 = 0x3;
 }
 
-/// A frame of the control stream that matters.
+/// A known frame of the control stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ControlFrame<'p> {
     Settings(&'p [u8]),
     Goaway(u64),
     MaxPushId(u64),
     CancelPush,
-    /// What it is about, and the priority.
+    /// The frame's type, the identifier of the stream or push, and the priority field value.
     PriorityUpdate(FrameType, u64, &'p [u8]),
 }
 
-/// The control stream: frames, of which the known ones are kept until they are complete.
+/// The control stream. Buffers a frame of a known type until it is complete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ControlStream {
     partial: Partial,
@@ -59,15 +59,16 @@ enum At {
     #[default]
     Header,
     Payload(FrameHeader),
-    /// So many bytes that mean nothing.
+    /// The payload of an unknown frame, with this many bytes left.
     Ignored(u64),
 }
 
 impl ControlStream {
-    /// Takes bytes off the input up to the end of a frame, which `take` gets.
+    /// Reads input up to the end of a known frame and passes it to `take`; `None` if all input was
+    /// read first.
     ///
     /// # Errors
-    /// For frames that may not be there; what `take` gives.
+    /// For frames that are not permitted there, and the errors of `take`.
     pub(super) fn receive<T>(
         &mut self,
         input: &mut &[u8],
@@ -101,7 +102,7 @@ impl ControlStream {
                     }
                     self.at = At::Header;
                     let result = parse(header.kind, &self.payload).and_then(take);
-                    // What is usual is short and rare; nothing is kept for it.
+                    // Frames are short and rare, so no buffer is kept for them.
                     self.payload = Vec::new();
                     return result.map(Some);
                 }
@@ -109,7 +110,8 @@ impl ControlStream {
         }
     }
 
-    /// What follows a frame header.
+    /// Handles a frame header: checks that the frame is permitted here, and returns what to do with
+    /// its payload.
     fn begin(&mut self, header: FrameHeader, budget: &mut Budget) -> Result<At, Why> {
         if header.kind == FrameType::SETTINGS && !self.has_settings {
             self.has_settings = true;
@@ -167,8 +169,8 @@ fn parse(kind: FrameType, payload: &[u8]) -> Result<ControlFrame<'_>, Why> {
     }
 }
 
-/// Charges for a frame that means nothing, by the length that it announces: so it makes no
-/// difference in which pieces it comes.
+/// Charges for a frame of an unknown type by its announced length, so that the cost does not depend
+/// on how its bytes are split.
 pub(super) fn charge_ignored(len: u64, budget: &mut Budget) -> Result<(), Why> {
     let more = u32::try_from(len / super::limits::IGNORED_PER_CHARGE).unwrap_or(u32::MAX);
     budget.charge(Cost::Ignored)?;
@@ -176,8 +178,8 @@ pub(super) fn charge_ignored(len: u64, budget: &mut Budget) -> Result<(), Why> {
     Ok(())
 }
 
-/// Takes instructions off the encoder stream: without a dynamic table its capacity can be set to 0,
-/// which one byte says, and nothing can be inserted (RFC 9204 sections 3.2.3 and 4.3).
+/// Reads instructions of the encoder stream. Without a dynamic table, the only valid one sets its
+/// capacity to 0, in one byte (RFC 9204 sections 3.2.3 and 4.3).
 pub(super) fn receive_encoder(input: &mut &[u8], budget: &mut Budget) -> Result<(), Why> {
     for &byte in std::mem::take(input) {
         if byte != CAPACITY_ZERO {
@@ -191,16 +193,16 @@ pub(super) fn receive_encoder(input: &mut &[u8], budget: &mut Budget) -> Result<
 /// Set Dynamic Table Capacity, to 0 (RFC 9204 section 4.3.1).
 const CAPACITY_ZERO: u8 = 0x20;
 
-/// The decoder stream: without a dynamic table, a stream may be cancelled, which means nothing;
-/// there is nothing to acknowledge (RFC 9204 section 4.4).
+/// The decoder stream. Without a dynamic table, the only valid instruction is Stream Cancellation,
+/// which has no effect (RFC 9204 section 4.4).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DecoderStream {
-    /// How many bytes of a stream identifier have come after the first, if it goes on.
+    /// Number of bytes of an incomplete stream identifier received after the first one.
     continued: Option<u8>,
 }
 
 impl DecoderStream {
-    /// Takes instructions off the stream.
+    /// Reads instructions of the stream.
     pub(super) fn receive(&mut self, input: &mut &[u8], budget: &mut Budget) -> Result<(), Why> {
         for &byte in std::mem::take(input) {
             self.continued = match self.continued {
@@ -219,10 +221,11 @@ impl DecoderStream {
     }
 }
 
-/// Stream Cancellation, of a stream below 63 (RFC 9204 section 4.4.2).
+/// Stream Cancellation, with a stream identifier in the low six bits (RFC 9204 section 4.4.2).
 const STREAM_CANCELLATION: u8 = 0x40;
 
-/// Bytes of an identifier after the first that say that another one follows: nine hold 62 bits.
+/// Maximum bytes of an identifier, after the first one, that announce another byte: nine hold 62
+/// bits.
 const CONTINUED_MAX: u8 = 8;
 
 impl UniStream {

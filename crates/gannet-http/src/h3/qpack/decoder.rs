@@ -1,18 +1,18 @@
 //! Decoding of field sections (RFC 9204 section 4.5).
 //!
-//! Every field is appended to a buffer in HTTP/1's line form, as HPACK's decoder does it.
+//! Every field is appended to a buffer in HTTP/1's line form, as by HPACK's decoder.
 
 use super::static_table;
 use crate::binary::limits::FIELD_SECTION_DECODED_MAX;
 use crate::binary::line::{LINE_END, Line, NameKind};
 use crate::binary::{CodingError, integer, string};
 
-/// Decodes a whole section into `lines`. Each line is shown to `keep`, which says whether it stays
-/// there.
+/// Decodes a whole section into `lines`. Calls `keep` with each line; a line for which it returns
+/// false is removed again.
 ///
 /// # Errors
-/// [`CodingError::TooLarge`] means that it is longer than anybody may want; what follows was not
-/// decoded. All others, that it cannot be decoded.
+/// [`CodingError::TooLarge`] if the decoded size exceeds [`FIELD_SECTION_DECODED_MAX`]; the rest
+/// was not decoded. Any other error if the section is invalid.
 #[inline]
 pub(crate) fn decode(
     section: &[u8],
@@ -25,9 +25,9 @@ pub(crate) fn decode(
     while let Some((&first, rest)) = input.split_first() {
         input = rest;
         let line = match first >> 4 {
-            // Indexed field line, of the static table.
+            // Indexed field line, static table.
             0b1100..=0b1111 => indexed(first, &mut input, lines)?,
-            // Literal field line with a name of the static table.
+            // Literal field line with a name from the static table.
             0b0101 | 0b0111 => {
                 let index = integer::decode(first, 4, &mut input)?;
                 let entry = static_table::get(index).ok_or(CodingError::Index)?;
@@ -42,7 +42,8 @@ pub(crate) fn decode(
                 let kind = NameKind::of(&lines[start..]);
                 Line::read_value(kind, start, &mut input, lines)?
             }
-            // The same three of the dynamic table, and two counted from the base.
+            // Representations that refer to the dynamic table, including the two with a post-base
+            // index.
             _ => return Err(CodingError::Dynamic),
         };
         decoded += line.size();
@@ -56,10 +57,10 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Decodes a section and shows each name and value, for tools and tests.
+/// Decodes a section and calls `show` with each name and value, for clients and tests.
 ///
 /// # Errors
-/// If the section cannot be decoded; fields before the error have been shown.
+/// If the section cannot be decoded; `show` was called for the fields before the error.
 pub fn decode_each(section: &[u8], mut show: impl FnMut(&[u8], &[u8])) -> Result<(), CodingError> {
     decode(section, &mut Vec::new(), |line, bytes| {
         let start = line.start as usize;
@@ -121,7 +122,7 @@ mod tests {
             assert_eq!(decoded(section).as_deref(), Ok(expect), "{section:x?}");
         };
         check(&[0, 0], "");
-        // A base that nothing refers to.
+        // A base to which no field line refers.
         check(&[0, 0x7f, 5, 0xc1], ":path=/;");
         // RFC 9204 B.1
         check(b"\0\0\x51\x0b/index.html", ":path=/index.html;");
@@ -129,7 +130,7 @@ mod tests {
             b"\0\0\xd1\xff\x23",
             ":method=GET;x-frame-options=sameorigin;",
         );
-        // With the bit that forbids indexing.
+        // With the never-indexed bit.
         check(b"\0\0\x7f\x50\x01a", "user-agent=a;");
         check(b"\0\0\x22xy\x01z", "xy=z;");
         check(b"\0\0\x32xy\0", "xy=;");
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_bomb_of_references_is_cut_off() {
-        // The longest entry, of 108 bytes with what counts beyond its strings.
+        // The longest entry: 108 bytes, overhead included.
         let mut section = vec![0, 0];
         section.extend([0xff, 85 - 63].repeat(16_000));
         let mut count = 0;

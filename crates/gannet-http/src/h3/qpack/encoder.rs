@@ -1,4 +1,4 @@
-//! Encoding: static table and literals (RFC 9204 sections 4.5.2, 4.5.4 and 4.5.6).
+//! Encoding of field lines: static table and literals (RFC 9204 sections 4.5.2, 4.5.4 and 4.5.6).
 
 use super::static_table;
 use crate::binary::line::lines;
@@ -8,7 +8,7 @@ use crate::semantics::decimal::write_decimal;
 use crate::semantics::status::Status;
 
 /// Appends a field: indexed if the static table has it, else a literal, with strings Huffman-coded
-/// where that is shorter. Names are in lower case.
+/// where that is shorter. `name` must be in lower case.
 pub fn write_field(name: &str, value: &[u8], out: &mut Vec<u8>) {
     let (by_name, by_both) = static_table::find(name, value);
     if let Some(index) = by_both {
@@ -27,7 +27,7 @@ pub(super) fn write_indexed(index: usize, out: &mut Vec<u8>) {
     integer::encode(index, INDEXED, 6, out);
 }
 
-/// Appends the fields of lines in HTTP/1's form; `None` if they are none.
+/// Appends the fields of lines in HTTP/1's form; `None` if `block` has another form.
 #[cold]
 pub(super) fn write_lines(block: &[u8], out: &mut Vec<u8>) -> Option<()> {
     lines(block, |name, value| write_field(name, value, out))
@@ -64,7 +64,7 @@ pub(super) fn write_status(status: Status, out: &mut Vec<u8>) {
     write_indexed(index, out);
 }
 
-/// Appends `date`, from the line that HTTP/1 sends. Not Huffman-coded: it changes every second.
+/// Appends `date`, from HTTP/1's line. Not Huffman-coded, because it changes every second.
 #[inline]
 pub(super) fn write_date(date_line: &[u8; DATE_LINE_LEN], out: &mut Vec<u8>) {
     let mut field = [0; 2 + DATE_LEN];
@@ -82,9 +82,9 @@ pub(super) fn write_content_length(len: u64, out: &mut Vec<u8>) {
     out[start - 1] = (out.len() - start) as u8;
 }
 
-/// An indexed field line, of the static table.
+/// An indexed field line, static table.
 const INDEXED: u8 = 0xc0;
-/// A literal field line with a name of the static table.
+/// A literal field line with a name from the static table.
 pub(super) const LITERAL_WITH_NAME: u8 = 0x50;
 /// A literal field line with a literal name.
 pub(super) const LITERAL: u8 = 0x20;

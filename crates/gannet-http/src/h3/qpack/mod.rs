@@ -1,7 +1,7 @@
-//! Field compression for HTTP/3, QPACK (RFC 9204), without a dynamic table on either side.
+//! QPACK, field compression for HTTP/3 (RFC 9204), without a dynamic table on either side.
 //!
-//! Field sections that need one are refused, as we announce a capacity of 0. Ours refer to the static
-//! table alone, so that nothing has to be sent on an encoder stream.
+//! Received field sections that refer to one are errors, because we announce a capacity of 0. Ours
+//! refer to the static table alone, so we need no encoder stream.
 
 mod decoder;
 pub mod encoder;
@@ -33,7 +33,7 @@ pub(crate) fn write_head(
     write_fields(head, date_line, wire);
     let len = wire.len() - section_start;
     if len < 0x4000 {
-        // The length has two bytes whatever it is: nothing need be moved.
+        // Always two bytes, even for a short length, so that nothing has to be moved.
         let len = (len as u16 | 0x4000).to_be_bytes();
         wire[start + 1..section_start].copy_from_slice(&len);
     } else {
@@ -68,7 +68,7 @@ fn write_fields(head: &ResponseHead<'_>, date_line: &[u8; DATE_LINE_LEN], out: &
     }
 }
 
-/// Appends a part of a ready block: from its form for HTTP/2, if it has one.
+/// Appends a part of a ready block: from its HPACK form if it has one.
 #[inline]
 fn write_ready(block: ReadyBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
     let start = out.len();
@@ -86,5 +86,5 @@ fn write_ready(block: ReadyBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
     }
 }
 
-/// Room for the frame and fields of a usual response and the header of a DATA frame.
+/// Room for the HEADERS frame of a typical response and the header of a DATA frame, in bytes.
 const PLAIN_HEAD_LEN: usize = 256;

@@ -2,7 +2,7 @@
 
 use crate::binary::static_table::{self, StaticEntry, entries};
 
-/// How many entries the table has; their indexes begin with 0.
+/// Number of entries; indexes start at 0.
 pub(super) const STATIC_COUNT: usize = 99;
 
 /// The entry of an index below [`STATIC_COUNT`].
@@ -11,14 +11,15 @@ pub(super) fn get(index: u32) -> Option<&'static StaticEntry> {
     ENTRIES.get(index as usize)
 }
 
-/// The lowest index of an entry with this name, and that of the one with this value too.
+/// The lowest index of an entry with this name, and the index of the entry with this name and
+/// value.
 pub(super) fn find(name: &str, value: &[u8]) -> (Option<usize>, Option<usize>) {
     static_table::find(&ENTRIES, name, value)
 }
 
 pub(super) static ENTRIES: [StaticEntry; STATIC_COUNT] = TABLE;
 
-/// The same for what is made of it when the crate is compiled.
+/// The same table for computations at compile time.
 pub(super) const TABLE: [StaticEntry; STATIC_COUNT] = entries! {
     ":authority" "" Authority;
     ":path" "/" Path;

@@ -1,7 +1,8 @@
-//! From HPACK to QPACK: a stateless field block, as archives store it, becomes field lines.
+//! Conversion from HPACK to QPACK: from a stateless field block, as archives store it, to field
+//! lines.
 //!
-//! Strings are coded alike in both, so they are copied as they are; what differs are the bits
-//! before them and the numbers of names.
+//! Both encode strings alike, so they are copied unchanged; only the bits before them and the
+//! indexes of names differ.
 
 use super::encoder::{LITERAL, LITERAL_WITH_NAME, write_field};
 use super::static_table::{STATIC_COUNT, TABLE};
@@ -20,7 +21,7 @@ pub fn transcode(block: &[u8], out: &mut Vec<u8>) -> Option<()> {
         if first & 0x80 != 0 {
             let index = integer::decode(first, 7, &mut rest).ok()?;
             let entry = hpack_table::get(index)?;
-            // Entries with values are not the same in both tables.
+            // The two tables have different entries with values.
             write_field(entry.name(), entry.value().as_bytes(), out);
             continue;
         }
@@ -30,7 +31,7 @@ pub fn transcode(block: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let index = integer::decode(first, 4, &mut rest).ok()? as usize;
         if index == 0 {
             let (first, len, name) = take_string(&mut rest)?;
-            // The bit for Huffman coding is the one before a prefix of three.
+            // The Huffman bit precedes the three-bit prefix of the length.
             integer::encode(len, LITERAL | (first & 0x80) >> 4, 3, out);
             out.extend_from_slice(&name[name.len() - len..]);
         } else {
@@ -48,7 +49,8 @@ pub fn transcode(block: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Takes a string off a block: its first byte, the length of what is in it, and all of its bytes.
+/// Takes a string off a block. Returns its first byte, its length without the prefix, and all of
+/// its bytes including the prefix.
 #[inline]
 fn take_string<'b>(rest: &mut &'b [u8]) -> Option<(u8, usize, &'b [u8])> {
     let whole = *rest;
@@ -58,7 +60,8 @@ fn take_string<'b>(rest: &mut &'b [u8]) -> Option<(u8, usize, &'b [u8])> {
     Some((first, len, &whole[..whole.len() - rest.len()]))
 }
 
-/// By index in HPACK's table: that of the name in QPACK's, or [`NO_NAME`].
+/// Maps an index of HPACK's static table to the index of the same name in QPACK's, or to
+/// [`NO_NAME`].
 static NAMES: [u8; HPACK_COUNT + 1] = make_names();
 
 const NO_NAME: u8 = u8::MAX;
@@ -68,7 +71,7 @@ const fn make_names() -> [u8; HPACK_COUNT + 1] {
     let mut from = 0;
     while from < HPACK_COUNT {
         let mut to = STATIC_COUNT;
-        // Backwards, so that the first entry of a name is what stays.
+        // Backwards, so that the first entry of a name remains.
         while to > 0 {
             to -= 1;
             if hpack_table::TABLE[from].has_name_of(&TABLE[to]) {

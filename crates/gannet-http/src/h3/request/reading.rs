@@ -1,4 +1,4 @@
-//! Input: from bytes to frames, and each frame to what it means for the request.
+//! Input of a request stream: parses frames and applies them to the request.
 
 use super::{At, Phase, RequestStream};
 use crate::binary::CodingError;
@@ -15,14 +15,14 @@ use crate::h3::qpack;
 use crate::h3::uni::charge_ignored;
 use crate::semantics::request::Method;
 
-/// What a step through the input leads to.
+/// The result of reading input up to the next event.
 pub(super) enum Step {
     Nothing,
     Request(Head, Accepted),
     Reject(Rejection),
 }
 
-/// What is wrong with the input.
+/// An error in the input.
 pub(super) enum Wrong {
     Connection(Why),
     Stream(Why),
@@ -36,7 +36,7 @@ impl<T: Into<Why>> From<T> for Wrong {
 }
 
 impl RequestStream {
-    /// Reads input until there is something to say.
+    /// Reads input up to the next event.
     pub(super) fn read(
         &mut self,
         connection: &mut Connection,
@@ -105,7 +105,8 @@ impl RequestStream {
         }
     }
 
-    /// What follows a frame header.
+    /// Handles a frame header: checks that the frame is permitted here, and sets what to do with
+    /// its payload.
     #[inline]
     fn begin(
         &mut self,
@@ -151,12 +152,12 @@ impl RequestStream {
         if self.phase == Phase::Content {
             return Err(Wrong::Stream(Why::TrailersTooLong));
         }
-        // It is not kept, and so its method is not known.
+        // Skipped unread, so the method stays unknown.
         self.at = At::Ignored(len);
         self.reject_unread(connection).map(Some)
     }
 
-    /// Refuses a request whose fields are too large to be read.
+    /// Refuses a request whose field section is too large.
     #[cold]
     fn reject_unread(&mut self, connection: &mut Connection) -> Result<Rejection, Wrong> {
         connection.budget.charge(Cost::WastedBlock)?;
@@ -182,13 +183,14 @@ impl RequestStream {
         Ok(())
     }
 
-    /// Keeps the part of a field section that has come.
+    /// Buffers a part of a field section.
     fn keep(&mut self, len: usize, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
         if self.section.capacity() < self.section.len() + bytes.len() {
-            // What has come is doubled, up to the whole: an announced length alone takes nothing.
+            // Doubles the buffer, up to the whole section: an announced length alone reserves
+            // nothing.
             let most = len - self.section.len();
             let more = bytes.len().max(self.section.len()).max(KEPT_MIN).min(most);
             self.section.reserve_exact(more);
@@ -196,7 +198,7 @@ impl RequestStream {
         self.section.extend_from_slice(bytes);
     }
 
-    /// A field section is complete.
+    /// Handles a complete field section.
     #[inline]
     fn read_section(
         &mut self,
@@ -225,7 +227,7 @@ impl RequestStream {
             return Ok(Step::Reject(rejection));
         }
         self.content_left = accepted.content_length;
-        // RFC 9218 7: the frame was sent with more knowledge than the field.
+        // RFC 9218 7: a PRIORITY_UPDATE frame takes precedence over the field.
         if !self.is_priority_set
             && let Some(value) = head.priority(scratch)
         {
@@ -234,7 +236,7 @@ impl RequestStream {
         Ok(Step::Request(head, accepted))
     }
 
-    /// Nothing in trailers matters, but they have to be well-formed (RFC 9114 section 4.1).
+    /// Checks a trailer section, whose fields are dropped (RFC 9114 section 4.1).
     fn read_trailers(&mut self, section: &[u8], scratch: &mut Vec<u8>) -> Result<Step, Wrong> {
         let mut are_trailers = true;
         let decoded = qpack::decode(section, scratch, |line, _| {
@@ -252,7 +254,7 @@ impl RequestStream {
         }
     }
 
-    /// The stream has ended: is the request complete?
+    /// Checks at the end of the stream that the request is complete.
     fn finish(&mut self) -> Result<Step, Wrong> {
         if self.at != At::Header || !self.partial.is_empty() {
             return Err(Why::FrameCut.into());
@@ -267,5 +269,5 @@ impl RequestStream {
     }
 }
 
-/// The least that is kept of a field section at a time, in bytes.
+/// Minimum growth of the buffer for a field section, in bytes.
 const KEPT_MIN: usize = 256;
