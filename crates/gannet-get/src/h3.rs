@@ -1,4 +1,4 @@
-//! One request of HTTP/3 (RFC 9114), as a client: frames and QPACK are those of the server.
+//! The client side of one HTTP/3 request (RFC 9114), with the server's frame and QPACK code.
 
 use std::io;
 
@@ -12,36 +12,37 @@ use super::quic::{Quic, Read, Trust};
 use super::response::Head;
 use super::url::Url;
 
-/// The type of our control stream, and a SETTINGS frame that says nothing (RFC 9114 section 6.2.1).
+/// The type of our control stream, and an empty SETTINGS frame (RFC 9114 section 6.2.1).
 const CONTROL: [u8; 3] = [0, 4, 0];
 
-/// A response whose content is still to come.
+/// A response whose content is still to be read.
 pub(super) struct Exchange {
     quic: Quic,
     stream: StreamId,
     frames: Frames,
-    /// Content that came with the head.
+    /// Content received together with the head.
     early: Vec<u8>,
 }
 
-/// What has been understood of the stream.
+/// The state of parsing the response stream.
 #[derive(Default)]
 struct Frames {
-    /// The beginning of a frame header.
+    /// The received part of an incomplete frame header.
     partial: Vec<u8>,
-    /// The frame that is being received, and what is left of it.
+    /// The type of the current frame; `None` between frames.
     kind: Option<FrameType>,
+    /// Bytes left of its payload.
     left: u64,
-    /// The field section while it comes.
+    /// The received part of the current field section.
     section: Vec<u8>,
     head: Option<Head>,
     count: usize,
 }
 
-/// Connects, asks for `url` with further `fields`, and reads the head of the final response.
+/// Connects, requests `url` with additional `fields`, and reads the head of the final response.
 ///
 /// # Errors
-/// Of the connection, or of a response that makes no sense.
+/// If the connection fails or the response is invalid.
 pub(super) fn get(
     trust: &Trust,
     url: &Url,
@@ -89,10 +90,10 @@ pub(super) fn get(
 }
 
 impl Exchange {
-    /// Gives the next content to `take`. The number of bytes, or `None` at the end.
+    /// Passes the next content to `take`. Returns the number of bytes, or `None` at the end.
     ///
     /// # Errors
-    /// Of the connection, those of `take`, and when the content ends too early.
+    /// Those of the connection and of `take`, and if the stream ends within a frame.
     pub(super) fn next(
         &mut self,
         take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
@@ -116,12 +117,12 @@ impl Exchange {
 }
 
 impl Frames {
-    /// Whether no frame has begun that has not ended.
+    /// Whether the position is between two frames.
     fn is_between(&self) -> bool {
         self.kind.is_none() && self.partial.is_empty()
     }
 
-    /// Takes frames out of `bytes`; gives content to `take` and returns its length.
+    /// Parses `bytes`; passes content to `take` and returns its length.
     fn receive(
         &mut self,
         mut bytes: &[u8],
@@ -152,7 +153,7 @@ impl Frames {
         Ok(count)
     }
 
-    /// Takes what belongs to a frame's header.
+    /// Parses a frame header, and returns the rest of `bytes`.
     fn receive_header<'b>(&mut self, bytes: &'b [u8]) -> io::Result<&'b [u8]> {
         let before = self.partial.len();
         let more = bytes.len().min(FRAME_HEADER_MAX - before);
@@ -201,7 +202,7 @@ impl Frames {
         });
         decoded.map_err(|e| wrong(format!("a field section cannot be decoded ({e:?})")))?;
         result.map_err(wrong)?;
-        // An interim response is skipped; behind the head it is the trailer section.
+        // Interim responses are skipped, and so is a section after the head: the trailers.
         if self.head.is_none() && head.status >= 200 {
             self.head = Some(head);
         } else if self.head.is_none() && head.status < 100 {
@@ -219,7 +220,7 @@ fn wrong(what: impl Into<String>) -> io::Error {
 mod tests {
     use super::*;
 
-    /// Frames of a response, in any pieces.
+    /// A response may be split anywhere.
     #[test]
     fn responses_are_read_in_any_pieces() {
         let mut section = vec![0, 0];
@@ -256,7 +257,7 @@ mod tests {
         }
     }
 
-    /// What is no response is refused.
+    /// Invalid responses are refused.
     #[test]
     fn nonsense_is_refused() {
         let refused = |bytes: &[u8]| Frames::default().receive(bytes, &mut |_| Ok(())).is_err();

@@ -1,4 +1,5 @@
-//! A connection over QUIC (RFC 9000): a socket, and a library without I/O. It blocks; each has a thread.
+//! A QUIC connection (RFC 9000): a blocking socket and a sans-I/O library. Each connection has its
+//! own thread.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -22,22 +23,22 @@ const NO_ERROR: u32 = 0x100;
 
 /// The transport error that carries TLS's alert of this number (RFC 9001 section 4.8).
 const ALERTS: u64 = 0x100;
-/// TLS's alert: no protocol in common.
+/// The TLS alert for ALPN without a common protocol (RFC 7301 section 3.2).
 const NO_APPLICATION_PROTOCOL: u64 = ALERTS + 120;
 
-/// What connections begin with.
+/// The settings of new connections.
 #[derive(Clone, Debug)]
 pub(super) struct Trust {
     config: ClientConfig,
-    /// Why the server's certificate was refused: the library keeps only the words.
+    /// Why the server's certificate was refused: the library keeps only the text.
     refusal: Arc<OnceLock<rustls::Error>>,
 }
 
 impl Trust {
-    /// For connections with these settings of TLS, whose verifier leaves its reason in `refusal`.
+    /// `tls`: the TLS settings, whose verifier stores the reason of a refusal in `refusal`.
     ///
     /// # Errors
-    /// They are none for QUIC.
+    /// If QUIC cannot use these settings.
     pub(super) fn new(
         tls: Arc<rustls::ClientConfig>,
         refusal: Arc<OnceLock<rustls::Error>>,
@@ -72,19 +73,20 @@ pub(super) struct Quic {
     outgoing: Vec<u8>,
 }
 
-/// What has come on a stream.
+/// The result of [`Quic::read`].
 pub(super) enum Read {
-    /// Bytes, which were given away.
+    /// Bytes, which were passed to the caller.
     Bytes,
-    /// Its end.
+    /// The end of the stream.
     End,
 }
 
 impl Quic {
-    /// Connects to the server of `url`, and shakes hands.
+    /// Connects to the server of `url` and completes the handshake; tries its addresses in order.
     ///
     /// # Errors
-    /// Of the name, the network, the certificate, or the server speaks no HTTP/3 there.
+    /// If the name cannot be resolved, the network fails, the certificate is refused, or the server
+    /// does not speak HTTP/3. With several addresses, the error of the last one.
     pub(super) fn connect(url: &Url, trust: &Trust) -> io::Result<Self> {
         let addresses = (url.host.as_str(), url.port).to_socket_addrs()?;
         let mut result = Err(io::Error::other("the name has no address"));
@@ -104,7 +106,7 @@ impl Quic {
         };
         let socket = UdpSocket::bind(any)?;
         socket.connect(address)?;
-        // The kernel takes its own limit if that is smaller.
+        // The kernel applies its own limit if that is smaller.
         sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER)?;
         let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
         let now = Instant::now();
@@ -128,10 +130,10 @@ impl Quic {
         Ok(quic)
     }
 
-    /// Opens a stream and sends these bytes on it; `ends` says that no more follow.
+    /// Opens a stream and sends `bytes` on it; `ends` closes the stream after them.
     ///
     /// # Errors
-    /// The server lets none be opened, or takes fewer bytes than a request has.
+    /// If the server permits no more streams, or its window is shorter than `bytes`.
     pub(super) fn open(&mut self, dir: Dir, bytes: &[u8], ends: bool) -> io::Result<StreamId> {
         let id = self.connection.streams().open(dir);
         let id = id.ok_or_else(|| io::Error::other("the server permits no request"))?;
@@ -146,10 +148,10 @@ impl Quic {
         Ok(id)
     }
 
-    /// Gives what comes next on a stream to `take`; waits until there is something.
+    /// Waits for the next bytes of a stream and passes them to `take`.
     ///
     /// # Errors
-    /// Of the connection, those of `take`, and if the server resets the stream.
+    /// Those of the connection and of `take`, and if the server resets the stream.
     pub(super) fn read(
         &mut self,
         id: StreamId,
@@ -159,7 +161,7 @@ impl Quic {
             let mut has_come = false;
             let mut stream = self.connection.recv_stream(id);
             let Ok(mut chunks) = stream.read(true) else {
-                // The end has come with the last bytes.
+                // The end arrived with the last bytes.
                 return Ok(Read::End);
             };
             let end = loop {
@@ -171,7 +173,7 @@ impl Quic {
                     end => break end,
                 }
             };
-            // What is to be sent then is sent in the next step.
+            // The window update that this may require is sent in the next step.
             let _ = chunks.finalize();
             match end {
                 Err(ReadError::Reset(code)) => {
@@ -185,14 +187,14 @@ impl Quic {
         }
     }
 
-    /// Sends what is to be sent and takes what comes, or waits until something is due.
+    /// Sends pending datagrams, then waits for datagrams or the library's timer.
     fn step(&mut self) -> io::Result<()> {
         self.flush()?;
         let now = Instant::now();
         let deadline = self.connection.poll_timeout();
         let wait = deadline.map(|at| at.saturating_duration_since(now));
         if wait.is_none_or(|wait| !wait.is_zero()) {
-            // No wait at all would be one without end.
+            // A timeout of zero would mean none.
             let wait = wait.unwrap_or(Duration::from_secs(SILENCE_S));
             let wait = wait.max(Duration::from_millis(1));
             self.socket.set_read_timeout(Some(wait))?;
@@ -247,7 +249,7 @@ impl Quic {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     return Err(error);
                 }
-                // What is lost is sent again.
+                // Lost datagrams are retransmitted.
                 _ => {}
             }
         }
@@ -257,7 +259,8 @@ impl Quic {
         }
     }
 
-    /// Streams of the server's: settings, and what else concerns later requests.
+    /// Reads and drops the server's own streams: its settings and GOAWAY do not concern a single
+    /// request.
     fn ignore_opened(&mut self) {
         while let Some(id) = self.connection.streams().accept(Dir::Uni) {
             self.ignore(id);
@@ -272,7 +275,7 @@ impl Quic {
         }
     }
 
-    /// The end of the connection in words.
+    /// The error message for a lost connection.
     fn why(&self, reason: ConnectionError) -> io::Error {
         let code = match &reason {
             ConnectionError::TransportError(error) => u64::from(error.code),
@@ -312,7 +315,7 @@ impl Drop for Quic {
         let now = Instant::now();
         self.connection
             .close(now, VarInt::from_u32(NO_ERROR), bytes::Bytes::new());
-        // The server notices at the latest by its timeout.
+        // If the datagram is lost, the server's idle timeout ends the connection.
         let _ = self.flush();
     }
 }

@@ -29,7 +29,7 @@ pub(super) const SEND_WINDOW: u64 = 2 << 20;
 /// takes memory of its own.
 pub(super) const SEND_WINDOW_READ: u64 = 512 << 10;
 
-/// Minimum of that window, however small the congestion window is, in bytes: enough for one turn.
+/// Minimum of that window, however small the congestion window is, in bytes: about one train.
 pub(super) const SEND_WINDOW_MIN: u64 = 64 << 10;
 
 /// Maximum datagrams that `--delay`, an option for tests, holds back per worker; more are dropped.

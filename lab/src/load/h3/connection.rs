@@ -1,4 +1,4 @@
-//! One connection of the load client over HTTP/3: its requests, and what comes of them.
+//! One connection of the HTTP/3 load client: its requests and responses.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,40 +14,41 @@ use super::response::Response;
 use super::{Client, Shape, TRAIN};
 use crate::load::LoadError;
 
-/// Bytes of a datagram at most, by which trains are measured.
+/// Upper bound of a datagram's length in bytes, from which the number of datagrams in a train
+/// follows.
 const DATAGRAM_MAX: usize = 1500;
 /// A control stream with empty settings (RFC 9114 sections 6.2.1 and 7.2.4).
 const CONTROL: [u8; 3] = [0x00, 0x04, 0];
 /// `H3_NO_ERROR`.
 const NO_ERROR: u32 = 0x100;
 
-/// A connection, and what is outstanding on it.
+/// A connection and its outstanding requests.
 pub(super) struct Slot {
     pub(super) handle: ConnectionHandle,
     pub(super) quic: Connection,
-    /// Something has happened to it.
+    /// It is queued to be served.
     pub(super) is_due: bool,
-    /// When its library wants to be called, at the latest.
+    /// The library's next timer.
     pub(super) deadline: Option<Instant>,
-    /// Datagrams that have come since something was sent.
+    /// Datagrams received since the connection last sent.
     pub(super) unanswered: u32,
-    /// Its handshake is done.
+    /// Its handshake has completed.
     is_open: bool,
     open: Vec<Exchange>,
-    /// When requests became due that wait for a stream, in an open loop.
+    /// The due times of requests that wait for a stream, in an open loop.
     pub(super) waiting: VecDeque<u64>,
-    /// When it was begun, in nanoseconds since the run began.
+    /// When connecting started, in nanoseconds since the run began.
     started: u64,
-    /// The one request of this connection was answered, where each has its own.
+    /// With a connection per request: its request was answered.
     is_spent: bool,
-    /// Responses that this slot has had.
+    /// Responses received in this slot.
     pub(super) served: u64,
 }
 
-/// A request without its whole response.
+/// A request whose response is incomplete.
 struct Exchange {
     id: StreamId,
-    /// Index of the target asked for.
+    /// Index of the requested target.
     target: u32,
     started: u64,
     verify: bool,
@@ -55,13 +56,13 @@ struct Exchange {
     received: u64,
 }
 
-/// The bytes of a request stream: a HEADERS frame whose fields are named by the static table (RFC
-/// 9204 appendix A).
+/// Encodes a request: a HEADERS frame whose field names are from the static table (RFC 9204
+/// appendix A).
 pub(super) fn request(authority: &str, path: &str) -> Vec<u8> {
-    // No dynamic references; `:method: GET`, `:scheme: https`.
+    // The prefix without dynamic references; `:method: GET`, `:scheme: https`.
     let mut section = vec![0, 0, 0xc0 | 17, 0xc0 | 23];
     for (name, value) in [(0, authority), (1, path)] {
-        // A literal with a name of the static table, not coded.
+        // A literal with a name from the static table, not Huffman-coded.
         section.push(0x50 | name);
         match value.len() {
             len @ 0..127 => section.push(len as u8),
@@ -74,7 +75,7 @@ pub(super) fn request(authority: &str, path: &str) -> Vec<u8> {
 }
 
 impl Client<'_> {
-    /// Begins a connection for a slot.
+    /// Starts a connection for a slot.
     pub(super) fn connect(&mut self, index: usize) -> Result<Slot, LoadError> {
         let (now, address) = (Instant::now(), self.plan.address);
         let connected = self
@@ -101,7 +102,7 @@ impl Client<'_> {
         })
     }
 
-    /// All that follows for a connection from what has happened.
+    /// Handles the events of a connection, makes its requests, and sends.
     pub(super) fn serve(&mut self, index: usize) -> Result<(), LoadError> {
         while let Some(event) = self.slots[index].quic.poll() {
             match event {
@@ -132,14 +133,14 @@ impl Client<'_> {
         let slot = &mut self.slots[index];
         slot.is_open = true;
         if let Some(id) = slot.quic.streams().open(Dir::Uni) {
-            // Three bytes fit what every server lets be sent.
+            // Three bytes fit the window of every server.
             let _ = slot.quic.send_stream(id).write(&CONTROL);
         }
     }
 
-    /// Makes the requests that the connection is to have outstanding.
+    /// Makes the requests that are due on a connection.
     fn ask(&mut self, index: usize) -> Result<(), LoadError> {
-        // Where each request has its own connection, it does not wait for others.
+        // With a connection per request, a connection does not wait for the others.
         let is_held = self.holding && self.plan.keep_alive;
         if is_held || !self.slots[index].is_open || self.slots[index].is_spent {
             return Ok(());
@@ -183,7 +184,7 @@ impl Client<'_> {
         }
     }
 
-    /// Reads what has come on a stream.
+    /// Reads the available bytes of a stream.
     fn read(&mut self, index: usize, id: StreamId) -> Result<(), LoadError> {
         let slot = &mut self.slots[index];
         let mut stream = slot.quic.recv_stream(id);
@@ -191,7 +192,7 @@ impl Client<'_> {
             return Ok(());
         };
         let Some(at) = slot.open.iter().position(|exchange| exchange.id == id) else {
-            // What servers say beside their responses is read, so that their windows go on.
+            // The server's own streams are read and dropped, so that their windows do not fill up.
             while let Ok(Some(_)) = chunks.next(usize::MAX) {}
             let _ = chunks.finalize();
             return Ok(());
@@ -242,7 +243,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Counts a response that is whole and right.
+    /// Counts a complete, correct response.
     fn complete(&mut self, index: usize, at: usize) {
         let now = self.last_arrival;
         let slot = &mut self.slots[index];
@@ -256,14 +257,14 @@ impl Client<'_> {
             .saturating_record(now.saturating_sub(exchange.started));
     }
 
-    /// Closes a connection that has had its response, and begins the next one.
+    /// Closes a connection whose response was received, and starts the next one.
     fn replace(&mut self, index: usize) -> Result<(), LoadError> {
         let slot = &mut self.slots[index];
         slot.quic
             .close(Instant::now(), VarInt::from_u32(NO_ERROR), Bytes::new());
         self.flush(index);
         let handle = self.slots[index].handle;
-        // Nobody waits for what the server may still say.
+        // Later packets of the server are not awaited.
         self.endpoint.handle_event(handle, EndpointEvent::drained());
         let served = self.slots[index].served;
         let mut slot = self.connect(index)?;
@@ -273,7 +274,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Sends what the connection has to send.
+    /// Sends the connection's pending packets.
     pub(super) fn flush(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.unanswered = 0;
@@ -290,7 +291,7 @@ impl Client<'_> {
                 break;
             };
             let contents = &self.sent[..transmit.size];
-            // What the socket does not take is lost, as on any network.
+            // If the socket is full, the packets are lost, as on any network.
             let _ = self
                 .udp
                 .try_send((&self.socket).into(), &as_udp(&transmit, contents));
@@ -311,7 +312,7 @@ impl Client<'_> {
     }
 }
 
-/// A train as the socket's library has it.
+/// Converts a train for the socket library.
 fn as_udp<'t>(transmit: &Transmit, contents: &'t [u8]) -> quinn_udp::Transmit<'t> {
     quinn_udp::Transmit {
         destination: transmit.destination,

@@ -1,6 +1,6 @@
-//! The load client over HTTP/3: one thread and one UDP socket for all connections, on the QUIC
-//! library without I/O that gannet has, too. It believes nothing either: every response's status and
-//! length is checked, some contents byte by byte.
+//! The load client for HTTP/3: one thread and one UDP socket for all connections, with the same
+//! sans-I/O QUIC library as gannet. It checks the status and length of every response, and the
+//! content of some byte by byte.
 //!
 //! ```text
 //!   datagrams, many per call ─▶ Endpoint ─▶ connections ─▶ streams ─▶ `response`
@@ -8,10 +8,10 @@
 //!                                              └─ next requests, acknowledgements ─▶ trains
 //! ```
 //!
-//! Requests are made in a closed loop, a number of them outstanding on each connection, or in an open
-//! one: at moments that are fixed beforehand, of which latency is counted, whatever the server does.
-//! The kernel hands a train of datagrams over as one (UDP_GRO): otherwise loopback would charge the
-//! server with cutting it, and with delivering each datagram.
+//! Requests are made in a closed loop, with a fixed number outstanding on each connection, or in an
+//! open loop: at times fixed in advance, from which latency is measured, whatever the server does.
+//! The kernel delivers a train of datagrams as one buffer (UDP_GRO): otherwise, on loopback,
+//! segmenting it and delivering each datagram would count as CPU time of the server.
 
 use std::io::IoSliceMut;
 use std::net::UdpSocket;
@@ -36,35 +36,34 @@ use super::{LoadError, Order, Phase, Plan, Tally, client::thread_cpu};
 mod connection;
 mod response;
 
-/// Bytes of datagrams that the kernel may hold in each direction: more than all connections have
-/// under way.
+/// Socket buffers for each direction, in bytes: more than all connections have in flight.
 const SOCKET_BUFFER: usize = 32 << 20;
-/// Bytes of a train of datagrams.
+/// Maximum bytes of a train of datagrams.
 const TRAIN: usize = 64 << 10;
-/// What a browser lets a server send ahead on one stream.
+/// The flow-control window of a stream, in bytes: about as large as that of browsers.
 const STREAM_WINDOW: u32 = 8 << 20;
-/// Longest wait for something to happen: an interruption is noticed.
+/// Maximum wait for an event: interruptions are checked this often.
 const WAIT_MAX: Duration = Duration::from_millis(10);
-/// Datagrams of a connection after which an acknowledgement leaves at the latest (RFC 9000 section
-/// 13.2.2): not one for a whole train, which no network delivers in one piece.
+/// An acknowledgement is sent after at most this many datagrams of a connection (RFC 9000 section
+/// 13.2.2). One per train would be unrealistic: no network delivers a whole train at once.
 const ACKNOWLEDGED_EVERY: u32 = 2;
-/// Longest latency that can be told apart, in nanoseconds: ten minutes.
+/// Maximum latency that the histogram resolves, in nanoseconds: ten minutes.
 const LATENCY_MAX: u64 = 600_000_000_000;
-/// Handshakes begun at once where a run has many connections.
+/// Maximum concurrent handshakes while a run opens its connections.
 const OPENING_MAX: usize = 64;
 
-/// What a run over HTTP/3 is told beyond a plan.
+/// When the requests of an HTTP/3 run are made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
-    /// So many requests are outstanding on each connection at all times.
+    /// Closed loop: each connection always has this many requests outstanding.
     Closed(usize),
-    /// So many requests are made in a second, on all connections in turn.
+    /// Open loop: this many requests per second, on all connections in turn.
     Open(f64),
-    /// Each connection makes one request and stays.
+    /// Each connection makes one request and stays open.
     Once,
 }
 
-/// Runs `plan`, which has TLS, on the calling thread; `observe` is called at the two ends of the
+/// Runs `plan`, which must have TLS, on the calling thread; `observe` is called at both ends of the
 /// counted window.
 pub(crate) fn run(
     plan: &Plan<'_>,
@@ -86,7 +85,7 @@ struct Counts {
     resumed: u64,
 }
 
-/// See the module's description.
+/// The state of a run.
 pub(crate) struct Client<'a> {
     plan: &'a Plan<'a>,
     shape: Shape,
@@ -95,11 +94,11 @@ pub(crate) struct Client<'a> {
     endpoint: Endpoint,
     config: ClientConfig,
     slots: Vec<Slot>,
-    /// The slot of a connection, by the number that the library has given it.
+    /// Maps the library's number of a connection to its slot.
     by_number: Vec<usize>,
-    /// Slots to which something has happened.
+    /// Slots that have to be served.
     due: Vec<usize>,
-    /// The bytes of a request for each target.
+    /// The encoded request for each target.
     requests: Vec<Vec<u8>>,
     received: Vec<u8>,
     sent: Vec<u8>,
@@ -112,17 +111,18 @@ pub(crate) struct Client<'a> {
     random: u64,
     responses: u64,
     last_arrival: u64,
-    /// In an open loop: when it began, and how many requests were due since.
+    /// In an open loop: when it began, in nanoseconds since the run began.
     began: u64,
+    /// Requests made due since then.
     scheduled: u64,
     counts: Counts,
     latency: Histogram<u64>,
-    /// Of bursts, which are not made here.
+    /// Empty: this client makes no bursts.
     bursts: Histogram<u64>,
 }
 
 impl<'a> Client<'a> {
-    /// With nothing opened.
+    /// Creates a client without connections.
     pub(crate) fn new(plan: &'a Plan<'a>, shape: Shape) -> Result<Self> {
         let tls = plan.tls.context("HTTP/3 is spoken over TLS")?;
         let crypto = QuicClientConfig::try_from(tls.for_quic()).context("TLS settings")?;
@@ -140,7 +140,7 @@ impl<'a> Client<'a> {
             false => "[::]:0",
         };
         let socket = UdpSocket::bind(any).context("bind")?;
-        // Only root may have more than the system's limit; whoever else has what there is.
+        // Only root may exceed the system's limit; other users get that limit.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER);
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
         let udp = UdpSocketState::new((&socket).into()).context("UDP")?;
@@ -233,7 +233,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Opens every connection and makes the one request of each.
+    /// Opens every connection and makes one request on each.
     pub(crate) fn ask_once(&mut self) -> Result<(), LoadError> {
         self.connect_all()?;
         let start = Instant::now();
@@ -246,14 +246,15 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Whether connections still have to be made before a run begins. With a connection per request
-    /// some are always being made.
+    /// Whether connections still have to be opened before the run begins. With a connection per
+    /// request, opening never ends: the run begins once all were started and a response was
+    /// received.
     fn opening(&self) -> bool {
         let follow = !self.plan.keep_alive && self.responses > 0;
         self.opened < self.plan.connections || (self.connecting > 0 && !follow)
     }
 
-    /// Goes on for some time.
+    /// Continues for `time`.
     pub(crate) fn run_for(&mut self, time: Duration) -> Result<(), LoadError> {
         let start = Instant::now();
         while start.elapsed() < time {
@@ -262,7 +263,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Something has happened to the connection in a slot.
+    /// Queues a slot to be served.
     fn mark(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if !slot.is_due {
@@ -271,7 +272,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Does what is due, then waits once for something to happen and takes it.
+    /// Serves the connections that are due, then waits once for datagrams and processes them.
     fn turn(&mut self) -> Result<(), LoadError> {
         if self.plan.interrupt.load(Ordering::Relaxed) {
             return Err(LoadError::Interrupted);
@@ -291,7 +292,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// In an open loop: puts the requests whose time has come to their connections, in turn.
+    /// In an open loop: assigns the requests that are due to the connections, in turn.
     fn ask_on_schedule(&mut self) {
         let Shape::Open(rate) = self.shape else {
             return;
@@ -310,7 +311,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Tells connections that their time has come.
+    /// Handles the timers that have expired.
     fn time_out(&mut self) {
         let now = Instant::now();
         for index in 0..self.slots.len() {
@@ -322,8 +323,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Waits until datagrams come or time is up. Whether some came; then they are with their
-    /// connections.
+    /// Waits for datagrams until the next timer, and passes them to their connections. Returns
+    /// whether there were any.
     fn wait(&mut self) -> Result<bool, LoadError> {
         let client =
             |what: &str, e: &dyn std::fmt::Display| LoadError::Client(format!("{what}: {e}"));
@@ -366,7 +367,7 @@ impl<'a> Client<'a> {
         Ok(count > 0)
     }
 
-    /// Passes a datagram on to its connection.
+    /// Passes a datagram to its connection.
     fn take(&mut self, meta: &RecvMeta, datagram: &[u8]) {
         let mut reply = std::mem::take(&mut self.sent);
         let ecn = meta
@@ -379,7 +380,7 @@ impl<'a> Client<'a> {
             .handle(now, meta.addr, None, ecn, bytes, &mut reply);
         reply.clear();
         self.sent = reply;
-        // What else there can be is for connections that are closed.
+        // Other events belong to closed connections.
         if let Some(DatagramEvent::ConnectionEvent(handle, event)) = event
             && let Some(&index) = self.by_number.get(handle.0)
             && let Some(slot) = self.slots.get_mut(index)
@@ -403,7 +404,7 @@ impl<'a> Client<'a> {
                 index
             }
             Order::Random => {
-                // xorshift64: quick, and the same in every run.
+                // xorshift64: fast, and the same sequence in every run.
                 self.random ^= self.random << 13;
                 self.random ^= self.random >> 7;
                 self.random ^= self.random << 17;

@@ -1,44 +1,44 @@
-//! Reads a response of HTTP/3 as strictly as a client that must not be fooled.
+//! A strict parser for HTTP/3 responses.
 //!
-//! Only what a static file needs is understood (RFC 9114 sections 4.1 and 7.2): a HEADERS frame that
-//! begins with `:status: 200` as the static table has it, then DATA. Unknown frames are skipped;
-//! anything else is an error, because a measurement of a wrong answer is worse than none.
+//! It accepts only what a static file needs (RFC 9114 sections 4.1 and 7.2): a HEADERS frame that
+//! begins with `:status: 200` from the static table, then DATA. It skips unknown frames; anything
+//! else is an error, because a measurement of wrong responses is worse than none.
 
-/// Longest field section accepted, in bytes: four times what any server here sends.
+/// Maximum field section in bytes: four times what any of the measured servers sends.
 const SECTION_MAX: u64 = 4096;
 /// Frame types.
 const DATA: u64 = 0x0;
 const HEADERS: u64 = 0x1;
-/// Types that a server must not send on a request's stream: those of control streams and of HTTP/2.
+/// Types forbidden on a request stream: those of control streams and of HTTP/2.
 const FORBIDDEN: [u64; 9] = [0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
 /// A section without dynamic references whose first field is entry 25 of the static table (RFC 9204
 /// appendix A): `:status: 200`.
 const OK: [u8; 3] = [0, 0, 0xc0 | 25];
 
-/// Where in a response the next byte is.
+/// The position of the next byte in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     /// The header of a frame.
     Frame,
-    /// A field section, of which so much is to come.
+    /// A field section, with this many bytes left.
     Section(u64),
     /// Content, likewise.
     Data(u64),
-    /// What means nothing, likewise.
+    /// An unknown frame, likewise.
     Unknown(u64),
 }
 
-/// A response as it comes.
+/// A response being received.
 #[derive(Debug)]
 pub(crate) struct Response {
     at: At,
-    /// The beginning of what came in pieces: a frame's header, or a field section.
+    /// The received part of an incomplete frame header or field section.
     partial: Vec<u8>,
     has_head: bool,
 }
 
 impl Response {
-    /// One of which nothing has come.
+    /// Creates a response of which nothing was received.
     pub(crate) fn new() -> Self {
         Self {
             at: At::Frame,
@@ -47,7 +47,7 @@ impl Response {
         }
     }
 
-    /// Takes the next bytes and gives those that are content to `content`.
+    /// Parses the next bytes and passes content to `content`.
     pub(crate) fn take(
         &mut self,
         mut bytes: &[u8],
@@ -122,12 +122,12 @@ impl Response {
     }
 }
 
-/// What of `bytes` belongs to something of which `left` bytes are to come, and the rest.
+/// Splits `bytes` after at most `left` bytes.
 fn split(bytes: &[u8], left: u64) -> (&[u8], &[u8]) {
     bytes.split_at(left.min(bytes.len() as u64) as usize)
 }
 
-/// Where the next byte is once `here` has come of `left`.
+/// The position after `here`, if `left` bytes were left before.
 fn after(at: fn(u64) -> At, left: u64, here: &[u8]) -> At {
     match left - here.len() as u64 {
         0 => At::Frame,
@@ -135,14 +135,14 @@ fn after(at: fn(u64) -> At, left: u64, here: &[u8]) -> At {
     }
 }
 
-/// Type and length of a frame, if its header is whole.
+/// The type and length of a frame, if its header is complete.
 fn header(bytes: &[u8]) -> Option<(u64, u64)> {
     let (kind, rest) = varint(bytes)?;
     let (len, _) = varint(rest)?;
     Some((kind, len))
 }
 
-/// A variable-length integer (RFC 9000 section 16), and what follows.
+/// A variable-length integer (RFC 9000 section 16), and the bytes after it.
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let first = *bytes.first()?;
     let len = 1 << (first >> 6);
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn one_that_is_cut_off_is_not_complete() {
         let bytes = good();
-        // Between frames it cannot be told: then its length is wrong.
+        // Between frames, truncation shows only in the length of the content.
         let between = [11, 13, 80];
         for end in 0..bytes.len() {
             let (is_complete, _) = read(&[&bytes[..end]]).expect("nothing is wrong");
