@@ -1,4 +1,4 @@
-//! The HTTP/3 machine: the same events and answers in any division of the bytes of any streams.
+//! The HTTP/3 state machine: the same events and responses however the bytes of streams are split.
 #![no_main]
 
 #[path = "../../crates/gannet-http/tests/h3_checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! Field sections decode as another implementation decodes them; blocks of HPACK keep their meaning.
+//! Field sections decode as by another implementation; HPACK blocks keep their meaning.
 #![no_main]
 
 #[path = "../../crates/gannet-http/tests/h3_checks/mod.rs"]

@@ -1,8 +1,8 @@
-//! HTTP/3 by other people's clients: a site comes whole, from a directory and from an archive, on each
-//! engine.
+//! HTTP/3 with other implementations' clients: each downloads a whole site, from a directory and
+//! from an archive, on each engine.
 //!
-//! aioquic and quic-go are installed below the build directory; curl and Chromium are used where they
-//! are there and able to. What cannot be had is named.
+//! aioquic and quic-go are installed below the build directory; curl and Chromium are used if they
+//! are installed and support HTTP/3. Clients left out are listed.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use xtask::process;
 use xtask::served::Served;
 
-/// What is installed, by pip and by Go.
+/// The packages to install with pip and with Go.
 const AIOQUIC: &str = "aioquic>=1.2,<2";
 const QUIC_GO: &str = "github.com/quic-go/quic-go@latest";
 
@@ -23,14 +23,15 @@ const CLIENT_GO: &str = include_str!("h3_interop/client.go");
 /// Files of the site: 1 byte to 3 MB, each three times as long as the one before.
 const FILES: u32 = 14;
 
-/// Somebody's client.
+/// A client.
 struct Client {
     name: &'static str,
-    /// Makes the command that fetches paths of an authority into a folder, as `client.py` says.
+    /// Builds the command that fetches paths of an authority into a folder, with the arguments of
+    /// `client.py`.
     command: Box<dyn Fn(&Fetch<'_>) -> Command>,
 }
 
-/// What a client is to do.
+/// The task of a client.
 struct Fetch<'a> {
     authority: &'a str,
     cacert: &'a Path,
@@ -45,7 +46,7 @@ impl Fetch<'_> {
     }
 }
 
-/// Runs all of it; says which clients are left out.
+/// Runs all clients; reports which are left out.
 pub(crate) fn main() -> Result<()> {
     let tools = process::target().join("h3-interop");
     fs::create_dir_all(&tools)?;
@@ -106,7 +107,7 @@ fn run_all(gannet: &Path, clients: &[Client], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the site; gives path and content of each file.
+/// Writes the site; returns the path and content of each file.
 fn write_site(site: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     fs::create_dir_all(site)?;
     fs::write(site.join("index.html"), "<!doctype html><p>a page</p>\n")?;
@@ -216,13 +217,13 @@ fn curl() -> Result<Client> {
     })
 }
 
-/// Has Chromium load the page over HTTP/3 alone. Other certificates than the web's are refused for
-/// QUIC, unless their keys are named.
+/// Loads the page in Chromium over HTTP/3 only. For QUIC, Chromium refuses certificates of private
+/// authorities unless their keys are listed.
 fn show(chromium: &Path, server: &Served, folder: &Path) -> Result<()> {
     let before = server.metric("gannet_h3_requests_total")?;
     let authority = format!("localhost:{}", server.port);
     let mut browser: Command = crate::browser::headless(chromium, &folder.join("browser"));
-    // Where it is forced there is no other address to fall back to.
+    // With QUIC forced, it cannot fall back to TCP.
     browser.args([
         "--enable-quic",
         "--no-proxy-server",
@@ -246,7 +247,7 @@ fn show(chromium: &Path, server: &Served, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// SHA-256 of the public key that the server shows, in Base64.
+/// SHA-256 of the server's public key, in Base64.
 fn spki(server: &Served) -> Result<String> {
     const SCRIPT: &str = "openssl s_client -connect localhost:$0 </dev/null 2>/dev/null \
         | openssl x509 -pubkey -noout | openssl pkey -pubin -outform DER \

@@ -1,4 +1,4 @@
-//! `gannet get --http3`: whole files, parts, what goes on, and what is said where it cannot be.
+//! `gannet get --http3`: whole files, parts, resumption, and error messages.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -8,7 +8,7 @@ use gannet_testkit::engine::Engine;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, gannet_in};
 
-/// A length that is no multiple of anything.
+/// A length that is not a multiple of any buffer's.
 const LEN: usize = 3_000_017;
 
 struct Site {
@@ -67,8 +67,8 @@ fn a_file_arrives_whole_in_one_part_and_in_several() {
     );
 }
 
-/// As over the other versions: what is there of the same content is not fetched again, and of another
-/// one nothing is kept.
+/// As over the other versions: bytes present of the same content are not fetched again; those of
+/// other content are discarded.
 #[test]
 fn a_download_goes_on_where_it_stopped() {
     let site = site(&[]);
@@ -85,7 +85,7 @@ fn a_download_goes_on_where_it_stopped() {
     }
 }
 
-/// What arrives is compared with the digest that the server sends.
+/// The content is verified against the server's digest.
 #[test]
 fn what_arrives_is_verified() {
     let site = site(&["--header", "repr-digest: sha-256=:AAAA:"]);
@@ -99,7 +99,7 @@ fn what_arrives_is_verified() {
     assert!(!site.folder.join("copy").exists());
 }
 
-/// What keeps a download from being made is said as over the other versions.
+/// Errors are reported as over the other versions.
 #[test]
 fn failures_are_named() {
     let site = site(&[]);
@@ -111,13 +111,13 @@ fn failures_are_named() {
              help: nothing is at this URL: check its path\n"
         ),
     );
-    // Without the authority: the same words as over TCP.
+    // Without the authority: the same message as over TCP.
     let url = format!("{}/file.bin", site.url);
     let over = |version| gannet_in(&site.folder, ["get", version, &url]);
     let expect = over("--http2");
     assert_eq!(expect.status, Some(1), "{}", expect.err);
     over("--http3").failure(1, &expect.err);
-    // Nobody is there.
+    // No server listens there.
     let other = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let nobody = format!("https://{}/", other.local_addr().expect("bound"));
     drop(other);

@@ -17,7 +17,7 @@ use gannet_testkit::{Folder, gannet};
 const FLAGS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 const LONG: usize = 6 << 20;
 
-/// A site with a page, a file that is kept in memory, and one that is read from disk.
+/// A site with a page, a file that is kept in memory, and a file that is read from disk.
 fn site() -> Folder {
     let folder = Folder::new();
     folder.write("index.html", "<h1>hello</h1>");
@@ -34,7 +34,7 @@ fn page() -> Vec<u8> {
     request("GET", "/", &[])
 }
 
-/// Files of all lengths, one after the other and at once, from a directory and from an archive.
+/// Files of all lengths, sequentially and concurrently, from a directory and from an archive.
 #[test]
 fn files_come_whole() {
     on_both_engines(|engine| {
@@ -63,7 +63,7 @@ fn files_come_whole() {
     });
 }
 
-/// Methods, conditions, ranges and errors are those of the other versions.
+/// Methods, conditions, ranges and errors work as over the other versions.
 #[test]
 fn answers_are_those_of_other_versions() {
     on_both_engines(|engine| {
@@ -76,7 +76,7 @@ fn answers_are_those_of_other_versions() {
         };
         let whole = ask("GET", "/mid.bin", &[]);
         let tag = whole.field("etag").expect("a validator").to_owned();
-        assert_eq!(whole.field("alt-svc"), None, "it is here already");
+        assert_eq!(whole.field("alt-svc"), None, "no announcement over HTTP/3 itself");
         let head = ask("HEAD", "/mid.bin", &[]);
         assert_eq!((head.status, head.body.len()), (200, 0));
         assert_eq!(head.field("content-length"), Some("300000"));
@@ -89,7 +89,7 @@ fn answers_are_those_of_other_versions() {
         assert_eq!(ask("POST", "/", &[]).status, 405);
         assert_eq!(ask("OPTIONS", "/", &[]).status, 204);
         assert_eq!(ask("GET", "/%zz", &[]).status, 400);
-        // The other versions say where this one is.
+        // The other versions announce HTTP/3.
         let port = secure.server.address().port();
         let answer = secure.connect().get("/").expect(200);
         let expect = format!("h3=\":{port}\"; ma=86400");
@@ -97,11 +97,11 @@ fn answers_are_those_of_other_versions() {
     });
 }
 
-/// What a server has to do about it.
+/// The required reaction of a server.
 enum Expect {
     /// The connection ends with this code.
     Close(u64),
-    /// The stream is reset with this code, and the connection goes on.
+    /// The stream is reset with this code, and the connection continues.
     Reset(u64),
     /// The request is answered with this status.
     Status(u16),
@@ -109,13 +109,13 @@ enum Expect {
 
 use Expect::{Close, Reset, Status};
 
-/// Where bytes are sent.
+/// The stream on which the bytes are sent.
 enum On {
-    /// On a new unidirectional stream of this type, which stays open or ends.
+    /// A new unidirectional stream of this type, which stays open or ends.
     Uni(u64, bool),
-    /// On the control stream behind settings.
+    /// The control stream, after SETTINGS.
     Control,
-    /// On a request's stream, which ends.
+    /// A request stream, which ends.
     Request,
 }
 
@@ -135,7 +135,7 @@ fn case(name: &'static str, on: On, bytes: Vec<u8>, expect: Expect) -> Case {
     }
 }
 
-/// A request with these pseudo-header fields and others, as they are.
+/// A request with these pseudo-header fields and other fields, unchecked.
 fn raw(fields: &[(&str, &str)]) -> Vec<u8> {
     headers(fields)
 }
@@ -151,8 +151,8 @@ fn with(field: (&'static str, &'static str)) -> Vec<u8> {
     raw(&[&GET[..], &[field]].concat())
 }
 
-/// What a peer may do wrong: RFC 9114 sections 4.1 to 4.3, 6.2, 7.2 and 8; RFC 9204 sections 3 to 4;
-/// RFC 9218 section 7.2.
+/// Violations of RFC 9114 sections 4.1 to 4.3, 6.2, 7.2 and 8, RFC 9204 sections 3 to 4, and RFC
+/// 9218 section 7.2.
 fn wrong() -> Vec<Case> {
     let control = |name, bytes, code| case(name, On::Control, bytes, Close(code));
     let uni = |name, kind, bytes, code| case(name, On::Uni(kind, false), bytes, Close(code));
@@ -325,7 +325,7 @@ fn wrong() -> Vec<Case> {
     ]
 }
 
-/// What a peer may do, and must not be punished for.
+/// Unusual input that is valid and must be accepted.
 fn right() -> Vec<Case> {
     let asked = |name, bytes| case(name, On::Request, bytes, Status(200));
     let other = |name, on, bytes| case(name, on, bytes, Status(200));
@@ -376,7 +376,7 @@ fn right() -> Vec<Case> {
     ]
 }
 
-/// Every rule, one after the other; the server goes on and answers others.
+/// Every rule in turn; afterwards the server still answers other clients.
 #[test]
 fn rules_are_enforced_and_nothing_else_is() {
     on_both_engines(|engine| {
@@ -422,7 +422,7 @@ fn rules_are_enforced_and_nothing_else_is() {
     });
 }
 
-/// A control stream without settings, ended or reset; settings that may not be.
+/// A control stream without SETTINGS, ended or reset; invalid settings.
 #[test]
 fn the_control_stream_is_critical() {
     on_both_engines(|engine| {
@@ -455,13 +455,13 @@ fn the_control_stream_is_critical() {
         assert_eq!(quic.closed_with(), 0x104, "ended");
         let mut quic = fresh();
         let id = quic.open_uni(&h3::control(&[]));
-        assert_eq!(quic.get("/").status, 200, "its type has come");
+        assert_eq!(quic.get("/").status, 200, "after a request, its type has arrived");
         quic.reset(id, 0x100);
         assert_eq!(quic.closed_with(), 0x104, "reset");
     });
 }
 
-/// A request is answered before the client's settings have come, and with its frames cut anywhere.
+/// A request is answered before the client's SETTINGS arrive, and with its frames split anywhere.
 #[test]
 fn frames_may_be_cut_anywhere() {
     on_both_engines(|engine| {
@@ -480,7 +480,8 @@ fn frames_may_be_cut_anywhere() {
     });
 }
 
-/// A client may move to another port, take a part of an answer, or send what is no QUIC.
+/// A client may change its port, read only a part of a response, or send datagrams that are not
+/// QUIC.
 #[test]
 fn connections_survive_what_networks_do() {
     on_both_engines(|engine| {
@@ -500,7 +501,7 @@ fn connections_survive_what_networks_do() {
     });
 }
 
-/// A datagram relay in front of a server that tells how long each is that comes from there.
+/// A relay in front of a server that reports the length of each datagram the server sends.
 fn relay(to: SocketAddr) -> (SocketAddr, Receiver<usize>) {
     let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a free port"));
     let (front, back) = (bind(), bind());
@@ -529,8 +530,8 @@ fn relay(to: SocketAddr) -> (SocketAddr, Receiver<usize>) {
     (address, told)
 }
 
-/// 32 datagrams leave before anything is acknowledged (decision 11): with ten, probes would take
-/// longer than this waits.
+/// The server sends 32 datagrams before any acknowledgement (decision 11). With ten, the remaining
+/// ones would be probes, which take longer than this test waits.
 #[test]
 fn an_answer_begins_with_thirty_two_datagrams() {
     on_both_engines(|engine| {
@@ -540,7 +541,7 @@ fn an_answer_begins_with_thirty_two_datagrams() {
         let mut quic = Quic::begin(address, &secure.authority);
         assert_eq!(quic.get("/").status, 200);
         while told.try_recv().is_ok() {}
-        // Sent, and then neither received nor acknowledged.
+        // Sends the request, then neither receives nor acknowledges anything.
         quic.ask(&request("GET", "/long.bin", &[]));
         let end = Instant::now() + Duration::from_secs(5);
         let mut len = 0;
@@ -553,7 +554,7 @@ fn an_answer_begins_with_thirty_two_datagrams() {
     });
 }
 
-/// A stop lets answers end, says so, and leaves nobody waiting.
+/// On shutdown responses are completed, GOAWAY is sent, and no client is left waiting.
 #[test]
 fn a_stop_finishes_what_was_asked_for() {
     on_both_engines(|engine| {

@@ -1,4 +1,4 @@
-//! How connections of HTTP/3 begin, and stay with the worker that has them.
+//! How HTTP/3 connections begin, and stay with their worker.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -35,7 +35,7 @@ fn site() -> Folder {
     folder
 }
 
-/// Many connections at once, all of which change their port in the middle of an answer.
+/// Many connections at once, all of which change their port in the middle of a response.
 #[test]
 fn connections_stay_with_their_worker() {
     let folder = site();
@@ -62,7 +62,7 @@ fn connections_stay_with_their_worker() {
     });
 }
 
-/// Where the kernel cannot be told whose a datagram is, workers pass on what is not theirs.
+/// If the kernel cannot deliver datagrams by connection ID, workers forward those of others.
 #[test]
 fn without_steering_datagrams_are_forwarded() {
     const SOL_SOCKET: u32 = 1;
@@ -83,17 +83,17 @@ fn without_steering_datagrams_are_forwarded() {
             .map(|_| Quic::begin(server.address(), &authority))
             .collect();
         for quic in &mut all {
-            // Its datagrams have another port now, by which the kernel spreads them.
+            // The kernel spreads datagrams by their source port, which has changed.
             quic.rebind();
             assert!(quic.get("/long.bin").body == pattern(LONG, 2));
         }
         let forwarded = metric(&server, "gannet_quic_datagrams_forwarded_total");
-        assert!(forwarded > 0, "nobody has received what was another's");
+        assert!(forwarded > 0, "no datagram was forwarded");
     });
 }
 
-/// A datagram of a connection that nobody has is answered with a stateless reset (RFC 9000 section
-/// 10.3), which is shorter, whichever worker its ID names; one with an ID of no worker is lost.
+/// A datagram of an unknown connection is answered with a shorter stateless reset (RFC 9000 section
+/// 10.3), whichever worker its ID names. If it names none, the worker that receives it keeps it.
 #[test]
 fn unknown_connections_are_reset() {
     let folder = site();
@@ -122,8 +122,8 @@ fn unknown_connections_are_reset() {
     });
 }
 
-/// With many handshakes under way, clients first have to show that they receive at their address; any
-/// worker takes the token.
+/// With many handshakes in progress, clients must first validate their address; every worker
+/// accepts the token.
 #[test]
 fn many_handshakes_make_others_prove_their_address() {
     let folder = site();
@@ -135,7 +135,7 @@ fn many_handshakes_make_others_prove_their_address() {
         let retries = || metric(&secure.server, "gannet_quic_retries_total");
         let mut silent = Vec::new();
         until("a client is asked", || {
-            // They read no answer, so that their handshakes do not end.
+            // They never read, so their handshakes do not complete.
             let mut quic = Quic::start(address, &tls, "localhost");
             quic.flush();
             silent.push(quic);
@@ -148,7 +148,8 @@ fn many_handshakes_make_others_prove_their_address() {
     });
 }
 
-/// A client that comes back may ask at once. What is not safe to be replayed gets 425, as over TLS.
+/// A returning client may send requests as early data. Those that are not safe to replay get 425,
+/// as over TLS.
 #[test]
 fn early_requests_are_answered_if_they_are_safe() {
     let folder = site();
@@ -157,7 +158,7 @@ fn early_requests_are_answered_if_they_are_safe() {
         let tls = secure.authority.client(abilities(true));
         let start = || Quic::start(secure.server.address(), &tls, "localhost");
         let mut first = start();
-        assert!(!first.sends_early(), "it knows nobody");
+        assert!(!first.sends_early(), "without a ticket");
         first.shake();
         assert_eq!(first.get("/").status, 200);
         let mut quic = start();
@@ -171,7 +172,7 @@ fn early_requests_are_answered_if_they_are_safe() {
         let late = quic.ask(&request("POST", "/", &[]));
         assert_eq!(quic.answer(late).status, 405, "the handshake is over");
     });
-    // Without the flag a client has nothing to send early with.
+    // Without the flag a client gets no ticket that permits early data.
     on_both_engines(|engine| {
         let secure = Secure::serve(engine, folder.path(), &[]);
         let tls = secure.authority.client(abilities(true));
@@ -183,7 +184,7 @@ fn early_requests_are_answered_if_they_are_safe() {
     });
 }
 
-/// Each name has its certificate and its site, and the log names version and host.
+/// Each name has its own certificate and site, and the log has the version and the host.
 #[test]
 fn hosts_have_their_certificates_and_sites() {
     let folder = Folder::new();
@@ -212,7 +213,7 @@ fn hosts_have_their_certificates_and_sites() {
         let tls = authority.client(abilities(false));
         for host in ["a", "b"] {
             let name = format!("{host}.example");
-            // The client compares names and certificates.
+            // The client verifies the name in the certificate.
             let mut quic = Quic::start(server.address(), &tls, &name);
             quic.shake();
             let fields = [

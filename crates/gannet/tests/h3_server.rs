@@ -1,4 +1,4 @@
-//! HTTP/3 as an operator sees it: when it is spoken and where, and what answers say of it.
+//! HTTP/3 as an operator sees it: when and where it is enabled, and how responses announce it.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
@@ -20,7 +20,7 @@ fn line<'a>(secure: &'a Secure, start: &str) -> Option<&'a str> {
     lines.find_map(|line| line.strip_prefix(start))
 }
 
-/// What answers over HTTP/1.1 and HTTP/2 say; the same.
+/// The `alt-svc` field of responses over HTTP/1.1 and HTTP/2, which must be equal.
 fn announced(secure: &Secure) -> Option<String> {
     let one = secure.connect().get("/").expect(200);
     let two = Peer::secure(secure, &[]).get("/").expect(200);
@@ -29,7 +29,7 @@ fn announced(secure: &Secure) -> Option<String> {
     one
 }
 
-/// It is spoken wherever HTTPS is, unless it is not wanted, and announced as the operator says.
+/// It is enabled wherever HTTPS is, unless turned off, and announced as configured.
 #[test]
 fn it_is_spoken_and_announced() {
     let folder = Folder::site();
@@ -54,18 +54,18 @@ fn it_is_spoken_and_announced() {
         assert_eq!(announced(&secure).as_deref(), Some("h3=\":9\""));
         let secure = serve(&["--no-http3"]);
         assert_eq!((announced(&secure), line(&secure, "http3 ")), (None, None));
-        UdpSocket::bind(secure.server.address()).expect("nobody has it");
+        UdpSocket::bind(secure.server.address()).expect("the UDP port is free");
         let secure = serve(&["--no-http3", "--alt-svc", "clear"]);
         assert_eq!(announced(&secure).as_deref(), Some("clear"));
-        // In clear text there is none, and nothing speaks of it.
+        // With cleartext listeners only, there is no HTTP/3 and no announcement.
         let server = engine.serve(folder.path(), &[]);
         let answer = Client::new(&server).get("/").expect(200);
         assert_eq!(answer.field("alt-svc"), None);
-        UdpSocket::bind(server.address()).expect("nobody has it");
+        UdpSocket::bind(server.address()).expect("the UDP port is free");
     });
 }
 
-/// A port of which UDP is taken and TCP is free.
+/// A port that is taken for UDP and free for TCP.
 fn taken_by_udp() -> (UdpSocket, SocketAddr) {
     loop {
         let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
@@ -76,7 +76,8 @@ fn taken_by_udp() -> (UdpSocket, SocketAddr) {
     }
 }
 
-/// A UDP port that somebody else has leaves HTTPS as it is, and is told; a free port is free for both.
+/// If the UDP port is taken, HTTPS works without HTTP/3 and the reason is reported; port 0 gives a
+/// port that is free for both.
 #[test]
 fn a_taken_port_leaves_https() {
     let folder = Folder::site();
@@ -93,7 +94,7 @@ fn a_taken_port_leaves_https() {
     });
 }
 
-/// A check of the configuration says the same.
+/// A check of the configuration reports the same.
 #[test]
 fn a_check_tells_of_a_taken_port() {
     let folder = Folder::site();
@@ -117,7 +118,7 @@ fn a_check_tells_of_a_taken_port() {
     assert_eq!(ended.text(), note);
 }
 
-/// Flags that could do nothing are refused.
+/// Flags that could have no effect are refused.
 #[test]
 fn flags_need_https_and_each_other() {
     let folder = Folder::site();
@@ -142,7 +143,7 @@ fn flags_need_https_and_each_other() {
     );
 }
 
-/// With an address that others can reach, the record for the DNS is given.
+/// With an address that other machines can reach, the record for the DNS is shown.
 #[test]
 fn the_record_for_the_dns() {
     let folder = Folder::site();
@@ -185,8 +186,8 @@ fn long_files() -> Folder {
     folder
 }
 
-/// What a page cannot be shown without overtakes what was asked for before and is under way, whether
-/// the field says so or a frame later. What has left already is all that comes before it.
+/// An urgent response overtakes an earlier one that is being sent, whether its priority comes from
+/// the field or from a later frame. Only bytes already sent come before it.
 #[test]
 fn urgent_answers_overtake() {
     let folder = long_files();
@@ -221,7 +222,8 @@ fn urgent_answers_overtake() {
     std::fs::remove_file(archive).expect("it was made");
 }
 
-/// Of one urgency, what was asked for first comes first; incremental answers come side by side.
+/// With equal urgency, responses are sent in the order of requests; incremental responses share the
+/// path.
 #[test]
 fn incremental_answers_share() {
     let folder = long_files();

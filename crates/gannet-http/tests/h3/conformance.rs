@@ -1,5 +1,5 @@
-//! What RFC 9114, 9204 and 9218 demand of a server, rule by rule: streams, settings, frames,
-//! priorities, the end.
+//! Requirements of RFC 9114, 9204 and 9218 on a server, rule by rule: streams, settings, frames,
+//! priorities, shutdown.
 
 use gannet_testkit::h3::*;
 
@@ -63,7 +63,7 @@ fn critical_streams_are_there_once_and_stay_open() {
         check(&format!("{kind} is reset"), &reset, &closed);
     }
     check("the type alone", &[end(CONTROL, [0])], &closed);
-    // A frame that is cut off has the same cause.
+    // A truncated frame has the same cause.
     let cut = [control(&[]), frame(GOAWAY, &[0])].concat();
     check(
         "within a frame",
@@ -198,7 +198,7 @@ fn priorities() {
             "priority 0 u=2",
         ],
     );
-    // The stream is there, the request is not yet.
+    // The stream is open, the request incomplete.
     check(
         "between",
         &[
@@ -277,7 +277,7 @@ fn a_stream_ends_between_frames() {
     let incomplete = ["reset 0 H3_REQUEST_INCOMPLETE incomplete"];
     check_request("nothing at all", &[], &incomplete);
     check_request("grease alone", &frame(GREASE, b"abc"), &incomplete);
-    // What is reset may be cut anywhere.
+    // A stream that is reset may end anywhere.
     check(
         "a reset",
         &[on(0, &request[..9]), Given::Reset(0), on(4, b"")],
@@ -350,7 +350,7 @@ fn after_the_end_requests_are_refused() {
     let mut control = Vec::new();
     peer.give(&end(0, get()));
     peer.connection.announce_end(&mut control);
-    // RFC 9114 5.2: all that was sent before is served.
+    // RFC 9114 5.2: every request sent before is served.
     peer.give(&end(4, request("GET", "/9", &[])));
     peer.connection.end(&mut control);
     peer.connection.end(&mut control);
@@ -395,7 +395,7 @@ fn a_priority_that_came_early_is_kept_until_its_request_and_no_longer() {
     }
     let urgent = peer.record.iter().filter(|line| line.ends_with("u=1"));
     assert_eq!(urgent.count(), 50, "{:?}", peer.record);
-    // Those that are too many are forgotten.
+    // Those beyond the limit are dropped.
     for number in 50..100 {
         peer.give(&on(CONTROL, priority_update(4 * number, "u=1")));
     }

@@ -1,4 +1,4 @@
-//! Any bytes in any pieces, and any request that a client can write.
+//! Arbitrary bytes in arbitrary pieces, and arbitrary valid requests.
 
 use gannet_http::h2::Time;
 use gannet_http::h3::request::Event;
@@ -17,7 +17,7 @@ proptest! {
         h3_checks::h3_streams(&bytes);
     }
 
-    /// Streams of frames, most of which are nearly right.
+    /// Streams of frames, most of them nearly valid.
     #[test]
     fn any_frames_in_any_pieces(
         frames in proptest::collection::vec((any_stream(), any_frame(), any::<bool>()), 0..40),
@@ -35,13 +35,13 @@ proptest! {
         }
     }
 
-    /// What another encoder writes arrives as it was.
+    /// Fields survive another implementation's encoder unchanged.
     #[test]
     fn any_fields_arrive(
         fields in proptest::collection::vec(("[a-z0-9!#$%&'*+.^_`|~-]{1,20}", "([!-~]([ -~]{0,200}[!-~])?)?"), 0..20),
         path in "/[a-z0-9/?=&%]{0,30}",
     ) {
-        // Those with rules of their own have tests of their own.
+        // Fields with special rules have separate tests.
         let special = ["te", "host", "expect", "upgrade", "connection"];
         let fields: Vec<_> = fields
             .iter()

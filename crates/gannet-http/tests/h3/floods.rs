@@ -1,4 +1,4 @@
-//! Work for nothing in return has an end, whatever it is.
+//! Every kind of useless work is bounded.
 
 use gannet_http::h2::Time;
 use gannet_http::h3::{Connection, RequestStream, StreamId};
@@ -6,7 +6,7 @@ use gannet_testkit::h3::*;
 
 use super::h3_checks::peer::{Given, Peer};
 
-/// Repeats something until the connection ends; gives how often that was.
+/// Repeats an action until the connection ends; returns how often.
 fn until_closed(name: &str, mut next: impl FnMut(&mut Peer, u64)) -> u64 {
     let mut peer = Peer::new();
     peer.give(&Given::bytes(2, &control(&[])));
@@ -99,7 +99,7 @@ fn control_frames_and_settings_are_bounded() {
     };
     let many: Vec<_> = (0..65).map(|n| (0x21 + 0x1f * n, 0)).collect();
     check(control(&many));
-    // Before its payload has come.
+    // Before its payload arrives.
     check([varint(CONTROL_STREAM), varint(SETTINGS), varint(1025)].concat());
     check([control(&[]), varint(PRIORITY_UPDATE), varint(1025)].concat());
 }
@@ -129,7 +129,7 @@ fn a_browser_in_a_hurry_is_no_flood() {
     peer.give(&Given::bytes(2, &control(&[(GREASE, 1)])));
     let grease = frame(GREASE, b"abc");
     for page in 0..100 {
-        // A hundred images, each with grease and a change of priority, of which ten are taken back.
+        // A hundred images, each with grease and a change of priority; ten of them are cancelled.
         for number in 0..100 {
             let stream = 4 * (100 * page + number);
             let request = request("GET", "/10000", &[("priority", "u=4, i")]);

@@ -1,4 +1,5 @@
-//! The HTTP/3 machine from outside: every rule, any deliveries, floods, responses, QPACK.
+//! The HTTP/3 state machine through its public interface: rules, deliveries, floods, responses,
+//! QPACK.
 
 mod conformance;
 mod deliveries;

@@ -1,4 +1,4 @@
-//! What RFC 9114 and 9204 demand of requests, rule by rule, and what clients may send.
+//! Requirements of RFC 9114 and 9204 on requests, rule by rule, and unusual valid input.
 
 use gannet_testkit::h3::*;
 
@@ -201,7 +201,7 @@ fn what_clients_do_in_practice() {
         &[&grease[..], &bare(0x1f), &frame(GREASE, &[])].concat(),
         &[],
     );
-    // RFC 9114 6.2.3: unknown streams, whose bytes are of no interest.
+    // RFC 9114 6.2.3: unknown streams, whose bytes are ignored.
     check(
         "a stream of grease",
         &[
@@ -212,7 +212,7 @@ fn what_clients_do_in_practice() {
         ],
         &[&["unwanted 2"], &ended[..]].concat(),
     );
-    // RFC 9114 6.2: what ends before it says what it is.
+    // RFC 9114 6.2: streams that end before their type is complete.
     check(
         "nothing on a stream",
         &[end(CONTROL, b""), Given::Reset(SECOND), end(0, get())],
@@ -223,7 +223,7 @@ fn what_clients_do_in_practice() {
         &[end(CONTROL, [0x40]), end(0, get())],
         &ended,
     );
-    // Integers longer than they need to be.
+    // Integers in longer than the shortest form.
     let section = &get()[2..];
     let long = [
         varint_of(HEADERS, 8),
@@ -237,7 +237,7 @@ fn what_clients_do_in_practice() {
         varint_of(0, 8),
     ];
     check("long integers", &[on(CONTROL, long.concat())], &[]);
-    // All streams of a client that uses QPACK's.
+    // All streams of a client that opens QPACK's streams.
     let qpack = [
         on(
             CONTROL,
@@ -349,14 +349,14 @@ fn field_sections_that_are_too_large_are_answered() {
     let value = "v".repeat(20 * 1024);
     let large = request("GET", "/", &[("x", &value)]);
     check_request("decoded", &large, &[too_large, "answer 0 431 2", ended]);
-    // The method is known, and has no content.
+    // The method is known: HEAD, without content.
     let large = request("HEAD", "/", &[("x", &value)]);
     check_request("decoded", &large, &[too_large, "answer 0 431 0", ended]);
     let many: Vec<_> = (0..101).map(|_| ("x", "y")).collect();
     let many = request("GET", "/", &many);
     let rejected = ["reject 0 TooManyFieldLines", "answer 0 431 2", ended];
     check_request("many lines", &many, &rejected);
-    // Neither kept nor decoded.
+    // Neither buffered nor decoded.
     let value = "v".repeat(32 * 1024);
     let huge = request("GET", "/", &[("x", &value)]);
     check_request("encoded", &huge, &[too_large, "answer 0 431 0", ended]);
@@ -366,11 +366,11 @@ fn field_sections_that_are_too_large_are_answered() {
         &frame(HEADERS, &bomb),
         &[too_large, "answer 0 431 0", ended],
     );
-    // As trailers there is no answer left to give.
+    // For trailers, the response has been sent.
     let reset = "reset 0 H3_EXCESSIVE_LOAD trailers_too_long";
     check_behind("trailers", &headers(&[("x", &value)]), reset);
     check_behind("trailers", &frame(HEADERS, &bomb), reset);
-    // As much as may be.
+    // The maximum.
     let value = "v".repeat(20_000);
     let most = request("GET", "/", &[("x", &value)]);
     check_request(

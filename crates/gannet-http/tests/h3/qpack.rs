@@ -43,7 +43,7 @@ fn the_example_of_the_standard_without_a_dynamic_table() {
     );
 }
 
-/// A block as archives store it.
+/// A block in the form that archives store.
 #[test]
 fn ready_blocks_keep_their_meaning() {
     let fields = RepresentationFields {

@@ -1,4 +1,4 @@
-//! The seeds of the fuzz targets, replayed: what once was found stays fixed.
+//! Replays the seeds of the fuzz targets, so that defects once found stay fixed.
 
 use std::fs;
 use std::path::Path;

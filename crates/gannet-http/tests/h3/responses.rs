@@ -1,4 +1,4 @@
-//! Response heads as another implementation reads them.
+//! Response heads, decoded by another implementation.
 
 use gannet_http::h2::Time;
 use gannet_http::h2::hpack::ready;
@@ -9,7 +9,7 @@ use gannet_http::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
 use gannet_http::semantics::status::Status;
 use gannet_testkit::h3::{Answer, DATA, Frame, HEADERS, request, take_varint};
 
-/// A stream on which a request has come.
+/// A stream on which a request was received.
 fn requested(method: &str) -> RequestStream {
     let mut connection = Connection::new(Time(0));
     let mut stream = connection.open_request(StreamId(0)).expect("a stream");
@@ -20,7 +20,7 @@ fn requested(method: &str) -> RequestStream {
     stream
 }
 
-/// The response: what is behind its head, and the head.
+/// The response: the bytes after its head, and the head.
 fn respond(method: &str, head: &ResponseHead<'_>, content_len: u64) -> (Vec<u8>, Answer) {
     let mut wire = Vec::new();
     let date = DateLine::new(0);
@@ -119,15 +119,15 @@ fn a_ready_block_is_sent_with_and_without_its_form_for_http2() {
         requested("GET").respond(&head, DateLine::new(0).as_bytes(), 5, &mut wire);
         lens.push(wire.len());
     }
-    // The lines find whole entries of the static table.
+    // Lines that match whole entries of the static table.
     assert!(lens[0] < lens[1], "{lens:?}");
 }
 
 #[test]
 fn a_head_may_be_long() {
-    // About 40 bytes are beside the value: the length of the frame needs two bytes, then four.
+    // About 40 bytes besides the value: the length of the frame needs two bytes, then four.
     for len in (16_330..16_390).chain([20_000]) {
-        // Which Huffman coding would not make shorter.
+        // Characters that Huffman coding does not shorten.
         let value = "~".repeat(len);
         let fields = [("x", value.as_bytes())];
         let head = ResponseHead {

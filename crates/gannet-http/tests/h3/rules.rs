@@ -1,4 +1,4 @@
-//! How rules are checked: a script of what comes, the record of what happens, and bytes cut everywhere.
+//! How rules are checked: a script of input, the record of events, and input split everywhere.
 
 use gannet_testkit::h3::{control, frame, request};
 
@@ -10,7 +10,7 @@ pub(super) const CONTROL: u64 = 2;
 pub(super) const SECOND: u64 = 6;
 pub(super) const THIRD: u64 = 10;
 
-/// A good request, and what comes of it.
+/// A valid request, and its record.
 pub(super) const GET: [&str; 2] = ["request 0 GET / test", "answer 0 200 2"];
 
 pub(super) fn get() -> Vec<u8> {
@@ -25,7 +25,7 @@ pub(super) fn end(stream: u64, bytes: impl AsRef<[u8]>) -> Given {
     Given::end(stream, bytes.as_ref())
 }
 
-/// Whatever the pieces, this is what happens.
+/// Checks that the script produces this record, however its bytes are split.
 pub(super) fn check(name: &str, script: &[Given], expect: &[&str]) {
     for piece_len in [usize::MAX, 1, 2, 3] {
         let found = record_in_pieces(script, piece_len);
@@ -38,7 +38,7 @@ pub(super) fn check(name: &str, script: &[Given], expect: &[&str]) {
         let Given::Bytes(stream, bytes, is_fin) = given else {
             continue;
         };
-        // Where a long piece is cut hardly matters but at its ends.
+        // Long pieces are split only near their ends.
         let cuts = (0..=bytes.len()).filter(|cut| *cut < 300 || bytes.len() - cut < 20);
         for cut in cuts {
             let mut peer = Peer::new();
@@ -53,7 +53,7 @@ pub(super) fn check(name: &str, script: &[Given], expect: &[&str]) {
     }
 }
 
-/// What comes on the control stream after good settings ends like this.
+/// Checks how bytes on the control stream after valid settings end.
 pub(super) fn check_control(name: &str, bytes: &[u8], expect: &[&str]) {
     check(
         name,
@@ -62,17 +62,17 @@ pub(super) fn check_control(name: &str, bytes: &[u8], expect: &[&str]) {
     );
 }
 
-/// What comes on a request stream ends like this.
+/// Checks how bytes on a request stream end.
 pub(super) fn check_request(name: &str, stream: &[u8], expect: &[&str]) {
     check(name, &[on(CONTROL, control(&[])), end(0, stream)], expect);
 }
 
-/// A good request, and this behind it on the same stream.
+/// A valid request, followed by these bytes on the same stream.
 pub(super) fn check_behind(name: &str, behind: &[u8], expect: &str) {
     check_request(name, &[&get(), behind].concat(), &[GET[0], GET[1], expect]);
 }
 
-/// Frames with a payload that would do for each of them.
+/// Frames with a payload that is valid for each type.
 pub(super) fn bare(kind: u64) -> Vec<u8> {
     frame(kind, &[0])
 }

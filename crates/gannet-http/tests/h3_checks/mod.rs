@@ -1,4 +1,4 @@
-//! What must hold of HTTP/3 for any bytes at all: one function per fuzz target.
+//! Properties of HTTP/3 that must hold for any bytes: one function per fuzz target.
 //!
 //! The targets in `fuzz/` call these, and so does the replay of their seeds in plain tests.
 
@@ -12,10 +12,10 @@ use peer::{Given, Peer};
 
 pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The same streams whole, byte by byte and in pieces lead to the same events and answers.
+/// The same streams as a whole, byte by byte and in pieces produce the same events and responses.
 ///
-/// The bytes say what comes: a number for the stream, one for what happens to it, a length, and so
-/// many bytes of it.
+/// The bytes are a script: a number for the stream, one for the action, a length, and this many
+/// bytes for the stream.
 #[allow(dead_code, reason = "each target needs one")]
 pub(crate) fn h3_streams(bytes: &[u8]) {
     let script = script(bytes);
@@ -26,14 +26,14 @@ pub(crate) fn h3_streams(bytes: &[u8]) {
     }
 }
 
-/// Reads what comes.
+/// Parses the script.
 fn script(bytes: &[u8]) -> Vec<Given> {
     let mut script = Vec::new();
     let mut rest = bytes;
     while let [number, what, len, after @ ..] = rest {
         let (bytes, after) = after.split_at(after.len().min(usize::from(*len)));
         rest = after;
-        // A few streams that the client opens, of both kinds.
+        // A few client-opened streams of both kinds.
         let stream = 2 * (u64::from(number & 0x3e) + u64::from(number & 1));
         script.push(match what % 8 {
             0..=4 => Given::bytes(stream, bytes),
@@ -44,7 +44,7 @@ fn script(bytes: &[u8]) -> Vec<Given> {
     script
 }
 
-/// What a connection does that gets the bytes of streams in pieces of this length.
+/// The record of a connection that receives the bytes of its streams in pieces of this length.
 pub(crate) fn record_in_pieces(script: &[Given], piece_len: usize) -> Vec<String> {
     let mut peer = Peer::new();
     for given in script {
@@ -53,7 +53,7 @@ pub(crate) fn record_in_pieces(script: &[Given], piece_len: usize) -> Vec<String
                 let mut pieces = bytes.chunks(piece_len.min(bytes.len().max(1))).peekable();
                 while let Some(piece) = pieces.next() {
                     let is_last = pieces.peek().is_none();
-                    // Its end comes with the last piece, or behind it.
+                    // The end arrives with the last piece or after it.
                     let is_fin = *is_fin && is_last && piece_len > 1;
                     peer.give(&Given::Bytes(*stream, piece.to_vec(), is_fin));
                 }
@@ -67,8 +67,8 @@ pub(crate) fn record_in_pieces(script: &[Given], piece_len: usize) -> Vec<String
     peer.record
 }
 
-/// A section decodes as another decoder does it, and what it decodes to comes back from our encoder;
-/// a block of HPACK keeps its meaning.
+/// A section decodes as by another decoder; the fields survive our encoder; an HPACK block keeps
+/// its meaning.
 #[allow(dead_code, reason = "each target needs one")]
 pub(crate) fn qpack(bytes: &[u8]) {
     decodes_alike(&[&[0, 0], bytes].concat());
@@ -85,7 +85,7 @@ fn decodes_alike(section: &[u8]) {
     match (result, expect) {
         (Ok(()), expect) => assert_eq!(Some(&pairs), expect.as_ref(), "{section:x?}"),
         (Err(_), None) => return,
-        // What is only too large is read by others.
+        // Other decoders accept a section that is only too large.
         (Err(error), Some(_)) => {
             use gannet_http::binary::CodingError::{Integer, TooLarge};
             assert!(
@@ -119,7 +119,7 @@ pub(crate) fn transcodes(block: &[u8]) {
     let found = oracle::decode(&section);
     match result {
         Ok(()) => assert_eq!(found, Some(pairs), "{block:x?}"),
-        // Strings are not looked into on the way.
+        // The conversion does not check strings.
         Err(_) => assert!(
             found.is_none_or(|found| found.len() > pairs.len()),
             "{block:x?}"

@@ -1,5 +1,4 @@
-//! A server reduced to its loop: passes on what comes on streams, answers every request, writes down
-//! what happens.
+//! A minimal server: passes on the bytes of streams, answers every request, and records the events.
 //!
 //! `/N` has N bytes of content, anything else has 2.
 
@@ -16,10 +15,10 @@ use gannet_http::semantics::response::ResponseHead;
 use gannet_http::semantics::status::Status;
 use gannet_testkit::h3::Answer;
 
-/// Something that happens to a stream.
+/// An event of a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum Given {
-    /// Bytes come, and its end if so.
+    /// Bytes arrive, and the end if the flag is set.
     Bytes(u64, Vec<u8>, bool),
     /// The client resets it.
     Reset(u64),
@@ -35,14 +34,14 @@ impl Given {
     }
 }
 
-/// A connection and the record of what it did.
+/// A connection and the record of its actions.
 pub(crate) struct Peer {
     pub(crate) connection: Connection,
     requests: BTreeMap<u64, RequestStream>,
     /// The next stream of each kind: requests, and unidirectional ones.
     next: [u64; 2],
     scratch: Vec<u8>,
-    /// One line per event and answer.
+    /// One line per event and response.
     pub(crate) record: Vec<String>,
     has_closed: bool,
 }
@@ -59,7 +58,7 @@ impl Peer {
         }
     }
 
-    /// Lets something happen.
+    /// Processes an event.
     pub(crate) fn give(&mut self, given: &Given) {
         let stream = match given {
             Given::Bytes(stream, _, _) | Given::Reset(stream) => *stream,
@@ -135,7 +134,7 @@ impl Peer {
     }
 
     fn receive_request(&mut self, stream: u64, bytes: &[u8], is_fin: bool) {
-        // It is no more, if it was refused, or has failed.
+        // It no longer exists if it was refused or has failed.
         let Some(mut request) = self.requests.remove(&stream) else {
             return;
         };
@@ -184,7 +183,7 @@ impl Peer {
         }
     }
 
-    /// Answers, and has the answer read by other code.
+    /// Answers, and verifies the response with an independent parser.
     fn respond(&mut self, stream: u64, request: &mut RequestStream, status: Status, len: u64) {
         let head = ResponseHead {
             status,
@@ -223,7 +222,7 @@ impl Peer {
         }
     }
 
-    /// Notes the end of the connection, which is the same ever after.
+    /// Records the end of the connection; all later errors must be equal.
     pub(crate) fn check<T>(&mut self, result: Result<T, ConnectionError>) -> Option<T> {
         match result {
             Ok(value) => {

@@ -20,44 +20,44 @@ use crate::response::Head;
 
 const MS: u64 = 1_000_000;
 
-/// What a client does beside asking and reading.
+/// A client's behaviour beyond making requests and reading.
 #[derive(Clone, Debug)]
 pub(crate) struct Manners {
-    /// Connects at this moment.
+    /// Connects at this time.
     pub(crate) arrives_at: u64,
     /// Acts this often, nanoseconds.
     interval_ns: u64,
     /// Reads at most this much each time.
     read_max: usize,
-    /// So many requests at once.
+    /// Makes this many requests at once.
     at_once: usize,
     /// Windows of a stream and of the connection.
     windows: (u32, u32),
-    /// Gives an answer up at this share of reads with content, per mille.
+    /// Cancels a response at this share of reads with content, per mille.
     resets: u32,
     /// Leaves requests open at this share, per mille.
     half_closed: u32,
-    /// Never ends these requests.
+    /// Never ends these request streams.
     leaves_open: bool,
-    /// Reads nothing more after so many bytes.
+    /// Stops reading after this many bytes.
     stalls_after: Option<usize>,
-    /// Gets another address after so many bytes, and again after as many.
+    /// Changes its address each time after this many bytes.
     moves_after: Option<usize>,
-    /// Says good-bye after so many bytes.
+    /// Closes the connection after this many bytes.
     ends_after: Option<usize>,
-    /// Is gone without a word after so many bytes.
+    /// Disappears without closing after this many bytes.
     vanishes_after: Option<usize>,
-    /// Gives up after so long, nanoseconds.
+    /// Gives up after this time, nanoseconds.
     gives_up_after: u64,
-    /// Asks for priorities, and changes them.
+    /// Sets and changes priorities.
     has_priorities: bool,
-    /// Stays on after the last answer, until the server ends the connection.
+    /// Stays connected after the last response, until the server ends the connection.
     stays: bool,
     is_patient: bool,
 }
 
 impl Manners {
-    /// Manners that follow from chance.
+    /// Random behaviour.
     pub(crate) fn random(is_rude: bool, random: &mut Random) -> Self {
         let most = if random.chance(300) { 100 } else { 8 };
         let window = 4_000 + random.below(200_000) as u32;
@@ -87,7 +87,7 @@ impl Manners {
             match random.below(6) {
                 0 => manners.stalls_after = some(random),
                 1 => {
-                    // Ever so slow, yet always getting on.
+                    // Very slow, but with steady progress.
                     manners.windows = (1_000, 1_000);
                     manners.read_max = 1 + random.below(300) as usize;
                     manners.interval_ns = 50 * MS;
@@ -106,23 +106,23 @@ impl Manners {
     }
 }
 
-/// A request under way.
+/// A request in progress.
 struct Stream {
     ask: Ask,
     reading: Option<Reading>,
-    /// Received and not read as frames yet.
+    /// Received bytes not yet parsed as frames.
     got: Vec<u8>,
-    /// What is left of the frame with content.
+    /// Bytes left of the current DATA frame.
     data_left: u64,
-    /// The request has not ended.
+    /// The request stream has not been ended.
     is_open: bool,
 }
 
-/// See the module's description.
+/// A simulated HTTP/3 client.
 pub(crate) struct DatagramsClient {
     number: u16,
     manners: Manners,
-    /// Not asked yet.
+    /// Requests not made yet.
     asks: VecDeque<Ask>,
     allowed: Allowed,
     random: Random,
@@ -133,7 +133,7 @@ pub(crate) struct DatagramsClient {
     read: usize,
     has_goaway: bool,
     answered: usize,
-    /// Streams that ended without a whole answer.
+    /// Streams that ended without a complete response.
     lost: usize,
     acts_at: u64,
     prioritizes_at: u64,
@@ -181,7 +181,8 @@ impl DatagramsClient {
             seed: self.random.next_u64(),
             windows: self.manners.windows,
         };
-        // Somebody who only reads learns from its own packets alone that it has moved.
+        // The server learns of the move only from the client's own packets, and a client that only
+        // reads sends none.
         let keeps_alive = self.manners.moves_after.map(|_| Duration::from_secs(1));
         let link = Link::connect_with(disk, &self.tls, &opening, |transport| {
             transport.keep_alive_interval(keeps_alive);
@@ -202,7 +203,7 @@ impl DatagramsClient {
         for (id, stream) in &mut self.streams {
             if stream.is_open && !self.manners.leaves_open {
                 stream.is_open = false;
-                // The server may want no more of it.
+                // The server may have stopped it.
                 if link.core.write(*id, &frame(DATA, b"x")).is_ok() {
                     link.core.finish(*id);
                 }
@@ -231,7 +232,7 @@ impl DatagramsClient {
         }
     }
 
-    /// Asks; gives what was to be asked if the server grants no more streams for now.
+    /// Makes a request; returns it if the server permits no more streams for now.
     fn open(&mut self, mut ask: Ask, now: u64) -> Option<Ask> {
         let link = self.link.as_mut().expect("connected");
         let (method, target, lines) = &ask.parts;
@@ -310,7 +311,7 @@ impl DatagramsClient {
         Ok(())
     }
 
-    /// Takes what has come on a stream.
+    /// Handles the available bytes of a stream.
     fn take(&mut self, id: StreamId, now: u64, files: &mut Files) -> Result<(), String> {
         let link = self.link.as_mut().expect("connected");
         let Some(received) = link.core.received_mut(id) else {
@@ -342,7 +343,7 @@ impl DatagramsClient {
         Ok(())
     }
 
-    /// The server has ended its part of a stream.
+    /// The server has ended its direction of a stream.
     fn whole(&mut self, id: StreamId, files: &mut Files) -> Result<(), String> {
         let stream = self.streams.remove(&id).expect("it was read");
         let reading = stream.reading.as_ref().ok_or("an end without a head")?;
@@ -355,7 +356,7 @@ impl DatagramsClient {
         Ok(())
     }
 
-    /// The server has ended a stream before its answer was whole.
+    /// The server has ended a stream before its response was complete.
     fn cut(&mut self, stream: Stream, how: &str, files: &mut Files) -> Result<(), String> {
         self.lost += 1;
         self.judge(&stream, false, files)?;
@@ -375,7 +376,7 @@ impl DatagramsClient {
 }
 
 impl Stream {
-    /// Reads frames as far as they have come.
+    /// Parses the frames received so far.
     fn take_frames(&mut self, now: u64) -> Result<(), String> {
         loop {
             if self.data_left > 0 {
@@ -494,7 +495,7 @@ impl Actor for DatagramsClient {
         let is_patient = self.manners.is_patient;
         Seen {
             acts_at: (!self.is_done).then_some(self.acts_at),
-            // Who gives answers up may have seen none whole.
+            // A client that cancels responses may have received none completely.
             is_patient: is_patient && self.manners.resets == 0,
             answered: self.answered as u64,
             has_read_all: is_patient && self.is_done && self.lost == 0 && self.asks.is_empty(),

@@ -1,4 +1,4 @@
-//! HTTP/3: what each side waits for, and for how long.
+//! HTTP/3: every deadline of the server, and progress and shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::link::{Link, Opening};
 use crate::run::LIMITS;
 use crate::server::{LARGE, LATE_MS, Server, check_about};
 
-/// A request that did not come whole (RFC 9114 section 8.1).
+/// H3_REQUEST_INCOMPLETE (RFC 9114 section 8.1).
 const REQUEST_INCOMPLETE: u64 = 0x10d;
 
-/// Timeouts that differ, so that what has ended a connection shows.
+/// Timeouts that differ, so that the time shows which one has ended a connection.
 const TIMES: Limits = Limits {
     idle_timeout_ms: 30_000,
     ..LIMITS
@@ -33,7 +33,7 @@ fn server(limits: Limits) -> (Server, Arc<ClientConfig>) {
     Server::with_datagrams(faults, limits)
 }
 
-/// Clients that do what is due, and read what comes.
+/// Handles the clients' timers, and reads their datagrams.
 pub(crate) fn until(
     server: &mut Server,
     what: &str,
@@ -49,7 +49,7 @@ pub(crate) fn until(
     })
 }
 
-/// A client whose handshake is over.
+/// A client whose handshake has completed.
 pub(crate) fn connected(
     server: &mut Server,
     config: &Arc<ClientConfig>,
@@ -58,7 +58,7 @@ pub(crate) fn connected(
     connected_with(server, config, opening, None)
 }
 
-/// The same; it says every so often that it is there.
+/// The same, sending keep-alives at an interval.
 fn connected_with(
     server: &mut Server,
     config: &Arc<ClientConfig>,
@@ -76,7 +76,7 @@ fn connected_with(
     link
 }
 
-/// The answer on a stream.
+/// The response on a stream.
 pub(crate) fn answer(server: &mut Server, link: &mut Link, id: StreamId) -> Answer {
     until(server, "an answer", &mut [&mut *link], |links| {
         let received = links[0].core.received(id);
@@ -88,8 +88,7 @@ pub(crate) fn answer(server: &mut Server, link: &mut Link, id: StreamId) -> Answ
     Answer::parse(&received.bytes)
 }
 
-/// How long it takes until the server has closed the connection, in milliseconds, and the code that it
-/// gives.
+/// The time until the server closes the connection, in milliseconds, and its error code.
 fn closed(server: &mut Server, link: &mut Link, mut act: impl FnMut(&mut Link)) -> (u64, u64) {
     let took = server.until("the end", || {
         link.step();
@@ -107,7 +106,7 @@ fn closed(server: &mut Server, link: &mut Link, mut act: impl FnMut(&mut Link)) 
 fn a_handshake_has_its_time() {
     let (mut server, config) = server(TIMES);
     let link = Link::connect(&server.disk, &config, &Opening::new(0));
-    // It is gone without a word.
+    // The server sends no CONNECTION_CLOSE.
     drop(link);
     server.until_it("it is accepted", |it| it.counters().connections_now == 1);
     let took = server.until_it("a timeout", |it| it.counters().timeouts == 1);
@@ -137,13 +136,13 @@ fn a_request_that_is_not_whole_has_its_time() {
         assert_eq!(codes, (Some(REQUEST_INCOMPLETE), Some(REQUEST_INCOMPLETE)));
     }
     assert_eq!(server.driven.counters().timeouts, 3);
-    // The connection goes on.
+    // The connection continues.
     let id = link.get("/small");
     assert_eq!(answer(&mut server, &mut link, id).body, b"small");
 }
 
-/// A client that asks for much and takes nothing, with and without signs of life; and one that has
-/// taken some.
+/// A client that requests much and reads nothing, with and without keep-alives; and one that has
+/// read some.
 #[test]
 fn a_client_that_takes_nothing_is_cut_off() {
     let alive = Some(Duration::from_millis(40));
@@ -163,7 +162,8 @@ fn a_client_that_takes_nothing_is_cut_off() {
         link.get("/large");
         let (took, code) = closed(&mut server, &mut link, |_| {});
         assert_eq!(code, REQUEST_CANCELLED);
-        // What it took at first counts for its first time, as what finds out the path's MTU does.
+        // Bytes it accepted at first count for its first period, and so do probes for the path's
+        // MTU.
         let time = TIMES.progress_timeout_ms;
         assert!((time..=2 * time + LATE_MS).contains(&took), "{took} ms");
         let counters = server.driven.counters();
@@ -171,8 +171,8 @@ fn a_client_that_takes_nothing_is_cut_off() {
     }
 }
 
-/// Somebody who takes less than the least rate, however steadily, is cut off; somebody who takes more
-/// is not, however small his windows.
+/// A client that reads more slowly than the minimum rate, however steadily, is cut off; one that
+/// reads faster is not, however small its windows.
 #[test]
 fn slow_is_not_too_slow() {
     let take = |bytes: usize| {
@@ -195,8 +195,8 @@ fn slow_is_not_too_slow() {
     assert!(!take(600), "1,200 bytes a second");
 }
 
-/// A connection that rests is closed, whether its client says that it is there or not; who asks in time
-/// stays.
+/// An idle connection is closed, with or without keep-alives; a client that makes a request in time
+/// stays connected.
 #[test]
 fn a_connection_may_rest_for_so_long() {
     for keeps_alive in [None, Some(Duration::from_secs(1))] {
@@ -224,7 +224,7 @@ fn a_connection_may_rest_for_so_long() {
     }
 }
 
-/// Frames on the server's control stream after its settings: what GOAWAY has said.
+/// The identifiers of the GOAWAY frames on the server's control stream.
 fn goaways(link: &Link) -> Vec<u64> {
     let mut said = link.core.control();
     if take_varint(&mut said).is_none() {
@@ -239,8 +239,8 @@ fn goaways(link: &Link) -> Vec<u64> {
     ids
 }
 
-/// A stop: who is busy has the whole answer, also to a request that was on its way; later requests are
-/// refused; who rests or has not finished its handshake is let go.
+/// Shutdown: responses in progress are completed, also those to requests that cross the GOAWAY;
+/// later requests are refused; idle connections and unfinished handshakes are closed.
 #[test]
 fn a_stop_lets_answers_end() {
     let (mut server, config) = server(TIMES);
@@ -263,7 +263,7 @@ fn a_stop_lets_answers_end() {
         |links| {
             busy.step();
             goaways(&busy).len() == 2 || {
-                // Its windows let the control stream through, too.
+                // Its windows have room for the control stream, too.
                 busy.core.read(1_000);
                 links[0].core.lost.is_some() && goaways(&busy).len() == 2
             }
@@ -284,7 +284,7 @@ fn a_stop_lets_answers_end() {
     assert_eq!(server.driven.counters().cut_short, 0);
 }
 
-/// Somebody who takes nothing does not hold up a stop for longer than the grace period.
+/// A client that reads nothing does not delay shutdown beyond the grace period.
 #[test]
 fn a_stop_has_its_time() {
     let limits = Limits {

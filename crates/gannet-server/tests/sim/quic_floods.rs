@@ -1,7 +1,7 @@
-//! For each kind of memory and work that a client of HTTP/3 can cause, a flood of it: it is bounded,
-//! who else asks is served meanwhile, and all is given back. What one connection holds is compared with
-//! its bounds after every turn: see [`check_holdings`](crate::run). What the library holds follows from
-//! its windows and queues: here it is shown that these hold.
+//! A flood for each kind of memory and work that an HTTP/3 client can cause: it is bounded, other
+//! clients are served meanwhile, and all memory is freed afterwards. The memory of each connection
+//! is compared with its bounds after every turn: see [`check_holdings`](crate::run). The library's
+//! own memory is bounded by its windows and queues; these tests show that they hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn holding(server: &Server, account: Account) -> Holding {
     found.expect("every account is there")
 }
 
-/// Somebody else connects, asks for a file that is there already, and has it soon.
+/// Another client connects, requests a cached file, and receives it soon.
 fn others_are_served(server: &mut Server, config: &Arc<ClientConfig>, number: u16) {
     let start = server.disk.now().0;
     let mut other = connected(server, config, &Opening::new(OTHER + number));
@@ -61,8 +61,8 @@ fn others_are_served(server: &mut Server, config: &Arc<ClientConfig>, number: u1
     assert!(took <= 100, "{took} ms");
 }
 
-/// `account` has held at least `least` bytes for one connection, and nothing is held once the clients
-/// have gone.
+/// Checks that `account` has held at least `least` bytes for one connection, and nothing once the
+/// clients have gone.
 fn check_given_back(server: &mut Server, account: Account, least: u64) {
     let full = holding(server, account);
     let (Bound::Connection(most) | Bound::Worker(most)) = full.bound;
@@ -73,7 +73,8 @@ fn check_given_back(server: &mut Server, account: Account, least: u64) {
     assert_eq!(server.driven.counters().connections_now, 0);
 }
 
-/// To nobody more than three times what came from there (RFC 9000 section 8).
+/// Checks that no address gets more than three times the bytes received from it (RFC 9000 section
+/// 8).
 fn check_amplification(server: &Server) {
     for (address, exchanged) in server.disk.exchanged() {
         let most = 3 * exchanged.received;
@@ -81,7 +82,7 @@ fn check_amplification(server: &Server) {
     }
 }
 
-/// The code of HTTP/3 with which a connection has ended.
+/// The HTTP/3 error code with which a connection has ended.
 fn code(link: &Link) -> u64 {
     match &link.core.lost {
         Some(ConnectionError::ApplicationClosed(close)) => close.error_code.into_inner(),
@@ -89,15 +90,15 @@ fn code(link: &Link) -> u64 {
     }
 }
 
-/// Beginnings of handshakes from addresses that may not be the sender's: beyond so many the others are
-/// asked to show that they are there, for which nothing is kept; nobody gets more than three times
-/// what it has sent; and who is there gets in.
+/// Handshakes begun from addresses that may be spoofed: beyond a limit, clients must validate their
+/// address, for which no state is kept; no address gets more than three times what it has sent; and
+/// a real client can connect.
 #[test]
 fn handshakes_that_do_not_go_on_have_a_bound() {
     const HANDSHAKES_MAX: u64 = 128;
     let (mut server, config) = server();
     for number in 0..1_000 {
-        // It never takes what comes.
+        // It never reads.
         drop(Link::connect(&server.disk, &config, &Opening::new(number)));
     }
     server.pass(20);
@@ -113,14 +114,14 @@ fn handshakes_that_do_not_go_on_have_a_bound() {
     assert_eq!(server.driven.counters().timeouts, HANDSHAKES_MAX);
 }
 
-/// Much that belongs to handshakes which wait for their turn: so much of it is kept.
+/// Many datagrams for deferred handshakes: a bounded number is kept.
 #[test]
 fn what_comes_before_a_handshake_is_accepted_has_a_bound() {
     let (mut server, config) = server();
     let links: Vec<_> = (0..100)
         .map(|number| Link::connect(&server.disk, &config, &Opening::new(number)))
         .collect();
-    // Packets of other levels to the same connection IDs, whose keys nobody has.
+    // Packets of other encryption levels for the same connection IDs, which cannot be decrypted.
     for (link, sent) in links.iter().map(|link| (link, &link.first)) {
         let mut packet = sent.clone();
         packet[0] = 0xd0 | (packet[0] & 0x0f);
@@ -136,7 +137,7 @@ fn what_comes_before_a_handshake_is_accepted_has_a_bound() {
     check_given_back(&mut server, Account::Streams, 0);
 }
 
-/// Datagrams that belong to nobody: noise, unknown versions, connection IDs that never were.
+/// Datagrams of no connection: noise, unknown versions, connection IDs that were never issued.
 #[test]
 fn datagrams_of_nobody_are_answered_with_less() {
     let (mut server, config) = server();
@@ -166,7 +167,7 @@ fn datagrams_of_nobody_are_answered_with_less() {
     check_given_back(&mut server, Account::Streams, 0);
 }
 
-/// Requests that are asked and given up at once.
+/// Requests that are cancelled at once.
 #[test]
 fn requests_that_are_given_up_have_a_bound() {
     let (mut server, config) = server();
@@ -193,7 +194,7 @@ fn requests_that_are_given_up_have_a_bound() {
     check_given_back(&mut server, Account::Waiting, 1);
 }
 
-/// Many requests for long files by clients that take nothing of any, or little of each.
+/// Many requests for long files by clients that read nothing, or little of each.
 #[test]
 fn answers_that_are_not_taken_have_a_bound() {
     for window in [0, 1_000, 20_000, 1 << 20] {
@@ -221,7 +222,7 @@ fn answers_that_are_not_taken_have_a_bound() {
                 link
             })
             .collect();
-        // Nothing of it is read.
+        // The client reads nothing of it.
         server.pass_while(2_000, || flood.iter_mut().for_each(Link::step));
         let id = flood.len() as u16;
         others_are_served(&mut server, &config, id);
@@ -234,7 +235,7 @@ fn answers_that_are_not_taken_have_a_bound() {
     }
 }
 
-/// Requests that never become whole, as many as there may be, each as long as it may be.
+/// As many incomplete requests as permitted, each of maximum length.
 #[test]
 fn requests_that_are_not_whole_have_a_bound() {
     let (mut server, config) = server();
@@ -251,7 +252,7 @@ fn requests_that_are_not_whole_have_a_bound() {
                 sent.insert(id, 0);
             }
             for (id, at) in sent {
-                // As far as the windows go.
+                // As much as the windows permit.
                 *at += link
                     .core
                     .write(*id, &request[*at..request.len() - 1])
@@ -261,7 +262,8 @@ fn requests_that_are_not_whole_have_a_bound() {
         }
         links.iter().all(|link| link.core.lost.is_some())
     });
-    // The server says it once; if that is lost, what a client sends next is answered by a stateless reset.
+    // The server sends CONNECTION_CLOSE once; if that is lost, it answers the client's next packet
+    // with a stateless reset.
     let is_reset = |link: &&Link| matches!(link.core.lost, Some(ConnectionError::Reset));
     assert!(flood.iter().filter(is_reset).count() < flood.len() / 4);
     for link in flood.iter().filter(|link| !is_reset(link)) {
@@ -271,7 +273,7 @@ fn requests_that_are_not_whole_have_a_bound() {
     check_given_back(&mut server, Account::Streams, 200 * KIB);
 }
 
-/// Three probe timeouts may be minutes, if a client says that it acknowledges late.
+/// Three probe timeouts may be minutes, if a client announces a long acknowledgement delay.
 #[test]
 fn a_closed_connection_keeps_no_place() {
     let (mut server, config) = server();
@@ -282,12 +284,12 @@ fn a_closed_connection_keeps_no_place() {
     assert_eq!(server.driven.counters().connections_now, 0);
 }
 
-/// Field sections that are short on the wire and long in memory.
+/// Field sections that are short when encoded and long when decoded.
 #[test]
 fn sections_do_not_expand_without_end() {
     let (mut server, config) = server();
     let mut link = connected(&mut server, &config, &Opening::new(0));
-    // RFC 9204 section 4.5: no dynamic table; then the longest line of the static one, again and again.
+    // RFC 9204 section 4.5: no dynamic table; then the longest line of the static one, repeated.
     let mut section = vec![0, 0];
     section.extend([0xc0 | 17, 0xd7, 0xc1]);
     for _ in 0..30_000 {
@@ -306,7 +308,7 @@ fn sections_do_not_expand_without_end() {
     check_given_back(&mut server, Account::Answers, 1);
 }
 
-/// A client whose address changes with every packet, in the middle of an answer.
+/// A client whose address changes with every packet, in the middle of a response.
 #[test]
 fn addresses_that_change_have_a_bound() {
     let (mut server, config) = server();
@@ -329,8 +331,8 @@ fn addresses_that_change_have_a_bound() {
     });
     others_are_served(&mut server, &config, 1);
     drop(link);
-    // What went to addresses that had not shown that they are there is no more than three times what
-    // came. The first one and those at which it has stayed may get more.
+    // Addresses that were not validated got at most three times the bytes received. The first
+    // address and those at which the client stayed may get more.
     let exchanged = server.disk.exchanged();
     let is_his = |moves: u8| exchanged.get(&crate::link::client_address(0, moves));
     let all: Vec<_> = (0..=moves).filter_map(is_his).collect();
@@ -342,8 +344,8 @@ fn addresses_that_change_have_a_bound() {
     check_given_back(&mut server, Account::Answers, 1);
 }
 
-/// Packets of a client that has done its handshake, flooded with one kind of frame. Gives the error that
-/// ends the connection, if one does.
+/// Floods the server with one kind of frame after the handshake. Returns the error that ends the
+/// connection, if any.
 fn flood_with(frames: impl Iterator<Item = Vec<u8>>) -> Option<u64> {
     let (mut server, config) = server();
     let mut forger = Forger::new(&mut server, &config, 0);
@@ -366,15 +368,16 @@ fn challenges_of_paths_are_answered_with_no_more() {
 
 #[test]
 fn connection_ids_that_are_replaced_have_a_bound() {
-    // Each retires the one before, and none of what the server says of it is acknowledged.
+    // Each retires the one before, and the server's RETIRE_CONNECTION_ID frames are never
+    // acknowledged.
     flood_with((1..10_000).map(new_connection_id));
 }
 
 #[test]
 fn connection_ids_that_are_retired_have_a_bound() {
-    // Those that there are, again and again.
+    // Existing ones, repeated.
     flood_with((0..5_000).map(|number| retire_connection_id(number % 2)));
-    // Those that were never there.
+    // Ones that never existed.
     let error = flood_with((1_000..1_010).map(retire_connection_id));
     assert_eq!(error, Some(PROTOCOL_VIOLATION));
 }
@@ -385,7 +388,7 @@ fn packets_that_were_never_sent_cannot_be_acknowledged() {
     assert_eq!(error, Some(PROTOCOL_VIOLATION));
 }
 
-/// Streams of which every other byte comes: what is kept of them is within the windows.
+/// Streams of which every other byte arrives: the bytes kept stay within the windows.
 #[test]
 fn gaps_have_a_bound() {
     const WINDOW: u64 = 64 << 10;
@@ -395,7 +398,7 @@ fn gaps_have_a_bound() {
         (0..4).flat_map(places)
     };
     assert_eq!(flood_with(gaps(50)), None);
-    // So many are no network's doing.
+    // No network causes so many gaps.
     assert_eq!(flood_with(gaps(WINDOW / 8)), Some(INTERNAL_ERROR));
     let error = flood_with([stream(0, WINDOW, b"g")].into_iter());
     assert_eq!(error, Some(FLOW_CONTROL_ERROR), "a stream's window");
@@ -410,8 +413,7 @@ fn gaps_have_a_bound() {
     assert_eq!(error, Some(CRYPTO_BUFFER_EXCEEDED));
 }
 
-/// When there are as many connections as there may be, the one that has been idle longest makes room;
-/// those with something under way stay.
+/// At the limit of connections, the one idle longest makes room; busy ones stay.
 #[test]
 fn the_longest_idle_makes_room() {
     const MOST: u16 = 10;
@@ -446,7 +448,7 @@ fn the_longest_idle_makes_room() {
             link
         })
         .collect();
-    // The second one asks for something more, so that the third has been idle longest.
+    // The second one makes another request, so the third has been idle longest.
     let id = links[1].get("/small");
     answer(&mut server, &mut links[1], id);
     server.pass(200);

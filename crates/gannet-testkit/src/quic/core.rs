@@ -1,5 +1,5 @@
-//! A client's side of a connection without a socket: datagrams and time in, datagrams and bytes of
-//! streams out.
+//! The client side of a connection, without a socket: datagrams and time in, datagrams and stream
+//! bytes out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,24 +14,24 @@ use quinn_proto::{
     WriteError,
 };
 
-/// What a connection begins with.
+/// The options of a connection.
 #[derive(Debug)]
 pub struct Options {
-    /// The client's side of TLS, with ALPN.
+    /// The client's TLS configuration, with ALPN.
     pub tls: Arc<rustls::ClientConfig>,
     /// The name of the server.
     pub name: String,
-    /// Windows, timeouts, and what else the library lets be chosen.
+    /// Windows, timeouts, and the library's other settings.
     pub transport: TransportConfig,
-    /// Decides what the library leaves to chance; what its cryptography draws is chance still, and of
-    /// the same length each time.
+    /// Seeds the library's random choices. The cryptography still draws random bytes, always of the
+    /// same length.
     pub seed: Option<[u8; 32]>,
-    /// The longest datagrams are found out by trying.
+    /// Enables discovery of the path's MTU.
     pub finds_mtu: bool,
 }
 
 impl Options {
-    /// The usual ones: the server is `localhost`, eight unidirectional streams may be opened by the server.
+    /// The default options: the server is `localhost` and may open eight unidirectional streams.
     pub fn new(tls: Arc<rustls::ClientConfig>) -> Self {
         let mut transport = TransportConfig::default();
         transport.max_concurrent_uni_streams(VarInt::from_u32(8));
@@ -45,42 +45,42 @@ impl Options {
     }
 }
 
-/// See the module's description.
+/// The client side of a connection.
 pub struct Core {
     endpoint: Endpoint,
     handle: ConnectionHandle,
-    /// The library's connection, for what is not done here.
+    /// The library's connection, for operations that have no method here.
     pub connection: Connection,
     streams: BTreeMap<u64, Received>,
-    /// Streams on which something has come that was not read.
+    /// Streams with unread bytes.
     readable: BTreeSet<StreamId>,
     is_connected: bool,
-    /// How it has ended, if it has.
+    /// Why the connection was lost, if it was.
     pub lost: Option<ConnectionError>,
 }
 
-/// What has come on a stream.
+/// The input of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Nothing more will come.
+    /// All bytes were received.
     pub is_finished: bool,
     /// The peer has reset it, with this code.
     pub reset: Option<u64>,
-    /// The peer wants no more of what is sent, and says so with this code.
+    /// The peer has stopped our direction of it, with this code.
     pub stopped: Option<u64>,
 }
 
 impl Received {
-    /// Whether nothing more will come, whole or not.
+    /// Whether no more bytes can arrive: it has finished or was reset.
     pub fn is_over(&self) -> bool {
         self.is_finished || self.reset.is_some()
     }
 }
 
 impl Core {
-    /// A connection to the server there, whose first datagram is ready to be sent.
+    /// Starts a connection to the server at this address; its first datagram is ready to be sent.
     pub fn new(now: Instant, to: SocketAddr, options: Options) -> Self {
         let tls = QuicClientConfig::try_from(options.tls).expect("TLS 1.3 with AES-128-GCM");
         let mut config = ClientConfig::new(Arc::new(tls));
@@ -101,12 +101,12 @@ impl Core {
         }
     }
 
-    /// Whether the handshake is over.
+    /// Whether the handshake has completed.
     pub fn is_connected(&self) -> bool {
         self.is_connected
     }
 
-    /// A datagram has come.
+    /// Processes a received datagram.
     pub fn receive(&mut self, now: Instant, from: SocketAddr, ecn: u8, bytes: &[u8]) {
         let mut reply = Vec::new();
         let (bytes, ecn) = (BytesMut::from(bytes), EcnCodepoint::from_bits(ecn));
@@ -118,18 +118,18 @@ impl Core {
         self.take_events();
     }
 
-    /// What is due is done.
+    /// Handles the timers that have expired.
     pub fn handle_time(&mut self, now: Instant) {
         self.connection.handle_timeout(now);
         self.take_events();
     }
 
-    /// When something is due next.
+    /// The next timer.
     pub fn deadline(&mut self) -> Option<Instant> {
         self.connection.poll_timeout()
     }
 
-    /// Gives all datagrams that may leave now to `send`: destination, bytes, ECN bits.
+    /// Passes all datagrams that may be sent now to `send`: destination, bytes, ECN bits.
     pub fn transmit(&mut self, now: Instant, mut send: impl FnMut(SocketAddr, &[u8], u8)) {
         self.take_events();
         let mut buffer = Vec::new();
@@ -140,15 +140,15 @@ impl Core {
         }
     }
 
-    /// Opens a stream; `None` while the server grants no more of them.
+    /// Opens a stream; `None` while the server permits no more of them.
     pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
         self.connection.streams().open(dir)
     }
 
-    /// Writes the beginning of `bytes`; gives how many the windows allow.
+    /// Writes as many of `bytes` as the windows permit, and returns how many.
     ///
     /// # Errors
-    /// When the server wants no more of it.
+    /// If the server has stopped the stream.
     pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, WriteError> {
         match self.connection.send_stream(id).write(bytes) {
             Err(WriteError::Blocked) => Ok(0),
@@ -168,13 +168,13 @@ impl Core {
         let _ = self.connection.send_stream(id).reset(code);
     }
 
-    /// Wants no more of a stream.
+    /// Stops a stream.
     pub fn stop(&mut self, id: StreamId, code: u64) {
         let code = VarInt::from_u64(code).expect("a code");
         let _ = self.connection.recv_stream(id).stop(code);
     }
 
-    /// Reads up to `most` bytes of what has come, on any stream; gives how many that were.
+    /// Reads up to `most` available bytes of all streams; returns how many were read.
     pub fn read(&mut self, most: usize) -> usize {
         let mut left = most;
         while let Some(id) = self.next_readable() {
@@ -186,14 +186,14 @@ impl Core {
         most - left
     }
 
-    /// The stream to be read next: control streams before answers, of which the first may have more
-    /// than is ever read at once.
+    /// The next stream to read: unidirectional streams before responses, because the first response
+    /// may always have more bytes than are read at once.
     fn next_readable(&self) -> Option<StreamId> {
         let control = self.readable.iter().find(|id| id.dir() == Dir::Uni);
         control.or_else(|| self.readable.first()).copied()
     }
 
-    /// Reads all that has come on a stream, if so much may be read. Whether that was all.
+    /// Reads the available bytes of a stream, up to the limit. Returns whether these were all.
     fn read_stream(&mut self, id: StreamId, left: &mut usize) -> bool {
         let received = self.streams.entry(u64::from(id)).or_default();
         let mut stream = self.connection.recv_stream(id);
@@ -216,17 +216,17 @@ impl Core {
         false
     }
 
-    /// What has come on a stream so far, as far as it was read.
+    /// The input read from a stream so far.
     pub fn received(&self, id: StreamId) -> Option<&Received> {
         self.streams.get(&u64::from(id))
     }
 
-    /// The same, to be taken from.
+    /// The same, mutable.
     pub fn received_mut(&mut self, id: StreamId) -> Option<&mut Received> {
         self.streams.get_mut(&u64::from(id))
     }
 
-    /// What has come on the server's first unidirectional stream so far.
+    /// The bytes read from the server's first unidirectional stream so far.
     pub fn control(&self) -> &[u8] {
         let first = self.streams.iter().find(|(id, _)| *id & 3 == 3);
         first.map_or(&[], |(_, received)| &received.bytes)

@@ -1,5 +1,5 @@
-//! A QUIC connection of a client over a socket: the bytes of its streams are up to the test, which
-//! makes them with [`h3`](crate::h3), well-formed or not.
+//! A client's QUIC connection over a socket. The test provides the bytes of its streams, which it
+//! builds with [`h3`](crate::h3), valid or not.
 
 mod core;
 
@@ -14,10 +14,10 @@ use crate::DEADLINE;
 use crate::h3::{self, Answer};
 use crate::tls::{Abilities, Authority};
 
-/// How long one wait for a datagram lasts, at most.
+/// Maximum duration of one wait for a datagram.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// A connection, with what has come on its streams.
+/// A connection with the input of its streams.
 pub struct Quic {
     socket: UdpSocket,
     core: Core,
@@ -35,7 +35,8 @@ impl Quic {
         quic
     }
 
-    /// Begins to connect to a host of this name, with this side of TLS, and sends nothing yet.
+    /// Starts a connection to a host of this name, with this TLS configuration, without sending
+    /// anything yet.
     pub fn start(to: SocketAddr, tls: &Arc<rustls::ClientConfig>, name: &str) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.set_read_timeout(Some(WAIT)).expect("set");
@@ -47,24 +48,24 @@ impl Quic {
         Self { socket, core }
     }
 
-    /// Waits until the handshake is over.
+    /// Waits until the handshake has completed.
     pub fn shake(&mut self) {
         self.until("the handshake", |quic| {
             quic.core.is_connected() || quic.core.lost.is_some()
         });
     }
 
-    /// Whether what is sent before the handshake is over is early data (RFC 9001 section 4.6).
+    /// Whether bytes sent before the handshake completes are early data (RFC 9001 section 4.6).
     pub fn sends_early(&self) -> bool {
         self.core.connection.has_0rtt()
     }
 
-    /// Whether the server has taken it.
+    /// Whether the server has accepted the early data.
     pub fn was_taken_early(&self) -> bool {
         self.core.connection.accepted_0rtt()
     }
 
-    /// The same with a control stream and settings, as clients begin.
+    /// The same, with a control stream and SETTINGS.
     pub fn begin(to: SocketAddr, authority: &Authority) -> Self {
         let mut quic = Self::connect(to, authority);
         quic.open_uni(&h3::control(&[]));
@@ -76,7 +77,7 @@ impl Quic {
         self.open(Dir::Uni, bytes)
     }
 
-    /// Opens a request's stream with these bytes.
+    /// Opens a request stream with these bytes.
     pub fn open_bi(&mut self, bytes: &[u8]) -> StreamId {
         self.open(Dir::Bi, bytes)
     }
@@ -112,13 +113,13 @@ impl Quic {
         self.flush();
     }
 
-    /// Wants no more of a stream.
+    /// Stops a stream.
     pub fn stop(&mut self, id: StreamId, code: u64) {
         self.core.stop(id, code);
         self.flush();
     }
 
-    /// Sends a whole request, whose end comes with its last bytes.
+    /// Sends a whole request; the end of the stream is in the same datagram as its last bytes.
     pub fn ask(&mut self, bytes: &[u8]) -> StreamId {
         let id = self.core.open(Dir::Bi);
         let id = id.expect("the server grants more streams");
@@ -128,7 +129,7 @@ impl Quic {
         id
     }
 
-    /// The answer on a stream, whole.
+    /// Waits for the complete response on a stream.
     #[track_caller]
     pub fn answer(&mut self, id: StreamId) -> Answer {
         self.until("an answer", |quic| {
@@ -140,23 +141,23 @@ impl Quic {
         Answer::parse(&received.bytes)
     }
 
-    /// The answer to a request for a path.
+    /// Requests a path and waits for the response.
     pub fn get(&mut self, path: &str) -> Answer {
         let id = self.ask(&h3::request("GET", path, &[]));
         self.answer(id)
     }
 
-    /// What has come on a stream so far.
+    /// The input of a stream so far.
     pub fn received(&self, id: StreamId) -> Received {
         self.core.received(id).cloned().unwrap_or_default()
     }
 
-    /// What has come on the server's first unidirectional stream so far.
+    /// The bytes of the server's first unidirectional stream so far.
     pub fn control(&self) -> Vec<u8> {
         self.core.control().to_vec()
     }
 
-    /// The code with which the server has closed the connection, once it has.
+    /// Waits until the server closes the connection, and returns its error code.
     #[track_caller]
     pub fn closed_with(&mut self) -> u64 {
         self.until("the connection's end", |quic| quic.core.lost.is_some());
@@ -166,7 +167,7 @@ impl Quic {
         }
     }
 
-    /// The code with which the server has reset a stream, once it has.
+    /// Waits until the server resets a stream, and returns its error code.
     #[track_caller]
     pub fn reset_with(&mut self, id: StreamId) -> u64 {
         self.until("a reset", |quic| {
@@ -179,23 +180,23 @@ impl Quic {
             .unwrap_or_else(|| panic!("{:?}", self.core.lost))
     }
 
-    /// Whether the server has asked for fewer acknowledgements than a client sends by itself.
+    /// Whether the server has sent an ACK_FREQUENCY frame.
     pub fn was_asked_for_fewer_acknowledgements(&self) -> bool {
         self.core.connection.stats().frame_rx.ack_frequency > 0
     }
 
-    /// The client gets another port, as behind a NAT that has forgotten it.
+    /// Changes the client's port, as a NAT does that has lost its state.
     pub fn rebind(&mut self) {
         self.socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         self.socket.set_read_timeout(Some(WAIT)).expect("set");
     }
 
-    /// Sends a datagram as it is.
+    /// Sends a raw datagram.
     pub fn send_raw(&self, to: SocketAddr, bytes: &[u8]) {
         self.socket.send_to(bytes, to).expect("sent");
     }
 
-    /// Goes on until something is so.
+    /// Continues until a condition holds.
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
         let end = Instant::now() + DEADLINE;
         while !is_so(self) {
@@ -204,7 +205,7 @@ impl Quic {
         }
     }
 
-    /// Sends what is to be sent, and takes what comes in a moment.
+    /// Sends pending datagrams, and processes those that arrive within [`WAIT`].
     fn step(&mut self) {
         self.flush();
         let mut buffer = [0; 65_536];
@@ -216,12 +217,12 @@ impl Quic {
         self.flush();
     }
 
-    /// Sends what may be sent now.
+    /// Sends pending datagrams.
     pub fn flush(&mut self) {
         self.core.read(usize::MAX);
         let socket = &self.socket;
         self.core.transmit(Instant::now(), |to, bytes, _| {
-            // What is lost is sent again.
+            // Lost datagrams are retransmitted.
             let _ = socket.send_to(bytes, to);
         });
     }

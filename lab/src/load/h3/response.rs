@@ -196,7 +196,7 @@ mod tests {
         // Between frames, truncation shows only in the length of the content.
         let between = [11, 13, 80];
         for end in 0..bytes.len() {
-            let (is_complete, _) = read(&[&bytes[..end]]).expect("nothing is wrong");
+            let (is_complete, _) = read(&[&bytes[..end]]).expect("valid so far");
             assert_eq!(is_complete, between.contains(&end), "cut off at {end}");
         }
     }
@@ -214,7 +214,7 @@ mod tests {
             (&[0x04, 0], "a frame of type 0x4"),
             (&[0x02, 0], "a frame of type 0x2"),
         ] {
-            let found = read(&[bytes]).expect_err("it is wrong");
+            let found = read(&[bytes]).expect_err("invalid");
             assert!(found.contains(expect), "{found:?} for {bytes:02x?}");
         }
     }
