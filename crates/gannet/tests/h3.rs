@@ -76,7 +76,11 @@ fn answers_are_those_of_other_versions() {
         };
         let whole = ask("GET", "/mid.bin", &[]);
         let tag = whole.field("etag").expect("a validator").to_owned();
-        assert_eq!(whole.field("alt-svc"), None, "no announcement over HTTP/3 itself");
+        assert_eq!(
+            whole.field("alt-svc"),
+            None,
+            "no announcement over HTTP/3 itself"
+        );
         let head = ask("HEAD", "/mid.bin", &[]);
         assert_eq!((head.status, head.body.len()), (200, 0));
         assert_eq!(head.field("content-length"), Some("300000"));
@@ -455,7 +459,11 @@ fn the_control_stream_is_critical() {
         assert_eq!(quic.closed_with(), 0x104, "ended");
         let mut quic = fresh();
         let id = quic.open_uni(&h3::control(&[]));
-        assert_eq!(quic.get("/").status, 200, "after a request, its type has arrived");
+        assert_eq!(
+            quic.get("/").status,
+            200,
+            "after a request, its type has arrived"
+        );
         quic.reset(id, 0x100);
         assert_eq!(quic.closed_with(), 0x104, "reset");
     });
