@@ -1,5 +1,5 @@
-//! Downloads over HTTP/1.1, HTTP/2 and HTTP/3, in parts over several connections where that is asked for,
-//! and goes on with what was interrupted.
+//! Downloads over HTTP/1.1, HTTP/2 and HTTP/3, optionally in parts over several connections, with
+//! resumption of interrupted downloads.
 //!
 //! ```no_run
 //! use gannet_get::{Client, Options, Url, Version};
@@ -69,7 +69,7 @@ pub struct Options {
     pub is_insecure: bool,
     /// Certificates to trust instead of the system's.
     pub cacert: Option<PathBuf>,
-    /// What is spoken.
+    /// The version to use.
     pub version: Version,
 }
 
@@ -79,9 +79,9 @@ pub enum Version {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2; in clear text by prior knowledge.
+    /// HTTP/2; in cleartext with prior knowledge.
     Http2,
-    /// HTTP/3, over UDP, for https alone.
+    /// HTTP/3 over UDP; only for https.
     Http3,
 }
 
@@ -155,7 +155,7 @@ pub struct Client {
     expected: AtomicU64,
 }
 
-/// A response whose content is still to come, by any version.
+/// A response whose content is still to be read, over any version.
 enum Exchange {
     H1(h1::Exchange),
     H2(Box<h2::Exchange>),
@@ -213,7 +213,7 @@ impl Client {
         Ok(self.config.get_or_init(|| config).clone())
     }
 
-    /// The same for QUIC.
+    /// The TLS settings for QUIC.
     fn trust(&self) -> Result<Trust, String> {
         if let Some(trust) = self.trust.get() {
             return Ok(trust.clone());
@@ -432,7 +432,7 @@ impl Client {
         )))
     }
 
-    /// Connects and asks.
+    /// Connects and makes a request.
     fn ask(&self, url: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange)> {
         let version = self.options.version;
         if version == Version::Http3 {

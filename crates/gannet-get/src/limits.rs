@@ -33,14 +33,15 @@ pub(super) const FRAMES_BEFORE_HEAD_MAX: usize = 1024;
 /// connection.
 pub(super) const TAG_LEN_MAX: u64 = 256 << 10;
 
-/// The longest datagram that can come.
+/// Maximum length of a received datagram, in bytes.
 pub(super) const DATAGRAM_MAX: usize = 65_535;
 
-/// Datagrams taken before anything is answered.
+/// Maximum datagrams received before the connection sends.
 pub(super) const DATAGRAMS_AT_ONCE: usize = 64;
 
-/// Bytes that the server may send ahead over QUIC: a gigabit for an eighth of a second.
+/// QUIC's flow-control window, in bytes: enough for 1 Gbit/s with a round trip of an eighth of a
+/// second.
 pub(super) const QUIC_WINDOW: u32 = 16 << 20;
 
-/// Bytes of datagrams that the kernel keeps, if it lets so many be kept.
+/// Socket receive buffer, in bytes; the kernel may permit less.
 pub(super) const SOCKET_BUFFER: usize = 2 << 20;

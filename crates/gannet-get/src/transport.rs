@@ -50,7 +50,7 @@ pub fn tls_config(
     config(verifier(insecure, cacert)?, version)
 }
 
-/// The same for QUIC, whose library would keep only the words of a refusal.
+/// The same for QUIC, whose library keeps only the text of a refusal.
 pub(super) fn trust(insecure: bool, cacert: Option<&Path>) -> Result<Trust, String> {
     let refusal = Arc::default();
     let telling = Telling {
@@ -336,7 +336,7 @@ impl Transport {
     }
 }
 
-/// Nothing has come for too long.
+/// The error if nothing has been received for too long.
 pub(super) fn silence() -> io::Error {
     let message = format!("nothing arrived for {SILENCE_S} s");
     io::Error::new(io::ErrorKind::TimedOut, message)
@@ -383,7 +383,7 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// Leaves the reason of a refusal where it can be found.
+/// Stores the reason of a refusal for the caller.
 #[derive(Debug)]
 struct Telling {
     inner: Arc<dyn ServerCertVerifier>,

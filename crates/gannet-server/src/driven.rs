@@ -45,7 +45,7 @@ pub struct DrivenTls {
     pub kernel: Option<KernelTls>,
     /// Records that one key of a connection may encrypt before it is replaced.
     pub key_records_max: u64,
-    /// Sockets of its driver at which HTTP/3 is spoken.
+    /// Number of datagram sockets of its driver, for HTTP/3.
     pub datagram_sockets: u32,
 }
 

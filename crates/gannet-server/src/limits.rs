@@ -236,7 +236,7 @@ pub(crate) const LOG_HELD_MAX: u64 = (gannet_http::h2::limits::STREAMS_MAX as u6
 /// longest slice in records, in a buffer that may have been allocated for more.
 pub(crate) const SENDS_HELD_MAX: u64 = 2 * ENCRYPTED_SLICE_MAX;
 
-/// Tables and control frames of HTTP/2, or requests of HTTP/3 that are not whole.
+/// Tables and control frames of HTTP/2, or incomplete requests of HTTP/3.
 pub(crate) const STREAMS_HELD_MAX: u64 = {
     let (h2, h3) = (
         gannet_http::h2::limits::MEMORY_MAX,

@@ -96,12 +96,12 @@ fn run_streams(seed: u64) -> Result<Outcome, String> {
     })
 }
 
-/// The same with clients that speak HTTP/3, over networks that are mostly bad.
+/// The same with HTTP/3 clients, mostly over bad networks.
 fn run_datagrams(seed: u64) -> Result<Outcome, String> {
     run_over(seed, Speaks::Http3, |_| Tls::Own)
 }
 
-/// What most clients of a run speak.
+/// The version that most clients of a run speak.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Speaks {
     Http1,
@@ -154,7 +154,7 @@ fn run_over(
     })
 }
 
-/// A network for datagrams that loses 0, 1 or 3 %, and does other things in some runs.
+/// A network that loses 0, 1 or 3 % of datagrams, with further faults in some runs.
 fn network(faults: Faults, random: &mut Random) -> Faults {
     let mut some = |most: u64| {
         if random.chance(500) {
@@ -175,7 +175,8 @@ fn network(faults: Faults, random: &mut Random) -> Faults {
         ..faults
     };
     Faults {
-        // What makes the server slower than its clients makes every round trip take seconds.
+        // Faults that make the server slower than its clients would make every round trip take
+        // seconds.
         no_buffers: faults.no_buffers.min(10),
         late_wait: faults.late_wait.min(10),
         datagram_loss: [0, 10, 30][random.below(3) as usize],
@@ -204,8 +205,8 @@ fn streams_seeds() {
     all_seeds(run_streams);
 }
 
-/// The same over HTTP/3: requests at once, given up, stalled; datagrams lost, late, twice, damaged;
-/// clients whose addresses change.
+/// The same over HTTP/3: concurrent, cancelled and stalled requests; datagrams lost, delayed,
+/// duplicated and corrupted; clients whose addresses change.
 #[test]
 fn datagrams_seeds() {
     all_seeds(run_datagrams);
@@ -252,8 +253,8 @@ fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {
     );
 }
 
-/// A server that runs for long, with every kind of client: ten minutes of simulated time, or as many
-/// hours as `GANNET_SIM_HOURS` says.
+/// A long run with every kind of client: ten minutes of simulated time, or `GANNET_SIM_HOURS`
+/// hours.
 #[test]
 fn a_long_run() {
     let hours = number("GANNET_SIM_HOURS");

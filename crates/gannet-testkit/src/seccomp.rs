@@ -64,7 +64,7 @@ pub fn without(calls: &[u32], errno: i32) -> Option<Command> {
     refusing(&calls.join(","), errno)
 }
 
-/// The same for one option of sockets, which cannot be set.
+/// The same for one socket option, which cannot be set.
 pub fn without_option(level: u32, option: u32, errno: i32) -> Option<Command> {
     refusing(&format!("{SETSOCKOPT}:{level}:{option}"), errno)
 }

@@ -466,8 +466,8 @@ fn without_copies_files_are_sent_from_the_disk() {
     }
 }
 
-/// `--delay`: no answer arrives sooner, over HTTP/1, HTTP/2, HTTP/3 and TLS, whose handshake takes two
-/// more client round trips.
+/// `--delay`: no response arrives sooner, over HTTP/1, HTTP/2, HTTP/3 and TLS, whose handshake
+/// takes two more client round trips.
 #[test]
 fn a_delay_is_the_least_time_of_each_round_trip() {
     const DELAY: Duration = Duration::from_millis(60);
@@ -492,7 +492,7 @@ fn a_delay_is_the_least_time_of_each_round_trip() {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         client.response().expect(200);
         assert!(began.elapsed() >= 2 * DELAY, "{:?}", began.elapsed());
-        // Over QUIC the handshake takes one.
+        // With QUIC the handshake takes one round trip.
         let began = Instant::now();
         let mut quic = Quic::begin(server.server.address(), &server.authority);
         assert_eq!(quic.get("/").status, 200);

@@ -1,5 +1,5 @@
-//! Headless Chromium, driven over a pair of pipes (the DevTools protocol), and what it says of a
-//! page that it has loaded.
+//! Headless Chromium, controlled over a pair of pipes (the DevTools protocol), and its timings of a
+//! page load.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -16,13 +16,13 @@ use sha2::{Digest, Sha256};
 use super::page::Files;
 use super::servers::Protocol;
 
-/// Longest time for a page.
+/// Maximum time for a page load.
 const LOAD_MAX: Duration = Duration::from_secs(60);
 
-/// Longest time for an answer of the browser itself.
+/// Maximum time for a reply of the browser itself.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Gives what is measured, once the page has been painted and all its resources are there.
+/// Returns the timings once the page was painted and all its resources have arrived.
 const FIGURES: &str = "new Promise(done => {
   const look = () => {
     const entry = ({name, startTime, requestStart, responseStart, responseEnd, nextHopProtocol}) =>
@@ -39,41 +39,41 @@ const FIGURES: &str = "new Promise(done => {
   look();
 })";
 
-/// One answer, in milliseconds since the navigation began.
+/// The times of one request, in milliseconds since the start of the navigation.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Request {
     /// Its URL.
     pub(crate) name: String,
-    /// When the browser wanted it.
+    /// When the browser scheduled it.
     pub(crate) start: f64,
-    /// When it asked.
+    /// When the request was sent.
     pub(crate) request: f64,
-    /// The first byte.
+    /// When the first byte arrived.
     pub(crate) first: f64,
-    /// The last byte.
+    /// When the last byte arrived.
     pub(crate) last: f64,
-    /// Its protocol, by the name in ALPN.
+    /// Its protocol, by its ALPN name.
     pub(crate) protocol: String,
 }
 
-/// A page load, in milliseconds since the navigation began.
+/// The times of a page load, in milliseconds since the start of the navigation.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Load {
     /// First contentful paint.
     pub(crate) paint: f64,
     /// The end of the load event.
     pub(crate) load: f64,
-    /// The page, and what it is made of.
+    /// The page, then its resources.
     pub(crate) requests: Vec<Request>,
 }
 
 impl Load {
-    /// When the first byte of the page was there.
+    /// When the first byte of the page arrived.
     pub(crate) fn first_byte(&self) -> f64 {
         self.requests.first().map_or(0.0, |page| page.first)
     }
 
-    /// When the last byte of all was there.
+    /// When the last byte of any resource arrived.
     pub(crate) fn last_byte(&self) -> f64 {
         let ends = self.requests.iter().map(|request| request.last);
         ends.fold(0.0, f64::max)
@@ -85,30 +85,30 @@ pub(crate) struct Browser {
     child: Child,
     input: ChildStdin,
     messages: Receiver<Value>,
-    /// Events that came while an answer was waited for.
+    /// Events received while waiting for a reply.
     events: Vec<Value>,
     next: u64,
 }
 
-/// How a browser is started.
+/// The settings of a browser.
 pub(crate) struct Setting<'s> {
     /// Its program.
     pub(crate) program: &'s Path,
-    /// For its profile.
+    /// The folder for its profile.
     pub(crate) folder: &'s Path,
-    /// What names stand for, as `MAP name address, ...`.
+    /// Host resolver rules, as `MAP name address, ...`.
     pub(crate) resolve: &'s str,
-    /// The hosts that are asked by HTTP/3 if it is that.
+    /// The hosts to load from over HTTP/3, if that is the protocol.
     pub(crate) hosts: &'s [String],
-    /// The hash of the key that is trusted.
+    /// The hash of the trusted key.
     pub(crate) spki: &'s str,
 }
 
 impl Browser {
-    /// Starts one for this protocol.
+    /// Starts a browser for this protocol.
     pub(crate) fn start(setting: &Setting<'_>, protocol: Protocol) -> Result<Self> {
         let profile = setting.folder.join(format!("profile-{}", protocol.name()));
-        // The browser has the pipes as descriptors 3 and 4.
+        // The browser expects the pipes as descriptors 3 and 4.
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null"]);
         command.arg(setting.program);
@@ -181,7 +181,7 @@ impl Browser {
         })
     }
 
-    /// Loads a page over a new connection with nothing remembered, and compares every byte with
+    /// Loads a page over a new connection with an empty cache, and compares every byte with
     /// `files`.
     pub(crate) fn load(&mut self, url: &str, protocol: Protocol, files: &Files) -> Result<Load> {
         let context = self.call(None, "Target.createBrowserContext", json!({}))?;
@@ -216,7 +216,7 @@ impl Browser {
         }
         let deadline = Instant::now() + LOAD_MAX;
         self.event(session, "Page.loadEventFired", deadline)?;
-        // The icon is none; fonts are asked for by the styles.
+        // There is no icon; the style sheet requests the fonts.
         let expression = FIGURES.replace("COUNT", &files.len().to_string());
         let evaluate =
             json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
@@ -233,7 +233,7 @@ impl Browser {
         Ok(load)
     }
 
-    /// Compares what has arrived.
+    /// Compares the received files.
     fn compare(&mut self, session: Option<&str>, url: &str, files: &Files) -> Result<()> {
         let events = std::mem::take(&mut self.events);
         let received = events.iter().filter(|event| {
@@ -297,7 +297,7 @@ impl Browser {
         }
     }
 
-    /// Waits for an event, which stays among the others.
+    /// Waits for an event, which remains in `events`.
     fn event(&mut self, session: Option<&str>, method: &str, deadline: Instant) -> Result<()> {
         let is_it =
             |event: &Value| event["method"] == method && event["sessionId"].as_str() == session;

@@ -1,5 +1,5 @@
-//! The certificates that the servers present: as long as those of public authorities are, since the
-//! first flight of a server depends on it.
+//! The certificates of the servers: as long as those of public authorities, because the size of a
+//! server's first flight depends on it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use xtask::process;
 
 use super::browser::base64;
 
-/// Stands for the two signed timestamps of certificate transparency: 240 bytes.
+/// Placeholder for two signed certificate timestamps (certificate transparency): 240 bytes.
 const TIMESTAMPS: usize = 240;
 
-/// A certificate for `*.link.test` with that of its issuer, which an RSA key has signed.
+/// A certificate for `*.link.test` and that of its issuer, which is signed with an RSA key.
 pub(crate) struct Chain {
     /// Both certificates, PEM.
     pub(crate) chain: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Makes them in `folder`, by `openssl`.
+    /// Creates them in `folder` with `openssl`.
     pub(crate) fn create(folder: &Path) -> Result<Self> {
         let openssl = super::find("openssl")?;
         let run = |arguments: &[&str]| {

@@ -1,12 +1,12 @@
-//! Page loads in headless Chromium over a link with a set delay, rate, queue and loss: gannet beside
-//! other servers, by HTTP/1.1, HTTP/2 and HTTP/3.
+//! Page loads in headless Chromium over a link with configured delay, rate, queue and loss: gannet
+//! and other servers, over HTTP/1.1, HTTP/2 and HTTP/3.
 //!
 //! ```text
 //!   browser ─ client0 ═ relay, one pipe each way ═ server0 ─ servers      (namespaces.rs)
 //! ```
 //!
-//! Every load has a new connection and nothing remembered, and every byte that it brings is compared.
-//! Rounds are interleaved: each one loads the page once from every server by every protocol.
+//! Every load uses a new connection and an empty cache, and every received byte is verified. Rounds
+//! are interleaved: each one loads the page once from every server over every protocol.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,12 +51,12 @@ by HTTP/1.1, HTTP/2 and HTTP/3. Needs root: it makes namespaces and TUN devices,
   --save NAME         keep tables, picture and data as lab/results/NAME.*
 ";
 
-/// A link as reports name it.
+/// A link with its description for reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     /// Its name.
     pub(crate) name: &'static str,
-    /// What it is.
+    /// Its description.
     pub(crate) text: &'static str,
     shape: Shape,
 }
@@ -72,8 +72,8 @@ const fn link(name: &'static str, text: &'static str, shape: [u64; 4]) -> Link {
     Link { name, text, shape }
 }
 
-/// The links: round trip in ms, rate in kbit/s, queue in bytes, packets lost of a million; each way
-/// alike. A queue holds about 0.2 s, or what the link has under way.
+/// The links: round trip in ms, rate in kbit/s, queue in bytes, lost packets per million; both
+/// directions alike. A queue holds about 0.2 s of traffic, or the bandwidth-delay product.
 const LINKS: [Link; 4] = [
     link("slow", "100 ms, 1.6 Mbit/s", [100, 1_600, 40_000, 0]),
     link("fast", "40 ms, 20 Mbit/s", [40, 20_000, 150_000, 0]),
@@ -97,7 +97,7 @@ const OPEN: Shape = Shape {
     loss: 0,
 };
 
-/// Programs that are needed, with Debian's packages.
+/// Required programs, with their Debian packages.
 const TOOLS: [(&str, &str); 5] = [
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
@@ -106,10 +106,11 @@ const TOOLS: [(&str, &str); 5] = [
     ("chromium", "chromium"),
 ];
 
-/// Other servers, with Debian's packages; another build of one is found first on the path.
+/// Other servers, with their Debian packages; another build that comes first in `PATH` is
+/// preferred.
 const PEERS: [(&str, &str); 3] = [("nginx", "nginx-light"), ("caddy", "caddy"), ("h2o", "h2o")];
 
-/// What is measured.
+/// The options of a measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Options {
     rounds: usize,
@@ -132,7 +133,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     for (program, package) in TOOLS {
         process::find_or_install(program, package)?;
     }
-    // From within, nothing could be installed. What is missing is named there.
+    // Nothing can be installed from within the namespaces. The measurement reports missing servers.
     for (program, package) in PEERS {
         if options.servers.iter().any(|name| name == program) {
             let _ = process::find_or_install(program, package);
@@ -218,7 +219,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Options>> {
     Ok(Some(options))
 }
 
-/// Names with commas between, each one of `known`.
+/// Parses names separated by commas, each of which must be in `known`.
 fn names(parser: &mut lexopt::Parser, known: &[String]) -> Result<Vec<String>> {
     let value = parser.value()?.string()?;
     let names: Vec<String> = value.split(',').map(str::to_owned).collect();
@@ -232,7 +233,7 @@ fn names(parser: &mut lexopt::Parser, known: &[String]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Longest time until nobody writes to the folder of a run any more.
+/// Maximum time until all processes have stopped writing to the folder of a run.
 const REMOVE_MAX: Duration = Duration::from_secs(5);
 
 /// The folder of a run; removed when dropped.
@@ -249,7 +250,7 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         let start = Instant::now();
-        // After an interruption what wrote to it takes a moment to end.
+        // After an interruption, the processes that write to it take a moment to end.
         while let Err(error) = fs::remove_dir_all(&self.0) {
             if start.elapsed() > REMOVE_MAX {
                 return eprintln!("link: cannot remove '{}': {error}", self.0.display());
@@ -259,12 +260,12 @@ impl Drop for Work {
     }
 }
 
-/// Where a program is that should have been installed before.
+/// The path of a program that should be installed.
 fn find(program: &str) -> Result<PathBuf> {
     process::find(program).with_context(|| format!("'{program}' is not installed"))
 }
 
-/// The part in the namespaces: measures and leaves a report in `work`.
+/// The part that runs in the namespaces: measures, and writes the report to `work`.
 fn inside(work: &Path, gannet: &Path) -> Result<()> {
     let options: Options = serde_json::from_slice(&fs::read(work.join("options.json"))?)?;
     let addresses = Kind::ALL.map(|kind| kind.address().to_string());
@@ -347,7 +348,8 @@ fn inside(work: &Path, gannet: &Path) -> Result<()> {
                 continue;
             }
             let url = format!("https://{}.link.test/", cell.server);
-            // The link is open between loads. The first one also starts parts of browser and server.
+            // The link is unrestricted between loads. The first load is not measured: it also
+            // starts parts of the browser and the server.
             let warm = match round {
                 0 => browser.load(&url, cell.protocol, &files).map(drop),
                 _ => Ok(()),

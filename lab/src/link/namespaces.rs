@@ -1,4 +1,4 @@
-//! Two network namespaces that nothing but a pair of TUN devices leads out of.
+//! Two network namespaces, connected only by a pair of TUN devices.
 //!
 //! ```text
 //! the command ─▶ setpriv ─▶ unshare: network and processes ─▶ a holder of the server's namespace
@@ -6,9 +6,9 @@
 //!                                      └▶ tun (server's) ─▶ unshare: network ─▶ tun (client's) ─▶ lab
 //! ```
 //!
-//! The part of the lab that measures is the first process of a namespace of processes: when it ends,
-//! however it ends, the kernel ends all that it has started, and with them go devices and namespaces.
-//! It ends as well when the command does.
+//! The measuring part of the lab runs as the first process of a PID namespace: however it ends, the
+//! kernel then kills all processes that it has started, which removes devices and namespaces. It
+//! also ends when the command does.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use xtask::process;
 
-/// Names the process that holds the server's namespace, for the part that measures.
+/// Environment variable with the process that holds the server's namespace.
 const HOLDER: &str = "GANNET_LINK_HOLDER";
 
 /// The devices.
 const CLIENT: &str = "client0";
 const SERVER: &str = "server0";
 
-/// The client's address, and the network that the servers' are in.
+/// The client's address, and the servers' network.
 const CLIENT_ADDRESS: &str = "10.99.0.1";
 const SERVERS: &str = "10.99.1.0/24";
 
@@ -38,11 +38,12 @@ pub(crate) fn build_tun(folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// This program again, with these arguments, in namespaces of its own. Its standard input is the
+/// Runs this program again with these arguments, in its own namespaces. Its standard input is the
 /// client's device, its standard output the server's.
 pub(crate) fn command(tun: &Path, arguments: &[&str]) -> Result<Command> {
     let own = std::env::current_exe()?;
-    // The shell's child keeps the server's namespace; the shell becomes what comes next.
+    // The shell's child holds the server's namespace; the shell replaces itself with the next
+    // program.
     let script = "sleep infinity </dev/null >/dev/null 2>&1 & \
                   export GANNET_LINK_HOLDER=$!; \
                   exec \"$0\" server0 1 unshare --net -- \"$0\" client0 0 \"$@\"";
@@ -50,12 +51,12 @@ pub(crate) fn command(tun: &Path, arguments: &[&str]) -> Result<Command> {
     command.args(["--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork"]);
     command.args(["--kill-child", "--mount-proc", "--", "sh", "-c", script]);
     command.arg(tun).arg(own).args(arguments);
-    // Signals of a terminal are the command's, which ends this.
+    // The terminal's signals go to the command alone, which ends this process.
     command.process_group(0);
     Ok(command)
 }
 
-/// Gives both devices addresses and routes. To be called in the client's namespace.
+/// Configures addresses and routes of both devices. To be called in the client's namespace.
 pub(crate) fn configure(addresses: &[String]) -> Result<()> {
     let quiet = |command: Command| -> Result<()> {
         let mut command = command;
@@ -81,7 +82,7 @@ pub(crate) fn configure(addresses: &[String]) -> Result<()> {
     server(&["link", "set", SERVER, "up"])?;
     client(&["route", "add", SERVERS, "dev", CLIENT])?;
     server(&["route", "add", CLIENT_ADDRESS, "dev", SERVER])?;
-    // A load must not learn from the one before.
+    // A load must not profit from cached TCP metrics of earlier ones.
     let settings = "echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save && \
                     echo cubic >/proc/sys/net/ipv4/tcp_congestion_control";
     let mut shell = in_server(Path::new("sh"))?;

@@ -1,5 +1,5 @@
-//! The page that is loaded: what blocks its first paint, and thirty pictures. Its files are the same
-//! in each run, and none gets shorter by compression.
+//! The page to load: resources that block its first paint, and thirty pictures. Its files are the
+//! same in every run, and compression shortens none.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,11 +10,11 @@ use anyhow::Result;
 /// Number of pictures.
 const PICTURES: usize = 30;
 
-/// Side of the shortest picture and what each next one has more, in pixels of three bytes.
+/// Side of the smallest picture, and the increase for each next one, in pixels of three bytes.
 const SIDE: usize = 32;
 const SIDE_STEP: usize = 2;
 
-/// The files that the page has been made of, by their names in its folder.
+/// The files of the page, with their names in its folder.
 pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
 /// Writes the page to the folder.
@@ -41,7 +41,7 @@ pub(crate) fn write(folder: &Path) -> Result<Files> {
         random.comment(&mut script, len);
         add(name, script.into_bytes());
     }
-    // No font can be made of them: what counts is that they are asked for and arrive.
+    // They are not valid fonts; it suffices that they are requested and arrive.
     for (name, len) in [("one.woff2", 26_000), ("two.woff2", 22_000)] {
         add(name, random.bytes(len));
     }
@@ -70,7 +70,7 @@ pub(crate) fn write(folder: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// A generator (xorshift64).
+/// A random generator (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -96,7 +96,7 @@ impl Random {
         let _ = writeln!(text, "/*{words}*/");
     }
 
-    /// A bitmap of noise (BMP, 24 bits, the sides a multiple of what a row is padded to).
+    /// A bitmap of noise (BMP, 24 bits).
     fn picture(&mut self, side: usize) -> Vec<u8> {
         let row = (side * 3).next_multiple_of(4);
         let len = row * side;

@@ -1,5 +1,5 @@
-//! The picture of page loads (SVG): a bar for each server and protocol, from the beginning of the
-//! navigation to the last byte, with the first byte and the first paint in it.
+//! The picture of page loads (SVG): a bar for each server and protocol, from the start of the
+//! navigation to the last byte, with marks for the first byte and the first paint.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ text{font:11px system-ui,sans-serif;fill:var(--ink)}.soft{fill:var(--soft)}\
 .title{font-weight:600;font-size:13px}.end{text-anchor:end}\
 .own{fill:var(--own)}.other{fill:var(--other)}.s0{opacity:.3}.s1{opacity:.6}";
 
-/// Draws it.
+/// Draws the picture.
 pub(crate) fn draw(report: &Report) -> String {
     let mut body = String::new();
     let mut y = 8.0;

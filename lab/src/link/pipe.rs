@@ -5,48 +5,48 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// What a direction of a link is like.
+/// The properties of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shape {
     /// Time from a packet's last bit on the wire until it is delivered, in nanoseconds.
     pub(crate) delay: u64,
     /// Bits per second.
     pub(crate) rate: u64,
-    /// Bytes that may wait for the wire; a packet that does not fit behind them is dropped.
+    /// Bytes that may wait for the wire; a packet that does not fit is dropped.
     pub(crate) queue_max: u64,
-    /// Packets lost on the wire, of a million.
+    /// Packets lost on the wire, per million.
     pub(crate) loss: u32,
 }
 
-/// What became of the packets.
+/// Counts of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Counts {
     /// Delivered.
     pub(crate) delivered: u64,
     /// Bytes of these.
     pub(crate) bytes: u64,
-    /// Dropped since the queue was full.
+    /// Dropped because the queue was full.
     pub(crate) dropped: u64,
     /// Lost on the wire.
     pub(crate) lost: u64,
-    /// The longest that a packet was delivered after its time, in nanoseconds.
+    /// Maximum delay of a delivery after its due time, in nanoseconds.
     pub(crate) latest: u64,
 }
 
-/// A direction with the packets that are on their way.
+/// One direction with the packets in flight.
 pub(crate) struct Pipe {
     shape: Shape,
-    /// The state of the generator (splitmix64).
+    /// State of the random generator (splitmix64).
     random: u64,
     /// When the wire is free again.
     free_at: u64,
-    /// Each with the time of its delivery, in order.
+    /// Packets in flight with their delivery times, in order.
     under_way: VecDeque<(u64, Vec<u8>)>,
     counts: Counts,
 }
 
 impl Pipe {
-    /// An empty one.
+    /// Creates an empty pipe.
     pub(crate) fn new(shape: Shape, seed: u64) -> Self {
         Self {
             shape,
@@ -57,7 +57,7 @@ impl Pipe {
         }
     }
 
-    /// Takes a packet that was sent at `now`.
+    /// Accepts, drops or loses a packet sent at `now`.
     pub(crate) fn offer(&mut self, now: u64, packet: &[u8]) {
         let len = packet.len() as u64;
         if self.waiting(now) + len > self.shape.queue_max {
@@ -65,7 +65,7 @@ impl Pipe {
             return;
         }
         self.free_at = now.max(self.free_at) + len * 8_000_000_000 / self.shape.rate;
-        // What is lost has taken its time on the wire.
+        // A lost packet still occupies the wire.
         if self.is_lost() {
             self.counts.lost += 1;
             return;
@@ -74,7 +74,7 @@ impl Pipe {
         self.under_way.push_back((due, packet.to_vec()));
     }
 
-    /// The next packet whose time has come.
+    /// Takes the next packet that is due.
     pub(crate) fn take(&mut self, now: u64) -> Option<Vec<u8>> {
         if self.next()? > now {
             return None;
@@ -86,17 +86,17 @@ impl Pipe {
         Some(packet)
     }
 
-    /// When the next packet is to be delivered.
+    /// When the next packet is due.
     pub(crate) fn next(&self) -> Option<u64> {
         self.under_way.front().map(|(due, _)| *due)
     }
 
-    /// What became of the packets so far.
+    /// The counts so far.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Bytes that are not on the wire yet.
+    /// Bytes waiting for the wire.
     fn waiting(&self, now: u64) -> u64 {
         let time = u128::from(self.free_at.saturating_sub(now));
         (time * u128::from(self.shape.rate) / 8_000_000_000) as u64

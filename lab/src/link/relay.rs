@@ -1,4 +1,4 @@
-//! Carries packets between two TUN devices, each direction through a [`Pipe`].
+//! Relays packets between two TUN devices, each direction through a [`Pipe`].
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::pipe::{Counts, Pipe, Shape};
 
-/// Longest packet that a device gives.
+/// Maximum length of a packet read from a device.
 const PACKET_MAX: usize = 65_536;
 
-/// Longest time between two looks at the pipes, in nanoseconds: they may have been replaced.
+/// Maximum time between two checks of the pipes, in nanoseconds: they may have been replaced.
 const LOOK: u64 = 20_000_000;
 
 /// The two directions: to the server, and to the client.
@@ -28,7 +28,7 @@ struct Pipes {
 pub(crate) struct Relay(Arc<Mutex<Pipes>>);
 
 impl Relay {
-    /// Begins to carry between these devices, which do not block. It goes on until the process ends.
+    /// Starts relaying between these non-blocking devices, until the process ends.
     pub(crate) fn start(
         client: BorrowedFd<'static>,
         server: BorrowedFd<'static>,
@@ -43,7 +43,7 @@ impl Relay {
         std::thread::Builder::new()
             .name("relay".into())
             .spawn(move || {
-                // What else this machine has to do must not delay packets.
+                // Other processes of this machine must not delay packets.
                 let _ = rustix::process::setpriority_process(None, -20);
                 if let Err(error) = carrying.carry([client, server]) {
                     carrying.lock().failure = Some(format!("{error:#}"));
@@ -53,17 +53,17 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Both directions become as `shape` says, with nothing under way; each loses by its own seed.
+    /// Replaces both pipes with empty ones of this shape; each has its own seed for losses.
     pub(crate) fn reset(&self, shape: Shape, seed: u64) {
         let seeds = [seed, !seed];
         self.lock().pipes = seeds.map(|seed| Pipe::new(shape, seed));
     }
 
-    /// What became of the packets since the last reset: to the server, and to the client.
+    /// The counts since the last reset: to the server, and to the client.
     ///
     /// # Errors
     ///
-    /// When the relay has ended.
+    /// If the relay has ended.
     pub(crate) fn counts(&self) -> Result<[Counts; 2]> {
         let pipes = self.lock();
         let failure = pipes.failure.as_deref();
@@ -112,7 +112,7 @@ impl Relay {
     }
 }
 
-/// The one clock, in nanoseconds.
+/// The monotonic clock, in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -122,7 +122,7 @@ fn read(device: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
     match rustix::io::read(device, buffer) {
         Ok(len) => Ok(Some(len)),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-        // Nobody has configured the interface yet.
+        // The interface is not configured yet.
         Err(Errno::IO) => Ok(None),
         Err(error) => Err(error).context("cannot read a packet"),
     }
@@ -131,7 +131,7 @@ fn read(device: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
 fn write(device: BorrowedFd<'_>, packet: &[u8]) -> Result<()> {
     match rustix::io::write(device, packet) {
         Ok(_) => Ok(()),
-        // The kernel has no memory for it, or nobody has configured the interface: it is lost.
+        // The kernel has no memory, or the interface is not configured: the packet is lost.
         Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::IO | Errno::INVAL) => Ok(()),
         Err(error) => Err(error).context("cannot write a packet"),
     }

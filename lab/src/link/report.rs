@@ -18,20 +18,20 @@ use crate::bench::statistics::Spread;
 /// One load.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Run {
-    /// What the browser says.
+    /// The browser's timings.
     pub(crate) load: Load,
-    /// What the link carried to the server.
+    /// Counts of packets to the server.
     pub(crate) up: Counts,
-    /// What it carried to the client.
+    /// Counts of packets to the client.
     pub(crate) down: Counts,
 }
 
-/// All loads of one kind.
+/// All loads of one server over one link and protocol.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Cell {
     /// The link.
     pub(crate) link: String,
-    /// What it is.
+    /// Its description.
     pub(crate) link_text: String,
     /// The server.
     pub(crate) server: String,
@@ -44,7 +44,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// The spread of a figure over the loads; none of a cell that was left out.
+    /// The spread of a figure over the loads; `None` if the cell was left out.
     pub(crate) fn spread(&self, figure: fn(&Load) -> f64) -> Option<Spread> {
         match self.left_out {
             Some(_) => None,
@@ -56,7 +56,7 @@ impl Cell {
 /// A figure of a load, with its name.
 pub(crate) type Figure = (&'static str, fn(&Load) -> f64);
 
-/// What is shown of a load.
+/// The figures shown in reports.
 pub(crate) const FIGURES: [Figure; 3] = [
     ("first byte", Load::first_byte),
     ("first paint", |load| load.paint),
@@ -79,7 +79,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// One without loads.
+    /// Creates a report without loads.
     pub(crate) fn new(
         servers: Vec<Found>,
         certificates: usize,
@@ -96,7 +96,7 @@ impl Report {
         })
     }
 
-    /// The links of the cells, each once, in order.
+    /// The distinct links of the cells, in order.
     pub(crate) fn links(&self) -> Vec<(&str, &str)> {
         let mut links: Vec<(&str, &str)> = Vec::new();
         for cell in &self.cells {
@@ -107,7 +107,7 @@ impl Report {
         links
     }
 
-    /// Writes tables, picture and data to a folder, by this name.
+    /// Writes tables, picture and data to files of this name in a folder.
     pub(crate) fn save(&self, folder: &Path, name: &str) -> Result<()> {
         fs::create_dir_all(folder)?;
         let file = |kind: &str| folder.join(format!("{name}.{kind}"));
@@ -122,7 +122,7 @@ impl Report {
         Ok(())
     }
 
-    /// The tables, beside a picture of this name.
+    /// The tables, with a reference to the picture of this name.
     pub(crate) fn markdown(&self, name: &str) -> String {
         let (files, len) = self.page;
         let mut text = format!(
@@ -187,7 +187,7 @@ impl Report {
         text
     }
 
-    /// The least median of the other servers on the same link by the same protocol.
+    /// The lowest median of the other servers on the same link over the same protocol.
     fn best_other(&self, own: &Cell, figure: fn(&Load) -> f64) -> Option<f64> {
         let others = self.cells.iter().filter(|cell| {
             cell.link == own.link && cell.protocol == own.protocol && cell.server != own.server

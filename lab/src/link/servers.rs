@@ -1,5 +1,5 @@
-//! The servers that pages are loaded from: how each is found, configured and started. All of them run
-//! at once in the server's namespace, each at an address of its own and port 443.
+//! The servers to load pages from: how each is found, configured and started. They all run at once
+//! in the server's namespace, each at its own address, on port 443.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -14,10 +14,10 @@ use xtask::process;
 use super::certificate::Chain;
 use super::namespaces;
 
-/// Longest time until a server listens.
+/// Maximum time until a server listens.
 const START_MAX: Duration = Duration::from_secs(30);
 
-/// How a page is asked for.
+/// The protocol of a page load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Protocol {
@@ -79,23 +79,23 @@ impl Kind {
         }
     }
 
-    /// The host that stands for it.
+    /// Its host name.
     pub(crate) fn host(self) -> String {
         format!("{}.link.test", self.name())
     }
 
-    /// The address that it listens at.
+    /// The address on which it listens.
     pub(crate) fn address(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 99, 1, self as u8 + 1)
     }
 }
 
-/// A program that can be started.
+/// The result of looking for a server.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Found {
     /// Its name.
     pub(crate) name: String,
-    /// What it is, or why it is left out.
+    /// The program, or why it is left out.
     pub(crate) program: Result<Program, String>,
 }
 
@@ -103,13 +103,13 @@ pub(crate) struct Found {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Program {
     path: PathBuf,
-    /// What it says its version is.
+    /// The version that it reports.
     pub(crate) version: String,
-    /// Whether it speaks HTTP/3.
+    /// Whether it supports HTTP/3.
     pub(crate) has_h3: bool,
 }
 
-/// Looks for a server; gannet is the given program.
+/// Looks for a server; `gannet` is the path of gannet.
 pub(crate) fn find(kind: Kind, gannet: &Path) -> Result<Program> {
     let path = match kind {
         Kind::Gannet => gannet.canonicalize()?,
@@ -127,7 +127,7 @@ pub(crate) fn find(kind: Kind, gannet: &Path) -> Result<Program> {
             )
         }
         Kind::Caddy => (format!("caddy {}", says("version")?), true),
-        // The program has the names of its settings.
+        // Its settings show whether it was built with HTTP/3: the binary contains their names.
         Kind::H2o => {
             let name = b"http3-idle-timeout";
             let has_h3 = memchr::memmem::find(&fs::read(&path)?, name).is_some();
@@ -152,13 +152,13 @@ impl Drop for Running {
     }
 }
 
-/// What a server is given.
+/// The inputs of a server.
 pub(crate) struct Task<'t> {
     /// The folder of the page.
     pub(crate) site: &'t Path,
     /// Certificate and key.
     pub(crate) chain: &'t Chain,
-    /// For its configuration, its output and what it keeps.
+    /// The folder for its configuration, output and state.
     pub(crate) folder: &'t Path,
 }
 
@@ -214,14 +214,14 @@ fn configure(
             command.arg("--tls-cert").arg(&task.chain.chain);
             command.arg("--tls-key").arg(&task.chain.key);
             let help = process::output(&program.path.to_string_lossy(), &["--help-all"])?;
-            // Builds differ in whether they speak HTTP/3 without being told.
+            // Builds differ in whether HTTP/3 is enabled by default.
             if help.contains("--http3") && !help.contains("--no-http3") {
                 command.arg("--http3");
             }
             command.arg(task.site);
         }
         Kind::Nginx => {
-            // Since 1.25.1 HTTP/2 has a directive of its own.
+            // Since 1.25.1, HTTP/2 has its own directive.
             let (quic, own, old) = match program.has_h3 {
                 true => (format!("listen {address}:443 quic;"), "http2 on;", ""),
                 false => (String::new(), "", " http2"),
@@ -258,7 +258,7 @@ fn configure(
             command
                 .args(["run", "--adapter", "caddyfile", "--config"])
                 .arg(path);
-            // It would keep state under the user's home.
+            // Keeps its state out of the user's home.
             command
                 .env("XDG_DATA_HOME", folder)
                 .env("XDG_CONFIG_HOME", folder);

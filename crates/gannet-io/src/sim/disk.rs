@@ -32,7 +32,7 @@ impl Drop for SimFile {
 pub(super) struct Node {
     pub(super) content: Vec<u8>,
     pub(super) meta: Meta,
-    /// The metadata once a removal of its name is over: the kernel takes two steps.
+    /// The metadata after a removal of its name, which takes the kernel two steps, has completed.
     next_meta: Option<Meta>,
     /// Reading beyond this offset fails with `EIO`.
     pub(super) broken_at: Option<u64>,
@@ -320,8 +320,8 @@ impl Node {
     }
 }
 
-/// A file has lost its name, which changes its status. One query falls between the two steps, of
-/// which either may be the first.
+/// A file has lost its name, which changes its status. One query sees the state between the two
+/// steps, which come in either order.
 fn unlink(node: Option<Arc<Mutex<Node>>>, now_ns: i128) {
     if let Some(node) = node {
         let mut node = lock(&node);

@@ -89,7 +89,7 @@ impl ServedFile {
             let archive = version.archive.as_ref();
             let is_same =
                 now == seen || is_link_change || archive.is_some_and(|it| it.is_same(&seen, &now));
-            // Of a removal, the time of the change may follow.
+            // After a removal, the new status change time may be still to come.
             if is_same && !(is_link_change && now.ctime_ns == seen.ctime_ns) {
                 version.seen.set(now);
             }
@@ -139,9 +139,9 @@ impl OpenArchive {
 
 /// The metadata of an open file now, to be compared with those seen before.
 ///
-/// The kernel removes a link and sets the time of the status change in two steps, whose order
-/// depends on the file system, and it answers queries in between. The time alone would look like
-/// another version: whether a link follows is then asked once more.
+/// The kernel removes a link and sets the status change time in two steps, whose order depends on
+/// the file system, and queries can see the state between them. A changed time alone would look
+/// like another version, so the metadata is queried again in case the removal follows.
 pub(crate) fn meta_of_version<D: Driver>(
     driver: &D,
     file: &File,

@@ -205,7 +205,8 @@ impl Prepared {
             let serving = running.serve_metrics(metrics, about);
             serving.map_err(StartError::Resource)?;
         }
-        // One for all: who forwards counts what the other has not taken yet.
+        // Shared by all: each forwarding worker counts the datagrams that the other has not taken
+        // yet.
         let peers = Peers::new(running.remotes());
         for remote in running.remotes() {
             remote.tell(Message::Peers(peers.clone()));

@@ -503,7 +503,7 @@ impl Client {
     }
 }
 
-/// Judges what was read of an answer on a stream of its own.
+/// Checks the bytes received of a response on its own stream.
 pub(crate) fn judge_answer(
     ask: &Ask,
     reading: &Reading,

@@ -1,5 +1,5 @@
-//! A client that shakes hands in order, and makes its packets by hand from then on: what no honest
-//! library sends.
+//! A client that completes a regular handshake and then sends handmade packets that no library
+//! would send.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ pub(crate) fn path_challenge(data: u64) -> Vec<u8> {
     [&[0x1a], &data.to_be_bytes()[..]].concat()
 }
 
-/// A connection ID of the client's, by which older ones are replaced.
+/// A new connection ID of the client, which retires all older ones.
 pub(crate) fn new_connection_id(sequence: u64) -> Vec<u8> {
     let numbers = [vec![0x18], varint(sequence), varint(sequence), vec![8]];
     let id = sequence.to_be_bytes();
@@ -44,26 +44,26 @@ pub(crate) fn crypto(offset: u64, bytes: &[u8]) -> Vec<u8> {
     [&numbers.concat()[..], bytes].concat()
 }
 
-/// See the module's description.
+/// A client that sends handmade packets.
 pub(crate) struct Forger {
-    /// It knows nothing of what is forged, and does nothing from then on.
+    /// Idle after the handshake: it does not know about the forged packets.
     pub(crate) link: Link,
     ours: Keys,
     theirs: Keys,
-    /// The number of its next packet: behind all that the library may have used.
+    /// The number of the next packet, above all that the library may have used.
     number: u32,
-    /// The code with which the server has closed the connection.
+    /// The error code with which the server has closed the connection.
     pub(crate) error: Option<u64>,
 }
 
-/// What protects the packets of one direction (RFC 9001 section 5).
+/// The packet protection keys of one direction (RFC 9001 section 5).
 struct Keys {
     key: LessSafeKey,
     iv: [u8; 12],
     header_key: HeaderProtectionKey,
 }
 
-/// The secrets of what follows the handshake: the client's, the server's.
+/// The application traffic secrets: the client's and the server's.
 #[derive(Debug, Default)]
 struct Secrets(Mutex<[Vec<u8>; 2]>);
 
@@ -118,17 +118,18 @@ impl Keys {
     }
 
     fn mask(&self, packet: &[u8]) -> [u8; 5] {
-        // What protects the header is sampled behind the longest number.
+        // The sample for header protection starts after a packet number of maximum length.
         let sample = &packet[NUMBER_AT + 4..NUMBER_AT + 20];
         self.header_key.new_mask(sample).expect("16 bytes")
     }
 }
 
-/// Where the number is in a short header (RFC 9000 section 17.3.1): connection IDs have eight bytes.
+/// Offset of the packet number in a short header (RFC 9000 section 17.3.1): connection IDs have
+/// eight bytes.
 const NUMBER_AT: usize = 9;
 
 impl Forger {
-    /// A client whose handshake is over.
+    /// Connects a client and completes its handshake.
     pub(crate) fn new(server: &mut Server, config: &Arc<ClientConfig>, number: u16) -> Self {
         let mut config = ClientConfig::clone(config);
         let log = Arc::new(Secrets::default());
@@ -168,7 +169,7 @@ impl Forger {
         self.link.socket.send(server_address(), &packet, 0);
     }
 
-    /// Looks at what has come: does it close the connection?
+    /// Checks whether the received packets close the connection.
     fn receive(&mut self) {
         while let Some(arrived) = self.link.socket.receive() {
             let error = self.open(arrived.bytes).and_then(|it| close_code(&it));
@@ -176,7 +177,7 @@ impl Forger {
         }
     }
 
-    /// The frames of a packet of the server, whose number is below 256.
+    /// Decrypts the frames of a server packet with a number below 256.
     fn open(&self, mut packet: Vec<u8>) -> Option<Vec<u8>> {
         if packet[0] & 0x80 != 0 || packet.len() < NUMBER_AT + 20 {
             return None;
@@ -200,7 +201,7 @@ impl Forger {
         opened.ok().map(|frames| frames.to_vec())
     }
 
-    /// Sends frames, as many as fit in each packet, and lets the server have its turns.
+    /// Sends frames, as many as fit in each packet, and runs the server's turns.
     pub(crate) fn flood(&mut self, server: &mut Server, frames: impl Iterator<Item = Vec<u8>>) {
         let mut packet = Vec::new();
         for frame in frames {
@@ -216,7 +217,7 @@ impl Forger {
     }
 }
 
-/// The code of a CONNECTION_CLOSE frame of QUIC that is there, perhaps behind acknowledgements.
+/// The error code of a transport CONNECTION_CLOSE frame, possibly after acknowledgements.
 fn close_code(mut frames: &[u8]) -> Option<u64> {
     loop {
         match take_varint(&mut frames)? {

@@ -1,4 +1,4 @@
-//! A connection of QUIC over the simulated network, its client's side.
+//! The client side of a QUIC connection over the simulated network.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use gannet_testkit::quic::{Core, Options};
 use quinn_proto::{Dir, StreamId, TransportConfig, VarInt};
 use rustls::ClientConfig;
 
-/// What the server's socket is bound to: every address.
+/// The address to which the server's socket is bound: every interface.
 pub(crate) const BOUND: &str = "0.0.0.0:443";
 
-/// Where clients reach it.
+/// The address at which clients reach it.
 pub(crate) fn server_address() -> SocketAddr {
     SocketAddr::new([192, 0, 2, 1].into(), 443)
 }
 
-/// Where a client is that has moved so many times.
+/// The address of a client that has moved this many times.
 pub(crate) fn client_address(number: u16, moves: u8) -> SocketAddr {
     SocketAddr::new([198, 51, 100, 1 + moves].into(), 1_024 + number)
 }
 
-/// How a client's connection begins.
+/// The parameters of a client's connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
-    /// Decides where it is; no two clients have the same.
+    /// Determines its address; unique per client.
     pub(crate) number: u16,
     pub(crate) seed: u64,
-    /// Bytes that the server may send ahead on a stream, and on all of them.
+    /// Flow-control windows in bytes, of a stream and of the connection.
     pub(crate) windows: (u32, u32),
 }
 
 impl Opening {
-    /// A client that reads whatever comes.
+    /// A client with large windows.
     pub(crate) fn new(number: u16) -> Self {
         Self {
             number,
@@ -45,28 +45,28 @@ impl Opening {
     }
 }
 
-/// See the module's description.
+/// A client's QUIC connection.
 pub(crate) struct Link {
     pub(crate) core: Core,
     pub(crate) socket: DatagramClient,
     disk: SimHandle,
-    /// The library's time at the simulation's beginning.
+    /// The library's time at the start of the simulation.
     start: Instant,
     number: u16,
     moves: u8,
     /// The first datagram that was sent.
     pub(crate) first: Vec<u8>,
-    /// The server's connection ID in the packets that are sent behind the handshake.
+    /// The server's connection ID in packets sent after the handshake.
     pub(crate) server_id: Vec<u8>,
 }
 
 impl Link {
-    /// Its first datagram is on its way.
+    /// Starts a connection and sends its first datagram.
     pub(crate) fn connect(disk: &SimHandle, tls: &Arc<ClientConfig>, opening: &Opening) -> Self {
         Self::connect_with(disk, tls, opening, |_| {})
     }
 
-    /// The same, with something else chosen.
+    /// The same, with other transport settings.
     pub(crate) fn connect_with(
         disk: &SimHandle,
         tls: &Arc<ClientConfig>,
@@ -102,7 +102,7 @@ impl Link {
         link
     }
 
-    /// Takes what has come, does what is due, sends what may leave.
+    /// Receives datagrams, handles timers, and sends.
     pub(crate) fn step(&mut self) {
         let now = at(self.start, self.disk.now());
         while let Some(arrived) = self.socket.receive() {
@@ -115,7 +115,7 @@ impl Link {
         self.send();
     }
 
-    /// Sends what may leave.
+    /// Sends pending datagrams.
     pub(crate) fn send(&mut self) {
         let now = at(self.start, self.disk.now());
         let (socket, server_id) = (&self.socket, &mut self.server_id);
@@ -131,21 +131,21 @@ impl Link {
         });
     }
 
-    /// When the library has something to do next.
+    /// The library's next timer.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
         let at = self.core.deadline()?;
         let since = at.saturating_duration_since(self.start);
         Some(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// It gets another address, as behind a NAT that has forgotten it.
+    /// Changes the client's address, as a NAT does that has lost its state.
     pub(crate) fn rebind(&mut self) {
         self.moves += 1;
         self.socket.rebind(client_address(self.number, self.moves));
     }
 
-    /// Opens a stream with these bytes; its end comes with them if `is_fin`. `None` while the server
-    /// grants no more of them.
+    /// Opens a stream with these bytes, and ends it if `is_fin`. `None` while the server permits no
+    /// more streams.
     pub(crate) fn open(&mut self, dir: Dir, bytes: &[u8], is_fin: bool) -> Option<StreamId> {
         let id = self.core.open(dir)?;
         assert_eq!(self.core.write(id, bytes), Ok(bytes.len()), "it fits");
@@ -155,7 +155,7 @@ impl Link {
         Some(id)
     }
 
-    /// Asks for a path.
+    /// Requests a path.
     pub(crate) fn get(&mut self, path: &str) -> StreamId {
         let request = h3::request("GET", path, &[]);
         let id = self.open(Dir::Bi, &request, true);
@@ -163,7 +163,7 @@ impl Link {
         id.expect("the server grants more streams")
     }
 
-    /// Says good-bye.
+    /// Closes the connection.
     pub(crate) fn close(&mut self) {
         let now = at(self.start, self.disk.now());
         let code = VarInt::from_u64(h3::NO_ERROR).expect("a code");

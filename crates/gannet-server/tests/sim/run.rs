@@ -50,7 +50,7 @@ pub(crate) const LIMITS: Limits = Limits {
     delay_ms: 0,
 };
 
-/// The same over networks that lose datagrams, some of them several times.
+/// The same over networks that lose datagrams, some of them repeatedly.
 pub(crate) const DATAGRAM_LIMITS: Limits = Limits {
     head_timeout_ms: 10_000,
     idle_timeout_ms: 15_000,
@@ -70,7 +70,8 @@ pub(crate) struct Scenario {
     pub(crate) in_place: bool,
     /// Clients stall, reset, fall silent, send invalid requests.
     pub(crate) has_rude_clients: bool,
-    /// For so long those who are done are replaced by others, nanoseconds; then changes are rare.
+    /// For this time, clients that finish are replaced by new ones, nanoseconds; if it is not 0,
+    /// changes are rare.
     pub(crate) lasts: u64,
     /// The server is stopped at this time, done or not.
     pub(crate) stops_at: Option<u64>,
@@ -149,7 +150,8 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         ..EngineOptions::default()
     };
     if scenario.has_datagrams {
-        // Datagrams that do not fit are lost; with few at a time, the server is slower than its clients.
+        // Datagrams that do not fit are lost; with a short queue, the server is slower than its
+        // clients.
         (options.buffers, options.buffer_len) = (options.buffers.max(16), 2_048);
     }
     let driver = Sim::new(seed, 1, &options, Faults::none());
@@ -325,17 +327,17 @@ pub(crate) fn check_holdings(server: &Driven<Sim>, disk: &SimHandle) -> Result<(
     }
 }
 
-/// Where the clients of a run come from.
+/// Creates the clients of a run.
 struct Crowd {
     scenario: Scenario,
     allowed: Allowed,
     tls: Option<Arc<ClientConfig>>,
-    /// How many have come.
+    /// Number of clients created.
     count: u32,
 }
 
 impl Crowd {
-    /// The next one, who arrives so much later than the first ones do.
+    /// Creates the next client, which arrives `later_ns` later than the first ones.
     fn client(&mut self, files: &Files, later_ns: u64, random: &mut Random) -> Box<dyn Actor> {
         let (scenario, allowed) = (self.scenario, self.allowed);
         let number = (self.count % 60_000) as u16;
@@ -376,7 +378,7 @@ struct Run {
     limits: Limits,
     stopped_at: Option<u64>,
     changes_at: u64,
-    /// What came of clients that were replaced.
+    /// The results of clients that were replaced.
     before: Before,
 }
 
@@ -385,7 +387,7 @@ struct Run {
 struct Before {
     trace: u64,
     answered: u64,
-    /// Of some of them it is not known what the server has counted.
+    /// For some of them, the server's count is unknown.
     has_unread: bool,
 }
 
@@ -770,7 +772,7 @@ fn client(
     Client::new(manners, asks, allowed, random, tls.cloned())
 }
 
-/// What a client of several streams asks for, and whether it is rude.
+/// The requests of a client with several streams, and whether it is rude.
 fn asks_at_once(files: &Files, scenario: Scenario, random: &mut Random) -> (bool, VecDeque<Ask>) {
     let is_rude = scenario.has_rude_clients && random.chance(400);
     let most = if random.chance(300) { 100 } else { 12 };

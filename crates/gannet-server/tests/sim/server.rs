@@ -49,7 +49,7 @@ impl Server {
         Self::with_sockets(faults, limits, (tls, key_records), &[])
     }
 
-    /// The same, speaking HTTP/3, too.
+    /// The same, with HTTP/3.
     pub(crate) fn with_datagrams(faults: Faults, limits: Limits) -> (Self, Arc<ClientConfig>) {
         let tls = (Tls::Own, ENCRYPTED_RECORDS_MAX);
         let bound = [BOUND.parse().expect("an address")];
@@ -131,7 +131,7 @@ impl Server {
         self.until_it(what, |_| is_so())
     }
 
-    /// The same for what the server itself shows.
+    /// The same for a condition on the server itself.
     pub(crate) fn until_it(
         &mut self,
         what: &str,

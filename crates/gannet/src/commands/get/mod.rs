@@ -86,7 +86,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     })
 }
 
-/// The version that is asked for.
+/// The requested version.
 fn version(matches: &ArgMatches) -> Result<Version, Failure> {
     match (matches.get_flag("http2"), matches.get_flag("http3")) {
         (false, false) => Ok(Version::Http1),
