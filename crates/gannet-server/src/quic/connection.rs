@@ -399,8 +399,8 @@ impl<D: Driver> Active<'_, D> {
         conn.own_deadline = all.into_iter().flatten().min();
     }
 
-    /// The server is stopping: sends the first GOAWAY. Requests in progress are completed, and so
-    /// are those that the peer sends before it receives the GOAWAY.
+    /// Called once when the server begins to stop: sends the first GOAWAY. Requests in progress are
+    /// completed, and so are those that the peer sends before it receives the GOAWAY.
     pub(crate) fn drain(&mut self) {
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
@@ -418,7 +418,8 @@ impl<D: Driver> Active<'_, D> {
         self.write_control();
     }
 
-    /// Closes it at once. Returns whether requests were in progress.
+    /// Closes it at once: the grace period is over, or the stop is forced. Returns whether requests
+    /// were in progress.
     pub(crate) fn stop(&mut self) -> bool {
         if self.conn.is_over {
             return false;
@@ -428,7 +429,8 @@ impl<D: Driver> Active<'_, D> {
         was_sending
     }
 
-    /// Closes an idle connection to make room for another one.
+    /// Closes an idle connection to make room for another one: the worker is at its limit of
+    /// connections, or short of memory.
     pub(crate) fn shed(&mut self) {
         self.shared.counters.shed += 1;
         self.close(ErrorCode::NO_ERROR, "");

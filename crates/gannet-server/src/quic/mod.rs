@@ -58,6 +58,11 @@ pub(crate) struct QuicSettings {
 }
 
 /// The QUIC side of a worker.
+///
+/// The worker calls, on itself: `begin_quic` once at its start; `datagram` for each datagram
+/// received and `handle` for each one forwarded to it; `quic_woken` for each lookup or read that
+/// has completed, and `sendable` for each socket that accepts datagrams again; then, once per turn,
+/// `run_quic`. `quic_deadline` limits the wait before the next turn.
 pub(crate) struct Quic {
     endpoint: Endpoint,
     secrets: Secrets,

@@ -46,8 +46,9 @@ impl Trains {
         (TRAIN_LEN_MAX / usize::from(mtu.max(1))).clamp(1, TRAIN_MAX)
     }
 
-    /// Sends the buffer. Returns false if the socket is full: then the train is kept, and
-    /// [`Self::send_held`] sends it. To be called only while the socket [is free](Self::is_free).
+    /// Sends the buffer, which the library has filled as `transmit` describes. Returns false if the
+    /// socket is full: then the train is kept, and [`Self::send_held`] sends it. To be called only
+    /// while the socket [is free](Self::is_free).
     pub(super) fn send<D: Driver>(
         &mut self,
         shared: &mut Shared<D>,

@@ -36,6 +36,10 @@ use crate::release::{ServedFile, Source};
 use crate::worker::ledger::{Account, Held};
 
 /// The HTTP/3 state of a connection and its request streams.
+///
+/// In each turn of the connection: first the library's events ([`Self::writable`],
+/// [`Self::acknowledged`], new input), then [`Self::drop_acknowledged`], new requests
+/// ([`Self::add`]), and last [`Self::feed`].
 pub(crate) struct Streams {
     pub(super) machine: h3::Connection,
     /// Our control stream, and the bytes still to be passed to it.
