@@ -23,7 +23,8 @@ pub struct Http3Report {
     pub addresses: Vec<SocketAddr>,
     /// Addresses without it, and why.
     pub missing: Vec<NoHttp3>,
-    /// The port that answers by the other versions name, unless the operator has said what they say.
+    /// The port that responses over the other versions announce; `None` if the operator configured
+    /// the announcement or the ports differ.
     pub announced: Option<u16>,
     /// The names of the certificates; wildcards begin with `*.`.
     pub names: Vec<Box<str>>,
