@@ -57,8 +57,8 @@ pub struct Datagram {
     pub lease: Lease,
     /// Its source address.
     pub peer: SocketAddr,
-    /// Its destination address, from which to send answers; `None` if the kernel does not report
-    /// it.
+    /// Its destination address, from which to send answers; `None` if the socket is bound to a
+    /// single one.
     pub local: Option<IpAddr>,
     /// Its ECN bits (RFC 3168 section 5): 0 to 3.
     pub ecn: u8,

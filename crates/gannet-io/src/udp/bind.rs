@@ -12,9 +12,9 @@ use crate::{limits, net};
 /// order of the workers if [`steer`](crate::udp::steer) is to be called. Port 0 takes a free one.
 ///
 /// The socket reports what a QUIC endpoint needs to know about each datagram: its destination
-/// address, its ECN bits, and how many were dropped before it. What it sends is never fragmented,
-/// and the kernel's estimate of the path MTU is ignored (RFC 9000 section 14.1, RFC 8899). An IPv6
-/// address accepts IPv6 only.
+/// address, unless it is bound to a single one, its ECN bits, and how many were dropped before it.
+/// What it sends is never fragmented, and the kernel's estimate of the path MTU is ignored (RFC
+/// 9000 section 14.1, RFC 8899). An IPv6 address accepts IPv6 only.
 ///
 /// # Errors
 /// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` (a port below 1024), ...
@@ -85,14 +85,15 @@ fn bound(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
     if share {
         sockopt::set_socket_reuseport(&socket, true)?;
     }
+    let many = libc::c_int::from(address.ip().is_unspecified());
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
-        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, many)?;
         set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         let probe = libc::IPV6_PMTUDISC_PROBE;
         set(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
     } else {
-        set(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        set(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, many)?;
         set(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
         let probe = libc::IP_PMTUDISC_PROBE;
         set(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;

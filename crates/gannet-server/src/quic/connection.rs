@@ -59,6 +59,8 @@ pub(crate) struct QuicConn {
     /// Bytes sent in datagrams with STREAM frames, retransmissions included,
     /// [`BARE_MAX`](super::limits::BARE_MAX) of each datagram excepted.
     pub(super) sent: u64,
+    /// STREAM frames sent so far.
+    pub(super) streams_sent: u64,
     /// The start of the current progress period, and the value of `sent` then. `None` while no
     /// response waits for the peer.
     stalled: Option<(Nanos, u64)>,
@@ -101,6 +103,7 @@ impl QuicConn {
             received: 0,
             ventured: 0,
             sent: 0,
+            streams_sent: 0,
             stalled: None,
             end_at: None,
             is_ending: false,

@@ -407,7 +407,6 @@ impl Quic {
         now: std::time::Instant,
     ) -> bool {
         let mut sent = 0;
-        let mut streams_sent = conn.quic.stats().frame_tx.stream;
         conn.waits_for_socket = false;
         let most_sent = match shared.budget.has_left(Work::Send) {
             true => SENT_PER_TURN_MAX,
@@ -431,8 +430,8 @@ impl Quic {
             let streams_now = conn.quic.stats().frame_tx.stream;
             // Counts only trains with STREAM frames: echoes of path challenges are not part of a
             // response.
-            if streams_now != streams_sent {
-                streams_sent = streams_now;
+            if streams_now != conn.streams_sent {
+                conn.streams_sent = streams_now;
                 conn.sent += transmit.size.saturating_sub(count * BARE_MAX) as u64;
             }
             shared.budget.take(Work::Send, transmit.size as u64);
