@@ -44,8 +44,7 @@ pub(crate) struct Streams {
     pub(super) machine: h3::Connection,
     /// Our control stream, and the bytes still to be passed to it.
     control: Option<(StreamId, Vec<u8>)>,
-    /// Requests until the peer has acknowledged the whole response, in the order in which content
-    /// is sent.
+    /// Requests whose responses are not acknowledged completely, in the order of sending.
     pub(super) open: Vec<Stream>,
     /// Some of them were acknowledged and are to be removed.
     has_acknowledged: bool,
@@ -75,8 +74,7 @@ pub(crate) struct Stream {
     priority: Priority,
     /// The same in the library's form: it sends the highest first.
     rank: i32,
-    /// The head and short content, which precede the parts; empty if the library accepted them at
-    /// once.
+    /// The head and short content, which precede the parts; empty if accepted at once.
     wire: Vec<u8>,
     /// How many bytes of them the library has accepted.
     taken: usize,
@@ -163,8 +161,7 @@ impl Stream {
         has_content
     }
 
-    /// Adds a range of a representation to the content of the response: short content is copied to
-    /// `wire`.
+    /// Adds a range of a representation to the content; copies it to `wire` if it is short.
     pub(crate) fn content(&mut self, source: Source<'_>, range: Range<u64>, wire: &mut Vec<u8>) {
         let bounds = || range.start as usize..range.end as usize;
         match source {
@@ -185,8 +182,7 @@ impl Stream {
         }
     }
 
-    /// Passes the head and short content of the response to the library, which copies them; keeps
-    /// what it does not accept.
+    /// Passes the head and short content to the library, which copies them; keeps the rest.
     pub(super) fn hand_over(&mut self, quic: &mut Connection, wire: &[u8]) {
         // An error recurs in `feed`, which handles it.
         self.taken = quic.send_stream(self.id).write(wire).unwrap_or(0);
@@ -288,8 +284,7 @@ impl Stream {
         Some(record)
     }
 
-    /// Bytes of memory made for it alone: those waiting for the library, and the library's copy of
-    /// those it has accepted.
+    /// Bytes of memory made for it alone: those waiting, and the library's copy of accepted ones.
     fn own_bytes(&self) -> u64 {
         let parts = self.parts.iter().map(Body::own_bytes);
         (self.wire.capacity() + self.taken) as u64 + parts.sum::<u64>()
@@ -392,8 +387,7 @@ impl Streams {
         }
     }
 
-    /// The peer has acknowledged a whole response. To be followed by [`Self::drop_acknowledged`],
-    /// once for all.
+    /// The peer has acknowledged a whole response. [`Self::drop_acknowledged`] must follow.
     pub(super) fn acknowledged(&mut self, id: StreamId) {
         if let Some(stream) = self.find(id) {
             stream.is_acknowledged = true;
@@ -428,8 +422,7 @@ impl Streams {
         }
     }
 
-    /// Moves a stream if its priority has changed. Returns its rank for the library if that has
-    /// changed.
+    /// Moves a stream if its priority has changed. Returns its rank if that has changed.
     pub(super) fn arrange(&mut self, id: StreamId) -> Option<i32> {
         let index = self.position(id)?;
         let stream = &mut self.open[index];
@@ -447,8 +440,7 @@ impl Streams {
         Some(rank)
     }
 
-    /// When the oldest response began that waits for the peer, to accept more or to acknowledge
-    /// all.
+    /// When the oldest response began that waits for the peer to accept or acknowledge it.
     pub(super) fn oldest_untaken(&self) -> Option<Nanos> {
         let waits = |stream: &&Stream| stream.is_blocked || stream.is_finished;
         let untaken = self.open.iter().filter(waits);
@@ -507,8 +499,7 @@ impl Streams {
         }
         match fed {
             Fed::All => {}
-            // Tried again in a later turn, when bytes held were acknowledged or a read has
-            // completed.
+            // Tried again after an acknowledgement or the end of a read.
             Fed::Read(..) if self.may_read() == 0 => {}
             fed => all.rest = Some((id, fed)),
         }
@@ -559,8 +550,7 @@ impl Streams {
         self.own_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of a file may be read for a stream now; 0 while too many are held or being
-    /// read.
+    /// Bytes of a file that may be read for a stream now; 0 while the connection is at its bounds.
     pub(super) fn may_read(&self) -> u64 {
         let asked = u64::from(self.reads) * READ_MAX;
         if self.reads >= READS_MAX || self.read_bytes() + asked + READ_MAX > READ_HELD_MAX {
