@@ -5,17 +5,22 @@
 use std::hint::black_box;
 
 use gannet_http::h1::{Connection, Event};
+use gannet_http::h2::Time;
 use gannet_http::h2::hpack::Decoder;
 use gannet_http::h2::hpack::encoder::write_field;
+use gannet_http::h2::hpack::ready::render;
+use gannet_http::h3::{self, qpack};
 use gannet_http::semantics::date::DateLine;
-use gannet_http::semantics::ready_fields::RepresentationFields;
-use gannet_http::semantics::response::{ReadyPart, ResponseHead};
+use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
+use gannet_http::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
 use gannet_http::semantics::status::Status;
 use gannet_http::semantics::target_path::decode_path;
 
-const NAMES: [&str; 4] = [
+const NAMES: [&str; 6] = [
     "h1-exchange-load",
     "h1-exchange-browser",
+    "h3-exchange-load",
+    "h3-exchange-browser",
     "hpack-decode",
     "hpack-encode",
 ];
@@ -33,14 +38,15 @@ fn main() {
     match name.as_str() {
         "h1-exchange-load" => h1_exchange(LOAD_GENERATOR, count),
         "h1-exchange-browser" => h1_exchange(BROWSER, count),
+        "h3-exchange-load" => h3_exchange(&FIELDS[..4], count),
+        "h3-exchange-browser" => h3_exchange(FIELDS, count),
         "hpack-decode" => hpack_decode(count),
         "hpack-encode" => hpack_encode(count),
         other => panic!("'{other}' is none of {NAMES:?}"),
     }
 }
 
-/// Reads a request, decodes its path, and writes a ready response head.
-fn h1_exchange(input: &str, count: u64) {
+fn ready() -> ReadyFields {
     let fields = RepresentationFields {
         content_length: 13,
         content_type: Some(b"text/plain;charset=utf-8"),
@@ -49,7 +55,12 @@ fn h1_exchange(input: &str, count: u64) {
         accept_ranges: true,
         ..Default::default()
     };
-    let ready = fields.render().expect("fields of the benchmark");
+    fields.render().expect("fields of the benchmark")
+}
+
+/// Reads a request, decodes its path, and writes a ready response head.
+fn h1_exchange(input: &str, count: u64) {
+    let ready = ready();
     let date_line = DateLine::new(784_111_777);
     let (mut connection, mut scratch) = (Connection::new(), Vec::new());
     let mut out = Vec::with_capacity(4096);
@@ -68,6 +79,47 @@ fn h1_exchange(input: &str, count: u64) {
         };
         connection.respond(black_box(&head), date_line.as_bytes(), &mut out);
         black_box(&out);
+    }
+}
+
+/// The same on a stream of its own, with the head in its form for HTTP/2, as an archive has it.
+fn h3_exchange(fields: &[(&str, &str)], count: u64) {
+    let ready = ready();
+    let hpack = render(ready.as_block()).expect("lines");
+    let block = ReadyBlock {
+        hpack: Some(hpack.as_block()),
+        ..ready.as_block()
+    };
+    // HEADERS with its length in two bytes, and a section without dynamic references.
+    let mut input = vec![1, 0, 0, 0, 0];
+    for (name, value) in fields {
+        qpack::encoder::write_field(name, value.as_bytes(), &mut input);
+    }
+    let len = (input.len() - 3) as u16 | 0x4000;
+    input[1..3].copy_from_slice(&len.to_be_bytes());
+    let date_line = DateLine::new(784_111_777);
+    let mut connection = h3::Connection::new(Time(0));
+    let (mut scratch, mut path_scratch) = (Vec::new(), Vec::new());
+    let mut out = Vec::with_capacity(4096);
+    for number in 0..count {
+        let stream = connection.open_request(h3::StreamId(4 * number));
+        let mut stream = stream.expect("the connection goes on");
+        let received = stream.receive(&mut connection, black_box(&input), true, &mut scratch);
+        let Ok(h3::Event::Request(request)) = received.map(|received| received.event) else {
+            unreachable!("a request of the benchmark");
+        };
+        let path = decode_path(request.target.path, &mut path_scratch);
+        black_box(path).expect("a path of the benchmark");
+        out.clear();
+        let head = ResponseHead {
+            status: Status::OK,
+            ready: Some((block, ReadyPart::Whole)),
+            content_length: None,
+            fields: &[],
+        };
+        stream.respond(black_box(&head), date_line.as_bytes(), 13, &mut out);
+        black_box(&out);
+        connection.answered(13);
     }
 }
 
