@@ -37,7 +37,10 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     process::find_or_install("valgrind", "valgrind").context("counting needs valgrind")?;
     let mut counts = BTreeMap::new();
     for (package, example) in PROGRAMS {
-        let program = process::build(&["--package", package, "--example", example], "instructions")?;
+        let program = process::build(
+            &["--package", package, "--example", example],
+            "instructions",
+        )?;
         let names = process::capture(&mut Command::new(&program))?;
         for name in names.lines() {
             let once = count(&program, name, COUNT)?;

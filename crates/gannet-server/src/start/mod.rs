@@ -10,22 +10,13 @@ pub(crate) mod published;
 pub(crate) mod quic;
 pub(crate) mod running;
 pub(crate) mod start_error;
+mod workers;
 
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::JoinHandle;
 
-use gannet_io::cause::cause;
-use gannet_io::descriptors;
-use gannet_io::driver::{Driver, EngineReport, Waker};
-use gannet_io::epoll::Epoll;
-use gannet_io::options::EngineOptions;
 use gannet_io::probe;
-use gannet_io::uring::Uring;
 
 use self::archive_room::ArchiveRoom;
 use self::bound::{Bound, worker_count};
@@ -33,24 +24,21 @@ use self::follow::Source;
 use self::open::Opening;
 use self::published::Published;
 use self::quic::{Datagrams, Http3Report};
-use self::running::{Certificates, Running, SiteReport, StartReport, WorkerHandle};
+use self::running::{Certificates, Running, SiteReport, StartReport};
 use self::start_error::StartError;
-use crate::config::{Config, Content, ContentOptions, EngineChoice, Hosted, ListenAddress, Scheme};
-use crate::exchange::redirect::Redirect;
-use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
-use crate::observe::log::{LogFactory, LogSink, LogWriter};
+use self::workers::{Descriptors, Plan, ReadyWorker};
+use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
+use crate::observe::log::LogWriter;
 use crate::observe::metrics::exposition::About;
 use crate::observe::metrics_server::MetricsServer;
-use crate::observe::notices::{self, ERRORS};
+use crate::observe::notices;
 use crate::quic::routing::Peers;
-use crate::release::Release;
 use crate::release::directory::Room;
 use crate::release::opened::{Opened, OpenedArchive, OpenedContent, Policy, What};
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
-use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
 use crate::tls::watch;
-use crate::worker::{Message, Worker, WorkerSettings};
+use crate::worker::Message;
 
 /// A fully prepared server whose workers wait for the start signal. Dropping it leaves nothing
 /// behind.
@@ -222,13 +210,6 @@ impl Prepared {
     }
 }
 
-/// A worker that is ready to serve.
-struct ReadyWorker {
-    handle: WorkerHandle,
-    /// Starts the worker; dropping it ends the worker instead.
-    go: Sender<()>,
-}
-
 /// The certificates of a server that is about to start.
 struct Tls {
     source: watch::Source,
@@ -252,227 +233,6 @@ impl Tls {
             warnings,
             kernel,
         }))
-    }
-}
-
-struct Plan<'a> {
-    config: &'a Config,
-    workers: usize,
-    /// The descriptor budget of each worker.
-    descriptors: Descriptors,
-    opened: &'a Arc<Opened>,
-    listeners: &'a [Bound],
-    factory: &'a LogFactory,
-    tls: Option<&'a Tls>,
-    datagrams: &'a Datagrams,
-}
-
-/// How a worker divides its share of the process's descriptors.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Descriptors {
-    /// Maximum number of connections.
-    connections: usize,
-    /// Maximum number of files kept open for later requests.
-    files: usize,
-}
-
-impl Descriptors {
-    /// The budget of each worker in the current process, given the number of sockets that each
-    /// opens.
-    fn share(workers: usize, opened_by_each: usize) -> Self {
-        // The engine, its waker, and the ring that probes io_uring.
-        const ENGINE: u64 = 3;
-        let taken = workers as u64 * (opened_by_each as u64 + ENGINE);
-        let free = descriptors::limit().saturating_sub(descriptors::open_now() + taken);
-        Self::of(free / workers as u64)
-    }
-
-    fn of(share: u64) -> Self {
-        let files = (share / OPEN_FILES_PART).min(OPEN_FILES_MAX as u64);
-        // Files kept open are closed to make room for connections.
-        let connections = share - share / SPARE_DESCRIPTORS_PART;
-        Self {
-            connections: usize::try_from(connections).unwrap_or(usize::MAX).max(1),
-            files: files as usize,
-        }
-    }
-}
-
-/// Why an engine cannot be used: the cause, and how to fix it.
-struct NoEngine {
-    cause: String,
-    help: Option<String>,
-}
-
-/// Why a worker cannot start.
-enum Declined {
-    /// Another engine may work.
-    Engine(NoEngine),
-    /// Another engine would not help.
-    Start(StartError),
-}
-
-impl From<io::Error> for Declined {
-    fn from(error: io::Error) -> Self {
-        Self::Start(StartError::Resource(error))
-    }
-}
-
-impl From<Declined> for StartError {
-    fn from(declined: Declined) -> Self {
-        match declined {
-            Declined::Engine(NoEngine { cause, help }) => Self::Engine { cause, help },
-            Declined::Start(error) => error,
-        }
-    }
-}
-
-type Started = (Vec<ReadyWorker>, EngineReport, Option<String>);
-
-impl Plan<'_> {
-    fn start_workers(&self) -> Result<Started, StartError> {
-        let mut fallback = None;
-        let (handles, report) = match self.config.engine {
-            EngineChoice::Uring => self.start_all(true)?,
-            EngineChoice::Epoll => self.start_all(false)?,
-            EngineChoice::Auto => match self.start_all(true) {
-                Err(Declined::Engine(no)) => {
-                    let help = no.help.map(|help| format!("; {help}")).unwrap_or_default();
-                    fallback = Some(format!("{}{help}", no.cause));
-                    self.start_all(false)?
-                }
-                begun => begun?,
-            },
-        };
-        Ok((handles, report, fallback))
-    }
-
-    /// Starts all workers on one engine, or none.
-    fn start_all(&self, uring: bool) -> Result<(Vec<ReadyWorker>, EngineReport), Declined> {
-        let mut all: Vec<ReadyWorker> = Vec::new();
-        let mut report = None;
-        for index in 0..self.workers {
-            match self.start_one(index, uring) {
-                Ok((worker, engine)) => {
-                    all.push(worker);
-                    report = Some(engine);
-                }
-                Err(declined) => {
-                    for ReadyWorker { handle, go } in all {
-                        drop(go);
-                        handle.join();
-                    }
-                    return Err(declined);
-                }
-            }
-        }
-        Ok((all, report.expect("there is at least one worker")))
-    }
-
-    fn start_one(
-        &self,
-        index: usize,
-        uring: bool,
-    ) -> Result<(ReadyWorker, EngineReport), Declined> {
-        let sockets = self.sockets(index)?;
-        let datagrams = self.datagrams.of_worker(index)?;
-        let settings = self.settings(index);
-        let opened = Arc::clone(self.opened);
-        let log = self.factory.sink();
-        let (sender, inbox) = mpsc::channel();
-        let (ready, answer) = mpsc::channel();
-        let (go, on_go) = mpsc::channel();
-        let main = move || {
-            let seat = Seat {
-                settings,
-                opened,
-                log,
-                inbox,
-                ready,
-                on_go,
-            };
-            let engine = EngineOptions::default();
-            if uring {
-                match Uring::new(sockets, &engine) {
-                    Ok(driver) => seat.serve(driver.with_datagrams(datagrams)),
-                    Err(no) => {
-                        let cause = format!("io_uring: {no}");
-                        let help = no.help;
-                        seat.decline(Declined::Engine(NoEngine { cause, help }))
-                    }
-                }
-            } else {
-                let driver = Epoll::new(sockets, &engine);
-                match driver.and_then(|driver| driver.with_datagrams(datagrams)) {
-                    Ok(driver) => seat.serve(driver),
-                    Err(error) => {
-                        let cause = format!("epoll: {}", cause(&error));
-                        seat.decline(Declined::Engine(NoEngine { cause, help: None }))
-                    }
-                }
-            }
-        };
-        let thread = std::thread::Builder::new()
-            .name(format!("gannet-{index}"))
-            .spawn(main)?;
-        let ended = |_| io::Error::other("a worker ended before it began");
-        match answer.recv().map_err(ended)? {
-            Ok((waker, report)) => {
-                let handle = WorkerHandle::new(sender, waker, thread);
-                Ok((ReadyWorker { handle, go }, report))
-            }
-            Err(declined) => {
-                let _: std::thread::Result<bool> = thread.join();
-                Err(declined)
-            }
-        }
-    }
-
-    /// The port of the first address with this scheme; 0 if there is none.
-    fn port_of(&self, scheme: Scheme) -> u16 {
-        let port = |bound: &Bound| match bound.address {
-            ListenAddress::Tcp(address) if bound.scheme == scheme => Some(address.port()),
-            _ => None,
-        };
-        self.listeners.iter().find_map(port).unwrap_or(0)
-    }
-
-    /// This worker's listeners. Duplicates: falling back to another engine needs them again.
-    fn sockets(&self, index: usize) -> io::Result<Vec<OwnedFd>> {
-        let sockets = self.listeners.iter();
-        sockets.map(|bound| bound.socket(index)).collect()
-    }
-
-    fn settings(&self, index: usize) -> WorkerSettings {
-        let limits = self.config.limits;
-        let total = match limits.connections_max {
-            0 => usize::MAX,
-            n => n as usize,
-        };
-        let tls = self.config.tls.as_ref();
-        WorkerSettings {
-            number: index,
-            limits,
-            connections_max: total
-                .div_ceil(self.workers)
-                .min(self.descriptors.connections),
-            listeners: self.listeners.iter().map(|bound| bound.scheme).collect(),
-            redirect: Redirect {
-                from: self.port_of(Scheme::Redirect),
-                to: self.port_of(Scheme::Https),
-            },
-            certificates: self.tls.map(|tls| Arc::clone(&tls.store)),
-            quic: self.datagrams.settings(),
-            kernel_tls: self.tls.map(|tls| tls.kernel.clone()),
-            tail_len: self.config.content.tail_len(),
-            key_records_max: tls.map_or(ENCRYPTED_RECORDS_MAX, |tls| tls.key_records_max),
-            archive_copied: if index == 0 {
-                copied_len(&self.opened.contents)
-            } else {
-                0
-            },
-            secret: secret(),
-        }
     }
 }
 
@@ -511,13 +271,6 @@ fn alt_svc(config: &Config, http3: &mut Http3Report) -> Option<String> {
     Some(format!("h3=\":{port}\"; ma=86400"))
 }
 
-/// Random bytes.
-fn secret() -> [u8; 32] {
-    let mut secret = [0; 32];
-    aws_lc_rs::rand::fill(&mut secret).expect("the kernel has random bytes");
-    secret
-}
-
 /// RFC 6797 section 6.1: two years, as browsers' preload lists require.
 const HSTS: (&str, &str) = ("strict-transport-security", "max-age=63072000");
 
@@ -528,58 +281,6 @@ pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-in
 
 /// The field whose value [`alt_svc`] makes.
 pub(crate) const ALT_SVC: &str = "alt-svc";
-
-type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
-
-/// The inputs of a worker's thread.
-struct Seat {
-    settings: WorkerSettings,
-    opened: Arc<Opened>,
-    log: LogSink,
-    inbox: Receiver<Message>,
-    ready: Ready,
-    /// Receives the signal to start serving.
-    on_go: Receiver<()>,
-}
-
-impl Seat {
-    /// Serves from the start signal until a stop; false if a response was cut off.
-    fn serve<D: Driver>(self, mut driver: D) -> bool {
-        let waker = driver.waker(Worker::<D>::wake_token());
-        let report = driver.report();
-        let Self {
-            settings,
-            opened,
-            log,
-            inbox,
-            ready,
-            on_go,
-        } = self;
-        if ready.send(Ok((waker, report))).is_err() || on_go.recv().is_err() {
-            return true;
-        }
-        let release = Release::new(&opened, settings.number, None);
-        // Otherwise this would keep replaced content in memory.
-        drop(opened);
-        let worker = Worker::new(driver, settings, release, log, inbox);
-        match worker.run() {
-            Ok(clean) => clean,
-            Err(errno) => {
-                let cause = cause(&errno.into());
-                ERRORS.tell(format_args!("gannet: a worker has stopped: {cause}"));
-                false
-            }
-        }
-    }
-
-    fn decline(self, declined: Declined) -> bool {
-        // The receiver is waiting for this answer.
-        let _ = self.ready.send(Err(declined));
-        true
-    }
-}
-
-pub(crate) type Thread = JoinHandle<bool>;
 
 /// The cache limits of each of `workers` for one content, with `files` open files in all.
 fn room(
@@ -623,22 +324,5 @@ fn report(contents: &[Arc<OpenedContent>]) -> SiteReport {
             }
         },
         _ => SiteReport::default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn descriptors_are_shared_out_and_never_all() {
-        for share in [0, 1, 7, 100, 1_000, 100_000, u64::MAX / 2] {
-            let Descriptors { connections, files } = Descriptors::of(share);
-            assert!(connections >= 1, "a server without connections is useless");
-            assert!(files <= OPEN_FILES_MAX);
-            let connections = connections as u64;
-            assert!(connections <= share.max(1), "{connections} of {share}");
-            assert!(share < 8 || connections < share, "none to spare of {share}");
-        }
     }
 }
