@@ -245,6 +245,13 @@ impl Conn {
     pub(crate) fn work(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
     }
+
+    /// Adds the log record of a response.
+    pub(crate) fn note(&mut self, record: Option<Record>) {
+        if let Some(record) = record {
+            self.work().records.push(record);
+        }
+    }
 }
 
 /// State that only some responses need.

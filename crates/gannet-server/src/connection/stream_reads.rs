@@ -1,5 +1,5 @@
-//! Disk operations for HTTP/2 streams: lookups of paths and reads of content, several per
-//! connection at once.
+//! Disk operations for streams: lookups of paths and reads of content, several per connection at
+//! once; first what HTTP/2 and HTTP/3 have in common.
 //!
 //! A hung disk is subject to the same timeout as a stalled peer; then the stream is reset
 //! (`Connection::handle_timeout`). Its operations stay in flight until they complete, and count
@@ -18,6 +18,7 @@ use crate::exchange::answering::Reply;
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::limits::STREAM_READS_MAX;
 use crate::release::ServedFile;
+use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 
 /// Pending operations, by the number in their tokens. Each completes exactly once, whatever happens
@@ -93,6 +94,67 @@ impl StreamWaits {
     }
 }
 
+impl<D: Driver> Shared<D> {
+    /// Continues a lookup for a stream of a connection; `None` if an operation is pending.
+    pub(crate) fn look_up_for(
+        &mut self,
+        (conn, stream): (ConnId, u64),
+        mut waiting: Box<WaitingRequest>,
+        wakeup: Option<Result<Wakeup, Errno>>,
+    ) -> Option<(Box<WaitingRequest>, Found)> {
+        let number = self.waiters.streams.reserve();
+        let waiter = token(Kind::StreamDisk, number);
+        if let Some(found) = self.find_out(&mut waiting, waiter, wakeup) {
+            self.waiters.streams.release(number);
+            return Some((waiting, found));
+        }
+        let what = What::Lookup(waiting);
+        let question = Question { conn, stream, what };
+        self.waiters.streams.ask(number, question);
+        None
+    }
+
+    /// Reads `len` bytes of a file from `offset` for a stream; `None` if the operation is pending.
+    pub(crate) fn read_for(
+        &mut self,
+        (conn, stream): (ConnId, u64),
+        file: &Rc<ServedFile>,
+        (offset, len): (u64, usize),
+    ) -> Option<Result<Wakeup, Errno>> {
+        let number = self.waiters.streams.reserve();
+        let waiter = token(Kind::StreamDisk, number);
+        match self.driver.read(&file.file, offset, len, waiter) {
+            Started::Now(result) => {
+                self.waiters.streams.release(number);
+                Some(result.map(Wakeup::Read))
+            }
+            Started::Pending => {
+                let what = What::Read(Rc::clone(file), len);
+                let question = Question { conn, stream, what };
+                self.waiters.streams.ask(number, question);
+                None
+            }
+        }
+    }
+
+    /// The bytes of a completed read of `len` bytes; `None` if it failed. The file may have become
+    /// shorter than announced, or hold another version now.
+    pub(crate) fn bytes_read(
+        &mut self,
+        (file, len): (&ServedFile, usize),
+        wakeup: Result<Wakeup, Errno>,
+    ) -> Option<Vec<u8>> {
+        let is_same = file.is_unchanged(&self.driver);
+        match wakeup {
+            Ok(Wakeup::Read(bytes)) if is_same && bytes.len() == len => Some(bytes),
+            _ => {
+                self.counters.cut_short += 1;
+                None
+            }
+        }
+    }
+}
+
 impl<D: Driver> Active<'_, D> {
     /// Starts lookups for requests that need more than memory.
     pub(super) fn ask_missed(&mut self) {
@@ -110,33 +172,14 @@ impl<D: Driver> Active<'_, D> {
     fn look_up(
         &mut self,
         stream: StreamId,
-        mut waiting: Box<WaitingRequest>,
+        waiting: Box<WaitingRequest>,
         wakeup: Option<Result<Wakeup, Errno>>,
     ) {
-        let number = self.shared.waiters.streams.reserve();
-        let waiter = token(Kind::StreamDisk, number);
-        match self.shared.find_out(&mut waiting, waiter, wakeup) {
-            Some(found) => {
-                self.shared.waiters.streams.release(number);
-                self.answer_looked_up(stream, &waiting, found);
-            }
-            None => self.ask_for_stream(stream, number, What::Lookup(waiting)),
-        }
-    }
-
-    /// Records a pending operation of a stream.
-    fn ask_for_stream(&mut self, stream: StreamId, number: u32, what: What) {
-        let now = self.shared.driver.now();
-        let conn = &mut *self.conn;
-        let question = Question {
-            conn: conn.id,
-            stream: u64::from(stream.0),
-            what,
-        };
-        self.shared.waiters.streams.ask(number, question);
-        if let Some(streams) = conn.protocol.streams_mut() {
-            streams.asked += 1;
-            streams.connection.defer(stream, Time(now.0));
+        let waiter = (self.conn.id, u64::from(stream.0));
+        if let Some((waiting, found)) = self.shared.look_up_for(waiter, waiting, wakeup) {
+            self.answer_looked_up(stream, &waiting, found);
+        } else if let Some(streams) = self.conn.protocol.streams_mut() {
+            streams.await_disk(stream, self.shared.driver.now());
         }
     }
 
@@ -149,7 +192,7 @@ impl<D: Driver> Active<'_, D> {
         let mut pump = self.shared.pump(is_secure, Some(waiting.release()));
         let reply = Reply::H2(streams, stream);
         let answered = waiting.answer(reply, &pump.turn, found, &mut out);
-        pump.done_stream(streams, stream, &waiting.request(), answered);
+        streams.note(stream, pump.done(&waiting.request(), answered));
         streams.out = Some(out);
     }
 
@@ -171,21 +214,13 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         let len = (range.end - range.start) as usize;
-        let number = self.shared.waiters.streams.reserve();
-        let waiter = token(Kind::StreamDisk, number);
-        match self
-            .shared
-            .driver
-            .read(&file.file, range.start, len, waiter)
-        {
-            Started::Now(result) => {
-                self.shared.waiters.streams.release(number);
-                self.stream_read(stream, &file, len, result);
-            }
-            Started::Pending => {
+        let waiter = (self.conn.id, u64::from(stream.0));
+        match self.shared.read_for(waiter, &file, (range.start, len)) {
+            Some(wakeup) => self.stream_read(stream, (&file, len), wakeup),
+            None => {
                 streams.connection.pause(stream);
                 streams.reads += 1;
-                self.ask_for_stream(stream, number, What::Read(file, len));
+                streams.await_disk(stream, now);
             }
         }
     }
@@ -194,21 +229,15 @@ impl<D: Driver> Active<'_, D> {
     fn stream_read(
         &mut self,
         stream: StreamId,
-        file: &ServedFile,
-        len: usize,
-        result: Result<Vec<u8>, Errno>,
+        read: (&ServedFile, usize),
+        wakeup: Result<Wakeup, Errno>,
     ) {
-        // The file may have become shorter than announced, or hold another version now.
-        let is_same = file.is_unchanged(&self.shared.driver);
         let Some(streams) = self.conn.protocol.streams_mut() else {
             return;
         };
-        match result {
-            Ok(bytes) if is_same && bytes.len() == len => {
-                streams.read(stream, bytes);
-            }
-            _ => {
-                self.shared.counters.cut_short += 1;
+        match self.shared.bytes_read(read, wakeup) {
+            Some(bytes) => streams.read(stream, bytes),
+            None => {
                 streams.connection.abort(stream, ErrorCode::INTERNAL_ERROR);
                 let record = streams.forget(stream);
                 streams.cut.extend(record);
@@ -237,12 +266,8 @@ impl<D: Driver> Active<'_, D> {
                 for waiting in streams.waiting.drain(..) {
                     streams.connection.resume(waiting);
                 }
-                let bytes = wakeup.and_then(|disk| match disk {
-                    Wakeup::Read(bytes) => Ok(bytes),
-                    _ => Err(Errno::IO),
-                });
                 if is_open {
-                    self.stream_read(stream, &file, len, bytes);
+                    self.stream_read(stream, (&file, len), wakeup);
                 }
             }
         }

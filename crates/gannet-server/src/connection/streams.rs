@@ -196,8 +196,15 @@ impl Streams {
         }
     }
 
+    /// Counts a pending operation of a stream, and defers its deadline.
+    pub(crate) fn await_disk(&mut self, stream: StreamId, now: Nanos) {
+        self.asked += 1;
+        self.connection.defer(stream, Time(now.0));
+    }
+
     /// Adds the log record of a response, which is complete when its last byte is sent.
-    pub(crate) fn note(&mut self, stream: StreamId, record: Record) {
+    pub(crate) fn note(&mut self, stream: StreamId, record: Option<Record>) {
+        let Some(record) = record else { return };
         match self.position(stream) {
             Some(index) => self.contents[index].record = Some(record),
             None => self.records.push(record),
@@ -268,22 +275,21 @@ impl Streams {
         }
     }
 
-    /// Adds bytes read from a stream's file. False if the stream has ended meanwhile.
-    pub(crate) fn read(&mut self, stream: StreamId, bytes: Vec<u8>) -> bool {
+    /// Adds bytes read from a stream's file.
+    pub(crate) fn read(&mut self, stream: StreamId, bytes: Vec<u8>) {
         let Some(index) = self.position(stream) else {
-            return false;
+            return;
         };
         let parts = &mut self.contents[index].parts;
         let Some(Body::File(_, range)) = parts.front_mut() else {
             debug_assert!(false, "one read at a time, of the first part");
-            return false;
+            return;
         };
         range.start += bytes.len() as u64;
         if range.start == range.end {
             parts.pop_front();
         }
         parts.push_front(Body::own(bytes));
-        true
     }
 
     /// Whether `out` has reached the length allowed without querying the socket's room.

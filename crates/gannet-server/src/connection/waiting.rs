@@ -75,6 +75,6 @@ impl<D: Driver> Active<'_, D> {
         let reply = Reply::H1(&mut http1.machine);
         let answered = waiting.answer(reply, &pump.turn, found, out);
         conn.close_with_machine();
-        pump.done(conn, &waiting.request(), answered);
+        conn.note(pump.done(&waiting.request(), answered));
     }
 }

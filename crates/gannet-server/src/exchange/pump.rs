@@ -98,27 +98,15 @@ impl<D: Driver> Pump<'_, D> {
                         is_early,
                     };
                     let reply = Reply::H1(&mut http1.machine);
-                    let answered = self.request(reply, &request, on, out);
-                    match answered {
-                        Ok(answered) => self.done(conn, &request, answered),
+                    match self.request(reply, &request, on, out) {
+                        Ok(answered) => conn.note(self.done(&request, answered)),
                         Err(waiting) => return (used, Stop::Wait(waiting)),
                     }
                 }
                 Event::Reject(rejection) => {
-                    self.counters.rejected += 1;
-                    let mut to = Answering {
-                        reply: Reply::H1(&mut http1.machine),
-                        turn: &self.turn,
-                        out,
-                        ruling: None,
-                    };
-                    let answered = to.error(rejection.status, None);
-                    self.counters.response(answered.status.0);
-                    if self.is_logging {
-                        conn.work()
-                            .records
-                            .push(Record::rejected(answered, self.turn.now));
-                    }
+                    let reply = Reply::H1(&mut http1.machine);
+                    let record = self.reject(reply, rejection.status, out);
+                    conn.note(record);
                 }
                 Event::Closing => conn.close_intake(),
             }
@@ -159,23 +147,13 @@ impl<D: Driver> Pump<'_, D> {
                         is_early: streams.is_early,
                     };
                     match self.request(Reply::H2(streams, stream), &request, on, out) {
-                        Ok(answered) => self.done_stream(streams, stream, &request, answered),
+                        Ok(answered) => streams.note(stream, self.done(&request, answered)),
                         Err(waiting) => streams.missed.push((stream, waiting)),
                     }
                 }
                 h2::Event::Reject { stream, rejection } => {
-                    self.counters.rejected += 1;
-                    let mut to = Answering {
-                        reply: Reply::H2(streams, stream),
-                        turn: &self.turn,
-                        out,
-                        ruling: None,
-                    };
-                    let answered = to.error(rejection.status, None);
-                    self.counters.response(answered.status.0);
-                    if self.is_logging {
-                        streams.note(stream, Record::rejected(answered, self.turn.now));
-                    }
+                    let record = self.reject(Reply::H2(streams, stream), rejection.status, out);
+                    streams.note(stream, record);
                 }
                 h2::Event::Reset { stream } => {
                     self.counters.h2_resets += 1;
@@ -241,63 +219,38 @@ impl<D: Driver> Pump<'_, D> {
                         is_early,
                     };
                     match self.request(Reply::H3(stream), &request, on, out) {
-                        Ok(answered) => self.done_h3(stream, &request, answered),
+                        Ok(answered) => stream.record = self.done(&request, answered),
                         Err(waiting) => streams.missed(index, waiting),
                     }
                 }
                 h3::Event::Reject(rejection) => {
-                    self.counters.rejected += 1;
-                    let mut to = Answering {
-                        reply: Reply::H3(stream),
-                        turn: &self.turn,
-                        out,
-                        ruling: None,
-                    };
-                    let answered = to.error(rejection.status, None);
-                    self.counters.response(answered.status.0);
-                    if self.is_logging {
-                        stream.record = Some(Record::rejected(answered, self.turn.now));
-                    }
+                    stream.record = self.reject(Reply::H3(stream), rejection.status, out);
                 }
             }
         }
     }
 
-    /// Counts and logs the response of an HTTP/3 stream.
-    pub(crate) fn done_h3(
-        &mut self,
-        stream: &mut quic::streams::Stream,
-        request: &Request<'_>,
-        answered: Answered,
-    ) {
+    /// Counts a response, and makes its record if there is a log.
+    #[inline]
+    pub(crate) fn done(&mut self, request: &Request<'_>, answered: Answered) -> Option<Record> {
         self.counters.response(answered.status.0);
-        if self.is_logging {
-            stream.record = Some(Record::new(request, answered, self.turn.now));
-        }
+        self.is_logging
+            .then(|| Record::new(request, answered, self.turn.now))
     }
 
-    /// Counts and logs the response of an HTTP/2 stream.
-    pub(crate) fn done_stream(
-        &mut self,
-        streams: &mut Streams,
-        stream: h2::StreamId,
-        request: &Request<'_>,
-        answered: Answered,
-    ) {
+    /// Answers a request that is none, with the same result.
+    fn reject(&mut self, reply: Reply<'_>, status: Status, out: &mut Outgoing) -> Option<Record> {
+        self.counters.rejected += 1;
+        let mut to = Answering {
+            reply,
+            turn: &self.turn,
+            out,
+            ruling: None,
+        };
+        let answered = to.error(status, None);
         self.counters.response(answered.status.0);
-        if self.is_logging {
-            streams.note(stream, Record::new(request, answered, self.turn.now));
-        }
-    }
-
-    /// Counts and logs a response.
-    pub(crate) fn done(&mut self, conn: &mut Conn, request: &Request<'_>, answered: Answered) {
-        self.counters.response(answered.status.0);
-        if self.is_logging {
-            conn.work()
-                .records
-                .push(Record::new(request, answered, self.turn.now));
-        }
+        self.is_logging
+            .then(|| Record::rejected(answered, self.turn.now))
     }
 
     /// Answers one request, or returns it if it has to wait.

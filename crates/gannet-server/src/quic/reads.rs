@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use gannet_http::h3::ErrorCode;
-use gannet_io::driver::{Driver, Errno, Started};
+use gannet_io::driver::{Driver, Errno};
 use quinn_proto::StreamId;
 
 use super::connection::Active;
@@ -13,7 +13,6 @@ use crate::exchange::Wakeup;
 use crate::exchange::answering::Reply;
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::release::ServedFile;
-use crate::worker::token::{Kind, token};
 
 impl<D: Driver> Active<'_, D> {
     /// Starts the lookups of requests that cannot be answered from memory.
@@ -28,29 +27,14 @@ impl<D: Driver> Active<'_, D> {
     fn look_up(
         &mut self,
         id: StreamId,
-        mut waiting: Box<WaitingRequest>,
+        waiting: Box<WaitingRequest>,
         wakeup: Option<Result<Wakeup, Errno>>,
     ) {
-        let number = self.shared.waiters.streams.reserve();
-        let asker = token(Kind::StreamDisk, number);
-        match self.shared.find_out(&mut waiting, asker, wakeup) {
-            Some(found) => {
-                self.shared.waiters.streams.release(number);
-                self.answer_looked_up(id, &waiting, found);
-            }
-            None => self.ask(id, number, What::Lookup(waiting)),
+        let waiter = (self.conn.id, u64::from(id));
+        match self.shared.look_up_for(waiter, waiting, wakeup) {
+            Some((waiting, found)) => self.answer_looked_up(id, &waiting, found),
+            None => self.conn.streams.asked += 1,
         }
-    }
-
-    /// Records that a stream waits for the disk.
-    fn ask(&mut self, id: StreamId, number: u32, what: What) {
-        let question = Question {
-            conn: self.conn.id,
-            stream: u64::from(id),
-            what,
-        };
-        self.shared.waiters.streams.ask(number, question);
-        self.conn.streams.asked += 1;
     }
 
     fn answer_looked_up(&mut self, id: StreamId, waiting: &WaitingRequest, found: Found) {
@@ -61,7 +45,7 @@ impl<D: Driver> Active<'_, D> {
         let mut pump = self.shared.pump_h3(Some(waiting.release()));
         let reply = Reply::H3(stream);
         let answered = waiting.answer(reply, &pump.turn, found, &mut out);
-        pump.done_h3(stream, &waiting.request(), answered);
+        stream.record = pump.done(&waiting.request(), answered);
         let wire = out.finish().0.wire;
         self.hand_over(id, wire);
     }
@@ -75,23 +59,17 @@ impl<D: Driver> Active<'_, D> {
             conn.set_send_window();
         }
         let len = (range.end - range.start).min(conn.streams.may_read()) as usize;
-        let number = self.shared.waiters.streams.reserve();
-        let asker = token(Kind::StreamDisk, number);
-        match self.shared.driver.read(&file.file, range.start, len, asker) {
-            Started::Now(result) => {
-                self.shared.waiters.streams.release(number);
-                self.was_read(id, &file, len, result);
-                true
+        let waiter = (conn.id, u64::from(id));
+        let Some(wakeup) = self.shared.read_for(waiter, &file, (range.start, len)) else {
+            if let Some(stream) = conn.streams.find(id) {
+                stream.is_reading = true;
             }
-            Started::Pending => {
-                if let Some(stream) = self.conn.streams.find(id) {
-                    stream.is_reading = true;
-                }
-                self.conn.streams.reads += 1;
-                self.ask(id, number, What::Read(file, len));
-                false
-            }
-        }
+            conn.streams.reads += 1;
+            conn.streams.asked += 1;
+            return false;
+        };
+        self.was_read(id, (&file, len), wakeup);
+        true
     }
 
     /// Takes the result of a read. If it failed, the stream is reset, short of its announced
@@ -99,21 +77,15 @@ impl<D: Driver> Active<'_, D> {
     fn was_read(
         &mut self,
         id: StreamId,
-        file: &ServedFile,
-        len: usize,
-        result: Result<Vec<u8>, Errno>,
+        read: (&ServedFile, usize),
+        wakeup: Result<Wakeup, Errno>,
     ) {
-        // The file may have become shorter than announced, or hold another version by now.
-        let is_same = file.is_unchanged(&self.shared.driver);
         if self.conn.streams.find(id).is_none() {
             return;
         }
-        match result {
-            Ok(bytes) if is_same && bytes.len() == len => self.conn.streams.was_read(id, bytes),
-            _ => {
-                self.shared.counters.cut_short += 1;
-                self.give_up_stream(id, ErrorCode::INTERNAL_ERROR);
-            }
+        match self.shared.bytes_read(read, wakeup) {
+            Some(bytes) => self.conn.streams.was_read(id, bytes),
+            None => self.give_up_stream(id, ErrorCode::INTERNAL_ERROR),
         }
     }
 
@@ -134,11 +106,7 @@ impl<D: Driver> Active<'_, D> {
             }
             What::Read(file, len) => {
                 streams.reads = streams.reads.saturating_sub(1);
-                let bytes = wakeup.and_then(|disk| match disk {
-                    Wakeup::Read(bytes) => Ok(bytes),
-                    _ => Err(Errno::IO),
-                });
-                self.was_read(id, &file, len, bytes);
+                self.was_read(id, (&file, len), wakeup);
             }
         }
     }
