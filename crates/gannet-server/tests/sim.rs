@@ -13,6 +13,8 @@ mod client;
 mod datagrams;
 #[path = "sim/directed.rs"]
 mod directed;
+#[path = "sim/exchange.rs"]
+mod exchange;
 #[path = "sim/files.rs"]
 mod files;
 #[path = "sim/first_reads.rs"]

@@ -13,10 +13,10 @@ use gannet_testkit::h3::{
 use quinn_proto::{Dir, StreamId};
 use rustls::ClientConfig;
 
-use crate::client::{Actor, Allowed, Ask, Reading, Seen, judge_answer};
+use crate::client::{Actor, Allowed, Ask, Seen};
+use crate::exchange::{Exchange, Outcome, fields, some_priority};
 use crate::files::Files;
 use crate::link::{Link, Opening};
-use crate::response::Head;
 
 const MS: u64 = 1_000_000;
 
@@ -108,8 +108,7 @@ impl Manners {
 
 /// A request in progress.
 struct Stream {
-    ask: Ask,
-    reading: Option<Reading>,
+    exchange: Exchange,
     /// Received bytes not yet parsed as frames.
     got: Vec<u8>,
     /// Bytes left of the current DATA frame.
@@ -124,7 +123,7 @@ pub(crate) struct DatagramsClient {
     manners: Manners,
     /// Requests not made yet.
     asks: VecDeque<Ask>,
-    allowed: Allowed,
+    outcome: Outcome,
     random: Random,
     tls: Arc<ClientConfig>,
     link: Option<Link>,
@@ -132,14 +131,10 @@ pub(crate) struct DatagramsClient {
     streams: BTreeMap<StreamId, Stream>,
     read: usize,
     has_goaway: bool,
-    answered: usize,
-    /// Streams that ended without a complete response.
-    lost: usize,
     acts_at: u64,
     prioritizes_at: u64,
     last_move: u64,
     is_done: bool,
-    is_cut_by_stop: bool,
     trace: u64,
 }
 
@@ -155,9 +150,9 @@ impl DatagramsClient {
         Self {
             number,
             acts_at: manners.arrives_at,
+            outcome: Outcome::new(allowed, manners.is_patient),
             manners,
             asks,
-            allowed,
             random,
             tls,
             link: None,
@@ -165,12 +160,9 @@ impl DatagramsClient {
             streams: BTreeMap::new(),
             read: 0,
             has_goaway: false,
-            answered: 0,
-            lost: 0,
             prioritizes_at: 0,
             last_move: 0,
             is_done: false,
-            is_cut_by_stop: false,
             trace: 0,
         }
     }
@@ -233,27 +225,19 @@ impl DatagramsClient {
     }
 
     /// Makes a request; returns it if the server permits no more streams for now.
-    fn open(&mut self, mut ask: Ask, now: u64) -> Option<Ask> {
+    fn open(&mut self, ask: Ask, now: u64) -> Option<Ask> {
         let link = self.link.as_mut().expect("connected");
-        let (method, target, lines) = &ask.parts;
-        let mut fields = vec![
-            (":method", &**method),
-            (":scheme", "https"),
-            (":authority", "localhost"),
-            (":path", &**target),
-        ];
-        fields.extend(lines.lines().filter_map(|line| line.split_once(": ")));
-        let is_urgent = self.manners.has_priorities && self.random.chance(500);
-        let priority = is_urgent.then(|| format!("u={}", self.random.below(8)));
-        fields.extend(priority.as_deref().map(|priority| ("priority", priority)));
+        let priority = match self.manners.has_priorities {
+            true => some_priority(&mut self.random),
+            false => None,
+        };
+        let head = headers(&fields(&ask, "https", priority.as_deref()));
         let is_open = self.random.chance(self.manners.half_closed);
-        let Some(id) = link.open(Dir::Bi, &headers(&fields), !is_open) else {
+        let Some(id) = link.open(Dir::Bi, &head, !is_open) else {
             return Some(ask);
         };
-        ask.sent_at = Some(now);
         let stream = Stream {
-            ask,
-            reading: None,
+            exchange: Exchange::new(ask, now),
             got: Vec::new(),
             data_left: 0,
             is_open,
@@ -301,14 +285,11 @@ impl DatagramsClient {
         self.trace = self.trace.rotate_left(7) ^ now;
         let open = std::mem::take(&mut self.streams);
         let left = open.len() + self.asks.len();
+        let how = format!("{why:?} at {now}");
         for stream in open.into_values() {
-            self.cut(stream, &format!("{why:?} at {now}"), files)?;
+            self.outcome.cut(&stream.exchange, false, &how, files)?;
         }
-        let is_excused = self.allowed.cuts || !self.manners.is_patient || self.is_cut_by_stop;
-        if left > 0 && !is_excused {
-            return Err(format!("{why:?} at {now}, {left} requests not answered"));
-        }
-        Ok(())
+        self.outcome.ended(left, &how)
     }
 
     /// Handles the available bytes of a stream.
@@ -327,51 +308,24 @@ impl DatagramsClient {
         stream.take_frames(now)?;
         if let Some(code) = reset {
             let stream = self.streams.remove(&id).expect("found above");
-            return self.cut(stream, &format!("reset with {code:#x}"), files);
+            let how = format!("reset with {code:#x}");
+            return self.outcome.cut(&stream.exchange, false, &how, files);
         }
         if is_finished {
-            return self.whole(id, files);
+            if !stream.got.is_empty() {
+                return Err(format!("{} bytes that are no frame", stream.got.len()));
+            }
+            let stream = self.streams.remove(&id).expect("found above");
+            return self.outcome.whole(&stream.exchange, files);
         }
-        let has_content = stream.reading.is_some() && !bytes.is_empty();
+        let has_content = stream.exchange.reading.is_some() && !bytes.is_empty();
         if has_content && self.random.chance(self.manners.resets) {
             let stream = self.streams.remove(&id).expect("found above");
             link.core.stop(id, REQUEST_CANCELLED);
             link.core.reset(id, REQUEST_CANCELLED);
-            self.lost += 1;
-            return self.judge(&stream, false, files);
+            return self.outcome.given_up(&stream.exchange, files);
         }
         Ok(())
-    }
-
-    /// The server has ended its direction of a stream.
-    fn whole(&mut self, id: StreamId, files: &mut Files) -> Result<(), String> {
-        let stream = self.streams.remove(&id).expect("it was read");
-        let reading = stream.reading.as_ref().ok_or("an end without a head")?;
-        if reading.body.len() as u64 != reading.body_len || !stream.got.is_empty() {
-            let len = reading.body.len();
-            return Err(format!("{len} bytes of {}", reading.body_len));
-        }
-        self.judge(&stream, true, files)?;
-        self.answered += 1;
-        Ok(())
-    }
-
-    /// The server has ended a stream before its response was complete.
-    fn cut(&mut self, stream: Stream, how: &str, files: &mut Files) -> Result<(), String> {
-        self.lost += 1;
-        self.judge(&stream, false, files)?;
-        let is_excused = self.allowed.cuts || !self.manners.is_patient || self.is_cut_by_stop;
-        is_excused.then_some(()).ok_or_else(|| {
-            let (_, target, lines) = &stream.ask.parts;
-            format!("{target} {lines:?} was cut short for a polite client: {how}")
-        })
-    }
-
-    fn judge(&self, stream: &Stream, is_whole: bool, files: &mut Files) -> Result<(), String> {
-        match &stream.reading {
-            Some(reading) => judge_answer(&stream.ask, reading, is_whole, self.allowed, files),
-            None => Ok(()),
-        }
     }
 }
 
@@ -381,12 +335,9 @@ impl Stream {
         loop {
             if self.data_left > 0 {
                 let len = self.data_left.min(self.got.len() as u64);
-                let reading = self.reading.as_mut().ok_or("content before the head")?;
-                reading.body.extend(self.got.drain(..len as usize));
+                self.exchange.take_content(&self.got[..len as usize])?;
+                self.got.drain(..len as usize);
                 self.data_left -= len;
-                if reading.body.len() as u64 > reading.body_len {
-                    return Err(format!("more than announced: {:?}", reading.head));
-                }
                 if self.data_left > 0 {
                     return Ok(());
                 }
@@ -402,35 +353,17 @@ impl Stream {
                     self.got.drain(..header_len);
                     self.data_left = len;
                 }
-                HEADERS if self.reading.is_none() => {
+                HEADERS if self.exchange.reading.is_none() => {
                     let Some(section) = rest.get(..len as usize) else {
                         return Ok(());
                     };
-                    self.reading = Some(self.head(section, now)?);
+                    let fields = qpack::decode(section).ok_or("a section that is none")?;
+                    self.exchange.take_head(fields, true, now)?;
                     self.got.drain(..header_len + len as usize);
                 }
                 other => return Err(format!("a frame of type {other:#x}")),
             }
         }
-    }
-
-    fn head(&self, section: &[u8], now: u64) -> Result<Reading, String> {
-        let fields = qpack::decode(section).ok_or("a section that is none")?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let mut fields = fields
-            .into_iter()
-            .map(|(name, value)| (text(name), text(value)));
-        let (name, status) = fields.next().ok_or("an empty head")?;
-        let status = status.parse().map_err(|_| format!("{name}: {status}"))?;
-        let head = Head::of_fields(status, fields.collect())?;
-        let body_len = head.body_len(self.ask.is_head)?;
-        Ok(Reading {
-            head,
-            ask: 0,
-            body_len,
-            read_at: now,
-            body: Vec::new(),
-        })
     }
 }
 
@@ -468,7 +401,7 @@ impl Actor for DatagramsClient {
         {
             link.close();
             (self.link, self.is_done) = (None, true);
-        } else if now.saturating_sub(self.last_move) > self.allowed.quiet_ns {
+        } else if now.saturating_sub(self.last_move) > self.outcome.allowed.quiet_ns {
             return Err(format!(
                 "a quiet connection has outlived its deadline: {} streams open, {:?}",
                 self.streams.len(),
@@ -484,7 +417,7 @@ impl Actor for DatagramsClient {
         }
         self.read(now, usize::MAX, files)?;
         for stream in std::mem::take(&mut self.streams).into_values() {
-            self.judge(&stream, false, files)?;
+            self.outcome.judge(&stream.exchange, false, files)?;
         }
         self.link = None;
         self.is_done = true;
@@ -497,13 +430,16 @@ impl Actor for DatagramsClient {
             acts_at: (!self.is_done).then_some(self.acts_at),
             // A client that cancels responses may have received none completely.
             is_patient: is_patient && self.manners.resets == 0,
-            answered: self.answered as u64,
-            has_read_all: is_patient && self.is_done && self.lost == 0 && self.asks.is_empty(),
+            answered: self.outcome.answered as u64,
+            has_read_all: is_patient
+                && self.is_done
+                && self.outcome.lost == 0
+                && self.asks.is_empty(),
             trace: self.trace,
         }
     }
 
     fn cut_by_stop(&mut self) {
-        self.is_cut_by_stop = true;
+        self.outcome.is_cut_by_stop = true;
     }
 }

@@ -12,9 +12,9 @@ use gannet_testkit::h2::{
 };
 use rustls::ClientConfig;
 
-use crate::client::{Actor, Allowed, Ask, Kind, Reading, Seen, judge_answer};
+use crate::client::{Actor, Allowed, Ask, Kind, Seen};
+use crate::exchange::{Exchange, Outcome, fields, some_priority};
 use crate::files::Files;
-use crate::response::Head;
 use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
@@ -104,8 +104,7 @@ impl Manners {
 
 /// A request in progress.
 struct Stream {
-    ask: Ask,
-    reading: Option<Reading>,
+    exchange: Exchange,
     /// Bytes that the server may still send.
     window: i64,
     /// Bytes read whose window was not restored yet.
@@ -121,7 +120,7 @@ pub(crate) struct StreamsClient {
     manners: Manners,
     /// Requests not sent yet.
     asks: VecDeque<Ask>,
-    allowed: Allowed,
+    outcome: Outcome,
     random: Random,
     tls: Option<Arc<ClientConfig>>,
     wire: Option<Wire>,
@@ -136,13 +135,9 @@ pub(crate) struct StreamsClient {
     /// the one in force.
     initial: VecDeque<u32>,
     has_goaway: bool,
-    answered: usize,
-    /// Streams that ended without a complete response.
-    lost: usize,
     acts_at: u64,
     last_move: u64,
     is_done: bool,
-    is_cut_by_stop: bool,
     trace: u64,
 }
 
@@ -161,9 +156,9 @@ impl StreamsClient {
         });
         Self {
             acts_at: manners.arrives_at,
+            outcome: Outcome::new(allowed, manners.is_patient),
             manners,
             asks,
-            allowed,
             random,
             tls,
             wire: None,
@@ -176,11 +171,8 @@ impl StreamsClient {
             owed: 0,
             initial: VecDeque::from([65_535]),
             has_goaway: false,
-            answered: 0,
-            lost: 0,
             last_move: 0,
             is_done: false,
-            is_cut_by_stop: false,
             trace: 0,
         }
     }
@@ -200,7 +192,7 @@ impl StreamsClient {
         if self.wire.is_none() {
             // The server has stopped.
             self.is_done = true;
-            self.is_cut_by_stop = true;
+            self.outcome.is_cut_by_stop = true;
             return false;
         }
         self.send(&opening(&[(INITIAL_WINDOW_SIZE, self.manners.window)]));
@@ -239,7 +231,7 @@ impl StreamsClient {
         if let Some((_, window)) = self
             .manners
             .window_later
-            .take_if(|(after, _)| *after <= self.answered)
+            .take_if(|(after, _)| *after <= self.outcome.answered)
         {
             out.extend(settings_frame(&[(INITIAL_WINDOW_SIZE, window)]));
             self.initial.push_back(window);
@@ -253,32 +245,23 @@ impl StreamsClient {
         self.send(&out);
     }
 
-    fn open(&mut self, mut ask: Ask, now: u64, out: &mut Vec<u8>) {
+    fn open(&mut self, ask: Ask, now: u64, out: &mut Vec<u8>) {
         let id = self.next_stream;
         self.next_stream += 2;
-        let (method, target, lines) = &ask.parts;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let mut fields = vec![
-            (":method", &**method),
-            (":scheme", scheme),
-            (":authority", "localhost"),
-            (":path", &**target),
-        ];
-        fields.extend(lines.lines().filter_map(|line| line.split_once(": ")));
-        let is_urgent = self.manners.has_priorities && self.random.chance(500);
-        let priority = is_urgent.then(|| format!("u={}", self.random.below(8)));
-        fields.extend(priority.as_deref().map(|priority| ("priority", priority)));
-        let block = block(&fields);
+        let priority = match self.manners.has_priorities {
+            true => some_priority(&mut self.random),
+            false => None,
+        };
+        let block = block(&fields(&ask, scheme, priority.as_deref()));
         let is_open = self.random.chance(self.manners.half_closed);
         let flags = END_HEADERS | if is_open { 0 } else { END_STREAM };
         out.extend(frame(HEADERS, flags, id, &block));
         if self.random.chance(100) {
             out.extend(frame(PING, 0, 0, b"sim sim "));
         }
-        ask.sent_at = Some(now);
         let stream = Stream {
-            ask,
-            reading: None,
+            exchange: Exchange::new(ask, now),
             window: i64::from(self.initial[0]),
             owed: 0,
             is_open,
@@ -356,7 +339,7 @@ impl StreamsClient {
                 self.has_goaway = true;
                 let code = number(&payload[4..8]);
                 let is_excused = code == NO_ERROR || !self.manners.is_patient;
-                let is_excused = is_excused || self.allowed.cuts;
+                let is_excused = is_excused || self.outcome.allowed.cuts;
                 is_excused
                     .then_some(())
                     .ok_or_else(|| format!("GOAWAY with {code} for a polite client"))
@@ -369,33 +352,17 @@ impl StreamsClient {
     fn head(&mut self, received: &Frame, now: u64, files: &mut Files) -> Result<(), String> {
         let id = received.stream;
         let fields = self.decoder.decode(&received.payload);
-        let fields = fields.map_err(|error| format!("{error:?}"))?.into_iter();
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let mut fields = fields.map(|(name, value)| (text(name), text(value)));
+        let fields = fields.map_err(|error| format!("{error:?}"))?;
         let Some(stream) = self.streams.get_mut(&id) else {
             // This client has reset it.
             return Ok(());
         };
-        let (name, status) = fields.next().ok_or("an empty head")?;
-        let status = status.parse().map_err(|_| format!("{name}: {status}"))?;
-        let head = Head::of_fields(status, fields.collect())?;
-        if !received.has(END_HEADERS) || stream.reading.is_some() {
+        if !received.has(END_HEADERS) || stream.exchange.reading.is_some() {
             return Err("a second head, or one in pieces".into());
         }
         let has_body = !received.has(END_STREAM);
-        let body_len = if has_body {
-            head.body_len(stream.ask.is_head)?
-        } else {
-            0
-        };
+        stream.exchange.take_head(fields, has_body, now)?;
         stream.moved_at = now;
-        stream.reading = Some(Reading {
-            head,
-            ask: 0,
-            body_len,
-            read_at: now,
-            body: Vec::new(),
-        });
         if has_body {
             return Ok(());
         }
@@ -418,19 +385,14 @@ impl StreamsClient {
             return Err(format!("{} more than its window", -stream.window));
         }
         stream.moved_at = now;
-        let reading = stream.reading.as_mut().ok_or("content before the head")?;
-        reading.body.extend_from_slice(bytes);
-        if reading.body.len() as u64 > reading.body_len {
-            return Err(format!("more than announced: {:?}", reading.head));
-        }
+        stream.exchange.take_content(bytes)?;
         if received.has(END_STREAM) {
             return self.whole(id, files);
         }
         if self.random.chance(self.manners.resets) {
             let stream = self.streams.remove(&id).expect("found above");
             self.send(&rst_stream(id, CANCEL));
-            self.lost += 1;
-            return self.judge(&stream, false, files);
+            return self.outcome.given_up(&stream.exchange, files);
         }
         Ok(())
     }
@@ -438,16 +400,7 @@ impl StreamsClient {
     /// Handles the end of the server's part of a stream.
     fn whole(&mut self, id: u32, files: &mut Files) -> Result<(), String> {
         let stream = self.streams.remove(&id).expect("it was read");
-        let reading = stream.reading.as_ref().expect("it has a head");
-        if reading.body.len() as u64 != reading.body_len {
-            return Err(format!(
-                "{} bytes of {}",
-                reading.body.len(),
-                reading.body_len
-            ));
-        }
-        self.judge(&stream, true, files)?;
-        self.answered += 1;
+        self.outcome.whole(&stream.exchange, files)?;
         if stream.is_open && !self.manners.leaves_open {
             self.send(&frame(DATA, END_STREAM, id, b"x"));
         }
@@ -456,24 +409,9 @@ impl StreamsClient {
 
     /// Handles the end of a stream before its response was complete.
     fn cut(&mut self, stream: Stream, how: &str, files: &mut Files) -> Result<(), String> {
-        self.lost += 1;
-        self.judge(&stream, false, files)?;
-        let is_excused = self.allowed.cuts
-            || !self.manners.is_patient
-            || self.is_cut_by_stop
-            // The response to a request that is malformed in HTTP/2.
-            || matches!(stream.ask.kind, Kind::Malformed);
-        is_excused.then_some(()).ok_or_else(|| {
-            let (_, target, lines) = &stream.ask.parts;
-            format!("{target} {lines:?} was cut short for a polite client: {how}")
-        })
-    }
-
-    fn judge(&self, stream: &Stream, is_whole: bool, files: &mut Files) -> Result<(), String> {
-        match &stream.reading {
-            Some(reading) => judge_answer(&stream.ask, reading, is_whole, self.allowed, files),
-            None => Ok(()),
-        }
+        // The response to a request that is malformed in HTTP/2.
+        let is_due = matches!(stream.exchange.ask.kind, Kind::Malformed);
+        self.outcome.cut(&stream.exchange, is_due, how, files)
     }
 
     /// Handles the end of the connection by the server, with all bytes read.
@@ -486,17 +424,13 @@ impl StreamsClient {
             let how = format!("{end:?} at {now}");
             self.cut(stream, &how, files)?;
         }
-        let is_excused = self.allowed.cuts || !self.manners.is_patient || self.is_cut_by_stop;
-        if left > 0 && !is_excused {
-            return Err(format!("{end:?} at {now}, {left} requests not answered"));
-        }
-        Ok(())
+        self.outcome.ended(left, &format!("{end:?} at {now}"))
     }
 
     /// Checks that nothing is inactive beyond its deadline: neither the connection, nor a stream
     /// without window.
     fn check_deadlines(&self, now: u64) -> Result<(), String> {
-        let quiet_ns = self.allowed.quiet_ns;
+        let quiet_ns = self.outcome.allowed.quiet_ns;
         let is_over = |since: u64| now.saturating_sub(since) > quiet_ns;
         if is_over(self.last_move) {
             return Err(format!(
@@ -507,7 +441,7 @@ impl StreamsClient {
         }
         let is_shut = |stream: &Stream| stream.window <= 0 || self.window <= 0;
         for (id, stream) in &self.streams {
-            let is_sent = stream.reading.is_some();
+            let is_sent = stream.exchange.reading.is_some();
             if is_sent && is_shut(stream) && is_over(stream.moved_at) {
                 return Err(format!(
                     "stream {id} is shut and open for too long: {:?}",
@@ -560,7 +494,7 @@ impl Actor for StreamsClient {
     fn read_rest(&mut self, now: u64, files: &mut Files) -> Result<(), String> {
         self.read(now, usize::MAX, files)?;
         for stream in std::mem::take(&mut self.streams).into_values() {
-            self.judge(&stream, false, files)?;
+            self.outcome.judge(&stream.exchange, false, files)?;
         }
         self.wire = None;
         self.is_done = true;
@@ -573,13 +507,16 @@ impl Actor for StreamsClient {
             acts_at: (!self.is_done).then_some(self.acts_at),
             // A client that resets streams may have read no complete response.
             is_patient: is_patient && self.manners.resets == 0,
-            answered: self.answered as u64,
-            has_read_all: is_patient && self.is_done && self.lost == 0 && self.asks.is_empty(),
+            answered: self.outcome.answered as u64,
+            has_read_all: is_patient
+                && self.is_done
+                && self.outcome.lost == 0
+                && self.asks.is_empty(),
             trace: self.trace,
         }
     }
 
     fn cut_by_stop(&mut self) {
-        self.is_cut_by_stop = true;
+        self.outcome.is_cut_by_stop = true;
     }
 }
