@@ -28,8 +28,8 @@ pub enum GetError {
         cause: String,
         /// What to do about it, if that is known.
         help: Option<String>,
-        /// An alternative for the caller.
-        remedy: Option<Remedy>,
+        /// Alternatives for the caller, in this order.
+        remedies: Vec<Remedy>,
     },
 }
 
@@ -40,6 +40,8 @@ pub enum Remedy {
     AcceptAny,
     /// Trust the authority that signed the certificate, or accept any.
     TrustAuthority,
+    /// Use another version of HTTP: there is no HTTP/3 over UDP.
+    OtherVersion,
     /// Resume: the bytes received so far are kept.
     Resume,
     /// Fetch everything instead of resuming.
@@ -56,19 +58,14 @@ impl GetError {
             object: path.display().to_string(),
             cause: cause(error),
             help: next_step(error).map(Into::into),
-            remedy: None,
+            remedies: Vec::new(),
         }
     }
 
-    /// Adds this remedy unless there is other help.
-    pub(super) fn or_remedy(mut self, other: Remedy) -> Self {
-        if let Self::Failed {
-            help: None,
-            remedy: remedy @ None,
-            ..
-        } = &mut self
-        {
-            *remedy = Some(other);
+    /// Adds a remedy.
+    pub(super) fn with(mut self, remedy: Remedy) -> Self {
+        if let Self::Failed { remedies, .. } = &mut self {
+            remedies.push(remedy);
         }
         self
     }
@@ -115,6 +112,20 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), Unwritten { path, cause })
 }
 
+/// A response that violates its protocol, or is cut off.
+pub(super) fn wrong(what: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.into())
+}
+
+/// No HTTP/3 at this port: another version may work.
+pub(super) fn no_http3(text: String) -> io::Error {
+    io::Error::other(Reason {
+        text,
+        help: None,
+        remedy: Some(Remedy::OtherVersion),
+    })
+}
+
 /// A response without the requested content.
 pub(super) fn unexpected(head: &Head) -> io::Error {
     let status = head.status;
@@ -155,7 +166,7 @@ pub(super) fn failure(asked: &Url, error: &io::Error) -> GetError {
             object: unwritten.path.display().to_string(),
             cause: unwritten.cause.clone(),
             help: next_step(&error.kind().into()).map(Into::into),
-            remedy: None,
+            remedies: Vec::new(),
         };
     }
     failed("download", asked.typed(), error)
@@ -170,7 +181,7 @@ pub fn failed(doing: &'static str, object: &str, error: &io::Error) -> GetError 
         object: object.to_owned(),
         cause: reason.text,
         help: reason.help.map(Into::into),
-        remedy: reason.remedy,
+        remedies: reason.remedy.into_iter().collect(),
     }
 }
 
@@ -303,9 +314,10 @@ mod tests {
     fn shown(typed: &str, error: &io::Error) -> String {
         let error = failure(&Url::parse(typed).expect("good"), error);
         let mut text = error.to_string();
-        if let GetError::Failed { help, remedy, .. } = error {
+        if let GetError::Failed { help, remedies, .. } = error {
             text.extend(help.map(|help| format!("\nhelp: {help}")));
-            text.extend(remedy.map(|remedy| format!("\nremedy: {remedy:?}")));
+            let remedies = remedies.iter();
+            text.extend(remedies.map(|remedy| format!("\nremedy: {remedy:?}")));
         }
         text
     }

@@ -116,6 +116,6 @@ fn unproven(url: &Url, path: &Path, head: &Head, why: &str) -> GetError {
         object: path.display().to_string(),
         cause: format!("{why} {}", printable(url.typed())),
         help: Some(help),
-        remedy: Some(Remedy::FetchAll),
+        remedies: vec![Remedy::FetchAll],
     }
 }

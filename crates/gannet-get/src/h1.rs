@@ -4,6 +4,7 @@ use std::io;
 
 use gannet_io::cause::printable;
 
+use super::error::wrong;
 use super::limits::{HEAD_MAX, INTERIM_MAX};
 use super::response::Head;
 use super::transport::Transport;
@@ -276,10 +277,6 @@ fn parse(head: &[u8]) -> Result<Head, String> {
         head.add(&line[..colon], &line[colon + 1..])?;
     }
     Ok(head)
-}
-
-fn wrong(what: impl Into<String>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 
 use std::io;
 
-use gannet_http::h2::PREFACE;
 use gannet_http::h2::frame::{FRAME_HEADER_LEN, FrameHeader, FrameType, flags};
 use gannet_http::h2::hpack::Decoder;
 use gannet_http::h2::hpack::encoder::write_field;
+use gannet_http::h2::{ErrorCode, PREFACE};
 
+use super::binary::{protocol_error, take_section, write_request};
+use super::error::wrong;
 use super::limits::{FRAMES_BEFORE_HEAD_MAX, HEAD_MAX};
 use super::response::Head;
 use super::transport::Transport;
@@ -61,15 +63,7 @@ pub(super) fn get(
     fields: &[(&str, String)],
 ) -> io::Result<(Head, Exchange)> {
     let mut block = Vec::new();
-    write_field(":method", b"GET", &mut block);
-    let scheme = if url.is_https { "https" } else { "http" };
-    write_field(":scheme", scheme.as_bytes(), &mut block);
-    write_field(":authority", url.authority().as_bytes(), &mut block);
-    write_field(":path", url.target.as_bytes(), &mut block);
-    write_field("accept", b"*/*", &mut block);
-    for (name, value) in fields {
-        write_field(name, value.as_bytes(), &mut block);
-    }
+    write_request(url, fields, write_field, &mut block);
     let mut request = PREFACE.to_vec();
     let settings: [(u16, u32); 3] = [(0x2, 0), (0x4, WINDOW_MAX), (0x5, FRAME_MAX)];
     frame(FrameType::SETTINGS, 0, 0, 6 * settings.len(), &mut request);
@@ -281,16 +275,18 @@ impl Frames {
             FrameType::RST_STREAM if self.is_done => {}
             FrameType::RST_STREAM => {
                 let code = payload.first_chunk().map_or(0, |c| u32::from_be_bytes(*c));
-                return Err(wrong(format!("the server reset the stream (error {code})")));
+                let name = ErrorCode(code).name();
+                let what = "the server reset the stream";
+                return Err(protocol_error(what, name, code.into(), b""));
             }
             FrameType::GOAWAY => {
                 let last = payload.first_chunk().map_or(0, |c| u32::from_be_bytes(*c));
                 if last < STREAM {
                     let code = payload.get(4..8).and_then(|c| c.first_chunk());
                     let code = code.map_or(0, |c| u32::from_be_bytes(*c));
-                    return Err(wrong(format!(
-                        "the server ended the connection (error {code})"
-                    )));
+                    let name = ErrorCode(code).name();
+                    let what = "the server closed the connection";
+                    return Err(protocol_error(what, name, code.into(), b""));
                 }
             }
             _ => {}
@@ -307,24 +303,8 @@ impl Frames {
             return Ok(());
         }
         let block = std::mem::take(&mut self.block);
-        let (mut head, mut result) = (Head::default(), Ok(()));
-        let decoded = self.decoder.decode_each(&block, |name, value| {
-            if name == b":status" {
-                let status = str::from_utf8(value).ok().and_then(|v| v.parse().ok());
-                head.status = status.unwrap_or(0);
-            } else if result.is_ok() {
-                result = head.add(name, value);
-            }
-        });
-        decoded.map_err(|e| wrong(format!("a field block cannot be decoded ({e:?})")))?;
-        result.map_err(wrong)?;
-        // An interim response is skipped; after the head, this is the trailer section.
-        if self.head.is_none() && head.status >= 200 {
-            self.head = Some(head);
-        } else if self.head.is_none() && head.status < 100 {
-            return Err(wrong("the response has no status"));
-        }
-        Ok(())
+        let decoder = &mut self.decoder;
+        take_section(&mut self.head, |take| decoder.decode_each(&block, take))
     }
 }
 
@@ -342,8 +322,4 @@ fn frame(kind: FrameType, flags: u8, stream: u32, len: usize, out: &mut Vec<u8>)
 fn window_update(stream: u32, increment: u32, out: &mut Vec<u8>) {
     frame(FrameType::WINDOW_UPDATE, 0, stream, 4, out);
     out.extend_from_slice(&increment.to_be_bytes());
-}
-
-fn wrong(what: impl Into<String>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.into())
 }

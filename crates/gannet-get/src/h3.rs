@@ -7,9 +7,12 @@ use gannet_http::h3::qpack::decode_each;
 use gannet_http::h3::qpack::encoder::write_field;
 use quinn_proto::{Dir, StreamId};
 
+use super::binary::{take_section, write_request};
+use super::error::wrong;
 use super::limits::{FRAMES_BEFORE_HEAD_MAX, HEAD_MAX};
-use super::quic::{Quic, Read, Trust};
+use super::quic::{Quic, Read};
 use super::response::Head;
+use super::transport::Tls;
 use super::url::Url;
 
 /// The type of our control stream, and an empty SETTINGS frame (RFC 9114 section 6.2.1).
@@ -43,23 +46,12 @@ struct Frames {
 ///
 /// # Errors
 /// If the connection fails or the response is invalid.
-pub(super) fn get(
-    trust: &Trust,
-    url: &Url,
-    fields: &[(&str, String)],
-) -> io::Result<(Head, Exchange)> {
-    let mut quic = Quic::connect(url, trust)?;
+pub(super) fn get(tls: &Tls, url: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange)> {
+    let mut quic = Quic::connect(url, tls)?;
     quic.open(Dir::Uni, &CONTROL, false)?;
     // The prefix of a section without a dynamic table.
     let mut section = vec![0, 0];
-    write_field(":method", b"GET", &mut section);
-    write_field(":scheme", b"https", &mut section);
-    write_field(":authority", url.authority().as_bytes(), &mut section);
-    write_field(":path", url.target.as_bytes(), &mut section);
-    write_field("accept", b"*/*", &mut section);
-    for (name, value) in fields {
-        write_field(name, value.as_bytes(), &mut section);
-    }
+    write_request(url, fields, write_field, &mut section);
     let mut request = Vec::new();
     write_varint(FrameType::HEADERS.0, &mut request);
     write_varint(section.len() as u64, &mut request);
@@ -191,29 +183,8 @@ impl Frames {
             return Ok(());
         }
         let section = std::mem::take(&mut self.section);
-        let (mut head, mut result) = (Head::default(), Ok(()));
-        let decoded = decode_each(&section, |name, value| {
-            if name == b":status" {
-                let status = str::from_utf8(value).ok().and_then(|v| v.parse().ok());
-                head.status = status.unwrap_or(0);
-            } else if result.is_ok() {
-                result = head.add(name, value);
-            }
-        });
-        decoded.map_err(|e| wrong(format!("a field section cannot be decoded ({e:?})")))?;
-        result.map_err(wrong)?;
-        // Interim responses are skipped, and so is a section after the head: the trailers.
-        if self.head.is_none() && head.status >= 200 {
-            self.head = Some(head);
-        } else if self.head.is_none() && head.status < 100 {
-            return Err(wrong("the response has no status"));
-        }
-        Ok(())
+        take_section(&mut self.head, |take| decode_each(&section, take))
     }
-}
-
-fn wrong(what: impl Into<String>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod binary;
 mod error;
 mod existing;
 mod h1;
@@ -34,25 +35,22 @@ mod url;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gannet_io::cause::printable;
-use rustls::ClientConfig;
-
 pub use self::error::{GetError, Remedy, failed};
 pub use self::url::Url;
+use gannet_io::cause::printable;
 
 use self::error::{failure, redirected, unexpected};
 use self::existing::Existing;
 use self::limits::REDIRECTS_MAX;
 use self::output::{Output, Part};
-use self::quic::Trust;
 use self::response::Head;
-use self::transport::Transport;
+use self::transport::{Tls, Transport};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -147,8 +145,7 @@ pub struct Download {
 /// Makes one download, or one measurement.
 #[derive(Debug)]
 pub struct Client {
-    config: OnceLock<Arc<ClientConfig>>,
-    trust: OnceLock<Trust>,
+    tls: OnceLock<Tls>,
     options: Options,
     stop: AtomicBool,
     received: AtomicU64,
@@ -189,8 +186,7 @@ impl Client {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
-            config: OnceLock::new(),
-            trust: OnceLock::new(),
+            tls: OnceLock::new(),
             options,
             stop: AtomicBool::new(false),
             received: AtomicU64::new(0),
@@ -198,10 +194,10 @@ impl Client {
         }
     }
 
-    /// What TLS believes; read when it is first needed.
-    fn tls(&self) -> Result<Arc<ClientConfig>, String> {
-        if let Some(config) = self.config.get() {
-            return Ok(config.clone());
+    /// The TLS settings, made when they are first needed.
+    fn tls(&self) -> Result<&Tls, String> {
+        if let Some(tls) = self.tls.get() {
+            return Ok(tls);
         }
         let Options {
             is_insecure,
@@ -209,22 +205,8 @@ impl Client {
             version,
             ..
         } = &self.options;
-        let config = transport::tls_config(*is_insecure, cacert.as_deref(), *version)?;
-        Ok(self.config.get_or_init(|| config).clone())
-    }
-
-    /// The TLS settings for QUIC.
-    fn trust(&self) -> Result<Trust, String> {
-        if let Some(trust) = self.trust.get() {
-            return Ok(trust.clone());
-        }
-        let Options {
-            is_insecure,
-            cacert,
-            ..
-        } = &self.options;
-        let trust = transport::trust(*is_insecure, cacert.as_deref())?;
-        Ok(self.trust.get_or_init(|| trust).clone())
+        let tls = Tls::new(*is_insecure, cacert.as_deref(), *version)?;
+        Ok(self.tls.get_or_init(|| tls))
     }
 
     /// Refuses certificates that cannot be read before anything is asked for.
@@ -298,7 +280,7 @@ impl Client {
             let is_no_file = error.kind() == io::ErrorKind::InvalidInput;
             let error = write(error);
             match is_no_file {
-                true => error.or_remedy(Remedy::Discard),
+                true => error.with(Remedy::Discard),
                 false => error,
             }
         })?;
@@ -307,7 +289,7 @@ impl Client {
         }
         let result = self.download_into(url, &mut output, &write, progress);
         result.map_err(|error| match output.abandon() {
-            true => error.or_remedy(Remedy::Resume),
+            true => error.with(Remedy::Resume),
             false => error,
         })
     }
@@ -439,15 +421,15 @@ impl Client {
             if !url.is_https {
                 return Err(io::Error::other("HTTP/3 is for https alone"));
             }
-            let trust = self.trust().map_err(io::Error::other)?;
-            let (head, exchange) = h3::get(&trust, url, fields)?;
+            let tls = self.tls().map_err(io::Error::other)?;
+            let (head, exchange) = h3::get(tls, url, fields)?;
             return Ok((head, Exchange::H3(Box::new(exchange))));
         }
-        let config = match url.is_https {
+        let tls = match url.is_https {
             false => None,
             true => Some(self.tls().map_err(io::Error::other)?),
         };
-        let transport = Transport::connect(url, config.as_ref())?;
+        let transport = Transport::connect(url, tls)?;
         let is_h2 = match transport.alpn() {
             Some(alpn) => alpn == b"h2",
             None if url.is_https && version == Version::Http2 => {

@@ -19,6 +19,9 @@ pub(super) const DISCARD_LEN: usize = 1 << 20;
 /// Seconds without a byte received before a download fails.
 pub(super) const SILENCE_S: u64 = 30;
 
+/// Seconds without any answer over UDP: a client has sent its first datagram four times by then.
+pub(super) const UDP_ANSWER_S: u64 = 10;
+
 /// Interim responses (1xx) before the final one.
 pub(super) const INTERIM_MAX: usize = 16;
 

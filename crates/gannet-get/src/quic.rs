@@ -7,19 +7,24 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use gannet_http::h3::ErrorCode;
+use gannet_io::cause::cause;
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
-    EndpointConfig, Event, IdleTimeout, ReadError, StreamEvent, StreamId, TransportConfig, VarInt,
+    EndpointConfig, Event, IdleTimeout, ReadError, StreamEvent, StreamId, TransportConfig,
+    TransportErrorCode, VarInt,
 };
 use rustix::net::{RecvFlags, recv, sockopt};
+use rustls::AlertDescription;
 
-use super::limits::{DATAGRAM_MAX, DATAGRAMS_AT_ONCE, QUIC_WINDOW, SILENCE_S, SOCKET_BUFFER};
-use super::transport::silence;
+use super::binary::protocol_error;
+use super::error::no_http3;
+use super::limits::{
+    DATAGRAM_MAX, DATAGRAMS_AT_ONCE, QUIC_WINDOW, SILENCE_S, SOCKET_BUFFER, UDP_ANSWER_S,
+};
+use super::transport::{Tls, silence};
 use super::url::Url;
-
-/// H3_NO_ERROR (RFC 9114 section 8.1).
-const NO_ERROR: u32 = 0x100;
 
 /// The transport error that carries TLS's alert of this number (RFC 9001 section 4.8).
 const ALERTS: u64 = 0x100;
@@ -27,36 +32,20 @@ const ALERTS: u64 = 0x100;
 const NO_APPLICATION_PROTOCOL: u64 = ALERTS + 120;
 
 /// The settings of new connections.
-#[derive(Clone, Debug)]
-pub(super) struct Trust {
-    config: ClientConfig,
-    /// Why the server's certificate was refused: the library keeps only the text.
-    refusal: Arc<OnceLock<rustls::Error>>,
-}
-
-impl Trust {
-    /// `tls`: the TLS settings, whose verifier stores the reason of a refusal in `refusal`.
-    ///
-    /// # Errors
-    /// If QUIC cannot use these settings.
-    pub(super) fn new(
-        tls: Arc<rustls::ClientConfig>,
-        refusal: Arc<OnceLock<rustls::Error>>,
-    ) -> Result<Self, String> {
-        let crypto = QuicClientConfig::try_from(tls).map_err(|error| error.to_string())?;
-        let mut config = ClientConfig::new(Arc::new(crypto));
-        let mut transport = TransportConfig::default();
-        let idle = Duration::from_secs(SILENCE_S);
-        transport
-            .stream_receive_window(VarInt::from_u32(QUIC_WINDOW))
-            .receive_window(VarInt::from_u32(QUIC_WINDOW))
-            .max_concurrent_bidi_streams(VarInt::from_u32(0))
-            .max_concurrent_uni_streams(VarInt::from_u32(8))
-            .datagram_receive_buffer_size(None)
-            .max_idle_timeout(IdleTimeout::try_from(idle).ok());
-        config.transport_config(Arc::new(transport));
-        Ok(Self { config, refusal })
-    }
+fn config(tls: &Tls) -> io::Result<ClientConfig> {
+    let crypto = QuicClientConfig::try_from(tls.config.clone()).map_err(io::Error::other)?;
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    let mut transport = TransportConfig::default();
+    let idle = Duration::from_secs(SILENCE_S);
+    transport
+        .stream_receive_window(VarInt::from_u32(QUIC_WINDOW))
+        .receive_window(VarInt::from_u32(QUIC_WINDOW))
+        .max_concurrent_bidi_streams(VarInt::from_u32(0))
+        .max_concurrent_uni_streams(VarInt::from_u32(8))
+        .datagram_receive_buffer_size(None)
+        .max_idle_timeout(IdleTimeout::try_from(idle).ok());
+    config.transport_config(Arc::new(transport));
+    Ok(config)
 }
 
 /// A connection.
@@ -68,6 +57,8 @@ pub(super) struct Quic {
     connection: Connection,
     refusal: Arc<OnceLock<rustls::Error>>,
     is_connected: bool,
+    /// When to give up if no datagram has arrived until then; `None` once one has.
+    answer_by: Option<Instant>,
     lost: Option<ConnectionError>,
     buffer: Vec<u8>,
     outgoing: Vec<u8>,
@@ -87,11 +78,11 @@ impl Quic {
     /// # Errors
     /// If the name cannot be resolved, the network fails, the certificate is refused, or the server
     /// does not speak HTTP/3. With several addresses, the error of the last one.
-    pub(super) fn connect(url: &Url, trust: &Trust) -> io::Result<Self> {
+    pub(super) fn connect(url: &Url, tls: &Tls) -> io::Result<Self> {
         let addresses = (url.host.as_str(), url.port).to_socket_addrs()?;
         let mut result = Err(io::Error::other("the name has no address"));
         for address in addresses {
-            result = Self::connect_to(address, &url.host, trust);
+            result = Self::connect_to(address, &url.host, tls);
             if result.is_ok() {
                 break;
             }
@@ -99,7 +90,7 @@ impl Quic {
         result
     }
 
-    fn connect_to(address: SocketAddr, name: &str, trust: &Trust) -> io::Result<Self> {
+    fn connect_to(address: SocketAddr, name: &str, tls: &Tls) -> io::Result<Self> {
         let any = match address {
             SocketAddr::V4(_) => "0.0.0.0:0",
             SocketAddr::V6(_) => "[::]:0",
@@ -110,7 +101,7 @@ impl Quic {
         sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER)?;
         let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
         let now = Instant::now();
-        let connected = endpoint.connect(now, trust.config.clone(), address, name);
+        let connected = endpoint.connect(now, config(tls)?, address, name);
         let (handle, connection) = connected.map_err(io::Error::other)?;
         let mut quic = Self {
             socket,
@@ -118,14 +109,26 @@ impl Quic {
             endpoint,
             handle,
             connection,
-            refusal: Arc::clone(&trust.refusal),
+            refusal: Arc::clone(&tls.refusal),
             is_connected: false,
+            answer_by: Some(now + Duration::from_secs(UDP_ANSWER_S)),
             lost: None,
             buffer: vec![0; DATAGRAM_MAX],
             outgoing: Vec::new(),
         };
         while !quic.is_connected {
-            quic.step()?;
+            quic.step().map_err(|error| match error.kind() {
+                io::ErrorKind::ConnectionRefused => {
+                    no_http3(format!("no answer over UDP: {}", cause(&error)))
+                }
+                _ => error,
+            })?;
+            if quic.answer_by.is_some_and(|by| by <= Instant::now()) {
+                return Err(no_http3(format!(
+                    "no answer over UDP for {UDP_ANSWER_S} s: the server does not speak HTTP/3 \
+                     there, or a firewall is in between"
+                )));
+            }
         }
         Ok(quic)
     }
@@ -177,8 +180,9 @@ impl Quic {
             let _ = chunks.finalize();
             match end {
                 Err(ReadError::Reset(code)) => {
-                    let what = format!("the server reset the stream (error {code})");
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                    let code = ErrorCode(code.into_inner());
+                    let what = "the server reset the stream";
+                    return Err(protocol_error(what, code.name(), code.0, b""));
                 }
                 _ if has_come => return Ok(Read::Bytes),
                 Ok(_) => return Ok(Read::End),
@@ -191,7 +195,8 @@ impl Quic {
     fn step(&mut self) -> io::Result<()> {
         self.flush()?;
         let now = Instant::now();
-        let deadline = self.connection.poll_timeout();
+        let deadline = self.connection.poll_timeout().into_iter();
+        let deadline = deadline.chain(self.answer_by).min();
         let wait = deadline.map(|at| at.saturating_duration_since(now));
         if wait.is_none_or(|wait| !wait.is_zero()) {
             // A timeout of zero would mean none.
@@ -213,6 +218,7 @@ impl Quic {
     }
 
     fn received(&mut self, len: usize) {
+        self.answer_by = None;
         let bytes = BytesMut::from(&self.buffer[..len]);
         let (now, from) = (Instant::now(), self.address);
         self.outgoing.clear();
@@ -254,7 +260,7 @@ impl Quic {
             }
         }
         match self.lost.take() {
-            Some(reason) => Err(self.why(reason)),
+            Some(reason) => Err(why(reason, self.refusal.get())),
             None => Ok(()),
         }
     }
@@ -274,48 +280,94 @@ impl Quic {
             let _ = chunks.finalize();
         }
     }
+}
 
-    /// The error message for a lost connection.
-    fn why(&self, reason: ConnectionError) -> io::Error {
-        let code = match &reason {
-            ConnectionError::TransportError(error) => u64::from(error.code),
-            ConnectionError::ConnectionClosed(close) => u64::from(close.error_code),
-            _ => 0,
-        };
-        let other = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
-        match (reason, self.refusal.get()) {
-            (ConnectionError::TransportError(_), Some(refusal)) => {
-                io::Error::other(refusal.clone())
-            }
-            _ if code == NO_APPLICATION_PROTOCOL => {
-                io::Error::other("the server does not speak HTTP/3")
-            }
-            (ConnectionError::VersionMismatch, _) => {
-                io::Error::other("the server does not speak version 1 of QUIC")
-            }
-            (ConnectionError::TimedOut, _) if self.is_connected => silence(),
-            (ConnectionError::TimedOut, _) => {
-                let text = format!(
-                    "no answer over UDP for {SILENCE_S} s: the server speaks no HTTP/3 there, or a \
-                     firewall is in between"
-                );
-                io::Error::new(io::ErrorKind::TimedOut, text)
-            }
-            (ConnectionError::ApplicationClosed(close), _) => {
-                let code = close.error_code;
-                other(format!("the server ended the connection (error {code})"))
-            }
-            (reason, _) => other(reason.to_string()),
+/// The error message for a lost connection.
+fn why(reason: ConnectionError, refusal: Option<&rustls::Error>) -> io::Error {
+    let of_transport = |what, code: TransportErrorCode, words: &[u8]| {
+        let number = u64::from(code);
+        if number == NO_APPLICATION_PROTOCOL {
+            return no_http3("the server does not speak HTTP/3".into());
         }
+        let name = match number {
+            0..ALERTS => format!("{code:?}"),
+            _ => format!("CRYPTO_ERROR, {:?}", AlertDescription::from(number as u8)),
+        };
+        protocol_error(what, &name, number, words)
+    };
+    let closed = "the server closed the connection";
+    match (reason, refusal) {
+        (ConnectionError::TransportError(_), Some(refusal)) => io::Error::other(refusal.clone()),
+        (ConnectionError::TransportError(error), None) => {
+            of_transport("the connection failed", error.code, error.reason.as_bytes())
+        }
+        (ConnectionError::ConnectionClosed(close), _) => {
+            of_transport(closed, close.error_code, &close.reason)
+        }
+        (ConnectionError::ApplicationClosed(close), _) => {
+            let code = ErrorCode(close.error_code.into_inner());
+            protocol_error(closed, code.name(), code.0, &close.reason)
+        }
+        (ConnectionError::VersionMismatch, _) => {
+            no_http3("the server does not speak version 1 of QUIC".into())
+        }
+        (ConnectionError::Reset, _) => io::ErrorKind::ConnectionReset.into(),
+        (ConnectionError::TimedOut, _) => silence(),
+        (reason, _) => io::Error::other(reason),
     }
 }
 
 impl Drop for Quic {
     fn drop(&mut self) {
-        let now = Instant::now();
+        let code = VarInt::from_u32(ErrorCode::NO_ERROR.0 as u32);
         self.connection
-            .close(now, VarInt::from_u32(NO_ERROR), bytes::Bytes::new());
+            .close(Instant::now(), code, bytes::Bytes::new());
         // If the datagram is lost, the server's idle timeout ends the connection.
         let _ = self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quinn_proto::{ApplicationClose, ConnectionClose};
+
+    use super::*;
+
+    #[test]
+    fn errors_have_their_registered_names() {
+        let check = |reason, expect: &str| assert_eq!(why(reason, None).to_string(), expect);
+        let application = |code| {
+            ConnectionError::ApplicationClosed(ApplicationClose {
+                error_code: VarInt::from_u32(code),
+                reason: "enough".into(),
+            })
+        };
+        let closed = "the server closed the connection: ";
+        let expect = format!("{closed}H3_EXCESSIVE_LOAD (0x107): enough");
+        check(application(0x107), &expect);
+        check(
+            application(0x4242),
+            &format!("{closed}UNKNOWN (0x4242): enough"),
+        );
+        let transport = |error_code| {
+            ConnectionError::ConnectionClosed(ConnectionClose {
+                error_code,
+                frame_type: None,
+                reason: "".into(),
+            })
+        };
+        let refused = TransportErrorCode::CONNECTION_REFUSED;
+        check(
+            transport(refused),
+            &format!("{closed}CONNECTION_REFUSED (0x2)"),
+        );
+        let alert = TransportErrorCode::crypto(40);
+        let expect = format!("{closed}CRYPTO_ERROR, HandshakeFailure (0x128)");
+        check(transport(alert), &expect);
+        let violation = TransportErrorCode::PROTOCOL_VIOLATION.into();
+        let expect = "the connection failed: PROTOCOL_VIOLATION (0xa)";
+        check(ConnectionError::TransportError(violation), expect);
+        let unspoken = TransportErrorCode::crypto(120);
+        check(transport(unspoken), "the server does not speak HTTP/3");
     }
 }

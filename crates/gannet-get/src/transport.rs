@@ -21,7 +21,6 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use super::Version;
 use super::limits::{DISCARD_LEN, READ_LEN, SILENCE_S, TLS_STATES_MAX};
-use super::quic::Trust;
 use super::url::Url;
 
 /// Where distributions keep the certificates they trust.
@@ -38,51 +37,45 @@ const ROOTS_LEN_MAX: u64 = 16 << 20;
 /// Bytes that sealing adds to a request.
 const SEAL_MAX: usize = 64;
 
-/// What TLS believes: `cacert` alone, the system's certificates, or anything (`insecure`).
-///
-/// # Errors
-/// What cannot be read, in words.
-pub fn tls_config(
-    insecure: bool,
-    cacert: Option<&Path>,
-    version: Version,
-) -> Result<Arc<ClientConfig>, String> {
-    config(verifier(insecure, cacert)?, version)
+/// The TLS settings of new connections.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    pub(super) config: Arc<ClientConfig>,
+    /// Why a certificate was rejected: QUIC's library keeps only the text.
+    pub(super) refusal: Arc<OnceLock<rustls::Error>>,
 }
 
-/// The same for QUIC, whose library keeps only the text of a refusal.
-pub(super) fn trust(insecure: bool, cacert: Option<&Path>) -> Result<Trust, String> {
-    let refusal = Arc::default();
-    let telling = Telling {
-        inner: verifier(insecure, cacert)?,
-        refusal: Arc::clone(&refusal),
-    };
-    Trust::new(config(Arc::new(telling), Version::Http3)?, refusal)
-}
-
-fn config(
-    verifier: Arc<dyn ServerCertVerifier>,
-    version: Version,
-) -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![version.alpn().to_vec()];
-    Ok(Arc::new(config))
-}
-
-fn verifier(insecure: bool, cacert: Option<&Path>) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    if insecure {
-        return Ok(Arc::new(Anyone(provider)));
+impl Tls {
+    /// For connections that trust `cacert` alone, the system's certificates, or any (`insecure`).
+    ///
+    /// # Errors
+    /// What cannot be read, in words.
+    pub fn new(insecure: bool, cacert: Option<&Path>, version: Version) -> Result<Self, String> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let chain = match insecure {
+            true => None,
+            false => {
+                let roots = Arc::new(roots(cacert)?);
+                let chain = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+                Some(chain.build().map_err(|e| e.to_string())?)
+            }
+        };
+        let refusal = Arc::default();
+        let verifier = Verifier {
+            provider: provider.clone(),
+            chain,
+            refusal: Arc::clone(&refusal),
+        };
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| e.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        config.alpn_protocols = vec![version.alpn().to_vec()];
+        let config = Arc::new(config);
+        Ok(Self { config, refusal })
     }
-    let roots = Arc::new(roots(cacert)?);
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
-    Ok(verifier.map_err(|e| e.to_string())?)
 }
 
 fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
@@ -128,7 +121,7 @@ impl Transport {
     ///
     /// # Errors
     /// Of the name, the connection or TLS.
-    pub fn connect(url: &Url, config: Option<&Arc<ClientConfig>>) -> io::Result<Self> {
+    pub fn connect(url: &Url, tls: Option<&Tls>) -> io::Result<Self> {
         let addresses = (url.host.as_str(), url.port).to_socket_addrs()?;
         let timeout = Duration::from_secs(SILENCE_S);
         let mut result = Err(io::Error::other("the name has no address"));
@@ -142,11 +135,11 @@ impl Transport {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(timeout))?;
         socket.set_write_timeout(Some(timeout))?;
-        let tls = match config {
+        let tls = match tls {
             None => None,
-            Some(config) => {
+            Some(tls) => {
                 let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
-                let client = UnbufferedClientConnection::new(config.clone(), name);
+                let client = UnbufferedClientConnection::new(tls.config.clone(), name);
                 Some(Box::new(client.map_err(io::Error::other)?))
             }
         };
@@ -342,55 +335,17 @@ pub(super) fn silence() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-/// Accepts any certificate, but verifies that the handshake was signed with its key.
+/// Verifies a certificate, and that the handshake was signed with its key.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// Stores the reason of a refusal for the caller.
-#[derive(Debug)]
-struct Telling {
-    inner: Arc<dyn ServerCertVerifier>,
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    /// `None` accepts any certificate.
+    chain: Option<Arc<WebPkiServerVerifier>>,
+    /// Stores the reason of a rejection for the caller.
     refusal: Arc<OnceLock<rustls::Error>>,
 }
 
-impl ServerCertVerifier for Telling {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -399,8 +354,10 @@ impl ServerCertVerifier for Telling {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let inner = &self.inner;
-        let result = inner.verify_server_cert(end_entity, intermediates, name, ocsp, now);
+        let Some(chain) = &self.chain else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let result = chain.verify_server_cert(end_entity, intermediates, name, ocsp, now);
         result.inspect_err(|error| {
             self.refusal.get_or_init(|| error.clone());
         })
@@ -412,8 +369,8 @@ impl ServerCertVerifier for Telling {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let inner = &self.inner;
-        inner.verify_tls12_signature(message, certificate, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -422,11 +379,12 @@ impl ServerCertVerifier for Telling {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let inner = &self.inner;
-        inner.verify_tls13_signature(message, certificate, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
     }
 }

@@ -50,11 +50,10 @@ impl From<GetError> for Failure {
                 object,
                 cause,
                 help,
-                remedy,
+                remedies,
             } => {
-                let steps = help
-                    .into_iter()
-                    .chain(remedy.map(|it| of_remedy(it).into()));
+                let remedies = remedies.into_iter().map(|it| of_remedy(it).to_owned());
+                let steps = help.into_iter().chain(remedies);
                 Self {
                     help: steps.reduce(|help, remedy| format!("{help}; {remedy}")),
                     ..Self::new(doing, object, cause)
@@ -71,6 +70,7 @@ fn of_remedy(remedy: Remedy) -> &'static str {
         Remedy::TrustAuthority => {
             "name its authority with --cacert FILE, or accept any with --insecure"
         }
+        Remedy::OtherVersion => "try without --http3",
         Remedy::Resume => "--continue resumes from there",
         Remedy::FetchAll => "or omit --continue to fetch all of it",
         Remedy::Discard => "without --output the content is discarded",

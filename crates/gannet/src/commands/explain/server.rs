@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use gannet_get::transport::{Transport, tls_config};
+use gannet_get::transport::{Tls, Transport};
 use gannet_get::{Url, Version, failed};
 use gannet_site::target::Target;
 
@@ -119,7 +119,7 @@ pub(super) fn ask(
     let config = match url.is_https {
         false => None,
         true => {
-            let config = tls_config(server.is_insecure, server.cacert.as_deref(), Version::Http1);
+            let config = Tls::new(server.is_insecure, server.cacert.as_deref(), Version::Http1);
             Some(config.map_err(|why| {
                 refuse(&format!("certificates: {why}"))
                     .as_usage()
