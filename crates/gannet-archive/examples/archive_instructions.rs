@@ -5,7 +5,8 @@
 use std::hint::black_box;
 
 use gannet_archive::{
-    Archive, ArchiveError, Coding, Content, Key, Options, Superblock, VariantDraft, Writer,
+    Archive, ArchiveError, Coding, CodingSet, Content, Key, Options, Superblock, VariantDraft,
+    Writer,
 };
 
 const NAMES: [&str; 2] = ["archive-lookup", "archive-miss"];
@@ -32,7 +33,7 @@ fn main() -> Result<(), ArchiveError> {
     let asked: Vec<String> = paths.iter().map(|path| format!("{path}{suffix}")).collect();
     for path in asked.iter().cycle().take(count) {
         let entry = archive.lookup(Key::content(black_box(path.as_bytes())));
-        let variant = entry.and_then(|entry| entry.select(0b1111));
+        let variant = entry.and_then(|entry| entry.select(CodingSet::ALL));
         assert_eq!(variant.is_some(), suffix.is_empty());
         black_box(variant);
     }

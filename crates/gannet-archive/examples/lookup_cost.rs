@@ -6,7 +6,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use gannet_archive::{
-    Archive, ArchiveError, Coding, Content, Key, Options, Superblock, VariantDraft, Writer,
+    Archive, ArchiveError, Body, Coding, CodingSet, Content, Key, Options, Stored, Superblock,
+    VariantDraft, Writer,
 };
 
 fn main() -> Result<(), ArchiveError> {
@@ -32,12 +33,11 @@ fn measure(count: u32) -> Result<(), ArchiveError> {
     let select = best_ns(rounds, &order, |path| {
         archive
             .lookup(Key::content(path.as_bytes()))
-            .and_then(|entry| entry.select(0b1111))
+            .and_then(|entry| entry.select(CodingSet::ALL))
             .is_some_and(|variant| {
                 let body_len = match variant.body() {
-                    gannet_archive::Body::Tiny(bytes) => bytes.len() as u64,
-                    gannet_archive::Body::Blob { len, .. }
-                    | gannet_archive::Body::Decoded { len, .. } => len,
+                    Body::Plain(Stored::Tiny(bytes)) => bytes.len() as u64,
+                    Body::Plain(Stored::Blob { len, .. }) | Body::Decoded { len, .. } => len,
                 };
                 let lines: usize = variant.h1().pieces().map(sum).into_iter().sum();
                 lines as u64 + body_len > 0

@@ -2,9 +2,10 @@
 
 use core::ops::Range;
 
+use gannet_http::semantics::coding::Coding;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::entry::{Coding, Entry, Stored};
+use crate::entry::{Entry, Stored};
 use crate::error::ArchiveError;
 use crate::hosts::{self, HostNames, HostRules};
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at};
@@ -375,20 +376,14 @@ impl<'a> View<'a> {
         Some(start..start.checked_add(usize_of(len))?)
     }
 
-    /// The bytes of a tiny blob.
+    /// The bytes of a blob with this range.
     #[inline]
-    pub(crate) fn tiny(self, offset: u64, len: u64) -> &'a [u8] {
-        let range = self.tiny_range(offset, len).unwrap_or(0..0);
-        self.bytes.get(range).unwrap_or(&[])
-    }
-
-    /// The stored bytes of the blob with this number.
-    pub(crate) fn stored(self, number: u32) -> Stored<'a> {
-        let (offset, len) = self.blob_range(number);
+    pub(crate) fn stored(self, (offset, len): (u64, u64)) -> Stored<'a> {
         if offset < self.layout.metadata_offset {
             return Stored::Blob { offset, len };
         }
-        Stored::Tiny(self.tiny(offset, len))
+        let range = self.tiny_range(offset, len).unwrap_or(0..0);
+        Stored::Tiny(self.bytes.get(range).unwrap_or(&[]))
     }
 
     pub(crate) fn digest(self, number: u32) -> &'a [u8] {

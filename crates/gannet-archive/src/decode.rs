@@ -10,9 +10,9 @@ use core::fmt;
 use brotli_decompressor::{
     Allocator, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper, SliceWrapperMut,
 };
+use gannet_http::semantics::coding::Coding;
 use zlib_rs::{Inflate, InflateFlush, Status};
 
-use crate::entry::Coding;
 use crate::limits::DECODED_LEN_MAX;
 
 /// Why coded bytes do not decode to the announced content.

@@ -1,55 +1,12 @@
 //! Entries and variants: the results of lookups.
 
 use core::ops::Range;
-use std::borrow::Cow;
+
+use gannet_http::semantics::coding::{Coding, CodingSet};
+use gannet_http::semantics::response::FieldBlock;
 
 use crate::archive::{Key, View, usize_of};
 use crate::layout::{blob, entry, i64_at, slice, u8_at, u16_at, u32_at, u64_at, variant};
-
-/// A content coding of a stored variant.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[repr(u8)]
-pub enum Coding {
-    /// No coding: the bytes unchanged.
-    Identity = 0,
-    /// `gzip` (RFC 1952).
-    Gzip = 1,
-    /// `br` (RFC 7932).
-    Brotli = 2,
-    /// `zstd` (RFC 8878), with a window of at most 8 MiB (RFC 9659).
-    Zstd = 3,
-}
-
-impl Coding {
-    /// Every coding, identity first.
-    pub const ALL: [Self; 4] = [Self::Identity, Self::Gzip, Self::Brotli, Self::Zstd];
-
-    /// The name in `Content-Encoding`, or `identity`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Identity => "identity",
-            Self::Gzip => "gzip",
-            Self::Brotli => "br",
-            Self::Zstd => "zstd",
-        }
-    }
-
-    /// Its bit in a set of codings.
-    pub const fn bit(self) -> u8 {
-        1 << self as u8
-    }
-
-    /// The coding of a number, as written in the file.
-    pub const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::Identity),
-            1 => Some(Self::Gzip),
-            2 => Some(Self::Brotli),
-            3 => Some(Self::Zstd),
-            _ => None,
-        }
-    }
-}
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -144,12 +101,11 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// The shortest variant in one of the acceptable codings, given as a set: bit `n` is the coding
-    /// with number `n`.
+    /// The shortest variant in one of the acceptable codings.
     #[inline]
-    pub fn select(&self, acceptable: u8) -> Option<Variant<'a>> {
+    pub fn select(&self, acceptable: CodingSet) -> Option<Variant<'a>> {
         self.variants()
-            .find(|variant| acceptable & variant.coding().bit() != 0)
+            .find(|variant| acceptable.contains(variant.coding()))
     }
 
     #[inline]
@@ -171,20 +127,13 @@ impl<'a> Entry<'a> {
 /// The location of a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Body<'a> {
-    /// In memory.
-    Tiny(&'a [u8]),
-    /// In the file.
-    Blob {
-        /// Where it starts in the file.
-        offset: u64,
-        /// Its length in bytes.
-        len: u64,
-    },
+    /// Stored.
+    Plain(Stored<'a>),
     /// Not stored: it is the content of stored coded bytes, for [`decode`](crate::decode).
     Decoded {
-        /// The coded bytes.
+        /// The coded bytes, which are shorter than the body.
         stored: Stored<'a>,
-        /// Its coding.
+        /// Their coding.
         coding: Coding,
         /// The length of the body in bytes, at most
         /// [`DECODED_LEN_MAX`](crate::limits::DECODED_LEN_MAX).
@@ -192,68 +141,18 @@ pub enum Body<'a> {
     },
 }
 
-/// The location of the coded bytes of a body that is not stored itself. They are shorter than the
-/// body.
+/// The location of stored bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stored<'a> {
     /// In memory.
     Tiny(&'a [u8]),
     /// In the file.
     Blob {
-        /// Where it starts in the file.
+        /// Where they start in the file.
         offset: u64,
-        /// Its length in bytes.
+        /// Their length in bytes.
         len: u64,
     },
-}
-
-impl<'a> From<Stored<'a>> for Body<'a> {
-    fn from(stored: Stored<'a>) -> Self {
-        match stored {
-            Stored::Tiny(bytes) => Self::Tiny(bytes),
-            Stored::Blob { offset, len } => Self::Blob { offset, len },
-        }
-    }
-}
-
-/// Ready field lines, with the cuts that a response needs:
-/// `0 <= length_end <= shared_start <= bytes.len()`, `common_shared_start <= common.len()`.
-///
-/// Common fields belong after the length up to their cut, and after all others from there on.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct FieldBlock<'a> {
-    /// Lines `name: value CRLF`; the first is `content-length`.
-    pub bytes: &'a [u8],
-    /// End of the `content-length` line.
-    pub length_end: u16,
-    /// Start of the fields that a 304 carries too.
-    pub shared_start: u16,
-    /// Fields shared with other blocks, stored once; empty if all are in `bytes`.
-    pub common: &'a [u8],
-    /// Start of the common fields that a 304 carries too.
-    pub common_shared_start: u16,
-}
-
-impl<'a> FieldBlock<'a> {
-    /// Its pieces in wire order: the length, common fields that a 304 leaves out, its own fields
-    /// (those that a 304 leaves out first), and common fields that a 304 carries.
-    pub fn pieces(&self) -> [&'a [u8]; 4] {
-        let (length, own) = split(self.bytes, self.length_end);
-        let (before, behind) = split(self.common, self.common_shared_start);
-        [length, before, own, behind]
-    }
-
-    /// The whole block, in one piece, in wire order.
-    pub fn whole(&self) -> Cow<'a, [u8]> {
-        if self.common.is_empty() {
-            return Cow::Borrowed(self.bytes);
-        }
-        Cow::Owned(self.pieces().concat())
-    }
-}
-
-fn split(bytes: &[u8], at: u16) -> (&[u8], &[u8]) {
-    bytes.split_at_checked(at.into()).unwrap_or_default()
 }
 
 /// One content coding of an entry's representation.
@@ -275,13 +174,10 @@ impl<'a> Variant<'a> {
     #[inline]
     pub fn body(&self) -> Body<'a> {
         let (offset, len) = self.blob_range();
-        if offset < self.view.layout.metadata_offset {
-            return Body::Blob { offset, len };
-        }
         match blob::coded_of(offset) {
-            None => Body::Tiny(self.view.tiny(offset, len)),
+            None => Body::Plain(self.view.stored((offset, len))),
             Some((coding, number)) => Body::Decoded {
-                stored: self.view.stored(number),
+                stored: self.view.stored(self.view.blob_range(number)),
                 coding,
                 len,
             },

@@ -1,6 +1,7 @@
 //! The form of a ready field block for HTTP/2: stateless HPACK (RFC 7541).
 
-use crate::entry::FieldBlock;
+use gannet_http::semantics::response::FieldBlock;
+
 use crate::error::Rule;
 use crate::limits::FIELD_BLOCK_LEN_MAX;
 

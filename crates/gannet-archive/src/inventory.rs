@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::io;
 
+use gannet_http::semantics::coding::Coding;
+
 use crate::archive::Blob;
-use crate::entry::Coding;
 use crate::layout::{blob, entry, slice, u8_at, u32_at, u64_at, variant};
 use crate::limits::{VALUE_LEN_MAX, VARIANT_COUNT_MAX};
 use crate::superblock::{Section, SectionKind, Superblock};

@@ -138,7 +138,7 @@ pub(crate) mod variant {
 
 /// A blob record and, in a separate section, its digest.
 pub(crate) mod blob {
-    use crate::entry::Coding;
+    use gannet_http::semantics::coding::Coding;
 
     pub(crate) const LEN: usize = 16;
     pub(crate) const OFFSET: usize = 0;

@@ -9,7 +9,7 @@
 //! This crate reads and writes no files. A server reads the superblock and the metadata region into
 //! memory, passes them to [`Superblock::parse`] and [`Archive::new`], and from then on every access
 //! is bounded and cannot fail: anything invalid was rejected at open. Blob bytes are never needed
-//! here; a [`Body::Blob`] gives their location in the file.
+//! here; a [`Stored::Blob`] gives their location in the file.
 //!
 //! ```
 //! use gannet_archive::{Archive, Coding, Content, Key, Options, Superblock};
@@ -38,7 +38,7 @@
 //! let superblock = Superblock::parse(&parts.superblock, parts.file_len)?;
 //! let archive = Archive::new(superblock, parts.metadata)?;
 //! let entry = archive.lookup(Key::content(b"/hello.txt")).expect("it was added above");
-//! let variant = entry.select(Coding::Identity.bit()).expect("it was stored as it is");
+//! let variant = entry.select(Coding::Identity.into()).expect("it was stored as it is");
 //! assert_eq!(variant.blob_len(), 6);
 //! # Ok::<(), gannet_archive::ArchiveError>(())
 //! ```
@@ -65,8 +65,10 @@ mod writer;
 pub use archive::{Archive, Blob, Key, Namespace};
 pub use decode::{DecodeError, decode, decode_brotli, is_decodable};
 pub use digest_table::DigestTable;
-pub use entry::{Body, Coding, Entry, EntryKind, FieldBlock, Stored, Variant};
+pub use entry::{Body, Entry, EntryKind, Stored, Variant};
 pub use error::{ArchiveError, Lookalike, Rule};
+pub use gannet_http::semantics::coding::{Coding, CodingSet};
+pub use gannet_http::semantics::response::FieldBlock;
 pub use hosts::{HostRules, is_host_name};
 pub use inventory::{HeldContent, Inventory, ReadAt, of_metadata};
 pub use path::is_normalised;

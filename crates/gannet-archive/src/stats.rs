@@ -1,7 +1,9 @@
 //! Counts and sizes of an archive.
 
+use gannet_http::semantics::coding::Coding;
+
 use crate::archive::Archive;
-use crate::entry::{Coding, EntryKind};
+use crate::entry::EntryKind;
 
 /// Variants in one coding.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -5,10 +5,11 @@
 
 use core::ops::Range;
 
+use gannet_http::semantics::coding::Coding;
+use gannet_http::semantics::response::FieldBlock;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::archive::{Layout, Namespace, View, home};
-use crate::entry::{Coding, FieldBlock};
 use crate::error::{ArchiveError, Rule};
 use crate::field_block::{self, is_entity_tag, is_value_byte};
 use crate::hosts;

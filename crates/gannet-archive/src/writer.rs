@@ -6,10 +6,12 @@ mod variants;
 
 use std::collections::BTreeMap;
 
+use gannet_http::semantics::coding::Coding;
+use gannet_http::semantics::response::FieldBlock;
+
 use crate::archive::{Key, Namespace};
 use crate::decode::is_decodable;
 use crate::digest_table::DigestTable;
-use crate::entry::{Coding, FieldBlock};
 use crate::error::{ArchiveError, Rule};
 use crate::field_block::is_value_byte;
 use crate::hosts::{self, HostRules};

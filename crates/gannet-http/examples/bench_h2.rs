@@ -106,8 +106,8 @@ fn exchange_time(fields: &[(&str, &str)], count: usize, responds: bool) -> f64 {
     let lines = represented.render().expect("fields of the benchmark");
     let hpack = ready::render(lines.as_block()).expect("lines");
     let block = ReadyBlock {
+        h1: lines.as_block(),
         hpack: Some(hpack.as_block()),
-        ..lines.as_block()
     };
     let head = ResponseHead {
         status: Status::OK,

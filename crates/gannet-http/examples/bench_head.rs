@@ -74,7 +74,7 @@ fn exchange_time(input: &str) -> f64 {
         out.clear();
         let head = ResponseHead {
             status: Status::OK,
-            ready: Some((ready.as_block(), ReadyPart::Whole)),
+            ready: Some((ready.as_block().into(), ReadyPart::Whole)),
             content_length: None,
             fields: &[],
         };

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant, SystemTime};
 
-use gannet_http::h2::hpack::ready::{self, ReadyHpack};
+use gannet_http::h2::hpack::ready;
 use gannet_http::h2::{Connection, Event, Time, Timeouts};
 use gannet_http::semantics::date::DateLine;
 use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
@@ -39,7 +39,7 @@ fn main() -> io::Result<()> {
 struct Site {
     body: Vec<u8>,
     fields: ReadyFields,
-    hpack: ReadyHpack,
+    hpack: ReadyFields,
 }
 
 impl Site {
@@ -61,8 +61,8 @@ impl Site {
 
     fn head(&self) -> ResponseHead<'_> {
         let block = ReadyBlock {
+            h1: self.fields.as_block(),
             hpack: Some(self.hpack.as_block()),
-            ..self.fields.as_block()
         };
         ResponseHead {
             status: Status::OK,

@@ -73,7 +73,7 @@ fn h1_exchange(input: &str, count: u64) {
         out.clear();
         let head = ResponseHead {
             status: Status::OK,
-            ready: Some((ready.as_block(), ReadyPart::Whole)),
+            ready: Some((ready.as_block().into(), ReadyPart::Whole)),
             content_length: None,
             fields: &[],
         };
@@ -87,8 +87,8 @@ fn h3_exchange(fields: &[(&str, &str)], count: u64) {
     let ready = ready();
     let hpack = render(ready.as_block()).expect("lines");
     let block = ReadyBlock {
+        h1: ready.as_block(),
         hpack: Some(hpack.as_block()),
-        ..ready.as_block()
     };
     // HEADERS with its length in two bytes, and a section without dynamic references.
     let mut input = vec![1, 0, 0, 0, 0];

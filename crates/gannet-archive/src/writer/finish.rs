@@ -1,10 +1,10 @@
 //! Assembling the collected sections: the metadata region, in file order.
 
+use gannet_http::semantics::coding::Coding;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{BlobDraft, Finished, Parts, TINY_MARK, Writer, key_of};
 use crate::archive::{Archive, Key, Namespace};
-use crate::entry::Coding;
 use crate::error::{ArchiveError, Rule};
 use crate::index;
 use crate::layout::{self, align_up, blob, entry, put, section, slice, superblock as at, variant};

@@ -1,7 +1,8 @@
 //! The variants of a representation: their records, and their field blocks in those sections.
 
+use gannet_http::semantics::response::FieldBlock;
+
 use super::{VariantDraft, VariantsId, Writer};
-use crate::entry::FieldBlock;
 use crate::error::Rule;
 use crate::field_block::{self, is_entity_tag};
 use crate::hpack_block;

@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use gannet_archive::{
-    Archive, ArchiveError, BlobId, Coding, Content, FieldBlock, HostRules, Key, Namespace, Options,
-    Parts, SUPERBLOCK_LEN, SectionKind, Superblock, VariantDraft, VariantsId, Writer, decode,
-    digest,
+    Archive, ArchiveError, BlobId, Body, Coding, Content, FieldBlock, HostRules, Key, Namespace,
+    Options, Parts, SUPERBLOCK_LEN, SectionKind, Stored, Superblock, VariantDraft, VariantsId,
+    Writer, decode, digest,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -390,27 +390,27 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
             previous = variant.blob_len();
             assert!(variant.blob_offset() <= superblock.archive_len());
             match variant.body() {
-                gannet_archive::Body::Tiny(bytes) => {
+                Body::Plain(Stored::Tiny(bytes)) => {
                     assert_eq!(bytes.len() as u64, variant.blob_len());
                     let range = variant.tiny_range().expect("it is tiny");
                     assert_eq!(&archive.metadata()[range], bytes);
                 }
-                gannet_archive::Body::Blob { offset, len } => {
+                Body::Plain(Stored::Blob { offset, len }) => {
                     assert!(offset >= SUPERBLOCK_LEN as u64 && offset + len <= region.start);
                     assert_eq!(variant.tiny_range(), None);
                 }
-                gannet_archive::Body::Decoded {
+                Body::Decoded {
                     stored,
                     coding,
                     len,
                 } => {
                     assert_eq!((variant.tiny_range(), variant.blob_len()), (None, len));
                     let stored_len = match stored {
-                        gannet_archive::Stored::Tiny(bytes) => {
+                        Stored::Tiny(bytes) => {
                             let _ = decode(coding, bytes, len);
                             bytes.len() as u64
                         }
-                        gannet_archive::Stored::Blob { offset, len } => {
+                        Stored::Blob { offset, len } => {
                             assert!(offset + len <= region.start);
                             len
                         }

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use gannet_http::semantics::ready_fields::{
     BlockChanges, ReadyFields, ReadyFieldsError, check_field,
 };
-use gannet_http::semantics::response::ReadyBlock;
+use gannet_http::semantics::response::FieldBlock;
 
 use super::limits::{
     CLOUDFLARE_HEADER_LINE_MAX, CLOUDFLARE_HEADERS_MAX, FIELDS_MAX, LINE_MAX, RULES_MAX,
@@ -130,7 +130,7 @@ impl FieldChanges {
     ///
     /// # Errors
     /// The result is too long.
-    pub fn apply_to_block(&self, block: ReadyBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
+    pub fn apply_to_block(&self, block: FieldBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
         let is_coded = block.lines().any(|(name, _, _)| name == CODING.as_bytes());
         let changes = self.fitting(is_coded);
         let mut remove: Vec<&str> = changes.remove.iter().map(String::as_str).collect();

@@ -25,7 +25,7 @@ pub(crate) fn write_head(
     connection: ConnectionLine,
     out: &mut Vec<u8>,
 ) {
-    let ready = head.ready.map(|(block, part)| block.part(part));
+    let ready = head.ready.map(|(block, part)| block.h1.part(part));
     let ready = ready.unwrap_or_default();
     out.reserve(ready.iter().map(|piece| piece.len()).sum::<usize>() + PLAIN_HEAD_LEN);
     match head.status {
@@ -96,14 +96,16 @@ const PLAIN_HEAD_LEN: usize = 160;
 mod tests {
     use super::*;
     use crate::semantics::date::DateLine;
-    use crate::semantics::response::ReadyBlock;
+    use crate::semantics::response::{FieldBlock, ReadyBlock};
 
     const BLOCK: ReadyBlock<'_> = ReadyBlock {
-        bytes: b"content-length: 5\r\ncontent-type: t\r\netag: \"e\"\r\n",
-        length_end: 19,
-        shared_start: 36,
-        common: b"",
-        common_shared_start: 0,
+        h1: FieldBlock {
+            bytes: b"content-length: 5\r\ncontent-type: t\r\netag: \"e\"\r\n",
+            length_end: 19,
+            shared_start: 36,
+            common: b"",
+            common_shared_start: 0,
+        },
         hpack: None,
     };
 

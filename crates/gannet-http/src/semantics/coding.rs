@@ -1,6 +1,6 @@
 //! Content codings and their negotiation (RFC 9110 sections 8.4 and 12.5.3).
 
-/// A content coding that gannet stores.
+/// A content coding that gannet stores, with its number in archives.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Coding {
@@ -10,7 +10,7 @@ pub enum Coding {
     Gzip = 1,
     /// `br` (RFC 7932).
     Brotli = 2,
-    /// `zstd` (RFC 8878).
+    /// `zstd` (RFC 8878), with a window of at most 8 MiB (RFC 9659).
     Zstd = 3,
 }
 
@@ -18,9 +18,21 @@ impl Coding {
     /// Every coding, identity first.
     pub const ALL: [Self; 4] = [Self::Identity, Self::Gzip, Self::Brotli, Self::Zstd];
 
+    /// The coding of a number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Identity),
+            1 => Some(Self::Gzip),
+            2 => Some(Self::Brotli),
+            3 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
     /// The name in `Content-Encoding`; identity's is never sent there.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
             Self::Gzip => "gzip",
@@ -44,6 +56,13 @@ impl Coding {
 /// A set of codings.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CodingSet(u8);
+
+impl From<Coding> for CodingSet {
+    /// That coding alone.
+    fn from(coding: Coding) -> Self {
+        Self::EMPTY.with(coding)
+    }
+}
 
 impl CodingSet {
     /// No coding at all.

@@ -1,11 +1,11 @@
-//! Rendering a [`ReadyBlock`]: the fields of a representation, checked once and turned into wire
+//! Rendering a [`FieldBlock`]: the fields of a representation, checked once and turned into wire
 //! bytes.
 
 use super::coding::Coding;
 use super::date::write_date;
 use super::decimal::write_decimal;
 use super::limits::READY_BLOCK_MAX;
-use super::response::ReadyBlock;
+use super::response::FieldBlock;
 use crate::scan;
 
 /// The fields of a representation. Absent ones are not sent.
@@ -100,25 +100,24 @@ impl RepresentationFields<'_> {
     }
 }
 
-/// An owned [`ReadyBlock`].
+/// An owned [`FieldBlock`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ReadyFields {
-    bytes: Vec<u8>,
-    length_end: u16,
-    shared_start: u16,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) length_end: u16,
+    pub(crate) shared_start: u16,
 }
 
 impl ReadyFields {
     /// The block, borrowed.
     #[must_use]
-    pub fn as_block(&self) -> ReadyBlock<'_> {
-        ReadyBlock {
+    pub fn as_block(&self) -> FieldBlock<'_> {
+        FieldBlock {
             bytes: &self.bytes,
             length_end: self.length_end,
             shared_start: self.shared_start,
             common: &[],
             common_shared_start: 0,
-            hpack: None,
         }
     }
 
@@ -129,7 +128,7 @@ impl ReadyFields {
     }
 }
 
-/// Changes to a [`ReadyBlock`]: lines to remove, and lines to add.
+/// Changes to a [`FieldBlock`]: lines to remove, and lines to add.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockChanges<'a> {
     /// Names of the lines to remove. The content length always stays.
@@ -145,20 +144,20 @@ impl BlockChanges<'_> {
     ///
     /// # Errors
     /// As [`RepresentationFields::render`].
-    pub fn apply(&self, block: ReadyBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
+    pub fn apply(&self, block: FieldBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
         let mut bytes = Vec::with_capacity(block.bytes.len() + block.common.len() + 128);
-        let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
-        let part = |range: std::ops::Range<usize>| block.bytes.get(range).unwrap_or_default();
-        bytes.extend_from_slice(part(0..length_end));
-        let new_length_end = bytes.len();
-        let (before, behind) = block.common_parts();
+        let [length, before, own, behind] = block.pieces();
+        let cut = usize::from(block.shared_start.saturating_sub(block.length_end));
+        let (own, own_shared) = own.split_at_checked(cut).unwrap_or_default();
+        bytes.extend_from_slice(length);
+        let length_end = bytes.len();
         self.keep(before, &mut bytes);
-        self.keep(part(length_end..shared_start), &mut bytes);
+        self.keep(own, &mut bytes);
         for (name, value) in self.representation {
             write_checked_line(name, value, &mut bytes)?;
         }
-        let new_shared_start = bytes.len();
-        self.keep(part(shared_start..block.bytes.len()), &mut bytes);
+        let shared_start = bytes.len();
+        self.keep(own_shared, &mut bytes);
         self.keep(behind, &mut bytes);
         for (name, value) in self.shared {
             write_checked_line(name, value, &mut bytes)?;
@@ -168,8 +167,8 @@ impl BlockChanges<'_> {
         }
         Ok(ReadyFields {
             bytes,
-            length_end: new_length_end as u16,
-            shared_start: new_shared_start as u16,
+            length_end: length_end as u16,
+            shared_start: shared_start as u16,
         })
     }
 
@@ -182,17 +181,10 @@ impl BlockChanges<'_> {
     }
 }
 
-impl<'a> ReadyBlock<'a> {
+impl<'a> FieldBlock<'a> {
     /// Its lines, not in wire order: name, value, and the whole line with its end.
     pub fn lines(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8], &'a [u8])> {
         block_lines(self.bytes).chain(block_lines(self.common))
-    }
-
-    fn common_parts(&self) -> (&'a [u8], &'a [u8]) {
-        let cut = self
-            .common
-            .split_at_checked(self.common_shared_start.into());
-        cut.unwrap_or_default()
     }
 }
 

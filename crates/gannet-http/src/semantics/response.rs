@@ -1,11 +1,13 @@
 //! A response as passed to a protocol machine, before it has a wire form.
 
+use std::borrow::Cow;
+
 pub use super::status::Status;
 
 /// Fields of a selected representation, rendered ahead of time: at pack time in an archive, in
 /// directory mode when a file enters the cache.
 ///
-/// A block is the concatenation of field lines in a fixed order, cut by two offsets:
+/// A block is the concatenation of fields in a fixed order, cut by two offsets:
 ///
 /// ```text
 /// 0            length_end              shared_start              len
@@ -14,99 +16,98 @@ pub use super::status::Status;
 ///
 /// A 200 carries all of it; a 206 with one range leaves out the first part; a 304, or a 206 with
 /// several ranges, carries only the last (RFC 9110 sections 15.3.7 and 15.4.5). Invariant:
-/// `length_end <= shared_start <= bytes.len()`.
+/// `length_end <= shared_start <= bytes.len()`, both at the start of a field.
 ///
-/// Lines that many blocks have in common may be stored separately, once: those of `common` belong
+/// Fields that many blocks have in common may be stored separately, once: those of `common` belong
 /// after `content-length` (up to `common_shared_start`) and after all others (from there on). A
-/// block then contains only its length and its entity tag, and the lines on the wire are the same,
+/// block then contains only its length and its entity tag, and the fields on the wire are the same,
 /// in the same order. Invariant: `common_shared_start <= common.len()`.
 ///
-/// `hpack` is the same block in HTTP/2's form, in the same order, with its own two offsets, made by
-/// [`crate::h2::hpack::ready::render`]. Without it the HTTP/2 machine encodes the lines for every
-/// response.
+/// For HTTP/1 the fields are lines `name: value CRLF`, without status line, date or connection
+/// field, and without a closing empty line. For HTTP/2 they are a stateless HPACK field block (RFC
+/// 7541): indexed fields of the static table and literals without indexing, no `:status`, no
+/// `date`, no table size update. It neither reads nor changes a dynamic table, so the same bytes
+/// have the same meaning at any place of any connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ReadyBlock<'a> {
-    /// For HTTP/1: lines `name: value CRLF`. No status line, date or connection field, no
-    /// closing empty line.
-    pub bytes: &'a [u8],
-    /// End of the `content-length` line.
-    pub length_end: u16,
-    /// Start of the fields that a 304 carries too.
-    pub shared_start: u16,
-    /// Lines shared with other blocks; empty if all are in `bytes`.
-    pub common: &'a [u8],
-    /// Start of the common lines that a 304 carries too.
-    pub common_shared_start: u16,
-    /// The same fields for HTTP/2, if they were rendered.
-    pub hpack: Option<HpackBlock<'a>>,
-}
-
-/// A [`ReadyBlock`]'s fields as a stateless HPACK field block (RFC 7541).
-///
-/// Only indexed fields of the static table and literals without indexing: the block neither reads
-/// nor changes a dynamic table, so the same bytes have the same meaning at any place of any
-/// connection. Invariant: `length_end <= shared_start <= bytes.len()`, both at the start of a
-/// representation; `common` is as in a [`ReadyBlock`].
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct HpackBlock<'a> {
-    /// The encoded fields. No `:status`, no `date`, no table size update.
+pub struct FieldBlock<'a> {
+    /// The fields.
     pub bytes: &'a [u8],
     /// End of `content-length`.
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
-    /// Fields shared with other blocks.
+    /// Fields shared with other blocks; empty if all are in `bytes`.
     pub common: &'a [u8],
     /// Start of the common fields that a 304 carries too.
     pub common_shared_start: u16,
 }
 
-impl<'a> ReadyBlock<'a> {
-    /// The lines that a response with this part carries: the pieces one after the other.
+impl<'a> FieldBlock<'a> {
+    /// The fields that a response with this part carries: the pieces one after the other.
     #[inline]
     #[must_use]
     pub fn part(&self, part: ReadyPart) -> [&'a [u8]; 4] {
-        let cuts = (self.length_end, self.shared_start, self.common_shared_start);
-        pieces(self.bytes, self.common, cuts, part)
+        let (own, common) = (self.bytes, self.common);
+        let from =
+            |bytes: &'a [u8], start: u16| bytes.get(usize::from(start)..).unwrap_or_default();
+        if part == ReadyPart::Shared {
+            let common = from(common, self.common_shared_start);
+            return [from(own, self.shared_start), common, &[], &[]];
+        }
+        let is_whole = part == ReadyPart::Whole;
+        if common.is_empty() {
+            let own = if is_whole {
+                own
+            } else {
+                from(own, self.length_end)
+            };
+            return [own, &[], &[], &[]];
+        }
+        let [length, before, own, behind] = self.pieces();
+        let length = if is_whole { length } else { &[] };
+        [length, before, own, behind]
     }
-}
 
-impl<'a> HpackBlock<'a> {
-    /// The encoded fields that a response with this part carries: the pieces one after the other.
+    /// Its pieces in wire order: the length, common fields that a 304 leaves out, its own fields
+    /// (those that a 304 leaves out first), and common fields that a 304 carries.
     #[inline]
     #[must_use]
-    pub fn part(&self, part: ReadyPart) -> [&'a [u8]; 4] {
-        let cuts = (self.length_end, self.shared_start, self.common_shared_start);
-        pieces(self.bytes, self.common, cuts, part)
+    pub fn pieces(&self) -> [&'a [u8]; 4] {
+        let split =
+            |bytes: &'a [u8], at: u16| bytes.split_at_checked(at.into()).unwrap_or_default();
+        let (length, own) = split(self.bytes, self.length_end);
+        let (before, behind) = split(self.common, self.common_shared_start);
+        [length, before, own, behind]
+    }
+
+    /// The whole block, in one piece, in wire order.
+    #[must_use]
+    pub fn whole(&self) -> Cow<'a, [u8]> {
+        if self.common.is_empty() {
+            return Cow::Borrowed(self.bytes);
+        }
+        Cow::Owned(self.pieces().concat())
     }
 }
 
-/// The pieces of a block with the cuts `length_end`, `shared_start` and `common_shared_start`.
-#[inline]
-fn pieces<'a>(
-    own: &'a [u8],
-    common: &'a [u8],
-    (length_end, shared_start, common_shared_start): (u16, u16, u16),
-    part: ReadyPart,
-) -> [&'a [u8]; 4] {
-    let from = |bytes: &'a [u8], start: u16| bytes.get(usize::from(start)..).unwrap_or_default();
-    if part == ReadyPart::Shared {
-        let (own, common) = (from(own, shared_start), from(common, common_shared_start));
-        return [own, common, &[], &[]];
-    }
-    let is_whole = part == ReadyPart::Whole;
-    if common.is_empty() {
-        let own = if is_whole { own } else { from(own, length_end) };
-        return [own, &[], &[], &[]];
-    }
-    let (length, own) = own.split_at_checked(length_end.into()).unwrap_or_default();
-    let cut = common.split_at_checked(common_shared_start.into());
-    let (before, behind) = cut.unwrap_or_default();
-    let length = if is_whole { length } else { &[] };
-    [length, before, own, behind]
+/// A block for every version of HTTP.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ReadyBlock<'a> {
+    /// For HTTP/1.
+    pub h1: FieldBlock<'a>,
+    /// For HTTP/2, made by [`crate::h2::hpack::ready::render`]. Without it the lines are encoded
+    /// for every response.
+    pub hpack: Option<FieldBlock<'a>>,
 }
 
-/// Which part of a [`ReadyBlock`] a response carries.
+impl<'a> From<FieldBlock<'a>> for ReadyBlock<'a> {
+    /// A block for HTTP/1 alone.
+    fn from(h1: FieldBlock<'a>) -> Self {
+        Self { h1, hpack: None }
+    }
+}
+
+/// Which part of a [`FieldBlock`] a response carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReadyPart {
     /// All of it (200, and 404 pages).
@@ -137,19 +138,18 @@ mod tests {
 
     #[test]
     fn a_block_with_common_lines_is_that_without() {
-        let whole = ReadyBlock {
+        let whole = FieldBlock {
             bytes: b"content-length: 5\r\na: b\r\netag: \"e\"\r\nvary: c\r\n",
             length_end: 19,
             shared_start: 25,
-            ..ReadyBlock::default()
+            ..FieldBlock::default()
         };
-        let split = ReadyBlock {
+        let split = FieldBlock {
             bytes: b"content-length: 5\r\netag: \"e\"\r\n",
             length_end: 19,
             shared_start: 19,
             common: b"a: b\r\nvary: c\r\n",
             common_shared_start: 6,
-            hpack: None,
         };
         for part in [
             ReadyPart::Whole,

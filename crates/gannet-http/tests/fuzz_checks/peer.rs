@@ -3,7 +3,7 @@
 use gannet_http::h1::{Connection, Event};
 use gannet_http::semantics::date::DateLine;
 use gannet_http::semantics::request::{Method, Request};
-use gannet_http::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
+use gannet_http::semantics::response::{FieldBlock, ReadyPart, ResponseHead};
 use gannet_http::semantics::status::Status;
 
 /// A machine, the bytes it has not consumed, and the record of what it did.
@@ -99,7 +99,7 @@ impl Peer {
     }
 
     fn answer(&mut self, status: Status) {
-        let ready = (status == Status::OK).then_some((OK_BLOCK, ReadyPart::Whole));
+        let ready = (status == Status::OK).then_some((OK_BLOCK.into(), ReadyPart::Whole));
         let content_length = status.is_error().then_some(0);
         let head = ResponseHead {
             status,
@@ -141,11 +141,10 @@ fn status_for(request: &Request<'_>) -> Status {
     }
 }
 
-const OK_BLOCK: ReadyBlock<'_> = ReadyBlock {
+const OK_BLOCK: FieldBlock<'_> = FieldBlock {
     bytes: b"content-length: 2\r\n",
     length_end: 19,
     shared_start: 19,
     common: b"",
     common_shared_start: 0,
-    hpack: None,
 };

@@ -74,8 +74,8 @@ fn ready_blocks_are_the_same_rendered_ahead_or_not() {
     let hpack = ready::render(fields.as_block()).expect("lines");
     for is_rendered in [false, true] {
         let block = ReadyBlock {
+            h1: fields.as_block(),
             hpack: is_rendered.then(|| hpack.as_block()),
-            ..fields.as_block()
         };
         let check = |status, part, content_length, more: &[(&str, &[u8])], expect: &str| {
             let head = ResponseHead {

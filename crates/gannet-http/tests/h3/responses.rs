@@ -77,7 +77,7 @@ fn a_ready_block_is_sent_with_and_without_its_form_for_http2() {
     };
     let ready = fields.render().expect("fields that may be sent");
     let hpack = ready::render(ready.as_block()).expect("lines");
-    let without = ready.as_block();
+    let without = ReadyBlock::from(ready.as_block());
     let with = ReadyBlock {
         hpack: Some(hpack.as_block()),
         ..without

@@ -112,7 +112,7 @@ impl Answering<'_> {
         let mut lines = block.lines();
         let content_type = lines.find(|(name, _, _)| *name == b"content-type");
         let changed = Selected {
-            block,
+            block: block.into(),
             content_type: content_type.map_or(b"", |(_, value, _)| value),
             ..*selected
         };
@@ -146,7 +146,7 @@ impl Answering<'_> {
         let replaced = replaced.iter();
         for name in replaced.filter(|name| !is_error || !is_caching_field(name)) {
             changes.set.retain(|(set, _)| set != name);
-            let mut lines = selected.block.lines();
+            let mut lines = selected.block.h1.lines();
             if lines.any(|(line, _, _)| line == name.as_bytes()) {
                 changes.remove.push(name.clone());
             }
@@ -154,7 +154,7 @@ impl Answering<'_> {
         if changes.is_empty() {
             return Ok(None);
         }
-        changes.apply_to_block(selected.block).map(Some)
+        changes.apply_to_block(selected.block.h1).map(Some)
     }
 
     /// Whether content is copied when it is sent: encrypted, or put into frames.
@@ -422,7 +422,7 @@ fn narrower_cache_control(request: &Request<'_>, selected: &Selected<'_>) -> Opt
     if is_plain && !request.fields.has(KnownField::Authorization) {
         return None;
     }
-    let mut lines = selected.block.lines();
+    let mut lines = selected.block.h1.lines();
     let line = lines.find(|(name, _, _)| *name == CACHE_CONTROL.as_bytes());
     let value = line.map_or(&b""[..], |(_, value, _)| value);
     if selected.status.0 >= 400 || (!selected.is_own && is_for_navigation_alone(request)) {

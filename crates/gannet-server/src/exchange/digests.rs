@@ -48,7 +48,7 @@ impl Digests {
         if !wants_repr && !wants_content {
             return Self::default();
         }
-        let mut lines = selected.block.lines();
+        let mut lines = selected.block.h1.lines();
         let ready = lines.find(|(name, _, _)| *name == REPR_DIGEST.as_bytes());
         let ready = ready.and_then(|(_, value, _)| str::from_utf8(value).ok());
         let known = match ready {

@@ -106,7 +106,7 @@ impl Answering<'_> {
         let len = text.len() as u64;
         let head = ResponseHead {
             status,
-            ready: Some((fields.as_block(), ReadyPart::Whole)),
+            ready: Some((fields.as_block().into(), ReadyPart::Whole)),
             content_length: None,
             fields: &self.turn.fields,
         };
@@ -142,7 +142,7 @@ impl Answering<'_> {
         let changed = self.changed(request, selected).ok().flatten();
         let block = changed
             .as_ref()
-            .map_or(selected.block, ReadyFields::as_block);
+            .map_or(selected.block.h1, ReadyFields::as_block);
         let mut lines = block.lines();
         let origin = lines.find(|(name, _, _)| *name == b"access-control-allow-origin");
         let origin = origin.and_then(|(_, value, _)| std::str::from_utf8(value).ok());

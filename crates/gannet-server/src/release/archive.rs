@@ -4,15 +4,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_archive::limits::DECODED_LEN_MAX;
-use gannet_archive::{Archive, Body, Entry, EntryKind, Variant};
+use gannet_archive::{Archive, Body, Entry, EntryKind, Stored, Variant};
 use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
 use gannet_content::plan::Representation;
 use gannet_content::routing::{FallbackKind, is_navigation};
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
-use gannet_http::semantics::coding::Coding;
-use gannet_http::semantics::response::{HpackBlock, ReadyBlock, Status};
+use gannet_http::semantics::coding::{Coding, CodingSet};
+use gannet_http::semantics::response::{ReadyBlock, Status};
 use gannet_io::memory::Memory;
 
 use super::bodies::{Bodies, Unloaded};
@@ -25,7 +25,7 @@ use crate::limits::SMALL_FILE_MAX;
 /// A selected representation whose body is not in memory yet, kept by its indices.
 pub(crate) struct KeptEntry {
     entry: u32,
-    coding: gannet_archive::Coding,
+    coding: Coding,
     status: Status,
     is_own: bool,
 }
@@ -135,7 +135,7 @@ impl ArchiveSite {
     /// file.
     pub(crate) fn selected_again(&self, kept: &KeptEntry, is_loaded: bool) -> Option<Selected<'_>> {
         let entry = self.archive.entry(kept.entry)?;
-        let variant = entry.select(kept.coding.bit())?;
+        let variant = entry.select(kept.coding.into())?;
         let loaded_max = if is_loaded { DECODED_LEN_MAX } else { 0 };
         Some(self.selected(&entry, variant, (kept.status, kept.is_own), loaded_max))
     }
@@ -161,8 +161,8 @@ impl ArchiveSite {
             // If no stored coding is acceptable, serve identity, as a directory does (RFC 9110
             // section 12.5.3).
             EntryKind::Content => match entry
-                .select(wanted.codings.bits())
-                .or_else(|| entry.select(gannet_archive::Coding::Identity.bit()))
+                .select(wanted.codings)
+                .or_else(|| entry.select(CodingSet::IDENTITY))
             {
                 Some(variant) => {
                     // Longer bodies are sent from the file itself, if possible.
@@ -198,35 +198,26 @@ impl ArchiveSite {
             })
         };
         let (len, source) = match (stored, &self.memory) {
-            (Body::Tiny(bytes), _) => (bytes.len() as u64, Source::Bytes(bytes)),
-            (Body::Blob { offset, len }, Some(memory)) if len <= SMALL_FILE_MAX => {
-                let offset = usize::try_from(offset).expect("it is in memory");
-                (len, Source::Memory(memory, offset))
-            }
-            (Body::Blob { len, .. }, None) if len <= loaded_max => (len, unloaded()),
-            (Body::Blob { offset, len }, _) => (len, Source::File(&self.file, offset)),
             (Body::Decoded { len, .. }, _) => (len, unloaded()),
+            (Body::Plain(Stored::Tiny(bytes)), _) => (bytes.len() as u64, Source::Bytes(bytes)),
+            (Body::Plain(Stored::Blob { offset, len }), memory) => match memory {
+                Some(memory) if len <= SMALL_FILE_MAX => {
+                    let offset = usize::try_from(offset).expect("it is in memory");
+                    (len, Source::Memory(memory, offset))
+                }
+                None if len <= loaded_max => (len, unloaded()),
+                _ => (len, Source::File(&self.file, offset)),
+            },
         };
-        let h1 = variant.h1();
         Selected {
             status,
             block: ReadyBlock {
-                bytes: h1.bytes,
-                length_end: h1.length_end,
-                shared_start: h1.shared_start,
-                common: h1.common,
-                common_shared_start: h1.common_shared_start,
-                hpack: variant.hpack().map(|hpack| HpackBlock {
-                    bytes: hpack.bytes,
-                    length_end: hpack.length_end,
-                    shared_start: hpack.shared_start,
-                    common: hpack.common,
-                    common_shared_start: hpack.common_shared_start,
-                }),
+                h1: variant.h1(),
+                hpack: variant.hpack(),
             },
             representation: Representation {
                 len,
-                coding: coding(variant.coding()),
+                coding: variant.coding(),
                 entity_tag: Some(variant.entity_tag()).filter(|tag| !tag.is_empty()),
                 last_modified: entry.last_modified(),
             },
@@ -236,15 +227,5 @@ impl ArchiveSite {
             is_ruled: is_own && self.rules.as_ref().is_none_or(|r| r.fields_are_fixed()),
             is_own,
         }
-    }
-}
-
-/// Converts a coding of the format to that of the protocol: same names, same numbers.
-fn coding(stored: gannet_archive::Coding) -> Coding {
-    match stored {
-        gannet_archive::Coding::Identity => Coding::Identity,
-        gannet_archive::Coding::Gzip => Coding::Gzip,
-        gannet_archive::Coding::Brotli => Coding::Brotli,
-        gannet_archive::Coding::Zstd => Coding::Zstd,
     }
 }

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use gannet_archive::limits::DECODED_LEN_MAX;
-use gannet_archive::{Body, Coding, DecodeError, decode, decode_brotli, digest};
+use gannet_archive::{Body, Coding, DecodeError, Stored, decode, decode_brotli, digest};
 use gannet_io::driver::{Driver, Errno, Meta, Started, Token};
 use gannet_io::memory::Memory;
 
@@ -155,27 +155,25 @@ impl Unloaded<'_> {
 
     /// The work that loads it; `None` if it can never be loaded.
     pub(crate) fn load(&self) -> Option<Load> {
-        let (coding, stored, len) = match self.stored {
-            Body::Tiny(bytes) => (None, Body::Tiny(bytes), bytes.len() as u64),
-            Body::Blob { len, .. } => (None, self.stored, len),
+        let (stored, decoded) = match self.stored {
+            Body::Plain(stored) => (stored, None),
             Body::Decoded {
                 stored,
                 coding,
                 len,
-            } => (Some(coding), stored.into(), len),
+            } => (stored, Some((coding, len))),
         };
-        let stored = match stored {
-            Body::Tiny(bytes) => Ok(bytes.to_vec()),
-            Body::Blob { offset, len } => Err((offset, usize::try_from(len).ok()?)),
-            Body::Decoded { .. } => return None,
+        let (stored, stored_len) = match stored {
+            Stored::Tiny(bytes) => (Ok(bytes.to_vec()), bytes.len() as u64),
+            Stored::Blob { offset, len } => (Err((offset, usize::try_from(len).ok()?)), len),
         };
         Some(Load {
             bodies: self.bodies.clone(),
             file: Rc::clone(self.file),
             number: self.number,
-            coding,
+            coding: decoded.map(|(coding, _)| coding),
             stored,
-            len: Some(len),
+            len: Some(decoded.map_or(stored_len, |(_, len)| len)),
             digest: self.digest.copied(),
         })
     }

@@ -54,7 +54,7 @@ fn write_content(
     }
     let refuse = |error| SiteError::io("read", file.path())(error);
     if let Some(coding) = coding {
-        let Some(variant) = entry.select(coding.bit()) else {
+        let Some(variant) = entry.select(coding.into()) else {
             let stored = entry.variants().map(|variant| variant.coding().name());
             return Err(SiteError::NotStored {
                 path: path.to_string(),

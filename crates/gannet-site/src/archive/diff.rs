@@ -236,7 +236,7 @@ impl<'a> Diff<'a> {
 
 /// The digest of the uncoded content.
 fn content_digest(file: &ArchiveFile, entry: &Entry<'_>) -> Result<[u8; 32], SiteError> {
-    if let Some(identity) = entry.select(Coding::Identity.bit())
+    if let Some(identity) = entry.select(Coding::Identity.into())
         && let Ok(digest) = identity.digest().try_into()
     {
         return Ok(digest);

@@ -178,7 +178,7 @@ fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u6
         Err(error) => return Err(write(error)),
     };
     let digest = hashing.hasher.finalize();
-    if let Some(identity) = entry.select(Coding::Identity.bit())
+    if let Some(identity) = entry.select(Coding::Identity.into())
         && identity.digest() != digest.as_bytes()
     {
         return Err(damaged("wrong digest".into()));

@@ -69,8 +69,8 @@ impl ArchiveFile {
     /// The file cannot be read, or a body stored only in a coding is corrupt.
     pub fn stored<'f>(&'f self, variant: &Variant<'f>) -> io::Result<Box<dyn Read + 'f>> {
         match variant.body() {
-            Body::Tiny(bytes) => Ok(Box::new(bytes)),
-            Body::Blob { offset, len } => Ok(Box::new(self.range(offset, len))),
+            Body::Plain(Stored::Tiny(bytes)) => Ok(Box::new(bytes)),
+            Body::Plain(Stored::Blob { offset, len }) => Ok(Box::new(self.range(offset, len))),
             Body::Decoded {
                 stored,
                 coding,
@@ -95,7 +95,7 @@ impl ArchiveFile {
     ///
     /// The file cannot be read. Reading fails if the stored coding is corrupt.
     pub fn content<'f>(&'f self, entry: &Entry<'f>) -> io::Result<Option<Box<dyn Read + 'f>>> {
-        let identity = entry.select(Coding::Identity.bit());
+        let identity = entry.select(Coding::Identity.into());
         let Some(variant) = identity.or_else(|| entry.variants().next()) else {
             return Ok(None);
         };

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::io::{self, Read};
 
-use gannet_archive::Coding;
 use gannet_content::directory::sidecars::{SIDECARS, may_have_sidecars};
 use gannet_content::routing::Routing;
 
@@ -23,7 +22,6 @@ pub(super) fn add(tree: &mut Tree, routing: &Routing) -> Result<(), PackError> {
     let mut names = HashSet::new();
     // gzip takes precedence over the others, as in a live directory.
     for sidecar in SIDECARS.iter().rev() {
-        let coding = Coding::from_number(sidecar.coding as u8).unwrap_or(Coding::Identity);
         for file in &tree.files {
             let Some(url) = file.url.strip_suffix(sidecar.suffix) else {
                 continue;
@@ -39,7 +37,7 @@ pub(super) fn add(tree: &mut Tree, routing: &Routing) -> Result<(), PackError> {
             }
             let whole = SourceFile {
                 url: url.to_vec(),
-                coding,
+                coding: sidecar.coding,
                 // The stamp describes the compressed bytes.
                 is_settled: false,
                 ..file.clone()

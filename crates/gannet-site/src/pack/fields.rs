@@ -4,16 +4,14 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
-use gannet_archive::{Coding, FieldBlock, VariantDraft, VariantsId, Writer};
+use gannet_archive::{FieldBlock, VariantDraft, VariantsId, Writer};
 use gannet_content::answer::{Resource, ready_fields};
 use gannet_content::policy::digest;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::hash_tag;
-use gannet_http::h2::hpack::{self, ready::ReadyHpack};
-use gannet_http::semantics::coding::Coding as ContentCoding;
+use gannet_http::h2::hpack;
 use gannet_http::semantics::decimal::write_decimal;
 use gannet_http::semantics::ready_fields::{ReadyFields, block_lines};
-use gannet_http::semantics::response::{HpackBlock, ReadyBlock};
 
 use super::limits::{COMMON_COUNT_MAX, COMMON_FOUND_MAX};
 use super::store::StoredVariant;
@@ -49,7 +47,7 @@ type CommonLines = (Vec<u8>, u16);
 #[derive(Debug)]
 struct Common {
     lines: CommonLines,
-    hpack: Option<ReadyHpack>,
+    hpack: Option<ReadyFields>,
 }
 
 /// The common parts of representations that differ in length and digest only.
@@ -96,7 +94,7 @@ struct Split {
 }
 
 impl Split {
-    fn of(block: ReadyBlock<'_>) -> Self {
+    fn of(block: FieldBlock<'_>) -> Self {
         let (length, rest) = block.bytes.split_at(block.length_end.into());
         let cut = block.shared_start - block.length_end;
         let (before, shared) = rest.split_at(cut.into());
@@ -118,7 +116,7 @@ struct Rendered {
     own: Vec<u8>,
     length_end: u16,
     shared_start: u16,
-    own_hpack: Option<ReadyHpack>,
+    own_hpack: Option<ReadyFields>,
     common: Option<Rc<Common>>,
 }
 
@@ -138,7 +136,7 @@ pub(super) fn add_variants(
     let vary = variants.len() > 1;
     for variant in variants {
         let digest = writer.digest_of(variant.blob);
-        let tag = hash_tag(&digest, content_coding(variant.coding));
+        let tag = hash_tag(&digest, variant.coding);
         rendered.push(common.fields_of(representation, variant, tag, vary)?);
     }
     let drafts: Vec<_> = variants
@@ -153,11 +151,11 @@ impl Rendered {
     /// From the block's own lines with their two cuts, or from all lines.
     fn new(tag: String, own: Vec<u8>, cuts: (u16, u16), common: Option<Rc<Common>>) -> Self {
         let (length_end, shared_start) = cuts;
-        let own_hpack = hpack::ready::render(ReadyBlock {
+        let own_hpack = hpack::ready::render(FieldBlock {
             bytes: &own,
             length_end,
             shared_start,
-            ..ReadyBlock::default()
+            ..FieldBlock::default()
         });
         Self {
             tag,
@@ -189,14 +187,12 @@ impl Rendered {
         let own = self.own_hpack.as_ref()?.as_block();
         let common = match &self.common {
             Some(common) => common.hpack.as_ref()?.as_block(),
-            None => HpackBlock::default(),
+            None => FieldBlock::default(),
         };
         Some(FieldBlock {
-            bytes: own.bytes,
-            length_end: own.length_end,
-            shared_start: own.shared_start,
             common: common.bytes,
             common_shared_start: common.shared_start,
+            ..own
         })
     }
 }
@@ -272,10 +268,10 @@ impl CommonFields {
         if self.rendered.len() >= self.count_max {
             return None;
         }
-        let hpack = hpack::ready::render(ReadyBlock {
+        let hpack = hpack::ready::render(FieldBlock {
             bytes: &lines.0,
             shared_start: lines.1,
-            ..ReadyBlock::default()
+            ..FieldBlock::default()
         });
         let common = Rc::new(Common {
             lines: lines.clone(),
@@ -316,7 +312,7 @@ fn render(
     );
     let resource = Resource {
         content_type: representation.content_type,
-        coding: content_coding(variant.coding),
+        coding: variant.coding,
         len: variant.len,
         entity_tag: tag,
         last_modified: representation.last_modified,
@@ -332,18 +328,9 @@ fn render(
     Ok(ready)
 }
 
-fn content_coding(coding: Coding) -> ContentCoding {
-    match coding {
-        Coding::Identity => ContentCoding::Identity,
-        Coding::Gzip => ContentCoding::Gzip,
-        Coding::Brotli => ContentCoding::Brotli,
-        Coding::Zstd => ContentCoding::Zstd,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use gannet_archive::{Archive, Content, Key, Options, Superblock};
+    use gannet_archive::{Archive, Coding, Content, Key, Options, Superblock};
 
     use super::*;
 

@@ -383,7 +383,7 @@ fn digest_in<'a>(
     let entry = archive.lookup(Key::content(&source.file.url).on(host))?;
     let is_content = entry.kind() == EntryKind::Content;
     let variant = entry
-        .select(Coding::Identity.bit())
+        .select(Coding::Identity.into())
         .filter(|_| is_content)?;
     Some(variant.digest())
 }

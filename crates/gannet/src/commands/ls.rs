@@ -83,7 +83,7 @@ fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Resul
                 )?;
             }
             EntryKind::Content => {
-                let len = entry.select(Coding::Identity.bit());
+                let len = entry.select(Coding::Identity.into());
                 let len = len.map_or_else(|| "-".into(), |variant| variant.blob_len().to_string());
                 let kind = String::from_utf8_lossy(entry.content_type()).into_owned();
                 writeln!(out, "{len:>12}  {:<40}  {path}  {kind}", codings(&entry))?;

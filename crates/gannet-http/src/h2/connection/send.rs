@@ -11,7 +11,7 @@ use crate::h2::limits::{QUANTUM, SHORT_FRAME};
 use crate::h2::streams::{Response, Slot};
 use crate::h2::{StreamId, Time};
 use crate::semantics::date::DATE_LINE_LEN;
-use crate::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
+use crate::semantics::response::{FieldBlock, ReadyPart, ResponseHead};
 
 /// A range of a response's content that follows the frame header written last.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -258,7 +258,7 @@ fn write_fields(head: &ResponseHead<'_>, date_line: &[u8; DATE_LINE_LEN], out: &
                     out.extend_from_slice(piece);
                 }
             }
-            None => write_lines(block, part, out),
+            None => write_lines(block.h1, part, out),
         }
     }
     debug_assert!(
@@ -281,7 +281,7 @@ fn write_fields(head: &ResponseHead<'_>, date_line: &[u8; DATE_LINE_LEN], out: &
 
 /// Encodes a ready block that was not encoded ahead of time.
 #[cold]
-fn write_lines(block: ReadyBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
+fn write_lines(block: FieldBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
     for piece in block.part(part) {
         let written = ready::write_lines(piece, out);
         debug_assert!(written.is_some(), "ready blocks are lines");

@@ -2,43 +2,16 @@
 
 use super::encoder::write_field;
 use crate::binary::line::lines;
-use crate::semantics::response::{HpackBlock, ReadyBlock};
+use crate::semantics::ready_fields::ReadyFields;
+use crate::semantics::response::FieldBlock;
 
-/// An owned [`HpackBlock`].
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ReadyHpack {
-    bytes: Vec<u8>,
-    length_end: u16,
-    shared_start: u16,
-}
-
-impl ReadyHpack {
-    /// The block, borrowed.
-    #[must_use]
-    pub fn as_block(&self) -> HpackBlock<'_> {
-        HpackBlock {
-            bytes: &self.bytes,
-            length_end: self.length_end,
-            shared_start: self.shared_start,
-            common: &[],
-            common_shared_start: 0,
-        }
-    }
-
-    /// The bytes alone, to be stored together with the two offsets of the block.
-    #[must_use]
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-}
-
-/// Encodes a ready block's own lines, cut at the same fields; common lines are skipped.
+/// Encodes a block's own lines, cut at the same fields; common lines are skipped.
 ///
 /// `None` if they are not lines `name: value CRLF` with names in lower case, if an offset is not at
 /// the beginning of a line, or if the result is longer than 64 KiB; never for the result of
 /// [`crate::semantics::ready_fields::RepresentationFields::render`].
 #[must_use]
-pub fn render(block: ReadyBlock<'_>) -> Option<ReadyHpack> {
+pub fn render(block: FieldBlock<'_>) -> Option<ReadyFields> {
     let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
     let mut bytes = Vec::with_capacity(block.bytes.len());
     let mut render_to = |from: usize, to: usize| {
@@ -48,7 +21,7 @@ pub fn render(block: ReadyBlock<'_>) -> Option<ReadyHpack> {
     let hpack_length_end = render_to(0, length_end)?;
     let hpack_shared_start = render_to(length_end, shared_start)?;
     render_to(shared_start, block.bytes.len())?;
-    Some(ReadyHpack {
+    Some(ReadyFields {
         bytes,
         length_end: hpack_length_end,
         shared_start: hpack_shared_start,
@@ -100,11 +73,11 @@ mod tests {
     #[test]
     fn what_is_not_lines_is_refused() {
         let check = |bytes: &[u8], length_end, shared_start| {
-            let block = ReadyBlock {
+            let block = FieldBlock {
                 bytes,
                 length_end,
                 shared_start,
-                ..ReadyBlock::default()
+                ..FieldBlock::default()
             };
             render(block).is_some()
         };

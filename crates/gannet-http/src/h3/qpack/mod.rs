@@ -80,7 +80,7 @@ fn write_ready(block: ReadyBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
         debug_assert!(false, "ready blocks are stateless");
         out.truncate(start);
     }
-    for piece in block.part(part) {
+    for piece in block.h1.part(part) {
         let written = encoder::write_lines(piece, out);
         debug_assert!(written.is_some(), "ready blocks are lines");
     }

@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use gannet_archive::{Body, Coding as Stored};
-use gannet_http::semantics::coding::Coding;
+use gannet_archive::{Body, Coding, Stored};
 use gannet_io::driver::{Driver, Meta};
 
 use crate::release::ServedFile;
@@ -51,16 +50,13 @@ impl CodedAlone {
             file: &self.file,
             number: self.number,
             entry: 0,
-            coding: Stored::Identity,
+            coding: Coding::Identity,
             stored: Body::Decoded {
-                stored: gannet_archive::Stored::Blob {
+                stored: Stored::Blob {
                     offset: 0,
                     len: self.len,
                 },
-                coding: match self.coding {
-                    Coding::Brotli => Stored::Brotli,
-                    _ => Stored::Gzip,
-                },
+                coding: self.coding,
                 len,
             },
             digest: None,

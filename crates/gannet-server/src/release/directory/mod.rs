@@ -25,7 +25,7 @@ use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::{self, LiveFile};
-use gannet_http::h2::hpack::{self, ready::ReadyHpack};
+use gannet_http::h2::hpack;
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::ready_fields::ReadyFields;
 use gannet_http::semantics::response::ReadyBlock;
@@ -124,7 +124,7 @@ struct CachedVariant {
     tag: String,
     ready: ReadyFields,
     /// The same fields for HTTP/2.
-    hpack: Option<ReadyHpack>,
+    hpack: Option<ReadyFields>,
     /// Its SHA-256, computed on the first request for it.
     sha256: OnceCell<[u8; 32]>,
     /// Bytes that requests took of it before there was a copy.
@@ -294,8 +294,8 @@ impl Cached {
         Selected {
             status,
             block: ReadyBlock {
-                hpack: variant.hpack.as_ref().map(ReadyHpack::as_block),
-                ..variant.ready.as_block()
+                h1: variant.ready.as_block(),
+                hpack: variant.hpack.as_ref().map(ReadyFields::as_block),
             },
             representation: Representation {
                 len: variant.draft.len,

@@ -111,7 +111,7 @@ fn hard_links_and_equal_files_are_stored_once() {
     let blob = |path: &[u8]| {
         let entry = file.archive().lookup(Key::content(path)).expect("packed");
         entry
-            .select(Coding::Identity.bit())
+            .select(Coding::Identity.into())
             .expect("identity")
             .blob_offset()
     };
@@ -149,7 +149,7 @@ fn two_files_for_one_path_are_reported() {
     let opened = place.open();
     let archive = opened.archive();
     let entry = archive.lookup(Key::content(b"/about")).expect("answered");
-    let variant = entry.select(Coding::Identity.bit()).expect("kept");
+    let variant = entry.select(Coding::Identity.into()).expect("kept");
     assert_eq!(variant.digest(), gannet_archive::digest(b"the page"));
 }
 

@@ -387,16 +387,13 @@ fn lines_of(block: &[u8]) -> Vec<(String, String)> {
 }
 
 fn of_archive(entry: &Entry<'_>, accepted: CodingSet) -> (Vec<Variant>, Vec<(String, String)>) {
-    let coding = |variant: &gannet_archive::Variant<'_>| {
-        Coding::parse(variant.coding().name().as_bytes()).unwrap_or(Coding::Identity)
-    };
     let variants = entry.variants().map(|variant| Variant {
-        coding: coding(&variant),
+        coding: variant.coding(),
         len: variant.blob_len(),
-        stored_as: variant.stored_as().map(gannet_archive::Coding::name),
+        stored_as: variant.stored_as().map(Coding::name),
     });
-    let chosen = entry.variants().find(|it| accepted.contains(coding(it)));
-    let chosen = chosen.or_else(|| entry.variants().find(|it| coding(it) == Coding::Identity));
+    let chosen = entry.select(accepted);
+    let chosen = chosen.or_else(|| entry.select(CodingSet::IDENTITY));
     let block = chosen.map(|variant| lines_of(&variant.h1().whole()));
     (variants.collect(), block.unwrap_or_default())
 }
