@@ -9,9 +9,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use gannet_archive::{Archive, Coding, Entry, EntryKind, Namespace, is_normalised};
 
-use super::unpacked_rules::{pack_flags, rules_files};
+use super::unpacked_rules::{read_options, rules_files};
 use super::{ArchiveFile, SiteError, host_name, url};
 use crate::host_folders::DEFAULT_FOLDER;
+use crate::pack::PackOptions;
 
 /// What to extract, and where to.
 #[derive(Clone, Debug)]
@@ -23,14 +24,14 @@ pub struct ExtractOptions {
 }
 
 /// What was extracted.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ExtractReport {
     /// The number of files, including rules files.
     pub file_count: u64,
     /// Their total length in bytes.
     pub bytes: u64,
-    /// The flags with which the directory packs to the same site; they are recorded in no file.
-    pub pack_flags: Vec<String>,
+    /// The options with which the directory packs to the same site; they are recorded in no file.
+    pub packing: PackOptions,
 }
 
 /// Writes every file of an archive under its path, with its modification time if that is known, and
@@ -55,9 +56,11 @@ pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, SiteError> {
     // Rules that no file can express are reported before anything is written.
     let rules = rules_files(&file)?;
     let mut report = ExtractReport {
-        pack_flags: pack_flags(&file)?,
-        ..ExtractReport::default()
+        file_count: 0,
+        bytes: 0,
+        packing: PackOptions::new(&options.output, &options.archive),
     };
+    read_options(&file, &mut report.packing)?;
     for entry in archive.entries() {
         let is_file = entry.key().namespace == Namespace::Content
             && entry.kind() == EntryKind::Content

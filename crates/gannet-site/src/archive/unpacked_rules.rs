@@ -1,11 +1,12 @@
-//! Converts the rules and options of an archive to those of a directory: rules files, and flags of
-//! `gannet pack`.
+//! Converts the rules and options of an archive to those of a directory: rules files, and options
+//! of packing.
 
 use gannet_archive::{Archive, EntryKind, Key, Namespace};
-use gannet_content::rules::Compat;
+use gannet_content::routing::TrailingSlash;
 
 use super::rule_list::tables;
 use super::{ArchiveFile, SiteError};
+use crate::pack::PackOptions;
 
 /// A rules file of a host.
 #[derive(Debug)]
@@ -39,41 +40,38 @@ pub(super) fn rules_files(file: &ArchiveFile) -> Result<Vec<RulesFile>, SiteErro
     Ok(files)
 }
 
-/// The flags of `gannet pack` that the archive was packed with, as far as it shows.
+/// Sets the `options` that the archive was packed with, as far as it shows.
 ///
 /// # Errors
 /// The rules cannot be read.
-pub(super) fn pack_flags(file: &ArchiveFile) -> Result<Vec<String>, SiteError> {
+pub(super) fn read_options(file: &ArchiveFile, options: &mut PackOptions) -> Result<(), SiteError> {
     let archive = file.archive();
-    let options = archive.options();
-    let mut flags: Vec<String> = Vec::new();
-    let mut flag = |is_set: bool, text: &str| {
-        if is_set {
-            flags.push(text.to_owned());
-        }
-    };
-    flag(archive.hosts().len() > 0, "--hosts");
-    flag(options.spa, "--spa");
-    flag(options.listing, "--listing");
-    flag(!options.clean_urls, "--no-clean-urls");
+    let recorded = archive.options();
     let seen = Seen::in_entries(archive);
-    flag(seen.has_dotfiles, "--dotfiles");
-    flag(seen.has_rules_files, "--no-rules");
-    flag(seen.has_digests, "--digest sha-256");
-    flag(!options.slash_redirects, "--trailing-slash off");
-    flag(seen.removes_slashes, "--trailing-slash never");
-    flag(seen.adds_slashes, "--trailing-slash always");
+    options.hosts = archive.hosts().len() > 0;
+    options.spa = recorded.spa;
+    options.listing = recorded.listing;
+    options.clean_urls = recorded.clean_urls;
+    options.dotfiles = seen.has_dotfiles;
+    options.repr_digest = seen.has_digests;
+    options.routing.trailing_slash = match (seen.removes_slashes, seen.adds_slashes) {
+        _ if !recorded.slash_redirects => TrailingSlash::Off,
+        (true, _) => TrailingSlash::Never,
+        (false, true) => TrailingSlash::Always,
+        (false, false) => TrailingSlash::Auto,
+    };
+    if seen.has_rules_files {
+        options.routing.rules = None;
+    }
     for (_, rules) in tables(file)? {
         let redirects = rules.redirects().map(|table| table.redirects().compat);
         let headers = rules.headers().map(|table| table.headers().compat);
         if let Some(compat) = redirects.or(headers) {
-            if compat != Compat::default() {
-                flags.push(format!("--compat {}", compat.name()));
-            }
+            options.routing.rules = Some(compat);
             break;
         }
     }
-    Ok(flags)
+    Ok(())
 }
 
 /// Options visible in the entries.

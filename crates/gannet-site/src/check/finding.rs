@@ -2,6 +2,8 @@
 
 use gannet_content::rules::problem::{Problem, Severity as RuleSeverity, What};
 
+use crate::offline::WhyNot;
+
 /// Whether a finding makes a check fail.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Severity {
@@ -22,6 +24,19 @@ impl Severity {
     }
 }
 
+/// The next step after a finding. Programs name the flag for it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Help {
+    /// In words.
+    Text(String),
+    /// Serve folders without an index page as listings.
+    Listing,
+    /// Serve what has only a compressed copy: [`WhyNot::CompressedOnly`] or [`WhyNot::ZstdOnly`].
+    Compressed(WhyNot),
+    /// Convert the file to UTF-8, or let it be sent without charset.
+    Encoding,
+}
+
 /// One finding.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
@@ -32,7 +47,7 @@ pub struct Finding {
     /// What is wrong, and why; equal mistakes have equal messages.
     pub message: String,
     /// The next step, if known.
-    pub help: Option<String>,
+    pub help: Option<Help>,
     /// The file with the mistake.
     pub file: String,
     /// The line, from 1; 0 if unknown.
@@ -56,7 +71,7 @@ impl From<&Problem> for Finding {
             },
             kind: problem.what.name(),
             message: problem.what.to_string(),
-            help: problem.what.help().map(str::to_owned),
+            help: problem.what.help().map(|help| Help::Text(help.into())),
             file: problem.file.clone(),
             line: u64::from(problem.line),
             column: problem.column,

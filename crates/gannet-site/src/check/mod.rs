@@ -29,10 +29,10 @@ use gannet_content::stored_coding;
 use gannet_io::cause::cause;
 
 use crate::archive::SiteError;
-use crate::offline::{Located, Place, RequestUrl, Site, SiteOptions};
+use crate::offline::{Located, Place, RequestUrl, Site, SiteOptions, WhyNot};
 use crate::target::url;
 
-pub use finding::{Finding, Severity};
+pub use finding::{Finding, Help, Severity};
 
 use limits::{FINDINGS_MAX, PAGE_LEN_MAX, REDIRECTS_MAX};
 use page::{AnchorHasher, Purpose, Reference};
@@ -193,13 +193,11 @@ impl Check<'_> {
         let Some((line, message)) = encoding::mistake(bytes, declared) else {
             return;
         };
-        let help = "convert it to UTF-8, or let it be sent without charset: '--type SUFFIX=TYPE', \
-                    or Content-Type in _headers";
         self.add(Finding {
             severity: Severity::Warning,
             kind: "not-utf-8",
             message,
-            help: Some(help.to_owned()),
+            help: Some(Help::Encoding),
             file: self.site.shown(number),
             line,
             column: 0,
@@ -305,12 +303,19 @@ impl Check<'_> {
             Resolved::Insecure if is_asset => {
                 let message = format!("'{}' is loaded without TLS", reference.url);
                 let help = "browsers block it on pages served over TLS; write https://";
-                self.find(source, Severity::Warning, "mixed-content", message, help);
+                let help = Help::Text(help.into());
+                self.find(
+                    source,
+                    Severity::Warning,
+                    "mixed-content",
+                    message,
+                    Some(help),
+                );
             }
             Resolved::Insecure | Resolved::Elsewhere => {}
             Resolved::Bad(why) => {
                 let message = format!("'{}' is not a URL of this site: {why}", reference.url);
-                self.find(source, Severity::Error, "bad-url", message, "");
+                self.find(source, Severity::Error, "bad-url", message, None);
             }
         }
     }
@@ -347,7 +352,7 @@ impl Check<'_> {
             }
         }
         let message = format!("'{}' redirects in a loop", url(&target.path));
-        self.find(source, Severity::Error, "dead-link", message, "");
+        self.find(source, Severity::Error, "dead-link", message, None);
     }
 
     fn asked_by<'a>(
@@ -396,7 +401,7 @@ impl Check<'_> {
             Severity::Error,
             "blocked-by-nosniff",
             message,
-            &help,
+            Some(Help::Text(help)),
         );
     }
 
@@ -410,14 +415,15 @@ impl Check<'_> {
             .differently_spelled(self.asked_by(source, path, None));
         let bare = path.strip_suffix(b"/").unwrap_or(path);
         let near = near.map(|near| (near != bare, url(&near)));
+        let why_not = self.site.why_not(path);
         let help = match (&near, self.site.place()) {
-            (Some((_, near)), _) => format!("there is '{near}'"),
-            (None, Place::Directory(_)) if path.ends_with(b"/") => {
-                "a folder without an index page is served only with --listing".into()
-            }
-            _ => String::new(),
+            (Some((_, near)), _) => Some(Help::Text(format!("there is '{near}'"))),
+            (None, Place::Directory(_)) if path.ends_with(b"/") => Some(Help::Listing),
+            _ => why_not
+                .filter(|why| matches!(why, WhyNot::CompressedOnly | WhyNot::ZstdOnly))
+                .map(Help::Compressed),
         };
-        let why = self.site.why_not(path).unwrap_or("no file has this path");
+        let why = why_not.map_or("no file has this path".into(), |why| why.to_string());
         let (kind, message) = match (&near, source.reference.purpose) {
             (Some((true, _)), _) => (
                 "wrong-case",
@@ -428,7 +434,7 @@ impl Check<'_> {
                 ("missing-asset", format!("{shown} is not found: {why}"))
             }
         };
-        self.find(source, Severity::Error, kind, message, &help);
+        self.find(source, Severity::Error, kind, message, help);
     }
 
     fn check_anchor(&self, source: &Source<'_>, target: &Internal, found: usize) {
@@ -458,7 +464,7 @@ impl Check<'_> {
         drop(slot);
         let page = url(&self.site.files()[found].url);
         let message = format!("'{page}' has no anchor '{name}'");
-        self.find(source, Severity::Error, "dead-anchor", message, "");
+        self.find(source, Severity::Error, "dead-anchor", message, None);
     }
 
     fn find(
@@ -467,14 +473,14 @@ impl Check<'_> {
         severity: Severity,
         kind: &'static str,
         message: String,
-        help: &str,
+        help: Option<Help>,
     ) {
         let reference = source.reference;
         self.add(Finding {
             severity,
             kind,
             message,
-            help: (!help.is_empty()).then(|| help.to_owned()),
+            help,
             file: self.site.shown(source.number),
             line: reference.line,
             column: 0,

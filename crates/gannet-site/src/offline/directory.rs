@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -292,32 +293,54 @@ impl DirectoryPlace {
         Some(self.files.get(found)?.url.clone())
     }
 
-    pub(super) fn why_not(&self, path: &[u8]) -> Option<&'static str> {
+    pub(super) fn why_not(&self, path: &[u8]) -> Option<WhyNot> {
         let mut name = path.get(1..).unwrap_or_default();
         if name
             .split(|byte| *byte == b'/')
             .any(|it| it.starts_with(b"."))
         {
-            return Some("names that begin with a dot are not served");
+            return Some(WhyNot::Dotfile);
         }
         let copy = [".gz", ".br", ".zst"]
             .into_iter()
             .find(|suffix| self.items.contains_key(&[name, suffix.as_bytes()].concat()));
         match copy {
             _ if self.items.contains_key(name) => {}
-            Some(".zst") => {
-                return Some("only a copy as zstd exists; pack --compressed-only decompresses it");
-            }
-            Some(_) => return Some("only a compressed copy exists; --compressed-only serves it"),
+            Some(".zst") => return Some(WhyNot::ZstdOnly),
+            Some(_) => return Some(WhyNot::CompressedOnly),
             None => {}
         }
         loop {
             if self.items.get(name) == Some(&Item::Escapes) {
-                return Some("a symbolic link leads out of the site");
+                return Some(WhyNot::Escapes);
             }
             let slash = name.iter().rposition(|byte| *byte == b'/')?;
             name = &name[..slash];
         }
+    }
+}
+
+/// Why a path that exists is not served.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WhyNot {
+    /// A name begins with a dot.
+    Dotfile,
+    /// Only a copy as gzip or brotli exists, which a server may decode.
+    CompressedOnly,
+    /// Only a copy as zstd exists, which packing may decompress.
+    ZstdOnly,
+    /// A link leads out of the site.
+    Escapes,
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Dotfile => "names that begin with a dot are not served",
+            Self::CompressedOnly => "only a compressed copy exists",
+            Self::ZstdOnly => "only a copy as zstd exists",
+            Self::Escapes => "a symbolic link leads out of the site",
+        })
     }
 }
 

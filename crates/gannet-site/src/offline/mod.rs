@@ -21,8 +21,7 @@ use gannet_content::rules::pattern::Scheme;
 use crate::archive::{SiteError, host_name};
 
 pub use archive::ArchivePlace;
-pub use directory::DirectoryPlace;
-pub use directory::may;
+pub use directory::{DirectoryPlace, WhyNot, may};
 pub use rules::Rules;
 
 /// How a site is inspected.
@@ -274,7 +273,7 @@ impl Site {
 
     /// Why a path that exists is not served.
     #[must_use]
-    pub fn why_not(&self, path: &[u8]) -> Option<&'static str> {
+    pub fn why_not(&self, path: &[u8]) -> Option<WhyNot> {
         match &self.place {
             Place::Directory(directory) => directory.why_not(path),
             Place::Archive(_) => None,

@@ -7,7 +7,9 @@ use gannet_archive::signature::SignatureError;
 use gannet_archive::{ArchiveError, Rule};
 use gannet_get::{GetError, Remedy};
 use gannet_site::archive::SiteError;
+use gannet_site::check::Help;
 use gannet_site::import::ImportError;
+use gannet_site::offline::WhyNot;
 use gannet_site::pack::{KEEP, PASSWORD_VARIABLE, PackError, READ, READ_KEY, WRITE};
 
 use crate::messages::{Exit, Failure, next_step};
@@ -74,6 +76,28 @@ fn of_remedy(remedy: Remedy) -> &'static str {
         Remedy::Resume => "--continue resumes from there",
         Remedy::FetchAll => "or omit --continue to fetch all of it",
         Remedy::Discard => "without --output the content is discarded",
+    }
+}
+
+/// The flag that serves a path which is not served.
+pub(super) fn of_why_not(why: WhyNot) -> Option<&'static str> {
+    match why {
+        WhyNot::Dotfile | WhyNot::Escapes => None,
+        WhyNot::CompressedOnly => Some("--compressed-only serves it"),
+        WhyNot::ZstdOnly => Some("pack --compressed-only decompresses it"),
+    }
+}
+
+/// The next step after a finding, in terms of the command line.
+pub(super) fn of_finding(help: &Help) -> Option<&str> {
+    match help {
+        Help::Text(text) => Some(text),
+        Help::Listing => Some("a folder without an index page is served only with --listing"),
+        Help::Compressed(why) => of_why_not(*why),
+        Help::Encoding => Some(
+            "convert it to UTF-8, or let it be sent without charset: '--type SUFFIX=TYPE', or \
+             Content-Type in _headers",
+        ),
     }
 }
 

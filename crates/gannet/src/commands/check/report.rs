@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use gannet_site::check::{Finding, Report, Severity};
 
 use super::Format;
+use crate::commands::failure::of_finding;
 use crate::json;
 use crate::messages::printable;
 use crate::quantities::counted;
@@ -56,7 +57,7 @@ fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<
             let places = if more == 1 { "place" } else { "places" };
             writeln!(out, "  and at {more} more {places}")?;
         }
-        if let Some(help) = &findings[0].help {
+        if let Some(help) = help(findings[0]) {
             writeln!(out, "  help: {}", printable(help))?;
         }
         writeln!(out)?;
@@ -95,10 +96,7 @@ fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             finding.column,
             json::string(&finding.message),
             json::string(&finding.source),
-            finding
-                .help
-                .as_ref()
-                .map_or("null".into(), |it| json::string(it)),
+            help(finding).map_or("null".into(), json::string),
         )?;
     }
     let end = if report.findings.is_empty() { "" } else { "\n" };
@@ -116,7 +114,7 @@ fn write_annotations(report: &Report, prefix: &str, out: &mut dyn Write) -> io::
         if !finding.source.is_empty() {
             message = format!("{message} ({})", finding.source);
         }
-        if let Some(help) = &finding.help {
+        if let Some(help) = help(finding) {
             message = format!("{message}\nhelp: {help}");
         }
         writeln!(
@@ -134,6 +132,10 @@ fn write_annotations(report: &Report, prefix: &str, out: &mut dyn Write) -> io::
         )?;
     }
     Ok(())
+}
+
+fn help(finding: &Finding) -> Option<&str> {
+    finding.help.as_ref().and_then(of_finding)
 }
 
 fn escaped(text: &str) -> String {

@@ -31,6 +31,7 @@ use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, Sit
 use gannet_site::target::Target;
 use rustix::fs::Access;
 
+use super::failure::of_why_not;
 use super::{check_trust, judge, text, texts};
 use crate::command_line::site_arguments;
 use crate::messages::{Failure, printable};
@@ -199,7 +200,8 @@ fn foresee(
         line(text, format!("  {step}"));
     }
     if let Some(why) = site.why_not(&target.path) {
-        line(text, format!("  {why}"));
+        let flag = of_why_not(why).map_or(String::new(), |flag| format!("; {flag}"));
+        line(text, format!("  {why}{flag}"));
     }
     let mut answer = Answer::default();
     match &located {
