@@ -31,6 +31,10 @@ mod loading;
 mod model;
 #[path = "sim/pipelines.rs"]
 mod pipelines;
+#[path = "sim/quic_addresses.rs"]
+mod quic_addresses;
+#[path = "sim/quic_closes.rs"]
+mod quic_closes;
 #[path = "sim/quic_deadlines.rs"]
 mod quic_deadlines;
 #[path = "sim/quic_floods.rs"]

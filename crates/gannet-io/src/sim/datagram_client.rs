@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use rustix::io::Errno;
+
 use crate::sim::datagrams::{Arrived, ClientSocket, Exchanged};
 use crate::sim::disk::lock;
 use crate::sim::handle::SimHandle;
@@ -33,6 +35,12 @@ impl SimHandle {
             world: Arc::clone(&self.0),
             index: clients.len() - 1,
         }
+    }
+
+    /// From now on, sending a datagram fails with this error; `None`: it does not. After `EAGAIN` a
+    /// socket is sendable again only when that is over.
+    pub fn refuse_datagrams(&self, why: Option<Errno>) {
+        lock(&self.0).datagrams.refusal = why;
     }
 
     /// Bytes of datagrams exchanged so far with each address, including those of clients that have

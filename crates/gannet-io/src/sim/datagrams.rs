@@ -25,6 +25,8 @@ pub(super) struct Datagrams {
     /// Numbers datagrams in the order in which they were sent.
     count: u64,
     pub(super) exchanged: BTreeMap<SocketAddr, Exchanged>,
+    /// Why the server's sockets take nothing to send, as long as that is so.
+    pub(super) refusal: Option<Errno>,
 }
 
 /// A socket of the server.
@@ -90,6 +92,7 @@ impl Datagrams {
             flying: Vec::new(),
             count: 0,
             exchanged: BTreeMap::new(),
+            refusal: None,
         }
     }
 
@@ -122,7 +125,7 @@ impl Datagrams {
             if socket.receive_token.is_some() && !socket.inbox.is_empty() {
                 at(socket.receive_from, Event::Receive(index));
             }
-            if socket.sendable_token.is_some() {
+            if socket.sendable_token.is_some() && self.refusal != Some(Errno::AGAIN) {
                 at(socket.full_until, Event::Sendable(index));
             }
         }
@@ -142,6 +145,9 @@ impl Datagrams {
             !socket.is_stopped,
             "a datagram socket is stopped once, and last"
         );
+        if let Some(refusal) = self.refusal {
+            return Err(refusal);
+        }
         if socket.full_until > now {
             return Err(Errno::AGAIN);
         }

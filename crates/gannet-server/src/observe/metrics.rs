@@ -109,6 +109,8 @@ pub struct TlsCounters {
     pub retried: u64,
     /// Handshakes resumed from a ticket or a cached session.
     pub resumed: u64,
+    /// Handshakes of HTTP/3 of either kind: QUIC's library does not say which.
+    pub quic: u64,
     /// Failed handshakes, by the alert sent or received, or by another reason: `closed`, `reset`,
     /// `timeout`, `clear_http`.
     pub failed: BTreeMap<&'static str, u64>,
@@ -157,7 +159,7 @@ impl TlsCounters {
     /// All successful handshakes.
     #[must_use]
     pub fn handshakes(&self) -> u64 {
-        self.full + self.retried + self.resumed
+        self.full + self.retried + self.resumed + self.quic
     }
 }
 
@@ -173,7 +175,7 @@ macro_rules! add {
 impl AddAssign<&TlsCounters> for TlsCounters {
     fn add_assign(&mut self, other: &TlsCounters) {
         add!(self, other, TlsCounters {
-            connections_now full retried resumed early faults kernel peer_key_updates key_updates
+            connections_now full retried resumed quic early faults kernel peer_key_updates key_updates
             kernel_key_updates
         } failed not_kernel);
         add_each(&mut self.failed, failed);
@@ -319,6 +321,21 @@ pub(crate) fn summary(workers: &[WorkerCounts]) -> String {
         c.h2_resets,
         c.h2_errors.values().sum::<u64>(),
     );
+    if c.io.datagrams_received > 0 {
+        let _ = writeln!(
+            text,
+            "HTTP/3: connections {}, requests {}, streams reset {}, errors {}; datagrams received {}, \
+             sent {}, dropped {}, unsent {}",
+            c.quic.connections,
+            c.quic.requests,
+            c.quic.resets,
+            c.quic.errors.values().sum::<u64>(),
+            c.io.datagrams_received,
+            c.io.datagrams_sent,
+            c.io.datagrams_dropped,
+            c.quic.unsent,
+        );
+    }
     let _ = writeln!(
         text,
         "kernel: enters {}, submissions {}, completions {}; per request {:.2}, {:.2}, {:.2}",

@@ -9,16 +9,21 @@ use gannet_http::h2::Time;
 use gannet_http::h3::ErrorCode;
 use gannet_io::driver::{DatagramSocket, Driver, Nanos};
 use quinn_proto::{
-    Connection, ConnectionError, ConnectionHandle, Dir, Event, StreamEvent, StreamId,
+    Connection, ConnectionError, ConnectionHandle, ConnectionStats, Dir, Event, StreamEvent,
+    StreamId, Transmit, TransportErrorCode,
 };
 
+use super::allowance::Allowance;
 use super::limits::{
-    END_AFTER_MS, SEND_WINDOW, SEND_WINDOW_MIN, SEND_WINDOW_READ, VENTURED_BY_MOVE,
+    self, DATAGRAM_MAX, END_AFTER_MS, SEND_WINDOW, SEND_WINDOW_MIN, SEND_WINDOW_READ,
 };
+use super::sending::Trains;
 use super::streams::{Streams, code};
 use crate::config::Limits;
 use crate::connection::ConnId;
 use crate::observe::log::{End, Record};
+use crate::tls::alert::Alert;
+use crate::worker::ledger::{Account, Held};
 use crate::worker::shared::Shared;
 
 /// A QUIC connection with its HTTP/3 streams.
@@ -52,10 +57,10 @@ pub(crate) struct QuicConn {
     pub(super) own_deadline: Option<Nanos>,
     /// When it was accepted, or its last response was completed.
     pub(super) idle_since: Nanos,
-    /// Bytes of datagrams received.
-    received: u64,
-    /// Upper bound of the bytes sent to addresses that were not validated.
-    ventured: u64,
+    /// STREAM frames read from the library.
+    pub(super) pieces_read: u64,
+    /// The limit on bytes sent to an address that is not validated.
+    pub(super) allowance: Allowance,
     /// Bytes sent in datagrams with STREAM frames, retransmissions included,
     /// [`BARE_MAX`](super::limits::BARE_MAX) of each datagram excepted.
     pub(super) sent: u64,
@@ -70,7 +75,7 @@ pub(crate) struct QuicConn {
     is_ending: bool,
     /// It needs the next turn as well, whether or not anything arrives.
     pub(super) has_more: bool,
-    /// The peer's address for the log; `None` if requests are not logged.
+    /// The peer's last validated address, for the log; `None` if requests are not logged.
     peer: Option<Box<str>>,
 }
 
@@ -81,6 +86,7 @@ impl QuicConn {
         handle: ConnectionHandle,
         socket: DatagramSocket,
         quic: Connection,
+        allowance: Allowance,
         now: Nanos,
         logs: bool,
     ) -> Self {
@@ -100,8 +106,8 @@ impl QuicConn {
             scheduled: Nanos(u64::MAX),
             own_deadline: None,
             idle_since: now,
-            received: 0,
-            ventured: 0,
+            pieces_read: 0,
+            allowance,
             sent: 0,
             streams_sent: 0,
             stalled: None,
@@ -118,17 +124,71 @@ impl QuicConn {
     }
 
     /// Whether to process a datagram of `len` bytes from this source address, which may be spoofed.
-    /// The library alone may answer a datagram from a new address with more than three times its
-    /// length. So a migration is permitted only if all bytes sent to unvalidated addresses stay
-    /// below three times what the peer has sent in total (RFC 9000 section 8).
-    pub(super) fn may_come_from(&mut self, address: SocketAddr, len: usize) -> bool {
-        self.received += len as u64;
-        if address == self.quic.remote_address() {
-            return true;
+    /// `has_our_id`: it carries a connection ID chosen by this server, so its sender has received a
+    /// packet of the handshake (RFC 9000 section 8.1).
+    ///
+    /// Until the handshake completes, bytes from other addresses do not count.
+    pub(super) fn may_come_from(
+        &mut self,
+        address: SocketAddr,
+        len: usize,
+        has_our_id: bool,
+    ) -> bool {
+        let is_there = address == self.quic.remote_address();
+        if is_there || !self.is_shaking {
+            self.allowance.receive(len);
         }
-        let may = self.ventured + VENTURED_BY_MOVE <= 3 * self.received;
-        self.ventured += if may { VENTURED_BY_MOVE } else { 0 };
-        may
+        if is_there && self.is_shaking && has_our_id {
+            self.allowance.show();
+        }
+        is_there || self.allowance.lets_move()
+    }
+
+    /// Maximum datagrams of the next train; 0 while the limit of an unvalidated address is reached.
+    pub(super) fn datagrams_max(&self) -> usize {
+        let longest = match self.is_shaking {
+            true => self.quic.current_mtu(),
+            // Probes of the path's MTU are longer than the MTU known so far.
+            false => DATAGRAM_MAX.max(self.quic.current_mtu()),
+        };
+        let allowed = self.allowance.datagrams(longest);
+        Trains::datagrams_max(self.quic.current_mtu()).min(allowed)
+    }
+
+    /// Writes the library's next packets, at most `most` datagrams, and counts their bytes.
+    pub(super) fn next_packets(
+        &mut self,
+        now: Instant,
+        most: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if self.allowance.is_shown() {
+            return self.quic.poll_transmit(now, most, buffer);
+        }
+        let challenges = |stats: ConnectionStats| {
+            // Every packet has a challenge, except probes of the MTU.
+            stats.frame_tx.path_challenge + stats.path.sent_plpmtud_probes
+        };
+        let before = challenges(self.quic.stats());
+        let transmit = self.quic.poll_transmit(now, most, buffer)?;
+        // A challenge to the previous address goes to one that was validated.
+        if transmit.destination == self.quic.remote_address() {
+            // After a migration, the library sends PATH_CHALLENGE with every packet until it is
+            // answered.
+            match self.is_shaking || challenges(self.quic.stats()) != before {
+                true => self.allowance.sent(transmit.size),
+                false => self.validated(),
+            }
+        }
+        Some(transmit)
+    }
+
+    /// The address after a migration is validated: from now on the log names it.
+    fn validated(&mut self) {
+        self.allowance.show();
+        if let Some(peer) = &mut self.peer {
+            *peer = self.quic.remote_address().to_string().into();
+        }
     }
 
     /// The end of the current progress period, if a response waits for the peer.
@@ -149,6 +209,20 @@ impl QuicConn {
         let least = (limits.send_rate_min * limits.progress_timeout_ms / 1_000).max(1);
         self.stalled = Some((now, self.sent));
         self.sent - before >= least
+    }
+
+    /// The memory that it holds. The library does not report its own, so an upper bound is computed:
+    /// STREAM frames of abandoned streams, for example, count as unread.
+    pub(super) fn held(&self) -> Held {
+        let stats = self.quic.stats();
+        let pieces = stats.frame_rx.stream.saturating_sub(self.pieces_read);
+        let sent = match self.streams.is_idle() {
+            true => 0,
+            false => stats.path.cwnd,
+        };
+        let mut held = self.streams.held();
+        held[Account::Transport] = limits::held(pieces, sent);
+        held
     }
 
     /// Whether it is connected and has no request.
@@ -224,6 +298,7 @@ impl<D: Driver> Active<'_, D> {
             Event::Connected => {
                 self.conn.is_shaking = false;
                 self.shared.counters.quic.connections += 1;
+                self.shared.counters.tls.quic += 1;
                 self.open_control();
             }
             Event::ConnectionLost { reason } => self.lost(&reason),
@@ -283,6 +358,9 @@ impl<D: Driver> Active<'_, D> {
 
     fn lost(&mut self, reason: &ConnectionError) {
         let counters = &mut self.shared.counters;
+        if self.conn.is_shaking {
+            counters.tls.failed_by(failure(reason));
+        }
         match reason {
             ConnectionError::TimedOut => counters.timeouts += 1,
             ConnectionError::Reset => counters.socket_errors += 1,
@@ -445,5 +523,23 @@ impl<D: Driver> Active<'_, D> {
             self.shared.counters.shed += 1;
             self.close(ErrorCode::INTERNAL_ERROR, "");
         }
+    }
+}
+
+/// The reason of a failed handshake for the metrics: the TLS alert of either side, if there is one.
+pub(super) fn failure(reason: &ConnectionError) -> &'static str {
+    // RFC 9001 section 4.8.
+    let alert = |code: TransportErrorCode| {
+        let code = u64::from(code);
+        let alert = u8::try_from(code & 0xff).unwrap_or(u8::MAX);
+        (code & !0xff == 0x100).then(|| Alert(alert).name())
+    };
+    match reason {
+        ConnectionError::TransportError(error) => alert(error.code).unwrap_or("quic"),
+        ConnectionError::ConnectionClosed(close) => alert(close.error_code).unwrap_or("closed"),
+        ConnectionError::ApplicationClosed(_) | ConnectionError::LocallyClosed => "closed",
+        ConnectionError::TimedOut => "timeout",
+        ConnectionError::Reset => "reset",
+        ConnectionError::VersionMismatch | ConnectionError::CidsExhausted => "quic",
     }
 }

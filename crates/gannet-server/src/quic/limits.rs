@@ -98,6 +98,60 @@ pub(super) const END_AFTER_MS: u64 = 1_000;
 /// bytes beyond these count as progress of a response.
 pub(super) const BARE_MAX: usize = 64;
 
-/// Bytes that a client's migration can send to addresses that are not validated yet: one datagram
-/// of full length to the new address, and the path challenge to the old one (RFC 9000 section 9.3).
-pub(super) const VENTURED_BY_MOVE: u64 = 1_500 + 1_200;
+/// Bytes of the longest datagram that is sent: the largest probe of a path's MTU.
+pub(super) const DATAGRAM_MAX: u16 = 1_452;
+
+/// Bytes that must be left of the limit for unvalidated addresses to permit a migration: two
+/// datagrams of full length, of which the first has the path challenge (RFC 9000 section 9.3).
+pub(super) const VENTURED_BY_MOVE: u64 = 2 * DATAGRAM_MAX as u64;
+
+/// Bytes that the library holds for an idle connection, with the state of all permitted streams:
+/// measured.
+const CONNECTION_HELD: u64 = 26 << 10;
+
+/// Bytes of bookkeeping per unread STREAM frame: an entry of a heap whose capacity may be twice its
+/// length.
+const FRAME_HELD: u64 = 2 * 56;
+
+/// Maximum unread STREAM frames within the connection's window: one byte each, with gaps of a byte.
+const FRAMES_MAX: u64 = CONNECTION_WINDOW as u64 / 2;
+
+/// Maximum bytes of a datagram, which an unread frame in it keeps in memory: the announced
+/// `max_udp_payload_size`.
+const RECEIVED_MAX: u64 = 1_472;
+
+/// Maximum bytes of datagrams kept in memory by unread frames: the library copies the frames of a
+/// stream together once 32 KiB, or one and a half times their bytes, are wasted.
+const RECEIVED_HELD_MAX: u64 =
+    (REQUESTS_MAX + UNI_STREAMS_MAX) as u64 * (32 << 10) + CONNECTION_WINDOW as u64 * 5 / 2;
+
+/// Bytes of bookkeeping per packet that is not acknowledged.
+const PACKET_HELD: u64 = 256;
+
+/// Bytes of such a packet: the smallest MTU of QUIC.
+const PACKET_LEN: u64 = 1_200;
+
+/// The maximum of [`held`].
+pub(crate) const TRANSPORT_HELD_MAX: u64 = held(FRAMES_MAX, SEND_WINDOW);
+
+/// Upper bound of the bytes that the library holds for a connection with this many unread STREAM
+/// frames and unacknowledged bytes, without the content that it sends.
+pub(super) const fn held(frames: u64, sent: u64) -> u64 {
+    let frames = if frames < FRAMES_MAX {
+        frames
+    } else {
+        FRAMES_MAX
+    };
+    let sent = if sent < SEND_WINDOW {
+        sent
+    } else {
+        SEND_WINDOW
+    };
+    let received = frames * RECEIVED_MAX;
+    let received = if received < RECEIVED_HELD_MAX {
+        received
+    } else {
+        RECEIVED_HELD_MAX
+    };
+    CONNECTION_HELD + frames * FRAME_HELD + received + sent.div_ceil(PACKET_LEN) * PACKET_HELD
+}

@@ -18,8 +18,9 @@
 //! Each worker has one [`Quic`]; a connection never moves to another worker. Only this module and
 //! `tls/quic` use the library's types.
 
+mod allowance;
 mod connection;
-mod limits;
+pub(crate) mod limits;
 mod reads;
 mod requests;
 pub(crate) mod routing;
@@ -75,12 +76,21 @@ pub(crate) struct Quic {
     /// Idle connections, longest first: closed to make room for new ones.
     idle: IdleQueue,
     /// Clients whose handshake is deferred: the handshake budget of a turn was used up.
-    incoming: VecDeque<(DatagramSocket, Incoming)>,
+    incoming: VecDeque<FirstSeen>,
     /// Datagrams held back by `--delay`, with the time at which each is due.
     delayed: VecDeque<(Nanos, Forwarded)>,
     /// Number of handshakes in progress.
     handshakes: usize,
     trains: Trains,
+}
+
+/// A client whose first datagram was received.
+struct FirstSeen {
+    /// The socket that received it.
+    socket: DatagramSocket,
+    /// Its length in bytes.
+    len: usize,
+    incoming: Incoming,
 }
 
 /// Converts between the engine's time and the library's.

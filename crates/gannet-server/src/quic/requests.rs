@@ -84,6 +84,7 @@ impl<D: Driver> Active<'_, D> {
         loop {
             let conn = &mut *self.conn;
             let read = read_next(&mut conn.quic, id);
+            conn.pieces_read += u64::from(matches!(read, Read::Chunk(_)));
             let (bytes, is_fin) = match &read {
                 Read::Chunk(chunk) => (&chunk.bytes[..], false),
                 Read::Blocked => return,
@@ -126,6 +127,7 @@ impl<D: Driver> Active<'_, D> {
 
     fn read_request(&mut self, id: StreamId) {
         let is_early = self.conn.quic.is_handshaking();
+        let mut has_read = false;
         loop {
             let conn = &mut *self.conn;
             let Some(index) = conn.streams.position(id) else {
@@ -142,6 +144,9 @@ impl<D: Driver> Active<'_, D> {
                 Read::End => (&b""[..], true),
                 Read::Reset => return self.cancelled(id),
             };
+            // The end comes with the last bytes, or alone.
+            conn.pieces_read += u64::from(!(is_fin && has_read));
+            has_read = true;
             let mut out = self.shared.outgoing();
             let conn = &mut *self.conn;
             let mut pump = self.shared.pump_h3(None);

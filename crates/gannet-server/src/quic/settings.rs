@@ -96,8 +96,9 @@ fn transport(limits: &Limits) -> TransportConfig {
     config
 }
 
-/// The length of our connection IDs, in bytes.
-pub(super) const ID_LEN: usize = 8;
+/// The length of our connection IDs, in bytes: the number of a worker, and 64 random bits, so that who
+/// uses one has received it (RFC 9000 section 8.1).
+pub(super) const ID_LEN: usize = 9;
 
 /// Generates connection IDs whose first byte is the number of the connection's worker.
 struct OwnIds {

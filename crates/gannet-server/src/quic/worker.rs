@@ -5,13 +5,14 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use gannet_io::driver::{Datagram, DatagramSocket, Driver, Errno, Nanos};
 use gannet_io::memory::Memory;
-use quinn_proto::{DatagramEvent, EcnCodepoint, EndpointEvent, Incoming, Transmit};
+use quinn_proto::{DatagramEvent, EcnCodepoint, EndpointEvent, Transmit};
 
-use super::Quic;
-use super::connection::{Active, QuicConn};
+use super::allowance::Allowance;
+use super::connection::{Active, QuicConn, failure};
 use super::limits::{BARE_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, SENT_PER_TURN_MAX};
 use super::routing::{self, Forwarded};
 use super::sending::Trains;
+use super::{FirstSeen, Quic};
 use crate::connection::ConnId;
 use crate::connection::stream_reads::Question;
 use crate::exchange::Wakeup;
@@ -96,6 +97,7 @@ impl<D: Driver> Worker<D> {
         let shared = &mut self.shared;
         let now = quic.clock.at(shared.driver.now());
         let len = datagram.bytes.len();
+        let has_our_id = routing::worker_of(&datagram.bytes).is_some();
         let mut buffer = std::mem::take(&mut quic.trains.buffer);
         let event = quic.endpoint.handle(
             now,
@@ -113,19 +115,27 @@ impl<D: Driver> Worker<D> {
                     return;
                 };
                 if let Some(conn) = quic.table.find(id)
-                    && conn.may_come_from(datagram.peer, len)
+                    && conn.may_come_from(datagram.peer, len, has_our_id)
                 {
                     let before = conn.quic.remote_address();
                     conn.quic.handle_event(event);
                     // Only an authenticated packet changes the address, and with it the socket.
                     if conn.quic.remote_address() != before {
                         conn.socket = datagram.socket;
+                        conn.allowance.has_moved();
+                    } else if conn.is_shaking && !conn.quic.is_handshaking() {
+                        conn.allowance.show();
                     }
                     quic.table.mark(id);
                 }
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
-                self.incoming(datagram.socket, incoming);
+                let socket = datagram.socket;
+                self.incoming(FirstSeen {
+                    socket,
+                    len,
+                    incoming,
+                });
             }
             Some(DatagramEvent::Response(transmit)) => {
                 quic.respond(shared, datagram.socket, &transmit);
@@ -134,26 +144,26 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Handles the first packet of a client: accepts, defers, or asks it to validate its address.
-    fn incoming(&mut self, socket: DatagramSocket, incoming: Incoming) {
+    fn incoming(&mut self, first: FirstSeen) {
         let has_time = self.shared.budget.has_left(Work::Hello);
         let Some(quic) = &mut self.quic else { return };
         let under_way = quic.handshakes + quic.incoming.len();
         if under_way >= HANDSHAKES_UNVALIDATED_MAX
-            && !incoming.remote_address_validated()
-            && incoming.may_retry()
+            && !first.incoming.remote_address_validated()
+            && first.incoming.may_retry()
         {
             self.shared.counters.quic.retries += 1;
             let mut buffer = std::mem::take(&mut quic.trains.buffer);
-            let transmit = quic.endpoint.retry(incoming, &mut buffer);
+            let transmit = quic.endpoint.retry(first.incoming, &mut buffer);
             quic.trains.buffer = buffer;
             if let Ok(transmit) = transmit {
-                quic.respond(&mut self.shared, socket, &transmit);
+                quic.respond(&mut self.shared, first.socket, &transmit);
             }
         } else if has_time && quic.incoming.is_empty() {
             self.shared.budget.take(Work::Hello, 1);
-            self.accept_quic(socket, incoming);
+            self.accept_quic(first);
         } else {
-            quic.incoming.push_back((socket, incoming));
+            quic.incoming.push_back(first);
         }
     }
 
@@ -161,15 +171,20 @@ impl<D: Driver> Worker<D> {
     fn accept_waiting(&mut self) {
         while self.has_room() && self.shared.budget.has_left(Work::Hello) {
             let Some(quic) = &mut self.quic else { return };
-            let Some((socket, incoming)) = quic.incoming.pop_front() else {
+            let Some(first) = quic.incoming.pop_front() else {
                 return;
             };
             self.shared.budget.take(Work::Hello, 1);
-            self.accept_quic(socket, incoming);
+            self.accept_quic(first);
         }
     }
 
-    fn accept_quic(&mut self, socket: DatagramSocket, incoming: Incoming) {
+    fn accept_quic(&mut self, first: FirstSeen) {
+        let FirstSeen {
+            socket,
+            len,
+            incoming,
+        } = first;
         let is_full = !self.has_place() || self.shared.stop_at.is_some();
         let Some(quic) = &mut self.quic else { return };
         let shared = &mut self.shared;
@@ -186,13 +201,15 @@ impl<D: Driver> Worker<D> {
             return quic.respond(shared, socket, &transmit);
         }
         let at = quic.clock.at(now);
+        // More that has come before now does not count.
+        let allowance = Allowance::new(len, incoming.remote_address_validated());
         let accepted = quic.endpoint.accept(incoming, at, &mut buffer, config);
         quic.trains.buffer = buffer;
         match accepted {
             Ok((handle, connection)) => {
                 let id = quic.table.next_id(handle.0);
                 let logs = shared.log.is_on();
-                let conn = QuicConn::new(id, handle, socket, connection, now, logs);
+                let conn = QuicConn::new(id, handle, socket, connection, allowance, now, logs);
                 shared.waiters.connections.insert(id);
                 shared.counters.connections_total += 1;
                 quic.handshakes += 1;
@@ -201,7 +218,7 @@ impl<D: Driver> Worker<D> {
                 quic.table.mark(id);
             }
             Err(error) => {
-                shared.counters.tls.failed_by("quic");
+                shared.counters.tls.failed_by(failure(&error.cause));
                 if let Some(transmit) = error.response {
                     quic.respond(shared, socket, &transmit);
                 }
@@ -236,7 +253,12 @@ impl<D: Driver> Worker<D> {
         let Some(quic) = &mut self.quic else { return };
         while let Some(id) = quic.table.next_due(now) {
             if let Some(conn) = quic.table.find(id) {
+                let before = conn.quic.remote_address();
                 conn.quic.handle_timeout(quic.clock.at(now));
+                // Nobody was at the new address: it is back at the one before, which is the peer's.
+                if conn.quic.remote_address() != before {
+                    conn.allowance.show();
+                }
             }
             quic.table.mark(id);
         }
@@ -308,7 +330,7 @@ impl<D: Driver> Worker<D> {
     /// The memory that each QUIC connection holds.
     pub(crate) fn quic_holdings(&self) -> impl Iterator<Item = (ConnId, Held)> {
         let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
-        conns.map(|conn| (conn.id, conn.streams.held()))
+        conns.map(|conn| (conn.id, conn.held()))
     }
 
     /// The shared bodies that QUIC connections are sending.
@@ -417,9 +439,13 @@ impl Quic {
                 conn.waits_for_socket = true;
                 return false;
             }
-            let most = Trains::datagrams_max(conn.quic.current_mtu());
+            let most = conn.datagrams_max();
+            if most == 0 {
+                // It goes on with what comes next.
+                return false;
+            }
             trains.buffer.clear();
-            let transmit = conn.quic.poll_transmit(now, most, &mut trains.buffer);
+            let transmit = conn.next_packets(now, most, &mut trains.buffer);
             let Some(transmit) = transmit else {
                 return false;
             };

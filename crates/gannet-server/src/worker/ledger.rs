@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits;
+use crate::quic::limits::TRANSPORT_HELD_MAX;
 
 /// One kind of memory that peers can cause a worker to hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,6 +30,9 @@ pub enum Account {
     Log,
     /// Tables and control frames of HTTP/2 connections.
     Streams,
+    /// HTTP/3: what QUIC's library holds, at most: state of connections and of what is on its way, and
+    /// what was received and not read.
+    Transport,
     /// Listings: cached, being sent, and being made.
     Listings,
     /// Live files being copied for their first response.
@@ -44,13 +48,14 @@ const ACCOUNTS: usize = Account::ALL.len();
 
 impl Account {
     /// All accounts.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Input,
         Self::Waiting,
         Self::Answers,
         Self::Sends,
         Self::Log,
         Self::Streams,
+        Self::Transport,
         Self::Listings,
         Self::FirstReads,
         Self::Copies,
@@ -67,6 +72,7 @@ impl Account {
             Self::Sends => "sends",
             Self::Log => "log",
             Self::Streams => "streams",
+            Self::Transport => "transport",
             Self::Listings => "listings",
             Self::FirstReads => "first_reads",
             Self::Copies => "copies",
@@ -173,6 +179,7 @@ impl Ledger {
             Account::Sends => Bound::Connection(limits::SENDS_HELD_MAX),
             Account::Log => Bound::Connection(limits::LOG_HELD_MAX),
             Account::Streams => Bound::Connection(limits::STREAMS_HELD_MAX),
+            Account::Transport => Bound::Connection(TRANSPORT_HELD_MAX),
             Account::Listings => Bound::Worker(limits::LISTINGS_HELD_MAX),
             Account::FirstReads => Bound::Worker(limits::FIRST_READS_HELD_MAX),
             Account::Copies => Bound::Worker(self.copies_max),

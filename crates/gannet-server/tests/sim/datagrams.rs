@@ -99,6 +99,8 @@ impl Manners {
                 _ => {
                     manners.read_max = 1 + random.below(30) as usize;
                     manners.interval_ns = 100 * MS + random.below(100 * MS);
+                    // Whole answers may wait in its windows: the server has done its part.
+                    manners.gives_up_after = 30_000 * MS;
                 }
             }
         }

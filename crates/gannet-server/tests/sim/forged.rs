@@ -1,6 +1,7 @@
 //! A client that completes a regular handshake and then sends handmade packets that no library
 //! would send.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::aead::quic::{AES_128, HeaderProtectionKey};
@@ -58,6 +59,8 @@ pub(crate) struct Forger {
 
 /// The packet protection keys of one direction (RFC 9001 section 5).
 struct Keys {
+    /// Where the number is in a short header (RFC 9000 section 17.3.1): behind the connection ID.
+    number_at: usize,
     key: LessSafeKey,
     iv: [u8; 12],
     header_key: HeaderProtectionKey,
@@ -99,10 +102,11 @@ fn expand<const N: usize>(secret: &[u8], label: &str) -> [u8; N] {
 }
 
 impl Keys {
-    fn new(secret: &[u8]) -> Self {
+    fn new(secret: &[u8], id_len: usize) -> Self {
         let key: [u8; 16] = expand(secret, "quic key");
         let header_key: [u8; 16] = expand(secret, "quic hp");
         Self {
+            number_at: 1 + id_len,
             key: LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("16 bytes")),
             iv: expand(secret, "quic iv"),
             header_key: HeaderProtectionKey::new(&AES_128, &header_key).expect("16 bytes"),
@@ -119,14 +123,13 @@ impl Keys {
 
     fn mask(&self, packet: &[u8]) -> [u8; 5] {
         // The sample for header protection starts after a packet number of maximum length.
-        let sample = &packet[NUMBER_AT + 4..NUMBER_AT + 20];
+        let sample = &packet[self.number_at + 4..self.number_at + 20];
         self.header_key.new_mask(sample).expect("16 bytes")
     }
 }
 
-/// Offset of the packet number in a short header (RFC 9000 section 17.3.1): connection IDs have
-/// eight bytes.
-const NUMBER_AT: usize = 9;
+/// The lengths of connection IDs: the server's, the client's.
+const ID_LENS: [usize; 2] = [9, 8];
 
 impl Forger {
     /// Connects a client and completes its handshake.
@@ -139,8 +142,8 @@ impl Forger {
         let secrets = log.0.lock().expect("one thread").clone();
         Self {
             link,
-            ours: Keys::new(&secrets[0]),
-            theirs: Keys::new(&secrets[1]),
+            ours: Keys::new(&secrets[0], ID_LENS[0]),
+            theirs: Keys::new(&secrets[1], ID_LENS[1]),
             number: 1_000,
             error: None,
         }
@@ -148,6 +151,11 @@ impl Forger {
 
     /// Sends a packet with these frames.
     pub(crate) fn send(&mut self, frames: &[u8]) {
+        self.send_as(self.link.socket.address(), frames);
+    }
+
+    /// The same as if from another address.
+    pub(crate) fn send_as(&mut self, from: SocketAddr, frames: &[u8]) {
         let mut packet = vec![0x43];
         packet.extend_from_slice(&self.link.server_id);
         packet.extend_from_slice(&self.number.to_be_bytes());
@@ -162,11 +170,12 @@ impl Forger {
         packet.extend_from_slice(tag.expect("short").as_ref());
         let mask = keys.mask(&packet);
         packet[0] ^= mask[0] & 0x1f;
-        for (byte, mask) in packet[NUMBER_AT..].iter_mut().zip(&mask[1..]) {
+        for (byte, mask) in packet[keys.number_at..].iter_mut().zip(&mask[1..]) {
             *byte ^= mask;
         }
         self.number += 1;
-        self.link.socket.send(server_address(), &packet, 0);
+        let to = server_address();
+        self.link.socket.send_as(from, to, &packet, 0);
     }
 
     /// Checks whether the received packets close the connection.
@@ -179,23 +188,24 @@ impl Forger {
 
     /// Decrypts the frames of a server packet with a number below 256.
     fn open(&self, mut packet: Vec<u8>) -> Option<Vec<u8>> {
-        if packet[0] & 0x80 != 0 || packet.len() < NUMBER_AT + 20 {
+        let number_at = self.theirs.number_at;
+        if packet[0] & 0x80 != 0 || packet.len() < number_at + 20 {
             return None;
         }
         let mask = self.theirs.mask(&packet);
         packet[0] ^= mask[0] & 0x1f;
         let len = 1 + usize::from(packet[0] & 3);
-        for (byte, mask) in packet[NUMBER_AT..NUMBER_AT + len]
+        for (byte, mask) in packet[number_at..number_at + len]
             .iter_mut()
             .zip(&mask[1..])
         {
             *byte ^= mask;
         }
-        let sent = &packet[NUMBER_AT..NUMBER_AT + len];
+        let sent = &packet[number_at..number_at + len];
         let low = sent
             .iter()
             .fold(0, |number, byte| number << 8 | u32::from(*byte));
-        let mut content = packet.split_off(NUMBER_AT + len);
+        let mut content = packet.split_off(number_at + len);
         let (keys, aad) = (&self.theirs, Aad::from(&packet));
         let opened = keys.key.open_in_place(keys.nonce(low), aad, &mut content);
         opened.ok().map(|frames| frames.to_vec())

@@ -59,7 +59,7 @@ pub(crate) fn connected(
 }
 
 /// The same, sending keep-alives at an interval.
-fn connected_with(
+pub(crate) fn connected_with(
     server: &mut Server,
     config: &Arc<ClientConfig>,
     opening: &Opening,

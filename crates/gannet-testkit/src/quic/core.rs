@@ -246,7 +246,8 @@ impl Core {
     fn event(&mut self, event: Event) {
         match event {
             Event::Connected => self.is_connected = true,
-            Event::ConnectionLost { reason } => self.lost = Some(reason),
+            // What is said of it later is no news.
+            Event::ConnectionLost { reason } => _ = self.lost.get_or_insert(reason),
             Event::Stream(StreamEvent::Opened { dir }) => {
                 while let Some(id) = self.connection.streams().accept(dir) {
                     self.readable.insert(id);

@@ -158,6 +158,7 @@ impl Text {
                 ("full", tls.full),
                 ("retried", tls.retried),
                 ("resumed", tls.resumed),
+                ("quic", tls.quic),
             ],
         );
         self.counters(
