@@ -5,6 +5,7 @@
 //! API. Build on the crates below it instead.
 #![forbid(unsafe_code)]
 
+mod alt_svc;
 pub mod command_line;
 pub mod commands;
 pub mod components;

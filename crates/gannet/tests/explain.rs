@@ -166,12 +166,30 @@ fn a_server_is_asked_over_tls() {
             assert!(ended.text().ends_with(&same), "{}", ended.text());
         }
     }
-    let url = "https://www.example.org/about";
-    let ended = explain(folder.path(), &[url, "--server", &address, "--insecure"]);
-    let record = " for the DNS: _PORT._https.www.example.org. 3600 IN HTTPS 1 www.example.org. \
-                  alpn=\"h3,h2,http/1.1\" port=PORT\n";
-    let record = record.replace("PORT", &secure.server.address().port().to_string());
-    assert!(ended.text().ends_with(&record), "{}", ended.text());
+    // The owner of the record is the URL's, and its port that of HTTP/3.
+    for (authority, record) in [
+        (
+            "www.example.org:PORT",
+            "_PORT._https.www.example.org. 3600 IN HTTPS 1 www.example.org. \
+             alpn=\"h3,h2,http/1.1\" port=PORT",
+        ),
+        (
+            "www.example.org",
+            "www.example.org. 3600 IN HTTPS 1 . alpn=\"h3\" no-default-alpn port=PORT",
+        ),
+        (
+            "www.example.org:7",
+            "_7._https.www.example.org. 3600 IN HTTPS 1 www.example.org. \
+             alpn=\"h3\" no-default-alpn port=PORT",
+        ),
+    ] {
+        let port = secure.server.address().port().to_string();
+        let [authority, record] = [authority, record].map(|text| text.replace("PORT", &port));
+        let url = format!("https://{authority}/about");
+        let ended = explain(folder.path(), &[&url, "--server", &address, "--insecure"]);
+        let expect = format!(" for the DNS: {record}\n");
+        assert!(ended.text().ends_with(&expect), "{}", ended.text());
+    }
     let ended = explain(folder.path(), &["/about", "--server", &address]);
     assert_eq!(ended.status, Some(2), "{ended:?}");
     assert!(

@@ -9,7 +9,7 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::h3::{self, request};
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
-use gannet_testkit::{Folder, gannet};
+use gannet_testkit::{Folder, Signal, gannet};
 
 fn connect(secure: &Secure) -> Quic {
     Quic::begin(secure.server.address(), &secure.authority)
@@ -76,6 +76,10 @@ fn taken_by_udp() -> (UdpSocket, SocketAddr) {
     }
 }
 
+/// What to do then.
+const TAKEN: &str = "another program has the UDP port: stop it ('ss -ulnp' lists it), choose another \
+                     --port, or leave HTTP/3 out with --no-http3";
+
 /// If the UDP port is taken, HTTPS works without HTTP/3 and the reason is reported; port 0 gives a
 /// port that is free for both.
 #[test]
@@ -89,7 +93,9 @@ fn a_taken_port_leaves_https() {
             "http3    without HTTP/3 at UDP {address}: address already in use (EADDRINUSE)"
         );
         let lines = secure.server.start_lines();
-        assert!(lines.contains(&expect), "{lines:?}");
+        let at = lines.iter().position(|line| *line == expect);
+        let at = at.unwrap_or_else(|| panic!("{lines:?}"));
+        assert_eq!(lines[at + 1], format!("           {TAKEN}"));
         assert_eq!(announced(&secure), None);
     });
 }
@@ -112,7 +118,7 @@ fn a_check_tells_of_a_taken_port() {
     ];
     let ended = gannet(arguments.into_iter().chain(rest)).success();
     let note = format!(
-        "note     without HTTP/3 at UDP {address}: address already in use (EADDRINUSE)\n\
+        "note     without HTTP/3 at UDP {address}: address already in use (EADDRINUSE); {TAKEN}\n\
          the configuration is valid\n"
     );
     assert_eq!(ended.text(), note);
@@ -137,10 +143,41 @@ fn flags_need_https_and_each_other() {
             ),
         );
     }
+    let wrong = "h3=:443";
+    serve(&["--tls", "--alt-svc", wrong]).failure(
+        2,
+        "gannet: cannot use '--alt-svc h3=:443': :443 has to stand in quotation marks: h3=\":443\"\n\
+         help: see 'gannet --help-all'\n",
+    );
     serve(&["--tls", "--alt-svc", "clear", "--header", "alt-svc: clear"]).failure(
         2,
         "gannet: --alt-svc has no effect with --header 'alt-svc: ...'\nhelp: leave one of them out\n",
     );
+}
+
+/// The summary for SIGUSR1 includes HTTP/3.
+#[test]
+fn the_summary_has_it() {
+    let folder = Folder::site();
+    on_both_engines(|engine| {
+        let mut secure = Secure::serve(engine, folder.path(), &["--quiet=false"]);
+        let mut quic = connect(&secure);
+        assert_eq!(quic.get("/").status, 200);
+        assert_eq!(quic.get("/about").status, 200);
+        secure.server.signal(Signal::USR1);
+        loop {
+            let line = secure.server.next_error_line().expect("a line of it");
+            if line.starts_with("tls: ") {
+                assert!(line.contains("handshakes 1, resumed 0, failed 0"), "{line}");
+            }
+            if line.starts_with("HTTP/3: ") {
+                let expect =
+                    "HTTP/3: connections 1, requests 2, streams reset 0, errors 0; datagrams ";
+                assert!(line.starts_with(expect), "{line}");
+                return;
+            }
+        }
+    });
 }
 
 /// With an address that other machines can reach, the record for the DNS is shown.

@@ -35,11 +35,41 @@ pub struct Http3Report {
 pub struct NoHttp3 {
     address: SocketAddr,
     cause: String,
+    help: &'static str,
+}
+
+impl NoHttp3 {
+    fn new(address: SocketAddr, error: &io::Error) -> Self {
+        let help = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "another program has the UDP port: stop it ('ss -ulnp' lists it), choose another \
+                 --port, or leave HTTP/3 out with --no-http3"
+            }
+            io::ErrorKind::InvalidInput => {
+                "start fewer workers (--workers), or leave HTTP/3 out with --no-http3"
+            }
+            io::ErrorKind::PermissionDenied => {
+                "allow gannet's user to bind UDP ports, or leave HTTP/3 out with --no-http3"
+            }
+            _ => "if HTTP/3 is not wanted, leave it out with --no-http3",
+        };
+        Self {
+            address,
+            cause: cause(error),
+            help,
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        self.help
+    }
 }
 
 impl fmt::Display for NoHttp3 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, cause } = self;
+        let Self { address, cause, .. } = self;
         write!(f, "without HTTP/3 at UDP {address}: {cause}")
     }
 }
@@ -77,10 +107,7 @@ impl Datagrams {
                     all.sockets.push(sockets);
                     all.report.addresses.push(address);
                 }
-                Err(error) => {
-                    let cause = cause(&error);
-                    all.report.missing.push(NoHttp3 { address, cause });
-                }
+                Err(error) => all.report.missing.push(NoHttp3::new(address, &error)),
             }
         }
         all.secrets = (!all.sockets.is_empty()).then(Secrets::new);
@@ -89,7 +116,8 @@ impl Datagrams {
 
     fn bind_one(address: SocketAddr, workers: usize) -> io::Result<Vec<OwnedFd>> {
         if workers > WORKERS_MAX {
-            return Err(io::Error::other(format!("more workers than {WORKERS_MAX}")));
+            let why = format!("more workers than {WORKERS_MAX}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         // Alone first: a socket of another server on the same address would silently receive a part
         // of the datagrams.

@@ -185,10 +185,17 @@ impl Quic {
         self.core.connection.stats().frame_rx.ack_frequency > 0
     }
 
-    /// Changes the client's port, as a NAT does that has lost its state.
+    /// Changes the client's port, as a NAT does that has lost its state, and sends something from
+    /// there: a client that only reads would wait for packets sent to the old port.
     pub fn rebind(&mut self) {
         self.socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         self.socket.set_read_timeout(Some(WAIT)).expect("set");
+        self.core.connection.ping();
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.socket.local_addr().expect("bound")
     }
 
     /// Sends a raw datagram.

@@ -347,8 +347,8 @@ pub fn field_value(value: &str) -> Result<String, String> {
     }
 }
 
-/// RFC 9110 5.6.2.
-fn is_token(text: &str) -> bool {
+/// Whether it is a token (RFC 9110 section 5.6.2).
+pub(crate) fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text
             .bytes()

@@ -4,6 +4,7 @@ use clap::ValueHint;
 use gannet_server::tls::kernel::Choice;
 use gannet_server::tls::limits::{ENCRYPTED_RECORDS_MAX, ENCRYPTED_RECORDS_MIN};
 
+use crate::alt_svc;
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
 use crate::command_line::values::{
@@ -202,7 +203,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             announces nothing; 'clear' has browsers forget what was announced.",
         is_common: false,
         apply: |settings, values| {
-            settings.tls.alt_svc = Some(field_value(text(values)?)?);
+            let value = field_value(text(values)?)?;
+            if !value.is_empty() {
+                alt_svc::check(&value)?;
+            }
+            settings.tls.alt_svc = Some(value);
             Ok(())
         },
     },

@@ -150,7 +150,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     if let Some(server) = &options.server {
         let got = server::ask(server, &target, &request)?;
         differs = got.compare(&answer, &mut text);
-        got.tell_of_http3(&host_of(&target, &request), &mut text);
+        got.tell_of_http3(&authority_of(&target, &request), &mut text);
     }
     let written = out.write_all(text.as_bytes());
     written.map_err(SiteError::Output)?;
@@ -302,12 +302,17 @@ fn icon(answer: &mut Answer) {
 
 /// The requested host: a field `host` takes precedence over the URL.
 fn host_of(target: &Target, request: &[(String, String)]) -> String {
+    let host = authority_of(target, request);
+    host.split(':').next().unwrap_or_default().to_owned()
+}
+
+/// The host that is asked for, with its port if that is named.
+fn authority_of(target: &Target, request: &[(String, String)]) -> String {
     let field = request.iter().find(|(name, _)| name == "host");
     let typed = field
         .map(|(_, value)| value.clone())
         .or_else(|| target.host.clone());
-    let host = typed.unwrap_or_default().to_ascii_lowercase();
-    host.split(':').next().unwrap_or_default().to_owned()
+    typed.unwrap_or_default().to_ascii_lowercase()
 }
 
 fn host_number(site: &Site, host: &str) -> u16 {

@@ -8,7 +8,8 @@ use gannet_get::{Url, Version, failed};
 use gannet_site::target::Target;
 
 use super::{Answer, Field, line};
-use crate::https_record::{announced_port, https_record};
+use crate::alt_svc::announced_port;
+use crate::https_record::https_record;
 use crate::messages::Failure;
 
 /// Maximum length in bytes of a response head.
@@ -91,14 +92,18 @@ impl Got {
     }
 
     /// Says where the server speaks HTTP/3, if it does, and the record of the DNS that says so as well.
-    pub(super) fn tell_of_http3(&self, host: &str, text: &mut String) {
+    pub(super) fn tell_of_http3(&self, authority: &str, text: &mut String) {
         let mut fields = self.fields.iter();
         let alt_svc = fields.find(|(name, _)| name == "alt-svc");
-        let Some(port) = alt_svc.and_then(|(_, value)| announced_port(value)) else {
+        let Some(announced) = alt_svc.and_then(|(_, value)| announced_port(value)) else {
             return;
         };
-        line(text, format!("HTTP/3 at UDP port {port}"));
-        if let Some(record) = https_record(host, port) {
+        line(text, format!("HTTP/3 at UDP port {announced}"));
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().unwrap_or(443)),
+            None => (authority, 443),
+        };
+        if let Some(record) = https_record(host, port, announced) {
             line(text, format!("  for the DNS: {record}"));
         }
     }

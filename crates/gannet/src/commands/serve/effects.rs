@@ -182,6 +182,7 @@ mod tests {
             (_, Value::Switch, _) => "true".into(),
             (_, _, Some(other)) => other.into(),
             ("cors", ..) => "any".into(),
+            ("alt-svc", ..) => "clear".into(),
             ("type", ..) => "md=text/markdown".into(),
             ("header", ..) => "x-a: b".into(),
             ("site", ..) => "a.example=site".into(),

@@ -106,7 +106,7 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
     let mut notes: String = report.certificate_warnings.iter().map(warning).collect();
     for missing in report.http3.iter().flat_map(|http3| &http3.missing) {
-        notes.push_str(&format!("note     {missing}\n"));
+        notes.push_str(&format!("note     {missing}; {}\n", missing.help()));
     }
     Ok(notes)
 }

@@ -158,6 +158,7 @@ impl Lines<'_> {
         if let Some(http3) = &self.report.http3 {
             for missing in &http3.missing {
                 self.line(text, "http3", &self.paint("33", &missing.to_string()));
+                self.line(text, "", &format!("  {}", missing.help()));
             }
             if !http3.addresses.is_empty() {
                 self.line(text, "http3", &format!("at UDP {http3}"));
@@ -182,7 +183,10 @@ impl Lines<'_> {
         let Some(port) = http3.announced.filter(|_| is_public) else {
             return;
         };
-        let mut records = http3.names.iter().filter_map(|it| https_record(it, port));
+        let mut records = http3
+            .names
+            .iter()
+            .filter_map(|it| https_record(it, port, port));
         if let Some(first) = records.next() {
             self.line(text, "", &format!("for the DNS: {first}"));
         }
