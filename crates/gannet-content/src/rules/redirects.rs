@@ -43,7 +43,7 @@ pub struct Redirect {
     /// 301, 302, 303, 307 or 308: a redirect. 200: the target is sent instead. 404, 410 or 451:
     /// the target is sent instead, with this status.
     pub status: u16,
-    /// It wins over a file, as every rule of Cloudflare does except a [fallback](is_fallback).
+    /// It wins over a file, as every rule of Cloudflare does except a fallback.
     pub is_forced: bool,
 }
 

@@ -216,7 +216,7 @@ impl Connection {
     /// bytes.
     ///
     /// # Errors
-    /// If it exceeds [`SECTIONS_MAX`](super::limits::SECTIONS_MAX).
+    /// If it exceeds [`SECTIONS_MAX`].
     pub fn check_sections(&mut self, bytes: usize) -> Result<(), ConnectionError> {
         self.checked(|_| match bytes > SECTIONS_MAX {
             true => Err(Why::TooManySections),

@@ -1,4 +1,4 @@
-//! A worker's counters, and their text forms: for people here, for Prometheus in [`exposition`].
+//! A worker's counters, and their text forms: for people here, for Prometheus in `exposition`.
 
 pub(crate) mod exposition;
 

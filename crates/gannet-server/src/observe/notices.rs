@@ -1,6 +1,6 @@
 //! Messages for people. No thread of the server waits for their reader.
 //!
-//! Before a server serves, and in a command, a message is written at once. From [`begin`] on, each
+//! Before a server serves, and in a command, a message is written at once. From `begin` on, each
 //! stream has a thread that writes: a worker, a follower or the signal handler must neither block
 //! on a pipe without a reader nor end because a disk is full.
 
@@ -71,7 +71,7 @@ impl Channel {
     }
 
     /// Writes a message of one or several lines, the last one without its line end. Never fails;
-    /// blocks only before [`begin`].
+    /// blocks only before `begin`.
     pub fn tell(&self, message: impl Display) {
         self.write(format!("{message}\n"));
     }

@@ -1,12 +1,12 @@
 //! Memory that peers can cause a worker to hold, and work that they can cause in one turn.
 //!
-//! Each [`Account`] is one kind of memory, each [`Work`] one kind of work; both have a bound in
+//! Each [`Account`] is one kind of memory, each `Work` one kind of work; both have a bound in
 //! `limits.rs`. Memory of a single connection is not charged as it is allocated and freed: it is
 //! counted from the connection's data structures on demand ([`Held`]), so that the count costs the
 //! hot path nothing and cannot drift. Listings, first reads and bodies being loaded are counted in
 //! the same way from the worker's data structures. Copies of content, which connections share and
 //! which outlive them, are charged when they are made and released when their last user drops them
-//! ([`Charge`]).
+//! (`Charge`).
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;

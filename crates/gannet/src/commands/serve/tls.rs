@@ -122,7 +122,7 @@ pub fn development() -> Result<Development, Failure> {
 /// `gannet cert`: the authority's certificate as PEM.
 ///
 /// # Errors
-/// As [`development`]; the file cannot be read.
+/// As [`development()`]; the file cannot be read.
 pub fn authority() -> Result<String, Failure> {
     let path = development()?.authority;
     std::fs::read_to_string(&path)
