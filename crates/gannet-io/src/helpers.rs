@@ -142,11 +142,16 @@ impl Helpers {
             answers: Mutex::default(),
             bell,
         };
-        Self {
+        let mut helpers = Self {
             shared: Arc::new(shared),
             started: 0,
             max,
+        };
+        // Under a memory limit the first thread starts while there is room: see `submit`.
+        if reserve::is_kept() && helpers.start().is_ok() {
+            helpers.started = 1;
         }
+        helpers
     }
 
     /// Hands a job over.
@@ -162,7 +167,10 @@ impl Helpers {
         }
         jobs.push_back(job);
         let waiting = queue.jobs.len() + queue.foreign.len();
-        let wants_thread = queue.idle < waiting && self.started < self.max;
+        // Other threads may use up the memory between the check for a thread's stacks and their
+        // allocation, and a thread without stacks ends the process.
+        let is_short = reserve::is_spent() && self.started > 0;
+        let wants_thread = queue.idle < waiting && self.started < self.max && !is_short;
         drop(queue);
         if wants_thread {
             match self.start() {

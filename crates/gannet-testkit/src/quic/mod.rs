@@ -7,6 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quinn_proto::congestion::CubicConfig;
 use quinn_proto::{ConnectionError, Dir, StreamId};
 
 pub use self::core::{Core, Options, Received};
@@ -38,12 +39,28 @@ impl Quic {
     /// Starts a connection to a host of this name, with this TLS configuration, without sending
     /// anything yet.
     pub fn start(to: SocketAddr, tls: &Arc<rustls::ClientConfig>, name: &str) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        socket.set_read_timeout(Some(WAIT)).expect("set");
         let options = Options {
             name: name.into(),
             ..Options::new(Arc::clone(tls))
         };
+        Self::with(to, options)
+    }
+
+    /// Begins to connect to `localhost`, and will send at once whatever the windows let through.
+    pub fn start_hasty(to: SocketAddr, tls: &Arc<rustls::ClientConfig>) -> Self {
+        let mut congestion = CubicConfig::default();
+        congestion.initial_window(4 << 20);
+        let mut options = Options::new(Arc::clone(tls));
+        let transport = &mut options.transport;
+        transport.congestion_controller_factory(Arc::new(congestion));
+        // By which the library spreads over time what it sends.
+        transport.initial_rtt(Duration::from_millis(1));
+        Self::with(to, options)
+    }
+
+    fn with(to: SocketAddr, options: Options) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        socket.set_read_timeout(Some(WAIT)).expect("set");
         let core = Core::new(Instant::now(), to, options);
         Self { socket, core }
     }
@@ -191,6 +208,22 @@ impl Quic {
         self.socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         self.socket.set_read_timeout(Some(WAIT)).expect("set");
         self.core.connection.ping();
+    }
+
+    /// Opens a stream and sends bytes on it, as far as the windows go, without the first datagram;
+    /// nothing if the connection has ended.
+    pub fn send_but_first(&mut self, bytes: &[u8]) {
+        let Some(id) = self.core.open(Dir::Bi) else {
+            return;
+        };
+        // What does not fit is not sent.
+        let _ = self.core.write(id, bytes);
+        let (socket, mut is_first) = (&self.socket, true);
+        self.core.transmit(Instant::now(), |to, bytes, _| {
+            if !std::mem::take(&mut is_first) {
+                let _ = socket.send_to(bytes, to);
+            }
+        });
     }
 
     /// Where it is.
