@@ -1,7 +1,8 @@
 //! How HTTP/3 connections begin, and stay with their worker.
 
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use gannet_testkit::client::{Client, metric};
 use gannet_testkit::content::pattern;
@@ -11,7 +12,7 @@ use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::seccomp::without_option;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, Secure};
-use gannet_testkit::{DEADLINE, Folder, Gannet, Signal};
+use gannet_testkit::{DEADLINE, Folder, Gannet, Signal, command};
 
 const WORKERS: usize = 4;
 const FLAGS: [&str; 4] = ["--workers", "4", "--metrics", "127.0.0.1:0"];
@@ -145,6 +146,76 @@ fn many_handshakes_make_others_prove_their_address() {
         let before = retries();
         assert_eq!(connect(&secure).get("/").status, 200);
         assert!(retries() > before);
+    });
+}
+
+/// Unvalidated handshakes take an eighth of the places for connections at most: the others are free for
+/// clients that validate their address.
+#[test]
+fn handshakes_of_nobody_leave_places_to_others() {
+    let folder = site();
+    on_both_engines(|engine| {
+        let flags = [
+            "--workers",
+            "1",
+            "--metrics",
+            "127.0.0.1:0",
+            "--max-connections",
+            "40",
+        ];
+        let secure = Secure::serve(engine, folder.path(), &flags);
+        let tls = secure.authority.client(abilities(false));
+        let address = secure.server.address();
+        let mut silent: Vec<_> = (0..80)
+            .map(|_| Quic::start(address, &tls, "localhost"))
+            .collect();
+        silent.iter_mut().for_each(Quic::flush);
+        until("the others must prove their address", || {
+            metric(&secure.server, "gannet_quic_retries_total") >= 75
+        });
+        assert_eq!(metric(&secure.server, "gannet_connections"), 5);
+        assert_eq!(connect(&secure).get("/").status, 200);
+        secure.connect().get("/").expect(200);
+        assert_eq!(metric(&secure.server, "gannet_connections_shed_total"), 0);
+    });
+}
+
+/// A datagram that another machine has caught and sent from its own address to another of the server's
+/// takes the connection there, where nobody proves to be the client. It returns to the address and to
+/// the socket that it had.
+#[test]
+fn a_connection_that_was_led_away_returns() {
+    let folder = site();
+    on_both_engines(|engine| {
+        let authority = Authority::new();
+        let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+        let server = Gannet::start(
+            command()
+                .args(["--engine", engine.name(), "--workers", "1"])
+                .args(["-l", "127.0.0.1:0", "-l", "127.0.0.2:0"])
+                .arg("--tls-cert")
+                .arg(file)
+                .arg(folder.path()),
+        );
+        let lines = server.start_lines().iter();
+        let mut urls = lines.filter_map(|line| line.trim().strip_prefix("https://127.0.0.2:"));
+        let port = urls.next().and_then(|url| url.strip_suffix('/'));
+        let port = port.expect("its URL").parse().expect("a port");
+        let other = SocketAddr::from(([127, 0, 0, 2], port));
+        let mut quic = Quic::begin(server.address(), &authority);
+        assert_eq!(quic.get("/").status, 200);
+        let catcher = quic.caught(other);
+        // Challenges, until the server gives up.
+        catcher
+            .set_read_timeout(Some(Duration::from_secs(3)))
+            .expect("set");
+        let mut buffer = [0; 2_000];
+        let mut challenges = 0;
+        while catcher.recv(&mut buffer).is_ok() {
+            challenges += 1;
+        }
+        assert!(challenges > 0, "it was led away");
+        assert_eq!(quic.get("/about").status, 200);
     });
 }
 

@@ -183,6 +183,8 @@ pub enum Why {
     TooManyStreams,
     /// The incomplete field sections of all requests exceed the limit.
     TooManySections,
+    /// Too many pieces of streams wait for others before them. Found by the transport.
+    TooManyPieces,
     /// The cost budget is exhausted: see [`crate::binary::budget`].
     BudgetSpent,
     /// The request arrived after the final GOAWAY.
@@ -213,6 +215,7 @@ impl Why {
             | Self::ControlFrameTooLong
             | Self::TooManyStreams
             | Self::TooManySections
+            | Self::TooManyPieces
             | Self::BudgetSpent => ErrorCode::EXCESSIVE_LOAD,
             Self::Refused => ErrorCode::REQUEST_REJECTED,
         }
@@ -246,6 +249,7 @@ impl Why {
             Self::ControlFrameTooLong => "control_frame_too_long",
             Self::TooManyStreams => "too_many_streams",
             Self::TooManySections => "too_many_sections",
+            Self::TooManyPieces => "too_many_pieces",
             Self::BudgetSpent => "budget_spent",
             Self::Refused => "refused",
         }

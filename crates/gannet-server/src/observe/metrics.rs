@@ -190,6 +190,12 @@ fn add_each<K: Copy + Ord>(sums: &mut BTreeMap<K, u64>, counts: &BTreeMap<K, u64
 }
 
 impl Counters {
+    /// Counts a new connection, with which `now` are open.
+    pub(crate) fn connected(&mut self, now: u64) {
+        self.connections_total += 1;
+        self.connections_max = self.connections_max.max(now);
+    }
+
     /// Counts a response.
     pub(crate) fn response(&mut self, status: u16) {
         let class = usize::from(status / 100).clamp(1, 5) - 1;

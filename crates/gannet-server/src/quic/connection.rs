@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use gannet_http::binary::priority::Priority;
 use gannet_http::h2::Time;
-use gannet_http::h3::ErrorCode;
+use gannet_http::h3::{self, ErrorCode, Why};
 use gannet_io::driver::{DatagramSocket, Driver, Nanos};
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, ConnectionStats, Dir, Event, StreamEvent,
@@ -15,7 +15,8 @@ use quinn_proto::{
 
 use super::allowance::Allowance;
 use super::limits::{
-    self, DATAGRAM_MAX, END_AFTER_MS, SEND_WINDOW, SEND_WINDOW_MIN, SEND_WINDOW_READ,
+    self, DATAGRAM_MAX, DATAGRAMS_UNCHECKED_MAX, END_AFTER_MS, FRAMES_MAX, SEND_WINDOW,
+    SEND_WINDOW_MIN, SEND_WINDOW_READ,
 };
 use super::sending::Trains;
 use super::streams::{Streams, code};
@@ -33,6 +34,9 @@ pub(crate) struct QuicConn {
     /// The socket by which it sends: the one that received its first datagram, or the first one
     /// from its current address.
     pub(super) socket: DatagramSocket,
+    /// The same for its last validated address, to which it returns if a migration fails (RFC 9000
+    /// section 9.3.2).
+    pub(super) validated_socket: DatagramSocket,
     pub(super) quic: Connection,
     pub(super) streams: Streams,
     /// It is queued for a turn.
@@ -59,6 +63,8 @@ pub(crate) struct QuicConn {
     pub(super) idle_since: Nanos,
     /// STREAM frames read from the library.
     pub(super) pieces_read: u64,
+    /// Datagrams received since the unread ones were counted.
+    pub(super) datagrams_unchecked: u32,
     /// The limit on bytes sent to an address that is not validated.
     pub(super) allowance: Allowance,
     /// Bytes sent in datagrams with STREAM frames, retransmissions included,
@@ -95,6 +101,7 @@ impl QuicConn {
             id,
             handle,
             socket,
+            validated_socket: socket,
             quic,
             streams: Streams::new(now),
             is_marked: false,
@@ -107,6 +114,7 @@ impl QuicConn {
             own_deadline: None,
             idle_since: now,
             pieces_read: 0,
+            datagrams_unchecked: 0,
             allowance,
             sent: 0,
             streams_sent: 0,
@@ -186,8 +194,23 @@ impl QuicConn {
     /// The address after a migration is validated: from now on the log names it.
     fn validated(&mut self) {
         self.allowance.show();
+        self.validated_socket = self.socket;
         if let Some(peer) = &mut self.peer {
             *peer = self.quic.remote_address().to_string().into();
+        }
+    }
+
+    /// Nobody answered at the address of a migration: the library has returned to the previous one.
+    pub(super) fn returned(&mut self) {
+        self.allowance.show();
+        self.socket = self.validated_socket;
+    }
+
+    /// The socket for datagrams to this address: a challenge may go to the previous one.
+    pub(super) fn socket_for(&self, destination: SocketAddr) -> DatagramSocket {
+        match destination == self.quic.remote_address() {
+            true => self.socket,
+            false => self.validated_socket,
         }
     }
 
@@ -215,7 +238,7 @@ impl QuicConn {
     /// STREAM frames of abandoned streams, for example, count as unread.
     pub(super) fn held(&self) -> Held {
         let stats = self.quic.stats();
-        let pieces = stats.frame_rx.stream.saturating_sub(self.pieces_read);
+        let pieces = self.pieces_unread(&stats);
         let sent = match self.streams.is_idle() {
             true => 0,
             false => stats.path.cwnd,
@@ -223,6 +246,12 @@ impl QuicConn {
         let mut held = self.streams.held();
         held[Account::Transport] = limits::held(pieces, sent);
         held
+    }
+
+    /// STREAM frames received and not read: an upper bound, which includes duplicates and those of
+    /// abandoned streams since it was last idle.
+    fn pieces_unread(&self, stats: &ConnectionStats) -> u64 {
+        stats.frame_rx.stream.saturating_sub(self.pieces_read)
     }
 
     /// Whether it is connected and has no request.
@@ -289,7 +318,22 @@ impl<D: Driver> Active<'_, D> {
             self.feed();
             self.set_deadline();
         }
+        if !self.conn.is_over && self.conn.datagrams_unchecked >= DATAGRAMS_UNCHECKED_MAX {
+            self.check_pieces();
+        }
         self.log_finished();
+    }
+
+    /// Ends the connection if too many STREAM frames wait for others before them.
+    fn check_pieces(&mut self) {
+        let conn = &mut *self.conn;
+        conn.datagrams_unchecked = 0;
+        let stats = conn.quic.stats();
+        if conn.streams.is_idle() {
+            conn.pieces_read = stats.frame_rx.stream;
+        } else if conn.pieces_unread(&stats) > FRAMES_MAX {
+            self.fail(h3::ConnectionError::of(Why::TooManyPieces));
+        }
     }
 
     fn event(&mut self, event: Event) {

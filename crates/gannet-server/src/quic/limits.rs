@@ -54,6 +54,10 @@ pub(super) const INCOMING_HELD_ALL_MAX: u64 = 1 << 20;
 /// validate its address: it gets a Retry packet (RFC 9000 section 8.1.2).
 pub(super) const HANDSHAKES_UNVALIDATED_MAX: usize = 128;
 
+/// The same, as a part of the connections that a worker may have: an eighth. Their addresses may be
+/// spoofed, and their places are missing to others.
+pub(super) const HANDSHAKES_UNVALIDATED_PART: usize = 8;
+
 /// Bytes that a connection sends in one turn before the others have theirs: four trains.
 pub(super) const SENT_PER_TURN_MAX: usize = 256 << 10;
 
@@ -113,8 +117,12 @@ const CONNECTION_HELD: u64 = 26 << 10;
 /// length.
 const FRAME_HELD: u64 = 2 * 56;
 
-/// Maximum unread STREAM frames within the connection's window: one byte each, with gaps of a byte.
-const FRAMES_MAX: u64 = CONNECTION_WINDOW as u64 / 2;
+/// Maximum unread STREAM frames of a connection; more end it. Those of uploads and of heads that
+/// arrive in any order have 16 bytes at least before this is reached.
+pub(super) const FRAMES_MAX: u64 = CONNECTION_WINDOW as u64 / 16;
+
+/// Datagrams of a connection after which its unread frames are counted.
+pub(super) const DATAGRAMS_UNCHECKED_MAX: u32 = 16;
 
 /// Maximum bytes of a datagram, which an unread frame in it keeps in memory: the announced
 /// `max_udp_payload_size`.

@@ -240,7 +240,10 @@ impl<D: Driver> Active<'_, D> {
     fn finish_requests(&mut self, finished: Vec<StreamId>) {
         for id in finished {
             let conn = &mut *self.conn;
-            conn.idle_since = self.shared.driver.now();
+            // Responses to early data do not extend the time for the handshake.
+            if !conn.is_shaking {
+                conn.idle_since = self.shared.driver.now();
+            }
             let Some(stream) = conn.streams.find(id) else {
                 continue;
             };

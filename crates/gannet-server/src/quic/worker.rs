@@ -9,7 +9,10 @@ use quinn_proto::{DatagramEvent, EcnCodepoint, EndpointEvent, Transmit};
 
 use super::allowance::Allowance;
 use super::connection::{Active, QuicConn, failure};
-use super::limits::{BARE_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, SENT_PER_TURN_MAX};
+use super::limits::{
+    BARE_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, HANDSHAKES_UNVALIDATED_PART,
+    SENT_PER_TURN_MAX,
+};
 use super::routing::{self, Forwarded};
 use super::sending::Trains;
 use super::{FirstSeen, Quic};
@@ -20,6 +23,7 @@ use crate::limits::UNTAKEN_MAX;
 use crate::worker::Worker;
 use crate::worker::ledger::{Held, Work};
 use crate::worker::shared::Shared;
+use crate::worker::timers::Tick;
 use crate::worker::token::{Kind, token};
 
 impl<D: Driver> Worker<D> {
@@ -119,6 +123,7 @@ impl<D: Driver> Worker<D> {
                 {
                     let before = conn.quic.remote_address();
                     conn.quic.handle_event(event);
+                    conn.datagrams_unchecked += 1;
                     // Only an authenticated packet changes the address, and with it the socket.
                     if conn.quic.remote_address() != before {
                         conn.socket = datagram.socket;
@@ -148,7 +153,8 @@ impl<D: Driver> Worker<D> {
         let has_time = self.shared.budget.has_left(Work::Hello);
         let Some(quic) = &mut self.quic else { return };
         let under_way = quic.handshakes + quic.incoming.len();
-        if under_way >= HANDSHAKES_UNVALIDATED_MAX
+        let places = self.shared.settings.connections_max / HANDSHAKES_UNVALIDATED_PART;
+        if under_way >= places.min(HANDSHAKES_UNVALIDATED_MAX)
             && !first.incoming.remote_address_validated()
             && first.incoming.may_retry()
         {
@@ -186,6 +192,7 @@ impl<D: Driver> Worker<D> {
             incoming,
         } = first;
         let is_full = !self.has_place() || self.shared.stop_at.is_some();
+        let now_open = self.connection_count() + 1;
         let Some(quic) = &mut self.quic else { return };
         let shared = &mut self.shared;
         let now = shared.driver.now();
@@ -211,9 +218,9 @@ impl<D: Driver> Worker<D> {
                 let logs = shared.log.is_on();
                 let conn = QuicConn::new(id, handle, socket, connection, allowance, now, logs);
                 shared.waiters.connections.insert(id);
-                shared.counters.connections_total += 1;
                 quic.handshakes += 1;
                 quic.table.add(Box::new(conn));
+                shared.counters.connected(now_open as u64);
                 quic.idle.add(now, id, quic.table.len());
                 quic.table.mark(id);
             }
@@ -255,9 +262,8 @@ impl<D: Driver> Worker<D> {
             if let Some(conn) = quic.table.find(id) {
                 let before = conn.quic.remote_address();
                 conn.quic.handle_timeout(quic.clock.at(now));
-                // Nobody was at the new address: it is back at the one before, which is the peer's.
                 if conn.quic.remote_address() != before {
-                    conn.allowance.show();
+                    conn.returned();
                 }
             }
             quic.table.mark(id);
@@ -337,6 +343,17 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn quic_shared(&self) -> impl Iterator<Item = &Arc<Memory>> {
         let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
         conns.flat_map(|conn| conn.streams.shared())
+    }
+
+    /// When each QUIC connection times out, for the choice of those that must end.
+    pub(crate) fn quic_deadlines(&self) -> impl Iterator<Item = (Tick, ConnId)> {
+        let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
+        conns.map(|conn| {
+            (
+                conn.own_deadline.map_or(Tick::NEVER, Tick::at_or_after),
+                conn.id,
+            )
+        })
     }
 
     /// The IDs of all QUIC connections.
@@ -461,7 +478,10 @@ impl Quic {
                 conn.sent += transmit.size.saturating_sub(count * BARE_MAX) as u64;
             }
             shared.budget.take(Work::Send, transmit.size as u64);
-            trains.send(shared, conn.socket, &transmit);
+            let socket = conn.socket_for(transmit.destination);
+            if trains.is_free(socket) {
+                trains.send(shared, socket, &transmit);
+            }
         }
         true
     }

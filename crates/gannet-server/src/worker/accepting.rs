@@ -29,9 +29,7 @@ impl<D: Driver> Worker<D> {
         let id = conn.id;
         let len = self.conns.len();
         let count = self.connection_count() as u64;
-        let counters = &mut self.shared.counters;
-        counters.connections_total += 1;
-        counters.connections_max = counters.connections_max.max(count);
+        self.shared.counters.connected(count);
         self.idle.add(now, id, len);
         let listeners = &self.shared.settings.listeners;
         let scheme = listeners.get(listener.0 as usize).copied();
@@ -95,8 +93,9 @@ impl<D: Driver> Worker<D> {
         self.shared.release.forget();
         self.shared.listing.forget();
         // A new connection counts as idle until its request arrives.
-        let spare = self.conns.len().saturating_sub(ACCEPTED_ALWAYS);
-        let shed = self.shed_idle(spare.min(SHED_MAX)) + self.shed_quic(SHED_MAX);
+        let spare = self.connection_count().saturating_sub(ACCEPTED_ALWAYS);
+        let shed = self.shed_idle(spare.min(SHED_MAX));
+        let shed = shed + self.shed_quic((spare - shed).min(SHED_MAX));
         if shed == 0 && is_short() {
             self.shed_late();
         }
@@ -106,20 +105,28 @@ impl<D: Driver> Worker<D> {
 
     /// Ends the connections with the nearest deadlines, all but the last one.
     fn shed_late(&mut self) {
-        let most = SHED_MAX.min(self.conns.len().saturating_sub(1));
+        let most = SHED_MAX.min(self.connection_count().saturating_sub(1));
         let mut late = BinaryHeap::with_capacity(most + 1);
-        for conn in self.conns.iter() {
-            late.push((conn.deadline, conn.id));
+        let quic = self
+            .quic_deadlines()
+            .map(|(deadline, id)| (deadline, id, true));
+        let others = self
+            .conns
+            .iter()
+            .map(|conn| (conn.deadline, conn.id, false));
+        for candidate in others.chain(quic) {
+            late.push(candidate);
             if late.len() > most {
                 late.pop();
             }
         }
-        self.shared.counters.shed += late.len() as u64;
-        for (_, id) in late {
-            self.on(id, |conn| conn.give_up());
-        }
-        for id in self.all_quic().into_iter().take(SHED_MAX) {
-            self.on_quic(id, |conn| conn.give_up());
+        for (_, id, is_quic) in late {
+            if is_quic {
+                self.on_quic(id, |conn| conn.give_up());
+            } else {
+                self.shared.counters.shed += 1;
+                self.on(id, |conn| conn.give_up());
+            }
         }
     }
 

@@ -42,7 +42,8 @@ impl<D: Driver> Worker<D> {
     /// Gives back free memory if many connections have ended.
     pub(super) fn give_back(&mut self) {
         let now = self.shared.driver.now();
-        if self.giving_back.is_due(now, self.conns.len()) && !heap::give_back() {
+        let is_due = self.giving_back.is_due(now, self.connection_count());
+        if is_due && !heap::give_back() {
             // Another worker has just given memory back, perhaps too early for the connections that
             // ended here.
             self.giving_back.at = Some(now.plus_ms(GIVE_BACK_MS));

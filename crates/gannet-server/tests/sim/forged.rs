@@ -227,7 +227,7 @@ impl Forger {
     }
 }
 
-/// The error code of a transport CONNECTION_CLOSE frame, possibly after acknowledgements.
+/// The error code of a CONNECTION_CLOSE frame, possibly after acknowledgements.
 fn close_code(mut frames: &[u8]) -> Option<u64> {
     loop {
         match take_varint(&mut frames)? {
@@ -240,7 +240,7 @@ fn close_code(mut frames: &[u8]) -> Option<u64> {
                     take_varint(&mut frames)?;
                 }
             }
-            0x1c => return take_varint(&mut frames),
+            0x1c | 0x1d => return take_varint(&mut frames),
             _ => return None,
         }
     }

@@ -400,14 +400,17 @@ fn what_the_library_holds_is_charged() {
 #[test]
 fn gaps_have_a_bound() {
     const WINDOW: u64 = 64 << 10;
-    let gaps = |count: u64| {
+    let gaps = |streams: u64, count: u64| {
         let places =
             move |number: u64| (1..count).map(move |at| stream(4 * number, 8 * at - 1, b"g"));
-        (0..4).flat_map(places)
+        (0..streams).flat_map(places)
     };
-    assert_eq!(flood_with(gaps(50)), None);
+    assert_eq!(flood_with(gaps(4, 50)), None);
     // No network causes so many gaps.
-    assert_eq!(flood_with(gaps(WINDOW / 8)), Some(INTERNAL_ERROR));
+    assert_eq!(flood_with(gaps(4, WINDOW / 8)), Some(INTERNAL_ERROR));
+    // Not so many on any stream, but on all together.
+    assert_eq!(flood_with(gaps(40, 350)), None);
+    assert_eq!(flood_with(gaps(90, 350)), Some(EXCESSIVE_LOAD));
     let error = flood_with([stream(0, WINDOW, b"g")].into_iter());
     assert_eq!(error, Some(FLOW_CONTROL_ERROR), "a stream's window");
     let all = (0..5).map(|number| stream(4 * number, WINDOW - 1, b"g"));

@@ -226,6 +226,17 @@ impl Quic {
         });
     }
 
+    /// Sends something that never arrives: another machine has caught it, and sends it to `to`. Returns
+    /// that machine's socket.
+    pub fn caught(&mut self, to: SocketAddr) -> UdpSocket {
+        let catcher = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        self.core.connection.ping();
+        self.core.transmit(Instant::now(), |_, bytes, _| {
+            catcher.send_to(bytes, to).expect("sent");
+        });
+        catcher
+    }
+
     /// Where it is.
     pub fn address(&self) -> SocketAddr {
         self.socket.local_addr().expect("bound")
