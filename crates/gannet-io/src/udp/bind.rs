@@ -150,14 +150,23 @@ mod tests {
         check_shared("[::1]:0");
     }
 
+    /// A datagram socket at a port whose TCP side is free.
+    fn taken_by_udp() -> (OwnedFd, SocketAddr) {
+        loop {
+            let udp = bind_exclusive("127.0.0.1:0".parse().unwrap()).unwrap();
+            let taken = net::local_addr(&udp).unwrap().unwrap();
+            if net::bind_exclusive(taken).is_ok() {
+                return (udp, taken);
+            }
+        }
+    }
+
     /// A port is free only if it is free for both protocols; the error names the one that is taken.
     #[test]
     fn finds_a_port_for_both() {
         let real = free_for_both("127.0.0.1:0".parse().unwrap()).unwrap();
         assert_ne!(real.port(), 0);
-        let udp = bind_exclusive("127.0.0.1:0".parse().unwrap()).unwrap();
-        let udp = net::local_addr(&udp).unwrap().map(|taken| (udp, taken));
-        let (_udp, taken) = udp.unwrap();
+        let (_udp, taken) = taken_by_udp();
         let (transport, error) = free_for_both(taken).unwrap_err();
         assert_eq!(transport, Transport::Udp);
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
