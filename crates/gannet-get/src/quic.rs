@@ -118,15 +118,16 @@ impl Quic {
         };
         while !quic.is_connected {
             quic.step().map_err(|error| match error.kind() {
-                io::ErrorKind::ConnectionRefused => {
-                    no_http3(format!("no answer over UDP: {}", cause(&error)))
-                }
+                io::ErrorKind::ConnectionRefused => no_http3(format!(
+                    "no answer over UDP: {}: HTTP/3 is off there, or UDP is blocked",
+                    cause(&error)
+                )),
                 _ => error,
             })?;
             if quic.answer_by.is_some_and(|by| by <= Instant::now()) {
                 return Err(no_http3(format!(
-                    "no answer over UDP for {UDP_ANSWER_S} s: the server does not speak HTTP/3 \
-                     there, or a firewall is in between"
+                    "no answer over UDP for {UDP_ANSWER_S} s: HTTP/3 is off there, or UDP is \
+                     blocked"
                 )));
             }
         }

@@ -215,7 +215,7 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 pub(crate) const INPUT_HELD_MAX: u64 = 256 << 10;
 
 /// Requests of one connection that wait for the disk, with the responses that precede them: as
-/// many as an HTTP/2 connection may have waiting, each with a head of maximum length.
+/// many as an HTTP/2 or HTTP/3 connection may have waiting, each with a head of maximum length.
 pub(crate) const WAITING_HELD_MAX: u64 = STREAM_ASKED_MAX as u64 * (32 << 10);
 
 /// Responses prepared for one connection: one send, and the content read for its streams.

@@ -166,6 +166,14 @@ fn a_server_is_asked_over_tls() {
             assert!(ended.text().ends_with(&same), "{}", ended.text());
         }
     }
+    // An address without a scheme has that of the URL.
+    let bare = address.replace("https://", "");
+    let url = "https://localhost/only-tls";
+    explain(
+        folder.path(),
+        &[url, "--server", &bare, "--cacert", authority],
+    )
+    .success();
     // The owner of the record is the URL's, and its port that of HTTP/3.
     for (authority, record) in [
         (

@@ -113,8 +113,8 @@ fn without_an_answer_over_udp_another_version_is_the_next_step() {
     get(&["-C", "-o", "copy"]).failure(
         1,
         &format!(
-            "gannet: cannot download '{url}': no answer over UDP for 10 s: the server does not \
-             speak HTTP/3 there, or a firewall is in between\n\
+            "gannet: cannot download '{url}': no answer over UDP for 10 s: HTTP/3 is off there, or \
+             UDP is blocked\n\
              help: try without --http3; --continue resumes from there\n"
         ),
     );
@@ -124,7 +124,7 @@ fn without_an_answer_over_udp_another_version_is_the_next_step() {
         1,
         &format!(
             "gannet: cannot download '{url}': no answer over UDP: connection refused \
-             (ECONNREFUSED)\nhelp: try without --http3\n"
+             (ECONNREFUSED): HTTP/3 is off there, or UDP is blocked\nhelp: try without --http3\n"
         ),
     );
 }

@@ -12,8 +12,6 @@ pub struct ErrorCode(pub u64);
 impl ErrorCode {
     /// No error: a graceful end, or a request whose rest is not needed.
     pub const NO_ERROR: Self = Self(0x100);
-    /// A protocol violation without a more specific code.
-    pub const GENERAL_PROTOCOL_ERROR: Self = Self(0x101);
     /// An internal error of this server.
     pub const INTERNAL_ERROR: Self = Self(0x102);
     /// A stream of a type that is not accepted, or accepted only once.
@@ -42,8 +40,6 @@ impl ErrorCode {
     pub const MESSAGE_ERROR: Self = Self(0x10e);
     /// The connection of a CONNECT tunnel failed.
     pub const CONNECT_ERROR: Self = Self(0x10f);
-    /// HTTP/1.1 is required.
-    pub const VERSION_FALLBACK: Self = Self(0x110);
     /// A field section cannot be decoded.
     pub const QPACK_DECOMPRESSION_FAILED: Self = Self(0x200);
     /// An invalid instruction on the encoder stream.

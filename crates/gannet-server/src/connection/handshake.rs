@@ -21,7 +21,7 @@ impl<D: Driver> Active<'_, D> {
         conn.tls = Some(Box::default());
         conn.phase = Phase::Shaking;
         // The version of HTTP is agreed on in the handshake.
-        conn.protocol.is_decided();
+        conn.protocol.exclude_http2();
         self.shared.counters.tls.connections_now += 1;
     }
 

@@ -26,7 +26,7 @@ impl<D: Driver> Active<'_, D> {
         let rest = &PREFACE[conn.intake.bytes().len()..];
         let len = bytes.len().min(rest.len());
         if bytes[..len] != rest[..len] {
-            conn.protocol.is_decided();
+            conn.protocol.exclude_http2();
             return true;
         }
         if len == rest.len() {

@@ -60,7 +60,8 @@ pub(crate) enum Phase {
     Reading,
     /// Waiting for the disk or a body on behalf of one request.
     Waiting,
-    /// A send is in progress.
+    /// Output is being sent, by one operation after the other: responses, the last flight of a
+    /// handshake or an alert. Earlier flights are sent while [`Self::Shaking`].
     Sending,
     /// Everything is sent and our half is closed; further input is discarded until the peer closes.
     Lingering,

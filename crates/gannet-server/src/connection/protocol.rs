@@ -73,7 +73,7 @@ impl Protocol {
     }
 
     /// Excludes clear-text HTTP/2: the connection speaks HTTP/1, or negotiates its version.
-    pub(crate) fn is_decided(&mut self) {
+    pub(crate) fn exclude_http2(&mut self) {
         if let Self::Http1(http1) = self {
             http1.may_become_http2 = false;
         }

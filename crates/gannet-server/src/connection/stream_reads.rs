@@ -1,9 +1,10 @@
 //! Disk operations for streams: lookups of paths and reads of content, several per connection at
-//! once; first what HTTP/2 and HTTP/3 have in common.
+//! once. The first part is shared by HTTP/2 and HTTP/3; the second is HTTP/2's, and that of HTTP/3
+//! is in `quic/reads`.
 //!
-//! A hung disk is subject to the same timeout as a stalled peer; then the stream is reset
-//! (`Connection::handle_timeout`). Its operations stay in flight until they complete, and count
-//! against the connection's bounds until then.
+//! A hung disk is subject to the same timeout as a stalled peer; then the stream is reset. Its
+//! operations stay in flight until they complete, and count against the connection's bounds until
+//! then.
 
 use std::collections::HashMap;
 use std::ops::Range;

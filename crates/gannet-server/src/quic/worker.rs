@@ -301,8 +301,9 @@ impl<D: Driver> Worker<D> {
         self.on_quic(question.conn, |active| active.woken(question, answer));
     }
 
-    /// Calls `act` with a connection, if it still exists. Its output is sent at the end of the
-    /// worker's turn. If `act` has closed it, it is removed at once to free its memory.
+    /// Calls `act` with a connection, if it still exists. Its output is sent by the next
+    /// [`Self::run_quic`]: in this turn, or in the next one if that has run already. If `act` has
+    /// closed it, it is removed at once to free its memory.
     pub(crate) fn on_quic(&mut self, id: ConnId, act: impl FnOnce(&mut Active<'_, D>)) {
         let Some(quic) = &mut self.quic else { return };
         let (now, clock) = (self.shared.driver.now(), quic.clock);

@@ -17,7 +17,7 @@ use crate::connection::ConnId;
 pub(crate) enum Arrived<'a> {
     /// In the engine's buffer.
     Lease(Lease),
-    /// Held back until now.
+    /// Kept until now: by `--delay`, or until the connection could process it.
     Held(Vec<u8>),
     /// Decrypted from records.
     Opened(&'a [u8]),

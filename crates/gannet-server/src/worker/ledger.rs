@@ -28,7 +28,8 @@ pub enum Account {
     Sends,
     /// Log records of requests whose responses are in progress.
     Log,
-    /// Tables and control frames of HTTP/2 connections.
+    /// Tables and control frames of HTTP/2 connections; incomplete requests and control frames of
+    /// HTTP/3 connections.
     Streams,
     /// HTTP/3: what QUIC's library holds, at most: state of connections and of what is on its way, and
     /// what was received and not read.

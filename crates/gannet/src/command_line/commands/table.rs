@@ -281,7 +281,8 @@ pub static COMMANDS: &[Command] = &[
                 "server",
                 's',
                 "URL",
-                "compare with what this server answers: http:// or https://HOST:PORT",
+                "compare with what this server answers: [SCHEME://]HOST:PORT, by default with \
+                 URL's scheme",
                 ValueHint::Url,
             ),
             switch("insecure", 'k', "accept any certificate of the server"),

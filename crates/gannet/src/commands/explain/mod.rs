@@ -116,7 +116,8 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
             .help("write it as /PATH or http://HOST/PATH")
     })?;
     let is_taken = target.decode();
-    if let Some(server) = &options.server {
+    let server = options.server.as_ref().map(|it| it.or_scheme_of(&target));
+    if let Some(server) = &server {
         // Rules may depend on the scheme.
         target.is_https = server.is_secure();
     }
@@ -147,7 +148,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
         false => refused(&target, &mut text),
     };
     let mut differs = false;
-    if let Some(server) = &options.server {
+    if let Some(server) = &server {
         let got = server::ask(server, &target, &request)?;
         differs = got.compare(&answer, &mut text);
         got.tell_of_http3(&authority_of(&target, &request), &mut text);

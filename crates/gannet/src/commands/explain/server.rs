@@ -18,7 +18,7 @@ const HEAD_LEN_MAX: usize = 64 << 10;
 /// A running server.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// `http://host:port` or `https://host:port`.
+    /// `http://host:port`, `https://host:port`, or `host:port` with the scheme of the URL explained.
     pub address: String,
     /// Any certificate is accepted.
     pub is_insecure: bool,
@@ -27,6 +27,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// The same server, at an address with a scheme: its own, else that of `target`.
+    pub(super) fn or_scheme_of(&self, target: &Target) -> Self {
+        let mut server = self.clone();
+        if target.is_https && !server.address.contains("://") {
+            server.address.insert_str(0, "https://");
+        }
+        server
+    }
+
     /// Whether the address is https.
     pub(super) fn is_secure(&self) -> bool {
         let scheme = self.address.get(..8);

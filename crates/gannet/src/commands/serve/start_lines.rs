@@ -122,13 +122,12 @@ impl Lines<'_> {
     }
 
     fn tls(&self, text: &mut String) {
+        let mut label = "tls";
         if let Some(made) = self.development {
             let names = made.names.join(", ");
-            self.line(
-                text,
-                "tls",
-                &format!("certificate for development: {names}"),
-            );
+            let what = format!("certificate for development: {names}");
+            self.line(text, label, &what);
+            label = "";
             self.line(text, "", &format!("SHA-256 {}", made.fingerprint));
             if made.is_new {
                 let what = "its authority is new; to trust it: gannet cert > authority.pem";
@@ -140,11 +139,6 @@ impl Lines<'_> {
             }
         }
         if let Some(kernel) = &self.report.kernel_tls {
-            let label = if self.development.is_some() {
-                ""
-            } else {
-                "tls"
-            };
             match kernel.off() {
                 None => self.line(text, label, "the kernel encrypts large bodies"),
                 Some(off) => {
@@ -154,6 +148,12 @@ impl Lines<'_> {
                     }
                 }
             }
+            label = "";
+        }
+        for warning in &self.report.certificate_warnings {
+            let what = format!("{warning}; {}", warning.help());
+            self.line(text, label, &self.paint("33", &what));
+            label = "";
         }
         if let Some(http3) = &self.report.http3 {
             for missing in &http3.missing {
@@ -170,10 +170,6 @@ impl Lines<'_> {
                 }
                 self.records(text, http3);
             }
-        }
-        for warning in &self.report.certificate_warnings {
-            let what = format!("{warning}; {}", warning.help());
-            self.line(text, "tls", &self.paint("33", &what));
         }
     }
 
