@@ -45,6 +45,29 @@ fn replace(text: &str, block: &str) -> Result<String> {
     Ok(format!("{}{block}{}", &text[..begin], &text[end..]))
 }
 
+/// The versions of nginx in these results, with the result of each if they differ.
+fn nginx_versions(reports: &[(&str, Report)]) -> String {
+    let version = |report: &Report| {
+        let nginx = report.peers.iter().find(|peer| peer.name == peers::BASE);
+        nginx
+            .map_or(peers::BASE, |peer| peer.version.as_str())
+            .to_owned()
+    };
+    let all: Vec<_> = reports
+        .iter()
+        .map(|(name, it)| (name, version(it)))
+        .collect();
+    match &all[..] {
+        [(_, first), rest @ ..] if rest.iter().all(|(_, other)| other == first) => first.clone(),
+        _ => {
+            let named = all
+                .iter()
+                .map(|(name, version)| format!("{version} ({name})"));
+            named.collect::<Vec<_>>().join(" or ")
+        }
+    }
+}
+
 /// The text between the markers.
 fn block(reports: &[(&str, Report)]) -> Result<String> {
     let (_, newest) = reports.first().context("no result")?;
@@ -54,8 +77,7 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
         "no cell of these results belongs in the README"
     );
     let m = &newest.machine;
-    let nginx = newest.peers.iter().find(|peer| peer.name == peers::BASE);
-    let nginx = nginx.map_or(peers::BASE, |peer| peer.version.as_str());
+    let nginx = nginx_versions(reports);
     let rounds = reports.iter().flat_map(|(_, report)| {
         let cells = report
             .cells
