@@ -5,7 +5,8 @@ use core::ops::Range;
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::response::FieldBlock;
 
-use crate::archive::{Key, View, usize_of};
+use crate::archive::{Key, Namespace, View, usize_of};
+use crate::immutable::is_immutable;
 use crate::layout::{blob, entry, i64_at, slice, u8_at, u16_at, u32_at, u64_at, variant};
 
 /// The kind of an entry.
@@ -82,6 +83,21 @@ impl<'a> Entry<'a> {
     /// Whether it was generated while packing and has no source file (a listing).
     pub fn is_generated(&self) -> bool {
         self.flags() & entry::FLAG_GENERATED != 0
+    }
+
+    /// Whether it is content whose own path never has other content: `cache-control` in its field
+    /// block has `immutable` (RFC 8246), by the packer's finding or by a rule that depends on the
+    /// path alone. Such an entry may answer for its path after a later release has dropped it.
+    /// Never true for aliases, redirects, generated content, or content that answers other paths.
+    /// Reads the block, about 200 bytes: not for every request.
+    pub fn is_immutable(&self) -> bool {
+        self.key().namespace == Namespace::Content
+            && !self.is_alias()
+            && !self.is_generated()
+            && self
+                .variants()
+                .next()
+                .is_some_and(|variant| is_immutable(variant.h1()))
     }
 
     /// The variants, shortest first. A redirect has none.

@@ -51,6 +51,7 @@ mod error;
 mod field_block;
 mod hosts;
 mod hpack_block;
+mod immutable;
 mod index;
 mod inventory;
 mod layout;

@@ -21,6 +21,8 @@ pub struct Stats {
     pub entry_count: u64,
     /// Entries that are files: neither redirect nor alias nor generated.
     pub file_count: u64,
+    /// Those of them whose content never changes ([`Entry::is_immutable`](crate::Entry)).
+    pub immutable_count: u64,
     /// Redirects.
     pub redirect_count: u64,
     /// Other names of files.
@@ -71,6 +73,7 @@ impl Stats {
                 stats.generated_count += 1;
             } else {
                 stats.file_count += 1;
+                stats.immutable_count += u64::from(entry.is_immutable());
             }
             for (order, variant) in entry.variants().enumerate() {
                 let coding = &mut stats.codings[variant.coding() as usize];

@@ -440,6 +440,7 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
             entry.last_modified(),
             entry.is_alias(),
             entry.is_generated(),
+            entry.is_immutable(),
         );
     }
     let _ = (archive.stats(), archive.options(), archive.index_shape());

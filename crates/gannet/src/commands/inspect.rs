@@ -24,10 +24,11 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// Names and values of the counts, for text and JSON.
-fn counts(stats: &Stats, rules: RuleCounts) -> [(&'static str, u64); 14] {
+fn counts(stats: &Stats, rules: RuleCounts) -> [(&'static str, u64); 15] {
     [
         ("entries", stats.entry_count),
         ("files", stats.file_count),
+        ("immutable", stats.immutable_count),
         ("aliases", stats.alias_count),
         ("redirects", stats.redirect_count),
         ("redirect_rules", rules.redirects),

@@ -131,6 +131,9 @@ fn write_json(file: &ArchiveFile, rules: &[ListedRule], out: &mut dyn Write) -> 
         }
         let content_type = json_string(&String::from_utf8_lossy(entry.content_type()));
         write!(out, ", \"type\": {content_type}")?;
+        if entry.is_immutable() {
+            write!(out, ", \"immutable\": true")?;
+        }
         if let Some(seconds) = entry.last_modified() {
             write!(out, ", \"last_modified\": {seconds}")?;
         }

@@ -189,3 +189,28 @@ fn the_newest_archive_that_was_kept_stands_for_one_that_is_gone() {
     pack(&options, &mut NoProgress).expect("it packs");
     check(&place, "third", &[("/_astro/c.js", ASKED)]);
 }
+
+#[test]
+fn immutable_entries_are_those_whose_own_answer_says_so() {
+    let place = Place::new();
+    place.file("_astro/hero.css", "a{}");
+    place.file("_astro/ruled.css", "b{}");
+    place.file("index.html", "<p>");
+    place.file("fixed.html", "<b>");
+    place.file("404.html", "<i>");
+    place.file(
+        "_headers",
+        "/fixed*\n  cache-control: public, immutable\n/404*\n  cache-control: immutable\n\
+         /_astro/ruled.css\n  ! cache-control\n",
+    );
+    place.pack();
+    let file = place.open();
+    let entries = file.archive().entries();
+    let found: Vec<_> = entries
+        .filter(gannet_archive::Entry::is_immutable)
+        .map(|entry| String::from_utf8_lossy(entry.path()).into_owned())
+        .collect();
+    // `/fixed` and `/404` are other names; the not-found page answers other paths.
+    assert_eq!(found, ["/404.html", "/_astro/hero.css", "/fixed.html"]);
+    assert_eq!(file.archive().stats().immutable_count, 3);
+}
