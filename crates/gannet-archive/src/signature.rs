@@ -19,6 +19,20 @@ impl PublicKey {
         let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
         minisign_verify::PublicKey::from_base64(line).ok().map(Self)
     }
+
+    /// Checks that `signature`, the text of a minisign signature, is that of `signed`.
+    ///
+    /// # Errors
+    /// `Malformed`, `OtherKey` or `Wrong`.
+    pub fn verify(&self, signed: &[u8], signature: &str) -> Result<(), SignatureError> {
+        let signature = Signature::decode(signature).map_err(|_| SignatureError::Malformed)?;
+        match self.0.verify(signed, &signature, false) {
+            Ok(()) => Ok(()),
+            Err(Error::UnexpectedKeyId) => Err(SignatureError::OtherKey),
+            Err(Error::InvalidSignature) => Err(SignatureError::Wrong),
+            Err(_) => Err(SignatureError::Malformed),
+        }
+    }
 }
 
 /// Why an archive is not what was signed.
@@ -68,14 +82,7 @@ pub fn check<B: AsRef<[u8]>>(archive: &Archive<B>, key: &PublicKey) -> Result<()
     let superblock: &Superblock = archive.superblock();
     let text = superblock.signature().ok_or(SignatureError::Missing)?;
     let text = str::from_utf8(text).map_err(|_| SignatureError::Malformed)?;
-    let signature = Signature::decode(text).map_err(|_| SignatureError::Malformed)?;
-    let signed = signed_text(superblock.build_id());
-    match key.0.verify(signed.as_bytes(), &signature, false) {
-        Ok(()) => {}
-        Err(Error::UnexpectedKeyId) => return Err(SignatureError::OtherKey),
-        Err(Error::InvalidSignature) => return Err(SignatureError::Wrong),
-        Err(_) => return Err(SignatureError::Malformed),
-    }
+    key.verify(signed_text(superblock.build_id()).as_bytes(), text)?;
     if superblock.compute_build_id(archive.metadata()) != *superblock.build_id() {
         return Err(SignatureError::BuildId);
     }

@@ -9,7 +9,7 @@
 
 use std::cmp::Ordering;
 
-use gannet_http::semantics::date::{DATE_MAX, DATE_MIN, write_date};
+use gannet_http::semantics::date::{DATE_MAX, DATE_MIN, write_timestamp};
 use gannet_http::semantics::request::Request;
 
 use crate::limits::LISTING_ENTRIES_MAX;
@@ -223,24 +223,10 @@ fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
 
 /// The moment in RFC 3339 form, `2026-11-21T07:26:32Z`, if its year has four digits.
 fn rfc3339(unix_seconds: i64) -> Option<[u8; 20]> {
-    if !(DATE_MIN..=DATE_MAX).contains(&unix_seconds) {
-        return None;
-    }
-    // `Sun, 06 Nov 1994 08:49:37 GMT`, rearranged.
-    let date = write_date(unix_seconds);
-    let month = MONTHS.iter().position(|&name| name == &date[8..11])? + 1;
-    let mut text = *b"0000-00-00T00:00:00Z";
-    text[0..4].copy_from_slice(&date[12..16]);
-    text[5] = b'0' + (month / 10) as u8;
-    text[6] = b'0' + (month % 10) as u8;
-    text[8..10].copy_from_slice(&date[5..7]);
-    text[11..19].copy_from_slice(&date[17..25]);
-    Some(text)
+    (DATE_MIN..=DATE_MAX)
+        .contains(&unix_seconds)
+        .then(|| write_timestamp(unix_seconds))
 }
-
-const MONTHS: [&[u8]; 12] = [
-    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
-];
 
 /// Appends text with `&`, `<`, `>`, `"` and `'` escaped.
 pub(crate) fn escape_html(text: &str, out: &mut Vec<u8>) {

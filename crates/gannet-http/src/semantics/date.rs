@@ -1,9 +1,13 @@
-//! Dates in fields (RFC 9110 section 5.6.7): written as IMF-fixdate, read in all three forms.
+//! Dates in fields (RFC 9110 section 5.6.7): written as IMF-fixdate, read in all three forms. Dates
+//! outside of fields: timestamps in UTC (RFC 3339).
 //!
 //! Moments are whole seconds since the Unix epoch, without leap seconds. Nothing allocates.
 
 /// Bytes of an IMF-fixdate, `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub const DATE_LEN: usize = 29;
+
+/// Bytes of a timestamp, `1994-11-06T08:49:37Z`.
+pub const TIMESTAMP_LEN: usize = 20;
 
 /// Bytes of a whole `date` field line with its CRLF.
 pub const DATE_LINE_LEN: usize = 37;
@@ -83,6 +87,37 @@ pub fn parse_date(value: &[u8], now: i64) -> Option<i64> {
         b' ' => parse_asctime(value),
         _ => parse_rfc850(value, now),
     }
+}
+
+/// The timestamp of a moment in UTC, `2026-11-21T07:26:32Z` (RFC 3339); one outside
+/// [`DATE_MIN`]`..=`[`DATE_MAX`] is clamped.
+#[must_use]
+pub fn write_timestamp(unix_seconds: i64) -> [u8; TIMESTAMP_LEN] {
+    // `Sun, 06 Nov 1994 08:49:37 GMT`, rearranged.
+    let moment = unix_seconds.clamp(DATE_MIN, DATE_MAX);
+    let date = write_date(moment);
+    let (_, month, _) = civil_from_days(moment.div_euclid(DAY_SECONDS));
+    let mut text = *b"0000-00-00T00:00:00Z";
+    text[0..4].copy_from_slice(&date[12..16]);
+    text[5..7].copy_from_slice(&two_digits(month));
+    text[8..10].copy_from_slice(&date[5..7]);
+    text[11..19].copy_from_slice(&date[17..25]);
+    text
+}
+
+/// Reads a timestamp in the form of [`write_timestamp`] alone: whole seconds, capital letters, no
+/// offset but `Z`. `None` for anything else.
+#[must_use]
+pub fn parse_timestamp(value: &[u8]) -> Option<i64> {
+    let value: &[u8; TIMESTAMP_LEN] = value.try_into().ok()?;
+    expect(&value[4..5], b"-")?;
+    expect(&value[7..8], b"-")?;
+    expect(&value[10..11], b"T")?;
+    expect(&value[19..], b"Z")?;
+    let month = usize::try_from(number(&value[5..7])?).ok()?;
+    (1..=12).contains(&month).then_some(())?;
+    let day = days_from_civil(number(&value[..4])?, month, number(&value[8..10])?)?;
+    Some(day * DAY_SECONDS + time_of_day(&value[11..19])?)
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
@@ -307,6 +342,35 @@ mod tests {
         assert_eq!(&write_date(-1), b"Wed, 31 Dec 1969 23:59:59 GMT");
         assert_eq!(&write_date(i64::MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
         assert_eq!(&write_date(i64::MIN), b"Sat, 01 Jan 0000 00:00:00 GMT");
+    }
+
+    #[test]
+    fn timestamps_are_read_as_they_are_written() {
+        for (moment, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+            (784_111_777, "1994-11-06T08:49:37Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (DATE_MAX, "9999-12-31T23:59:59Z"),
+            (DATE_MIN, "0000-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(&write_timestamp(moment), text.as_bytes());
+            assert_eq!(parse_timestamp(text.as_bytes()), Some(moment), "{text}");
+        }
+        for bad in [
+            "",
+            "1994-11-06T08:49:37",
+            "1994-11-06T08:49:37z",
+            "1994-11-06 08:49:37Z",
+            "1994-11-06T08:49:37.0Z",
+            "1994-00-06T08:49:37Z",
+            "1994-13-06T08:49:37Z",
+            "1994-02-29T08:49:37Z",
+            "1994-11-06T24:00:00Z",
+            "1994-11-06T08:49:37+00:00",
+        ] {
+            assert_eq!(parse_timestamp(bad.as_bytes()), None, "{bad:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,260 @@
+//! Reads a store: the pointer in force, those before it, and which releases are kept.
+
+use std::collections::HashSet;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use gannet_archive::signature::{PublicKey, SignatureError};
+use gannet_io::named_file;
+
+use crate::error::StoreError;
+use crate::limits::{POINTER_LEN_MAX, SERIAL_MAX};
+use crate::pointer::{FIRST_LINE, Pointer};
+use crate::quantity::parse_count;
+use crate::release_id::ReleaseId;
+
+/// A store in a folder. Every pointer read through it is verified, if it was opened with a key.
+pub struct Store {
+    folder: PathBuf,
+    key: Option<PublicKey>,
+}
+
+/// An entry of the log that cannot be used, and why.
+#[derive(Debug)]
+pub struct Skipped {
+    /// Its serial.
+    pub serial: u64,
+    /// The cause.
+    pub error: StoreError,
+}
+
+/// What the log has.
+#[derive(Debug, Default)]
+pub struct History {
+    /// All pointers that can be read, the newest first. One that no later pointer replaces, nor is
+    /// the current one, was never in force: its publisher ended before that.
+    pub pointers: Vec<Pointer>,
+    /// The others.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The releases that still answer for their immutable assets.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The last pointer to each, the newest first.
+    pub pointers: Vec<Pointer>,
+    /// Entries of the log that could not be read on the way.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Store {
+    /// Whether a path is a store: a folder with the folders `releases` and `log`, and either a file
+    /// `current` that begins as a pointer does, or nothing else but perhaps a file `current`, and
+    /// names that begin with a dot.
+    ///
+    /// So a store whose pointer is damaged is still one, and is not served as a site, nor is one to
+    /// which nothing has been published yet; a site with folders of these names is told apart by
+    /// its other files, such as its index page.
+    #[must_use]
+    pub fn is_store(path: &Path) -> bool {
+        let is_folder = |name: &str| path.join(name).is_dir();
+        if !is_folder(RELEASES) || !is_folder(LOG) {
+            return false;
+        }
+        let begins_as_pointer = || {
+            let mut start = [0; FIRST_LINE.len()];
+            let read = named_file::open(&path.join(CURRENT));
+            let read = read.and_then(|mut file| file.read_exact(&mut start));
+            read.is_ok() && start == *FIRST_LINE.as_bytes()
+        };
+        let has_nothing_else = || {
+            let Ok(mut names) = std::fs::read_dir(path) else {
+                return false;
+            };
+            names.all(|entry| {
+                entry.is_ok_and(|entry| {
+                    let name = entry.file_name();
+                    let name = name.as_encoded_bytes();
+                    let known = [RELEASES, LOG, CURRENT].map(str::as_bytes);
+                    known.contains(&name) || name.starts_with(b".")
+                })
+            })
+        };
+        begins_as_pointer() || has_nothing_else()
+    }
+
+    /// Opens a store; `key` is the line of Base64 of a minisign public key, or the text of its
+    /// file.
+    ///
+    /// # Errors
+    /// The path does not exist or is not a store, or the key is malformed.
+    pub fn open(path: &Path, key: Option<&str>) -> Result<Self, StoreError> {
+        if !Self::is_store(path) {
+            std::fs::metadata(path).map_err(StoreError::io("open store", path))?;
+            return Err(StoreError::NotAStore(path.to_path_buf()));
+        }
+        let malformed = || StoreError::Signature(path.to_path_buf(), SignatureError::Key);
+        let key = key.map(|key| PublicKey::parse(key).ok_or_else(malformed));
+        Ok(Self {
+            folder: path.to_path_buf(),
+            key: key.transpose()?,
+        })
+    }
+
+    /// Its folder, as it was opened.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The file with the pointer in force. It is only ever replaced, by renaming.
+    #[must_use]
+    pub fn pointer_path(&self) -> PathBuf {
+        self.folder.join(CURRENT)
+    }
+
+    /// The file of a release, which may not exist.
+    #[must_use]
+    pub fn release_path(&self, id: ReleaseId) -> PathBuf {
+        self.folder.join(RELEASES).join(format!("{id}.{SUFFIX}"))
+    }
+
+    /// The file with the pointer of a serial, which may not exist.
+    #[must_use]
+    pub fn log_path(&self, serial: u64) -> PathBuf {
+        self.folder.join(LOG).join(serial.to_string())
+    }
+
+    /// The pointer in force.
+    ///
+    /// # Errors
+    /// There is none yet, it cannot be read, or it is not signed as required.
+    pub fn pointer(&self) -> Result<Pointer, StoreError> {
+        let path = self.pointer_path();
+        match self.read(&path) {
+            Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                Err(StoreError::Empty(self.folder.clone()))
+            }
+            read => read,
+        }
+    }
+
+    fn read(&self, path: &Path) -> Result<Pointer, StoreError> {
+        let text = named_file::read(path, POINTER_LEN_MAX as u64)
+            .map_err(StoreError::io("read pointer", path))?;
+        let refuse = |error| StoreError::Pointer(path.to_path_buf(), error);
+        let pointer = Pointer::parse(&text).map_err(refuse)?;
+        if let Some(key) = &self.key {
+            let refuse = |error| StoreError::Signature(path.to_path_buf(), error);
+            Pointer::verify(&text, key).map_err(refuse)?;
+        }
+        Ok(pointer)
+    }
+
+    /// An entry of the log; one under another serial than its own is refused, as a copy.
+    fn entry(&self, serial: u64) -> Result<Pointer, Skipped> {
+        let path = self.log_path(serial);
+        let skip = |error| Skipped { serial, error };
+        let pointer = self.read(&path).map_err(skip)?;
+        if pointer.serial != serial {
+            let cause = format!("it is the pointer of serial {}", pointer.serial);
+            let error = io::Error::new(io::ErrorKind::InvalidData, cause);
+            return Err(skip(StoreError::io("use", &path)(error)));
+        }
+        Ok(pointer)
+    }
+
+    /// The serials of the log, the highest first. Other names are ignored.
+    pub(crate) fn serials(&self) -> Result<Vec<u64>, StoreError> {
+        let folder = self.folder.join(LOG);
+        let failed = |error| StoreError::io("read", &folder)(error);
+        let mut serials = Vec::new();
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let serial = name.to_str().and_then(parse_count);
+            serials.extend(serial.filter(|serial| (1..=SERIAL_MAX).contains(serial)));
+        }
+        serials.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(serials)
+    }
+
+    /// The log.
+    ///
+    /// # Errors
+    /// It cannot be listed; an entry that cannot be used is among [`History::skipped`].
+    pub fn history(&self) -> Result<History, StoreError> {
+        let mut history = History::default();
+        for serial in self.serials()? {
+            match self.entry(serial) {
+                Ok(pointer) => history.pointers.push(pointer),
+                Err(skipped) => history.skipped.push(skipped),
+            }
+        }
+        Ok(history)
+    }
+
+    /// The releases that still answer for their immutable assets at a moment (Unix seconds): those
+    /// that were in force before the current one, are not void, whose file exists, and that
+    /// `current.keep` names.
+    ///
+    /// The age of a release counts from the moment when the last node had activated the one after
+    /// it. The log is followed through [`Pointer::replaces`], so that a pointer which never came
+    /// into force is left out; past an entry that cannot be used, the next lower serial counts.
+    ///
+    /// # Errors
+    /// The log cannot be listed.
+    pub fn kept(&self, current: &Pointer, now: u64) -> Result<Kept, StoreError> {
+        let keep = &current.keep;
+        let mut kept = Kept::default();
+        if current.replaces.is_none() {
+            return Ok(kept);
+        }
+        let mut seen = HashSet::from([current.release]);
+        seen.extend(&current.void);
+        let mut bytes: u64 = 0;
+        // The pointer that was in force after the one at hand, as far as it is known.
+        let mut left_at = current.settled();
+        let mut expected = current.replaces;
+        for serial in self.serials()? {
+            if kept.pointers.len() >= keep.most as usize {
+                break;
+            }
+            if serial >= current.serial || expected.is_some_and(|expected| serial > expected) {
+                continue;
+            }
+            let pointer = match self.entry(serial) {
+                Ok(pointer) => pointer,
+                Err(skipped) => {
+                    kept.skipped.push(skipped);
+                    expected = None;
+                    continue;
+                }
+            };
+            let is_old = now.saturating_sub(left_at) > keep.age_s;
+            if is_old && kept.pointers.len() >= keep.least as usize {
+                break;
+            }
+            (left_at, expected) = (pointer.settled(), pointer.replaces);
+            if seen.insert(pointer.release) && self.release_path(pointer.release).is_file() {
+                bytes = bytes.saturating_add(pointer.size);
+                if keep.bytes.is_some_and(|most| bytes > most) {
+                    break;
+                }
+                kept.pointers.push(pointer);
+            }
+            if expected.is_none() {
+                break;
+            }
+        }
+        Ok(kept)
+    }
+}
+
+/// The folder of the releases.
+pub(crate) const RELEASES: &str = "releases";
+/// The folder of all pointers.
+pub(crate) const LOG: &str = "log";
+/// The pointer in force.
+pub(crate) const CURRENT: &str = "current";
+/// How the name of a release's file ends.
+const SUFFIX: &str = "gannet";

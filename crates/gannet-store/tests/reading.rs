@@ -1,0 +1,219 @@
+//! What a store is, which pointer is in force, and which releases are kept.
+
+mod sample;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gannet_store::{Keep, Pointer, ReleaseId, Store, StoreError};
+use minisign::KeyPair;
+
+const DAY: u64 = 86_400;
+const NOW: u64 = 20_000 * DAY;
+
+/// A new folder below the temporary one, which is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-store-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A store to which nothing has been published.
+    fn with_store(name: &str) -> Self {
+        let folder = Self::new(name);
+        fs::create_dir(folder.0.join("releases")).unwrap();
+        fs::create_dir(folder.0.join("log")).unwrap();
+        folder
+    }
+
+    fn open(&self) -> Store {
+        Store::open(&self.0, None).unwrap()
+    }
+
+    /// Puts a pointer into force.
+    fn publish(&self, pointer: &Pointer) {
+        let store = self.open();
+        fs::write(store.release_path(pointer.release), "archive").unwrap();
+        fs::write(store.log_path(pointer.serial), pointer.to_text()).unwrap();
+        fs::write(store.pointer_path(), pointer.to_text()).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn id(letter: u8) -> ReleaseId {
+    ReleaseId::of_build_id(&[letter; 32])
+}
+
+/// The pointer of a serial to a release, published this many days ago.
+fn pointer(serial: u64, letter: u8, days_ago: u64) -> Pointer {
+    Pointer {
+        serial,
+        replaces: (serial > 1).then(|| serial - 1),
+        release: id(letter),
+        published: NOW - days_ago * DAY,
+        size: 1000,
+        activate: None,
+        stages: Vec::new(),
+        keep: Keep::default(),
+        void: Vec::new(),
+        ..Pointer::parse(sample::FULL.as_bytes()).unwrap()
+    }
+}
+
+#[test]
+fn a_store_is_told_apart_from_a_site() {
+    let folder = Folder::new("kinds");
+    let at = |name: &str| folder.0.join(name);
+    assert!(!Store::is_store(&at("none")) && !Store::is_store(&folder.0));
+    fs::create_dir(at("releases")).unwrap();
+    assert!(!Store::is_store(&folder.0), "a site with releases");
+    fs::create_dir(at("log")).unwrap();
+    assert!(Store::is_store(&folder.0), "a store with nothing in it");
+    let open = |path: &Path| Store::open(path, None).and_then(|it| it.pointer());
+    assert!(matches!(open(&folder.0), Err(StoreError::Empty(_))));
+    fs::write(at("current"), "damaged").unwrap();
+    fs::write(at(".current.1"), "unfinished").unwrap();
+    assert!(Store::is_store(&folder.0), "a store with a damaged pointer");
+    assert!(matches!(open(&folder.0), Err(StoreError::Pointer(..))));
+    fs::write(at("index.html"), "text").unwrap();
+    assert!(
+        !Store::is_store(&folder.0),
+        "a site with folders of these names"
+    );
+    assert!(matches!(open(&folder.0), Err(StoreError::NotAStore(_))));
+    fs::write(at("current"), sample::FULL).unwrap();
+    assert!(
+        Store::is_store(&folder.0),
+        "a store with a file of somebody"
+    );
+    assert_eq!(open(&folder.0).unwrap().serial, 12);
+    let missing = open(&at("none")).unwrap_err();
+    assert_eq!(missing.help().unwrap(), "check the path");
+    assert!(
+        missing
+            .to_string()
+            .ends_with("/none': no such file or directory (ENOENT)")
+    );
+}
+
+#[test]
+fn a_key_is_required_of_every_pointer() {
+    let folder = Folder::with_store("signed");
+    let keys = KeyPair::generate_unencrypted_keypair().unwrap();
+    let key = keys.pk.to_base64();
+    folder.publish(&pointer(1, 1, 9));
+    folder.publish(&pointer(2, 2, 1));
+    let store = Store::open(&folder.0, Some(&key)).unwrap();
+    let unsigned = store.pointer().unwrap_err();
+    assert!(
+        unsigned
+            .to_string()
+            .ends_with("/current': it is not signed"),
+        "{unsigned}"
+    );
+    let sign = |pointer: &Pointer| {
+        let text = pointer.to_text();
+        let signature = minisign::sign(None, &keys.sk, text.as_bytes(), None, None).unwrap();
+        text + &signature.to_string()
+    };
+    let current = pointer(2, 2, 1);
+    fs::write(store.pointer_path(), sign(&current)).unwrap();
+    assert_eq!(store.pointer().unwrap(), current);
+    let kept = store.kept(&current, NOW).unwrap();
+    assert_eq!(
+        (kept.pointers.len(), kept.skipped.len()),
+        (0, 1),
+        "an unsigned entry of the log"
+    );
+    fs::write(store.log_path(1), sign(&pointer(1, 1, 9))).unwrap();
+    assert_eq!(
+        store.kept(&current, NOW).unwrap().pointers,
+        [pointer(1, 1, 9)]
+    );
+    fs::write(
+        store.pointer_path(),
+        sign(&current).replace("size 1000", "size 1001"),
+    )
+    .unwrap();
+    let changed = store.pointer().unwrap_err().to_string();
+    assert!(
+        changed.ends_with("/current': its signature is wrong"),
+        "{changed}"
+    );
+    assert!(Store::open(&folder.0, Some("key")).is_err());
+}
+
+#[test]
+fn the_log_has_every_pointer_once() {
+    let folder = Folder::with_store("log");
+    for serial in 1..=10 {
+        folder.publish(&pointer(serial, serial as u8, 20 - serial));
+    }
+    let store = folder.open();
+    fs::write(store.log_path(4), "torn").unwrap();
+    fs::write(store.log_path(3), pointer(2, 2, 18).to_text()).unwrap();
+    for other in ["11.part", "011", "x", ".12"] {
+        fs::write(folder.0.join("log").join(other), "").unwrap();
+    }
+    let history = store.history().unwrap();
+    let serials: Vec<_> = history.pointers.iter().map(|it| it.serial).collect();
+    assert_eq!(serials, [10, 9, 8, 7, 6, 5, 2, 1]);
+    let skipped: Vec<_> = history.skipped.iter().map(|it| it.serial).collect();
+    assert_eq!(skipped, [4, 3]);
+    let copied = history.skipped[1].error.to_string();
+    assert!(
+        copied.ends_with("/log/3': it is the pointer of serial 2"),
+        "{copied}"
+    );
+}
+
+/// Ages, counts and bytes, from the day on which the next release came.
+#[test]
+fn what_is_kept_goes_by_age_count_and_bytes() {
+    let folder = Folder::with_store("kept");
+    for serial in 1..=10 {
+        folder.publish(&pointer(serial, serial as u8, 30 - 3 * serial));
+    }
+    let store = folder.open();
+    let check = |change: &dyn Fn(&mut Pointer), expect: &[u64]| {
+        let mut current = pointer(10, 10, 0);
+        change(&mut current);
+        let kept = store.kept(&current, NOW).unwrap();
+        let serials: Vec<_> = kept.pointers.iter().map(|it| it.serial).collect();
+        assert_eq!(serials, expect, "{:?}", current.keep);
+    };
+    // Replaced 0, 3, 6, 9, ... days ago.
+    check(&|_| {}, &[9, 8, 7]);
+    check(&|it| it.keep.age_s = 9 * DAY, &[9, 8, 7, 6]);
+    check(&|it| it.keep.least = 5, &[9, 8, 7, 6, 5]);
+    check(&|it| it.keep.least = 0, &[9, 8, 7]);
+    check(&|it| (it.keep.least, it.keep.age_s) = (0, 0), &[9]);
+    check(&|it| it.keep.most = 2, &[9, 8]);
+    check(&|it| it.keep.most = 0, &[]);
+    check(&|it| it.keep.bytes = Some(2000), &[9, 8]);
+    check(&|it| it.keep.bytes = Some(999), &[]);
+    check(&|it| it.void = vec![id(8)], &[9, 7, 6]);
+    // The last of the nodes left release 9 a week later.
+    check(&|it| it.activate = Some(NOW + 7 * DAY), &[9, 8, 7]);
+    // Back to an earlier release.
+    check(&|it| it.release = id(8), &[9, 7, 6]);
+    // The publisher of 9 ended before it was in force.
+    check(&|it| it.replaces = Some(8), &[8, 7, 6]);
+    check(&|it| it.replaces = None, &[]);
+    fs::remove_file(store.release_path(id(9))).unwrap();
+    check(&|_| {}, &[8, 7, 6]);
+    fs::write(store.log_path(8), "torn").unwrap();
+    check(&|_| {}, &[7, 6, 5]);
+    assert_eq!(
+        store.kept(&pointer(10, 10, 0), NOW).unwrap().skipped.len(),
+        1
+    );
+}
