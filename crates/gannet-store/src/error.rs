@@ -29,6 +29,21 @@ pub enum StoreError {
     Pointer(PathBuf, PointerError),
     /// The pointer in the file is not signed as required.
     Signature(PathBuf, SignatureError),
+    /// Another publisher is at work.
+    Busy {
+        /// The store.
+        store: PathBuf,
+        /// Who it is, and since when; empty if it has not said so yet.
+        by: String,
+    },
+    /// Another publisher has taken the serial, or a higher one: on another machine, where the lock
+    /// of this one does not count.
+    Overtaken {
+        /// The store.
+        store: PathBuf,
+        /// What has been published, when and by whom.
+        what: String,
+    },
 }
 
 impl StoreError {
@@ -68,6 +83,13 @@ impl StoreError {
             Self::Signature(_, SignatureError::Key) => {
                 "give the second line of a .pub file, or the file's name".into()
             }
+            Self::Busy { .. } => {
+                "wait until it has ended; one that was killed holds nothing up".into()
+            }
+            Self::Overtaken { store, .. } => format!(
+                "see 'gannet releases {}', and publish again if this one is still to come",
+                store.display()
+            ),
             Self::Signature(..) => "it was changed after it was signed: publish again".into(),
         })
     }
@@ -95,6 +117,17 @@ impl fmt::Display for StoreError {
             }
             Self::Pointer(path, error) => {
                 write!(out, "cannot read pointer '{}': {error}", path.display())
+            }
+            Self::Busy { store, by } => {
+                let who = if by.is_empty() { "unnamed" } else { by };
+                let store = store.display();
+                write!(
+                    out,
+                    "cannot publish to '{store}': another publisher is at work ({who})"
+                )
+            }
+            Self::Overtaken { store, what } => {
+                write!(out, "cannot publish to '{}': {what}", store.display())
             }
             Self::Signature(path, error) => {
                 write!(out, "cannot use pointer '{}': {error}", path.display())

@@ -33,8 +33,10 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod files;
 mod keep;
 mod pointer;
+mod publisher;
 mod quantity;
 mod release_id;
 mod stages;
@@ -45,6 +47,8 @@ pub mod limits;
 pub use error::StoreError;
 pub use keep::Keep;
 pub use pointer::{FIRST_LINE, Pointer, PointerError, split_signature};
-pub use release_id::ReleaseId;
+pub use publisher::{Next, Placed, Pruned, Publisher};
+pub use quantity::{parse_duration, parse_time, time_text};
+pub use release_id::{NotAReleaseId, ReleaseId};
 pub use stages::Stage;
 pub use store::{History, Kept, Skipped, Store};

@@ -19,7 +19,8 @@ pub(crate) fn duration_text(seconds: u64) -> String {
 }
 
 /// The reverse of [`duration_text`]; other multiples are taken as well.
-pub(crate) fn parse_duration(text: &str) -> Option<u64> {
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<u64> {
     of_unit(text, &DURATIONS).filter(|seconds| *seconds <= DURATION_MAX_S)
 }
 
@@ -34,13 +35,15 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
 }
 
 /// A moment as `2026-11-23T08:30:00Z`; one after [`TIME_MAX`] is clamped.
-pub(crate) fn time_text(unix_seconds: u64) -> String {
+#[must_use]
+pub fn time_text(unix_seconds: u64) -> String {
     let moment = unix_seconds.min(TIME_MAX);
     String::from_utf8_lossy(&write_timestamp(moment.cast_signed())).into_owned()
 }
 
 /// The reverse of [`time_text`], from 1970 on.
-pub(crate) fn parse_time(text: &str) -> Option<u64> {
+#[must_use]
+pub fn parse_time(text: &str) -> Option<u64> {
     u64::try_from(parse_timestamp(text.as_bytes())?).ok()
 }
 

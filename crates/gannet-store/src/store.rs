@@ -13,7 +13,7 @@ use crate::pointer::{FIRST_LINE, Pointer};
 use crate::quantity::parse_count;
 use crate::release_id::ReleaseId;
 
-/// A store in a folder. Every pointer read through it is verified, if it was opened with a key.
+/// A store in a folder, for reading. Every pointer read through it is verified, if it was opened with a key.
 pub struct Store {
     folder: PathBuf,
     key: Option<PublicKey>,
@@ -116,7 +116,7 @@ impl Store {
     /// The file of a release, which may not exist.
     #[must_use]
     pub fn release_path(&self, id: ReleaseId) -> PathBuf {
-        self.folder.join(RELEASES).join(format!("{id}.{SUFFIX}"))
+        self.folder.join(RELEASES).join(format!("{id}{SUFFIX}"))
     }
 
     /// The file with the pointer of a serial, which may not exist.
@@ -164,6 +164,14 @@ impl Store {
         Ok(pointer)
     }
 
+    /// The pointer of a serial in the log.
+    ///
+    /// # Errors
+    /// There is none, it cannot be read, or it is not signed as required.
+    pub fn logged(&self, serial: u64) -> Result<Pointer, StoreError> {
+        self.entry(serial).map_err(|skipped| skipped.error)
+    }
+
     /// The serials of the log, the highest first. Other names are ignored.
     pub(crate) fn serials(&self) -> Result<Vec<u64>, StoreError> {
         let folder = self.folder.join(LOG);
@@ -197,56 +205,89 @@ impl Store {
     /// that were in force before the current one, are not void, whose file exists, and that
     /// `current.keep` names.
     ///
-    /// The age of a release counts from the moment when the last node had activated the one after
-    /// it. The log is followed through [`Pointer::replaces`], so that a pointer which never came
-    /// into force is left out; past an entry that cannot be used, the next lower serial counts.
+    /// The age of a release counts from the moment when the last node has activated the one after
+    /// it; until then it is kept whatever the bounds say. The log is followed through
+    /// [`Pointer::replaces`], so that a pointer which never came into force is left out; past an
+    /// entry that cannot be used, the next lower serial counts.
     ///
     /// # Errors
     /// The log cannot be listed.
     pub fn kept(&self, current: &Pointer, now: u64) -> Result<Kept, StoreError> {
         let keep = &current.keep;
         let mut kept = Kept::default();
-        if current.replaces.is_none() {
-            return Ok(kept);
-        }
         let mut seen = HashSet::from([current.release]);
         seen.extend(&current.void);
         let mut bytes: u64 = 0;
-        // The pointer that was in force after the one at hand, as far as it is known.
-        let mut left_at = current.settled();
-        let mut expected = current.replaces;
-        for serial in self.serials()? {
-            if kept.pointers.len() >= keep.most as usize {
-                break;
-            }
-            if serial >= current.serial || expected.is_some_and(|expected| serial > expected) {
-                continue;
-            }
-            let pointer = match self.entry(serial) {
-                Ok(pointer) => pointer,
-                Err(skipped) => {
-                    kept.skipped.push(skipped);
-                    expected = None;
-                    continue;
+        let mut trail = self.trail(current)?;
+        while let Some((pointer, left_at)) = trail.next(&mut kept.skipped) {
+            if left_at <= now {
+                let is_old = now - left_at > keep.age_s;
+                let count = kept.pointers.len();
+                if count >= keep.most as usize || is_old && count >= keep.least as usize {
+                    break;
                 }
-            };
-            let is_old = now.saturating_sub(left_at) > keep.age_s;
-            if is_old && kept.pointers.len() >= keep.least as usize {
-                break;
             }
-            (left_at, expected) = (pointer.settled(), pointer.replaces);
             if seen.insert(pointer.release) && self.release_path(pointer.release).is_file() {
                 bytes = bytes.saturating_add(pointer.size);
-                if keep.bytes.is_some_and(|most| bytes > most) {
+                if left_at <= now && keep.bytes.is_some_and(|most| bytes > most) {
                     break;
                 }
                 kept.pointers.push(pointer);
             }
-            if expected.is_none() {
-                break;
-            }
         }
         Ok(kept)
+    }
+
+    /// The pointers that were in force before this one, the newest first.
+    pub(crate) fn trail(&self, current: &Pointer) -> Result<Trail<'_>, StoreError> {
+        let mut serials = match current.replaces {
+            Some(_) => self.serials()?,
+            None => Vec::new(),
+        };
+        serials.retain(|serial| *serial < current.serial);
+        Ok(Trail {
+            store: self,
+            serials: serials.into_iter(),
+            expected: current.replaces,
+            left_at: current.settled(),
+        })
+    }
+}
+
+/// The pointers that were in force one before the other.
+pub(crate) struct Trail<'s> {
+    store: &'s Store,
+    serials: std::vec::IntoIter<u64>,
+    /// The serial that was in force before; `None` after an entry that cannot be used.
+    expected: Option<u64>,
+    /// When the last node has activated the pointer after the next one.
+    left_at: u64,
+}
+
+impl Trail<'_> {
+    /// The next pointer, and when the last node left it. Entries that cannot be used are added to
+    /// `skipped`.
+    pub(crate) fn next(&mut self, skipped: &mut Vec<Skipped>) -> Option<(Pointer, u64)> {
+        loop {
+            let serial = self.serials.next()?;
+            if self.expected.is_some_and(|expected| serial > expected) {
+                continue;
+            }
+            match self.store.entry(serial) {
+                Ok(pointer) => {
+                    let left_at = std::mem::replace(&mut self.left_at, pointer.settled());
+                    self.expected = pointer.replaces;
+                    if pointer.replaces.is_none() {
+                        self.serials = Vec::new().into_iter();
+                    }
+                    return Some((pointer, left_at));
+                }
+                Err(error) => {
+                    skipped.push(error);
+                    self.expected = None;
+                }
+            }
+        }
     }
 }
 
@@ -257,4 +298,4 @@ pub(crate) const LOG: &str = "log";
 /// The pointer in force.
 pub(crate) const CURRENT: &str = "current";
 /// How the name of a release's file ends.
-const SUFFIX: &str = "gannet";
+pub(crate) const SUFFIX: &str = ".gannet";

@@ -1,0 +1,484 @@
+//! Changes a store: adds releases, puts pointers into force, removes what is no longer kept.
+//!
+//! ```text
+//! draft ─▶ releases/<id>.gannet ─▶ log/<serial> ─▶ current
+//! ```
+//!
+//! Each step is on the disk before the next one begins, and only the last one, a rename, puts the
+//! pointer into force: a publisher that ends anywhere before leaves the old one in force, and what
+//! it left behind does not hinder the next one. Its unfinished files begin with a dot; since only
+//! the holder of the store's lock makes such files, and the system releases the lock of a process
+//! that ends, whoever gets the lock may remove all of them.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use gannet_io::named_file;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::error::StoreError;
+use crate::files::{Files, SystemFiles};
+use crate::keep::Keep;
+use crate::limits::SERIAL_MAX;
+use crate::pointer::{Pointer, PointerError};
+use crate::quantity::time_text;
+use crate::release_id::ReleaseId;
+use crate::stages::Stage;
+use crate::store::{LOG, RELEASES, SUFFIX, Store};
+
+/// Who changes a store. While it lives, nobody else on this machine does.
+pub struct Publisher<F: Files = SystemFiles> {
+    store: Store,
+    files: F,
+    name: String,
+    /// Holds the lock; the system releases it when the process ends, in whatever way.
+    _lock: File,
+}
+
+/// A release in the store.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Placed {
+    /// Bytes of its file.
+    pub size: u64,
+    /// The BLAKE3 digest of its file.
+    pub digest: [u8; 32],
+    /// The store had it already.
+    pub was_there: bool,
+}
+
+/// What is to be in force next.
+#[derive(Clone, Debug)]
+pub struct Next {
+    /// As in [`Pointer::release`].
+    pub release: ReleaseId,
+    /// Its file.
+    pub placed: Placed,
+    /// As in [`Pointer::activate`].
+    pub activate: Option<u64>,
+    /// As in [`Pointer::stages`].
+    pub stages: Vec<Stage>,
+    /// As in [`Pointer::keep`].
+    pub keep: Keep,
+    /// As in [`Pointer::void`].
+    pub void: Vec<ReleaseId>,
+    /// As in [`Pointer::note`].
+    pub note: String,
+    /// As in [`Pointer::expires`].
+    pub expires: Option<u64>,
+}
+
+/// Files that were removed.
+#[derive(Debug, Default)]
+pub struct Pruned {
+    /// The releases.
+    pub releases: Vec<ReleaseId>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What could not be read or removed; nothing is lost by it but room.
+    pub errors: Vec<StoreError>,
+}
+
+impl Publisher {
+    /// Opens a store for publishing, and makes it if there is none: its folder may be missing, but
+    /// not the one above it. `name` is who publishes, `now` is the time in Unix seconds.
+    ///
+    /// # Errors
+    /// The folder is neither a store nor empty, another publisher is at work, or the system refuses
+    /// something.
+    pub fn open(folder: &Path, name: &str, now: u64) -> Result<Self, StoreError> {
+        Self::open_with(folder, name, now, SystemFiles)
+    }
+}
+
+impl<F: Files> Publisher<F> {
+    /// As [`Publisher::open`], with other files.
+    ///
+    /// # Errors
+    /// As for [`Publisher::open`].
+    pub fn open_with(folder: &Path, name: &str, now: u64, files: F) -> Result<Self, StoreError> {
+        make_folder(folder, &files)?;
+        let found = names(folder).map_err(StoreError::io("open store", folder))?;
+        if !Store::is_store(folder) && !may_become_store(folder, &found) {
+            return Err(StoreError::NotAStore(folder.to_path_buf()));
+        }
+        let lock = lock(folder, &format!("{name}, since {}", time_text(now)))?;
+        for inner in [RELEASES, LOG] {
+            let path = folder.join(inner);
+            match files.make_folder(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(StoreError::io("make", &path))?,
+            }
+        }
+        let flushed = files.flush_folder(folder);
+        flushed.map_err(StoreError::io("write to", folder))?;
+        let publisher = Self {
+            store: Store::open(folder, None)?,
+            files,
+            name: name.to_owned(),
+            _lock: lock,
+        };
+        publisher.remove_unfinished()?;
+        Ok(publisher)
+    }
+
+    /// The store, for reading.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Removes what a publisher left behind that did not end well. The lock says that it has ended.
+    fn remove_unfinished(&self) -> Result<(), StoreError> {
+        let folder = self.store.folder();
+        for (folder, start) in [
+            (folder.join(RELEASES), "."),
+            (folder.join(LOG), "."),
+            (folder.to_path_buf(), NEW_CURRENT),
+        ] {
+            for name in names(&folder).map_err(StoreError::io("read", &folder))? {
+                if name.as_encoded_bytes().starts_with(start.as_bytes()) {
+                    let path = folder.join(&name);
+                    self.files
+                        .remove(&path)
+                        .map_err(StoreError::io("remove", &path))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a release is written before [`Publisher::place`] gives it its name. Nothing is there.
+    #[must_use]
+    pub fn draft_path(&self) -> PathBuf {
+        self.store.folder().join(RELEASES).join(NEW_RELEASE)
+    }
+
+    /// Copies an archive to [`Publisher::draft_path`].
+    ///
+    /// # Errors
+    /// It cannot be read, or the copy not written; no copy remains.
+    pub fn copy(&self, archive: &Path) -> Result<(), StoreError> {
+        let mut file = named_file::open(archive).map_err(StoreError::io("read", archive))?;
+        let draft = self.draft_path();
+        self.files.create(&draft, &mut file).map_err(|error| {
+            self.discard();
+            StoreError::io("write", &draft)(error)
+        })
+    }
+
+    /// Removes the draft, if there is one.
+    pub fn discard(&self) {
+        // The lock's next holder removes it, too.
+        let _ = self.files.remove(&self.draft_path());
+    }
+
+    /// Gives the draft its name. `is_intact` verifies an archive: a file of that name which holds
+    /// the same release but other bytes (another signature) stays as it is if it is intact, since
+    /// files of releases never change, and is replaced if it is damaged.
+    ///
+    /// # Errors
+    /// The system refuses something.
+    pub fn place(
+        &self,
+        id: ReleaseId,
+        is_intact: impl FnOnce(&Path) -> bool,
+    ) -> Result<Placed, StoreError> {
+        let (draft, target) = (self.draft_path(), self.store.release_path(id));
+        let (size, digest) = digest_of(&draft)?;
+        match digest_of(&target) {
+            Ok((size, found)) if found == digest || is_intact(&target) => {
+                self.discard();
+                return Ok(Placed {
+                    size,
+                    digest: found,
+                    was_there: true,
+                });
+            }
+            _ => {}
+        }
+        let refuse = |error| StoreError::io("write", &target)(error);
+        self.files.rename(&draft, &target).map_err(refuse)?;
+        let folder = self.store.folder().join(RELEASES);
+        self.files.flush_folder(&folder).map_err(refuse)?;
+        Ok(Placed {
+            size,
+            digest,
+            was_there: false,
+        })
+    }
+
+    /// The file of a release that the store has.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn placed(&self, id: ReleaseId) -> Result<Placed, StoreError> {
+        let (size, digest) = digest_of(&self.store.release_path(id))?;
+        Ok(Placed {
+            size,
+            digest,
+            was_there: true,
+        })
+    }
+
+    /// The pointer with the next serial, which replaces the one in force; a pointer that cannot be
+    /// read counts as replaced, too. `now` is in Unix seconds.
+    ///
+    /// # Errors
+    /// The log cannot be listed, the serials are used up, or a value is one that a pointer cannot
+    /// have.
+    pub fn next(&self, next: Next, now: u64) -> Result<Pointer, StoreError> {
+        let in_force = self.store.pointer().ok();
+        let in_log = self.store.serials()?.first().copied();
+        let highest = in_log.max(in_force.as_ref().map(|it| it.serial));
+        let refuse = |why: &str| {
+            let why = why.to_owned();
+            StoreError::Pointer(self.store.pointer_path(), PointerError { line: 0, why })
+        };
+        if highest.is_some_and(|serial| serial >= SERIAL_MAX) {
+            return Err(refuse("the serials are used up"));
+        }
+        let pointer = Pointer {
+            serial: highest.unwrap_or(0) + 1,
+            replaces: in_force.map(|it| it.serial).or(in_log),
+            release: next.release,
+            size: next.placed.size,
+            digest: next.placed.digest,
+            published: now,
+            publisher: self.name.clone(),
+            activate: next.activate,
+            stages: next.stages,
+            keep: next.keep,
+            void: next.void,
+            note: next.note,
+            expires: next.expires,
+        };
+        let read = Pointer::parse(pointer.to_text().as_bytes());
+        let read = read.map_err(|error| StoreError::Pointer(self.store.pointer_path(), error))?;
+        match read == pointer {
+            true => Ok(pointer),
+            false => Err(refuse("a value that has no text")),
+        }
+    }
+
+    /// Puts a pointer into force, under the text that it has with its signature.
+    ///
+    /// # Errors
+    /// Another publisher was faster, or the system refuses something; the pointer that was in force
+    /// still is.
+    pub fn commit(&self, pointer: &Pointer, text: &str) -> Result<(), StoreError> {
+        let current = self.store.pointer_path();
+        match Pointer::parse(text.as_bytes()) {
+            Ok(read) => assert_eq!(&read, pointer, "the text is that of the pointer"),
+            Err(error) => return Err(StoreError::Pointer(current, error)),
+        }
+        self.log(pointer, text)?;
+        if let Ok(found) = self.store.pointer()
+            && found.serial >= pointer.serial
+        {
+            return Err(self.overtaken(&found));
+        }
+        let refuse = |error| StoreError::io("write", &current)(error);
+        let folder = self.store.folder();
+        let draft = folder.join(NEW_CURRENT);
+        let made = self.files.create(&draft, &mut text.as_bytes());
+        let made = made.and_then(|()| self.files.rename(&draft, &current));
+        if let Err(error) = made {
+            let _ = self.files.remove(&draft);
+            return Err(refuse(error));
+        }
+        self.files.flush_folder(folder).map_err(refuse)
+    }
+
+    /// Writes an entry of the log, whose name nobody else can have taken.
+    fn log(&self, pointer: &Pointer, text: &str) -> Result<(), StoreError> {
+        let folder = self.store.folder().join(LOG);
+        let draft = folder.join(NEW_ENTRY);
+        let path = self.store.log_path(pointer.serial);
+        let refuse = |error| StoreError::io("write", &path)(error);
+        let made = self.files.create(&draft, &mut text.as_bytes());
+        let linked = made.and_then(|()| self.files.link(&draft, &path));
+        let _ = self.files.remove(&draft);
+        match linked {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match self.store.logged(pointer.serial) {
+                    Ok(found) => return Err(self.overtaken(&found)),
+                    Err(_) => return Err(refuse(error)),
+                }
+            }
+            linked => linked.map_err(refuse)?,
+        }
+        self.files.flush_folder(&folder).map_err(refuse)
+    }
+
+    fn overtaken(&self, found: &Pointer) -> StoreError {
+        let time = time_text(found.published);
+        let (serial, by) = (found.serial, &found.publisher);
+        StoreError::Overtaken {
+            store: self.store.folder().to_path_buf(),
+            what: format!("serial {serial} was published at {time} by {by} in the meantime"),
+        }
+    }
+
+    /// Removes the files of releases that are neither in force nor kept. One that the log does not
+    /// name as having been in force may be on its way there: it is removed when it is older than
+    /// what is kept.
+    #[must_use]
+    pub fn prune(&self, current: &Pointer, now: u64) -> Pruned {
+        let mut pruned = Pruned::default();
+        let (stays, left) = match self.staying(current, now) {
+            Ok(found) => found,
+            Err(error) => {
+                pruned.errors.push(error);
+                return pruned;
+            }
+        };
+        let folder = self.store.folder().join(RELEASES);
+        let found = names(&folder).map_err(StoreError::io("read", &folder));
+        let found = found.unwrap_or_else(|error| {
+            pruned.errors.push(error);
+            Vec::new()
+        });
+        for name in found {
+            let id = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+            let Some(id) = id.and_then(|id| id.parse::<ReleaseId>().ok()) else {
+                continue;
+            };
+            let path = folder.join(&name);
+            let Ok(metadata) = fs::metadata(&path) else {
+                continue;
+            };
+            let modified = metadata.modified().ok();
+            let modified = modified.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+            let age_s = now.saturating_sub(modified.map_or(now, |it| it.as_secs()));
+            let was_known = left.contains(&id) || current.void.contains(&id);
+            if stays.contains(&id) || !was_known && age_s <= current.keep.age_s {
+                continue;
+            }
+            match self.files.remove(&path) {
+                Ok(()) => {
+                    pruned.releases.push(id);
+                    pruned.bytes += metadata.len();
+                }
+                Err(error) => pruned.errors.push(StoreError::io("remove", &path)(error)),
+            }
+        }
+        pruned
+    }
+
+    /// The releases whose files stay, and those that have been in force.
+    fn staying(
+        &self,
+        current: &Pointer,
+        now: u64,
+    ) -> Result<(HashSet<ReleaseId>, HashSet<ReleaseId>), StoreError> {
+        let kept = self.store.kept(current, now)?;
+        let mut stays: HashSet<_> = kept.pointers.iter().map(|it| it.release).collect();
+        stays.insert(current.release);
+        let mut left = HashSet::new();
+        let mut trail = self.store.trail(current)?;
+        while let Some((pointer, left_at)) = trail.next(&mut Vec::new()) {
+            if left_at > now {
+                stays.insert(pointer.release);
+            }
+            left.insert(pointer.release);
+        }
+        Ok((stays, left))
+    }
+}
+
+/// Makes the folder of a store, unless there is one; another publisher may do so at the same time.
+fn make_folder(folder: &Path, files: &impl Files) -> Result<(), StoreError> {
+    let refuse = |error| StoreError::io("make store", folder)(error);
+    if folder.exists() {
+        return Ok(());
+    }
+    match files.make_folder(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(refuse)?,
+    }
+    let above = match folder.parent() {
+        Some(above) if above != Path::new("") => above,
+        _ => Path::new("."),
+    };
+    files.flush_folder(above).map_err(refuse)
+}
+
+/// A new folder, or a store that was not completed: both of its folders are made before anything
+/// is in them.
+fn may_become_store(folder: &Path, found: &[OsString]) -> bool {
+    let is_empty = |name: &OsString| names(&folder.join(name)).is_ok_and(|names| names.is_empty());
+    found
+        .iter()
+        .all(|name| *name == *LOCK || (*name == *RELEASES || *name == *LOG) && is_empty(name))
+}
+
+fn names(folder: &Path) -> io::Result<Vec<OsString>> {
+    fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.file_name()))
+        .collect()
+}
+
+/// Takes the lock of a store, and says in its file who has it.
+fn lock(folder: &Path, holder: &str) -> Result<File, StoreError> {
+    let path = folder.join(LOCK);
+    let refuse = |error: io::Error| StoreError::io("lock", &path)(error);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file = options.open(&path).map_err(refuse)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let by = named_file::read_text(&path, LOCK_LEN_MAX).unwrap_or_default();
+            return Err(StoreError::Busy {
+                store: folder.to_path_buf(),
+                by: by.trim().to_owned(),
+            });
+        }
+        Err(error) => return Err(refuse(error.into())),
+    }
+    // Only a message: that it may be old or cut off does no harm.
+    let written = file
+        .set_len(0)
+        .and_then(|()| file.seek(SeekFrom::Start(0)))
+        .and_then(|_| writeln!(file, "{holder}"));
+    written.map_err(refuse)?;
+    Ok(file)
+}
+
+/// The length and the BLAKE3 digest of a file.
+fn digest_of(path: &Path) -> Result<(u64, [u8; 32]), StoreError> {
+    let refuse = |error| StoreError::io("read", path)(error);
+    let mut file = named_file::open(path).map_err(refuse)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut size = 0;
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok((size, *hasher.finalize().as_bytes())),
+            Ok(len) => {
+                hasher.update(&chunk[..len]);
+                size += len as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(refuse(error)),
+        }
+    }
+}
+
+/// Bytes read at one time.
+const CHUNK: usize = 1 << 20;
+/// Who is at work.
+const LOCK: &str = ".lock";
+/// Bytes read of the lock's file.
+const LOCK_LEN_MAX: u64 = 256;
+/// A release without its name.
+const NEW_RELEASE: &str = ".new.gannet";
+/// An entry of the log without its name.
+const NEW_ENTRY: &str = ".new";
+/// The next pointer.
+const NEW_CURRENT: &str = ".current.new";

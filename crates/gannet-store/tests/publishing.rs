@@ -1,0 +1,456 @@
+//! Publishing: what is written in which order, what a loss of power, a full disk or another
+//! publisher leaves behind, and what is removed.
+
+mod disk;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use disk::{Recorder, Unflushed, cut_power};
+use gannet_store::files::Files;
+use gannet_store::limits::SERIAL_MAX;
+use gannet_store::{Keep, Next, Placed, Pointer, Publisher, ReleaseId, Store, StoreError};
+
+const DAY: u64 = 86_400;
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("gannet-publish-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+}
+
+fn id(letter: u8) -> ReleaseId {
+    ReleaseId::of_build_id(&[letter; 32])
+}
+
+/// The archive of a release.
+fn archive(letter: u8) -> Vec<u8> {
+    format!("archive {letter}\n").repeat(9).into_bytes()
+}
+
+fn next(letter: u8, placed: Placed) -> Next {
+    Next {
+        release: id(letter),
+        placed,
+        activate: None,
+        stages: Vec::new(),
+        keep: Keep::default(),
+        void: Vec::new(),
+        note: String::new(),
+        expires: None,
+    }
+}
+
+fn is_intact(letter: u8) -> impl Fn(&Path) -> bool {
+    move |path| fs::read(path).is_ok_and(|bytes| bytes == archive(letter))
+}
+
+/// Publishes a release, with a change to what is to be in force.
+fn publish_with<F: Files>(
+    publisher: &Publisher<F>,
+    letter: u8,
+    now: u64,
+    change: impl FnOnce(&mut Next),
+) -> Result<Pointer, StoreError> {
+    let source = std::env::temp_dir().join(format!(
+        "gannet-archive-{letter}-{:?}-{}",
+        std::thread::current().id(),
+        std::process::id()
+    ));
+    fs::write(&source, archive(letter)).unwrap();
+    let copied = publisher.copy(&source);
+    fs::remove_file(source).unwrap();
+    copied?;
+    let placed = publisher.place(id(letter), is_intact(letter))?;
+    let mut next = next(letter, placed);
+    change(&mut next);
+    let pointer = publisher.next(next, now)?;
+    publisher.commit(&pointer, &pointer.to_text())?;
+    Ok(pointer)
+}
+
+fn publish(store: &Path, letter: u8) -> Pointer {
+    let publisher = Publisher::open_with(store, "ann@build", now(), Unflushed).unwrap();
+    publish_with(&publisher, letter, now(), |_| {}).unwrap()
+}
+
+/// The letter of the release in force, whose file is whole; `None` if nothing has been published.
+fn in_force(store: &Path) -> Option<u8> {
+    let pointer = match Store::open(store, None).and_then(|store| store.pointer()) {
+        Ok(pointer) => pointer,
+        Err(StoreError::Empty(_)) => return None,
+        // A folder without the folders of a store.
+        Err(StoreError::NotAStore(_)) => return None,
+        Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let store = Store::open(store, None).unwrap();
+    let bytes = fs::read(store.release_path(pointer.release)).unwrap();
+    let letter = (1..9)
+        .find(|letter| id(*letter) == pointer.release)
+        .unwrap();
+    assert_eq!(bytes, archive(letter));
+    assert_eq!(pointer.digest, *blake3::hash(&bytes).as_bytes());
+    assert_eq!(pointer.size, bytes.len() as u64);
+    assert_eq!(
+        store.logged(pointer.serial).unwrap(),
+        pointer,
+        "the log is never behind"
+    );
+    Some(letter)
+}
+
+/// After a loss of power at any moment, the release before or the new one is in force and whole,
+/// and the next publisher succeeds.
+#[test]
+fn a_loss_of_power_leaves_the_old_release_or_the_new_one() {
+    let folder = Folder::new("power");
+    let (root, place) = (folder.at("root"), folder.at("after"));
+    fs::create_dir(&root).unwrap();
+    // The first release, a second one, one over the remains of another publisher, one that was
+    // there, and a pruning one.
+    for (letter, before) in [(1, None), (2, Some(1)), (3, Some(2)), (1, Some(3))] {
+        if letter == 3 {
+            fs::write(root.join("store/releases/.new.gannet"), "half").unwrap();
+            fs::write(root.join("store/log/.new"), "half").unwrap();
+            fs::write(root.join("store/.current.new"), "half").unwrap();
+        }
+        let mut found = [0, 0];
+        let states = cut_power(
+            &root,
+            &place,
+            |files| {
+                let store = root.join("store");
+                let publisher = Publisher::open_with(&store, "ann@build", now(), files).unwrap();
+                let pointer = publish_with(&publisher, letter, now(), |next| {
+                    next.keep = Keep {
+                        age_s: 0,
+                        least: 0,
+                        most: 1,
+                        bytes: None,
+                    };
+                });
+                let pruned = publisher.prune(&pointer.unwrap(), now());
+                assert!(pruned.errors.is_empty(), "{:?}", pruned.errors);
+            },
+            &mut |disk, is_after| {
+                let store = disk.join("store");
+                let release = in_force(&store);
+                assert!(release == before || release == Some(letter), "{release:?}");
+                assert!(
+                    release == Some(letter) || !is_after,
+                    "what was told is lost"
+                );
+                found[usize::from(release == Some(letter))] += 1;
+                let earlier = highest(&store);
+                let pointer = publish(&store, 8);
+                assert_eq!(in_force(&store), Some(8));
+                assert!(pointer.serial > earlier);
+                let history = Store::open(&store, None).unwrap().history().unwrap();
+                assert_eq!(history.pointers[0], pointer);
+                assert_eq!(unfinished(&store), Vec::<String>::new());
+            },
+        );
+        assert!(
+            states > 30 && found[0] > 10 && found[1] > 0,
+            "{states} {found:?}"
+        );
+        assert_eq!(in_force(&root.join("store")), Some(letter));
+    }
+}
+
+/// The highest serial in the log, readable or not.
+fn highest(store: &Path) -> u64 {
+    let names = fs::read_dir(store.join("log")).into_iter().flatten();
+    let serials = names.filter_map(|it| it.unwrap().file_name().to_str()?.parse().ok());
+    serials.max().unwrap_or(0)
+}
+
+/// Names of unfinished files.
+fn unfinished(store: &Path) -> Vec<String> {
+    let folders = ["", "releases", "log"].map(|name| store.join(name));
+    let names = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
+    let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+    names
+        .filter(|name| name.starts_with('.') && name != ".lock")
+        .collect()
+}
+
+/// A disk that is full from some operation on: an error, the old release in force, and room enough
+/// is all that the next publisher needs.
+#[test]
+fn a_full_disk_leaves_the_old_release_in_force() {
+    let folder = Folder::new("full");
+    let root = folder.at("");
+    let store = folder.at("store");
+    publish(&store, 1);
+    let mut at = 0;
+    loop {
+        let recorder = Recorder::new(&root, Some(at));
+        let published = Publisher::open_with(&store, "ann@build", now(), recorder.clone())
+            .and_then(|publisher| publish_with(&publisher, 2, now(), |_| {}));
+        if published.is_ok() {
+            break;
+        }
+        let error = published.unwrap_err();
+        assert!(
+            error.to_string().contains("no space") || error.to_string().contains("storage"),
+            "{error}"
+        );
+        assert!(error.help().unwrap().contains("free some space"));
+        assert_eq!(in_force(&store), Some(1), "full at {at}");
+        at += 1;
+    }
+    assert!(at > 8, "{at} operations need room");
+    assert_eq!(in_force(&store), Some(2));
+    publish(&store, 3);
+    assert_eq!(in_force(&store), Some(3));
+}
+
+#[test]
+fn one_of_two_publishers_is_told_of_the_other() {
+    let folder = Folder::new("two");
+    let store = folder.at("store");
+    let first = Publisher::open(&store, "ann@build", 1_795_422_600).unwrap();
+    let second = Publisher::open(&store, "bob", now()).err().unwrap();
+    assert!(matches!(second, StoreError::Busy { .. }));
+    assert!(
+        second
+            .to_string()
+            .ends_with("another publisher is at work (ann@build, since 2026-11-23T08:30:00Z)"),
+        "{second}"
+    );
+    publish_with(&first, 1, now(), |_| {}).unwrap();
+    drop(first);
+    publish(&store, 2);
+    assert_eq!(in_force(&store), Some(2));
+}
+
+/// Where locks do not reach, the serial decides, and nothing is overwritten.
+#[test]
+fn a_serial_is_taken_once() {
+    let folder = Folder::new("serial");
+    let store = folder.at("store");
+    publish(&store, 1);
+    let publisher = Publisher::open(&store, "bob", now()).unwrap();
+    let placed = publisher.placed(id(1)).unwrap();
+    let pointer = publisher.next(next(1, placed), now()).unwrap();
+    // The lock of a machine that does not see this one.
+    fs::remove_file(store.join(".lock")).unwrap();
+    let other = Publisher::open(&store, "ann@build", now()).unwrap();
+    let theirs = publish_with(&other, 2, 1_795_422_600, |_| {}).unwrap();
+    assert_eq!(theirs.serial, pointer.serial);
+    let error = publisher.commit(&pointer, &pointer.to_text()).unwrap_err();
+    assert!(
+        error.to_string().ends_with(
+            "serial 2 was published at 2026-11-23T08:30:00Z by \
+        ann@build in the meantime"
+        ),
+        "{error}"
+    );
+    assert_eq!(in_force(&store), Some(2));
+    // One that was slower between the two steps does not bring an older pointer back.
+    let slow = publisher.next(next(1, placed), now()).unwrap();
+    publish_with(&other, 3, now(), |_| {}).unwrap();
+    fs::remove_file(other.store().log_path(slow.serial)).unwrap();
+    let error = publisher.commit(&slow, &slow.to_text()).unwrap_err();
+    assert!(matches!(error, StoreError::Overtaken { .. }), "{error}");
+    assert_eq!(in_force_unlogged(&store), id(3));
+}
+
+fn in_force_unlogged(store: &Path) -> ReleaseId {
+    Store::open(store, None).unwrap().pointer().unwrap().release
+}
+
+/// Threads that publish at the same time: each release that was published is in the log once.
+#[test]
+fn publishers_take_turns() {
+    let folder = Folder::new("turns");
+    let store = folder.at("store");
+    let start = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for letter in 1..=4 {
+            let (store, start) = (&store, &start);
+            scope.spawn(move || {
+                start.wait();
+                let mut published = 0;
+                while published < 5 {
+                    match Publisher::open(store, "ann@build", now()) {
+                        Ok(publisher) => {
+                            publish_with(&publisher, letter, now(), |_| {}).unwrap();
+                            published += 1;
+                        }
+                        Err(StoreError::Busy { .. }) => std::thread::yield_now(),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let history = Store::open(&store, None).unwrap().history().unwrap();
+    let serials: Vec<_> = history.pointers.iter().map(|it| it.serial).collect();
+    assert_eq!(serials, (1..=20).rev().collect::<Vec<_>>());
+    for pointer in &history.pointers {
+        assert_eq!(
+            pointer.replaces,
+            pointer.serial.checked_sub(1).filter(|it| *it > 0)
+        );
+    }
+}
+
+#[test]
+fn only_a_store_or_an_empty_folder_is_published_to() {
+    let folder = Folder::new("kinds");
+    let open = |name: &str| Publisher::open(&folder.at(name), "ann", now()).map(drop);
+    fs::create_dir_all(folder.at("site/releases")).unwrap();
+    fs::write(folder.at("site/releases/index.html"), "x").unwrap();
+    assert!(matches!(open("site"), Err(StoreError::NotAStore(_))));
+    fs::write(folder.at("file"), "x").unwrap();
+    let file = open("file").unwrap_err().to_string();
+    assert!(file.ends_with("not a directory (ENOTDIR)"), "{file}");
+    let deep = open("none/store").unwrap_err().to_string();
+    assert!(
+        deep.ends_with("no such file or directory (ENOENT)"),
+        "{deep}"
+    );
+    fs::create_dir(folder.at("empty")).unwrap();
+    open("empty").unwrap();
+    // One whose publisher ended right after the first step.
+    fs::create_dir_all(folder.at("begun/releases")).unwrap();
+    open("begun").unwrap();
+    open("begun").unwrap();
+    let modes = ["", "releases", "log"].map(|name| {
+        let path = folder.at("begun").join(name);
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    });
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    assert_eq!(modes, [0o777 & !umask.bits(); 3]);
+}
+
+/// A damaged file is replaced; one with other bytes for the same release stays.
+#[test]
+fn a_file_of_a_release_stays_unless_it_is_damaged() {
+    let folder = Folder::new("damaged");
+    let store = folder.at("store");
+    let first = publish(&store, 1);
+    let path = Store::open(&store, None).unwrap().release_path(id(1));
+    fs::write(&path, "damaged").unwrap();
+    assert_eq!(publish(&store, 1).digest, first.digest);
+    assert_eq!(in_force(&store), Some(1));
+    let signed = [archive(1), b"signature".to_vec()].concat();
+    fs::write(&path, &signed).unwrap();
+    let publisher = Publisher::open(&store, "ann", now()).unwrap();
+    fs::write(publisher.draft_path(), archive(1)).unwrap();
+    let placed = publisher.place(id(1), |_| true).unwrap();
+    assert_eq!(placed.digest, *blake3::hash(&signed).as_bytes());
+    assert!(placed.was_there && !publisher.draft_path().exists());
+}
+
+#[test]
+fn what_is_no_longer_kept_is_removed() {
+    let folder = Folder::new("prune");
+    let store = folder.at("store");
+    let there = || {
+        let names = fs::read_dir(store.join("releases")).unwrap();
+        let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+        let letter = |name: String| (1..9).find(|it| name.starts_with(&id(*it).to_string()));
+        let mut letters: Vec<u8> = names.filter_map(letter).collect();
+        letters.sort_unstable();
+        letters
+    };
+    let start = now();
+    let at = |days: u64| start + days * DAY;
+    let keep = |age_s, least, most| Keep {
+        age_s,
+        least,
+        most,
+        bytes: None,
+    };
+    let step = |letter: u8, days: u64, change: &dyn Fn(&mut Next)| {
+        let publisher = Publisher::open(&store, "ann", at(days)).unwrap();
+        let pointer = publish_with(&publisher, letter, at(days), change).unwrap();
+        let pruned = publisher.prune(&pointer, at(days));
+        assert!(pruned.errors.is_empty(), "{:?}", pruned.errors);
+        pruned.releases
+    };
+    let of = |keep: Keep| move |next: &mut Next| next.keep = keep;
+    step(1, 0, &of(keep(DAY, 1, 5)));
+    step(2, 0, &of(keep(DAY, 1, 5)));
+    assert_eq!(step(3, 1, &of(keep(DAY, 1, 5))), []);
+    assert_eq!(there(), [1, 2, 3], "release 1 was replaced a day ago");
+    let mut removed = step(4, 3, &of(keep(DAY, 1, 5)));
+    removed.sort_unstable();
+    assert_eq!(removed, [id(1), id(2)]);
+    assert_eq!(there(), [3, 4]);
+    // One that never came into force stays as long as what is kept by age.
+    fs::write(store.join(format!("releases/{}.gannet", id(7))), "x").unwrap();
+    fs::write(store.join("releases/README"), "x").unwrap();
+    step(5, 3, &of(keep(7 * DAY, 1, 1)));
+    assert_eq!(there(), [4, 5, 7]);
+    // As long as nodes have not left it, a release stays whatever the bounds are, void or not.
+    step(6, 4, &|next| {
+        next.keep = keep(7 * DAY, 0, 0);
+        next.activate = Some(at(6));
+        next.void = vec![id(5)];
+    });
+    assert_eq!(there(), [5, 6, 7]);
+    step(6, 7, &|next| {
+        next.keep = keep(DAY, 0, 5);
+        next.void = vec![id(5)];
+    });
+    assert_eq!(there(), [6]);
+    assert!(store.join("releases/README").exists());
+}
+
+/// A pointer that is damaged is replaced, and its serial is not used again.
+#[test]
+fn a_damaged_pointer_is_replaced() {
+    let folder = Folder::new("pointer");
+    let store = folder.at("store");
+    publish(&store, 1);
+    publish(&store, 2);
+    fs::write(store.join("current"), "damaged").unwrap();
+    let pointer = publish(&store, 3);
+    assert_eq!((pointer.serial, pointer.replaces), (3, Some(2)));
+    fs::write(store.join("log").join(SERIAL_MAX.to_string()), "").unwrap();
+    let publisher = Publisher::open(&store, "ann", now()).unwrap();
+    let placed = publisher.placed(id(3)).unwrap();
+    let error = publisher.next(next(3, placed), now()).unwrap_err();
+    assert!(
+        error.to_string().ends_with("the serials are used up"),
+        "{error}"
+    );
+    let mut wrong = next(3, placed);
+    wrong.note = "two\nlines".into();
+    fs::remove_file(publisher.store().log_path(SERIAL_MAX)).unwrap();
+    assert!(publisher.next(wrong, now()).is_err());
+}
