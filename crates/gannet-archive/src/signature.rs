@@ -83,10 +83,19 @@ pub fn check<B: AsRef<[u8]>>(archive: &Archive<B>, key: &PublicKey) -> Result<()
     let text = superblock.signature().ok_or(SignatureError::Missing)?;
     let text = str::from_utf8(text).map_err(|_| SignatureError::Malformed)?;
     key.verify(signed_text(superblock.build_id()).as_bytes(), text)?;
-    if superblock.compute_build_id(archive.metadata()) != *superblock.build_id() {
-        return Err(SignatureError::BuildId);
+    check_build_id(archive)
+}
+
+/// Checks that the metadata of an opened archive is what was packed.
+///
+/// # Errors
+/// [`SignatureError::BuildId`].
+pub fn check_build_id<B: AsRef<[u8]>>(archive: &Archive<B>) -> Result<(), SignatureError> {
+    let superblock = archive.superblock();
+    match superblock.compute_build_id(archive.metadata()) == *superblock.build_id() {
+        true => Ok(()),
+        false => Err(SignatureError::BuildId),
     }
-    Ok(())
 }
 
 /// Reads every body of an archive, and compares its digest. `read` fills a buffer from an offset

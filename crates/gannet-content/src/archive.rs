@@ -3,9 +3,10 @@
 //! decided here.
 //!
 //! ```text
-//!  rules that go before files ──▶ the path's own entry ──▶ /page/ redirects to /page
+//!  rules that go before files ──▶ the path's own entry ──▶ an immutable asset of another release
 //!                                                            │ no
-//!     the pages of folders  ◀── the application's page ◀── rules for what is missing
+//!    rules for what is missing ◀── /page/ redirects to /page ◀┘
+//!           └──▶ the application's page ──▶ the pages of folders
 //! ```
 //!
 //! A live directory resolves the same way in [`directory::lookup`](crate::directory::lookup), which
@@ -62,6 +63,12 @@ pub trait Entries {
     /// Whether it is the file of that name, and not a folder's page or another file that answers
     /// there.
     fn is_file(&self, entry: &Self::Entry) -> bool;
+
+    /// Whether another release of the site that still answers has an immutable asset of this path.
+    /// Called only if [`find`](Self::find) finds no content of the path.
+    fn is_kept(&self, _path: &[u8]) -> bool {
+        false
+    }
 
     /// Called with the verdict of the redirect rules, for callers that report reasons.
     fn ruled(&self, _ruled: Option<&Ruled>) {}
@@ -152,6 +159,9 @@ pub enum Outcome<E> {
         /// It is the path's own entry, not one that answers for others.
         is_own: bool,
     },
+    /// An immutable asset of another release ([`Entries::is_kept`]): pages that were loaded from that
+    /// release refer to it.
+    Kept,
     /// 308 to this path, percent-encoded, to which the query of the target is appended.
     Redirect(Vec<u8>),
     /// A redirect rule leads elsewhere.
@@ -229,6 +239,9 @@ fn missing<E: Entries>(
     is_navigation: bool,
 ) -> Outcome<E::Entry> {
     let path = request.path;
+    if entries.is_kept(path) {
+        return Outcome::Kept;
+    }
     if let Some(page) = path.strip_suffix(b"/")
         && facts.slash_redirects
         && content(entries, page).is_some()
@@ -388,6 +401,7 @@ mod tests {
                     String::from_utf8_lossy(&location)
                 )
             }
+            Outcome::Kept => "kept".into(),
             Outcome::Missing => "missing".into(),
         }
     }

@@ -94,6 +94,22 @@ pub enum Content {
     File(PathBuf),
     /// A compiled archive.
     Archive(PathBuf),
+    /// A store of releases, each a compiled archive.
+    Store(PathBuf),
+}
+
+impl Content {
+    /// Its path, as the operator gave it.
+    #[must_use]
+    pub fn into_path(self) -> PathBuf {
+        match self {
+            Self::Directory(path)
+            | Self::HostFolder(path)
+            | Self::File(path)
+            | Self::Archive(path)
+            | Self::Store(path) => path,
+        }
+    }
 }
 
 /// Content and its hosts.
@@ -166,8 +182,15 @@ pub struct ContentOptions {
     pub archive_memory: bool,
     /// Read an archive that is not copied once at start, to bring it into the page cache.
     pub preload: bool,
-    /// The minisign public key, in Base64, that must verify an archive's signature.
+    /// The minisign public key, in Base64, that must verify an archive's signature, and that of the
+    /// pointer in a store.
     pub require_signature: Option<String>,
+    /// The name of this server among those that serve the same store: it decides in which stage of
+    /// a release this one takes part.
+    pub node: String,
+    /// The domain below which each release of an archive or a store answers under a name of its own,
+    /// its ID.
+    pub previews: Option<String>,
 }
 
 /// The tail of a long file that is sent as copies is the longest copied file divided by this: 1 MiB
@@ -210,6 +233,8 @@ impl Default for ContentOptions {
             archive_memory: false,
             preload: false,
             require_signature: None,
+            node: String::new(),
+            previews: None,
         }
     }
 }

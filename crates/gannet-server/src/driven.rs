@@ -15,7 +15,9 @@ use crate::quic::QuicSettings;
 use crate::quic::settings::Secrets;
 use crate::release::Release;
 use crate::release::directory::DirectoryOptions;
-use crate::release::opened::{Opened, OpenedArchive, OpenedDirectory, What};
+use crate::release::opened::{
+    Generations, Opened, OpenedArchive, OpenedContent, OpenedDirectory, What,
+};
 use crate::release::rules::SiteRules;
 use crate::start::published::Published;
 use crate::start::running::Remote;
@@ -127,7 +129,11 @@ impl<D: Driver> Driven<D> {
     /// A rule is not valid.
     pub fn replace(&mut self, content: DrivenContent) -> Result<(), ArchiveError> {
         let what = opened(content, self.worker.driver(), &self.options)?;
-        self.published.replace(0, |_| what);
+        let content = OpenedContent {
+            hosts: Vec::new(),
+            what,
+        };
+        self.published.replace(0, |_| Generations::only(content));
         Ok(())
     }
 
@@ -196,14 +202,17 @@ fn opened<D: Driver>(
     let archive = Archive::new(superblock, metadata)?;
     let meta = driver.meta(&file).expect("it is open");
     let rules = SiteRules::of_archive(&archive, 0).ok().flatten();
-    Ok(What::Archive(OpenedArchive {
+    Ok(What::Archive(Arc::new(OpenedArchive {
         spa: archive.options().spa,
         archive: Arc::new(archive),
         files: vec![(file, None)],
         len: bytes.len() as u64,
-        live: Some((meta, None)),
+        is_copied: false,
+        meta,
+        origin: None,
         hosts: vec![(0, Vec::new(), rules.map(Arc::new))],
-    }))
+        kept_answers: Arc::default(),
+    })))
 }
 
 fn directory(

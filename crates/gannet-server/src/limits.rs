@@ -325,6 +325,26 @@ pub(crate) const RULES_SEARCH_PART: u32 = 100;
 /// change takes effect when two checks agree, and every change of a site is seen within a second.
 pub(crate) const FOLLOW_MS: u64 = 400;
 
+/// Interval at which archives' paths and stores' pointers are checked, milliseconds. An archive counts
+/// as replaced when two checks agree: one that is copied there, not renamed, takes a while.
+pub(crate) const RELEASES_LOOK_MS: u64 = 200;
+
+/// After a refusal, a store's pointer is read again in this many milliseconds: what is missing may
+/// still arrive.
+pub(crate) const REFUSED_AGAIN_MS: u64 = 5_000;
+
+/// How long one check waits for all workers to have a release, milliseconds. A turn takes far less; a
+/// later check waits again.
+pub(crate) const APPLIED_MS: u64 = 1_000;
+
+/// Releases beside the current one that answer for their immutable assets: as many as a store keeps
+/// at most by default, and the staged one.
+pub(crate) const OTHER_RELEASES_MAX: usize = 21;
+
+/// Bytes of replaced archives, which no path leads to any more, that are kept on disk for their
+/// immutable assets.
+pub(crate) const UNLINKED_BYTES_MAX: u64 = 4 << 30;
+
 /// How long all workers together may take to report their counters, milliseconds: a turn takes far
 /// less, and health checks usually give up after a second.
 pub(crate) const SNAPSHOT_MS: u64 = 800;

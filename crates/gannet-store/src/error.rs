@@ -44,6 +44,8 @@ pub enum StoreError {
         /// What has been published, when and by whom.
         what: String,
     },
+    /// The pointer in the file, of this serial, may no longer be taken up.
+    Expired(PathBuf, u64),
 }
 
 impl StoreError {
@@ -90,6 +92,10 @@ impl StoreError {
                 "see 'gannet releases {}', and publish again if this one is still to come",
                 store.display()
             ),
+            Self::Expired(..) => {
+                "is this a store that somebody still publishes to? 'gannet publish' writes a new one"
+                    .into()
+            }
             Self::Signature(..) => "it was changed after it was signed: publish again".into(),
         })
     }
@@ -131,6 +137,13 @@ impl fmt::Display for StoreError {
             }
             Self::Signature(path, error) => {
                 write!(out, "cannot use pointer '{}': {error}", path.display())
+            }
+            Self::Expired(path, serial) => {
+                let path = path.display();
+                write!(
+                    out,
+                    "cannot use pointer '{path}': serial {serial} has expired"
+                )
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Responses whose content is not the site's: error pages, redirects, listings, and status
 //! information of the server.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use gannet_content::directory::listing;
 use gannet_content::policy::defaults::ICON_PATH;
 use gannet_content::policy::security::{Cors, preflight_fields};
@@ -97,7 +99,11 @@ impl Answering<'_> {
 
     /// Answers the health check.
     pub(crate) fn healthy(&mut self) -> Answered {
-        self.generated(Status::OK, b"text/plain; charset=utf-8", b"ok\n", None)
+        let (status, text): (_, &[u8]) = match self.turn.defaults.late.load(Relaxed) {
+            false => (Status::OK, b"ok\n"),
+            true => (Status::SERVICE_UNAVAILABLE, b"a release is late\n"),
+        };
+        self.generated(status, b"text/plain; charset=utf-8", text, None)
     }
 
     /// Answers with the constant response.

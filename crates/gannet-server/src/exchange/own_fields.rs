@@ -1,6 +1,9 @@
 //! The server's own fields and responses: the fields of its pages, redirects and icon, and the
 //! constant responses.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use gannet_content::policy::security::preflight_fields;
 use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
 
@@ -22,6 +25,8 @@ pub(crate) struct OwnFields {
     pub(crate) favicon: Option<Vec<(&'static str, String)>>,
     /// The path of the health check.
     pub(crate) health: Option<Vec<u8>>,
+    /// A release should be current by now, and could not be staged: the health check fails.
+    pub(crate) late: Arc<AtomicBool>,
     /// The constant response to every request: its fields and content.
     pub(crate) dummy: Option<(ReadyFields, &'static str)>,
     /// Names of fields configured by the operator, which replace existing ones, except `vary`.
@@ -30,7 +35,7 @@ pub(crate) struct OwnFields {
 
 impl OwnFields {
     /// The fields under these options. Fields configured by the operator replace them.
-    pub(crate) fn new(options: &ContentOptions) -> Self {
+    pub(crate) fn new(options: &ContentOptions, late: Arc<AtomicBool>) -> Self {
         let is_free = |(name, _): &(&'static str, String)| {
             let mut configured = options.fields.iter();
             !configured.any(|(configured, _)| configured == name)
@@ -43,6 +48,7 @@ impl OwnFields {
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),
             health: options.health.clone().map(String::into_bytes),
+            late,
             dummy: options.dummy.map(|text| {
                 let fields = RepresentationFields {
                     content_length: text.len() as u64,

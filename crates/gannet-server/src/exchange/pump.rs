@@ -320,10 +320,10 @@ impl<D: Driver> Pump<'_, D> {
                     is_copied: to.copies(),
                     request,
                 };
-                let resolved = archive.resolve(wanted, to.ruling.as_ref());
+                let (site, resolved) = archive.resolve(wanted, &mut to.ruling, input);
                 Ok(match resolved {
                     Resolved::Selected(selected) => match to.missing_body(request, &selected) {
-                        Some(body) => return wait(Waits::body(archive, path, &selected, &body)),
+                        Some(body) => return wait(Waits::body(site, path, &selected, &body)),
                         None if selected.is_lost(self.driver) => {
                             to.error(Status::SERVICE_UNAVAILABLE, None)
                         }
@@ -384,7 +384,7 @@ impl<D: Driver> Pump<'_, D> {
             return to.options(ALLOW);
         };
         let input = rule_input(self.turn.scheme, request, path);
-        let rules = archive.rules.as_deref();
+        let rules = archive.current.rules.as_deref();
         to.ruling = rules.map(|rules| Ruling::new(rules, input));
         // The policy does not depend on the selected coding.
         let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
@@ -394,7 +394,8 @@ impl<D: Driver> Pump<'_, D> {
             is_copied: false,
             request,
         };
-        match archive.resolve(wanted, to.ruling.as_ref()) {
+        let (_, resolved) = archive.resolve(wanted, &mut to.ruling, || input);
+        match resolved {
             Resolved::Selected(selected) => to.preflight(request, &selected, ALLOW),
             _ => {
                 to.ruling = None;

@@ -350,7 +350,7 @@ impl Question {
     fn answer(&self, machine: &mut Connection, workers: &[WorkerCounts], about: &About) -> Vec<u8> {
         let (status, content_type, text) = match self {
             Self::Metrics => exposition(workers, about),
-            Self::Health => health(workers),
+            Self::Health => health(workers, about),
             Self::Other(status, text) => (*status, PLAIN, (*text).to_owned()),
         };
         machine.drain();
@@ -382,14 +382,14 @@ fn exposition(workers: &[WorkerCounts], about: &About) -> (Status, &'static [u8]
 }
 
 /// Healthy if every worker has just answered.
-fn health(workers: &[WorkerCounts]) -> (Status, &'static [u8], String) {
+fn health(workers: &[WorkerCounts], about: &About) -> (Status, &'static [u8], String) {
     let answering = workers.iter().filter(|worker| worker.is_up).count();
-    if answering == workers.len() {
-        (Status::OK, PLAIN, "ok\n".to_owned())
-    } else {
-        let text = format!("{answering} of {} workers answer\n", workers.len());
-        (Status::SERVICE_UNAVAILABLE, PLAIN, text)
-    }
+    let text = match answering == workers.len() {
+        true if about.board.is_ready() => return (Status::OK, PLAIN, "ok\n".to_owned()),
+        true => "a release is late\n".to_owned(),
+        false => format!("{answering} of {} workers answer\n", workers.len()),
+    };
+    (Status::SERVICE_UNAVAILABLE, PLAIN, text)
 }
 
 fn unix_now() -> i64 {

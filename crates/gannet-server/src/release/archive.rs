@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_archive::limits::DECODED_LEN_MAX;
 use gannet_archive::{Archive, Body, Entry, EntryKind, Stored, Variant};
@@ -16,10 +17,9 @@ use gannet_http::semantics::response::{ReadyBlock, Status};
 use gannet_io::memory::Memory;
 
 use super::bodies::{Bodies, Unloaded};
-use super::directory::Room;
 use super::opened::OpenedArchive;
 use super::rules::{Ruling, SiteRules};
-use super::{Resolved, Selected, ServedFile, Source, Wanted};
+use super::{Archived, Resolved, Selected, ServedFile, Source, Wanted};
 use crate::limits::SMALL_FILE_MAX;
 
 /// A selected representation whose body is not in memory yet, kept by its indices.
@@ -61,21 +61,86 @@ pub(crate) struct ArchiveSite {
     pub(crate) fallbacks: Vec<FallbackKind>,
     /// The site's own rules.
     pub(crate) rules: Option<Arc<SiteRules>>,
+    /// Counts answers as another release than the current one.
+    kept_answers: Arc<AtomicU64>,
+}
+
+/// A host of the current release, and the others.
+struct Releases<'a, 'o> {
+    host: Host<'a, Vec<u8>>,
+    others: &'o [Rc<ArchiveSite>],
+}
+
+impl<'a> Entries for Releases<'a, '_> {
+    type Entry = Entry<'a>;
+
+    #[inline]
+    fn find(&self, space: Space, path: &[u8]) -> Option<Entry<'a>> {
+        self.host.find(space, path)
+    }
+
+    fn has_content(&self, entry: &Entry<'a>) -> bool {
+        self.host.has_content(entry)
+    }
+
+    fn is_file(&self, entry: &Entry<'a>) -> bool {
+        self.host.is_file(entry)
+    }
+
+    fn is_kept(&self, path: &[u8]) -> bool {
+        self.others
+            .iter()
+            .any(|site| site.immutable(path).is_some())
+    }
+}
+
+impl Archived {
+    /// Resolves a path, in the current release or as an immutable asset of another one. Returns the
+    /// site that has it, and sets `ruling` to its rules.
+    #[inline]
+    pub(crate) fn resolve<'s>(
+        &'s self,
+        wanted: Wanted<'_>,
+        ruling: &mut Option<Ruling<'s>>,
+        input: impl FnOnce() -> RuleInput<'s>,
+    ) -> (&'s Rc<ArchiveSite>, Resolved<'s>) {
+        match self.current.resolve(wanted, ruling.as_ref(), &self.others) {
+            Some(resolved) => (&self.current, resolved),
+            None => {
+                let (site, resolved) = self.asset(wanted);
+                let rules = site.rules.as_deref();
+                *ruling = rules.map(|rules| Ruling::new(rules, input()));
+                (site, resolved)
+            }
+        }
+    }
+
+    /// The other release that has an immutable asset of this path, and its answer.
+    #[cold]
+    fn asset(&self, wanted: Wanted<'_>) -> (&Rc<ArchiveSite>, Resolved<'_>) {
+        let mut others = self.others.iter();
+        let found = others.find_map(|site| Some((site, site.immutable(wanted.path)?)));
+        let Some((site, entry)) = found else {
+            debug_assert!(false, "it was just found");
+            return (&self.current, Resolved::Error(Status::NOT_FOUND));
+        };
+        site.kept_answers.fetch_add(1, Ordering::Relaxed);
+        (site, site.answer(entry, wanted, Status::OK, true))
+    }
 }
 
 impl ArchiveSite {
-    /// A worker's sites of an archive, one per host. They share one cache of bodies.
+    /// A worker's sites of an archive, one per host. They share `bodies`.
     pub(crate) fn all(
         opened: &OpenedArchive,
         worker: usize,
-        room: Room,
+        bodies: Bodies,
     ) -> impl Iterator<Item = Self> {
         let (file, memory) = opened.files[worker].clone();
-        let file = Rc::new(match &opened.live {
-            Some((meta, archive)) => ServedFile::of_archive(file, *meta, archive.clone()),
-            None => ServedFile::constant(file),
+        let file = Rc::new(match opened.is_copied {
+            true => ServedFile::constant(file),
+            false => ServedFile::of_archive(file, opened.meta, opened.origin.clone()),
         });
-        let bodies = Bodies::new(room.memory);
         opened.hosts.iter().map(move |(host, _, rules)| Self {
             archive: Arc::clone(&opened.archive),
             memory: memory.clone(),
@@ -85,6 +150,7 @@ impl ArchiveSite {
             host: *host,
             fallbacks: Host::of(&opened.archive, *host).fallbacks(),
             rules: rules.clone(),
+            kept_answers: Arc::clone(&opened.kept_answers),
         })
     }
 
@@ -92,8 +158,20 @@ impl ArchiveSite {
         Host::of(&self.archive, self.host)
     }
 
-    /// Resolves a path.
-    pub(crate) fn resolve(&self, wanted: Wanted<'_>, ruling: Option<&Ruling<'_>>) -> Resolved<'_> {
+    /// The entry of a path if it is an immutable asset that can be sent.
+    fn immutable(&self, path: &[u8]) -> Option<Entry<'_>> {
+        let entry = self.host().find(Space::Content, path)?;
+        (entry.is_immutable() && !self.file.is_over()).then_some(entry)
+    }
+
+    /// Resolves a path; `None` if only one of `others` has it, as an immutable asset.
+    #[inline]
+    fn resolve(
+        &self,
+        wanted: Wanted<'_>,
+        ruling: Option<&Ruling<'_>>,
+        others: &[Rc<Self>],
+    ) -> Option<Resolved<'_>> {
         let rules = self.rules.as_deref();
         let facts = Facts {
             spa: self.spa,
@@ -109,9 +187,14 @@ impl ArchiveSite {
             query: None,
         };
         let input = ruling.map_or(&unruled, |ruling| &ruling.input);
-        match resolve(&self.host(), &facts, input, || {
+        let releases = Releases {
+            host: self.host(),
+            others,
+        };
+        let outcome = resolve(&releases, &facts, input, || {
             is_navigation(&wanted.request.fields)
-        }) {
+        });
+        Some(match outcome {
             Outcome::Entry {
                 entry,
                 status,
@@ -123,12 +206,13 @@ impl ArchiveSite {
                 };
                 self.answer(entry, wanted, status, is_own)
             }
+            Outcome::Kept => return None,
             Outcome::Redirect(location) => Resolved::Redirect(location.into()),
             Outcome::Elsewhere {
                 status, location, ..
             } => Resolved::Elsewhere(status, location),
             Outcome::Missing => Resolved::Error(Status::NOT_FOUND),
-        }
+        })
     }
 
     /// Selects a kept representation again, with its body as it `is_loaded` now, or else in the

@@ -129,8 +129,8 @@ impl OpenArchive {
         if !self.is_told.swap(true, Ordering::Relaxed) {
             ERRORS.tell(format_args!(
                 "gannet: archive '{}': it was changed while it is served; only what is in memory \
-                 is sent from now on\nhelp: start gannet again, and next time publish by renaming \
-                 the new archive over the old one",
+                 is sent until the new one is complete\nhelp: next time publish by renaming the new \
+                 archive over the old one",
                 self.path.display()
             ));
         }

@@ -6,6 +6,9 @@
 //! it needs. So no response mixes two releases, and an old release's resources are freed when their
 //! last user ends.
 //!
+//! The current release of a site may have others beside it, staged or kept, that answer for their
+//! immutable assets where the current one has nothing ([`Archived`]).
+//!
 //! A worker's caches belong to sites. A site that has not changed is shared with the next release,
 //! including its caches. Any other is retired (`worker::Shared::serve`): its caches are dropped and
 //! stay empty.
@@ -35,9 +38,10 @@ use gannet_http::semantics::response::Status;
 use gannet_io::driver::Nanos;
 
 use self::archive::ArchiveSite;
+use self::bodies::Bodies;
 use self::directory::DirectorySite;
 pub(crate) use self::files::ServedFile;
-use self::opened::{Opened, OpenedContent, Policy, What};
+use self::opened::{Generations, Opened, OpenedContent, Policy, What};
 use self::rules::SiteRules;
 pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
 use crate::config::UnknownHost;
@@ -63,9 +67,18 @@ pub(crate) struct Release {
 #[derive(Clone)]
 pub(crate) enum Site {
     /// A compiled archive.
-    Archive(Rc<ArchiveSite>),
+    Archive(Archived),
     /// A live directory, or one file of it.
     Directory(Rc<DirectorySite>),
+}
+
+/// An archive, and other releases of it.
+#[derive(Clone)]
+pub(crate) struct Archived {
+    /// Answers requests.
+    pub(crate) current: Rc<ArchiveSite>,
+    /// Answer for immutable assets that the current one does not have, in this order.
+    pub(crate) others: Rc<[Rc<ArchiveSite>]>,
 }
 
 impl Release {
@@ -74,14 +87,28 @@ impl Release {
         let mut sites = Vec::new();
         let mut contents = Vec::with_capacity(opened.contents.len());
         let mut hosts: Vec<&[String]> = Vec::new();
-        for (place, content) in opened.contents.iter().enumerate() {
+        for (place, generations) in opened.contents.iter().enumerate() {
+            let content = &generations.current;
             let start = sites.len();
             match previous.and_then(|it| it.sites_of(place, &Arc::downgrade(content))) {
                 Some(same) => sites.extend_from_slice(same),
                 None => sites.extend(content.sites(worker, opened.room)),
             }
+            generations.add_others(&mut sites[start..], worker);
             contents.push((Arc::downgrade(content), start..sites.len()));
             hosts.extend(content.host_lists());
+        }
+        let default = hosts.iter().position(|hosts| hosts.is_empty());
+        for preview in opened.contents.iter().flat_map(|it| &it.previews) {
+            let uncached = Bodies::new(0);
+            uncached.retire();
+            for site in ArchiveSite::all(&preview.archive, worker, uncached) {
+                hosts.push(&preview.hosts);
+                sites.push(Site::Archive(Archived {
+                    current: Rc::new(site),
+                    others: Rc::default(),
+                }));
+            }
         }
         let mut names = HashMap::default();
         for (number, hosts) in hosts.iter().enumerate() {
@@ -90,7 +117,6 @@ impl Release {
                 names.entry(host).or_insert(number);
             }
         }
-        let default = hosts.iter().position(|hosts| hosts.is_empty());
         if opened.unknown_host == UnknownHost::Ignore {
             names = HashMap::default();
         }
@@ -191,7 +217,7 @@ impl Release {
     pub(crate) fn forget_bodies(&self) {
         for site in &self.sites {
             match site {
-                Site::Archive(archive) => archive.bodies.forget(),
+                Site::Archive(archive) => archive.current.bodies.forget(),
                 Site::Directory(directory) => directory.forget_bodies(),
             }
         }
@@ -210,8 +236,36 @@ impl Site {
     #[inline]
     pub(crate) fn rules(&self) -> Option<&SiteRules> {
         match self {
-            Self::Archive(archive) => archive.rules.as_deref(),
+            Self::Archive(archive) => archive.current.rules.as_deref(),
             Self::Directory(directory) => directory.rules(),
+        }
+    }
+}
+
+impl Generations {
+    /// Sets the other releases of a worker's `sites` of this content.
+    fn add_others(&self, sites: &mut [Site], worker: usize) {
+        let hosts = match &self.current.what {
+            What::Archive(archive) => &archive.hosts,
+            What::Directory(_) => return,
+        };
+        let others = self.others.iter().map(|opened| {
+            // Kept answers are rare: their bodies are not cached.
+            let uncached = Bodies::new(0);
+            uncached.retire();
+            let sites = ArchiveSite::all(opened, worker, uncached).map(Rc::new);
+            (opened, sites.collect::<Vec<_>>())
+        });
+        let others: Vec<_> = others.collect();
+        for (site, (_, names, _)) in sites.iter_mut().zip(hosts) {
+            let Site::Archive(archived) = site else {
+                continue;
+            };
+            let of_host = others.iter().filter_map(|(opened, sites)| {
+                let number = opened.hosts.iter().position(|(_, own, _)| own == names)?;
+                Some(Rc::clone(&sites[number]))
+            });
+            archived.others = of_host.collect();
         }
     }
 }
@@ -225,8 +279,12 @@ impl OpenedContent {
                 vec![Site::Directory(Rc::new(site))]
             }
             What::Archive(archive) => {
-                let sites = ArchiveSite::all(archive, worker, room);
-                sites.map(|site| Site::Archive(Rc::new(site))).collect()
+                let sites = ArchiveSite::all(archive, worker, Bodies::new(room.memory));
+                let archived = |site| Archived {
+                    current: Rc::new(site),
+                    others: Rc::default(),
+                };
+                sites.map(|site| Site::Archive(archived(site))).collect()
             }
         }
     }

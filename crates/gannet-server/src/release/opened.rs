@@ -2,6 +2,7 @@
 //! makes its [`Release`](super::Release).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use gannet_archive::Archive;
 use gannet_io::driver::{File, Meta, Root};
@@ -18,9 +19,9 @@ use crate::limits::OPEN_FILES_MAX;
 /// Everything that decides a response. Immutable: a change makes a new one.
 #[derive(Clone)]
 pub(crate) struct Opened {
-    /// If the next description has the same content at the same index, a worker keeps its caches of
-    /// it.
-    pub(crate) contents: Vec<Arc<OpenedContent>>,
+    /// If the next description has the same current content at the same index, a worker keeps its
+    /// caches of it.
+    pub(crate) contents: Vec<Generations>,
     pub(crate) unknown_host: UnknownHost,
     pub(crate) policy: Arc<Policy>,
     /// A worker's cache limits for one content.
@@ -41,17 +42,49 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// The fields under these options; `secure_fields` for responses over TLS, `alt_svc` for those
-    /// not over HTTP/3.
+    /// not over HTTP/3; `late` as in [`OwnFields`].
     pub(crate) fn new(
         options: &ContentOptions,
         secure_fields: Vec<(String, String)>,
         alt_svc: Option<String>,
+        late: Arc<AtomicBool>,
     ) -> Self {
         Self {
             fields: options.fields.clone(),
             secure_fields,
             alt_svc,
-            own: OwnFields::new(options),
+            own: OwnFields::new(options, late),
+        }
+    }
+}
+
+/// A content, and its other releases that answer for their immutable assets: pages that browsers
+/// have loaded refer to them, or will once another node has sent such a page.
+#[derive(Clone)]
+pub(crate) struct Generations {
+    /// Answers requests.
+    pub(crate) current: Arc<OpenedContent>,
+    /// Answer, in this order, where [`current`](Self::current) has nothing: the staged release,
+    /// then those kept, newest first. At most [`OTHER_RELEASES_MAX`](crate::limits::OTHER_RELEASES_MAX).
+    pub(crate) others: Vec<Arc<OpenedArchive>>,
+    /// All of these releases, each with the host names under which it answers by itself.
+    pub(crate) previews: Vec<Preview>,
+}
+
+/// A release that answers under host names of its own.
+#[derive(Clone)]
+pub(crate) struct Preview {
+    pub(crate) hosts: Vec<String>,
+    pub(crate) archive: Arc<OpenedArchive>,
+}
+
+impl Generations {
+    /// Content without other releases.
+    pub(crate) fn only(current: OpenedContent) -> Self {
+        Self {
+            current: Arc::new(current),
+            others: Vec::new(),
+            previews: Vec::new(),
         }
     }
 }
@@ -68,7 +101,7 @@ pub(crate) enum What {
     /// A directory, or one file of it.
     Directory(OpenedDirectory),
     /// An archive whose metadata is valid.
-    Archive(OpenedArchive),
+    Archive(Arc<OpenedArchive>),
 }
 
 /// See [`What::Directory`].
@@ -89,12 +122,18 @@ pub(crate) struct OpenedArchive {
     /// For each worker a descriptor of the archive, or of its sealed copy with the mapping.
     pub(crate) files: Vec<(File, Option<Arc<Memory>>)>,
     pub(crate) len: u64,
-    /// Metadata at opening and the state shared by workers, unless it was copied.
-    pub(crate) live: Option<(Meta, Option<Arc<OpenArchive>>)>,
+    /// Whether `files` are sealed copies, which nobody can change.
+    pub(crate) is_copied: bool,
+    /// Metadata of the file at opening.
+    pub(crate) meta: Meta,
+    /// The file itself, shared by the workers; `None` in the simulator.
+    pub(crate) origin: Option<Arc<OpenArchive>>,
     /// Its hosts with their names and rules.
     pub(crate) hosts: Vec<ArchiveHost>,
     /// Answer paths that name nothing with the front page.
     pub(crate) spa: bool,
+    /// Answers for immutable assets while another release was current.
+    pub(crate) kept_answers: Arc<AtomicU64>,
 }
 
 /// Index of a host in an archive, its names, and its rules.
@@ -105,9 +144,14 @@ impl Opened {
     pub(crate) fn one(what: What, options: &ContentOptions) -> Self {
         let hosts = Vec::new();
         Self {
-            contents: vec![Arc::new(OpenedContent { hosts, what })],
+            contents: vec![Generations::only(OpenedContent { hosts, what })],
             unknown_host: UnknownHost::Default,
-            policy: Arc::new(Policy::new(options, options.fields.clone(), None)),
+            policy: Arc::new(Policy::new(
+                options,
+                options.fields.clone(),
+                None,
+                Arc::default(),
+            )),
             room: Room {
                 memory: options.cache_memory,
                 descriptors: OPEN_FILES_MAX,
@@ -116,11 +160,70 @@ impl Opened {
     }
 }
 
+impl OpenedArchive {
+    /// The first 16 hexadecimal digits of its build id, for people.
+    pub(crate) fn short_id(&self) -> String {
+        let id = self.archive.superblock().build_id();
+        id[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether anyone else uses its memory.
+    pub(crate) fn is_used(self: &Arc<Self>) -> bool {
+        let of_copy = |(_, memory): &(_, Option<Arc<Memory>>)| {
+            memory.as_ref().is_some_and(|it| Arc::strong_count(it) > 1)
+        };
+        // The metadata of a copied release remain in use while it is kept without the copy.
+        let has_readers = !self.is_copied && Arc::strong_count(&self.archive) > 1;
+        Arc::strong_count(self) > 1 || has_readers || self.files.iter().any(of_copy)
+    }
+
+    /// The same archive, with one host's rules, for previews.
+    pub(crate) fn for_preview(&self) -> Self {
+        let rules = self
+            .hosts
+            .first()
+            .and_then(|(_, _, rules)| rules.as_deref());
+        let rules = rules.cloned().unwrap_or_default().for_preview();
+        let number = self.hosts.first().map_or(0, |(number, ..)| *number);
+        Self {
+            archive: Arc::clone(&self.archive),
+            files: self.files.clone(),
+            origin: self.origin.clone(),
+            hosts: vec![(number, Vec::new(), Some(Arc::new(rules)))],
+            kept_answers: Arc::default(),
+            ..*self
+        }
+    }
+
+    /// The same archive without its copy in memory, read from its file through one descriptor for all
+    /// workers: for the time when it is kept beside the current release. `None` if the file has
+    /// been written to since, or there is no descriptor left.
+    pub(crate) fn without_copy(&self) -> Option<Self> {
+        let origin = self.origin.as_ref()?;
+        let file = origin.file.try_clone().ok()?;
+        let now = Meta::of(&file).ok()?;
+        if (now.len, now.mtime_ns) != (self.meta.len, self.meta.mtime_ns) {
+            return None;
+        }
+        let file = File::from(file);
+        let files = self.files.iter().map(|_| (file.clone(), None)).collect();
+        Some(Self {
+            files,
+            is_copied: false,
+            archive: Arc::clone(&self.archive),
+            origin: Some(Arc::clone(origin)),
+            hosts: self.hosts.clone(),
+            kept_answers: Arc::clone(&self.kept_answers),
+            ..*self
+        })
+    }
+}
+
 impl OpenedContent {
     /// Bytes of it copied into memory for as long as it is served.
     pub(crate) fn copied_len(&self) -> u64 {
         match &self.what {
-            What::Archive(archive) if archive.live.is_none() => archive.len,
+            What::Archive(archive) if archive.is_copied => archive.len,
             What::Archive(_) | What::Directory(_) => 0,
         }
     }

@@ -22,6 +22,8 @@ use gannet_io::named_file;
 pub(crate) struct SiteRules {
     redirects: Option<RedirectTable>,
     headers: Option<HeaderTable>,
+    /// It answers under the name of a preview, which search engines are not to list.
+    is_preview: bool,
 }
 
 /// Why a site's rules files cannot be used.
@@ -62,6 +64,7 @@ impl SiteRules {
         Ok(Self {
             redirects: redirects.transpose()?,
             headers: headers.transpose()?,
+            is_preview: false,
         }
         .or_none())
     }
@@ -107,6 +110,7 @@ impl SiteRules {
         let mut found = Self {
             redirects: (!rules.rules.is_empty()).then(|| RedirectTable::new(rules)),
             headers: None,
+            is_preview: false,
         };
         if let Some(text) = headers {
             let file = SourceFile {
@@ -120,6 +124,14 @@ impl SiteRules {
         match has_errors(&problems) {
             true => Err(problems),
             false => Ok(found.or_none()),
+        }
+    }
+
+    /// The same rules, and a field that keeps search engines from listing any answer.
+    pub(crate) fn for_preview(&self) -> Self {
+        Self {
+            is_preview: true,
+            ..self.clone()
         }
     }
 
@@ -140,15 +152,23 @@ impl SiteRules {
     /// Whether the fields of a path's own content depend on the path alone, so that they are
     /// rendered once.
     pub(crate) fn fields_are_fixed(&self) -> bool {
-        !self.headers.as_ref().is_some_and(HeaderTable::has_hosts)
+        !self.is_preview && !self.headers.as_ref().is_some_and(HeaderTable::has_hosts)
     }
 
     /// The changes to the fields of the response; `None` if there are none.
     pub(crate) fn changes(&self, input: &RuleInput<'_>) -> Option<FieldChanges> {
-        let changes = self.headers.as_ref()?.changes(input);
+        let changes = self.headers.as_ref().map(|headers| headers.changes(input));
+        let mut changes = changes.unwrap_or_default();
+        if self.is_preview {
+            changes.set.retain(|(name, _)| name != ROBOTS.0);
+            changes.set.push((ROBOTS.0.into(), ROBOTS.1.into()));
+        }
         (!changes.is_empty()).then_some(changes)
     }
 }
+
+/// Not to be found by search engines. A convention of theirs.
+const ROBOTS: (&str, &str) = ("x-robots-tag", "noindex");
 
 /// Reads a file of the directory at `path`, if it exists.
 fn read(root: &Root, path: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesError> {

@@ -5,6 +5,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::limits::{ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART};
 
@@ -14,7 +16,7 @@ use crate::limits::{ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART};
 /// [`give_back`](Self::give_back) are at most half of the initial budget.
 #[derive(Debug)]
 pub(crate) struct ArchiveRoom {
-    left: u64,
+    left: AtomicU64,
     /// The longest archive that is copied.
     one_max: u64,
 }
@@ -24,7 +26,7 @@ impl ArchiveRoom {
     /// directories and for bodies that archives store only as gzip.
     pub(crate) fn new(cache_memory: u64) -> Self {
         Self {
-            left: cache_memory / 2,
+            left: AtomicU64::new(cache_memory / 2),
             one_max: machine_memory()
                 .map_or(ARCHIVE_COPY_MAX, |bytes| bytes / ARCHIVE_COPY_PART)
                 .min(ARCHIVE_COPY_MAX),
@@ -32,17 +34,14 @@ impl ArchiveRoom {
     }
 
     /// Takes room for an archive of `len` bytes if it fits.
-    pub(crate) fn take(&mut self, len: u64) -> bool {
-        let fits = len <= self.left && len <= self.one_max;
-        if fits {
-            self.left -= len;
-        }
-        fits
+    pub(crate) fn take(&self, len: u64) -> bool {
+        let without = |left: u64| left.checked_sub(len);
+        len <= self.one_max && self.left.fetch_update(Relaxed, Relaxed, without).is_ok()
     }
 
     /// Returns the room taken for an archive of `len` bytes.
-    pub(crate) fn give_back(&mut self, len: u64) {
-        self.left += len;
+    pub(crate) fn give_back(&self, len: u64) {
+        self.left.fetch_add(len, Relaxed);
     }
 }
 
@@ -84,8 +83,8 @@ mod tests {
 
     #[test]
     fn no_more_is_taken_than_half_of_the_budget() {
-        let mut room = ArchiveRoom {
-            left: 100,
+        let room = ArchiveRoom {
+            left: AtomicU64::new(100),
             one_max: 60,
         };
         assert!(!room.take(61), "longer than the longest allowed");
@@ -97,9 +96,9 @@ mod tests {
         room.give_back(40);
         assert!(room.take(30));
         assert!(!ArchiveRoom::new(0).take(1));
-        let mut small = ArchiveRoom::new(2 << 10);
+        let small = ArchiveRoom::new(2 << 10);
         assert!(!small.take(1025));
-        let mut large = ArchiveRoom::new(u64::MAX);
+        let large = ArchiveRoom::new(u64::MAX);
         assert!(!large.take(ARCHIVE_COPY_MAX + 1));
     }
 

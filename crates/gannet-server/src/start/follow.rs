@@ -20,7 +20,7 @@ use gannet_io::driver::Root;
 
 use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, RULES_SEARCH_PART};
 use crate::observe::notices::ERRORS;
-use crate::release::opened::What;
+use crate::release::opened::{Generations, OpenedContent, What};
 use crate::release::rules::SiteRules;
 use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::published::Published;
@@ -247,14 +247,18 @@ impl Follower {
 
     /// Publishes new roots or new rules, where given.
     fn publish(&self, roots: Option<Vec<Root>>, rules: Option<Option<SiteRules>>) {
-        self.published.replace(self.place, |what| {
+        self.published.replace(self.place, |content| {
+            let OpenedContent { hosts, what } = &*content.current;
             let What::Directory(directory) = what else {
                 unreachable!("a directory is followed");
             };
             let mut next = directory.clone();
             next.roots = roots.unwrap_or(next.roots);
             next.rules = rules.map_or(next.rules, |it| it.map(Arc::new));
-            What::Directory(next)
+            Generations::only(OpenedContent {
+                hosts: hosts.clone(),
+                what: What::Directory(next),
+            })
         });
     }
 }
@@ -289,7 +293,7 @@ mod tests {
     use crate::config::{Content, ContentOptions};
     use crate::release::opened::Opened;
     use crate::start::archive_room::ArchiveRoom;
-    use crate::start::open::Opening;
+    use crate::start::open::{Followed, Opening};
     use crate::start::running::Remote;
     use crate::worker::Message;
 
@@ -314,10 +318,11 @@ mod tests {
 
         fn follower(&self) -> Told {
             let options = ContentOptions::default();
-            let mut opening = Opening {
+            let opening = Opening {
                 options: &options,
                 workers: 1,
-                room: ArchiveRoom::new(0),
+                room: &ArchiveRoom::new(0),
+                is_verifying: false,
             };
             let content = Content::Directory(self.site());
             let (what, source) = opening.open(&content).expect("it is there");
@@ -326,7 +331,9 @@ mod tests {
             let worker = Remote::new(sender, driver.waker(Token(0)));
             let opened = Arc::new(Opened::one(what, &options));
             let published = Published::new(opened, vec![worker]);
-            let source = source.expect("it is followed");
+            let Followed::Directory(source) = source else {
+                panic!("a directory is followed");
+            };
             Told {
                 follower: Follower::new(source, 0, Arc::new(published)),
                 messages,
@@ -347,10 +354,10 @@ mod tests {
 
         /// Whether the last release sent since the previous call has a directory, and rules.
         fn told(&self) -> Option<(bool, bool)> {
-            let Message::Release(opened) = self.messages.try_iter().last()? else {
+            let Message::Release(opened, _) = self.messages.try_iter().last()? else {
                 panic!("no other message is sent");
             };
-            let What::Directory(directory) = &opened.contents[0].what else {
+            let What::Directory(directory) = &opened.contents[0].current.what else {
                 panic!("a directory is followed");
             };
             Some((!directory.roots.is_empty(), directory.rules.is_some()))

@@ -8,6 +8,7 @@ pub(crate) mod lookout;
 pub(crate) mod open;
 pub(crate) mod published;
 pub(crate) mod quic;
+pub(crate) mod releases;
 pub(crate) mod running;
 pub(crate) mod start_error;
 mod workers;
@@ -21,9 +22,11 @@ use gannet_io::probe;
 use self::archive_room::ArchiveRoom;
 use self::bound::{Bound, worker_count};
 use self::follow::Source;
-use self::open::Opening;
+use self::open::{Followed, Opening};
 use self::published::Published;
 use self::quic::{Datagrams, Http3Report};
+use self::releases::Surroundings;
+use self::releases::board::Board;
 use self::running::{Certificates, Running, SiteReport, StartReport};
 use self::start_error::StartError;
 use self::workers::{Descriptors, Plan, ReadyWorker};
@@ -34,7 +37,7 @@ use crate::observe::metrics_server::MetricsServer;
 use crate::observe::notices;
 use crate::quic::routing::Peers;
 use crate::release::directory::Room;
-use crate::release::opened::{Opened, OpenedArchive, OpenedContent, Policy, What};
+use crate::release::opened::{Generations, Opened, OpenedContent, Policy, What};
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
 use crate::tls::watch;
@@ -52,6 +55,12 @@ pub struct Prepared {
     opened: Arc<Opened>,
     /// The origins of the live directories, with their indices among the contents.
     sources: Vec<(usize, Source)>,
+    /// The origins of the archives.
+    releases: Vec<releases::Source>,
+    /// Budget for archives copied into memory by default.
+    room: Arc<ArchiveRoom>,
+    options: Arc<ContentOptions>,
+    board: Arc<Board>,
 }
 
 /// Performs every step that can fail before a server serves: opens content, log, certificates and
@@ -66,7 +75,7 @@ pub fn prepare(
 ) -> Result<Prepared, StartError> {
     let workers = worker_count(config.workers);
     if !content.is_empty() {
-        let is_live = |it: &Hosted| !matches!(it.content, Content::Archive(_));
+        let is_live = |it: &Hosted| !matches!(it.content, Content::Archive(_) | Content::Store(_));
         probe::check_files(content.iter().any(is_live)).map_err(StartError::Files)?;
     }
     if config.defer_accept {
@@ -74,19 +83,30 @@ pub fn prepare(
             bound.defer_accept()?;
         }
     }
-    let mut opening = Opening {
+    let archive_room = ArchiveRoom::new(config.content.cache_memory);
+    let opening = Opening {
         options: &config.content,
         workers,
-        room: ArchiveRoom::new(config.content.cache_memory),
+        room: &archive_room,
+        is_verifying: false,
     };
     let mut contents = Vec::with_capacity(content.len());
     let mut sources = Vec::new();
+    let mut releases = Vec::new();
+    let board = Arc::new(Board::default());
     let mut no_front_page = Vec::new();
     for (place, Hosted { hosts, content }) in content.into_iter().enumerate() {
-        let (what, source) = opening.open(&content).map_err(StartError::Content)?;
+        let (what, followed) = opening.open(&content).map_err(StartError::Content)?;
         no_front_page.extend(open::no_front_page(&content, &what));
-        sources.extend(source.map(|source| (place, source)));
-        contents.push(Arc::new(OpenedContent { hosts, what }));
+        match followed {
+            Followed::Directory(source) => sources.push((place, source)),
+            Followed::Releases(origin) => releases.push(releases::Source {
+                place,
+                name: content.into_path(),
+                origin,
+            }),
+        }
+        contents.push(Generations::only(OpenedContent { hosts, what }));
     }
     let (log, factory) = LogWriter::start(config.log, config.log_file.as_deref()).map_err(|e| {
         let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));
@@ -119,6 +139,7 @@ pub fn prepare(
             &config.content,
             secure_fields(&config),
             alt_svc,
+            board.late(),
         )),
     });
     let plan = Plan {
@@ -154,6 +175,10 @@ pub fn prepare(
         tls,
         opened,
         sources,
+        releases,
+        room: Arc::new(archive_room),
+        options: Arc::new(config.content),
+        board,
     })
 }
 
@@ -173,6 +198,7 @@ impl Prepared {
         let about = About {
             engine: self.report.engine.name,
             certificates: self.tls.as_ref().map(|tls| Arc::clone(&tls.store)),
+            board: Arc::clone(&self.board),
         };
         let certificates = self.tls.map(|tls| Certificates {
             source: tls.source,
@@ -199,8 +225,17 @@ impl Prepared {
         for remote in running.remotes() {
             remote.tell(Message::Peers(peers.clone()));
         }
-        let published = Published::new(self.opened, running.remotes().to_vec());
-        let lookouts = follow::follow(self.sources, &Arc::new(published));
+        let workers = running.remotes().to_vec();
+        let surroundings = Surroundings {
+            options: self.options,
+            workers: workers.len(),
+            room: self.room,
+            published: Arc::new(Published::new(Arc::clone(&self.opened), workers)),
+            board: self.board,
+        };
+        let lookouts = follow::follow(self.sources, &surroundings.published);
+        running.follow(lookouts.map_err(StartError::Resource)?);
+        let lookouts = releases::follow(self.releases, &self.opened.contents, &surroundings);
         running.follow(lookouts.map_err(StartError::Resource)?);
         for go in starts {
             // A worker that has ended meanwhile is detected like one that ends later.
@@ -283,12 +318,7 @@ pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-in
 pub(crate) const ALT_SVC: &str = "alt-svc";
 
 /// The cache limits of each of `workers` for one content, with `files` open files in all.
-fn room(
-    contents: &[Arc<OpenedContent>],
-    options: &ContentOptions,
-    workers: usize,
-    files: usize,
-) -> Room {
+fn room(contents: &[Generations], options: &ContentOptions, workers: usize, files: usize) -> Room {
     let copied = match options.copies_archives() {
         // Requested regardless of its length, and not part of the budget.
         true => 0,
@@ -303,25 +333,21 @@ fn room(
 }
 
 /// Bytes of archives that are copied into memory.
-fn copied_len(contents: &[Arc<OpenedContent>]) -> u64 {
-    contents.iter().map(|content| content.copied_len()).sum()
+fn copied_len(contents: &[Generations]) -> u64 {
+    let lengths = contents.iter().map(|it| it.current.copied_len());
+    lengths.sum()
 }
 
 /// Facts about the content: complete if it is a single archive.
-fn report(contents: &[Arc<OpenedContent>]) -> SiteReport {
+fn report(contents: &[Generations]) -> SiteReport {
     match contents {
-        [only] => match &only.what {
+        [only] => match &only.current.what {
             What::Directory(_) => SiteReport::default(),
-            What::Archive(OpenedArchive { archive, len, .. }) => {
-                let stats = archive.stats();
-                let id = archive.superblock().build_id();
-                let build_id = id[..8].iter().map(|b| format!("{b:02x}")).collect();
-                SiteReport {
-                    files: Some(stats.file_count),
-                    bytes: Some(*len),
-                    build_id: Some(build_id),
-                }
-            }
+            What::Archive(opened) => SiteReport {
+                files: Some(opened.archive.stats().file_count),
+                bytes: Some(opened.len),
+                build_id: Some(opened.short_id()),
+            },
         },
         _ => SiteReport::default(),
     }

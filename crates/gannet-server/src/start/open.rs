@@ -19,6 +19,7 @@ use gannet_io::cause::cause;
 use gannet_io::driver::{Errno, File, Meta};
 use gannet_io::memory::{self, Memory};
 use gannet_io::named_file;
+use gannet_store::StoreError;
 
 use crate::config::{Content, ContentOptions};
 use crate::release::directory::DirectoryOptions;
@@ -27,6 +28,8 @@ use crate::release::opened::{ArchiveHost, OpenedArchive, OpenedDirectory, What};
 use crate::release::rules::{RulesError, SiteRules};
 use crate::start::archive_room::ArchiveRoom;
 use crate::start::follow::{Place, Source};
+use crate::start::releases::origin::{AtPath, InStore, Origin};
+use crate::start::releases::unix_now;
 
 /// An unalterable copy of an archive, if it fits the budget or is required.
 fn copy_of(
@@ -34,7 +37,7 @@ fn copy_of(
     path: &Path,
     len: u64,
     options: &ContentOptions,
-    room: &mut ArchiveRoom,
+    room: &ArchiveRoom,
 ) -> Result<Option<OwnedFd>, OpenError> {
     let whole = usize::try_from(len).unwrap_or(usize::MAX);
     let copy = || memory::sealed_copy(file, whole);
@@ -66,8 +69,12 @@ pub enum OpenError {
     ArchiveRules(PathBuf, TableError),
     /// A required signature is missing or invalid.
     Signature(PathBuf, SignatureError),
+    /// A new archive is not what was packed.
+    Damaged(PathBuf, SignatureError),
     /// An archive that has to be copied into memory does not fit.
     Copy(PathBuf, io::Error),
+    /// The store has no release that can be served.
+    Store(StoreError),
     /// The path is neither a regular file nor a directory.
     Kind(PathBuf),
 }
@@ -99,6 +106,17 @@ impl fmt::Display for OpenError {
             Self::Signature(path, error) => {
                 write!(f, "cannot serve '{}': {error}", path.display())
             }
+            Self::Damaged(path, error) => {
+                let what = match error {
+                    SignatureError::Body(offset) => format!("the body at offset {offset}"),
+                    _ => "its metadata".into(),
+                };
+                let path = path.display();
+                write!(
+                    f,
+                    "archive '{path}' is damaged: {what} does not match its digest"
+                )
+            }
             Self::Copy(path, error) => {
                 write!(
                     f,
@@ -107,6 +125,7 @@ impl fmt::Display for OpenError {
                     cause(error)
                 )
             }
+            Self::Store(error) => error.fmt(f),
             Self::Kind(path) => {
                 write!(
                     f,
@@ -150,7 +169,9 @@ impl OpenError {
                  as much memory as the archive is long"
                     .into(),
             ),
+            Self::Damaged(..) => Some("transfer it again, or pack the site again".into()),
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
+            Self::Store(error) => error.help(),
             Self::Signature(..) => None,
         }
     }
@@ -188,20 +209,31 @@ pub fn permission(path: &Path) -> String {
     }
 }
 
+/// What changes the content that is served.
+pub(crate) enum Followed {
+    /// A live directory, and its rules.
+    Directory(Source),
+    /// The releases of an archive.
+    Releases(Origin),
+}
+
 /// Opens content for a number of workers.
 pub(crate) struct Opening<'a> {
     pub(crate) options: &'a ContentOptions,
     pub(crate) workers: usize,
     /// Budget for archives copied into memory by default.
-    pub(crate) room: ArchiveRoom,
+    pub(crate) room: &'a ArchiveRoom,
+    /// Compare every body of an archive with its digest. Not at the start, which would take as long
+    /// as reading it.
+    pub(crate) is_verifying: bool,
 }
 
 impl Opening<'_> {
-    /// Opens and checks content. For a live directory, also returns the source to follow.
+    /// Opens and checks content. Also returns what to follow.
     ///
     /// # Errors
     /// See [`OpenError`]. Content that is already being served is not affected.
-    pub(crate) fn open(&mut self, content: &Content) -> Result<(What, Option<Source>), OpenError> {
+    pub(crate) fn open(&self, content: &Content) -> Result<(What, Followed), OpenError> {
         let options = self.options;
         if let (
             Some(_),
@@ -215,15 +247,31 @@ impl Opening<'_> {
             Content::Directory(path) => self.open_directory((path, false), None),
             Content::HostFolder(path) => self.open_directory((path, true), None),
             Content::File(path) => self.open_single(path),
-            Content::Archive(path) => Ok((What::Archive(self.open_archive(path)?), None)),
+            Content::Archive(path) => {
+                let origin = AtPath::new(path);
+                let origin = origin.map_err(|e| OpenError::Io("archive", path.to_owned(), e))?;
+                self.open_release(path, Origin::Path(origin))
+            }
+            Content::Store(path) => {
+                let key = options.require_signature.as_deref();
+                let store = InStore::open(path, key, &options.node, unix_now());
+                let store = store.map_err(OpenError::Store)?;
+                let path = store.store.release_path(store.pointer.release);
+                self.open_release(&path, Origin::Store(Box::new(store)))
+            }
         }
+    }
+
+    fn open_release(&self, path: &Path, origin: Origin) -> Result<(What, Followed), OpenError> {
+        let archive = self.open_archive(path)?;
+        Ok((What::Archive(Arc::new(archive)), Followed::Releases(origin)))
     }
 
     fn open_directory(
         &self,
         (path, is_host): (&Path, bool),
         single: Option<Vec<u8>>,
-    ) -> Result<(What, Option<Source>), OpenError> {
+    ) -> Result<(What, Followed), OpenError> {
         let refuse = |e| OpenError::Io("directory", path.to_owned(), e);
         // The folder of a single file has no rules.
         let compat = self.options.routing.rules.filter(|_| single.is_none());
@@ -247,10 +295,10 @@ impl Opening<'_> {
             options: Arc::new(options),
             kept: Arc::default(),
         };
-        Ok((What::Directory(directory), Some(source)))
+        Ok((What::Directory(directory), Followed::Directory(source)))
     }
 
-    fn open_single(&self, path: &Path) -> Result<(What, Option<Source>), OpenError> {
+    fn open_single(&self, path: &Path) -> Result<(What, Followed), OpenError> {
         let error = |e| OpenError::Io("file", path.to_owned(), e);
         let meta = fs::metadata(path).map_err(error)?;
         let name = match path.file_name() {
@@ -265,7 +313,7 @@ impl Opening<'_> {
         self.open_directory((folder, false), Some(name))
     }
 
-    fn open_archive(&mut self, path: &Path) -> Result<OpenedArchive, OpenError> {
+    pub(crate) fn open_archive(&self, path: &Path) -> Result<OpenedArchive, OpenError> {
         let options = self.options;
         let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
         let bad = |e| OpenError::Archive(path.to_owned(), e);
@@ -286,23 +334,18 @@ impl Opening<'_> {
         let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
         let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
         let hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
-        let copy = copy_of(&file, path, len, options, &mut self.room)?;
+        let copy = copy_of(&file, path, len, options, self.room)?;
         if Meta::of(&file).map_err(io_error)? != meta {
             let error = io::Error::other("it was changed while it was read");
             return Err(io_error(error));
         }
-        let live = match copy {
-            Some(_) => None,
-            None => {
-                let archive = OpenArchive {
-                    path: path.to_owned(),
-                    file: file.try_clone().map_err(io_error)?,
-                    start: first,
-                    is_told: AtomicBool::new(false),
-                };
-                Some((meta, Some(Arc::new(archive))))
-            }
+        let origin = OpenArchive {
+            path: path.to_owned(),
+            file: file.try_clone().map_err(io_error)?,
+            start: first,
+            is_told: AtomicBool::new(false),
         };
+        let is_copied = copy.is_some();
         let file = copy.map_or(file, fs::File::from);
         if let Some(key) = &options.require_signature {
             // The bodies are read from the sealed copy, from which they will be sent.
@@ -314,14 +357,20 @@ impl Opening<'_> {
             signature::check_bodies(&archive, |chunk, at| file.read_exact_at(chunk, at))
                 .map_err(io_error)?
                 .map_err(unsigned)?;
+        } else if self.is_verifying {
+            let damaged = |error| OpenError::Damaged(path.to_owned(), error);
+            signature::check_build_id(&archive).map_err(damaged)?;
+            signature::check_bodies(&archive, |chunk, at| file.read_exact_at(chunk, at))
+                .map_err(io_error)?
+                .map_err(damaged)?;
         }
-        if options.preload && live.is_some() {
+        if options.preload && !is_copied {
             let whole = usize::try_from(len).unwrap_or(usize::MAX);
             memory::preload(&file, whole).map_err(io_error)?;
         }
-        let mapped = |file: &fs::File| match live {
-            Some(_) => Ok(None),
-            None => Memory::map_sealed(file).map(|memory| Some(Arc::new(memory))),
+        let mapped = |file: &fs::File| match is_copied {
+            false => Ok(None),
+            true => Memory::map_sealed(file).map(|memory| Some(Arc::new(memory))),
         };
         let own = || {
             let file = reopen(&file)?;
@@ -332,10 +381,13 @@ impl Opening<'_> {
         Ok(OpenedArchive {
             files: files.map_err(io_error)?,
             len,
-            live,
+            is_copied,
+            meta,
+            origin: Some(Arc::new(origin)),
             hosts,
             spa: options.spa || archive.options().spa,
             archive,
+            kept_answers: Arc::default(),
         })
     }
 }
@@ -350,18 +402,10 @@ pub(crate) fn no_front_page(content: &Content, what: &What) -> Option<(PathBuf, 
             let lacks = directory.options.lookup.spa && !directory.roots.iter().any(is_there);
             lacks.then(|| (path.clone(), Vec::new()))
         }
-        (
-            Content::Archive(path),
-            What::Archive(OpenedArchive {
-                archive,
-                spa,
-                hosts,
-                ..
-            }),
-        ) => {
-            let lacking = hosts.iter();
-            let lacking =
-                lacking.filter(|(host, ..)| *spa && !Host::of(archive, *host).has_front_page());
+        (Content::Archive(path) | Content::Store(path), What::Archive(opened)) => {
+            let lacking = opened.hosts.iter().filter(|(host, ..)| {
+                opened.spa && !Host::of(&opened.archive, *host).has_front_page()
+            });
             let names: Vec<_> = lacking.map(|(_, names, _)| names.concat()).collect();
             (!names.is_empty()).then(|| (path.clone(), names))
         }

@@ -1,8 +1,11 @@
 //! The release served now, and the workers that serve it.
 
+use std::convert::Infallible;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::release::opened::{Opened, OpenedContent, What};
+use crate::release::opened::{Generations, Opened};
 use crate::start::running::Remote;
 use crate::worker::Message;
 
@@ -10,6 +13,14 @@ use crate::worker::Message;
 pub(crate) struct Published {
     opened: Mutex<Arc<Opened>>,
     workers: Vec<Remote>,
+}
+
+/// A release on its way to the workers.
+pub(crate) struct Applied(Receiver<Infallible>);
+
+/// Dropped by a worker once it serves the release that came with it.
+pub(crate) struct Applying {
+    _sender: Sender<Infallible>,
 }
 
 impl Published {
@@ -23,16 +34,39 @@ impl Published {
 
     /// Replaces the content at index `place` with the result of `change`, and sends the new release
     /// to all workers: all of them get the same releases, in the same order.
-    pub(crate) fn replace(&self, place: usize, change: impl FnOnce(&What) -> What) {
+    pub(crate) fn replace(
+        &self,
+        place: usize,
+        change: impl FnOnce(&Generations) -> Generations,
+    ) -> Applied {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         // The workers still hold the previous release; only its list of contents is copied.
         let content = &mut Arc::make_mut(&mut opened).contents[place];
-        *content = Arc::new(OpenedContent {
-            hosts: content.hosts.clone(),
-            what: change(&content.what),
-        });
+        *content = change(content);
+        let (sender, receiver) = channel();
         for worker in &self.workers {
-            worker.tell(Message::Release(Arc::clone(&opened)));
+            let applying = Applying {
+                _sender: sender.clone(),
+            };
+            worker.tell(Message::Release(Arc::clone(&opened), applying));
+        }
+        Applied(receiver)
+    }
+}
+
+impl Applied {
+    /// A release that was sent to nobody.
+    pub(crate) fn to_nobody() -> Self {
+        Self(channel().1)
+    }
+
+    /// Waits until all workers serve the release, or have ended; false if that takes longer than
+    /// `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> bool {
+        match self.0.recv_timeout(patience) {
+            Err(RecvTimeoutError::Disconnected) => true,
+            Err(RecvTimeoutError::Timeout) => false,
+            Ok(never) => match never {},
         }
     }
 }

@@ -44,6 +44,7 @@ use crate::quic::Quic;
 use crate::quic::routing::{Forwarded, Peers};
 use crate::release::Release;
 use crate::release::opened::Opened;
+use crate::start::published::Applying;
 use crate::tls::certificates::Adopted;
 use crate::worker::ledger::{Budget, Ledger, Work};
 
@@ -54,7 +55,7 @@ pub(crate) enum Message {
     /// End at once.
     StopNow,
     /// Serve this release from now on.
-    Release(Arc<Opened>),
+    Release(Arc<Opened>, Applying),
     /// Access to the other workers.
     Peers(Peers),
     /// A datagram for a connection of this worker.
@@ -395,7 +396,7 @@ impl<D: Driver> Worker<D> {
             match message {
                 Message::Stop => self.stop(),
                 Message::StopNow => self.stop_now(),
-                Message::Release(opened) => self.shared.serve(&opened),
+                Message::Release(opened, _applying) => self.shared.serve(&opened),
                 Message::Peers(peers) => self.peers = peers,
                 Message::Datagram(datagram) => {
                     self.peers.taken(self.shared.settings.number);

@@ -165,7 +165,7 @@ impl<D: Driver> Shared<D> {
         let next = Release::new(opened, self.settings.number, Some(&self.release));
         for site in self.release.gone(&next) {
             match site {
-                Site::Archive(archive) => archive.bodies.retire(),
+                Site::Archive(archive) => archive.current.bodies.retire(),
                 Site::Directory(directory) => {
                     directory.retire();
                     self.listing.forget_site(directory);

@@ -128,7 +128,8 @@ impl ArchivePlace {
                 location: String::from_utf8_lossy(&location).into_owned(),
                 rule: Some(rule),
             },
-            Outcome::Missing => Located::Missing(None),
+            // Without a server there are no other releases.
+            Outcome::Kept | Outcome::Missing => Located::Missing(None),
         }
     }
 

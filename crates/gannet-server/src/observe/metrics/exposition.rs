@@ -11,6 +11,7 @@ use gannet_io::process::ProcessFacts;
 
 use super::{Counters, TlsCounters};
 use crate::observe::snapshots::WorkerCounts;
+use crate::start::releases::board::{self, Board};
 use crate::tls::certificates::{CertificateStore, Facts};
 use crate::worker::ledger::{Bound, Holding};
 
@@ -21,6 +22,8 @@ pub(crate) struct About {
     pub(crate) engine: &'static str,
     /// The certificates in use, if any address speaks TLS.
     pub(crate) certificates: Option<Arc<CertificateStore>>,
+    /// The releases of followed archives.
+    pub(crate) board: Arc<Board>,
 }
 
 /// The whole exposition: the workers' counters, build and certificate facts, and process metrics.
@@ -32,6 +35,7 @@ pub(crate) fn prometheus(workers: &[WorkerCounts], about: &About) -> String {
     if let Some(store) = &about.certificates {
         text.certificates(&store.current().facts().collect::<Vec<_>>());
     }
+    text.releases(&about.board.all());
     text.process(&ProcessFacts::read());
     text.0
 }
@@ -111,6 +115,80 @@ impl Text {
         }
         self.tls(&sum.tls);
         self.held(&sum.held);
+    }
+
+    /// The releases of each followed archive or store.
+    fn releases(&mut self, contents: &[board::Facts]) {
+        if contents.is_empty() {
+            return;
+        }
+        let name = "gannet_release_info";
+        let help = "The releases of each content and their states; always 1.";
+        self.metric(name, "gauge", help);
+        for content in contents {
+            for one in &content.releases {
+                let labels: [(_, &dyn Display); 3] = [
+                    ("content", &content.name),
+                    ("release", &one.id),
+                    ("state", &one.state.name()),
+                ];
+                self.sample(name, &labels, 1);
+            }
+        }
+        let name = "gannet_release_kept_answers_total";
+        let help = "Answers for immutable assets by a release that was staged or kept.";
+        self.metric(name, "counter", help);
+        for content in contents {
+            for one in &content.releases {
+                let labels: [(_, &dyn Display); 2] =
+                    [("content", &content.name), ("release", &one.id)];
+                self.sample(name, &labels, one.kept_answers());
+            }
+        }
+        let name = "gannet_release_refused_total";
+        self.metric(
+            name,
+            "counter",
+            "New releases that were refused, by reason.",
+        );
+        for content in contents {
+            for (reason, count) in &content.refused {
+                let labels: [(_, &dyn Display); 2] =
+                    [("content", &content.name), ("reason", reason)];
+                self.sample(name, &labels, count);
+            }
+        }
+        type Value = fn(&board::Facts) -> Option<u64>;
+        let gauges: [(&str, &str, Value); 4] = [
+            (
+                "gannet_release_serial",
+                "The serial of the store's pointer that is in force.",
+                |it| it.serial,
+            ),
+            (
+                "gannet_release_activated_seconds",
+                "When the current release was activated, Unix time.",
+                |it| Some(it.activated),
+            ),
+            (
+                "gannet_release_checked_seconds",
+                "When the path or store was last looked at, Unix time.",
+                |it| Some(it.checked),
+            ),
+            (
+                "gannet_release_late",
+                "1 if a release should be current and could not be staged.",
+                |it| Some(it.is_late.into()),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            self.metric(name, "gauge", help);
+            for content in contents {
+                if let Some(value) = value(content) {
+                    self.sample(name, &[("content", &content.name)], value);
+                }
+            }
+        }
     }
 
     /// Memory held for peers, by account.

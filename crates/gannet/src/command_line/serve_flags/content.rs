@@ -2,6 +2,7 @@
 
 use clap::ValueHint;
 use gannet_server::config::UnknownHost;
+use gannet_site::host_name::host_name;
 
 use crate::command_line::flag::{Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
@@ -247,12 +248,42 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("KEY"),
         group: Group::Content,
         default: "",
-        brief: "serve an archive only if it is signed with this minisign public key",
+        brief: "serve archives and stores only if signed with this minisign public key",
         details: "The key's line in Base64, or the name of its .pub file. Every body is read and \
             verified at start.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.require_signature = Some(public_key(text(values)?)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "previews",
+        short: None,
+        value: one("DOMAIN"),
+        group: Group::Content,
+        default: "",
+        brief: "answer for ID.DOMAIN from the release with that ID, staged or kept",
+        details: "Also from the current one. The IDs are those that the start, 'gannet publish' and \
+            'gannet releases' print; search engines are told not to list these answers.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.previews = Some(host_name(text(values)?)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "node",
+        short: None,
+        value: one("NAME"),
+        group: Group::Content,
+        default: "",
+        brief: "the name of this server among those that serve the same store",
+        details: "It decides in which stage of 'gannet publish --stages' this server takes part. \
+            Without it, the machine's host name.",
+        is_common: false,
+        apply: |settings, values| {
+            text(values)?.clone_into(&mut settings.server.content.node);
             Ok(())
         },
     },

@@ -12,6 +12,8 @@ pub enum Kind {
     File,
     /// A compiled archive.
     Archive,
+    /// A store of releases.
+    Store,
 }
 
 /// A precondition.
@@ -39,12 +41,15 @@ pub enum Need {
 
 const DIRECTORY: Need = Need::Served(&[Kind::Directory]);
 const LIVE: Need = Need::Served(&[Kind::Directory, Kind::File]);
-const ARCHIVE: Need = Need::Served(&[Kind::Archive]);
+const ARCHIVE: Need = Need::Served(&[Kind::Archive, Kind::Store]);
 
 /// Each flag with what it needs.
 pub const NEEDS: &[(&str, Need)] = &[
     ("path", Need::Content),
-    ("spa", Need::Served(&[Kind::Directory, Kind::Archive])),
+    (
+        "spa",
+        Need::Served(&[Kind::Directory, Kind::Archive, Kind::Store]),
+    ),
     ("no-listing", DIRECTORY),
     ("no-clean-urls", DIRECTORY),
     ("compat", DIRECTORY),
@@ -66,6 +71,8 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("type", LIVE),
     ("header", Need::Nothing),
     ("require-signature", Need::Content),
+    ("previews", ARCHIVE),
+    ("node", Need::Served(&[Kind::Store])),
     ("listen", Need::Nothing),
     ("port", Need::Nothing),
     ("expose", Need::Nothing),

@@ -1,4 +1,4 @@
-//! Decides what a path is: a directory, a single file or an archive.
+//! Decides what a path is: a directory, a store, a single file or an archive.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use gannet_io::named_file;
 use gannet_server::config::Content;
 use gannet_server::permission;
+use gannet_store::Store;
 
 use crate::messages::Failure;
 
@@ -29,6 +30,9 @@ pub fn examine(path: &Path) -> Result<Content, Failure> {
     let kind = std::fs::metadata(path)
         .map_err(|error| fail(&error))?
         .file_type();
+    if kind.is_dir() && Store::is_store(path) {
+        return Ok(Content::Store(path.to_owned()));
+    }
     if kind.is_dir() {
         return Ok(Content::Directory(path.to_owned()));
     }

@@ -80,6 +80,10 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
             Idle::because("hosts", "site", "without PATH: --site names every site"),
         ),
         (
+            content.previews.is_some() && settings.ignore_host,
+            Idle::with("previews", "ignore-host"),
+        ),
+        (
             content.preload && content.copies_archives(),
             Idle::because(
                 "preload",
@@ -114,13 +118,17 @@ impl Situation {
                 if self.kinds.iter().any(is_there) {
                     return None;
                 }
-                let why = match (self.has(Kind::Directory), self.has(Kind::Archive)) {
+                let has_archive = self.has(Kind::Archive) || self.has(Kind::Store);
+                let is_of_pack = PACK_FLAGS.iter().any(|flag| flag.name == name);
+                let why = match (self.has(Kind::Directory), has_archive) {
                     (true, _) => "on a directory",
+                    (false, true) if kinds.contains(&Kind::Store) => {
+                        "on an archive without a store"
+                    }
                     (false, true) => "on an archive: it is decided when packing",
                     (false, false) => "on a single file",
                 };
-                let is_of_pack = PACK_FLAGS.iter().any(|flag| flag.name == name);
-                match is_of_pack && self.has(Kind::Archive) {
+                match is_of_pack && has_archive {
                     true => lack(why, "give it to 'gannet pack', or leave it out"),
                     false => lack(why, "leave it out"),
                 }
@@ -186,6 +194,7 @@ mod tests {
             ("type", ..) => "md=text/markdown".into(),
             ("header", ..) => "x-a: b".into(),
             ("site", ..) => "a.example=site".into(),
+            ("previews", ..) => "preview.example".into(),
             ("health", ..) => "/health".into(),
             ("tls-key-records", ..) => "1000".into(),
             ("index", ..) => "start.html".into(),
@@ -219,7 +228,7 @@ mod tests {
     fn every_flag_is_taken_or_refused_with_each_content() {
         let mut refused = Vec::new();
         for flag in SERVE_FLAGS {
-            for kind in [Kind::Directory, Kind::File, Kind::Archive] {
+            for kind in [Kind::Directory, Kind::File, Kind::Archive, Kind::Store] {
                 let need = NEEDS.iter().find(|(name, _)| *name == flag.name);
                 let expect = match need {
                     Some((_, Need::Served(kinds))) => kinds.contains(&kind),

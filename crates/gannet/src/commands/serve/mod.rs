@@ -133,6 +133,10 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         content: ContentOptions {
             routing: settings.site.routing(),
             defaults: settings.site.defaults(),
+            node: match &*settings.server.content.node {
+                "" => host_name(),
+                name => name.into(),
+            },
             unknown_host: match settings.ignore_host {
                 true => UnknownHost::Ignore,
                 false => settings.server.content.unknown_host,
@@ -191,11 +195,18 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
     })
 }
 
+/// The machine's name.
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
 fn kind(content: &Content) -> Kind {
     match content {
         Content::Directory(_) | Content::HostFolder(_) => Kind::Directory,
         Content::File(_) => Kind::File,
         Content::Archive(_) => Kind::Archive,
+        Content::Store(_) => Kind::Store,
     }
 }
 
@@ -294,6 +305,8 @@ fn has_hosts(hosted: &Hosted) -> bool {
     match &hosted.content {
         _ if !hosted.hosts.is_empty() => true,
         Content::Archive(path) => of_archive(path).unwrap_or(true),
+        // A release of it may have hosts.
+        Content::Store(_) => true,
         Content::Directory(_) | Content::HostFolder(_) | Content::File(_) => false,
     }
 }

@@ -54,7 +54,8 @@ impl Needs {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             count => count,
         };
-        let is_archive = |content: &&Content| matches!(content, Content::Archive(_));
+        let is_archive =
+            |content: &&Content| matches!(content, Content::Archive(_) | Content::Store(_));
         let archives = content.iter().filter(is_archive).count() as u64;
         Self {
             workers: workers as u64,
@@ -66,9 +67,10 @@ impl Needs {
     }
 
     /// Descriptors per worker: listeners count twice until it has its own, and an archive has one
-    /// descriptor for its content and one for its tables.
+    /// descriptor for its content and one for its tables, and the same while another release of it
+    /// replaces it.
     fn per_worker(&self) -> u64 {
-        WORKER + 2 * self.addresses + self.directories + 2 * self.archives
+        WORKER + 2 * self.addresses + self.directories + 4 * self.archives
     }
 
     fn descriptors(&self, open: u64) -> u64 {

@@ -96,7 +96,11 @@ impl Lines<'_> {
                 format!("{} (directory)", printable(&full.to_string_lossy()))
             }
             Content::File(path) => format!("{} (one file)", printable(&path.to_string_lossy())),
-            Content::Archive(path) => {
+            Content::Archive(path) | Content::Store(path) => {
+                let kind = match content {
+                    Content::Store(_) => "store",
+                    _ => "archive",
+                };
                 let site = &self.report.site;
                 let mut parts = Vec::new();
                 if let Some(files) = site.files {
@@ -114,8 +118,8 @@ impl Lines<'_> {
                 }
                 let path = printable(&path.to_string_lossy()).to_string();
                 match parts.is_empty() {
-                    true => format!("{path} (archive)"),
-                    false => format!("{path} (archive: {})", parts.join(", ")),
+                    true => format!("{path} ({kind})"),
+                    false => format!("{path} ({kind}: {})", parts.join(", ")),
                 }
             }
         }

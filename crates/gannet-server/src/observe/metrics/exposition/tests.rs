@@ -40,10 +40,49 @@ fn whole() -> String {
     let about = About {
         engine: "epoll",
         certificates: None,
+        board: Arc::new(board()),
     };
     let mut text = Text(prometheus(&workers, &about));
     text.certificates(&[&facts("example.org"), &facts("*.example.org")]);
     text.0
+}
+
+/// A store with a current and a kept release, and a refusal.
+fn board() -> Board {
+    let release = |id: &str, state| board::ReleaseFacts {
+        id: id.into(),
+        state,
+        kept_answers: Arc::new(7.into()),
+    };
+    let board = Board::default();
+    board.add(board::Facts {
+        name: "site \"a\"".into(),
+        serial: Some(4),
+        releases: vec![
+            release("00aa", board::State::Current),
+            release("00bb", board::State::Kept),
+        ],
+        activated: 10,
+        checked: 20,
+        refused: [("older", 2)].into(),
+        is_late: false,
+    });
+    board
+}
+
+#[test]
+fn releases_are_reported_by_content_and_state() {
+    let text = whole();
+    for line in [
+        "gannet_release_info{content=\"site \\\"a\\\"\",release=\"00aa\",state=\"current\"} 1\n",
+        "gannet_release_kept_answers_total{content=\"site \\\"a\\\"\",release=\"00bb\"} 7\n",
+        "gannet_release_refused_total{content=\"site \\\"a\\\"\",reason=\"older\"} 2\n",
+        "gannet_release_serial{content=\"site \\\"a\\\"\"} 4\n",
+        "gannet_release_activated_seconds{content=\"site \\\"a\\\"\"} 10\n",
+        "gannet_release_late{content=\"site \\\"a\\\"\"} 0\n",
+    ] {
+        assert!(text.contains(line), "{line}");
+    }
 }
 
 #[test]

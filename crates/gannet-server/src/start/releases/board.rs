@@ -1,0 +1,106 @@
+//! What is known of the releases of a server's archives, for metrics and health checks.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One thread per followed content writes; the metrics thread and health checks read.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    facts: Mutex<Vec<Facts>>,
+    late: Arc<AtomicBool>,
+}
+
+/// What is known of one content.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// The operator's name of it.
+    pub(crate) name: String,
+    /// The serial number of the store's pointer in force; `None` for an archive without a store.
+    pub(crate) serial: Option<u64>,
+    /// The current release first, then those that answer for their immutable assets.
+    pub(crate) releases: Vec<ReleaseFacts>,
+    /// When the current release was activated, Unix seconds.
+    pub(crate) activated: u64,
+    /// When the pointer or the path was last read successfully, Unix seconds.
+    pub(crate) checked: u64,
+    /// Releases refused, by reason.
+    pub(crate) refused: BTreeMap<&'static str, u64>,
+    /// A release should have become current by now, and could not.
+    pub(crate) is_late: bool,
+}
+
+/// What is known of one release.
+#[derive(Clone, Debug)]
+pub(crate) struct ReleaseFacts {
+    /// The first 16 hexadecimal digits of its build id.
+    pub(crate) id: String,
+    pub(crate) state: State,
+    /// See [`OpenedArchive`](crate::release::opened::OpenedArchive).
+    pub(crate) kept_answers: Arc<AtomicU64>,
+}
+
+/// The state of a release on this server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum State {
+    /// It answers requests.
+    Current,
+    /// It will; until then it answers for its immutable assets.
+    Staged,
+    /// It was replaced, and answers for its immutable assets.
+    Kept,
+}
+
+impl State {
+    /// Its name in metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Staged => "staged",
+            Self::Kept => "kept",
+        }
+    }
+}
+
+impl ReleaseFacts {
+    /// How often it answered while another release was current.
+    pub(crate) fn kept_answers(&self) -> u64 {
+        self.kept_answers.load(Ordering::Relaxed)
+    }
+}
+
+impl Board {
+    /// Adds a content; returns its number.
+    pub(crate) fn add(&self, facts: Facts) -> usize {
+        let mut all = self.facts();
+        all.push(facts);
+        all.len() - 1
+    }
+
+    /// Changes what is known of a content.
+    pub(crate) fn change(&self, number: usize, change: impl FnOnce(&mut Facts)) {
+        let mut all = self.facts();
+        change(&mut all[number]);
+        let is_late = all.iter().any(|facts| facts.is_late);
+        self.late.store(is_late, Ordering::Relaxed);
+    }
+
+    /// Everything that is known.
+    pub(crate) fn all(&self) -> Vec<Facts> {
+        self.facts().clone()
+    }
+
+    /// Whether no content lacks a release that should be current by now.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.late.load(Ordering::Relaxed)
+    }
+
+    /// Set while it is not ready.
+    pub(crate) fn late(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.late)
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Vec<Facts>> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

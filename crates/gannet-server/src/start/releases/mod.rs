@@ -1,0 +1,569 @@
+//! Follows the releases of archives.
+//!
+//! ```text
+//!   at its path or in its store: verified ──▶ staged ──▶ current ──▶ kept ──▶ gone
+//!                                   │           │           ▲          │
+//!                                   └─ refused  └── another one is published
+//! ```
+//!
+//! A new release is *staged* first: every worker answers for its immutable assets where the current
+//! release has nothing. Only when all of them do, and its time has come, it becomes *current*: no
+//! page that refers to an asset is sent before every worker knows the asset. The release that it
+//! replaces is *kept*: open pages refer to its assets. Work in progress finishes on its own release.
+//!
+//! All of this happens on a thread of its own, of lower priority than the workers.
+
+pub(crate) mod board;
+pub(crate) mod origin;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{io, mem};
+
+use gannet_io::process;
+use gannet_store::{Keep, Pointer, ReleaseId};
+
+use self::board::{Board, Facts, ReleaseFacts, State};
+use self::origin::{News, Origin, Refusal, check_file};
+use crate::config::ContentOptions;
+use crate::limits::{APPLIED_MS, OTHER_RELEASES_MAX, RELEASES_LOOK_MS, UNLINKED_BYTES_MAX};
+use crate::observe::notices::ERRORS;
+use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
+use crate::start::archive_room::ArchiveRoom;
+use crate::start::lookout::Lookout;
+use crate::start::open::Opening;
+use crate::start::published::{Applied, Published};
+
+/// A content whose releases are followed, as it was opened.
+pub(crate) struct Source {
+    /// Index among the contents.
+    pub(crate) place: usize,
+    /// The name given by the operator.
+    pub(crate) name: PathBuf,
+    pub(crate) origin: Origin,
+}
+
+/// What all followers share.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) options: Arc<ContentOptions>,
+    /// Number of workers, each with a descriptor of its own for the current release.
+    pub(crate) workers: usize,
+    /// Budget for archives copied into memory by default.
+    pub(crate) room: Arc<ArchiveRoom>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) board: Arc<Board>,
+}
+
+/// Follows the releases of these contents, each on its own thread up to a number: staging reads the
+/// whole archive.
+///
+/// # Errors
+/// A thread cannot be started.
+pub(crate) fn follow(
+    sources: Vec<Source>,
+    contents: &[Generations],
+    surroundings: &Surroundings,
+) -> io::Result<Vec<Lookout>> {
+    let count = sources.len().min(crate::limits::FOLLOWERS_MAX);
+    let mut threads: Vec<Vec<Follower>> = (0..count).map(|_| Vec::new()).collect();
+    for (at, source) in sources.into_iter().enumerate() {
+        let content = Arc::clone(&contents[source.place].current);
+        threads[at % count].push(Follower::new(source, content, surroundings.clone()));
+    }
+    let every = Duration::from_millis(RELEASES_LOOK_MS);
+    let start = |mut followers: Vec<Follower>| {
+        let mut is_new = true;
+        Lookout::start("gannet-releases", every, move |is_asked| {
+            if mem::take(&mut is_new) {
+                // Staging must not delay answers; without permission it does a little.
+                let _ = process::lower_priority();
+            }
+            for follower in &mut followers {
+                follower.look(is_asked, unix_now());
+            }
+        })
+    };
+    threads.into_iter().map(start).collect()
+}
+
+/// A release that will be current.
+struct Staged {
+    archive: Arc<OpenedArchive>,
+    /// When, Unix seconds.
+    activation: u64,
+    /// Whether all workers answer for its assets.
+    applied: Applied,
+    /// In a store, the pointer to it.
+    pointer: Option<Box<Pointer>>,
+}
+
+/// A release that was current.
+struct Kept {
+    archive: Arc<OpenedArchive>,
+    /// When it was replaced, Unix seconds.
+    left: u64,
+}
+
+struct Follower {
+    source: Source,
+    /// Number on the board.
+    number: usize,
+    surroundings: Surroundings,
+    current: Arc<OpenedContent>,
+    staged: Option<Staged>,
+    /// The newest first.
+    kept: Vec<Kept>,
+    /// Replaced releases whose memory is still used: this thread frees it, not a worker.
+    leaving: Vec<Arc<OpenedArchive>>,
+    /// The last refusal, which is told once.
+    refused: Option<String>,
+    /// When a refused pointer's release should have become current, Unix seconds.
+    due: Option<u64>,
+    /// Nothing was published yet: neither kept releases nor previews.
+    is_new: bool,
+}
+
+impl Follower {
+    fn new(source: Source, current: Arc<OpenedContent>, surroundings: Surroundings) -> Self {
+        let now = unix_now();
+        let number = surroundings.board.add(Facts {
+            name: source.name.display().to_string(),
+            activated: now,
+            checked: now,
+            ..Facts::default()
+        });
+        let follower = Self {
+            is_new: true,
+            source,
+            number,
+            surroundings,
+            current,
+            staged: None,
+            kept: Vec::new(),
+            leaving: Vec::new(),
+            refused: None,
+            due: None,
+        };
+        follower.note(|_| ());
+        follower
+    }
+
+    fn look(&mut self, is_asked: bool, now: u64) {
+        match self.source.origin.news(is_asked, now) {
+            News::None => self.note_checked(now),
+            News::Archive => self.replaced(now),
+            News::Gone => self.tell(format_args!(
+                "nothing is there any more; serving release {} on",
+                self.archive().short_id()
+            )),
+            News::Pointer(pointer) => self.pointed(pointer, now),
+            News::Refused(refusal) => self.refuse(&refusal, now),
+        }
+        if mem::take(&mut self.is_new) {
+            self.keep_from_store(now);
+            self.publish();
+        }
+        self.activate_if_due(now);
+        self.let_go(now);
+    }
+
+    fn archive(&self) -> &Arc<OpenedArchive> {
+        match &self.current.what {
+            What::Archive(archive) => archive,
+            What::Directory(_) => unreachable!("an archive is followed"),
+        }
+    }
+
+    /// The path has another archive, or the same one was written again.
+    fn replaced(&mut self, now: u64) {
+        let Origin::Path(at) = &self.source.origin else {
+            return;
+        };
+        let path = at.path().to_owned();
+        match self.open(&path) {
+            Ok(archive) if is_same(&archive, self.archive()) && self.archive().is_copied => {
+                self.give_back(&archive);
+            }
+            Ok(archive) => self.stage(archive, now, None),
+            Err(refusal) => self.refuse(&refusal, now),
+        }
+    }
+
+    /// The store has another pointer.
+    fn pointed(&mut self, pointer: Box<Pointer>, now: u64) {
+        let Origin::Store(store) = &mut self.source.origin else {
+            return;
+        };
+        let activation = store.activation(&pointer);
+        let path = store.store.release_path(pointer.release);
+        self.drop_void(&pointer.void);
+        if let Some(staged) = self
+            .staged
+            .take_if(|it| !is_named(&it.archive, pointer.release))
+        {
+            // Servers that have activated it refer to its assets.
+            self.keep(staged.archive, now);
+        }
+        if is_named(self.archive(), pointer.release) {
+            self.accept(&pointer, now);
+            self.publish();
+            return;
+        }
+        if let Some(staged) = &mut self.staged {
+            staged.activation = activation;
+            staged.pointer = Some(pointer);
+            self.note_late(None, now);
+            return;
+        }
+        let opened = check_file(&path, &pointer).and_then(|()| self.open(&path));
+        match opened {
+            Ok(archive) if is_named(&archive, pointer.release) => {
+                self.stage(archive, activation, Some(pointer));
+            }
+            Ok(archive) => {
+                self.give_back(&archive);
+                let text = format!("'{}' is another release", path.display());
+                let reason = "damaged";
+                self.refuse_pointer(&Refusal { reason, text }, activation, now);
+            }
+            Err(refusal) => self.refuse_pointer(&refusal, activation, now),
+        }
+    }
+
+    /// A release of the store cannot be staged: it is tried again.
+    fn refuse_pointer(&mut self, refusal: &Refusal, activation: u64, now: u64) {
+        if let Origin::Store(store) = &mut self.source.origin {
+            store.refused();
+        }
+        self.note_late(Some(activation), now);
+        self.refuse(refusal, now);
+    }
+
+    /// Opens and verifies an archive.
+    fn open(&self, path: &std::path::Path) -> Result<OpenedArchive, Refusal> {
+        let opening = Opening {
+            options: &self.surroundings.options,
+            workers: self.surroundings.workers,
+            room: &self.surroundings.room,
+            is_verifying: true,
+        };
+        opening.open_archive(path).map_err(Refusal::from)
+    }
+
+    /// Has all workers answer for the immutable assets of a release.
+    fn stage(&mut self, archive: OpenedArchive, activation: u64, pointer: Option<Box<Pointer>>) {
+        let archive = Arc::new(archive);
+        self.kept.retain(|kept| !is_same(&kept.archive, &archive));
+        self.staged = Some(Staged {
+            archive: Arc::clone(&archive),
+            activation,
+            applied: Applied::to_nobody(),
+            pointer,
+        });
+        self.refused = None;
+        self.note_late(None, activation);
+        let applied = self.publish();
+        if activation > unix_now() {
+            self.tell(format_args!(
+                "staged release {}{}, to be activated in {} s",
+                archive.short_id(),
+                self.serial_shown(),
+                activation - unix_now()
+            ));
+        }
+        if let Some(staged) = &mut self.staged {
+            staged.applied = applied;
+        }
+    }
+
+    /// Serves the staged release, if its time has come and all workers answer for its assets.
+    fn activate_if_due(&mut self, now: u64) {
+        let patience = Duration::from_millis(APPLIED_MS);
+        let is_due = |it: &mut Staged| it.activation <= now && it.applied.wait(patience);
+        let Some(staged) = self.staged.take_if(is_due) else {
+            return;
+        };
+        let next = OpenedContent {
+            hosts: self.current.hosts.clone(),
+            what: What::Archive(staged.archive),
+        };
+        let old = Arc::clone(self.archive());
+        self.current = Arc::new(next);
+        self.keep(old, now);
+        self.surroundings
+            .board
+            .change(self.number, |facts| facts.activated = now);
+        match staged.pointer {
+            Some(pointer) => self.accept(&pointer, now),
+            None => self.note(|_| ()),
+        }
+        self.publish();
+        self.tell(format_args!(
+            "serving release {}{}",
+            self.archive().short_id(),
+            self.serial_shown()
+        ));
+    }
+
+    /// Records a pointer whose release is current, and keeps what it says.
+    fn accept(&mut self, pointer: &Pointer, now: u64) {
+        if let Origin::Store(store) = &mut self.source.origin {
+            store.pointer = pointer.clone();
+        }
+        self.refused = None;
+        self.note_late(None, now);
+        self.keep_from_store(now);
+    }
+
+    /// Keeps a release that is no longer current or staged.
+    fn keep(&mut self, archive: Arc<OpenedArchive>, now: u64) {
+        if !is_same(self.archive(), &archive) {
+            self.kept.retain(|it| !is_same(&it.archive, &archive));
+            let kept = self.without_copy(&archive);
+            let is_kept = Arc::ptr_eq(&kept, &archive);
+            let left = now;
+            self.kept.insert(
+                0,
+                Kept {
+                    archive: kept,
+                    left,
+                },
+            );
+            if is_kept {
+                return;
+            }
+        }
+        self.leaving.push(archive);
+    }
+
+    /// Opens the releases that the store keeps, and lets go of those that it does not.
+    fn keep_from_store(&mut self, now: u64) {
+        let Origin::Store(store) = &self.source.origin else {
+            return;
+        };
+        let pointers = store.kept(now);
+        let path_of = |pointer: &Pointer| store.store.release_path(pointer.release);
+        let files: Vec<_> = pointers.iter().map(|it| (path_of(it), it)).collect();
+        let mut kept = Vec::new();
+        for (path, pointer) in &files {
+            let id = pointer.release;
+            let is_staged = self
+                .staged
+                .as_ref()
+                .is_some_and(|it| is_named(&it.archive, id));
+            if is_staged || is_named(self.archive(), id) {
+                continue;
+            }
+            if let Some(at) = self.kept.iter().position(|it| is_named(&it.archive, id)) {
+                kept.push(self.kept.swap_remove(at));
+                continue;
+            }
+            let opened = check_file(path, pointer).and_then(|()| self.open_to_keep(path));
+            match opened {
+                Ok(archive) if is_named(&archive, id) => kept.push(Kept { archive, left: now }),
+                Ok(_) => {}
+                Err(refusal) => {
+                    self.tell(format_args!("release {id} is not kept: {}", refusal.text))
+                }
+            }
+        }
+        let gone = mem::replace(&mut self.kept, kept);
+        self.leaving.extend(gone.into_iter().map(|it| it.archive));
+        self.note(|_| ());
+    }
+
+    /// Opens a release for its immutable assets alone.
+    fn open_to_keep(&self, path: &std::path::Path) -> Result<Arc<OpenedArchive>, Refusal> {
+        let archive = Arc::new(self.open(path)?);
+        let kept = self.without_copy(&archive);
+        if !Arc::ptr_eq(&kept, &archive) {
+            self.give_back(&archive);
+        }
+        Ok(kept)
+    }
+
+    /// A release as it is kept: without a copy in memory, unless copies were asked for, or its file
+    /// was overwritten.
+    fn without_copy(&self, archive: &Arc<OpenedArchive>) -> Arc<OpenedArchive> {
+        let options = &self.surroundings.options;
+        let may_read = archive.is_copied && !options.copies_archives();
+        let without = may_read.then(|| archive.without_copy()).flatten();
+        without.map_or_else(|| Arc::clone(archive), Arc::new)
+    }
+
+    /// Drops releases that must not answer any more.
+    fn drop_void(&mut self, void: &[ReleaseId]) {
+        let is_void = |it: &OpenedArchive| void.iter().any(|id| is_named(it, *id));
+        if let Some(staged) = self.staged.take_if(|it| is_void(&it.archive)) {
+            self.leaving.push(staged.archive);
+        }
+        let gone = self.kept.extract_if(.., |it| is_void(&it.archive));
+        self.leaving.extend(gone.map(|it| it.archive));
+    }
+
+    /// Lets go of releases that need not be kept any longer, and frees memory that is unused.
+    fn let_go(&mut self, now: u64) {
+        if matches!(self.source.origin, Origin::Path(_)) {
+            let keep = Keep::default();
+            let mut bytes = 0;
+            let mut number = 0;
+            let before = self.kept.len();
+            let leaving = &mut self.leaving;
+            self.kept.retain(|kept| {
+                number += 1;
+                bytes += kept.archive.len;
+                let is_young = now.saturating_sub(kept.left) < keep.age_s;
+                let stays = number <= keep.most
+                    && (is_young || number <= keep.least)
+                    && bytes <= UNLINKED_BYTES_MAX;
+                if !stays {
+                    leaving.push(Arc::clone(&kept.archive));
+                }
+                stays
+            });
+            if self.kept.len() != before {
+                self.note(|_| ());
+                self.publish();
+            }
+        }
+        let options = &self.surroundings.options;
+        let room = &self.surroundings.room;
+        self.leaving.retain(|archive| {
+            let is_used = archive.is_used();
+            if !is_used && archive.is_copied && !options.copies_archives() {
+                room.give_back(archive.len);
+            }
+            is_used
+        });
+    }
+
+    /// Sends the releases to the workers.
+    fn publish(&self) -> Applied {
+        let staged = self.staged.iter().map(|it| &it.archive);
+        let kept = self.kept.iter().map(|it| &it.archive);
+        let others = staged.chain(kept).take(OTHER_RELEASES_MAX);
+        let generations = Generations {
+            current: Arc::clone(&self.current),
+            others: others.cloned().collect(),
+            previews: self.previews(),
+        };
+        let place = self.source.place;
+        self.surroundings.published.replace(place, |_| generations)
+    }
+
+    /// All releases under the names of their previews.
+    fn previews(&self) -> Vec<Preview> {
+        let Some(domain) = &self.surroundings.options.previews else {
+            return Vec::new();
+        };
+        let staged = self.staged.iter().map(|it| &it.archive);
+        let kept = self.kept.iter().map(|it| &it.archive);
+        let all = [self.archive()].into_iter().chain(staged).chain(kept);
+        let preview = |archive: &Arc<OpenedArchive>| {
+            let id = id_of(archive);
+            let names = [id.short(), archive.short_id(), id.to_string()];
+            Preview {
+                hosts: names.map(|name| format!("{name}.{domain}")).into(),
+                archive: Arc::new(archive.for_preview()),
+            }
+        };
+        all.map(preview).collect()
+    }
+
+    fn refuse(&mut self, refusal: &Refusal, now: u64) {
+        self.surroundings.board.change(self.number, |facts| {
+            *facts.refused.entry(refusal.reason).or_default() += 1;
+            facts.checked = now;
+        });
+        if self.refused.as_ref() == Some(&refusal.text) {
+            return;
+        }
+        self.refused = Some(refusal.text.clone());
+        self.tell(format_args!(
+            "refused the new release: {}; serving release {} on",
+            refusal.text,
+            self.archive().short_id()
+        ));
+    }
+
+    fn tell(&self, text: std::fmt::Arguments<'_>) {
+        let name = self.source.name.display();
+        ERRORS.tell(format_args!("gannet: '{name}': {text}"));
+    }
+
+    fn serial_shown(&self) -> String {
+        let staged = self.staged.as_ref().and_then(|it| it.pointer.as_ref());
+        let serial = match (&self.source.origin, staged) {
+            (_, Some(pointer)) => pointer.serial,
+            (Origin::Store(store), None) => store.pointer.serial,
+            (Origin::Path(_), None) => return String::new(),
+        };
+        format!(" (serial {serial})")
+    }
+
+    /// Notes when a release should have become current that cannot; `None`: there is none.
+    fn note_late(&mut self, due: Option<u64>, now: u64) {
+        self.due = due;
+        self.note_checked(now);
+    }
+
+    fn note_checked(&self, now: u64) {
+        let is_late = self.due.is_some_and(|due| due <= now);
+        self.surroundings.board.change(self.number, |facts| {
+            facts.checked = now;
+            facts.is_late = is_late;
+        });
+    }
+
+    /// Writes the releases on the board.
+    fn note(&self, change: impl FnOnce(&mut Facts)) {
+        let of = |archive: &OpenedArchive, state| ReleaseFacts {
+            id: archive.short_id(),
+            state,
+            kept_answers: Arc::clone(&archive.kept_answers),
+        };
+        let current = [of(self.archive(), State::Current)];
+        let staged = self.staged.iter().map(|it| of(&it.archive, State::Staged));
+        let kept = self.kept.iter().map(|it| of(&it.archive, State::Kept));
+        let releases = current.into_iter().chain(staged).chain(kept).collect();
+        let serial = match &self.source.origin {
+            Origin::Store(store) => Some(store.pointer.serial),
+            Origin::Path(_) => None,
+        };
+        self.surroundings.board.change(self.number, |facts| {
+            facts.releases = releases;
+            facts.serial = serial;
+            change(facts);
+        });
+    }
+
+    /// Returns the room of a copy that is not served after all.
+    fn give_back(&self, archive: &OpenedArchive) {
+        if archive.is_copied && !self.surroundings.options.copies_archives() {
+            self.surroundings.room.give_back(archive.len);
+        }
+    }
+}
+
+/// Whether both are the same release.
+fn is_same(one: &OpenedArchive, other: &OpenedArchive) -> bool {
+    one.archive.superblock().build_id() == other.archive.superblock().build_id()
+}
+
+/// Whether a release has this name in its store.
+fn is_named(archive: &OpenedArchive, id: ReleaseId) -> bool {
+    id_of(archive) == id
+}
+
+/// The name of a release in a store.
+fn id_of(archive: &OpenedArchive) -> ReleaseId {
+    ReleaseId::of_build_id(archive.archive.superblock().build_id())
+}
+
+/// Seconds since 1970-01-01T00:00:00Z.
+pub(crate) fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,276 @@
+//! Where the releases of a content come from: one path that is replaced, or a store.
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use gannet_io::cause::cause;
+use gannet_store::{Pointer, ReleaseId, Store, StoreError};
+
+use crate::limits::REFUSED_AGAIN_MS;
+use crate::start::lookout::{Quiet, Stamp};
+use crate::start::open::OpenError;
+
+/// The origin of a content's releases.
+pub(crate) enum Origin {
+    /// An archive that is replaced by renaming another one over it.
+    Path(AtPath),
+    /// A store.
+    Store(Box<InStore>),
+}
+
+/// See [`Origin::Path`].
+pub(crate) struct AtPath {
+    /// Independent of the working directory.
+    path: PathBuf,
+    quiet: Quiet<Option<Stamp>>,
+}
+
+/// See [`Origin::Store`].
+pub(crate) struct InStore {
+    pub(crate) store: Store,
+    /// The name of this server among those that follow the store.
+    node: String,
+    /// The last pointer that was acted upon.
+    pub(crate) pointer: Pointer,
+    /// The file of the last pointer read.
+    seen: Option<Stamp>,
+    /// When a refused pointer is read again.
+    again_at: Option<Instant>,
+}
+
+/// What the origin wants of the server.
+pub(crate) enum News {
+    /// Nothing.
+    None,
+    /// The path has another archive.
+    Archive,
+    /// The path has none any more.
+    Gone,
+    /// The store has another pointer.
+    Pointer(Box<Pointer>),
+    /// The store's pointer cannot be used.
+    Refused(Refusal),
+}
+
+/// Why a pointer or a release is refused.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// For metrics.
+    pub(crate) reason: &'static str,
+    /// For people.
+    pub(crate) text: String,
+}
+
+impl AtPath {
+    /// An archive at a path, opened at this moment.
+    ///
+    /// # Errors
+    /// The working directory cannot be determined.
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        let quiet = Quiet::new(Stamp::of(&path));
+        Ok(Self { path, quiet })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn news(&mut self, is_asked: bool) -> News {
+        let now = Stamp::of(&self.path);
+        let is_due = self.quiet.is_due(&now) || (is_asked && now != *self.quiet.known());
+        if !is_due {
+            return News::None;
+        }
+        let is_there = now.is_some();
+        self.quiet.acted(now);
+        match is_there {
+            true => News::Archive,
+            false => News::Gone,
+        }
+    }
+}
+
+impl InStore {
+    /// The store at a path, and the pointer whose release a server of this name begins with: the
+    /// newest one that is due, or else the one in force.
+    ///
+    /// # Errors
+    /// See [`Store::pointer`]; or the pointer has expired.
+    pub(crate) fn open(
+        path: &Path,
+        key: Option<&str>,
+        node: &str,
+        now: u64,
+    ) -> Result<Self, StoreError> {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let store = Store::open(&path, key)?;
+        // Before the pointer: then no change is missed.
+        let seen = Stamp::of(&store.pointer_path());
+        let in_force = store.pointer()?;
+        if in_force.is_expired(now) {
+            return Err(StoreError::Expired(store.pointer_path(), in_force.serial));
+        }
+        let is_due = in_force.activation(node) <= now;
+        let before = match is_due {
+            true => None,
+            false => due_before(&store, &in_force, node, now)?,
+        };
+        Ok(Self {
+            // The pointer in force is news as long as another one was chosen.
+            seen: seen.filter(|_| before.is_none()),
+            store,
+            node: node.to_owned(),
+            pointer: before.unwrap_or(in_force),
+            again_at: None,
+        })
+    }
+
+    /// When this server activates the release of a pointer, Unix seconds.
+    pub(crate) fn activation(&self, pointer: &Pointer) -> u64 {
+        pointer.activation(&self.node)
+    }
+
+    /// The pointers to releases that answer for their immutable assets.
+    pub(crate) fn kept(&self, now: u64) -> Vec<Pointer> {
+        let kept = self.store.kept(&self.pointer, now);
+        kept.map_or_else(|_| Vec::new(), |kept| kept.pointers)
+    }
+
+    /// Reads the refused pointer again after a while: what was missing may have come.
+    pub(crate) fn refused(&mut self) {
+        self.again_at = Some(Instant::now() + Duration::from_millis(REFUSED_AGAIN_MS));
+    }
+
+    fn news(&mut self, is_asked: bool, now: u64) -> News {
+        let stamp = Stamp::of(&self.store.pointer_path());
+        let is_again = self.again_at.is_some_and(|at| at <= Instant::now());
+        if stamp == self.seen && !is_again && !is_asked {
+            return News::None;
+        }
+        self.seen = stamp;
+        self.again_at = None;
+        let pointer = match self.store.pointer() {
+            Ok(pointer) => pointer,
+            Err(error) => {
+                self.refused();
+                return News::Refused(Refusal {
+                    reason: match &error {
+                        StoreError::Pointer(..) => "malformed",
+                        StoreError::Signature(..) => "signature",
+                        _ => "unreadable",
+                    },
+                    text: error.to_string(),
+                });
+            }
+        };
+        if pointer == self.pointer {
+            return News::None;
+        }
+        let refuse = |reason, text| News::Refused(Refusal { reason, text });
+        let path = self.store.pointer_path();
+        if pointer.serial <= self.pointer.serial {
+            let text = format!(
+                "pointer '{}' has serial {}, and serial {} was in force already",
+                path.display(),
+                pointer.serial,
+                self.pointer.serial
+            );
+            return refuse("older", text);
+        }
+        if pointer.is_expired(now) {
+            return refuse(
+                "expired",
+                StoreError::Expired(path, pointer.serial).to_string(),
+            );
+        }
+        News::Pointer(Box::new(pointer))
+    }
+}
+
+impl Origin {
+    /// What has happened since the last call. `is_asked`: someone asked to look.
+    pub(crate) fn news(&mut self, is_asked: bool, now: u64) -> News {
+        match self {
+            Self::Path(path) => path.news(is_asked),
+            Self::Store(store) => store.news(is_asked, now),
+        }
+    }
+}
+
+/// The newest pointer before the one in force that a server of this name has activated, and whose
+/// release is there.
+fn due_before(
+    store: &Store,
+    in_force: &Pointer,
+    node: &str,
+    now: u64,
+) -> Result<Option<Pointer>, StoreError> {
+    let void: HashSet<ReleaseId> = in_force.void.iter().copied().collect();
+    let history = store.history()?;
+    let mut before = history.pointers.into_iter().filter(|pointer| {
+        pointer.serial < in_force.serial
+            && pointer.activation(node) <= now
+            && !void.contains(&pointer.release)
+            && store.release_path(pointer.release).is_file()
+    });
+    Ok(before.next())
+}
+
+/// Checks that the file of a release is the one that its pointer names.
+///
+/// # Errors
+/// It cannot be read, or its length or digest differs.
+pub(crate) fn check_file(path: &Path, pointer: &Pointer) -> Result<(), Refusal> {
+    let unreadable = |error: io::Error| Refusal {
+        reason: "unreadable",
+        text: format!("cannot read '{}': {}", path.display(), cause(&error)),
+    };
+    let differs = |what: &str| Refusal {
+        reason: "damaged",
+        text: format!(
+            "'{}' is not what was published: its {what} differs",
+            path.display()
+        ),
+    };
+    let mut file = fs::File::open(path).map_err(unreadable)?;
+    if file.metadata().map_err(unreadable)?.len() != pointer.size {
+        return Err(differs("length"));
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => _ = hasher.update(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreadable(error)),
+        }
+    }
+    match *hasher.finalize().as_bytes() == pointer.digest {
+        true => Ok(()),
+        false => Err(differs("digest")),
+    }
+}
+
+impl From<OpenError> for Refusal {
+    fn from(error: OpenError) -> Self {
+        let reason = match &error {
+            OpenError::Io(..) => "unreadable",
+            OpenError::Archive(..) | OpenError::ArchiveRules(..) => "malformed",
+            OpenError::Signature(..) => "signature",
+            OpenError::Copy(..) => "memory",
+            _ => "damaged",
+        };
+        Self {
+            reason,
+            text: error.to_string(),
+        }
+    }
+}
+
+/// Bytes read at one time.
+const CHUNK: usize = 1 << 20;
