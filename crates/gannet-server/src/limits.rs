@@ -337,6 +337,9 @@ pub(crate) const REFUSED_AGAIN_MS: u64 = 5_000;
 /// later check waits again.
 pub(crate) const APPLIED_MS: u64 = 1_000;
 
+/// A staged release is late if the workers do not have it this many seconds after its activation.
+pub(crate) const LATE_S: u64 = 2;
+
 /// Releases beside the current one that answer for their immutable assets: as many as a store keeps
 /// at most by default, and the staged one.
 pub(crate) const OTHER_RELEASES_MAX: usize = 21;

@@ -167,14 +167,17 @@ impl OpenedArchive {
         id[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Whether anyone else uses its memory.
-    pub(crate) fn is_used(self: &Arc<Self>) -> bool {
+    /// Whether a worker still uses its copy.
+    pub(crate) fn is_copy_used(self: &Arc<Self>) -> bool {
         let of_copy = |(_, memory): &(_, Option<Arc<Memory>>)| {
             memory.as_ref().is_some_and(|it| Arc::strong_count(it) > 1)
         };
-        // The metadata of a copied release remain in use while it is kept without the copy.
-        let has_readers = !self.is_copied && Arc::strong_count(&self.archive) > 1;
-        Arc::strong_count(self) > 1 || has_readers || self.files.iter().any(of_copy)
+        Arc::strong_count(self) > 1 || self.files.iter().any(of_copy)
+    }
+
+    /// Whether a worker still uses any memory of it.
+    pub(crate) fn is_used(self: &Arc<Self>) -> bool {
+        self.is_copy_used() || Arc::strong_count(&self.archive) > 1
     }
 
     /// The same archive, with one host's rules, for previews.

@@ -18,7 +18,7 @@ use gannet_content::rules::files::redirects_files;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
 
-use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, RULES_SEARCH_PART};
+use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, LOOKS_PART, RULES_SEARCH_PART};
 use crate::observe::notices::ERRORS;
 use crate::release::opened::{Generations, OpenedContent, What};
 use crate::release::rules::SiteRules;
@@ -123,7 +123,7 @@ pub(crate) fn follow(
     }
     let every = Duration::from_millis(FOLLOW_MS);
     let start = |mut followers: Vec<Follower>| {
-        Lookout::start("gannet-follow", every, move |is_asked| {
+        Lookout::start("gannet-follow", every, LOOKS_PART, move |is_asked| {
             for follower in &mut followers {
                 follower.look(is_asked);
             }

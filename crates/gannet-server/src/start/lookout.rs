@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 
-use crate::limits::{LOOKS_PART, LOOKS_PAUSE_MAX};
+use crate::limits::LOOKS_PAUSE_MAX;
 
 /// A thread that runs a check periodically.
 ///
@@ -21,7 +21,8 @@ pub(crate) struct Lookout {
 }
 
 impl Lookout {
-    /// Starts to call `look` at this interval. Its argument tells whether [`ask`](Self::ask)
+    /// Starts to call `look` at this interval, or less often where it takes more than one part in
+    /// `part` of the time; 0: never less often. Its argument tells whether [`ask`](Self::ask)
     /// requested the call.
     ///
     /// # Errors
@@ -29,6 +30,7 @@ impl Lookout {
     pub(crate) fn start(
         name: &str,
         every: Duration,
+        part: u32,
         mut look: impl FnMut(bool) + Send + 'static,
     ) -> io::Result<Self> {
         let (asks, inbox) = mpsc::channel();
@@ -43,7 +45,7 @@ impl Lookout {
                 let begun = Instant::now();
                 look(is_asked);
                 // Cap the back-off after a slow check.
-                pause = every.max((begun.elapsed() * LOOKS_PART).min(LOOKS_PAUSE_MAX));
+                pause = every.max((begun.elapsed() * part).min(LOOKS_PAUSE_MAX));
             }
         };
         std::thread::Builder::new().name(name.into()).spawn(watch)?;
@@ -154,7 +156,7 @@ mod tests {
             // Until the test ends.
             let _ = hung.recv();
         };
-        let lookout = Lookout::start("test", Duration::ZERO, look).expect("a thread");
+        let lookout = Lookout::start("test", Duration::ZERO, 0, look).expect("a thread");
         begins.recv().expect("the check begins");
         drop(lookout);
         drop(hang);

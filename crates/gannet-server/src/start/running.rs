@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use gannet_io::driver::{EngineReport, Waker};
 use gannet_io::unix_socket::SocketFile;
 
+use crate::limits::LOOKS_PART;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::{self, exposition::About};
 use crate::observe::metrics_server::MetricsServer;
@@ -169,7 +170,7 @@ impl Running {
     ) -> io::Result<()> {
         if let Some(Certificates { source, store }) = self.certificates.take() {
             let look = source.watch(store, report);
-            let lookout = Lookout::start("gannet-tls", LOOK_EVERY, look)?;
+            let lookout = Lookout::start("gannet-tls", LOOK_EVERY, LOOKS_PART, look)?;
             self.lookouts.push(lookout);
         }
         Ok(())

@@ -16,7 +16,7 @@
 pub(crate) mod board;
 pub(crate) mod origin;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{io, mem};
@@ -27,11 +27,11 @@ use gannet_store::{Keep, Pointer, ReleaseId};
 use self::board::{Board, Facts, ReleaseFacts, State};
 use self::origin::{News, Origin, Refusal, check_file};
 use crate::config::ContentOptions;
-use crate::limits::{APPLIED_MS, OTHER_RELEASES_MAX, RELEASES_LOOK_MS, UNLINKED_BYTES_MAX};
+use crate::limits::{APPLIED_MS, LATE_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS, UNLINKED_BYTES_MAX};
 use crate::observe::notices::ERRORS;
 use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
 use crate::start::archive_room::ArchiveRoom;
-use crate::start::lookout::Lookout;
+use crate::start::lookout::{Lookout, Stamp};
 use crate::start::open::Opening;
 use crate::start::published::{Applied, Published};
 
@@ -75,7 +75,8 @@ pub(crate) fn follow(
     let every = Duration::from_millis(RELEASES_LOOK_MS);
     let start = |mut followers: Vec<Follower>| {
         let mut is_new = true;
-        Lookout::start("gannet-releases", every, move |is_asked| {
+        // Staging may take long, and must not delay the next look.
+        Lookout::start("gannet-releases", every, 0, move |is_asked| {
             if mem::take(&mut is_new) {
                 // Staging must not delay answers; without permission it does a little.
                 let _ = process::lower_priority();
@@ -106,6 +107,13 @@ struct Kept {
     left: u64,
 }
 
+/// A release that is no longer current, staged or kept.
+struct Leaving {
+    archive: Arc<OpenedArchive>,
+    /// It is kept without its copy: only the copy is freed.
+    is_kept: bool,
+}
+
 struct Follower {
     source: Source,
     /// Number on the board.
@@ -115,10 +123,12 @@ struct Follower {
     staged: Option<Staged>,
     /// The newest first.
     kept: Vec<Kept>,
-    /// Replaced releases whose memory is still used: this thread frees it, not a worker.
-    leaving: Vec<Arc<OpenedArchive>>,
+    /// Releases whose memory workers still use: this thread frees it, not a worker.
+    leaving: Vec<Leaving>,
     /// The last refusal, which is told once.
     refused: Option<String>,
+    /// The last file of a release that was refused, as it was.
+    bad: Option<(ReleaseId, Option<Stamp>)>,
     /// When a refused pointer's release should have become current, Unix seconds.
     due: Option<u64>,
     /// Nothing was published yet: neither kept releases nor previews.
@@ -144,6 +154,7 @@ impl Follower {
             kept: Vec::new(),
             leaving: Vec::new(),
             refused: None,
+            bad: None,
             due: None,
         };
         follower.note(|_| ());
@@ -165,7 +176,7 @@ impl Follower {
             self.keep_from_store(now);
             self.publish();
         }
-        self.activate_if_due(now);
+        self.activate_if_due(unix_now());
         self.let_go(now);
     }
 
@@ -182,7 +193,7 @@ impl Follower {
             return;
         };
         let path = at.path().to_owned();
-        match self.open(&path) {
+        match self.open(&path, true) {
             Ok(archive) if is_same(&archive, self.archive()) && self.archive().is_copied => {
                 self.give_back(&archive);
             }
@@ -217,37 +228,50 @@ impl Follower {
             self.note_late(None, now);
             return;
         }
-        let opened = check_file(&path, &pointer).and_then(|()| self.open(&path));
-        match opened {
-            Ok(archive) if is_named(&archive, pointer.release) => {
-                self.stage(archive, activation, Some(pointer));
+        let file = Some((pointer.release, Stamp::of(&path)));
+        if self.bad == file {
+            self.try_again(activation, now);
+            return;
+        }
+        match self.open_of_store(&path, &pointer) {
+            Ok(archive) => self.stage(archive, activation, Some(pointer)),
+            Err(refusal) => {
+                self.bad = file;
+                self.try_again(activation, now);
+                self.refuse(&refusal, now);
             }
-            Ok(archive) => {
-                self.give_back(&archive);
-                let text = format!("'{}' is another release", path.display());
-                let reason = "damaged";
-                self.refuse_pointer(&Refusal { reason, text }, activation, now);
-            }
-            Err(refusal) => self.refuse_pointer(&refusal, activation, now),
         }
     }
 
-    /// A release of the store cannot be staged: it is tried again.
-    fn refuse_pointer(&mut self, refusal: &Refusal, activation: u64, now: u64) {
+    /// Opens the release that a pointer names. The pointer has the digest of the whole file.
+    fn open_of_store(&self, path: &Path, pointer: &Pointer) -> Result<OpenedArchive, Refusal> {
+        check_file(path, pointer)?;
+        let archive = self.open(path, false)?;
+        if is_named(&archive, pointer.release) {
+            return Ok(archive);
+        }
+        self.give_back(&archive);
+        Err(Refusal {
+            reason: "damaged",
+            text: format!("'{}' is another release", path.display()),
+        })
+    }
+
+    /// A release of the store cannot be staged: its file may still be on its way.
+    fn try_again(&mut self, activation: u64, now: u64) {
         if let Origin::Store(store) = &mut self.source.origin {
             store.refused();
         }
         self.note_late(Some(activation), now);
-        self.refuse(refusal, now);
     }
 
-    /// Opens and verifies an archive.
-    fn open(&self, path: &std::path::Path) -> Result<OpenedArchive, Refusal> {
+    /// Opens an archive.
+    fn open(&self, path: &Path, is_verifying: bool) -> Result<OpenedArchive, Refusal> {
         let opening = Opening {
             options: &self.surroundings.options,
             workers: self.surroundings.workers,
             room: &self.surroundings.room,
-            is_verifying: true,
+            is_verifying,
         };
         opening.open_archive(path).map_err(Refusal::from)
     }
@@ -255,22 +279,24 @@ impl Follower {
     /// Has all workers answer for the immutable assets of a release.
     fn stage(&mut self, archive: OpenedArchive, activation: u64, pointer: Option<Box<Pointer>>) {
         let archive = Arc::new(archive);
+        let now = unix_now();
         self.kept.retain(|kept| !is_same(&kept.archive, &archive));
         self.staged = Some(Staged {
             archive: Arc::clone(&archive),
-            activation,
+            activation: activation.max(now),
             applied: Applied::to_nobody(),
             pointer,
         });
         self.refused = None;
-        self.note_late(None, activation);
+        self.note(|_| ());
+        self.note_late(None, now);
         let applied = self.publish();
-        if activation > unix_now() {
+        if activation > now {
             self.tell(format_args!(
                 "staged release {}{}, to be activated in {} s",
                 archive.short_id(),
                 self.serial_shown(),
-                activation - unix_now()
+                activation - now
             ));
         }
         if let Some(staged) = &mut self.staged {
@@ -331,11 +357,13 @@ impl Follower {
                     left,
                 },
             );
-            if is_kept {
-                return;
+            if !is_kept {
+                let is_kept = true;
+                self.leaving.push(Leaving { archive, is_kept });
             }
+            return;
         }
-        self.leaving.push(archive);
+        self.leave(archive);
     }
 
     /// Opens the releases that the store keeps, and lets go of those that it does not.
@@ -360,23 +388,24 @@ impl Follower {
                 kept.push(self.kept.swap_remove(at));
                 continue;
             }
-            let opened = check_file(path, pointer).and_then(|()| self.open_to_keep(path));
-            match opened {
-                Ok(archive) if is_named(&archive, id) => kept.push(Kept { archive, left: now }),
-                Ok(_) => {}
-                Err(refusal) => {
-                    self.tell(format_args!("release {id} is not kept: {}", refusal.text))
-                }
+            match self.open_to_keep(path, pointer) {
+                Ok(archive) => kept.push(Kept { archive, left: now }),
+                Err(refusal) => self.tell(format_args!(
+                    "cannot keep release {}: {}",
+                    id.short(),
+                    refusal.text
+                )),
             }
         }
-        let gone = mem::replace(&mut self.kept, kept);
-        self.leaving.extend(gone.into_iter().map(|it| it.archive));
+        for gone in mem::replace(&mut self.kept, kept) {
+            self.leave(gone.archive);
+        }
         self.note(|_| ());
     }
 
     /// Opens a release for its immutable assets alone.
-    fn open_to_keep(&self, path: &std::path::Path) -> Result<Arc<OpenedArchive>, Refusal> {
-        let archive = Arc::new(self.open(path)?);
+    fn open_to_keep(&self, path: &Path, pointer: &Pointer) -> Result<Arc<OpenedArchive>, Refusal> {
+        let archive = Arc::new(self.open_of_store(path, pointer)?);
         let kept = self.without_copy(&archive);
         if !Arc::ptr_eq(&kept, &archive) {
             self.give_back(&archive);
@@ -387,8 +416,7 @@ impl Follower {
     /// A release as it is kept: without a copy in memory, unless copies were asked for, or its file
     /// was overwritten.
     fn without_copy(&self, archive: &Arc<OpenedArchive>) -> Arc<OpenedArchive> {
-        let options = &self.surroundings.options;
-        let may_read = archive.is_copied && !options.copies_archives();
+        let may_read = !self.surroundings.options.copies_archives();
         let without = may_read.then(|| archive.without_copy()).flatten();
         without.map_or_else(|| Arc::clone(archive), Arc::new)
     }
@@ -397,10 +425,21 @@ impl Follower {
     fn drop_void(&mut self, void: &[ReleaseId]) {
         let is_void = |it: &OpenedArchive| void.iter().any(|id| is_named(it, *id));
         if let Some(staged) = self.staged.take_if(|it| is_void(&it.archive)) {
-            self.leaving.push(staged.archive);
+            self.leave(staged.archive);
         }
-        let gone = self.kept.extract_if(.., |it| is_void(&it.archive));
-        self.leaving.extend(gone.map(|it| it.archive));
+        let gone: Vec<_> = self
+            .kept
+            .extract_if(.., |it| is_void(&it.archive))
+            .collect();
+        for gone in gone {
+            self.leave(gone.archive);
+        }
+    }
+
+    /// Frees a release once no worker uses it.
+    fn leave(&mut self, archive: Arc<OpenedArchive>) {
+        let is_kept = false;
+        self.leaving.push(Leaving { archive, is_kept });
     }
 
     /// Lets go of releases that need not be kept any longer, and frees memory that is unused.
@@ -409,34 +448,30 @@ impl Follower {
             let keep = Keep::default();
             let mut bytes = 0;
             let mut number = 0;
-            let before = self.kept.len();
-            let leaving = &mut self.leaving;
-            self.kept.retain(|kept| {
+            let gone = self.kept.extract_if(.., |kept| {
                 number += 1;
                 bytes += kept.archive.len;
                 let is_young = now.saturating_sub(kept.left) < keep.age_s;
-                let stays = number <= keep.most
-                    && (is_young || number <= keep.least)
-                    && bytes <= UNLINKED_BYTES_MAX;
-                if !stays {
-                    leaving.push(Arc::clone(&kept.archive));
-                }
-                stays
+                let is_wanted = number <= keep.most && (is_young || number <= keep.least);
+                !is_wanted || bytes > UNLINKED_BYTES_MAX
             });
-            if self.kept.len() != before {
+            let gone: Vec<_> = gone.collect();
+            if !gone.is_empty() {
+                for gone in gone {
+                    self.leave(gone.archive);
+                }
                 self.note(|_| ());
                 self.publish();
             }
         }
-        let options = &self.surroundings.options;
-        let room = &self.surroundings.room;
-        self.leaving.retain(|archive| {
-            let is_used = archive.is_used();
-            if !is_used && archive.is_copied && !options.copies_archives() {
-                room.give_back(archive.len);
-            }
-            is_used
-        });
+        let is_free = |it: &mut Leaving| match it.is_kept {
+            true => !it.archive.is_copy_used(),
+            false => !it.archive.is_used(),
+        };
+        let free: Vec<_> = self.leaving.extract_if(.., is_free).collect();
+        for one in free {
+            self.give_back(&one.archive);
+        }
     }
 
     /// Sends the releases to the workers.
@@ -510,7 +545,8 @@ impl Follower {
     }
 
     fn note_checked(&self, now: u64) {
-        let is_late = self.due.is_some_and(|due| due <= now);
+        let staged = self.staged.as_ref().map(|it| it.activation + LATE_S);
+        let is_late = self.due.into_iter().chain(staged).any(|due| due <= now);
         self.surroundings.board.change(self.number, |facts| {
             facts.checked = now;
             facts.is_late = is_late;

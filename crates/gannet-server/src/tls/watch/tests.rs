@@ -59,7 +59,7 @@ fn watched(files: &Files) -> (Arc<CertificateStore>, Lookout, Receiver<Reload>) 
     let (sender, receiver) = channel();
     let report = move |reload| sender.send(reload).unwrap_or(());
     let look = source.watch(Arc::clone(&store), report);
-    let lookout = Lookout::start("test", Duration::from_millis(2), look).unwrap();
+    let lookout = Lookout::start("test", Duration::from_millis(2), 0, look).unwrap();
     (store, lookout, receiver)
 }
 
