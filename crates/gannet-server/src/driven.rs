@@ -208,6 +208,7 @@ fn opened<D: Driver>(
         files: vec![(file, None)],
         len: bytes.len() as u64,
         is_copied: false,
+        _room: None,
         meta,
         origin: None,
         hosts: vec![(0, Vec::new(), rules.map(Arc::new))],

@@ -15,6 +15,7 @@ use super::rules::SiteRules;
 use crate::config::{ContentOptions, UnknownHost};
 use crate::exchange::own_fields::OwnFields;
 use crate::limits::OPEN_FILES_MAX;
+use crate::start::archive_room::Taken;
 
 /// Everything that decides a response. Immutable: a change makes a new one.
 #[derive(Clone)]
@@ -124,6 +125,8 @@ pub(crate) struct OpenedArchive {
     pub(crate) len: u64,
     /// Whether `files` are sealed copies, which nobody can change.
     pub(crate) is_copied: bool,
+    /// The room that the copies have in a budget, as long as they are used.
+    pub(crate) _room: Option<Arc<Taken>>,
     /// Metadata of the file at opening.
     pub(crate) meta: Meta,
     /// The file itself, shared by the workers; `None` in the simulator.
@@ -191,6 +194,7 @@ impl OpenedArchive {
         Self {
             archive: Arc::clone(&self.archive),
             files: self.files.clone(),
+            _room: self._room.clone(),
             origin: self.origin.clone(),
             hosts: vec![(number, Vec::new(), Some(Arc::new(rules)))],
             kept_answers: Arc::default(),
@@ -213,6 +217,7 @@ impl OpenedArchive {
         Some(Self {
             files,
             is_copied: false,
+            _room: None,
             archive: Arc::clone(&self.archive),
             origin: Some(Arc::clone(origin)),
             hosts: self.hosts.clone(),

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,8 +13,7 @@ use crate::limits::{ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART};
 
 /// The budget left for copies of archives.
 ///
-/// Invariant: bytes granted by [`take`](Self::take) and not returned by
-/// [`give_back`](Self::give_back) are at most half of the initial budget.
+/// Invariant: bytes that are [`Taken`] are at most half of the initial budget.
 #[derive(Debug)]
 pub(crate) struct ArchiveRoom {
     left: AtomicU64,
@@ -34,14 +34,26 @@ impl ArchiveRoom {
     }
 
     /// Takes room for an archive of `len` bytes if it fits.
-    pub(crate) fn take(&self, len: u64) -> bool {
+    pub(crate) fn take(self: &Arc<Self>, len: u64) -> Option<Taken> {
         let without = |left: u64| left.checked_sub(len);
-        len <= self.one_max && self.left.fetch_update(Relaxed, Relaxed, without).is_ok()
+        let fits = len <= self.one_max && self.left.fetch_update(Relaxed, Relaxed, without).is_ok();
+        fits.then(|| Taken {
+            room: Arc::clone(self),
+            len,
+        })
     }
+}
 
-    /// Returns the room taken for an archive of `len` bytes.
-    pub(crate) fn give_back(&self, len: u64) {
-        self.left.fetch_add(len, Relaxed);
+/// Room for the copy of one archive, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    room: Arc<ArchiveRoom>,
+    len: u64,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.room.left.fetch_add(self.len, Relaxed);
     }
 }
 
@@ -83,23 +95,25 @@ mod tests {
 
     #[test]
     fn no_more_is_taken_than_half_of_the_budget() {
-        let room = ArchiveRoom {
+        let room = Arc::new(ArchiveRoom {
             left: AtomicU64::new(100),
             one_max: 60,
-        };
-        assert!(!room.take(61), "longer than the longest allowed");
-        assert!(room.take(60));
-        assert!(!room.take(41), "longer than the room left");
-        assert!(room.take(40));
-        assert!(room.take(0));
-        assert!(!room.take(1));
-        room.give_back(40);
-        assert!(room.take(30));
-        assert!(!ArchiveRoom::new(0).take(1));
-        let small = ArchiveRoom::new(2 << 10);
-        assert!(!small.take(1025));
-        let large = ArchiveRoom::new(u64::MAX);
-        assert!(!large.take(ARCHIVE_COPY_MAX + 1));
+        });
+        assert!(room.take(61).is_none(), "longer than the longest allowed");
+        let first = room.take(60).expect("it fits");
+        assert!(room.take(41).is_none(), "longer than the room left");
+        let second = room.take(40).expect("it fits");
+        assert!(room.take(0).is_some());
+        assert!(room.take(1).is_none());
+        drop(second);
+        assert!(room.take(30).is_some());
+        drop(first);
+        assert!(room.take(60).is_some(), "it was given back");
+        assert!(Arc::new(ArchiveRoom::new(0)).take(1).is_none());
+        let small = Arc::new(ArchiveRoom::new(2 << 10));
+        assert!(small.take(1025).is_none());
+        let large = Arc::new(ArchiveRoom::new(u64::MAX));
+        assert!(large.take(ARCHIVE_COPY_MAX + 1).is_none());
     }
 
     #[test]

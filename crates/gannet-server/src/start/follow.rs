@@ -321,8 +321,7 @@ mod tests {
             let opening = Opening {
                 options: &options,
                 workers: 1,
-                room: &ArchiveRoom::new(0),
-                is_verifying: false,
+                room: &Arc::new(ArchiveRoom::new(0)),
             };
             let content = Content::Directory(self.site());
             let (what, source) = opening.open(&content).expect("it is there");

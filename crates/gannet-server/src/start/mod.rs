@@ -1,7 +1,8 @@
 //! Startup, from a configuration to running workers, and the threads that keep their content
 //! current.
 
-mod archive_room;
+pub(crate) mod archive;
+pub(crate) mod archive_room;
 pub(crate) mod bound;
 mod follow;
 pub(crate) mod lookout;
@@ -83,12 +84,11 @@ pub fn prepare(
             bound.defer_accept()?;
         }
     }
-    let archive_room = ArchiveRoom::new(config.content.cache_memory);
+    let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory));
     let opening = Opening {
         options: &config.content,
         workers,
         room: &archive_room,
-        is_verifying: false,
     };
     let mut contents = Vec::with_capacity(content.len());
     let mut sources = Vec::new();
@@ -176,7 +176,7 @@ pub fn prepare(
         opened,
         sources,
         releases,
-        room: Arc::new(archive_room),
+        room: archive_room,
         options: Arc::new(config.content),
         board,
     })

@@ -3,58 +3,29 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use gannet_archive::signature::{self, PublicKey, SignatureError};
-use gannet_archive::{Archive, ArchiveError, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
+use gannet_archive::ArchiveError;
+use gannet_archive::signature::SignatureError;
 use gannet_content::archive::Host;
 use gannet_content::mime::TypesError;
 use gannet_content::rules::table::TableError;
 use gannet_io::cause::cause;
-use gannet_io::driver::{Errno, File, Meta};
-use gannet_io::memory::{self, Memory};
+use gannet_io::driver::Errno;
 use gannet_io::named_file;
 use gannet_store::StoreError;
 
 use crate::config::{Content, ContentOptions};
 use crate::release::directory::DirectoryOptions;
-use crate::release::files::OpenArchive;
-use crate::release::opened::{ArchiveHost, OpenedArchive, OpenedDirectory, What};
+use crate::release::opened::{OpenedDirectory, What};
 use crate::release::rules::{RulesError, SiteRules};
+use crate::start::archive::Proof;
 use crate::start::archive_room::ArchiveRoom;
 use crate::start::follow::{Place, Source};
 use crate::start::releases::origin::{AtPath, InStore, Origin};
 use crate::start::releases::unix_now;
-
-/// An unalterable copy of an archive, if it fits the budget or is required.
-fn copy_of(
-    file: &fs::File,
-    path: &Path,
-    len: u64,
-    options: &ContentOptions,
-    room: &ArchiveRoom,
-) -> Result<Option<OwnedFd>, OpenError> {
-    let whole = usize::try_from(len).unwrap_or(usize::MAX);
-    let copy = || memory::sealed_copy(file, whole);
-    if options.copies_archives() {
-        let refuse = |error| OpenError::Copy(path.to_owned(), error);
-        return copy().map(Some).map_err(refuse);
-    }
-    if !room.take(len) {
-        return Ok(None);
-    }
-    // Without a copy the file is read: slower, but no reason not to serve.
-    let copy = copy().ok();
-    if copy.is_none() {
-        room.give_back(len);
-    }
-    Ok(copy)
-}
 
 /// Why content cannot be served.
 #[derive(Debug)]
@@ -71,6 +42,8 @@ pub enum OpenError {
     Signature(PathBuf, SignatureError),
     /// A new archive is not what was packed.
     Damaged(PathBuf, SignatureError),
+    /// The file of a release is not the one that was published.
+    Other(PathBuf),
     /// An archive that has to be copied into memory does not fit.
     Copy(PathBuf, io::Error),
     /// The store has no release that can be served.
@@ -115,6 +88,13 @@ impl fmt::Display for OpenError {
                 write!(
                     f,
                     "archive '{path}' is damaged: {what} does not match its digest"
+                )
+            }
+            Self::Other(path) => {
+                write!(
+                    f,
+                    "cannot use release '{}': it is not the file that was published",
+                    path.display()
                 )
             }
             Self::Copy(path, error) => {
@@ -170,6 +150,7 @@ impl OpenError {
                     .into(),
             ),
             Self::Damaged(..) => Some("transfer it again, or pack the site again".into()),
+            Self::Other(..) => Some("transfer it again, or publish the release again".into()),
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
             Self::Store(error) => error.help(),
             Self::Signature(..) => None,
@@ -222,10 +203,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) options: &'a ContentOptions,
     pub(crate) workers: usize,
     /// Budget for archives copied into memory by default.
-    pub(crate) room: &'a ArchiveRoom,
-    /// Compare every body of an archive with its digest. Not at the start, which would take as long
-    /// as reading it.
-    pub(crate) is_verifying: bool,
+    pub(crate) room: &'a Arc<ArchiveRoom>,
 }
 
 impl Opening<'_> {
@@ -250,20 +228,30 @@ impl Opening<'_> {
             Content::Archive(path) => {
                 let origin = AtPath::new(path);
                 let origin = origin.map_err(|e| OpenError::Io("archive", path.to_owned(), e))?;
-                self.open_release(path, Origin::Path(origin))
+                self.open_release(path, Proof::Valid, Origin::Path(origin))
             }
             Content::Store(path) => {
                 let key = options.require_signature.as_deref();
                 let store = InStore::open(path, key, &options.node, unix_now());
                 let store = store.map_err(OpenError::Store)?;
                 let path = store.store.release_path(store.pointer.release);
-                self.open_release(&path, Origin::Store(Box::new(store)))
+                let pointer = store.pointer.clone();
+                let proof = match key {
+                    Some(_) => Proof::Pointer(&pointer),
+                    None => Proof::Valid,
+                };
+                self.open_release(&path, proof, Origin::Store(Box::new(store)))
             }
         }
     }
 
-    fn open_release(&self, path: &Path, origin: Origin) -> Result<(What, Followed), OpenError> {
-        let archive = self.open_archive(path)?;
+    fn open_release(
+        &self,
+        path: &Path,
+        proof: Proof<'_>,
+        origin: Origin,
+    ) -> Result<(What, Followed), OpenError> {
+        let archive = self.open_archive(path, proof)?;
         Ok((What::Archive(Arc::new(archive)), Followed::Releases(origin)))
     }
 
@@ -312,84 +300,6 @@ impl Opening<'_> {
         };
         self.open_directory((folder, false), Some(name))
     }
-
-    pub(crate) fn open_archive(&self, path: &Path) -> Result<OpenedArchive, OpenError> {
-        let options = self.options;
-        let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
-        let bad = |e| OpenError::Archive(path.to_owned(), e);
-        let file = named_file::open(path).map_err(io_error)?;
-        let meta = Meta::of(&file).map_err(io_error)?;
-        let len = meta.len;
-        let mut first = vec![0; SUPERBLOCK_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
-        file.read_exact_at(&mut first, 0).map_err(io_error)?;
-        let superblock = Superblock::parse(&first, len).map_err(bad)?;
-        let range = superblock.metadata_range();
-        let size = usize::try_from(range.end - range.start).map_err(|_| {
-            io_error(io::Error::new(
-                io::ErrorKind::OutOfMemory,
-                "its index is too large",
-            ))
-        })?;
-        let metadata = memory::read_large(&file, range.start, size).map_err(io_error)?;
-        let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
-        let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
-        let hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
-        let copy = copy_of(&file, path, len, options, self.room)?;
-        if Meta::of(&file).map_err(io_error)? != meta {
-            let error = io::Error::other("it was changed while it was read");
-            return Err(io_error(error));
-        }
-        let origin = OpenArchive {
-            path: path.to_owned(),
-            file: file.try_clone().map_err(io_error)?,
-            start: first,
-            is_told: AtomicBool::new(false),
-        };
-        let is_copied = copy.is_some();
-        let file = copy.map_or(file, fs::File::from);
-        if let Some(key) = &options.require_signature {
-            // The bodies are read from the sealed copy, from which they will be sent.
-            let unsigned = |error| OpenError::Signature(path.to_owned(), error);
-            PublicKey::parse(key)
-                .ok_or(SignatureError::Key)
-                .and_then(|key| signature::check(&archive, &key))
-                .map_err(unsigned)?;
-            signature::check_bodies(&archive, |chunk, at| file.read_exact_at(chunk, at))
-                .map_err(io_error)?
-                .map_err(unsigned)?;
-        } else if self.is_verifying {
-            let damaged = |error| OpenError::Damaged(path.to_owned(), error);
-            signature::check_build_id(&archive).map_err(damaged)?;
-            signature::check_bodies(&archive, |chunk, at| file.read_exact_at(chunk, at))
-                .map_err(io_error)?
-                .map_err(damaged)?;
-        }
-        if options.preload && !is_copied {
-            let whole = usize::try_from(len).unwrap_or(usize::MAX);
-            memory::preload(&file, whole).map_err(io_error)?;
-        }
-        let mapped = |file: &fs::File| match is_copied {
-            false => Ok(None),
-            true => Memory::map_sealed(file).map(|memory| Some(Arc::new(memory))),
-        };
-        let own = || {
-            let file = reopen(&file)?;
-            let memory = mapped(&file)?;
-            Ok((File::from(file), memory))
-        };
-        let files = (0..self.workers).map(|_| own()).collect::<Result<_, _>>();
-        Ok(OpenedArchive {
-            files: files.map_err(io_error)?,
-            len,
-            is_copied,
-            meta,
-            origin: Some(Arc::new(origin)),
-            hosts,
-            spa: options.spa || archive.options().spa,
-            archive,
-            kept_answers: Arc::default(),
-        })
-    }
 }
 
 /// The content's path if it lacks the page for the single-page application, with the hosts of an
@@ -413,33 +323,6 @@ pub(crate) fn no_front_page(content: &Content, what: &What) -> Option<(PathBuf, 
     }
 }
 
-/// The hosts of an archive with their names; the default host comes first, if it has content.
-pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
-    let name = |name| vec![String::from_utf8_lossy(name).into_owned()];
-    let mut hosts: Vec<_> = (1..).zip(archive.hosts().map(name)).collect();
-    if hosts.is_empty() || archive.has_namespace(0, Namespace::Content) {
-        hosts.insert(0, (0, Vec::new()));
-    }
-    hosts
-}
-
-/// The same with the rules of each; rules common to all hosts are shared.
-fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, TableError> {
-    let read = |host| Ok(SiteRules::of_archive(archive, host)?.map(Arc::new));
-    let shared = match archive.section(SectionKind::HostRules) {
-        Some(_) => None,
-        None => Some(read(0)?),
-    };
-    let with_rules = |(host, names)| {
-        let rules = match &shared {
-            Some(rules) => rules.clone(),
-            None => read(host)?,
-        };
-        Ok((host, names, rules))
-    };
-    hosts(archive).into_iter().map(with_rules).collect()
-}
-
 /// Whether the process or the system has no descriptor left (`EMFILE`, `ENFILE`).
 fn is_descriptors(error: &io::Error) -> bool {
     let code = error.raw_os_error();
@@ -454,10 +337,4 @@ fn invalid_types(error: TypesError) -> io::Error {
         TypesError::ContentType => "a configured content type is malformed",
     };
     io::Error::new(io::ErrorKind::InvalidInput, text)
-}
-
-/// The same file, not another file of the same name, with a new open file description.
-fn reopen(file: &fs::File) -> io::Result<fs::File> {
-    use std::os::fd::AsRawFd;
-    fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| file.try_clone())
 }

@@ -25,11 +25,12 @@ use gannet_io::process;
 use gannet_store::{Keep, Pointer, ReleaseId};
 
 use self::board::{Board, Facts, ReleaseFacts, State};
-use self::origin::{News, Origin, Refusal, check_file};
+use self::origin::{News, Origin, Refusal};
 use crate::config::ContentOptions;
 use crate::limits::{APPLIED_MS, LATE_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS, UNLINKED_BYTES_MAX};
 use crate::observe::notices::ERRORS;
 use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
+use crate::start::archive::Proof;
 use crate::start::archive_room::ArchiveRoom;
 use crate::start::lookout::{Lookout, Stamp};
 use crate::start::open::Opening;
@@ -193,10 +194,8 @@ impl Follower {
             return;
         };
         let path = at.path().to_owned();
-        match self.open(&path, true) {
-            Ok(archive) if is_same(&archive, self.archive()) && self.archive().is_copied => {
-                self.give_back(&archive);
-            }
+        match self.open(&path, Proof::Digests) {
+            Ok(archive) if is_same(&archive, self.archive()) && self.archive().is_copied => {}
             Ok(archive) => self.stage(archive, now, None),
             Err(refusal) => self.refuse(&refusal, now),
         }
@@ -245,12 +244,10 @@ impl Follower {
 
     /// Opens the release that a pointer names. The pointer has the digest of the whole file.
     fn open_of_store(&self, path: &Path, pointer: &Pointer) -> Result<OpenedArchive, Refusal> {
-        check_file(path, pointer)?;
-        let archive = self.open(path, false)?;
+        let archive = self.open(path, Proof::Pointer(pointer))?;
         if is_named(&archive, pointer.release) {
             return Ok(archive);
         }
-        self.give_back(&archive);
         Err(Refusal {
             reason: "damaged",
             text: format!("'{}' is another release", path.display()),
@@ -266,14 +263,13 @@ impl Follower {
     }
 
     /// Opens an archive.
-    fn open(&self, path: &Path, is_verifying: bool) -> Result<OpenedArchive, Refusal> {
+    fn open(&self, path: &Path, proof: Proof<'_>) -> Result<OpenedArchive, Refusal> {
         let opening = Opening {
             options: &self.surroundings.options,
             workers: self.surroundings.workers,
             room: &self.surroundings.room,
-            is_verifying,
         };
-        opening.open_archive(path).map_err(Refusal::from)
+        opening.open_archive(path, proof).map_err(Refusal::from)
     }
 
     /// Has all workers answer for the immutable assets of a release.
@@ -406,11 +402,7 @@ impl Follower {
     /// Opens a release for its immutable assets alone.
     fn open_to_keep(&self, path: &Path, pointer: &Pointer) -> Result<Arc<OpenedArchive>, Refusal> {
         let archive = Arc::new(self.open_of_store(path, pointer)?);
-        let kept = self.without_copy(&archive);
-        if !Arc::ptr_eq(&kept, &archive) {
-            self.give_back(&archive);
-        }
-        Ok(kept)
+        Ok(self.without_copy(&archive))
     }
 
     /// A release as it is kept: without a copy in memory, unless copies were asked for, or its file
@@ -464,14 +456,11 @@ impl Follower {
                 self.publish();
             }
         }
-        let is_free = |it: &mut Leaving| match it.is_kept {
+        let is_free = |it: &Leaving| match it.is_kept {
             true => !it.archive.is_copy_used(),
             false => !it.archive.is_used(),
         };
-        let free: Vec<_> = self.leaving.extract_if(.., is_free).collect();
-        for one in free {
-            self.give_back(&one.archive);
-        }
+        self.leaving.retain(|it| !is_free(it));
     }
 
     /// Sends the releases to the workers.
@@ -573,13 +562,6 @@ impl Follower {
             facts.serial = serial;
             change(facts);
         });
-    }
-
-    /// Returns the room of a copy that is not served after all.
-    fn give_back(&self, archive: &OpenedArchive) {
-        if archive.is_copied && !self.surroundings.options.copies_archives() {
-            self.surroundings.room.give_back(archive.len);
-        }
     }
 }
 

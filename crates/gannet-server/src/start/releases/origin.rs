@@ -1,12 +1,10 @@
 //! Where the releases of a content come from: one path that is replaced, or a store.
 
 use std::collections::HashSet;
-use std::io::Read;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
-use gannet_io::cause::cause;
 use gannet_store::{Pointer, ReleaseId, Store, StoreError};
 
 use crate::limits::REFUSED_AGAIN_MS;
@@ -220,42 +218,6 @@ fn due_before(
     Ok(before.next())
 }
 
-/// Checks that the file of a release is the one that its pointer names.
-///
-/// # Errors
-/// It cannot be read, or its length or digest differs.
-pub(crate) fn check_file(path: &Path, pointer: &Pointer) -> Result<(), Refusal> {
-    let unreadable = |error: io::Error| Refusal {
-        reason: "unreadable",
-        text: format!("cannot read '{}': {}", path.display(), cause(&error)),
-    };
-    let differs = |what: &str| Refusal {
-        reason: "damaged",
-        text: format!(
-            "'{}' is not what was published: its {what} differs",
-            path.display()
-        ),
-    };
-    let mut file = fs::File::open(path).map_err(unreadable)?;
-    if file.metadata().map_err(unreadable)?.len() != pointer.size {
-        return Err(differs("length"));
-    }
-    let mut hasher = blake3::Hasher::new();
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        match file.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(count) => _ = hasher.update(&chunk[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(unreadable(error)),
-        }
-    }
-    match *hasher.finalize().as_bytes() == pointer.digest {
-        true => Ok(()),
-        false => Err(differs("digest")),
-    }
-}
-
 impl From<OpenError> for Refusal {
     fn from(error: OpenError) -> Self {
         let reason = match &error {
@@ -271,6 +233,3 @@ impl From<OpenError> for Refusal {
         }
     }
 }
-
-/// Bytes read at one time.
-const CHUNK: usize = 1 << 20;

@@ -1,0 +1,245 @@
+//! Opens an archive: reads its metadata, copies it into memory where it fits, and verifies it.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use gannet_archive::signature::{self, PublicKey, SignatureError};
+use gannet_archive::{Archive, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
+use gannet_content::rules::table::TableError;
+use gannet_io::driver::{File, Meta};
+use gannet_io::memory::{self, Memory};
+use gannet_io::named_file;
+use gannet_store::Pointer;
+
+use crate::config::ContentOptions;
+use crate::release::files::OpenArchive;
+use crate::release::opened::{ArchiveHost, OpenedArchive};
+use crate::release::rules::SiteRules;
+use crate::start::archive_room::{ArchiveRoom, Taken};
+use crate::start::open::{OpenError, Opening};
+
+/// What has to hold of an archive before it is served, besides a required signature.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Proof<'a> {
+    /// That its metadata is valid: at the start, which would otherwise take as long as reading it.
+    Valid,
+    /// That everything in it matches its digest.
+    Digests,
+    /// That the whole file is what this pointer says. If the pointer is signed, so is the file.
+    Pointer(&'a Pointer),
+}
+
+impl Opening<'_> {
+    /// Opens and verifies an archive.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub(crate) fn open_archive(
+        &self,
+        path: &Path,
+        proof: Proof<'_>,
+    ) -> Result<OpenedArchive, OpenError> {
+        let options = self.options;
+        let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
+        let bad = |e| OpenError::Archive(path.to_owned(), e);
+        let file = named_file::open(path).map_err(io_error)?;
+        let meta = Meta::of(&file).map_err(io_error)?;
+        let len = meta.len;
+        let mut first = vec![0; SUPERBLOCK_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
+        file.read_exact_at(&mut first, 0).map_err(io_error)?;
+        let superblock = Superblock::parse(&first, len).map_err(bad)?;
+        let range = superblock.metadata_range();
+        let size = usize::try_from(range.end - range.start).map_err(|_| {
+            io_error(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "its index is too large",
+            ))
+        })?;
+        let metadata = memory::read_large(&file, range.start, size).map_err(io_error)?;
+        let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
+        let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
+        let hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
+        let copy = copy_of(&file, path, len, options, self.room)?;
+        if Meta::of(&file).map_err(io_error)? != meta {
+            let error = io::Error::other("it was changed while it was read");
+            return Err(io_error(error));
+        }
+        let origin = OpenArchive {
+            path: path.to_owned(),
+            file: file.try_clone().map_err(io_error)?,
+            start: first,
+            is_told: AtomicBool::new(false),
+        };
+        let is_copied = copy.is_some();
+        let (file, room) = match copy {
+            Some((copy, room)) => (fs::File::from(copy), room),
+            None => (file, None),
+        };
+        // From here on, a copied archive is read from the sealed copy from which it will be sent.
+        verify(&archive, &file, (path, &origin.start), proof, options)?;
+        if options.preload && !is_copied {
+            let whole = usize::try_from(len).unwrap_or(usize::MAX);
+            memory::preload(&file, whole).map_err(io_error)?;
+        }
+        let mapped = |file: &fs::File| match is_copied {
+            false => Ok(None),
+            true => Memory::map_sealed(file).map(|memory| Some(Arc::new(memory))),
+        };
+        let own = || {
+            let file = reopen(&file)?;
+            let memory = mapped(&file)?;
+            Ok((File::from(file), memory))
+        };
+        let files = (0..self.workers).map(|_| own()).collect::<Result<_, _>>();
+        Ok(OpenedArchive {
+            files: files.map_err(io_error)?,
+            len,
+            is_copied,
+            _room: room.map(Arc::new),
+            meta,
+            origin: Some(Arc::new(origin)),
+            hosts,
+            spa: options.spa || archive.options().spa,
+            archive,
+            kept_answers: Arc::default(),
+        })
+    }
+}
+
+/// Verifies an opened archive in `file`; `start` are the first bytes that it was opened with.
+fn verify(
+    archive: &Archive<Vec<u8>>,
+    file: &fs::File,
+    (path, start): (&Path, &[u8]),
+    proof: Proof<'_>,
+    options: &ContentOptions,
+) -> Result<(), OpenError> {
+    let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
+    match (proof, &options.require_signature) {
+        (Proof::Pointer(pointer), _) => {
+            let whole = WholeFile::read(file).map_err(io_error)?;
+            let is_right = whole.len == pointer.size
+                && whole.digest == pointer.digest
+                && whole.start == start
+                && signature::check_build_id(archive).is_ok();
+            if !is_right {
+                return Err(OpenError::Other(path.to_owned()));
+            }
+        }
+        (_, Some(key)) => {
+            let unsigned = |error| OpenError::Signature(path.to_owned(), error);
+            PublicKey::parse(key)
+                .ok_or(SignatureError::Key)
+                .and_then(|key| signature::check(archive, &key))
+                .map_err(unsigned)?;
+            signature::check_bodies(archive, |chunk, at| file.read_exact_at(chunk, at))
+                .map_err(io_error)?
+                .map_err(unsigned)?;
+        }
+        (Proof::Digests, None) => {
+            let damaged = |error| OpenError::Damaged(path.to_owned(), error);
+            signature::check_build_id(archive).map_err(damaged)?;
+            signature::check_bodies(archive, |chunk, at| file.read_exact_at(chunk, at))
+                .map_err(io_error)?
+                .map_err(damaged)?;
+        }
+        (Proof::Valid, None) => {}
+    }
+    Ok(())
+}
+
+/// An unalterable copy of an archive, if it fits the budget or is required.
+fn copy_of(
+    file: &fs::File,
+    path: &Path,
+    len: u64,
+    options: &ContentOptions,
+    room: &Arc<ArchiveRoom>,
+) -> Result<Option<(OwnedFd, Option<Taken>)>, OpenError> {
+    let whole = usize::try_from(len).unwrap_or(usize::MAX);
+    let copy = || memory::sealed_copy(file, whole);
+    if options.copies_archives() {
+        let refuse = |error| OpenError::Copy(path.to_owned(), error);
+        let copy = copy().map_err(refuse)?;
+        return Ok(Some((copy, None)));
+    }
+    let Some(taken) = room.take(len) else {
+        return Ok(None);
+    };
+    // Without a copy the file is read: slower, but no reason not to serve.
+    Ok(copy().ok().map(|copy| (copy, Some(taken))))
+}
+
+/// The hosts of an archive with their names; the default host comes first, if it has content.
+pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
+    let name = |name| vec![String::from_utf8_lossy(name).into_owned()];
+    let mut hosts: Vec<_> = (1..).zip(archive.hosts().map(name)).collect();
+    if hosts.is_empty() || archive.has_namespace(0, Namespace::Content) {
+        hosts.insert(0, (0, Vec::new()));
+    }
+    hosts
+}
+
+/// The same with the rules of each; rules common to all hosts are shared.
+fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, TableError> {
+    let read = |host| Ok(SiteRules::of_archive(archive, host)?.map(Arc::new));
+    let shared = match archive.section(SectionKind::HostRules) {
+        Some(_) => None,
+        None => Some(read(0)?),
+    };
+    let with_rules = |(host, names)| {
+        let rules = match &shared {
+            Some(rules) => rules.clone(),
+            None => read(host)?,
+        };
+        Ok((host, names, rules))
+    };
+    hosts(archive).into_iter().map(with_rules).collect()
+}
+
+/// What reading a whole file shows.
+struct WholeFile {
+    len: u64,
+    /// BLAKE3.
+    digest: [u8; 32],
+    /// Its first [`SUPERBLOCK_LEN`] bytes.
+    start: Vec<u8>,
+}
+
+impl WholeFile {
+    fn read(file: &fs::File) -> io::Result<Self> {
+        let mut hasher = blake3::Hasher::new();
+        let mut chunk = vec![0; CHUNK];
+        let mut start = Vec::new();
+        let mut len = 0;
+        loop {
+            match file.read_at(&mut chunk, len) {
+                Ok(0) => break,
+                Ok(count) => {
+                    let rest = SUPERBLOCK_LEN.saturating_sub(start.len());
+                    start.extend_from_slice(&chunk[..count.min(rest)]);
+                    hasher.update(&chunk[..count]);
+                    len += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let digest = *hasher.finalize().as_bytes();
+        Ok(Self { len, digest, start })
+    }
+}
+
+/// Bytes read at one time.
+const CHUNK: usize = 1 << 20;
+
+/// The same file, not another file of the same name, with a new open file description.
+fn reopen(file: &fs::File) -> io::Result<fs::File> {
+    use std::os::fd::AsRawFd;
+    fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| file.try_clone())
+}
