@@ -57,7 +57,8 @@ struct Queue {
 }
 
 impl Channel {
-    const fn new(write: fn(&[u8]) -> io::Result<()>) -> Self {
+    /// A channel whose messages `write` writes.
+    pub(crate) const fn new(write: fn(&[u8]) -> io::Result<()>) -> Self {
         Self {
             queue: Mutex::new(Queue {
                 waiting: VecDeque::new(),

@@ -17,6 +17,7 @@ mod workers;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gannet_io::probe;
 
@@ -32,6 +33,7 @@ use self::running::{Certificates, Running, SiteReport, StartReport};
 use self::start_error::StartError;
 use self::workers::{Descriptors, Plan, ReadyWorker};
 use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
+use crate::limits::APPLIED_MS;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::exposition::About;
 use crate::observe::metrics_server::MetricsServer;
@@ -232,6 +234,9 @@ impl Prepared {
             room: self.room,
             published: Arc::new(Published::new(Arc::clone(&self.opened), workers)),
             board: self.board,
+            patience: Duration::from_millis(APPLIED_MS),
+            clock: releases::unix_now,
+            messages: &notices::ERRORS,
         };
         let lookouts = follow::follow(self.sources, &surroundings.published);
         running.follow(lookouts.map_err(StartError::Resource)?);

@@ -15,6 +15,8 @@
 
 pub(crate) mod board;
 pub(crate) mod origin;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,8 +29,8 @@ use gannet_store::{Keep, Pointer, ReleaseId};
 use self::board::{Board, Facts, ReleaseFacts, State};
 use self::origin::{News, Origin, Refusal};
 use crate::config::ContentOptions;
-use crate::limits::{APPLIED_MS, LATE_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS, UNLINKED_BYTES_MAX};
-use crate::observe::notices::ERRORS;
+use crate::limits::{LATE_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS, UNLINKED_BYTES_MAX};
+use crate::observe::notices::Channel;
 use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
 use crate::start::archive::Proof;
 use crate::start::archive_room::ArchiveRoom;
@@ -55,6 +57,12 @@ pub(crate) struct Surroundings {
     pub(crate) room: Arc<ArchiveRoom>,
     pub(crate) published: Arc<Published>,
     pub(crate) board: Arc<Board>,
+    /// How long one look waits for all workers to have a release.
+    pub(crate) patience: Duration,
+    /// The time, Unix seconds.
+    pub(crate) clock: fn() -> u64,
+    /// Where changes are told.
+    pub(crate) messages: &'static Channel,
 }
 
 /// Follows the releases of these contents, each on its own thread up to a number: staging reads the
@@ -83,7 +91,7 @@ pub(crate) fn follow(
                 let _ = process::lower_priority();
             }
             for follower in &mut followers {
-                follower.look(is_asked, unix_now());
+                follower.look(is_asked);
             }
         })
     };
@@ -115,7 +123,8 @@ struct Leaving {
     is_kept: bool,
 }
 
-struct Follower {
+/// Follows the releases of one content.
+pub(crate) struct Follower {
     source: Source,
     /// Number on the board.
     number: usize,
@@ -137,8 +146,12 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(source: Source, current: Arc<OpenedContent>, surroundings: Surroundings) -> Self {
-        let now = unix_now();
+    pub(crate) fn new(
+        source: Source,
+        current: Arc<OpenedContent>,
+        surroundings: Surroundings,
+    ) -> Self {
+        let now = (surroundings.clock)();
         let number = surroundings.board.add(Facts {
             name: source.name.display().to_string(),
             activated: now,
@@ -162,7 +175,8 @@ impl Follower {
         follower
     }
 
-    fn look(&mut self, is_asked: bool, now: u64) {
+    fn look(&mut self, is_asked: bool) {
+        let now = self.now();
         match self.source.origin.news(is_asked, now) {
             News::None => self.note_checked(now),
             News::Archive => self.replaced(now),
@@ -177,8 +191,12 @@ impl Follower {
             self.keep_from_store(now);
             self.publish();
         }
-        self.activate_if_due(unix_now());
+        self.activate_if_due();
         self.let_go(now);
+    }
+
+    fn now(&self) -> u64 {
+        (self.surroundings.clock)()
     }
 
     fn archive(&self) -> &Arc<OpenedArchive> {
@@ -195,8 +213,16 @@ impl Follower {
         };
         let path = at.path().to_owned();
         match self.open(&path, Proof::Digests) {
-            Ok(archive) if is_same(&archive, self.archive()) && self.archive().is_copied => {}
-            Ok(archive) => self.stage(archive, now, None),
+            Ok(archive) if is_same(&archive, self.archive()) && self.archive().is_copied => {
+                if self.drop_staged() {
+                    self.note(|_| ());
+                    self.publish();
+                }
+            }
+            Ok(archive) => {
+                self.drop_staged();
+                self.stage(archive, now, None);
+            }
             Err(refusal) => self.refuse(&refusal, now),
         }
     }
@@ -272,11 +298,33 @@ impl Follower {
         opening.open_archive(path, proof).map_err(Refusal::from)
     }
 
+    /// Drops a release of the path that is not current yet: no page of it was sent. False if there is
+    /// none.
+    fn drop_staged(&mut self) -> bool {
+        let staged = self.staged.take();
+        let is_there = staged.is_some();
+        staged.into_iter().for_each(|it| self.leave(it.archive));
+        is_there
+    }
+
+    /// Drops a kept release that is the same as this one.
+    fn drop_kept(&mut self, archive: &OpenedArchive) {
+        let same = self.kept.extract_if(.., |it| is_same(&it.archive, archive));
+        for same in same.collect::<Vec<_>>() {
+            self.leave(same.archive);
+        }
+    }
+
     /// Has all workers answer for the immutable assets of a release.
-    fn stage(&mut self, archive: OpenedArchive, activation: u64, pointer: Option<Box<Pointer>>) {
+    pub(crate) fn stage(
+        &mut self,
+        archive: OpenedArchive,
+        activation: u64,
+        pointer: Option<Box<Pointer>>,
+    ) {
         let archive = Arc::new(archive);
-        let now = unix_now();
-        self.kept.retain(|kept| !is_same(&kept.archive, &archive));
+        let now = self.now();
+        self.drop_kept(&archive);
         self.staged = Some(Staged {
             archive: Arc::clone(&archive),
             activation: activation.max(now),
@@ -301,8 +349,9 @@ impl Follower {
     }
 
     /// Serves the staged release, if its time has come and all workers answer for its assets.
-    fn activate_if_due(&mut self, now: u64) {
-        let patience = Duration::from_millis(APPLIED_MS);
+    pub(crate) fn activate_if_due(&mut self) {
+        let now = self.now();
+        let patience = self.surroundings.patience;
         let is_due = |it: &mut Staged| it.activation <= now && it.applied.wait(patience);
         let Some(staged) = self.staged.take_if(is_due) else {
             return;
@@ -342,7 +391,7 @@ impl Follower {
     /// Keeps a release that is no longer current or staged.
     fn keep(&mut self, archive: Arc<OpenedArchive>, now: u64) {
         if !is_same(self.archive(), &archive) {
-            self.kept.retain(|it| !is_same(&it.archive, &archive));
+            self.drop_kept(&archive);
             let kept = self.without_copy(&archive);
             let is_kept = Arc::ptr_eq(&kept, &archive);
             let left = now;
@@ -415,6 +464,7 @@ impl Follower {
 
     /// Drops releases that must not answer any more.
     fn drop_void(&mut self, void: &[ReleaseId]) {
+        let before = self.leaving.len();
         let is_void = |it: &OpenedArchive| void.iter().any(|id| is_named(it, *id));
         if let Some(staged) = self.staged.take_if(|it| is_void(&it.archive)) {
             self.leave(staged.archive);
@@ -425,6 +475,11 @@ impl Follower {
             .collect();
         for gone in gone {
             self.leave(gone.archive);
+        }
+        // At once: whether the pointer's own release can be staged is another matter.
+        if self.leaving.len() > before {
+            self.note(|_| ());
+            self.publish();
         }
     }
 
@@ -514,7 +569,8 @@ impl Follower {
 
     fn tell(&self, text: std::fmt::Arguments<'_>) {
         let name = self.source.name.display();
-        ERRORS.tell(format_args!("gannet: '{name}': {text}"));
+        let messages = self.surroundings.messages;
+        messages.tell(format_args!("gannet: '{name}': {text}"));
     }
 
     fn serial_shown(&self) -> String {

@@ -33,10 +33,12 @@ pub(crate) struct InStore {
     node: String,
     /// The last pointer that was acted upon.
     pub(crate) pointer: Pointer,
+    /// The newest one that could be used: staged, or still refused, if it is not `pointer`.
+    newest: Pointer,
     /// The file of the last pointer read.
     seen: Option<Stamp>,
     /// When a refused pointer is read again.
-    again_at: Option<Instant>,
+    pub(crate) again_at: Option<Instant>,
 }
 
 /// What the origin wants of the server.
@@ -120,6 +122,7 @@ impl InStore {
         Ok(Self {
             // The pointer in force is news as long as another one was chosen.
             seen: seen.filter(|_| before.is_none()),
+            newest: in_force.clone(),
             store,
             node: node.to_owned(),
             pointer: before.unwrap_or(in_force),
@@ -135,7 +138,9 @@ impl InStore {
     /// The pointers to releases that answer for their immutable assets.
     pub(crate) fn kept(&self, now: u64) -> Vec<Pointer> {
         let kept = self.store.kept(&self.pointer, now);
-        kept.map_or_else(|_| Vec::new(), |kept| kept.pointers)
+        let mut kept = kept.map_or_else(|_| Vec::new(), |kept| kept.pointers);
+        kept.retain(|it| !self.newest.void.contains(&it.release));
+        kept
     }
 
     /// Reads the refused pointer again after a while: what was missing may have come.
@@ -165,17 +170,17 @@ impl InStore {
                 });
             }
         };
-        if pointer == self.pointer {
+        if pointer == self.pointer && pointer == self.newest {
             return News::None;
         }
         let refuse = |reason, text| News::Refused(Refusal { reason, text });
         let path = self.store.pointer_path();
-        if pointer.serial <= self.pointer.serial {
+        if pointer.serial <= self.newest.serial && pointer != self.newest {
             let text = format!(
                 "pointer '{}' has serial {}, and serial {} was in force already",
                 path.display(),
                 pointer.serial,
-                self.pointer.serial
+                self.newest.serial
             );
             return refuse("older", text);
         }
@@ -185,6 +190,7 @@ impl InStore {
                 StoreError::Expired(path, pointer.serial).to_string(),
             );
         }
+        self.newest.clone_from(&pointer);
         News::Pointer(Box::new(pointer))
     }
 }

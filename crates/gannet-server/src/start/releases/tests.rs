@@ -1,0 +1,418 @@
+//! A follower whose workers take what they are sent when the test says so, and whose clock is the
+//! test's.
+
+mod sample;
+
+use std::fs;
+use std::time::Instant;
+
+use gannet_store::Stage;
+
+use self::sample::{Change, Follows, NOW, archive, id, length, pass, seen, told};
+use super::origin::InStore;
+use super::*;
+
+const DAY: u64 = 86_400;
+
+/// A plain pointer.
+const PLAIN: &Change = &|_| ();
+
+/// It is activated half a minute later.
+const LATER: &Change = &|next| next.activate = Some(NOW + 30);
+
+fn store_of(it: &mut Follows) -> &mut InStore {
+    match &mut it.follower.source.origin {
+        Origin::Store(store) => store,
+        Origin::Path(_) => panic!("a store is followed"),
+    }
+}
+
+#[test]
+fn no_worker_has_a_release_before_all_answer_for_its_assets() {
+    let mut it = Follows::path("barrier", 2);
+    it.settle();
+    it.replace('b');
+    it.look();
+    assert_eq!(it.workers[0].take(), None, "it may be half written");
+    it.look();
+    for _ in 0..3 {
+        it.look();
+    }
+    assert_eq!(it.workers[0].take(), seen('a', "b"));
+    it.look();
+    assert_eq!(it.workers[0].take(), None, "the other one is busy");
+    assert_eq!(it.facts().releases[1].state, State::Staged);
+    assert_eq!(told(), [""; 0]);
+    assert_eq!(it.workers[1].take(), seen('a', "b"));
+    it.look();
+    assert_eq!(it.workers[1].take(), seen('b', "a"));
+    assert_eq!(it.workers[0].take(), seen('b', "a"));
+    let facts = it.facts();
+    let states: Vec<_> = facts.releases.iter().map(|it| it.state).collect();
+    assert_eq!(states, [State::Current, State::Kept]);
+    assert_eq!(facts.activated, NOW);
+    assert_eq!(told().len(), 1);
+}
+
+#[test]
+fn nobody_waits_for_a_worker_that_has_ended() {
+    let mut it = Follows::path("ended", 2);
+    it.settle();
+    it.workers.pop();
+    it.replace('b');
+    it.look();
+    it.look();
+    assert_eq!(it.workers[0].take(), seen('a', "b"));
+    it.workers.pop();
+    it.look();
+    assert!(it.follower.staged.is_none());
+    assert_eq!(it.facts().releases[0].id, it.follower.archive().short_id());
+}
+
+/// Another server may have activated a release that this one has only staged.
+#[test]
+fn a_staged_release_that_is_superseded_is_kept() {
+    let mut it = Follows::store("superseded", |publish| publish('a', PLAIN));
+    assert_eq!(it.settle(), seen('a', ""));
+    it.publish('b', LATER);
+    assert_eq!(it.settle(), seen('a', "b"));
+    pass(10);
+    it.publish('c', &|next| next.activate = Some(NOW + 40));
+    assert_eq!(it.settle(), seen('a', "cb"));
+    pass(29);
+    assert_eq!(it.settle(), None, "a second too early");
+    pass(1);
+    assert_eq!(it.settle(), seen('c', "ba"));
+    // The same for a return to what is current.
+    it.publish('d', &|next| next.activate = Some(NOW + 90));
+    assert_eq!(it.settle(), seen('c', "dba"));
+    it.publish('c', PLAIN);
+    assert_eq!(it.settle(), seen('c', "dba"));
+    pass(60);
+    assert_eq!(it.settle(), None);
+    // And for what is kept.
+    it.publish('a', PLAIN);
+    assert_eq!(it.settle(), seen('a', "cdb"));
+    assert_eq!(it.facts().serial, Some(6));
+}
+
+#[test]
+fn a_server_activates_at_its_own_stage() {
+    let mut it = Follows::store("stages", |publish| publish('a', PLAIN));
+    it.settle();
+    it.publish('b', &|next| {
+        let stage = |percent, after_s| Stage { percent, after_s };
+        next.stages = vec![stage(1, 0), stage(100, 600)];
+    });
+    assert_eq!(it.settle(), seen('a', "b"));
+    pass(599);
+    assert_eq!(it.settle(), None);
+    pass(1);
+    assert_eq!(it.settle(), seen('b', "a"));
+}
+
+/// A void release answers nothing, whatever becomes of the release that the pointer names.
+#[test]
+fn void_releases_answer_nothing() {
+    let mut it = Follows::store("void", |publish| publish('a', PLAIN));
+    it.settle();
+    it.publish('b', PLAIN);
+    assert_eq!(it.settle(), seen('b', "a"));
+    // The current one is void: it goes when the next one is current.
+    it.publish('a', &|next| next.void = vec![id('b')]);
+    assert_eq!(it.settle(), seen('a', ""));
+    it.publish('c', &|next| next.void = vec![id('b')]);
+    assert_eq!(it.settle(), seen('c', "a"));
+    // A staged one.
+    it.publish('d', &|next| {
+        next.void = vec![id('b')];
+        next.activate = Some(NOW + 30);
+    });
+    assert_eq!(it.settle(), seen('c', "da"));
+    it.publish('e', &|next| {
+        next.void = vec![id('d'), id('b')];
+        next.activate = Some(NOW + 60);
+    });
+    assert_eq!(it.settle(), seen('c', "ea"));
+    // A kept one, although the release itself cannot be staged.
+    it.publish('f', &|next| next.void = vec![id('a'), id('d'), id('b')]);
+    fs::remove_file(it.release('f')).expect("it was published");
+    assert_eq!(it.settle(), seen('c', "e"));
+    assert!(!it.is_ready());
+    it.publish('b', &|next| next.void = vec![id('c'), id('a'), id('d')]);
+    assert_eq!(it.settle(), seen('b', "e"));
+    assert!(it.is_ready());
+    assert!(it.follower.leaving.is_empty());
+    it.assert_copies(1);
+}
+
+/// A server that starts before a pointer is due begins with the one before, and does not keep what
+/// the pointer in force calls void.
+#[test]
+fn a_server_that_starts_keeps_no_void_release() {
+    let mut it = Follows::store("start", |publish| {
+        publish('a', PLAIN);
+        publish('b', PLAIN);
+        publish('c', PLAIN);
+        publish('d', &|next| {
+            next.void = vec![id('b')];
+            next.activate = Some(NOW + 30);
+        });
+    });
+    assert_eq!(it.settle(), seen('c', "da"));
+    pass(30);
+    assert_eq!(it.settle(), seen('d', "ca"));
+}
+
+#[test]
+fn pointers_that_cannot_be_used_are_refused_and_said_once() {
+    let mut it = Follows::store("refused", |publish| publish('a', PLAIN));
+    let first = fs::read(it.pointer()).expect("a pointer");
+    it.settle();
+    it.publish('b', PLAIN);
+    let second = fs::read(it.pointer()).expect("a pointer");
+    assert_eq!(it.settle(), seen('b', "a"));
+    it.publish('c', LATER);
+    let third = fs::read(it.pointer()).expect("a pointer");
+    assert_eq!(it.settle(), seen('b', "ca"));
+    told();
+    let refused = |it: &mut Follows, pointer: &[u8], reason: &str| {
+        let before = it.facts().refused.get(reason).copied();
+        fs::write(it.pointer(), pointer).expect("written");
+        assert_eq!(it.settle(), None);
+        it.ask();
+        it.ask();
+        assert_eq!(it.workers[0].take(), None);
+        let told = told();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains(": refused the new release: "), "{told:?}");
+        let count = it.facts().refused[reason];
+        assert_eq!(count, before.unwrap_or(0) + 3, "each time, in the metrics");
+    };
+    // Replayed while a newer one is staged.
+    refused(&mut it, &second, "older");
+    refused(&mut it, &first, "older");
+    fs::write(it.pointer(), &third).expect("written");
+    pass(30);
+    assert_eq!(it.settle(), seen('c', "ba"));
+    told();
+    refused(&mut it, &second, "older");
+    refused(&mut it, &third[..third.len() - 9], "malformed");
+    fs::write(it.pointer(), &third).expect("written");
+    assert_eq!(it.settle(), None);
+    it.publish('d', &|next| next.expires = Some(NOW + 30));
+    let fourth = fs::read(it.pointer()).expect("a pointer");
+    refused(&mut it, &fourth, "expired");
+    assert!(it.is_ready());
+    let store = store_of(&mut it);
+    let key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+    let folder = store.store.folder().to_owned();
+    store.store = gannet_store::Store::open(&folder, Some(key)).expect("a store");
+    refused(&mut it, &fourth, "signature");
+    assert_eq!(it.facts().serial, Some(3));
+}
+
+#[test]
+fn a_release_that_cannot_be_staged_is_tried_again_and_late_once_it_is_due() {
+    let mut it = Follows::store("late", |publish| publish('a', PLAIN));
+    it.settle();
+    it.publish('b', LATER);
+    let whole = fs::read(it.release('b')).expect("it was published");
+    let mut damaged = whole.clone();
+    damaged[5000] ^= 1;
+    fs::write(it.release('b'), damaged).expect("written");
+    assert_eq!(it.settle(), None);
+    assert_eq!(told().len(), 1);
+    assert!(it.is_ready(), "there is time");
+    let try_again = |it: &mut Follows| {
+        let at = store_of(it).again_at.replace(Instant::now());
+        assert!(at.is_some(), "it will be tried again");
+        it.settle()
+    };
+    fs::write(it.release('b'), &whole[1..]).expect("written");
+    assert_eq!(try_again(&mut it), None);
+    assert_eq!(told().len(), 1, "it is another fault");
+    fs::write(it.release('b'), archive('c')).expect("written");
+    assert_eq!(try_again(&mut it), None);
+    assert_eq!(it.facts().refused.values().sum::<u64>(), 3);
+    pass(29);
+    it.look();
+    assert!(it.is_ready());
+    pass(1);
+    it.look();
+    assert!(!it.is_ready(), "it should be current");
+    assert!(it.facts().is_late);
+    fs::write(it.release('b'), &whole).expect("written");
+    assert_eq!(try_again(&mut it), seen('b', "a"));
+    assert!(it.is_ready());
+    assert_eq!(it.facts().checked, NOW + 30);
+    it.assert_copies(1);
+}
+
+/// As when the copy of a store is incomplete: the log says what was published.
+#[test]
+fn a_kept_release_that_is_damaged_is_left_out() {
+    let mut it = Follows::store("damaged", |publish| {
+        publish('a', PLAIN);
+        publish('b', PLAIN);
+        publish('c', PLAIN);
+    });
+    fs::write(it.release('b'), archive('x')).expect("written");
+    assert_eq!(it.settle(), seen('c', "a"));
+    let said = told();
+    assert!(said.iter().any(|it| it.contains("cannot keep")), "{said:?}");
+    it.assert_copies(1);
+}
+
+#[test]
+fn the_archive_at_a_path_is_followed() {
+    let mut it = Follows::path("path", 1);
+    assert_eq!(it.settle(), seen('a', ""));
+    it.replace('b');
+    it.ask();
+    assert_eq!(it.workers[0].take(), seen('a', "b"), "at once, on request");
+    assert_eq!(it.settle(), seen('b', "a"));
+    told();
+    // The same again: nobody notices.
+    it.replace('b');
+    assert_eq!(it.settle(), None);
+    it.assert_copies(1);
+    // Cut short: what is in memory goes on.
+    let file = fs::File::options().write(true).open(it.site());
+    file.and_then(|file| file.set_len(6000)).expect("cut");
+    assert_eq!(it.settle(), None);
+    assert_eq!(it.facts().refused["malformed"], 1);
+    fs::write(it.site(), "").expect("written");
+    assert_eq!(it.settle(), None);
+    assert_eq!(told().len(), 2, "each is another fault");
+    // Removed, and back.
+    fs::remove_file(it.site()).expect("it was there");
+    assert_eq!(it.settle(), None);
+    let said = told();
+    assert!(said.len() == 1 && said[0].contains("nothing is there"));
+    it.replace('b');
+    assert_eq!(it.settle(), None);
+    it.replace('a');
+    assert_eq!(it.settle(), seen('a', "b"));
+    assert!(it.follower.leaving.is_empty());
+    it.assert_copies(1);
+}
+
+/// A kept release whose file is gone needs its copy.
+#[test]
+fn what_is_overwritten_in_place_is_kept_in_memory() {
+    let mut it = Follows::path("overwritten", 1);
+    it.settle();
+    for _ in 0..10 {
+        fs::write(it.site(), archive('b')).expect("written");
+        assert_eq!(it.settle(), seen('b', "a"));
+        fs::write(it.site(), archive('a')).expect("written");
+        assert_eq!(it.settle(), seen('a', "b"));
+    }
+    assert!(it.follower.kept[0].archive.is_copied);
+    assert!(it.follower.leaving.is_empty());
+    it.assert_copies(2);
+}
+
+#[test]
+fn without_copies_the_same_build_is_served_from_its_new_file() {
+    let mut it = Follows::file("file");
+    it.settle();
+    it.replace('a');
+    assert_eq!(it.settle(), seen('a', ""));
+    it.replace('b');
+    assert_eq!(it.settle(), seen('b', "a"));
+    it.replace('b');
+    assert_eq!(it.settle(), seen('b', "a"));
+    assert!(it.follower.leaving.is_empty());
+}
+
+/// While a worker is busy, the path gets a third release, and then the first again.
+#[test]
+fn what_was_never_current_leaves_nothing_behind() {
+    let mut it = Follows::path("never", 1);
+    it.settle();
+    it.replace('b');
+    it.ask();
+    it.replace('c');
+    it.ask();
+    assert_eq!(it.workers[0].take(), seen('a', "c"));
+    it.look();
+    assert_eq!(it.workers[0].take(), seen('c', "a"));
+    it.replace('d');
+    it.ask();
+    it.replace('c');
+    it.ask();
+    assert_eq!(it.workers[0].take(), seen('c', "a"));
+    assert_eq!(it.settle(), None, "the path has what is current");
+    assert!(it.follower.leaving.is_empty());
+    it.assert_copies(1);
+}
+
+#[test]
+fn as_many_are_kept_as_a_path_keeps() {
+    let mut it = Follows::path("bounds", 1);
+    for letter in 'b'..='z' {
+        it.replace(letter);
+        it.settle();
+    }
+    let kept = |it: &Follows| it.follower.kept.len();
+    assert_eq!(kept(&it), Keep::default().most as usize);
+    pass(7 * DAY - 1);
+    assert_eq!(it.settle(), None);
+    pass(1);
+    assert_eq!(it.settle(), seen('z', "yxw"), "three of any age");
+    // As if each were this long.
+    for kept in &mut it.follower.kept {
+        let long = kept.archive.for_preview();
+        let len = UNLINKED_BYTES_MAX / 2;
+        kept.archive = Arc::new(OpenedArchive { len, ..long });
+    }
+    assert_eq!(it.settle(), seen('z', "yx"));
+    assert!(it.follower.leaving.is_empty());
+    assert_eq!(it.facts().releases.len(), 3);
+}
+
+#[test]
+fn a_store_keeps_what_its_pointer_says() {
+    let mut it = Follows::store("keeps", |publish| publish('a', PLAIN));
+    it.settle();
+    for letter in ['b', 'c', 'd'] {
+        it.publish(letter, PLAIN);
+        pass(DAY);
+        it.settle();
+    }
+    it.publish('e', &|next| {
+        next.keep = Keep::parse("2d 1..2").expect("sound")
+    });
+    pass(1);
+    assert_eq!(it.settle(), seen('e', "dc"));
+    it.publish('f', &|next| {
+        next.keep = Keep::parse("0s 0..0").expect("sound")
+    });
+    pass(1);
+    assert_eq!(it.settle(), seen('f', ""));
+    assert!(it.follower.leaving.is_empty());
+    it.assert_copies(1);
+}
+
+#[test]
+fn a_thousand_swaps_of_two_releases_cost_no_more_than_two() {
+    let mut it = Follows::path("thousand", 2);
+    it.settle();
+    for letter in ['b', 'a'].into_iter().cycle().take(1_000) {
+        it.replace(letter);
+        for look in 0..3 {
+            it.follower.look(look == 0);
+            for worker in &mut it.workers {
+                worker.take();
+            }
+        }
+        let sent = (it.follower.kept.len(), it.follower.leaving.len());
+        assert_eq!(sent, (1, 0));
+        it.assert_copies(1);
+    }
+    assert!(!it.follower.kept[0].archive.is_copied);
+    assert_eq!(told().len(), 1_000);
+    assert_eq!(length(), it.follower.archive().len);
+}
