@@ -142,6 +142,15 @@ impl Root {
         }
     }
 
+    /// Whether the directory was removed, so that it will never have a file again.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        match &*self.0 {
+            Inner::Os(root) => rustix::fs::fstat(&root.fd).is_ok_and(|stat| stat.st_nlink == 0),
+            Inner::Virtual(_) => false,
+        }
+    }
+
     /// Device and inode. While the root is open, no other directory has them.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {

@@ -230,6 +230,7 @@ fn directory(
     let rules = SiteRules::parse(redirects.as_slice(), headers, Compat::Netlify);
     What::Directory(OpenedDirectory {
         roots: vec![root],
+        others: Vec::new(),
         rules: rules.expect("the rules were checked").map(Arc::new),
         options: Arc::new(options.expect("the types were checked")),
         kept: Arc::default(),

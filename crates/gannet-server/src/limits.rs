@@ -344,6 +344,10 @@ pub(crate) const LATE_S: u64 = 2;
 /// at most by default, and the staged one.
 pub(crate) const OTHER_RELEASES_MAX: usize = 21;
 
+/// How long a directory that was replaced answers for its immutable assets: as long as shared caches
+/// may hold pages, and more.
+pub(crate) const KEPT_DIRECTORY: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);
+
 /// Bytes of replaced archives, which no path leads to any more, that are kept on disk for their
 /// immutable assets.
 pub(crate) const UNLINKED_BYTES_MAX: u64 = 4 << 30;

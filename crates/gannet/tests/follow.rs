@@ -112,6 +112,69 @@ fn a_link_that_is_switched_is_followed_and_running_answers_finish() {
     });
 }
 
+/// Pages that are open refer to the assets of their own directory. Only names in frameworks' folders
+/// are found in a directory that was replaced, and only while they are there.
+#[test]
+fn assets_of_directories_that_were_replaced_still_answer() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let asset = |version: &str| format!("_next/static/chunk-{version}.js");
+        for version in ["one", "two", "three"] {
+            make(&folder.join(version), version);
+            folder.write(
+                &format!("{version}/{}", asset(version)),
+                version.repeat(100),
+            );
+            let coded = format!("{version}/{}.gz", asset(version));
+            folder.write(&coded, format!("coded {version}"));
+            folder.write(&format!("{version}/only-{version}.txt"), "text");
+            folder.write(&format!("{version}/_next/static/same.js"), version);
+            // What would answer for any missing path.
+            folder.write(&format!("{version}/index.html"), version);
+        }
+        let current = folder.join("current");
+        symlink("one", &current).expect("linked");
+        let mut server = engine.serve(&current, &["--workers", "2", "--spa"]);
+        let becomes = |server: &mut Gannet, version: &str| {
+            symlink(version, folder.join("next")).expect("linked");
+            fs::rename(folder.join("next"), &current).expect("switched");
+            error_line(server, TAKEN);
+            until("every worker serves it", || {
+                (0..8).all(|_| get(server, "/page.txt").expect(200).text() == version)
+            });
+        };
+        let has = |server: &Gannet, version: &str| {
+            let path = format!("/{}", asset(version));
+            let found = get(server, &path).expect(200);
+            assert_eq!(found.text(), version.repeat(100));
+            let cached = found.field("cache-control").expect("it is sent");
+            assert!(cached.contains("immutable"), "{cached}");
+            let mut client = Client::new(server);
+            client.send(head("GET", &path, &["accept-encoding: gzip"]));
+            let coded = client.response().expect(200);
+            assert_eq!(coded.body, format!("coded {version}").into_bytes());
+        };
+        has(&server, "one");
+        becomes(&mut server, "two");
+        becomes(&mut server, "three");
+        for version in ["one", "two", "three"] {
+            has(&server, version);
+        }
+        assert_eq!(
+            get(&server, "/_next/static/same.js").expect(200).text(),
+            "three"
+        );
+        get(&server, "/_next/static/never.js").expect(404);
+        get(&server, "/only-one.txt").expect(404);
+        fs::remove_file(folder.join("one").join(asset("one"))).expect("exists");
+        until("it is noticed", || {
+            get(&server, &format!("/{}", asset("one"))).status == 404
+        });
+        has(&server, "two");
+        assert_eq!(server.stop().success().status, Some(0));
+    });
+}
+
 /// Rules files may be links within the directory. Files outside are neither used nor quoted.
 #[test]
 fn rules_outside_the_directory_are_not_read() {

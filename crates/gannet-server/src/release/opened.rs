@@ -110,6 +110,10 @@ pub(crate) enum What {
 pub(crate) struct OpenedDirectory {
     /// A descriptor for each worker; empty while the path names no directory.
     pub(crate) roots: Vec<Root>,
+    /// Other directories that were or will be there, for names in frameworks' folders that the
+    /// current one does not have: the staged one, then earlier ones, newest first. At most
+    /// [`OTHER_RELEASES_MAX`](crate::limits::OTHER_RELEASES_MAX).
+    pub(crate) others: Vec<Root>,
     /// The site's own rules, as last read.
     pub(crate) rules: Option<Arc<SiteRules>>,
     pub(crate) options: Arc<DirectoryOptions>,

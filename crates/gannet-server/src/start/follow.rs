@@ -18,12 +18,15 @@ use gannet_content::rules::files::redirects_files;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
 
-use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, LOOKS_PART, RULES_SEARCH_PART};
+use crate::limits::{
+    APPLIED_MS, FOLLOW_MS, FOLLOWERS_MAX, KEPT_DIRECTORY, LOOKS_PART, OTHER_RELEASES_MAX,
+    RULES_SEARCH_PART,
+};
 use crate::observe::notices::ERRORS;
-use crate::release::opened::{Generations, OpenedContent, What};
+use crate::release::opened::{Generations, OpenedContent, OpenedDirectory, What};
 use crate::release::rules::SiteRules;
 use crate::start::lookout::{Lookout, Quiet, Stamp};
-use crate::start::published::Published;
+use crate::start::published::{Applied, Published};
 
 /// The location of a live directory, independent of the working directory at start.
 #[derive(Clone, Debug)]
@@ -69,6 +72,8 @@ pub(crate) struct Source {
     /// The dialect of its rules files, if it may have any.
     compat: Option<Compat>,
     rules_files: Vec<String>,
+    /// The directory that is served, or was last.
+    root: Root,
     seen: Seen,
     /// Number of workers, each with a descriptor of its own.
     workers: usize,
@@ -101,6 +106,7 @@ impl Source {
             name: name.to_owned(),
             place,
             compat,
+            root: root.clone(),
             rules_files: names,
             workers,
         }
@@ -138,6 +144,8 @@ struct Follower {
     place: usize,
     published: Arc<Published>,
     quiet: Quiet<Seen>,
+    /// Earlier directories, newest first, with the times when they were replaced.
+    kept: Vec<(Root, Instant)>,
     /// When folders are next searched for rules files.
     next_search: Instant,
 }
@@ -148,6 +156,7 @@ impl Follower {
             place,
             published,
             quiet: Quiet::new(source.seen.clone()),
+            kept: Vec::new(),
             source,
             next_search: Instant::now(),
         }
@@ -196,11 +205,36 @@ impl Follower {
     }
 
     /// Serves the directory that has replaced the old one.
-    fn take(&self, root: &Root) {
+    fn take(&mut self, root: &Root) {
+        // First, all workers answer for its assets: no page that refers to them is sent earlier.
+        self.keep_some();
+        let others = [root]
+            .into_iter()
+            .chain(self.kept.iter().map(|(root, _)| root));
+        let others = others.cloned().collect();
+        let staged = self.publish(|next| next.others = others);
+        if !staged.wait(Duration::from_millis(APPLIED_MS)) {
+            // Some page may be sent too early; the directory that it replaces may be gone already.
+            let name = self.source.name.display();
+            ERRORS.tell(format_args!(
+                "gannet: '{name}': a worker is slow to take the new directory"
+            ));
+        }
+        let old = std::mem::replace(&mut self.source.root, root.clone());
+        self.kept.insert(0, (old, Instant::now()));
+        self.keep_some();
         // If descriptors run out, workers share one, which costs them a little time.
         let own = || root.reopen().unwrap_or_else(|_| root.clone());
         let roots = (0..self.source.workers).map(|_| own()).collect();
-        self.publish(Some(roots), self.load_rules(root));
+        let rules = self.load_rules(root);
+        let others = self.kept.iter().map(|(root, _)| root.clone()).collect();
+        self.publish(|next| {
+            next.roots = roots;
+            next.others = others;
+            if let Some(rules) = rules {
+                next.rules = rules.map(Arc::new);
+            }
+        });
         let name = self.source.name.display();
         ERRORS.tell(format_args!(
             "gannet: '{name}' was replaced; serving the new directory"
@@ -209,7 +243,7 @@ impl Follower {
 
     /// Answers 503 because there is no directory to serve.
     fn miss(&self, error: &io::Error) {
-        self.publish(Some(Vec::new()), None);
+        self.publish(|next| next.roots = Vec::new());
         let cause = match error.kind() {
             ErrorKind::NotFound => "no such directory (ENOENT)".into(),
             _ => cause(error),
@@ -221,11 +255,10 @@ impl Follower {
     }
 
     fn read_rules(&self, root: &Root) {
-        let rules = self.load_rules(root);
-        if rules.is_none() {
+        let Some(rules) = self.load_rules(root) else {
             return;
-        }
-        self.publish(None, rules);
+        };
+        self.publish(|next| next.rules = rules.map(Arc::new));
         let name = self.source.name.display();
         ERRORS.tell(format_args!("gannet: reloaded the rules of '{name}'"));
     }
@@ -245,21 +278,29 @@ impl Follower {
         }
     }
 
-    /// Publishes new roots or new rules, where given.
-    fn publish(&self, roots: Option<Vec<Root>>, rules: Option<Option<SiteRules>>) {
+    /// Lets go of earlier directories that are old, too many, or removed.
+    fn keep_some(&mut self) {
+        let is_wanted =
+            |(root, left): &(Root, Instant)| left.elapsed() < KEPT_DIRECTORY && !root.is_removed();
+        self.kept.retain(is_wanted);
+        // One is left for the staged directory.
+        self.kept.truncate(OTHER_RELEASES_MAX - 1);
+    }
+
+    /// Publishes a change.
+    fn publish(&self, change: impl FnOnce(&mut OpenedDirectory)) -> Applied {
         self.published.replace(self.place, |content| {
             let OpenedContent { hosts, what } = &*content.current;
             let What::Directory(directory) = what else {
                 unreachable!("a directory is followed");
             };
             let mut next = directory.clone();
-            next.roots = roots.unwrap_or(next.roots);
-            next.rules = rules.map_or(next.rules, |it| it.map(Arc::new));
+            change(&mut next);
             Generations::only(OpenedContent {
                 hosts: hosts.clone(),
                 what: What::Directory(next),
             })
-        });
+        })
     }
 }
 

@@ -279,6 +279,7 @@ impl Opening<'_> {
         roots.push(root);
         let directory = OpenedDirectory {
             roots,
+            others: Vec::new(),
             rules: rules.flatten().map(Arc::new),
             options: Arc::new(options),
             kept: Arc::default(),

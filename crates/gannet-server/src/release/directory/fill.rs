@@ -19,6 +19,7 @@ use std::rc::Rc;
 use gannet_content::directory::lookup::{AtPath, Found, Lookup, Step};
 use gannet_content::directory::sidecars::{SIDECARS, Sidecar, is_usable, may_have_sidecars};
 use gannet_content::mime;
+use gannet_content::policy::hashed_name::framework_folder;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
@@ -60,6 +61,12 @@ pub(crate) enum Filled {
     Error(Status),
 }
 
+/// Whether a missing path may be in a directory that was there before: only names that change with
+/// the content cannot be mistaken for something that was deleted.
+fn is_kept_name(path: &[u8]) -> bool {
+    str::from_utf8(path).is_ok_and(|path| framework_folder(path).is_some())
+}
+
 /// Retries for a file that changes while being read.
 const READS_MAX: u32 = 4;
 
@@ -79,6 +86,9 @@ pub(crate) struct Fill {
     is_navigation: bool,
     lookup: Lookup,
     state: State,
+    /// Number of directories in which the path is missing: it is being searched in the next one, and
+    /// what is opened is of that one.
+    missing_in: usize,
     /// The file or directory that the lookup's last step opened.
     opened: Option<OpenedFile>,
     /// Its coding, if it exists only in one.
@@ -166,6 +176,7 @@ impl Fill {
             wanted,
             is_navigation,
             state: State::Looking,
+            missing_in: 0,
             opened: None,
             alone: None,
             status: Status::OK,
@@ -233,9 +244,6 @@ impl Fill {
         token: Token,
         mut answer: Option<Result<Wakeup, Errno>>,
     ) -> Option<Filled> {
-        let Some(root) = self.site.root().cloned() else {
-            return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
-        };
         self.unix = driver.unix_seconds();
         loop {
             // A lookup may be done without any operation.
@@ -247,16 +255,46 @@ impl Fill {
             }
             let result = match answer.take() {
                 Some(result) => result,
-                None => match self.ask(driver, &root, token) {
-                    Started::Now(result) => result,
-                    Started::Pending => return None,
-                },
+                None => {
+                    let Some(root) = self.root().cloned() else {
+                        return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
+                    };
+                    match self.ask(driver, &root, token) {
+                        Started::Now(result) => result,
+                        Started::Pending => return None,
+                    }
+                }
             };
             let filled = self.woken(driver, result);
             if filled.is_some() {
                 return filled;
             }
         }
+    }
+
+    /// The directory that is being searched.
+    fn root(&self) -> Option<&Root> {
+        match self.missing_in.checked_sub(1) {
+            None => self.site.root(),
+            Some(other) => self.site.others().get(other),
+        }
+    }
+
+    /// Goes on to the next directory, if the path itself was `found` missing and may be kept there.
+    fn is_elsewhere(&mut self, found: AtPath) -> bool {
+        let is_first = self.missing_in == 0;
+        let is_missing = match is_first {
+            true => found == AtPath::Missing,
+            false => found != AtPath::Regular,
+        };
+        let own = self.wanted.strip_prefix(b"/").unwrap_or_default();
+        let is_own = matches!(self.lookup.step(), Step::Open(path) if path == own);
+        if !is_missing || !is_own || !is_kept_name(own) {
+            return false;
+        }
+        let has_next = self.missing_in < self.site.others().len();
+        self.missing_in = if has_next { self.missing_in + 1 } else { 0 };
+        has_next
     }
 
     fn ask<D: Driver>(&self, driver: &mut D, root: &Root, token: Token) -> Started<Wakeup> {
@@ -300,7 +338,15 @@ impl Fill {
         }
         match (std::mem::replace(&mut self.state, State::Looking), result) {
             (State::Looking, result) => {
+                let is_other = self.missing_in > 0;
                 let found = at_path(&result);
+                if self.is_elsewhere(found) {
+                    return None;
+                }
+                let (found, result) = match is_other && self.missing_in == 0 {
+                    true => (AtPath::Missing, Err(Errno::NOENT)),
+                    false => (found, result),
+                };
                 if found == AtPath::Missing && self.may_be_coded() {
                     self.state = State::Alone(0);
                     return None;
@@ -443,6 +489,7 @@ impl Fill {
         let ruled = self.ruling().and_then(|ruling| ruling.before_files());
         self.lookup = lookup(&self.site, &self.wanted, self.is_navigation, ruled);
         self.state = State::Looking;
+        self.missing_in = 0;
         self.opened = None;
         self.alone = None;
         self.unread.clear();

@@ -48,6 +48,8 @@ use crate::limits::{RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
 pub(crate) struct DirectorySite {
     /// `None` while the path names no directory.
     root: Option<Root>,
+    /// See [`OpenedDirectory`].
+    others: Vec<Root>,
     /// The site's own rules.
     rules: Option<Arc<SiteRules>>,
     pub(crate) options: Arc<DirectoryOptions>,
@@ -386,6 +388,7 @@ impl DirectorySite {
         Self {
             rules: opened.rules.clone().filter(|_| root.is_some()),
             root,
+            others: opened.others.clone(),
             options: Arc::clone(&opened.options),
             kept: Arc::clone(&opened.kept),
             cache: RefCell::new(Some(Cache::new(room))),
@@ -419,6 +422,11 @@ impl DirectorySite {
     /// The directory, if its path names one.
     pub(crate) fn root(&self) -> Option<&Root> {
         self.root.as_ref()
+    }
+
+    /// The directories that are searched for a name in a framework's folder which is missing.
+    pub(crate) fn others(&self) -> &[Root] {
+        &self.others
     }
 
     /// A value unique among the worker's current sites.
