@@ -9,6 +9,9 @@ use gannet_io::cause::{cause, next_step};
 
 use crate::pointer::PointerError;
 
+/// Making the folder of a store.
+pub(crate) const MAKE_STORE: &str = "make store";
+
 /// An error of a store.
 #[derive(Debug)]
 pub enum StoreError {
@@ -64,16 +67,23 @@ impl StoreError {
     #[must_use]
     pub fn help(&self) -> Option<String> {
         Some(match self {
+            Self::Io { doing, error, .. }
+                if *doing == MAKE_STORE && error.kind() == io::ErrorKind::NotFound =>
+            {
+                "make the folder above it first, with 'mkdir -p'".into()
+            }
             Self::Io { error, .. } => next_step(error)?.to_owned(),
             Self::NotAStore(_) => {
-                "a store has 'releases', 'log' and 'current'; 'gannet publish SITE STORE' makes one"
+                "a store has 'releases', 'log' and 'current'; 'gannet publish SITE STORE' makes one \
+                 of a new or an empty folder"
                     .into()
             }
             Self::Empty(path) => {
                 format!("publish to it: 'gannet publish SITE {}'", path.display())
             }
             Self::Pointer(..) => {
-                "'gannet rollback' or 'gannet publish' writes a new one; 'log' has those before it"
+                "'gannet publish', or 'gannet rollback STORE ID', writes a new one; 'log' has those \
+                 before it"
                     .into()
             }
             Self::Signature(_, SignatureError::Missing) => {

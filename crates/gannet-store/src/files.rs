@@ -4,7 +4,7 @@
 //! A trait, so that a test can record them and cut the power between any two.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// Changes to a store. Modes of new files and folders are left to the umask.
@@ -57,8 +57,15 @@ impl Files for SystemFiles {
 
     fn create(&self, path: &Path, content: &mut dyn Read) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        io::copy(content, &mut file)?;
-        file.sync_all()
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match content.read(&mut chunk) {
+                Ok(0) => return file.sync_all(),
+                Ok(len) => file.write_all(&chunk[..len])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -77,3 +84,6 @@ impl Files for SystemFiles {
         File::open(path)?.sync_all()
     }
 }
+
+/// Bytes copied at one time.
+const CHUNK: usize = 1 << 20;

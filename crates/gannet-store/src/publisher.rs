@@ -21,7 +21,7 @@ use gannet_io::named_file;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::error::StoreError;
+use crate::error::{MAKE_STORE, StoreError};
 use crate::files::{Files, SystemFiles};
 use crate::keep::Keep;
 use crate::limits::SERIAL_MAX;
@@ -393,7 +393,7 @@ impl<F: Files> Publisher<F> {
 
 /// Makes the folder of a store, unless there is one; another publisher may do so at the same time.
 fn make_folder(folder: &Path, files: &impl Files) -> Result<(), StoreError> {
-    let refuse = |error| StoreError::io("make store", folder)(error);
+    let refuse = |error| StoreError::io(MAKE_STORE, folder)(error);
     if folder.exists() {
         return Ok(());
     }

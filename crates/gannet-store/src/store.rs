@@ -238,7 +238,18 @@ impl Store {
         Ok(kept)
     }
 
-    /// The pointers that were in force before this one, the newest first.
+    /// The pointers that were in force before this one, the newest first; entries of the log that
+    /// cannot be used are left out.
+    ///
+    /// # Errors
+    /// The log cannot be listed.
+    pub fn earlier(&self, current: &Pointer) -> Result<Vec<Pointer>, StoreError> {
+        let mut trail = self.trail(current)?;
+        let mut skipped = Vec::new();
+        let next = || Some(trail.next(&mut skipped)?.0);
+        Ok(std::iter::from_fn(next).collect())
+    }
+
     pub(crate) fn trail(&self, current: &Pointer) -> Result<Trail<'_>, StoreError> {
         let mut serials = match current.replaces {
             Some(_) => self.serials()?,

@@ -18,9 +18,18 @@ pub enum Change {
     /// Only the later archive has it.
     Added,
     /// Only the earlier archive has it.
-    Removed,
-    /// It is answered differently; names what differs: `content`, `type`, a field's name, ...
-    Changed(Vec<String>),
+    Removed {
+        /// The earlier archive said that it never changes, so that no new page refers to it.
+        was_immutable: bool,
+    },
+    /// It is answered differently.
+    Changed {
+        /// What differs: `content`, `type`, a field's name, ...
+        what: Vec<String>,
+        /// Its content differs although the earlier archive said that it never does: browsers
+        /// that have it will not ask again.
+        was_immutable: bool,
+    },
     /// It had content and now redirects.
     Redirected(String),
 }
@@ -36,6 +45,8 @@ pub struct Differences {
     pub redirected: u64,
     /// URLs that are gone without a redirect.
     pub removed: u64,
+    /// Those of the changed URLs whose content was said never to change.
+    pub immutable_changed: u64,
     /// Rules that differ.
     pub rules: Vec<RuleChange>,
     /// Options that differ.
@@ -159,7 +170,9 @@ impl<'a> Diff<'a> {
             Located::Redirect { location, .. } if key.namespace == Namespace::Content => {
                 Change::Redirected(location)
             }
-            _ => Change::Removed,
+            _ => Change::Removed {
+                was_immutable: entry.is_immutable(),
+            },
         }
     }
 
@@ -174,7 +187,11 @@ impl<'a> Diff<'a> {
     fn compare(&self, a: &Entry<'a>, b: &Entry<'a>) -> Result<Option<Change>, SiteError> {
         if b.key().namespace == Namespace::Unruled {
             let what = self.compare_behind_rules(a, b);
-            return Ok((!what.is_empty()).then_some(Change::Changed(what)));
+            let was_immutable = false;
+            return Ok((!what.is_empty()).then_some(Change::Changed {
+                what,
+                was_immutable,
+            }));
         }
         let mut what = Vec::new();
         match (a.kind(), b.kind()) {
@@ -197,7 +214,11 @@ impl<'a> Diff<'a> {
                 what.extend(changed_fields(a, b));
             }
         }
-        Ok((!what.is_empty()).then_some(Change::Changed(what)))
+        let was_immutable = a.is_immutable() && what.iter().any(|it| it == "content");
+        Ok((!what.is_empty()).then_some(Change::Changed {
+            what,
+            was_immutable,
+        }))
     }
 
     /// Fields of content served for other paths, unless those of its own path differ, too.
@@ -225,11 +246,18 @@ impl<'a> Diff<'a> {
         let name = entry_name(file.archive(), entry);
         let counter = match change {
             Change::Added => &mut self.found.added,
-            Change::Removed => &mut self.found.removed,
-            Change::Changed(_) => &mut self.found.changed,
+            Change::Removed { .. } => &mut self.found.removed,
+            Change::Changed { .. } => &mut self.found.changed,
             Change::Redirected(_) => &mut self.found.redirected,
         };
         *counter += 1;
+        if let Change::Changed {
+            was_immutable: true,
+            ..
+        } = change
+        {
+            self.found.immutable_changed += 1;
+        }
         (self.tell)(&name, change).map_err(SiteError::Output)
     }
 }

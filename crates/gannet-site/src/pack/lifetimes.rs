@@ -317,7 +317,10 @@ impl Earlier {
         let mut archives = Vec::new();
         let paths = memory::archives(options);
         // A missing file, or one that is not an archive, is ignored.
-        archives.extend(paths.iter().find_map(|path| ArchiveFile::open(path).ok()));
+        let mut paths = paths
+            .iter()
+            .filter(|path| Some(*path) != options.previous.as_ref());
+        archives.extend(paths.find_map(|path| ArchiveFile::open(path).ok()));
         archives.extend(open_previous(options)?);
         let archives = archives.into_iter().map(|file| {
             let text = file.archive().section(SectionKind::Lifetimes);

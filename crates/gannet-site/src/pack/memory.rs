@@ -123,6 +123,7 @@ pub(super) fn archives(options: &PackOptions) -> Vec<PathBuf> {
     if let Some(folder) = kept_in(options) {
         paths.extend((1..=KEPT_ARCHIVES).map(|number| kept_path(folder, number)));
     }
+    paths.extend(options.previous.clone());
     paths
 }
 

@@ -75,7 +75,7 @@ pub use lifetimes::KeptPattern;
 pub use output::temporary_of;
 pub use progress::{NoProgress, Phase, Progress};
 pub use report::{CodingReport, Largest, PackReport};
-pub use sign::{PASSWORD_VARIABLE, is_secret_key};
+pub use sign::{PASSWORD_VARIABLE, Signer, is_secret_key};
 pub use walk::Skipped;
 pub use warning::{Remedy, Warning};
 
@@ -84,7 +84,6 @@ use limits::LIFETIMES_LISTED_MAX;
 use memory::Memory;
 use output::Output;
 use recipe::Recipe;
-use sign::Signer;
 use site::Site;
 use sources::Sources;
 use spool::DiskSpool;
@@ -205,8 +204,21 @@ impl PackOptions {
 /// A [`PackError`] that names the file. An archive that existed before is then untouched, and no
 /// other file is left behind.
 pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackReport, PackError> {
+    let signer = options.sign.as_deref().map(Signer::open).transpose()?;
+    pack_signed(options, signer.as_ref(), progress)
+}
+
+/// As [`pack`], with a key that has been opened: [`PackOptions::sign`] is ignored.
+///
+/// # Errors
+/// As for [`pack`].
+pub fn pack_signed(
+    options: &PackOptions,
+    signer: Option<&Signer>,
+    progress: &mut dyn Progress,
+) -> Result<PackReport, PackError> {
     let started = Instant::now();
-    let (types, signer) = prepare(options)?;
+    let types = prepare(options)?;
     let mut memory = Memory::open(options);
     let mut sources = Sources::read(options, &types, memory.known(), progress)
         .inspect_err(|error| memory.doubt(error))?;
@@ -312,6 +324,7 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
 /// # Errors
 /// As for [`pack`].
 pub fn check(options: &PackOptions) -> Result<(), PackError> {
+    options.sign.as_deref().map(Signer::open).transpose()?;
     prepare(options)?;
     let (tree, _) = host::walk_all(options, &mut NoProgress)?;
     if tree.files.is_empty() {
@@ -324,13 +337,12 @@ pub fn check(options: &PackOptions) -> Result<(), PackError> {
     Output::create(&options.output).map(drop)
 }
 
-/// Done before any work, since the key or its password may be wrong.
-fn prepare(options: &PackOptions) -> Result<(Types, Option<Signer>), PackError> {
+/// Done before any work.
+fn prepare(options: &PackOptions) -> Result<Types, PackError> {
     let types = types(options)?;
-    let signer = options.sign.as_deref().map(Signer::open).transpose()?;
     memory::check(options)?;
     lifetimes::open_previous(options)?;
-    Ok((types, signer))
+    Ok(types)
 }
 
 /// Stores the names of the hosts and their rules; a site without hosts has only its own rules.

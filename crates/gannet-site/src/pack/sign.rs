@@ -18,7 +18,7 @@ use super::error::READ_KEY;
 pub const PASSWORD_VARIABLE: &str = "GANNET_KEY_PASSWORD";
 
 /// A secret key, ready to sign.
-pub(super) struct Signer {
+pub struct Signer {
     key: SecretKey,
     path: PathBuf,
 }
@@ -85,7 +85,10 @@ const CHECKSUM_AT: usize = 126;
 impl Signer {
     /// Reads a minisign secret key. Its password, if it has one, comes from the environment or is
     /// requested at the terminal.
-    pub(super) fn open(path: &Path) -> Result<Self, PackError> {
+    ///
+    /// # Errors
+    /// The file cannot be read or is no such key, or its password is wrong.
+    pub fn open(path: &Path) -> Result<Self, PackError> {
         let refuse = |why: String| PackError::Key(path.to_path_buf(), why);
         let bytes = named_file::read(path, KEY_FILE_MAX).map_err(PackError::io(READ_KEY, path))?;
         // Reports the cause instead of the byte at which minisign failed.
@@ -110,18 +113,42 @@ impl Signer {
         })
     }
 
+    /// The public key that verifies its signatures: minisign's line of Base64.
+    ///
+    /// # Errors
+    /// The secret key has none.
+    pub fn public_key(&self) -> Result<String, PackError> {
+        let refuse = |error: PError| PackError::Key(self.path.clone(), error.to_string());
+        let key = minisign::PublicKey::from_secret_key(&self.key).map_err(refuse)?;
+        Ok(key.to_base64())
+    }
+
+    /// The signature of a text: four lines, as minisign writes them, of which the comments tell
+    /// people what was signed.
+    ///
+    /// # Errors
+    /// The key cannot sign.
+    pub fn sign_text(
+        &self,
+        text: &str,
+        untrusted_comment: &str,
+        trusted_comment: &str,
+    ) -> Result<String, PackError> {
+        let (trusted, untrusted) = (Some(trusted_comment), Some(untrusted_comment));
+        minisign::sign(None, &self.key, text.as_bytes(), trusted, untrusted)
+            .map(|signature| signature.to_string())
+            .map_err(|error| PackError::Key(self.path.clone(), error.to_string()))
+    }
+
     /// Signs a finished archive before it is written.
     pub(super) fn sign(&self, finished: &mut Finished) -> Result<(), PackError> {
         let refuse = |why: String| PackError::Key(self.path.clone(), why);
         let superblock = Superblock::parse(&finished.superblock, finished.file_len)
             .map_err(|error| refuse(error.to_string()))?;
         let signed = signed_text(superblock.build_id());
-        let comment = signed.trim_end();
-        let untrusted = Some("signature of a gannet archive");
-        let signature =
-            minisign::sign(None, &self.key, signed.as_bytes(), Some(comment), untrusted)
-                .map_err(|error| refuse(error.to_string()))?;
-        if put_signature(&mut finished.superblock, signature.to_string().as_bytes()) {
+        let comment = "signature of a gannet archive";
+        let signature = self.sign_text(&signed, comment, signed.trim_end())?;
+        if put_signature(&mut finished.superblock, signature.as_bytes()) {
             Ok(())
         } else {
             Err(refuse("its signature is too long".into()))

@@ -106,7 +106,9 @@ impl Command {
         if self.table != Table::None {
             text.push_str(" [OPTIONS]");
         }
-        for argument in self.arguments {
+        // With a table, [OPTIONS] stands for all flags.
+        let is_shown = |it: &&Argument| self.table == Table::None || it.letter.is_none();
+        for argument in self.arguments.iter().filter(is_shown) {
             let usage = match argument.letter {
                 Some(letter) => format!("-{letter} {}", argument.value_name)
                     .trim_end()

@@ -75,6 +75,13 @@ fn end(out: &mut dyn Write, found: &Differences) -> io::Result<()> {
         "\n{} added, {} changed, {} redirected, {} removed without redirect",
         found.added, found.changed, found.redirected, found.removed
     )?;
+    if found.immutable_changed > 0 {
+        write!(
+            out,
+            "; {} changed that was immutable",
+            found.immutable_changed
+        )?;
+    }
     for (count, what) in [(found.rules.len(), "rule"), (found.options.len(), "option")] {
         match count {
             0 => {}
@@ -117,12 +124,13 @@ fn end_json(out: &mut dyn Write, found: &Differences) -> io::Result<()> {
     writeln!(
         out,
         "{open}], \"added\": {}, \"changed\": {}, \"redirected\": {}, \
-         \"removed_without_redirect\": {}, \"rules\": [{}], \"options\": [{}], \
+         \"removed_without_redirect\": {}, \"immutable_changed\": {}, \"rules\": [{}], \"options\": [{}], \
          \"codings\": {{{}}}}}",
         found.added,
         found.changed,
         found.redirected,
         found.removed,
+        found.immutable_changed,
         rules.join(", "),
         options.join(", "),
         codings.join(", ")
@@ -206,8 +214,17 @@ fn rule_json(change: &RuleChange) -> String {
 fn write_line(out: &mut dyn Write, name: &str, change: &Change) -> io::Result<()> {
     match change {
         Change::Added => writeln!(out, "+ {name}"),
-        Change::Removed => writeln!(out, "- {name}"),
-        Change::Changed(what) => writeln!(out, "~ {name}  ({})", what.join(", ")),
+        Change::Removed { .. } => writeln!(out, "- {name}"),
+        Change::Changed {
+            what,
+            was_immutable,
+        } => {
+            let more = match was_immutable {
+                true => "; it was immutable: browsers keep the old one",
+                false => "",
+            };
+            writeln!(out, "~ {name}  ({}{more})", what.join(", "))
+        }
         Change::Redirected(to) => writeln!(out, "> {name}  (to {to})"),
     }
 }
@@ -216,10 +233,16 @@ fn write_json(out: &mut dyn Write, is_first: bool, name: &str, change: &Change) 
     let open = if is_first { "{\"changes\": [" } else { "," };
     let (word, more) = match change {
         Change::Added => ("added", String::new()),
-        Change::Removed => ("removed", String::new()),
-        Change::Changed(what) => {
+        Change::Removed { was_immutable } => {
+            ("removed", format!(", \"was_immutable\": {was_immutable}"))
+        }
+        Change::Changed {
+            what,
+            was_immutable,
+        } => {
             let what = json::strings(what);
-            ("changed", format!(", \"what\": {what}"))
+            let more = format!(", \"what\": {what}, \"was_immutable\": {was_immutable}");
+            ("changed", more)
         }
         Change::Redirected(to) => (
             "redirected",

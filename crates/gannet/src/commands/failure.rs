@@ -11,8 +11,9 @@ use gannet_site::check::Help;
 use gannet_site::import::ImportError;
 use gannet_site::offline::WhyNot;
 use gannet_site::pack::{KEEP, PASSWORD_VARIABLE, PackError, READ, READ_KEY, WRITE};
+use gannet_store::StoreError;
 
-use crate::messages::{Exit, Failure, next_step};
+use crate::messages::{Exit, Failure, next_step, printable};
 
 impl From<SiteError> for Failure {
     fn from(error: SiteError) -> Self {
@@ -23,6 +24,16 @@ impl From<SiteError> for Failure {
         Self {
             message: error.to_string(),
             help: site_help(&error),
+            exit: Exit::Failed,
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self {
+            message: printable(&error.to_string()),
+            help: error.help(),
             exit: Exit::Failed,
         }
     }

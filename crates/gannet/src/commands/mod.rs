@@ -13,8 +13,12 @@ pub mod inspect;
 pub mod keygen;
 pub mod ls;
 pub mod pack;
+pub mod publish;
+pub mod releases;
 mod removal;
+pub mod rollback;
 pub mod serve;
+mod stores;
 pub mod verify;
 
 use std::ffi::OsString;

@@ -20,7 +20,7 @@ pub fn short() -> String {
          usage: gannet [OPTIONS] [PATH]            serve PATH, or the current directory\n\
          \x20      gannet pack DIR -o SITE.gannet     compile a site into one archive\n\
          \x20      gannet ls|cat|extract|inspect|verify ARCHIVE ...\n\
-         \x20      gannet check|diff|explain|import|get|cert|keygen|sbom|completions|man ...\n\n",
+         \x20      gannet publish|rollback|releases|check|diff|explain|import|get|help ...\n\n",
     );
     for flag in commands::flags(Table::Serve)
         .iter()

@@ -117,7 +117,7 @@ fn commands_section(page: &mut Roff) {
         for argument in command.arguments {
             entry(page, &argument.usage(), "", &capitalised(argument.brief));
         }
-        if command.table == Table::Pack {
+        if command.name == "pack" {
             tables(page, Table::Pack);
         }
     }

@@ -58,7 +58,7 @@ pub fn render() -> String {
             let text = plain(&capitalised(argument.brief));
             let _ = writeln!(page, "| `{}` | {text} |", argument.usage());
         }
-        if command.table == Table::Pack {
+        if command.name == "pack" {
             tables(&mut page, Table::Pack, "####");
         }
     }

@@ -15,7 +15,7 @@ use gannet_server::notices::ERRORS;
 use gannet_site::import;
 use gannet_site::pack::{
     self, BuildMemory, Compressible, Encoder, NoProgress, PackError, PackOptions, PackReport,
-    Progress,
+    Progress, Signer,
 };
 
 use super::failure;
@@ -105,13 +105,56 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         job.told(pack::check(&job.options))?;
         return print("the configuration is valid\n");
     }
+    let shown = Shown::of(&settings);
+    let report = build(directory, settings, &origins, None)?;
+    shown.print(&report)
+}
+
+/// What of a report is shown, and how.
+pub(super) struct Shown {
+    quiet: bool,
+    colour: bool,
+    list_skipped: bool,
+}
+
+impl Shown {
+    pub(super) fn of(settings: &PackSettings) -> Self {
+        Self {
+            quiet: settings.quiet,
+            colour: Terminal::look(settings.colour).colour,
+            list_skipped: settings.list_skipped,
+        }
+    }
+
+    /// Prints the table, unless quiet.
+    pub(super) fn print(&self, report: &PackReport) -> Result<u8, Failure> {
+        match self.quiet {
+            true => Ok(0),
+            false => print(&table::table(report, self.colour, self.list_skipped)),
+        }
+    }
+
+    /// Only the warnings, one per line.
+    pub(super) fn warnings(&self, report: &PackReport) -> String {
+        match self.quiet {
+            true => String::new(),
+            false => table::warnings(report, self.colour),
+        }
+    }
+}
+
+/// Packs, with a key that has been opened or that of the settings.
+pub(super) fn build(
+    source: &Path,
+    settings: PackSettings,
+    origins: &Origins,
+    signer: Option<&Signer>,
+) -> Result<PackReport, Failure> {
     let quiet = settings.quiet;
     // Explicit levels mean that the user has already chosen.
     let levels = settings.compress.iter().any(|(_, level)| level.is_some());
     let offers_fast = !settings.fast && !levels;
-    let list_skipped = settings.list_skipped;
-    let colour = Terminal::look(settings.colour).colour;
-    let job = Job::begin(directory, settings, &origins)?;
+    let job = Job::begin(source, settings, origins)?;
     let mut bar = Bar::new(offers_fast);
     let mut lines = ProgressLines::new(offers_fast);
     let mut nothing = NoProgress;
@@ -120,15 +163,15 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         (false, true) => &mut bar,
         (false, false) => &mut lines,
     };
-    let packed = job.told(pack::pack(&job.options, progress))?;
-    let report = match &job.imported {
-        Some(imported) => imported.report(directory, packed, job.options.hosts),
-        None => packed,
+    let packed = match signer {
+        Some(signer) => pack::pack_signed(&job.options, Some(signer), progress),
+        None => pack::pack(&job.options, progress),
     };
-    match quiet {
-        true => Ok(0),
-        false => print(&table::table(&report, colour, list_skipped)),
-    }
+    let packed = job.told(packed)?;
+    Ok(match &job.imported {
+        Some(imported) => imported.report(source, packed, job.options.hosts),
+        None => packed,
+    })
 }
 
 /// A prepared pack operation.

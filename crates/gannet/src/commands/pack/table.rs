@@ -24,16 +24,27 @@ pub(super) fn table(report: &PackReport, colour: bool, list_skipped: bool) -> St
     text
 }
 
+/// The warnings alone, one per line.
+pub(super) fn warnings(report: &PackReport, colour: bool) -> String {
+    let (warn, plain) = match colour {
+        true => ("\x1b[33m", "\x1b[0m"),
+        false => ("", ""),
+    };
+    let lines = report.warnings.iter();
+    let lines = lines.map(|it| format!("{warn}warning:{plain} {}\n", printable(&words(it))));
+    lines.collect()
+}
+
 fn write_table(
     report: &PackReport,
     out: &mut impl fmt::Write,
     colour: bool,
     list_skipped: bool,
 ) -> fmt::Result {
-    let (bold, dim, warn, plain) = if colour {
-        ("\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m")
+    let (bold, dim, plain) = if colour {
+        ("\x1b[1m", "\x1b[2m", "\x1b[0m")
     } else {
-        ("", "", "", "")
+        ("", "", "")
     };
     let output = printable(&report.output.to_string_lossy());
     writeln!(
@@ -110,9 +121,7 @@ fn write_table(
     write_largest(report, out, dim, plain)?;
     write_kept(report, out, dim, plain)?;
     write_skipped(report, out, dim, plain, list_skipped)?;
-    for warning in &report.warnings {
-        writeln!(out, "{warn}warning:{plain} {}", printable(&words(warning)))?;
-    }
+    out.write_str(&warnings(report, colour))?;
     writeln!(out, "next: gannet {output}")
 }
 

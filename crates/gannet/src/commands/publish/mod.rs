@@ -1,0 +1,213 @@
+//! `gannet publish`: puts a site into a store, and into force there.
+
+mod gates;
+mod wishes;
+
+use std::path::Path;
+
+use clap::ArgMatches;
+use gannet_site::archive::{self, ArchiveFile, SiteError};
+use gannet_site::pack::Signer;
+use gannet_store::{Publisher, ReleaseId};
+
+use super::pack::{self, Shown};
+use super::serve::content_kind::is_archive;
+use super::stores::{self, commit, in_force, is_signed_alike, publisher_name, void_list};
+use super::{print, resolve, text};
+use crate::command_line::commands::PACK_SECTION;
+use crate::command_line::layers::{Origin, Origins};
+use crate::command_line::pack_flags::{PACK_FLAGS, PackSettings};
+use crate::messages::{Failure, printable};
+use crate::quantities::size;
+use wishes::Wishes;
+
+/// Publishes, and says what is in force from when on and how to go back.
+///
+/// # Errors
+/// The site cannot be packed, is damaged or does not pass a gate, or the store refuses it. The
+/// release in force still is.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let (settings, origins) = resolve(PACK_FLAGS, PACK_SECTION, matches)?;
+    let now = stores::now();
+    let site = Path::new(text(matches, "site"));
+    let folder = Path::new(text(matches, "store"));
+    let wishes = Wishes::of(matches, now)?;
+    let is_packed = is_packed(site)?;
+    refuse_idle(site, is_packed, &origins)?;
+    let signer = settings.sign.as_deref().map(Signer::open).transpose()?;
+    if matches.get_flag("check-config") {
+        return print("the configuration is valid\n");
+    }
+    let publisher = Publisher::open(folder, &publisher_name(), now)?;
+    let job = Job {
+        publisher: &publisher,
+        site,
+        signer: signer.as_ref(),
+    };
+    let current = in_force(publisher.store())?;
+    let was_signed_alike = is_signed_alike(publisher.store(), job.signer)?;
+    let before = current
+        .as_ref()
+        .map(|it| publisher.store().release_path(it.release));
+    let before = before.filter(|path| ArchiveFile::open(path).is_ok());
+    let shown = Shown::of(&settings);
+    let packed = match is_packed {
+        true => {
+            publisher.copy(site)?;
+            String::new()
+        }
+        false => job.pack(settings, &origins, before.as_deref(), &shown)?,
+    };
+    // The draft goes if a gate refuses it.
+    let draft = Draft(&publisher);
+    let path = publisher.draft_path();
+    let verified = archive::verify(&path).map_err(|error| job.told(error))?;
+    let release = ReleaseId::of_build_id(&verified.build_id);
+    let void = wishes.void(publisher.store(), current.as_ref())?;
+    if void.contains(&release) {
+        let cause = format!("its release {release} is void");
+        return Err(Failure::new("publish", site.display(), cause)
+            .help("pack what was corrected; if it is good after all: --void none"));
+    }
+    gates::must_answer(&path, site, &wishes.must)?;
+    if let Some(before) = &before {
+        gates::removals(before, &path, site, wishes.allow_removal)?;
+    }
+    let placed = publisher.place(release, |path| archive::verify(path).is_ok())?;
+    drop(draft);
+    let void = void_list(void, &[], release);
+    if let Some(current) = &current
+        && was_signed_alike
+        && (current.release, current.digest) == (release, placed.digest)
+        && !wishes.change(current, &void, now)
+    {
+        return print(&format!(
+            "{packed}{} is in force already, as serial {}: nothing to publish\n",
+            release, current.serial
+        ));
+    }
+    let next = wishes.next(current.as_ref(), release, placed, void);
+    let pointer = publisher.next(next, now)?;
+    let pruned = commit(&publisher, &pointer, job.signer, now)?;
+    let told = stores::told(&publisher, &pointer, &pruned, now)?;
+    let is_new = if placed.was_there {
+        ", which was there"
+    } else {
+        ""
+    };
+    let store = printable(&folder.to_string_lossy());
+    let next = match current {
+        Some(current) => format!(
+            "back: gannet rollback {store} {}\n",
+            current.release.short()
+        ),
+        None => format!("next: gannet serve {store}\n"),
+    };
+    print(&format!(
+        "{packed}{store}: serial {}, release {release}\n  {:<9} {}{is_new}\n{told}{next}",
+        pointer.serial,
+        "size",
+        size(placed.size)
+    ))
+}
+
+/// What is published where.
+struct Job<'p> {
+    publisher: &'p Publisher,
+    site: &'p Path,
+    signer: Option<&'p Signer>,
+}
+
+impl Job<'_> {
+    /// Packs a directory to the draft, with what the release in force has; returns the warnings.
+    fn pack(
+        &self,
+        mut settings: PackSettings,
+        origins: &Origins,
+        before: Option<&Path>,
+        shown: &Shown,
+    ) -> Result<String, Failure> {
+        settings.output = Some(self.publisher.draft_path());
+        let before = before.map(Path::to_path_buf);
+        settings.previous = settings.previous.or(before);
+        let report = pack::build(self.site, settings, origins, self.signer)?;
+        Ok(shown.warnings(&report))
+    }
+
+    /// An error of the draft, in terms of what the user named.
+    fn told(&self, error: SiteError) -> Failure {
+        let failure = Failure::from(error);
+        let draft = self.publisher.draft_path();
+        let (draft, site) = (draft.display().to_string(), self.site.display().to_string());
+        Failure {
+            message: failure.message.replace(&draft, &site),
+            ..failure
+        }
+    }
+}
+
+/// Removes the draft that was not placed.
+struct Draft<'p>(&'p Publisher);
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        self.0.discard();
+    }
+}
+
+/// Whether the site is an archive of gannet's.
+fn is_packed(site: &Path) -> Result<bool, Failure> {
+    let refuse = |error| Failure::of_system("publish", site.display(), &error);
+    match std::fs::metadata(site).map_err(refuse)?.is_dir() {
+        true => Ok(false),
+        false => is_archive(site).map_err(refuse),
+    }
+}
+
+/// Refuses flags of packing that can have no effect.
+fn refuse_idle(site: &Path, is_packed: bool, origins: &Origins) -> Result<(), Failure> {
+    for (name, origin) in origins {
+        if *origin != Origin::CommandLine {
+            continue;
+        }
+        if *name == "output" {
+            return Err(
+                Failure::usage("--output has no effect: the store names the file")
+                    .help("leave it out"),
+            );
+        }
+        if is_packed && !["sign", "quiet", "color"].contains(name) {
+            let shown = printable(&site.to_string_lossy());
+            let cause = format!("--{name} has no effect: '{shown}' is packed already");
+            return Err(Failure::usage(cause).help("leave it out, or publish the directory"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_packing_are_refused_where_nothing_is_packed() {
+        let check = |name: &'static str, is_packed: bool, expect: &str| {
+            let origins = Origins::from([(name, Origin::CommandLine)]);
+            let refused = refuse_idle(Path::new("a.gannet"), is_packed, &origins);
+            let message = refused.err().map(|it| it.message).unwrap_or_default();
+            assert_eq!(message, expect);
+        };
+        check("best", false, "");
+        check(
+            "best",
+            true,
+            "--best has no effect: 'a.gannet' is packed already",
+        );
+        check("sign", true, "");
+        check(
+            "output",
+            false,
+            "--output has no effect: the store names the file",
+        );
+    }
+}

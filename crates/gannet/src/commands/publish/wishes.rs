@@ -1,0 +1,117 @@
+//! What the flags of `gannet publish` ask of the next pointer.
+
+use std::ffi::OsString;
+
+use clap::ArgMatches;
+use gannet_store::{Keep, Next, Placed, Pointer, ReleaseId, Stage, Store};
+
+use crate::commands::stores::{moment, note, release};
+use crate::commands::texts;
+use crate::messages::{Failure, printable};
+
+/// The wishes; `None` where there is none.
+pub(super) struct Wishes {
+    activate: Option<u64>,
+    stages: Option<Vec<Stage>>,
+    keep: Option<Keep>,
+    note: Option<String>,
+    expires: Option<u64>,
+    /// As typed: ids, or `none`.
+    void: Vec<String>,
+    /// URLs that have to be answered.
+    pub(super) must: Vec<String>,
+    /// URLs that may vanish.
+    pub(super) allow_removal: Option<u64>,
+}
+
+impl Wishes {
+    pub(super) fn of(matches: &ArgMatches, now: u64) -> Result<Self, Failure> {
+        let typed = |name: &str| {
+            let value = matches.get_one::<OsString>(name);
+            value.map(|it| it.to_string_lossy().into_owned())
+        };
+        let refuse = |name: &'static str, text: &str, why: &str| {
+            let text = printable(text);
+            Failure::usage(format!("cannot use '--{name} {text}': {why}"))
+                .help("see 'gannet publish --help'")
+        };
+        let time = |name: &'static str| typed(name).map(|it| moment(name, &it, now)).transpose();
+        let stages = typed("stages").map(|text| {
+            let items: Vec<_> = text.split(',').map(str::trim).collect();
+            Stage::parse_list(&items.join(", ")).map_err(|why| refuse("stages", &text, why))
+        });
+        let keep = typed("keep").map(|text| {
+            let words: Vec<_> = text.split_whitespace().collect();
+            Keep::parse(&words.join(" ")).map_err(|why| refuse("keep", &text, why))
+        });
+        let allowed = typed("allow-removal").map(|text| {
+            let refuse = |_| refuse("allow-removal", &text, "not a number");
+            text.parse().map_err(refuse)
+        });
+        let expires = time("expires")?;
+        if expires.is_some_and(|expires| expires <= now) {
+            let text = typed("expires").unwrap_or_default();
+            return Err(refuse("expires", &text, "it has passed already"));
+        }
+        Ok(Self {
+            activate: time("activate")?,
+            stages: stages.transpose()?,
+            keep: keep.transpose()?,
+            note: typed("note").map(|text| note(&text)).transpose()?,
+            expires,
+            void: texts(matches, "void"),
+            must: texts(matches, "must"),
+            allow_removal: allowed.transpose()?,
+        })
+    }
+
+    /// All void releases: those named, and those that were void before unless `none` is named.
+    pub(super) fn void(
+        &self,
+        store: &Store,
+        current: Option<&Pointer>,
+    ) -> Result<Vec<ReleaseId>, Failure> {
+        let named = self.void.iter().filter(|typed| *typed != "none");
+        let mut void = Vec::new();
+        for typed in named {
+            void.push(release(store, typed)?);
+        }
+        if let Some(current) = current.filter(|_| !self.void.iter().any(|it| it == "none")) {
+            void.extend(&current.void);
+        }
+        Ok(void)
+    }
+
+    /// Whether they ask for another pointer, though the release stays. A remark alone does not, nor
+    /// a moment of activation after the release has been activated everywhere: whoever publishes
+    /// after every build gives these each time.
+    pub(super) fn change(&self, current: &Pointer, void: &[ReleaseId], now: u64) -> bool {
+        let is_other = |stages: &Vec<Stage>| *stages != current.stages;
+        void != current.void
+            || self.keep.is_some_and(|keep| keep != current.keep)
+            || self.stages.as_ref().is_some_and(is_other)
+            || self.expires.is_some()
+            || self.activate.is_some() && current.settled() > now
+    }
+
+    /// The next pointer; what is kept stays as it was.
+    pub(super) fn next(
+        &self,
+        current: Option<&Pointer>,
+        release: ReleaseId,
+        placed: Placed,
+        void: Vec<ReleaseId>,
+    ) -> Next {
+        let keep = self.keep.or(current.map(|it| it.keep));
+        Next {
+            release,
+            placed,
+            activate: self.activate,
+            stages: self.stages.clone().unwrap_or_default(),
+            keep: keep.unwrap_or_default(),
+            void,
+            note: self.note.clone().unwrap_or_default(),
+            expires: self.expires,
+        }
+    }
+}

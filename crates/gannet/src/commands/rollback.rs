@@ -1,0 +1,114 @@
+//! `gannet rollback`: puts an earlier release of a store into force again.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::ArgMatches;
+use gannet_site::archive;
+use gannet_site::pack::Signer;
+use gannet_store::{Next, Pointer, Publisher, ReleaseId, Store};
+
+use super::stores::{self, commit, in_force, is_signed_alike, publisher_name, void_list};
+use super::{print, text};
+use crate::messages::{Failure, printable};
+use crate::quantities::size;
+
+/// Goes back to the release that was in force before, or to the one named, under a new serial.
+///
+/// # Errors
+/// There is no such release, its file is gone or damaged, or the store refuses the pointer. The
+/// release in force still is.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let now = stores::now();
+    let folder = Path::new(text(matches, "store"));
+    let typed = |name: &str| {
+        let value = matches.get_one::<OsString>(name);
+        value.map(|it| it.to_string_lossy().into_owned())
+    };
+    let activate = typed("activate").map(|it| stores::moment("activate", &it, now));
+    let note = typed("note").map(|it| stores::note(&it)).transpose()?;
+    let signer = matches.get_one::<OsString>("sign").map(Path::new);
+    let signer = signer.map(Signer::open).transpose()?;
+    // Publishing would make one.
+    Store::open(folder, None)?;
+    let publisher = Publisher::open(folder, &publisher_name(), now)?;
+    let store = publisher.store();
+    let current = in_force(store)?;
+    is_signed_alike(store, signer.as_ref())?;
+    let release = match typed("release") {
+        Some(typed) => stores::release(store, &typed)?,
+        None => before(store, current.as_ref())?,
+    };
+    let shown = printable(&folder.to_string_lossy());
+    let refuse = |cause: String| {
+        Failure::new("go back to", release, cause)
+            .help(format!("'gannet releases {shown}' lists what there is"))
+    };
+    let left = current.as_ref().map(|it| it.release);
+    if left == Some(release) {
+        return Err(refuse("it is in force".into()));
+    }
+    let path = store.release_path(release);
+    if !path.is_file() {
+        return Err(refuse("its file has been removed".into()));
+    }
+    if current
+        .as_ref()
+        .is_some_and(|it| it.void.contains(&release))
+    {
+        return Err(refuse("it is void".into()));
+    }
+    archive::verify(&path)?;
+    let named: Vec<_> = left
+        .into_iter()
+        .filter(|_| matches.get_flag("void"))
+        .collect();
+    let earlier = current
+        .as_ref()
+        .map(|it| it.void.clone())
+        .unwrap_or_default();
+    let placed = publisher.placed(release)?;
+    let next = Next {
+        release,
+        placed,
+        activate: activate.transpose()?,
+        stages: Vec::new(),
+        keep: current.as_ref().map(|it| it.keep).unwrap_or_default(),
+        void: void_list(named, &earlier, release),
+        note: note.unwrap_or_default(),
+        expires: None,
+    };
+    let pointer = publisher.next(next, now)?;
+    let pruned = commit(&publisher, &pointer, signer.as_ref(), now)?;
+    let told = stores::told(&publisher, &pointer, &pruned, now)?;
+    let left = match left {
+        Some(left) if matches.get_flag("void") => format!("  {:<9} {left}\n", "void"),
+        Some(left) => format!("  {:<9} {left}\n", "left"),
+        None => String::new(),
+    };
+    print(&format!(
+        "{shown}: serial {}, release {release}\n  {:<9} {}\n{left}{told}",
+        pointer.serial,
+        "size",
+        size(placed.size)
+    ))
+}
+
+/// The release that was in force before the current one, is not void, and has a file.
+fn before(store: &Store, current: Option<&Pointer>) -> Result<ReleaseId, Failure> {
+    let refuse = |cause: &str| {
+        let shown = printable(&store.folder().to_string_lossy());
+        Failure::new("roll back", store.folder().display(), cause)
+            .help(format!("'gannet releases {shown}' lists what there is"))
+    };
+    let Some(current) = current else {
+        return Err(refuse("it is not known what was in force: name a release"));
+    };
+    let earlier = store.earlier(current)?;
+    let found = earlier.into_iter().map(|it| it.release).find(|release| {
+        *release != current.release
+            && !current.void.contains(release)
+            && store.release_path(*release).is_file()
+    });
+    found.ok_or_else(|| refuse("no earlier release has been kept"))
+}
