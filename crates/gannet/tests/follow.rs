@@ -121,16 +121,13 @@ fn assets_of_directories_that_were_replaced_still_answer() {
         let asset = |version: &str| format!("_next/static/chunk-{version}.js");
         for version in ["one", "two", "three"] {
             make(&folder.join(version), version);
-            folder.write(
-                &format!("{version}/{}", asset(version)),
-                version.repeat(100),
-            );
+            folder.write(format!("{version}/{}", asset(version)), version.repeat(100));
             let coded = format!("{version}/{}.gz", asset(version));
-            folder.write(&coded, format!("coded {version}"));
-            folder.write(&format!("{version}/only-{version}.txt"), "text");
-            folder.write(&format!("{version}/_next/static/same.js"), version);
+            folder.write(coded, format!("coded {version}"));
+            folder.write(format!("{version}/only-{version}.txt"), "text");
+            folder.write(format!("{version}/_next/static/same.js"), version);
             // What would answer for any missing path.
-            folder.write(&format!("{version}/index.html"), version);
+            folder.write(format!("{version}/index.html"), version);
         }
         let current = folder.join("current");
         symlink("one", &current).expect("linked");

@@ -80,6 +80,12 @@ pub(crate) struct Preview {
 }
 
 impl Generations {
+    /// Bytes of them copied into memory.
+    pub(crate) fn copied_len(&self) -> u64 {
+        let others = self.others.iter().map(|it| it.copied_len());
+        self.current.copied_len() + others.sum::<u64>()
+    }
+
     /// Content without other releases.
     pub(crate) fn only(current: OpenedContent) -> Self {
         Self {
@@ -147,6 +153,11 @@ pub(crate) struct OpenedArchive {
 pub(crate) type ArchiveHost = (u16, Vec<String>, Option<Arc<SiteRules>>);
 
 impl Opened {
+    /// Bytes of archives copied into memory.
+    pub(crate) fn copied_len(&self) -> u64 {
+        self.contents.iter().map(Generations::copied_len).sum()
+    }
+
     /// One content for every host, for one worker with all the room.
     pub(crate) fn one(what: What, options: &ContentOptions) -> Self {
         let hosts = Vec::new();
@@ -168,6 +179,11 @@ impl Opened {
 }
 
 impl OpenedArchive {
+    /// Bytes of it copied into memory for as long as it is served.
+    fn copied_len(&self) -> u64 {
+        if self.is_copied { self.len } else { 0 }
+    }
+
     /// The first 16 hexadecimal digits of its build id, for people.
     pub(crate) fn short_id(&self) -> String {
         let id = self.archive.superblock().build_id();
@@ -235,8 +251,8 @@ impl OpenedContent {
     /// Bytes of it copied into memory for as long as it is served.
     pub(crate) fn copied_len(&self) -> u64 {
         match &self.what {
-            What::Archive(archive) if archive.is_copied => archive.len,
-            What::Archive(_) | What::Directory(_) => 0,
+            What::Archive(archive) => archive.copied_len(),
+            What::Directory(_) => 0,
         }
     }
 }

@@ -327,7 +327,7 @@ fn room(contents: &[Generations], options: &ContentOptions, workers: usize, file
     let copied = match options.copies_archives() {
         // Requested regardless of its length, and not part of the budget.
         true => 0,
-        false => copied_len(contents),
+        false => contents.iter().map(Generations::copied_len).sum(),
     };
     let memory = options.cache_memory.saturating_sub(copied);
     let count = contents.len().max(1);
@@ -335,12 +335,6 @@ fn room(contents: &[Generations], options: &ContentOptions, workers: usize, file
         memory: memory / workers.max(1) as u64 / count as u64,
         descriptors: files / count,
     }
-}
-
-/// Bytes of archives that are copied into memory.
-fn copied_len(contents: &[Generations]) -> u64 {
-    let lengths = contents.iter().map(|it| it.current.copied_len());
-    lengths.sum()
 }
 
 /// Facts about the content: complete if it is a single archive.

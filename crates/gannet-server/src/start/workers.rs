@@ -13,11 +13,11 @@ use gannet_io::epoll::Epoll;
 use gannet_io::options::EngineOptions;
 use gannet_io::uring::Uring;
 
+use super::Tls;
 use super::bound::Bound;
 use super::quic::Datagrams;
 use super::running::WorkerHandle;
 use super::start_error::StartError;
-use super::{Tls, copied_len};
 use crate::config::{Config, EngineChoice, ListenAddress, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
@@ -242,10 +242,9 @@ impl Plan<'_> {
             kernel_tls: self.tls.map(|tls| tls.kernel.clone()),
             tail_len: self.config.content.tail_len(),
             key_records_max: tls.map_or(ENCRYPTED_RECORDS_MAX, |tls| tls.key_records_max),
-            archive_copied: if index == 0 {
-                copied_len(&self.opened.contents)
-            } else {
-                0
+            archive_copied: match index {
+                0 => self.opened.copied_len(),
+                _ => 0,
             },
             secret: secret(),
         }

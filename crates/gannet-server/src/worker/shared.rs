@@ -172,6 +172,9 @@ impl<D: Driver> Shared<D> {
                 }
             }
         }
+        if self.settings.number == 0 {
+            self.counters.archive_copied = opened.copied_len();
+        }
         self.ledger.set_cache_memory(next.cache_memory);
         self.release = Rc::new(next);
     }

@@ -27,7 +27,7 @@ use gannet_io::process;
 use gannet_store::{Keep, Pointer, ReleaseId};
 
 use self::board::{Board, Facts, ReleaseFacts, State};
-use self::origin::{News, Origin, Refusal};
+use self::origin::{News, Origin, Refusal, UNREADABLE};
 use crate::config::ContentOptions;
 use crate::limits::{LATE_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS, UNLINKED_BYTES_MAX};
 use crate::observe::notices::Channel;
@@ -179,6 +179,7 @@ impl Follower {
         let now = self.now();
         match self.source.origin.news(is_asked, now) {
             News::None => self.note_checked(now),
+            News::Unreachable => self.note_lateness(now),
             News::Archive => self.replaced(now),
             News::Gone => self.tell(format_args!(
                 "nothing is there any more; serving release {} on",
@@ -554,7 +555,9 @@ impl Follower {
     fn refuse(&mut self, refusal: &Refusal, now: u64) {
         self.surroundings.board.change(self.number, |facts| {
             *facts.refused.entry(refusal.reason).or_default() += 1;
-            facts.checked = now;
+            if refusal.reason != UNREADABLE {
+                facts.checked = now;
+            }
         });
         if self.refused.as_ref() == Some(&refusal.text) {
             return;
@@ -586,16 +589,22 @@ impl Follower {
     /// Notes when a release should have become current that cannot; `None`: there is none.
     fn note_late(&mut self, due: Option<u64>, now: u64) {
         self.due = due;
-        self.note_checked(now);
+        self.note_lateness(now);
     }
 
     fn note_checked(&self, now: u64) {
+        self.surroundings
+            .board
+            .change(self.number, |facts| facts.checked = now);
+        self.note_lateness(now);
+    }
+
+    fn note_lateness(&self, now: u64) {
         let staged = self.staged.as_ref().map(|it| it.activation + LATE_S);
         let is_late = self.due.into_iter().chain(staged).any(|due| due <= now);
-        self.surroundings.board.change(self.number, |facts| {
-            facts.checked = now;
-            facts.is_late = is_late;
-        });
+        self.surroundings
+            .board
+            .change(self.number, |facts| facts.is_late = is_late);
     }
 
     /// Writes the releases on the board.

@@ -45,6 +45,8 @@ pub(crate) struct InStore {
 pub(crate) enum News {
     /// Nothing.
     None,
+    /// Nothing can be known: there is no archive at the path, or no pointer in the store.
+    Unreachable,
     /// The path has another archive.
     Archive,
     /// The path has none any more.
@@ -83,7 +85,10 @@ impl AtPath {
         let now = Stamp::of(&self.path);
         let is_due = self.quiet.is_due(&now) || (is_asked && now != *self.quiet.known());
         if !is_due {
-            return News::None;
+            return match now {
+                Some(_) => News::None,
+                None => News::Unreachable,
+            };
         }
         let is_there = now.is_some();
         self.quiet.acted(now);
@@ -152,7 +157,10 @@ impl InStore {
         let stamp = Stamp::of(&self.store.pointer_path());
         let is_again = self.again_at.is_some_and(|at| at <= Instant::now());
         if stamp == self.seen && !is_again && !is_asked {
-            return News::None;
+            return match stamp {
+                Some(_) => News::None,
+                None => News::Unreachable,
+            };
         }
         self.seen = stamp;
         self.again_at = None;
@@ -164,7 +172,7 @@ impl InStore {
                     reason: match &error {
                         StoreError::Pointer(..) => "malformed",
                         StoreError::Signature(..) => "signature",
-                        _ => "unreadable",
+                        _ => UNREADABLE,
                     },
                     text: error.to_string(),
                 });
@@ -227,7 +235,7 @@ fn due_before(
 impl From<OpenError> for Refusal {
     fn from(error: OpenError) -> Self {
         let reason = match &error {
-            OpenError::Io(..) => "unreadable",
+            OpenError::Io(..) => UNREADABLE,
             OpenError::Archive(..) | OpenError::ArchiveRules(..) => "malformed",
             OpenError::Signature(..) => "signature",
             OpenError::Copy(..) => "memory",
@@ -239,3 +247,6 @@ impl From<OpenError> for Refusal {
         }
     }
 }
+
+/// The reason of a refusal if something cannot be read.
+pub(crate) const UNREADABLE: &str = "unreadable";
