@@ -196,6 +196,7 @@ fn gates_hold_up_what_would_break_a_site() {
     folder.write("site/assets/app.4f2a91bc.js", "1");
     publish(&folder, &[]).success();
     let before = current(&folder);
+    assert_eq!(publish(&folder, &["-q"]).success().text(), "");
     publish(&folder, &["-m", "/0", "-m", "/none"]).failure(
         1,
         "gannet: cannot publish 'site' with '--must /none': it is not there (404)\n\

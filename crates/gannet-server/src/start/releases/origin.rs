@@ -222,14 +222,13 @@ fn due_before(
     now: u64,
 ) -> Result<Option<Pointer>, StoreError> {
     let void: HashSet<ReleaseId> = in_force.void.iter().copied().collect();
-    let history = store.history()?;
-    let mut before = history.pointers.into_iter().filter(|pointer| {
-        pointer.serial < in_force.serial
-            && pointer.activation(node) <= now
+    // Those that were in force: the log may have others, whose publishers ended before that.
+    let mut before = store.earlier(in_force)?.into_iter();
+    Ok(before.find(|pointer| {
+        pointer.activation(node) <= now
             && !void.contains(&pointer.release)
             && store.release_path(pointer.release).is_file()
-    });
-    Ok(before.next())
+    }))
 }
 
 impl From<OpenError> for Refusal {

@@ -111,6 +111,23 @@ fn a_server_activates_at_its_own_stage() {
     assert_eq!(it.settle(), seen('b', "a"));
 }
 
+/// A publisher that ended between the log and the pointer put nothing into force.
+#[test]
+fn a_server_that_starts_takes_up_nothing_that_was_never_in_force() {
+    let mut it = Follows::store("unfinished", |publish| {
+        publish('a', PLAIN);
+        let folder = format!("gannet-releases-unfinished-{}", std::process::id());
+        let current = std::env::temp_dir().join(folder).join("store/current");
+        let pointer = fs::read(&current).expect("published");
+        publish('x', PLAIN);
+        fs::write(current, pointer).expect("written");
+        publish('b', LATER);
+    });
+    assert_eq!(it.settle(), seen('a', "b"));
+    pass(30);
+    assert_eq!(it.settle(), seen('b', "a"));
+}
+
 /// A void release answers nothing, whatever becomes of the release that the pointer names.
 #[test]
 fn void_releases_answer_nothing() {

@@ -128,18 +128,20 @@ impl Shown {
 
     /// Prints the table, unless quiet.
     pub(super) fn print(&self, report: &PackReport) -> Result<u8, Failure> {
+        self.text(&table::table(report, self.colour, self.list_skipped))
+    }
+
+    /// Prints a text, unless quiet.
+    pub(super) fn text(&self, text: &str) -> Result<u8, Failure> {
         match self.quiet {
             true => Ok(0),
-            false => print(&table::table(report, self.colour, self.list_skipped)),
+            false => print(text),
         }
     }
 
     /// Only the warnings, one per line.
     pub(super) fn warnings(&self, report: &PackReport) -> String {
-        match self.quiet {
-            true => String::new(),
-            false => table::warnings(report, self.colour),
-        }
+        table::warnings(report, self.colour)
     }
 }
 

@@ -81,7 +81,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         && (current.release, current.digest) == (release, placed.digest)
         && !wishes.change(current, &void, now)
     {
-        return print(&format!(
+        return shown.text(&format!(
             "{packed}{} is in force already, as serial {}: nothing to publish\n",
             release, current.serial
         ));
@@ -103,7 +103,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         ),
         None => format!("next: gannet serve {store}\n"),
     };
-    print(&format!(
+    shown.text(&format!(
         "{packed}{store}: serial {}, release {release}\n  {:<9} {}{is_new}\n{told}{next}",
         pointer.serial,
         "size",
