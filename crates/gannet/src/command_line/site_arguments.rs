@@ -10,6 +10,7 @@ use gannet_content::rules::Compat;
 use gannet_site::offline::SiteOptions;
 
 use crate::command_line::site_settings::{self, SiteSettings};
+use crate::commands::in_force;
 use crate::messages::{Failure, printable};
 
 /// Flags that apply to directories only: an archive has these decided when it is packed.
@@ -30,7 +31,7 @@ const OF_DIRECTORIES: [&str; 8] = [
 /// A value is invalid, or a flag has no effect on this site.
 pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<SiteOptions, Failure> {
     let path = matches.get_one::<OsString>("site");
-    let path = path.map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let path = in_force(path.map_or_else(|| PathBuf::from("."), PathBuf::from))?;
     check_effects(matches, &path)?;
     if matches.get_flag("spa") && path.is_dir() && !path.join("index.html").is_file() {
         let shown = printable(&path.to_string_lossy());

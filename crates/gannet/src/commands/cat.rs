@@ -15,7 +15,7 @@ use crate::messages::{Failure, printable};
 /// The archive cannot be read, or has no such content.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let options = CatOptions {
-        archive: super::archive(matches),
+        archive: super::archive(matches)?,
         paths: texts(matches, "path"),
         coding: coding(matches)?,
     };

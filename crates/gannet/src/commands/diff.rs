@@ -2,14 +2,14 @@
 //! options differ.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_site::archive::{
     self, Change, Differences, OptionChange, RuleChange, RuleDifference, SiteError,
 };
 
-use super::{judge, text};
+use super::{in_force, judge, text};
 use crate::json;
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
@@ -20,7 +20,9 @@ use crate::quantities::size;
 /// # Errors
 /// An archive cannot be read.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let [before, after] = ["before", "after"].map(|name| Path::new(text(matches, name)));
+    let named = |name| in_force(PathBuf::from(text(matches, name)));
+    let (before, after) = (named("before")?, named("after")?);
+    let (before, after) = (before.as_path(), after.as_path());
     let is_json = matches.get_flag("json");
     if let Some(folder) = [before, after].into_iter().find(|path| path.is_dir()) {
         let shown = printable(&folder.to_string_lossy());

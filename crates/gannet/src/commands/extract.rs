@@ -18,7 +18,7 @@ use crate::quantities::{counted, size};
 /// The archive cannot be read, or a file cannot be written.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let options = ExtractOptions {
-        archive: super::archive(matches),
+        archive: super::archive(matches)?,
         output: PathBuf::from(text(matches, "output")),
     };
     let report = archive::extract(&options)?;

@@ -18,7 +18,7 @@ use crate::quantities::{counted, size};
 /// # Errors
 /// The archive cannot be read, or a file cannot be written; the directory is then left as it was.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let source = super::archive(matches);
+    let source = PathBuf::from(text(matches, "archive"));
     let output = PathBuf::from(text(matches, "output"));
     let refuse = |error: io::Error| Failure::of_system("import", source.display(), &error);
     if is_archive(&source).map_err(refuse)? {

@@ -26,6 +26,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
+use gannet_store::Store;
 
 use crate::command_line::commands::all_flags;
 use crate::command_line::config_file::{self, ConfigFile};
@@ -80,8 +81,19 @@ fn judge(command: impl FnOnce(&mut dyn Write) -> Result<bool, Failure>) -> Resul
     Ok(u8::from(judgement))
 }
 
-fn archive(matches: &ArgMatches) -> PathBuf {
-    PathBuf::from(text(matches, "archive"))
+/// The archive that is named; of a store, the release in force.
+fn archive(matches: &ArgMatches) -> Result<PathBuf, Failure> {
+    in_force(PathBuf::from(text(matches, "archive")))
+}
+
+/// The file of the release in force if the path is a store, else the path itself.
+pub(crate) fn in_force(path: PathBuf) -> Result<PathBuf, Failure> {
+    if !Store::is_store(&path) {
+        return Ok(path);
+    }
+    let store = Store::open(&path, None)?;
+    let pointer = store.pointer()?;
+    Ok(store.release_path(pointer.release))
 }
 
 /// All values of an argument.

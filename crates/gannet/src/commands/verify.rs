@@ -15,7 +15,7 @@ use crate::quantities::{counted, size};
 /// # Errors
 /// The archive is damaged, or not signed with the given key.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let path = super::archive(matches);
+    let path = super::archive(matches)?;
     let mut signed = "";
     if let Some(key) = matches.get_one::<OsString>("public-key") {
         let wrong = |cause: String| {

@@ -21,7 +21,12 @@ const fn positional(
     }
 }
 
-const ARCHIVE: Argument = positional("archive", "ARCHIVE", "the archive", ValueHint::FilePath);
+const ARCHIVE: Argument = positional(
+    "archive",
+    "ARCHIVE",
+    "the archive, or a store: its release in force",
+    ValueHint::AnyPath,
+);
 
 const STORE: Argument = positional("store", "STORE", "the store's folder", ValueHint::DirPath);
 
