@@ -48,7 +48,7 @@ pub use error::StoreError;
 pub use keep::Keep;
 pub use pointer::{FIRST_LINE, Pointer, PointerError, split_signature};
 pub use publisher::{Next, Placed, Pruned, Publisher};
-pub use quantity::{parse_duration, parse_time, time_text};
+pub use quantity::{parse_time, time_text};
 pub use release_id::{NotAReleaseId, ReleaseId};
 pub use stages::Stage;
 pub use store::{History, Kept, Skipped, Store};

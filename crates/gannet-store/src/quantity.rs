@@ -19,8 +19,7 @@ pub(crate) fn duration_text(seconds: u64) -> String {
 }
 
 /// The reverse of [`duration_text`]; other multiples are taken as well.
-#[must_use]
-pub fn parse_duration(text: &str) -> Option<u64> {
+pub(crate) fn parse_duration(text: &str) -> Option<u64> {
     of_unit(text, &DURATIONS).filter(|seconds| *seconds <= DURATION_MAX_S)
 }
 

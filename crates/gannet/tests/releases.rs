@@ -460,6 +460,23 @@ fn mistakes_are_explained() {
         ["verify", file_of(&folder, &release).to_str().unwrap()],
     )
     .success();
+    // As is one that holds another release, which nobody goes back to.
+    folder.write("other/index.html", "another site");
+    let other = ["publish", "other", "store", "-q", "-r", "99"];
+    gannet_in(&folder, other).success();
+    let kept = file_of(&folder, &release);
+    let in_force = file_of(&folder, line(&current(&folder), "release"));
+    fs::copy(in_force, &kept).unwrap();
+    let expect = format!(
+        "cannot go back to '{release}': its file holds another release\nhelp: 'gannet releases \
+         store' lists what there is"
+    );
+    refused(&["rollback", "store"], 1, &expect);
+    publish(&folder, &["-q"]).success();
+    gannet_in(&folder, ["verify", kept.to_str().unwrap()]).success();
+    gannet_in(&folder, ["rollback", "store"]).success();
+    gannet_in(&folder, ["rollback", "store"]).success();
+    assert_eq!(line(&current(&folder), "serial"), "5");
     fs::write(folder.join("store/current"), "damaged\n").unwrap();
     let told = publish(&folder, &[]);
     same(
@@ -467,7 +484,7 @@ fn mistakes_are_explained() {
         "gannet: cannot read pointer 'store/current': line 1: not 'gannet pointer 1': not a \
          pointer, or a newer format; it will be replaced\n",
     );
-    assert_eq!(line(&current(&folder), "serial"), "2");
+    assert_eq!(line(&current(&folder), "serial"), "6");
     // Somebody without rights.
     let mut nobody = command_of_nobody();
     let ended = run(nobody

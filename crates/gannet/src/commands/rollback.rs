@@ -58,7 +58,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     {
         return Err(refuse("it is void".into()));
     }
-    archive::verify(&path)?;
+    let verified = archive::verify(&path)?;
+    if ReleaseId::of_build_id(&verified.build_id) != release {
+        return Err(refuse("its file holds another release".into()));
+    }
     let named: Vec<_> = left
         .into_iter()
         .filter(|_| matches.get_flag("void"))

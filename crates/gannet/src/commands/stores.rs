@@ -1,10 +1,12 @@
 //! What commands on stores share: times, ids, who publishes, signatures of pointers.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_archive::signature::{PublicKey, SignatureError};
 use gannet_io::named_file;
 use gannet_server::notices::ERRORS;
+use gannet_site::archive;
 use gannet_site::pack::Signer;
 use gannet_store::limits::{NOTE_LEN_MAX, POINTER_LEN_MAX, PUBLISHER_LEN_MAX, VOID_MAX};
 use gannet_store::{
@@ -50,6 +52,12 @@ pub(super) fn moment(flag: &str, text: &str, now: u64) -> Result<u64, Failure> {
         ))
         .help("write it as +30s, +10m, +30d, or 2026-11-23T08:30:00Z")
     })
+}
+
+/// Whether a file is an archive of this release, whole and undamaged.
+pub(super) fn holds(archive: &Path, release: ReleaseId) -> bool {
+    let verified = archive::verify(archive);
+    verified.is_ok_and(|it| ReleaseId::of_build_id(&it.build_id) == release)
 }
 
 /// Checks a remark.

@@ -73,7 +73,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if let Some(before) = &before {
         gates::removals(before, &path, site, wishes.allow_removal)?;
     }
-    let placed = publisher.place(release, |path| archive::verify(path).is_ok())?;
+    let placed = publisher.place(release, |path| stores::holds(path, release))?;
     drop(draft);
     let void = void_list(void, &[], release);
     if let Some(current) = &current
