@@ -301,7 +301,12 @@ impl<F: Files> Publisher<F> {
         let path = self.store.log_path(pointer.serial);
         let refuse = |error| StoreError::io("write", &path)(error);
         let made = self.files.create(&draft, &mut text.as_bytes());
-        let linked = made.and_then(|()| self.files.link(&draft, &path));
+        let linked = made.and_then(|()| match self.files.link(&draft, &path) {
+            // Without links, as on FAT: the name is taken as well, and a loss of power may leave
+            // half an entry, which readers leave out.
+            Err(error) if has_no_links(&error) => self.files.create(&path, &mut text.as_bytes()),
+            linked => linked,
+        });
         let _ = self.files.remove(&draft);
         match linked {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -415,6 +420,13 @@ fn may_become_store(folder: &Path, found: &[OsString]) -> bool {
     found
         .iter()
         .all(|name| *name == *LOCK || (*name == *RELEASES || *name == *LOG) && is_empty(name))
+}
+
+/// Whether a file system refuses every link (link(2)).
+fn has_no_links(error: &io::Error) -> bool {
+    let none = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS];
+    none.iter()
+        .any(|it| error.raw_os_error() == Some(it.raw_os_error()))
 }
 
 fn names(folder: &Path) -> io::Result<Vec<OsString>> {

@@ -4,6 +4,7 @@
 mod disk;
 
 use std::fs;
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -284,6 +285,51 @@ fn a_serial_is_taken_once() {
     let error = publisher.commit(&slow, &slow.to_text()).unwrap_err();
     assert!(matches!(error, StoreError::Overtaken { .. }), "{error}");
     assert_eq!(in_force_unlogged(&store), id(3));
+}
+
+/// A file system without links.
+struct Unlinked;
+
+impl Files for Unlinked {
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        Unflushed.make_folder(path)
+    }
+
+    fn create(&self, path: &Path, content: &mut dyn Read) -> io::Result<()> {
+        Unflushed.create(path, content)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Unflushed.rename(from, to)
+    }
+
+    fn link(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Err(rustix::io::Errno::PERM.into())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        Unflushed.remove(path)
+    }
+
+    fn flush_folder(&self, path: &Path) -> io::Result<()> {
+        Unflushed.flush_folder(path)
+    }
+}
+
+#[test]
+fn a_file_system_needs_no_links() {
+    let folder = Folder::new("unlinked");
+    let store = folder.at("store");
+    let publisher = Publisher::open_with(&store, "bob", now(), Unlinked).unwrap();
+    publish_with(&publisher, 1, now(), |_| {}).unwrap();
+    let slow = publisher.next(next(1, publisher.placed(id(1)).unwrap()), now());
+    publish_with(&publisher, 2, now(), |_| {}).unwrap();
+    assert_eq!(in_force(&store), Some(2));
+    let slow = slow.unwrap();
+    let error = publisher.commit(&slow, &slow.to_text()).unwrap_err();
+    assert!(matches!(error, StoreError::Overtaken { .. }), "{error}");
+    assert_eq!(in_force(&store), Some(2));
+    assert_eq!(unfinished(&store), Vec::<String>::new());
 }
 
 fn in_force_unlogged(store: &Path) -> ReleaseId {

@@ -377,6 +377,13 @@ fn mistakes_are_explained() {
         "cannot make store 'none/store': no such file or directory (ENOENT)\nhelp: make the folder \
          above it first, with 'mkdir -p'",
     );
+    for store in ["site/store", "site", "./site/../site/a/b"] {
+        let expect = format!(
+            "cannot publish to '{store}': the store is inside of the site, whose next release \
+             would contain it\nhelp: choose a folder beside the site"
+        );
+        refused(&["publish", "site", store], 1, &expect);
+    }
     refused(
         &["publish", "none", "store"],
         1,

@@ -34,6 +34,9 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let wishes = Wishes::of(matches, now)?;
     let is_packed = is_packed(site)?;
     refuse_idle(site, is_packed, &origins)?;
+    if !is_packed {
+        refuse_nested(site, folder)?;
+    }
     let signer = settings.sign.as_deref().map(Signer::open).transpose()?;
     if matches.get_flag("check-config") {
         return print("the configuration is valid\n");
@@ -152,6 +155,25 @@ struct Draft<'p>(&'p Publisher);
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         self.0.discard();
+    }
+}
+
+/// Refuses a store inside of the site, which would be packed into the next release.
+fn refuse_nested(site: &Path, folder: &Path) -> Result<(), Failure> {
+    let full = |path: &Path| {
+        std::path::absolute(path).and_then(|path| {
+            let existing = path.ancestors().find(|it| it.exists()).unwrap_or(&path);
+            let rest = path.strip_prefix(existing).unwrap_or(Path::new(""));
+            Ok(existing.canonicalize()?.join(rest))
+        })
+    };
+    match (full(site), full(folder)) {
+        (Ok(site), Ok(inner)) if inner.starts_with(&site) => {
+            let cause = "the store is inside of the site, whose next release would contain it";
+            Err(Failure::new("publish to", folder.display(), cause)
+                .help("choose a folder beside the site"))
+        }
+        _ => Ok(()),
     }
 }
 
