@@ -1,16 +1,20 @@
 //! A worker that its caller drives turn by turn, so that the simulator can run the whole server.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
 use gannet_content::rules::{Compat, SourceFile};
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
+use gannet_store::ReleaseId;
 
 use crate::config::{ContentOptions, Limits, LogFormat, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::Counters;
+use crate::observe::notices::Channel;
 use crate::quic::QuicSettings;
 use crate::quic::settings::Secrets;
 use crate::release::Release;
@@ -19,7 +23,10 @@ use crate::release::opened::{
     Generations, Opened, OpenedArchive, OpenedContent, OpenedDirectory, What,
 };
 use crate::release::rules::SiteRules;
+use crate::start::archive_room::ArchiveRoom;
 use crate::start::published::Published;
+use crate::start::releases::origin::{AtPath, Origin};
+use crate::start::releases::{Follower, Source, Surroundings};
 use crate::start::running::Remote;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
@@ -55,9 +62,96 @@ pub struct DrivenTls {
 pub struct Driven<D: Driver> {
     worker: Worker<D>,
     options: ContentOptions,
-    published: Published,
+    published: Arc<Published>,
     remote: Remote,
 }
+
+/// A release of an archive for several driven workers: its bytes, and the same bytes as a file of the
+/// engine of each.
+pub type DrivenRelease = (Vec<u8>, Vec<File>);
+
+/// Follows the releases of an archive for several driven workers, as a running server does.
+pub struct DrivenReleases {
+    follower: Follower,
+}
+
+impl DrivenReleases {
+    /// Workers that serve an archive, each on its driver, which has one listener.
+    ///
+    /// # Errors
+    /// The archive is not valid.
+    pub fn start<D: Driver>(
+        mut drivers: Vec<D>,
+        release: DrivenRelease,
+        options: &ContentOptions,
+        limits: Limits,
+    ) -> Result<(Self, Vec<Driven<D>>), ArchiveError> {
+        let workers = drivers.len();
+        let archive = Arc::new(archive(release, &drivers[0])?);
+        let opened = Arc::new(Opened::one(What::Archive(archive), options));
+        let current = Arc::clone(&opened.contents[0].current);
+        let mut inboxes = Vec::new();
+        let mut remotes = Vec::new();
+        for driver in &mut drivers {
+            let (messages, inbox) = mpsc::channel();
+            let waker = driver.waker(Worker::<D>::wake_token());
+            remotes.push(Remote::new(messages, waker));
+            inboxes.push(inbox);
+        }
+        let published = Arc::new(Published::new(Arc::clone(&opened), remotes.clone()));
+        let parts = drivers.into_iter().zip(inboxes).zip(remotes).enumerate();
+        let driven = parts.map(|(number, ((driver, inbox), remote))| Driven {
+            worker: worker(driver, inbox, (number, &opened), (options, limits), None),
+            options: options.clone(),
+            published: Arc::clone(&published),
+            remote,
+        });
+        let driven = driven.collect();
+        let source = Source {
+            place: 0,
+            name: "site".into(),
+            origin: Origin::Path(AtPath::new(Path::new("site")).expect("a working directory")),
+        };
+        let surroundings = Surroundings {
+            options: Arc::new(options.clone()),
+            workers,
+            room: Arc::new(ArchiveRoom::new(0)),
+            published,
+            board: Arc::default(),
+            patience: Duration::ZERO,
+            clock: || 0,
+            messages: &SILENT,
+        };
+        let follower = Follower::new(source, current, surroundings);
+        Ok((Self { follower }, driven))
+    }
+
+    /// Another release is there; `driver` is that of any worker.
+    ///
+    /// # Errors
+    /// The archive is not valid.
+    pub fn stage<D: Driver>(
+        &mut self,
+        release: DrivenRelease,
+        driver: &D,
+    ) -> Result<(), ArchiveError> {
+        self.follower.found(archive(release, driver)?, 0);
+        Ok(())
+    }
+
+    /// Serves the staged release if all workers answer for its assets.
+    pub fn go_on(&mut self) {
+        self.follower.go_on(0);
+    }
+
+    /// The release with this build ID answers nothing any more, unless it is the current one.
+    pub fn void(&mut self, build_id: &[u8; 32]) {
+        let id = ReleaseId::of_build_id(build_id);
+        self.follower.drop_void(&[id]);
+    }
+}
+
+static SILENT: Channel = Channel::new(|_| Ok(()));
 
 impl<D: Driver> Driven<D> {
     /// A worker on `driver`, which has one listener, with fixed secrets. With `tls` the listener
@@ -75,47 +169,14 @@ impl<D: Driver> Driven<D> {
         limits: Limits,
         tls: Option<DrivenTls>,
     ) -> Result<Self, ArchiveError> {
-        let scheme = match tls {
-            Some(_) => Scheme::Https,
-            None => Scheme::Http,
-        };
-        let sockets = tls.as_ref().map_or(0, |tls| tls.datagram_sockets);
-        let quic = (sockets > 0).then(|| QuicSettings {
-            secrets: Secrets::fixed(),
-            sockets,
-        });
-        let (certificates, kernel_tls, key_records_max) = match tls {
-            Some(tls) => (Some(tls.certificates), tls.kernel, tls.key_records_max),
-            None => (None, None, ENCRYPTED_RECORDS_MAX),
-        };
         let opened = Arc::new(Opened::one(opened(content, &driver, options)?, options));
-        let release = Release::new(&opened, 0, None);
-        let settings = WorkerSettings {
-            number: 0,
-            limits,
-            connections_max: match limits.connections_max {
-                0 => usize::MAX,
-                n => n as usize,
-            },
-            listeners: vec![scheme],
-            redirect: Redirect::default(),
-            certificates,
-            quic,
-            kernel_tls,
-            tail_len: options.tail_len(),
-            key_records_max,
-            archive_copied: 0,
-            secret: [0; 32],
-        };
         let (messages, inbox) = mpsc::channel();
-        let (_, factory) = LogWriter::start(LogFormat::Off, None).expect("no log is opened");
         let waker = driver.waker(Worker::<D>::wake_token());
         let remote = Remote::new(messages, waker);
-        let worker = Worker::new(driver, settings, release, factory.sink(), inbox);
         Ok(Self {
-            worker,
+            worker: worker(driver, inbox, (0, &opened), (options, limits), tls),
             options: options.clone(),
-            published: Published::new(opened, vec![remote.clone()]),
+            published: Arc::new(Published::new(opened, vec![remote.clone()])),
             remote,
         })
     }
@@ -179,33 +240,83 @@ impl<D: Driver> Driven<D> {
     }
 }
 
+/// The worker with this number, which serves this release.
+fn worker<D: Driver>(
+    driver: D,
+    inbox: Receiver<Message>,
+    (number, opened): (usize, &Opened),
+    (options, limits): (&ContentOptions, Limits),
+    tls: Option<DrivenTls>,
+) -> Worker<D> {
+    let scheme = match tls {
+        Some(_) => Scheme::Https,
+        None => Scheme::Http,
+    };
+    let sockets = tls.as_ref().map_or(0, |tls| tls.datagram_sockets);
+    let quic = (sockets > 0).then(|| QuicSettings {
+        secrets: Secrets::fixed(),
+        sockets,
+    });
+    let (certificates, kernel_tls, key_records_max) = match tls {
+        Some(tls) => (Some(tls.certificates), tls.kernel, tls.key_records_max),
+        None => (None, None, ENCRYPTED_RECORDS_MAX),
+    };
+    let settings = WorkerSettings {
+        number,
+        limits,
+        connections_max: match limits.connections_max {
+            0 => usize::MAX,
+            n => n as usize,
+        },
+        listeners: vec![scheme],
+        redirect: Redirect::default(),
+        certificates,
+        quic,
+        kernel_tls,
+        tail_len: options.tail_len(),
+        key_records_max,
+        archive_copied: 0,
+        secret: [0; 32],
+    };
+    let (_, factory) = LogWriter::start(LogFormat::Off, None).expect("no log is opened");
+    let release = Release::new(opened, number, None);
+    Worker::new(driver, settings, release, factory.sink(), inbox)
+}
+
 /// Content for one worker.
 fn opened<D: Driver>(
     content: DrivenContent,
     driver: &D,
     options: &ContentOptions,
 ) -> Result<What, ArchiveError> {
-    let (bytes, file) = match content {
-        DrivenContent::Directory(root) => return Ok(directory(root, None, None, options)),
-        DrivenContent::Ruled(root, headers) => {
-            return Ok(directory(root, None, Some(headers), options));
-        }
+    Ok(match content {
+        DrivenContent::Directory(root) => directory(root, None, None, options),
+        DrivenContent::Ruled(root, headers) => directory(root, None, Some(headers), options),
         DrivenContent::Redirected(root, redirects) => {
-            return Ok(directory(root, Some(redirects), None, options));
+            directory(root, Some(redirects), None, options)
         }
-        DrivenContent::Archive(bytes, file) => (bytes, file),
-    };
+        DrivenContent::Archive(bytes, file) => {
+            What::Archive(Arc::new(archive((bytes, vec![file]), driver)?))
+        }
+    })
+}
+
+/// An archive with a file for each worker; `driver` is that of any of them.
+fn archive<D: Driver>(
+    (bytes, files): DrivenRelease,
+    driver: &D,
+) -> Result<OpenedArchive, ArchiveError> {
     let first = &bytes[..SUPERBLOCK_LEN.min(bytes.len())];
     let superblock = Superblock::parse(first, bytes.len() as u64)?;
     let range = superblock.metadata_range();
     let metadata = bytes[range.start as usize..range.end as usize].to_vec();
     let archive = Archive::new(superblock, metadata)?;
-    let meta = driver.meta(&file).expect("it is open");
+    let meta = driver.meta(&files[0]).expect("it is open");
     let rules = SiteRules::of_archive(&archive, 0).ok().flatten();
-    Ok(What::Archive(Arc::new(OpenedArchive {
+    Ok(OpenedArchive {
         spa: archive.options().spa,
         archive: Arc::new(archive),
-        files: vec![(file, None)],
+        files: files.into_iter().map(|file| (file, None)).collect(),
         len: bytes.len() as u64,
         is_copied: false,
         _room: None,
@@ -213,7 +324,7 @@ fn opened<D: Driver>(
         origin: None,
         hosts: vec![(0, Vec::new(), rules.map(Arc::new))],
         kept_answers: Arc::default(),
-    })))
+    })
 }
 
 fn directory(

@@ -55,6 +55,8 @@ mod server;
 mod states;
 #[path = "sim/streams.rs"]
 mod streams;
+#[path = "sim/swaps.rs"]
+mod swaps;
 #[path = "sim/wire.rs"]
 mod wire;
 

@@ -31,6 +31,8 @@ pub struct Faults {
     pub clock_jump: u32,
     /// A wait returns late, by up to [`delay_max_ns`](Self::delay_max_ns).
     pub late_wait: u32,
+    /// A wait does not notice that another thread woke it; the next one may.
+    pub late_wake: u32,
     /// Sockets hold at most this many bytes to send; 0 means 64 KiB.
     pub socket_capacity: usize,
     /// A datagram is lost.
@@ -78,6 +80,7 @@ impl Faults {
             io_error: 0,
             clock_jump: 2,
             late_wait: 50,
+            late_wake: 0,
             socket_capacity: 8192,
             datagram_loss: 20,
             datagram_duplicate: 20,

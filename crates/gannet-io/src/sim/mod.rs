@@ -169,6 +169,13 @@ impl Sim {
         }
     }
 
+    fn is_wake_late(&self) -> bool {
+        let mut world = lock(&self.world);
+        let late_wake = world.faults.late_wake;
+        // Runs without this fault draw as many numbers as ever.
+        late_wake > 0 && world.random.chance(late_wake)
+    }
+
     fn let_clocks_run(&mut self) {
         let world = &mut *lock(&self.world);
         let mut passed = 1 + world.random.below(20_000);
@@ -416,7 +423,9 @@ impl Network for Sim {
     fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno> {
         let mut happened = Vec::new();
         happened.extend(self.posted.drain(..).map(|(_, completion)| completion));
-        if self.woken.swap(false, Ordering::AcqRel)
+        if self.woken.load(Ordering::Acquire)
+            && !self.is_wake_late()
+            && self.woken.swap(false, Ordering::AcqRel)
             && let Some(token) = self.wake_token
         {
             happened.push(Completion {

@@ -618,6 +618,8 @@ pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
 pub(crate) struct Packing {
     writer: Writer,
     bytes: Vec<u8>,
+    /// The field of the files that follow.
+    pub(crate) cache_control: Option<&'static str>,
 }
 
 impl Packing {
@@ -625,6 +627,7 @@ impl Packing {
         Self {
             writer: Writer::new(Options::default()),
             bytes: vec![0; SUPERBLOCK_LEN],
+            cache_control: None,
         }
     }
 
@@ -676,7 +679,7 @@ impl Packing {
                     entity_tag: &tag,
                     last_modified: Some(1_700_000_000),
                     vary: bodies.len() > 1,
-                    cache_control: None,
+                    cache_control: self.cache_control,
                     fields: &[],
                 });
                 (*stored, *blob, tag, ready.expect("fields that can be sent"))

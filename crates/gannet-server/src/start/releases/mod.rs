@@ -192,6 +192,11 @@ impl Follower {
             self.keep_from_store(now);
             self.publish();
         }
+        self.go_on(now);
+    }
+
+    /// Serves the staged release if its time has come, and lets go of others.
+    pub(crate) fn go_on(&mut self, now: u64) {
         self.activate_if_due();
         self.let_go(now);
     }
@@ -214,17 +219,24 @@ impl Follower {
         };
         let path = at.path().to_owned();
         match self.open(&path, Proof::Digests) {
-            Ok(archive) if is_same(&archive, self.archive()) && self.archive().is_copied => {
-                if self.drop_staged() {
-                    self.note(|_| ());
-                    self.publish();
-                }
-            }
-            Ok(archive) => {
-                self.drop_staged();
-                self.stage(archive, now, None);
-            }
+            Ok(archive) => self.found(archive, now),
             Err(refusal) => self.refuse(&refusal, now),
+        }
+    }
+
+    /// The path has this archive now.
+    pub(crate) fn found(&mut self, archive: OpenedArchive, now: u64) {
+        let staged = self.staged.take();
+        let is_superseded = staged.is_some();
+        if let Some(staged) = staged {
+            // It may have been current before.
+            self.keep(staged.archive, now);
+        }
+        if !is_same(&archive, self.archive()) || !self.archive().is_copied {
+            self.stage(archive, now, None);
+        } else if is_superseded {
+            self.note(|_| ());
+            self.publish();
         }
     }
 
@@ -299,15 +311,6 @@ impl Follower {
         opening.open_archive(path, proof).map_err(Refusal::from)
     }
 
-    /// Drops a release of the path that is not current yet: no page of it was sent. False if there is
-    /// none.
-    fn drop_staged(&mut self) -> bool {
-        let staged = self.staged.take();
-        let is_there = staged.is_some();
-        staged.into_iter().for_each(|it| self.leave(it.archive));
-        is_there
-    }
-
     /// Drops a kept release that is the same as this one.
     fn drop_kept(&mut self, archive: &OpenedArchive) {
         let same = self.kept.extract_if(.., |it| is_same(&it.archive, archive));
@@ -317,12 +320,7 @@ impl Follower {
     }
 
     /// Has all workers answer for the immutable assets of a release.
-    pub(crate) fn stage(
-        &mut self,
-        archive: OpenedArchive,
-        activation: u64,
-        pointer: Option<Box<Pointer>>,
-    ) {
+    fn stage(&mut self, archive: OpenedArchive, activation: u64, pointer: Option<Box<Pointer>>) {
         let archive = Arc::new(archive);
         let now = self.now();
         self.drop_kept(&archive);
@@ -350,7 +348,7 @@ impl Follower {
     }
 
     /// Serves the staged release, if its time has come and all workers answer for its assets.
-    pub(crate) fn activate_if_due(&mut self) {
+    fn activate_if_due(&mut self) {
         let now = self.now();
         let patience = self.surroundings.patience;
         let is_due = |it: &mut Staged| it.activation <= now && it.applied.wait(patience);
@@ -464,7 +462,7 @@ impl Follower {
     }
 
     /// Drops releases that must not answer any more.
-    fn drop_void(&mut self, void: &[ReleaseId]) {
+    pub(crate) fn drop_void(&mut self, void: &[ReleaseId]) {
         let before = self.leaving.len();
         let is_void = |it: &OpenedArchive| void.iter().any(|id| is_named(it, *id));
         if let Some(staged) = self.staged.take_if(|it| is_void(&it.archive)) {
