@@ -5,6 +5,7 @@ use core::ops::Range;
 use gannet_http::semantics::coding::Coding;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::dictionaries::{self, Dictionary};
 use crate::entry::{Entry, Stored};
 use crate::error::ArchiveError;
 use crate::hosts::{self, HostNames, HostRules};
@@ -170,6 +171,12 @@ impl<B: AsRef<[u8]>> Archive<B> {
         (0..self.layout.blob_count).map(move |number| view.blob(number))
     }
 
+    /// All dictionaries, by number.
+    pub fn dictionaries(&self) -> impl ExactSizeIterator<Item = Dictionary<'_>> {
+        let view = self.view();
+        (0..self.layout.dictionary_count).map(move |number| dictionaries::of(view, number))
+    }
+
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
@@ -291,6 +298,9 @@ pub(crate) struct Layout {
     pub(crate) entry_count: u32,
     pub(crate) variant_count: u32,
     pub(crate) blob_count: u32,
+    pub(crate) dictionaries: Range<usize>,
+    pub(crate) dictionary_count: u32,
+    pub(crate) carried: Range<usize>,
     /// Where the name of each host begins in its section.
     pub(crate) host_starts: Vec<u32>,
     /// The hosts with their own rules, and where those begin in their section.

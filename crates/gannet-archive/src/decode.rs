@@ -66,7 +66,9 @@ pub fn decode(coding: Coding, coded: &[u8], len: u64) -> Result<Vec<u8>, DecodeE
             filled if filled == content.len() => {}
             _ => return Err(DecodeError::Length),
         },
-        Coding::Identity | Coding::Zstd => return Err(DecodeError::Damaged),
+        Coding::Identity | Coding::Zstd | Coding::DictionaryBrotli | Coding::DictionaryZstd => {
+            return Err(DecodeError::Damaged);
+        }
     }
     Ok(content)
 }

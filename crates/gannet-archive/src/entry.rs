@@ -6,6 +6,8 @@ use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::response::FieldBlock;
 
 use crate::archive::{Key, Namespace, View, usize_of};
+use crate::carried;
+use crate::dictionaries::{self, Dictionary};
 use crate::immutable::is_immutable;
 use crate::layout::{blob, entry, i64_at, slice, u8_at, u16_at, u32_at, u64_at, variant};
 
@@ -100,7 +102,13 @@ impl<'a> Entry<'a> {
                 .is_some_and(|variant| is_immutable(variant.h1()))
     }
 
-    /// The variants, shortest first. A redirect has none.
+    /// When it was last part of a site, in seconds since 1970-01-01T00:00:00Z, if it belongs to an
+    /// earlier release and is carried on; `None` if it is part of this one.
+    pub fn carried_since(&self) -> Option<i64> {
+        carried::find(self.view.section(&self.view.layout.carried), self.record)
+    }
+
+    /// The variants that need no dictionary, shortest first. A redirect has none.
     #[inline]
     pub fn variants(&self) -> impl ExactSizeIterator<Item = Variant<'a>> + use<'a> {
         let Self {
@@ -115,6 +123,47 @@ impl<'a> Entry<'a> {
             entry: number,
             record,
         })
+    }
+
+    /// Whether it has [`dictionary_variants`](Self::dictionary_variants).
+    #[inline]
+    pub fn has_dictionary_variants(&self) -> bool {
+        u8_at(self.bytes(), entry::CODED_COUNT) != 0
+    }
+
+    /// The variants that are coded with a dictionary (RFC 9842), shortest first, for clients that
+    /// have it.
+    pub fn dictionary_variants(&self) -> impl ExactSizeIterator<Item = Variant<'a>> + use<'a> {
+        let Self {
+            view,
+            record: number,
+        } = *self;
+        let record = self.bytes();
+        let first = u32_at(record, entry::FIRST_CODED);
+        let end = first + u32::from(u8_at(record, entry::CODED_COUNT));
+        (first..end).map(move |record| Variant {
+            view,
+            entry: number,
+            record,
+        })
+    }
+
+    /// The shortest variant in one of the acceptable codings with the dictionary of this SHA-256.
+    pub fn select_with_dictionary(
+        &self,
+        acceptable: CodingSet,
+        sha256: &[u8; 32],
+    ) -> Option<Variant<'a>> {
+        self.dictionary_variants().find(|variant| {
+            let has_it = |it: Dictionary<'_>| it.sha256 == sha256.as_slice();
+            acceptable.contains(variant.coding()) && variant.dictionary().is_some_and(has_it)
+        })
+    }
+
+    /// The variant of this entry with this number ([`Variant::number`]).
+    pub fn variant(&self, number: u32) -> Option<Variant<'a>> {
+        let mut variants = self.variants().chain(self.dictionary_variants());
+        variants.find(|variant| variant.record == number)
     }
 
     /// The shortest variant in one of the acceptable codings.
@@ -180,6 +229,18 @@ pub struct Variant<'a> {
 }
 
 impl<'a> Variant<'a> {
+    /// Its number: 0-based, in the order of the section. Valid for [`Entry::variant`].
+    pub fn number(&self) -> u32 {
+        self.record
+    }
+
+    /// The dictionary that it is coded with, if any.
+    pub fn dictionary(&self) -> Option<Dictionary<'a>> {
+        let number = u32_at(self.bytes(), variant::DICTIONARY);
+        let has_one = self.coding().has_dictionary();
+        has_one.then(|| dictionaries::of(self.view, number))
+    }
+
     /// Its coding.
     #[inline]
     pub fn coding(&self) -> Coding {

@@ -9,10 +9,12 @@ pub(crate) fn is_immutable(block: FieldBlock<'_>) -> bool {
     let lines = block_lines(block.bytes).chain(block_lines(block.common));
     lines
         .filter(|(name, ..)| *name == b"cache-control")
-        .any(|(_, value, _)| has_directive(value))
+        .any(|(_, value, _)| says_immutable(value))
 }
 
-fn has_directive(value: &[u8]) -> bool {
+/// Whether a value of `cache-control` has the directive `immutable` (RFC 8246).
+#[must_use]
+pub fn says_immutable(value: &[u8]) -> bool {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let mut directives = value.split(|byte| {
         let is_end = *byte == b',' && !is_quoted;

@@ -15,6 +15,8 @@ pub(crate) const COMPATIBLE_TAIL: u64 = 1;
 pub(crate) const COMPATIBLE_HPACK: u64 = 1 << 1;
 /// There are virtual hosts. Incompatible.
 pub(crate) const INCOMPATIBLE_HOSTS: u64 = 1;
+/// There is content that is coded with a dictionary. Incompatible.
+pub(crate) const INCOMPATIBLE_DICTIONARIES: u64 = 1 << 1;
 /// There are rules that the server has to evaluate. Incompatible.
 pub(crate) const INCOMPATIBLE_RULES: u64 = 1 << 3;
 /// There are name spaces beyond that of not-found pages. Incompatible.
@@ -29,6 +31,7 @@ pub(crate) const INCOMPATIBLE_HOST_RULES: u64 = 1 << 7;
 pub(crate) const INCOMPATIBLE_BROTLI_ALONE: u64 = 1 << 8;
 /// Incompatible features that this crate supports.
 pub(crate) const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_HOSTS
+    | INCOMPATIBLE_DICTIONARIES
     | INCOMPATIBLE_RULES
     | INCOMPATIBLE_NAMESPACES
     | INCOMPATIBLE_GZIP_ALONE
@@ -97,7 +100,12 @@ pub(crate) mod entry {
     pub(crate) const KIND: usize = 45;
     pub(crate) const VARIANT_COUNT: usize = 46;
     pub(crate) const FLAGS: usize = 47;
+    /// Eight bytes, reserved.
     pub(crate) const RESERVED: usize = 48;
+    pub(crate) const FIRST_CODED: usize = 56;
+    pub(crate) const CODED_COUNT: usize = 60;
+    /// From here on reserved.
+    pub(crate) const RESERVED_END: usize = 61;
 
     pub(crate) const KIND_CONTENT: u8 = 0;
     pub(crate) const KIND_REDIRECT: u8 = 1;
@@ -129,11 +137,34 @@ pub(crate) mod variant {
     pub(crate) const CODING: usize = 56;
     pub(crate) const FLAGS: usize = 57;
     pub(crate) const HPACK_COMMON_SHARED_START: usize = 58;
-    /// The dictionary number: zero in version 1.
-    pub(crate) const RESERVED: usize = 60;
+    /// The number of the dictionary; zero for a coding without one.
+    pub(crate) const DICTIONARY: usize = 60;
 
     /// The members named "common" are valid, and the entity tag is in fields-h1.
     pub(crate) const FLAG_COMMON: u8 = 1;
+}
+
+/// A dictionary record.
+pub(crate) mod dictionary {
+    pub(crate) const LEN: usize = 64;
+    pub(crate) const SHA256: usize = 0;
+    pub(crate) const SHA256_LEN: usize = 32;
+    pub(crate) const PATH_OFFSET: usize = 32;
+    pub(crate) const PATH_LEN: usize = 40;
+    /// Four bytes, reserved.
+    pub(crate) const RESERVED: usize = 44;
+    pub(crate) const BYTES: usize = 48;
+    /// Eight bytes, reserved.
+    pub(crate) const RESERVED_END: usize = 56;
+}
+
+/// The record of a file that is carried on.
+pub(crate) mod carried {
+    pub(crate) const LEN: usize = 16;
+    pub(crate) const ENTRY: usize = 0;
+    /// Four bytes, reserved.
+    pub(crate) const RESERVED: usize = 4;
+    pub(crate) const SINCE: usize = 8;
 }
 
 /// A blob record and, in a separate section, its digest.

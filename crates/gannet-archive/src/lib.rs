@@ -44,7 +44,9 @@
 //! ```
 
 mod archive;
+mod carried;
 mod decode;
+mod dictionaries;
 mod digest_table;
 mod entry;
 mod error;
@@ -65,12 +67,14 @@ mod writer;
 
 pub use archive::{Archive, Blob, Key, Namespace};
 pub use decode::{DecodeError, decode, decode_brotli, is_decodable};
+pub use dictionaries::{Dictionary, dictionary_head};
 pub use digest_table::DigestTable;
 pub use entry::{Body, Entry, EntryKind, Stored, Variant};
 pub use error::{ArchiveError, Lookalike, Rule};
 pub use gannet_http::semantics::coding::{Coding, CodingSet};
 pub use gannet_http::semantics::response::FieldBlock;
 pub use hosts::{HostRules, is_host_name};
+pub use immutable::says_immutable;
 pub use inventory::{HeldContent, Inventory, ReadAt, of_metadata};
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};
@@ -78,6 +82,6 @@ pub use superblock::{
     Options, SUPERBLOCK_LEN, Section, SectionKind, Superblock, put_signature, signed_text,
 };
 pub use writer::{
-    BlobId, Content, Finished, MemorySpool, Parts, Placed, Room, Spool, VariantDraft, VariantsId,
-    Writer, digest,
+    BlobId, Content, DictionaryId, Finished, MemorySpool, Parts, Placed, Room, Spool, VariantDraft,
+    VariantsId, Writer, digest,
 };

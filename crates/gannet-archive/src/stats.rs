@@ -19,9 +19,9 @@ pub struct CodingStats {
 pub struct Stats {
     /// All entries.
     pub entry_count: u64,
-    /// Entries that are files: neither redirect nor alias nor generated.
+    /// Entries that are files: neither redirect nor alias, neither generated nor carried.
     pub file_count: u64,
-    /// Those of them whose content never changes ([`Entry::is_immutable`](crate::Entry)).
+    /// Files, carried or not, whose content never changes ([`Entry::is_immutable`](crate::Entry)).
     pub immutable_count: u64,
     /// Redirects.
     pub redirect_count: u64,
@@ -41,8 +41,12 @@ pub struct Stats {
     pub tiny_count: u64,
     /// Their total length.
     pub tiny_bytes: u64,
-    /// By coding, in the order of [`Coding::ALL`].
-    pub codings: [CodingStats; 4],
+    /// Files of earlier releases that are carried on.
+    pub carried_count: u64,
+    /// Dictionaries with which content is coded.
+    pub dictionary_count: u64,
+    /// By coding, in the order of their numbers.
+    pub codings: [CodingStats; 6],
     /// The cost for a client that accepts everything: the total length of the shortest variant of
     /// each file.
     pub best_bytes: u64,
@@ -50,7 +54,10 @@ pub struct Stats {
 
 impl Stats {
     pub(crate) fn of<B: AsRef<[u8]>>(archive: &Archive<B>) -> Self {
-        let mut stats = Self::default();
+        let mut stats = Self {
+            dictionary_count: archive.dictionaries().len() as u64,
+            ..Self::default()
+        };
         for blob in archive.blobs() {
             if blob.coded.is_some() {
                 stats.decoded_count += 1;
@@ -72,7 +79,10 @@ impl Stats {
             } else if entry.is_generated() {
                 stats.generated_count += 1;
             } else {
-                stats.file_count += 1;
+                match entry.carried_since() {
+                    Some(_) => stats.carried_count += 1,
+                    None => stats.file_count += 1,
+                }
                 stats.immutable_count += u64::from(entry.is_immutable());
             }
             for (order, variant) in entry.variants().enumerate() {
@@ -83,6 +93,11 @@ impl Stats {
                 if order == 0 {
                     stats.best_bytes = stats.best_bytes.saturating_add(variant.blob_len());
                 }
+            }
+            for variant in entry.dictionary_variants() {
+                let coding = &mut stats.codings[variant.coding() as usize];
+                coding.variant_count += 1;
+                coding.bytes = coding.bytes.saturating_add(variant.blob_len());
             }
         }
         stats

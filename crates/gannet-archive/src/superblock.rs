@@ -38,6 +38,8 @@ pub enum SectionKind {
     TinyBlobs,
     /// Names of virtual hosts.
     Hosts,
+    /// Files of earlier releases with which content is coded.
+    Dictionaries,
     /// Redirects that depend on more than a path, for the server to evaluate.
     RedirectRules,
     /// Fields by path and host, for the server to apply.
@@ -46,6 +48,8 @@ pub enum SectionKind {
     FieldsCommon,
     /// Redirects and fields for each virtual host.
     HostRules,
+    /// Which files belong to earlier releases and are carried on, and since when.
+    Carried,
     /// How the codings were produced: text for a packer that makes the next archive from this one.
     Recipe,
     /// Why files have their lifetimes: text for a packer and for people.
@@ -69,14 +73,16 @@ impl SectionKind {
         Self::TinyBlobs,
     ];
 
-    /// The optional kinds, at most once each. A server must know those present, except for the
-    /// recipe and the lifetimes, which are for packers.
-    pub const OPTIONAL: [Self; 7] = [
+    /// The optional kinds, at most once each. A server must know those present, except for those
+    /// that are for packers: carried, recipe and lifetimes.
+    pub const OPTIONAL: [Self; 9] = [
         Self::Hosts,
+        Self::Dictionaries,
         Self::RedirectRules,
         Self::FieldRules,
         Self::FieldsCommon,
         Self::HostRules,
+        Self::Carried,
         Self::Recipe,
         Self::Lifetimes,
     ];
@@ -95,10 +101,12 @@ impl SectionKind {
             Self::FieldsQpack => 9,
             Self::TinyBlobs => 10,
             Self::Hosts => 11,
+            Self::Dictionaries => 12,
             Self::RedirectRules => 13,
             Self::FieldRules => 14,
             Self::FieldsCommon => 15,
             Self::HostRules => 16,
+            Self::Carried => 17,
             Self::Recipe => 32,
             Self::Lifetimes => 33,
             Self::Other(number) => number,
@@ -128,10 +136,12 @@ impl fmt::Display for SectionKind {
             Self::FieldsQpack => "fields-qpack",
             Self::TinyBlobs => "tiny-blobs",
             Self::Hosts => "hosts",
+            Self::Dictionaries => "dictionaries",
             Self::RedirectRules => "redirect-rules",
             Self::FieldRules => "field-rules",
             Self::FieldsCommon => "fields-common",
             Self::HostRules => "host-rules",
+            Self::Carried => "carried",
             Self::Recipe => "recipe",
             Self::Lifetimes => "lifetimes",
             Self::Other(number) => return write!(out, "{number}"),
@@ -397,6 +407,7 @@ impl Superblock {
         let has_rules = has(SectionKind::RedirectRules) || has(SectionKind::FieldRules);
         let is = |bit| self.incompatible & bit != 0;
         if has(SectionKind::Hosts) != is(layout::INCOMPATIBLE_HOSTS)
+            || has(SectionKind::Dictionaries) != is(layout::INCOMPATIBLE_DICTIONARIES)
             || has_rules != is(layout::INCOMPATIBLE_RULES)
             || has(SectionKind::FieldsCommon) != is(layout::INCOMPATIBLE_COMMON)
             || has(SectionKind::HostRules) != is(layout::INCOMPATIBLE_HOST_RULES)

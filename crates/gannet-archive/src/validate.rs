@@ -10,6 +10,9 @@ use gannet_http::semantics::response::FieldBlock;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::archive::{Layout, Namespace, View, home};
+use crate::carried;
+use crate::dictionaries;
+use crate::entry::Entry;
 use crate::error::{ArchiveError, Rule};
 use crate::field_block::{self, is_entity_tag, is_value_byte};
 use crate::hosts;
@@ -17,7 +20,9 @@ use crate::hpack_block;
 use crate::layout::{
     COMPATIBLE_HPACK, INCOMPATIBLE_BROTLI_ALONE, INCOMPATIBLE_GZIP_ALONE, INCOMPATIBLE_NAMESPACES,
 };
-use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant};
+use crate::layout::{
+    blob, dictionary, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant,
+};
 use crate::limits::{
     BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, PAGE_ALIGN,
     PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
@@ -41,9 +46,17 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
     };
     let has_namespaces = superblock.features().0 & INCOMPATIBLE_NAMESPACES != 0;
     check_blobs(view, superblock.features().0)?;
+    dictionaries::check(view)
+        .or_else(|(index, rule)| self::record(SectionKind::Dictionaries, index, rule))?;
     check_variants(view)?;
     check_entries(view, has_namespaces)?;
     check_index(view)?;
+    let is_immutable = |record| {
+        let entry = Entry { view, record };
+        record < layout.entry_count && entry.is_immutable()
+    };
+    carried::check(view.section(&layout.carried), is_immutable)
+        .or_else(|(index, rule)| self::record(SectionKind::Carried, index, rule))?;
     Ok(layout)
 }
 
@@ -135,6 +148,14 @@ fn lay_out(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<Layout, A
             u64::from(digest_count),
             Rule::SectionLen,
         );
+    }
+    if superblock.section(SectionKind::Dictionaries).is_some() {
+        layout.dictionaries = range(SectionKind::Dictionaries)?;
+        let rows = &layout.dictionaries;
+        layout.dictionary_count = count(SectionKind::Dictionaries, rows, dictionary::LEN)?;
+    }
+    if superblock.section(SectionKind::Carried).is_some() {
+        layout.carried = range(SectionKind::Carried)?;
     }
     if superblock.section(SectionKind::Hosts).is_some() {
         let names = range(SectionKind::Hosts)?;
@@ -273,23 +294,20 @@ fn check_variant(
     bytes: &[u8],
     checked: &mut CheckedCommon,
 ) -> Result<(), Rule> {
-    if Coding::from_number(u8_at(bytes, variant::CODING)).is_none() {
-        return Err(Rule::Value);
-    }
     let has_common = match u8_at(bytes, variant::FLAGS) {
         0 => false,
         variant::FLAG_COMMON if !view.layout.fields_common.is_empty() => true,
         _ => return Err(Rule::Reserved),
     };
     let own_reserved = slice(bytes, variant::HPACK_COMMON_SHARED_START, 2);
-    let mut reserved = bytes[variant::RESERVED..].iter();
-    if reserved.any(|byte| *byte != 0) || !has_common && own_reserved != [0, 0] {
+    if !has_common && own_reserved != [0, 0] {
         return Err(Rule::Reserved);
     }
     let blob = u32_at(bytes, variant::BLOB);
     if blob >= view.layout.blob_count {
         return Err(Rule::Range);
     }
+    dictionaries::check_variant(view, bytes, blob)?;
     let tag_len = u64::from(u16_at(bytes, variant::ENTITY_TAG_LEN));
     let tag_offset = u64_at(bytes, variant::ENTITY_TAG_OFFSET);
     let tag = if has_common {
@@ -425,10 +443,12 @@ fn check_entry(view: View<'_>, number: u32, namespace_max: u8) -> Result<(), Rul
     let last_modified = u64_at(bytes, entry::LAST_MODIFIED);
     let no_date = flags & entry::FLAG_LAST_MODIFIED == 0 && last_modified != 0;
     let reserved = &bytes[entry::RESERVED_FIELDS..entry::HOST];
-    let rest = &bytes[entry::RESERVED..];
-    if no_date || reserved.iter().chain(rest).any(|byte| *byte != 0) {
+    let middle = &bytes[entry::RESERVED..entry::FIRST_CODED];
+    let mut reserved = [reserved, middle, &bytes[entry::RESERVED_END..]].into_iter();
+    if no_date || reserved.any(|bytes| bytes.iter().any(|byte| *byte != 0)) {
         return Err(Rule::Reserved);
     }
+    dictionaries::check_entry(view, bytes)?;
     let path_len = u64::from(u32_at(bytes, entry::PATH_LEN));
     let value_len = u64::from(u32_at(bytes, entry::VALUE_LEN));
     if path_len > PATH_LEN_MAX || value_len > VALUE_LEN_MAX {
@@ -484,7 +504,8 @@ fn check_entry_variants(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
         let record = slice(view.bytes, at, variant::LEN);
         let coding = u8_at(record, variant::CODING);
         let order = (view.blob_range(u32_at(record, variant::BLOB)).1, coding);
-        if seen & 1 << coding != 0 || previous >= Some(order) {
+        let has_dictionary = usize::from(coding) >= Coding::ALL.len();
+        if has_dictionary || seen & 1 << coding != 0 || previous >= Some(order) {
             return Err(Rule::Variants);
         }
         seen |= 1 << coding;

@@ -4,18 +4,21 @@ mod finish;
 mod spool;
 mod variants;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::response::FieldBlock;
 
 use crate::archive::{Key, Namespace};
 use crate::decode::is_decodable;
+use crate::dictionaries;
 use crate::digest_table::DigestTable;
 use crate::error::{ArchiveError, Rule};
 use crate::field_block::is_value_byte;
 use crate::hosts::{self, HostRules};
-use crate::layout::{align_up, blob, entry, put, slice, u16_at, u32_at, u64_at, variant};
+use crate::layout::{
+    align_up, blob, dictionary, entry, put, slice, u16_at, u32_at, u64_at, variant,
+};
 use crate::limits::{
     BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX,
     TINY_MAX, TINY_TOTAL_MAX, VALUE_LEN_MAX,
@@ -36,6 +39,10 @@ pub struct VariantsId {
     first: u32,
     count: u8,
 }
+
+/// Identifies a dictionary of one [`Writer`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DictionaryId(u32);
 
 /// The placement of a blob.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -93,8 +100,13 @@ pub struct Content<'a> {
     pub is_alias: bool,
     /// Generated while packing, without a source file.
     pub is_generated: bool,
+    /// It belongs to an earlier release and is carried on: when it was last part of a site, in
+    /// seconds since 1970-01-01T00:00:00Z. Only for immutable content.
+    pub carried_since: Option<i64>,
     /// Its variants; entries may share them.
     pub variants: VariantsId,
+    /// Those coded with a dictionary ([`Writer::add_dictionary_variants`]).
+    pub dictionary_variants: VariantsId,
 }
 
 /// The result: what the caller writes after the blobs.
@@ -153,6 +165,10 @@ pub struct Writer {
     paths: Vec<u8>,
     /// Records whose path is still the one in `paths`.
     entries: Vec<[u8; entry::LEN]>,
+    /// Records of dictionaries.
+    dictionaries: Vec<[u8; dictionary::LEN]>,
+    /// Carried entries, by the place of their path in `paths`.
+    carried: HashMap<u64, i64>,
     /// Optional sections, in the order of their kinds.
     optional: BTreeMap<u32, (SectionKind, Vec<u8>)>,
     error: Option<ArchiveError>,
@@ -220,6 +236,8 @@ impl Writer {
             strings: Pool::default(),
             paths: Vec::new(),
             entries: Vec::new(),
+            dictionaries: Vec::new(),
+            carried: HashMap::new(),
             optional: BTreeMap::new(),
             error: None,
         }
@@ -345,6 +363,19 @@ impl Writer {
             .map_or([0; 32], |blob| blob.digest)
     }
 
+    /// Adds a dictionary: its SHA-256, its path in an earlier release on the same host, its length
+    /// in bytes.
+    pub fn add_dictionary(&mut self, sha256: &[u8; 32], path: &[u8], len: u64) -> DictionaryId {
+        let place = (self.strings.add(path).0, path.len());
+        let record = dictionaries::record(sha256, place, len);
+        let known = self.dictionaries.iter().position(|one| *one == record);
+        let number = known.unwrap_or_else(|| {
+            self.dictionaries.push(record);
+            self.dictionaries.len() - 1
+        });
+        DictionaryId(number as u32)
+    }
+
     /// Adds a content entry.
     pub fn add_content(&mut self, key: Key<'_>, content: &Content<'_>) {
         let mut record = [0; entry::LEN];
@@ -367,6 +398,12 @@ impl Writer {
             entry::FIRST_VARIANT,
             &content.variants.first.to_le_bytes(),
         );
+        let coded = content.dictionary_variants;
+        put(&mut record, entry::FIRST_CODED, &coded.first.to_le_bytes());
+        record[entry::CODED_COUNT] = coded.count;
+        if let Some(since) = content.carried_since {
+            self.carried.insert(self.paths.len() as u64, since);
+        }
         self.push_entry(key, content.content_type, record);
     }
 

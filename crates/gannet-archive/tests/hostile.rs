@@ -4,8 +4,8 @@ mod sample;
 
 use gannet_archive::{ArchiveError, Rule, SectionKind, Superblock};
 use sample::{
-    Numbers, common, hello, host_rules, hosts, hpack, inflated, open, read_all, reseal, site,
-    u64_at, unbrotlied,
+    Numbers, common, dictionaries, hello, host_rules, hosts, hpack, inflated, open, read_all,
+    reseal, site, u64_at, unbrotlied,
 };
 
 /// Mutations per run; `GANNET_CASES` requests more.
@@ -26,6 +26,7 @@ fn random_mutations_with_fixed_checksums_never_panic() {
         inflated(),
         unbrotlied(),
         common(),
+        dictionaries(),
         host_rules(),
     ];
     let mut numbers = Numbers(1);
@@ -215,5 +216,77 @@ fn what_is_stored_as_gzip_alone_names_gzip_that_is_stored_and_shorter() {
                 ..
             }
         ));
+    }
+}
+
+#[test]
+fn what_is_coded_with_a_dictionary_names_one_and_what_is_carried_is_immutable() {
+    use SectionKind::{Blobs, Carried, Dictionaries, Entries, Variants};
+    let check = |kind, at, value: &[u8], expect: Rule| match within(dictionaries(), kind, at, value)
+    {
+        Err(ArchiveError::Record { rule, .. }) if rule == expect => {}
+        other => panic!("{kind} + {at} = {value:02x?}: {other:?}, expected {expect:?}"),
+    };
+    assert!(within(dictionaries(), Dictionaries, 0, &[3; 32]).is_ok());
+    let max = u32::MAX.to_le_bytes();
+    check(Dictionaries, 32, &[0xff; 8], Rule::Range);
+    check(Dictionaries, 40, &0u32.to_le_bytes(), Rule::Path);
+    check(Dictionaries, 40, &max, Rule::Limit);
+    check(Dictionaries, 44, &[1], Rule::Reserved);
+    check(Dictionaries, 48, &[0xff; 8], Rule::Limit);
+    check(Dictionaries, 56, &[1], Rule::Reserved);
+    check(Carried, 0, &max, Rule::Value);
+    check(Carried, 4, &[1], Rule::Reserved);
+    // The other entry is immutable, too, and may be carried on.
+    assert!(within(dictionaries(), Carried, 0, &1u32.to_le_bytes()).is_ok());
+    // Variants: gzip and identity of the new file, its two coded ones, identity of the old one.
+    let coded = |number: usize| 64 * number;
+    check(Variants, coded(2) + 60, &max, Rule::Range);
+    check(Variants, coded(2) + 60, &1u32.to_le_bytes(), Rule::Value);
+    check(Variants, coded(2) + 56, &[5], Rule::Value);
+    check(Variants, coded(3) + 56, &[0], Rule::Reserved);
+    check(Variants, coded(3) + 56, &[6], Rule::Value);
+    check(Variants, coded(0) + 60, &[1], Rule::Reserved);
+    check(Variants, coded(0) + 56, &[4], Rule::Variants);
+    // Entries: the old file, the new one.
+    let new = 64;
+    check(Entries, new + 28, &2u32.to_le_bytes(), Rule::Variants);
+    check(Entries, new + 56, &0u32.to_le_bytes(), Rule::Variants);
+    check(Entries, new + 56, &4u32.to_le_bytes(), Rule::Range);
+    check(Entries, new + 56, &max, Rule::Range);
+    check(Entries, new + 60, &[0], Rule::Reserved);
+    check(Entries, new + 60, &[9], Rule::Range);
+    check(Entries, new + 47, &[2], Rule::Variants);
+    check(Entries, new + 61, &[1], Rule::Reserved);
+    check(Entries, new + 48, &[1], Rule::Reserved);
+    // The alias flag ends what is carried, too: an alias is not immutable.
+    check(Entries, 47, &[2], Rule::Value);
+    let short = 36u64.to_le_bytes();
+    let tiny = blob_number(4096 - 1);
+    check(Blobs, 16 * tiny + 8, &short, Rule::Value);
+}
+
+/// The number of the sample's first blob of up to so many bytes.
+fn blob_number(len: u64) -> usize {
+    let file = dictionaries();
+    let archive = open(&file).expect("sound");
+    let mut blobs = archive.blobs();
+    blobs.position(|blob| blob.len <= len).expect("there")
+}
+
+#[test]
+fn dictionaries_are_a_section_if_and_only_if_their_feature_is_set() {
+    for without in [1u64 << 1, 0] {
+        let mut file = if without > 0 { dictionaries() } else { site() };
+        let features = u64_at(&file, 16);
+        let changed = if without > 0 {
+            features & !without
+        } else {
+            features | 1 << 1
+        };
+        file[16..24].copy_from_slice(&changed.to_le_bytes());
+        reseal(&mut file);
+        let refused = open(&file).map(|_| ());
+        assert_eq!(refused, Err(ArchiveError::Superblock(Rule::SectionCount)));
     }
 }

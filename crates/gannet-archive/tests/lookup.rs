@@ -186,3 +186,40 @@ fn hosts_and_name_spaces_have_entries_of_their_own() {
     );
     assert_eq!(plain.section(SectionKind::FieldRules), None);
 }
+
+#[test]
+fn variants_with_a_dictionary_are_found_by_it_alone() {
+    let file = sample::dictionaries();
+    let archive = sample::open(&file).expect("a sound archive");
+    let entry = |path: &[u8]| archive.lookup(Key::content(path)).expect("there");
+    let new = entry(b"/app.2.js");
+    // Ordinary requests never see them.
+    let all = CodingSet::ALL
+        .with(Coding::DictionaryBrotli)
+        .with(Coding::DictionaryZstd);
+    let selected = new.select(all).expect("there");
+    assert_eq!(selected.coding(), Coding::Gzip);
+    assert_eq!(new.variants().len(), 2);
+    let check = |coding: Coding, sha256: u8, expect: Option<(u64, &[u8])>| {
+        let found = new.select_with_dictionary(coding.into(), &[sha256; 32]);
+        let found = found.map(|it| (it.blob_len(), it.dictionary().expect("it has one").path));
+        assert_eq!(found, expect, "{coding:?} {sha256}");
+    };
+    let (dcb, dcz) = (Coding::DictionaryBrotli, Coding::DictionaryZstd);
+    check(dcb, 3, Some((46, b"/app.1.js")));
+    check(dcz, 4, Some((5040, b"/app.0.js")));
+    check(dcz, 3, None);
+    check(dcb, 4, None);
+    check(dcb, 5, None);
+    check(Coding::Gzip, 3, None);
+    assert_eq!(archive.dictionaries().len(), 2);
+    let old = entry(b"/app.1.js");
+    assert!(!old.has_dictionary_variants() && new.has_dictionary_variants());
+    assert_eq!(old.carried_since(), Some(1_700_000_000));
+    assert_eq!(new.carried_since(), None);
+    let stats = archive.stats();
+    let counts = (stats.file_count, stats.carried_count, stats.immutable_count);
+    assert_eq!(counts, (1, 1, 2));
+    assert_eq!(stats.coding(dcb).variant_count, 1);
+    assert_eq!(stats.dictionary_count, 2);
+}

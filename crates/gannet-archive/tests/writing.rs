@@ -6,7 +6,7 @@ use gannet_archive::{
     ArchiveError, BlobId, Coding, Content, Key, Options, Rule, SectionKind, VariantDraft, Writer,
     digest, limits,
 };
-use sample::{common, hello, host_rules, hpack, inflated, open, site, unbrotlied};
+use sample::{common, dictionaries, hello, host_rules, hpack, inflated, open, site, unbrotlied};
 
 /// The committed files of each format version. A change of these bytes is a change of the format.
 #[test]
@@ -19,6 +19,7 @@ fn golden_files_are_written_the_same_and_still_open() {
         ("v1-common", common()),
         ("v1-host-rules", host_rules()),
         ("v1-site", site()),
+        ("v1-dictionaries", dictionaries()),
     ] {
         let path = format!("{}/tests/golden/{name}.gannet", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("UPDATE_EXPECT").is_some() {

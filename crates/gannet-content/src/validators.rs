@@ -54,6 +54,8 @@ pub fn hash_tag(hash: &[u8; 32], coding: Coding) -> String {
         Coding::Gzip => "-g",
         Coding::Brotli => "-b",
         Coding::Zstd => "-z",
+        Coding::DictionaryBrotli => "-db",
+        Coding::DictionaryZstd => "-dz",
     });
     tag.push('"');
     tag

@@ -5,6 +5,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{BlobDraft, Finished, Parts, TINY_MARK, Writer, key_of};
 use crate::archive::{Archive, Key, Namespace};
+use crate::carried;
 use crate::error::{ArchiveError, Rule};
 use crate::index;
 use crate::layout::{self, align_up, blob, entry, put, section, slice, superblock as at, variant};
@@ -48,6 +49,10 @@ impl Writer {
         };
         let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
         bit(has(SectionKind::Hosts), layout::INCOMPATIBLE_HOSTS)
+            | bit(
+                has(SectionKind::Dictionaries),
+                layout::INCOMPATIBLE_DICTIONARIES,
+            )
             | bit(has_rules, layout::INCOMPATIBLE_RULES)
             | bit(has(SectionKind::HostRules), layout::INCOMPATIBLE_HOST_RULES)
             | bit(has_namespaces, layout::INCOMPATIBLE_NAMESPACES)
@@ -94,8 +99,12 @@ impl Writer {
         }
         let common = std::mem::take(&mut self.fields_common).bytes;
         self.set_section(SectionKind::FieldsCommon, common);
+        let dictionaries = std::mem::take(&mut self.dictionaries);
+        let dictionaries = dictionaries.as_flattened().to_vec();
+        self.set_section(SectionKind::Dictionaries, dictionaries);
         self.by_digest = Default::default();
         self.sort_entries()?;
+        self.set_carried();
         let metadata_offset =
             align_up(self.blob_end, PAGE_ALIGN).ok_or(ArchiveError::Superblock(Rule::Range))?;
         let keys = self
@@ -166,6 +175,20 @@ impl Writer {
                 rule: Rule::Order,
             }),
         }
+    }
+
+    /// Lists the carried entries, by the numbers that they have now.
+    fn set_carried(&mut self) {
+        let carried = std::mem::take(&mut self.carried);
+        if carried.is_empty() {
+            return;
+        }
+        let records = (0..).zip(&self.entries).filter_map(|(number, record)| {
+            let since = carried.get(&layout::u64_at(record, entry::PATH_OFFSET))?;
+            Some(carried::record(number, *since))
+        });
+        let records: Vec<_> = records.collect();
+        self.set_section(SectionKind::Carried, records.as_flattened().to_vec());
     }
 
     /// Paths go into the strings in the order of the entries, so neighbours are adjacent. A path

@@ -2,7 +2,7 @@
 
 use gannet_http::semantics::response::FieldBlock;
 
-use super::{VariantDraft, VariantsId, Writer};
+use super::{DictionaryId, VariantDraft, VariantsId, Writer};
 use crate::error::Rule;
 use crate::field_block::{self, is_entity_tag};
 use crate::hpack_block;
@@ -15,14 +15,34 @@ impl Writer {
     pub fn add_variants(&mut self, drafts: &[VariantDraft<'_>]) -> VariantsId {
         let mut drafts = drafts.to_vec();
         drafts.sort_by_key(|draft| (self.blob_len(draft.blob), draft.coding));
+        let drafts: Vec<_> = drafts.into_iter().map(|draft| (draft, 0)).collect();
+        self.push_variants(&drafts)
+    }
+
+    /// Adds the variants of one representation that are coded with dictionaries, in any order, none
+    /// twice in the same coding with the same dictionary.
+    pub fn add_dictionary_variants(
+        &mut self,
+        drafts: &[(VariantDraft<'_>, DictionaryId)],
+    ) -> VariantsId {
+        let mut drafts: Vec<_> = drafts.iter().map(|(draft, id)| (*draft, id.0)).collect();
+        drafts.sort_by_key(|(draft, number)| (self.blob_len(draft.blob), draft.coding, *number));
+        self.push_variants(&drafts)
+    }
+
+    /// Adds variants with the numbers of their dictionaries.
+    fn push_variants(&mut self, drafts: &[(VariantDraft<'_>, u32)]) -> VariantsId {
+        if drafts.is_empty() {
+            return VariantsId::default();
+        }
         let first = self.variant_count();
         let count = drafts.len() as u64;
         if count > u64::from(VARIANT_COUNT_MAX) || first + count > ENTRY_COUNT_MAX {
             self.refuse(SectionKind::Variants, Rule::Limit);
             return VariantsId::default();
         }
-        for draft in drafts {
-            self.push_variant(&draft);
+        for (draft, dictionary) in drafts {
+            self.push_variant(draft, *dictionary);
         }
         VariantsId {
             first: first as u32,
@@ -30,7 +50,7 @@ impl Writer {
         }
     }
 
-    fn push_variant(&mut self, draft: &VariantDraft<'_>) {
+    fn push_variant(&mut self, draft: &VariantDraft<'_>, dictionary: u32) {
         let h1 = FieldBlock {
             bytes: draft.h1,
             length_end: draft.length_end,
@@ -53,6 +73,7 @@ impl Writer {
         }
         let mut record = [0; variant::LEN];
         put(&mut record, variant::BLOB, &draft.blob.0.to_le_bytes());
+        put(&mut record, variant::DICTIONARY, &dictionary.to_le_bytes());
         let fields = self.fields.append(&mut *self.spool, h1.bytes);
         put(&mut record, variant::H1_OFFSET, &fields.to_le_bytes());
         put_lengths(&mut record, variant::H1_LEN, &h1);

@@ -5,7 +5,7 @@
 use gannet_archive::{
     Archive, ArchiveError, BlobId, Body, Coding, Content, FieldBlock, HostRules, Key, Namespace,
     Options, Parts, SUPERBLOCK_LEN, SectionKind, Stored, Superblock, VariantDraft, VariantsId,
-    Writer, decode, digest,
+    Writer, decode, dictionary_head, digest,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -306,6 +306,62 @@ pub(crate) fn common() -> Vec<u8> {
     file.finish().expect("a sound archive")
 }
 
+/// A file that is coded with two dictionaries, and one of them carried on. One coded body is in the
+/// metadata region, one is not.
+pub(crate) fn dictionaries() -> Vec<u8> {
+    let mut file = File::new(Options::default());
+    let mut variant = |coding: Coding, body: &[u8]| {
+        let blob = file.place(body, true);
+        let length = format!("content-length: {}\r\n", body.len());
+        let rest = "cache-control: immutable\r\nvary: accept-encoding, available-dictionary\r\n";
+        (coding, blob, length.len() as u16, format!("{length}{rest}"))
+    };
+    let coded = |coding, dictionary: [u8; 32], len| {
+        [dictionary_head(coding, &dictionary), vec![7; len]].concat()
+    };
+    let (dcb, dcz) = (Coding::DictionaryBrotli, Coding::DictionaryZstd);
+    let all = [
+        variant(Coding::Identity, &[1; 9000]),
+        variant(Coding::Gzip, &[2; 8000]),
+        variant(dcb, &coded(dcb, [3; 32], 10)),
+        variant(dcz, &coded(dcz, [4; 32], 5000)),
+        variant(Coding::Identity, &[5; 8900]),
+    ];
+    let draft =
+        |(coding, blob, length_end, block): &'static (Coding, BlobId, u16, String)| VariantDraft {
+            coding: *coding,
+            blob: *blob,
+            entity_tag: b"",
+            h1: block.as_bytes(),
+            length_end: *length_end,
+            shared_start: *length_end,
+            common: b"",
+            common_shared_start: 0,
+            hpack: None,
+        };
+    // Lent for the rest of the test.
+    let drafts: Vec<_> = Box::leak(Box::new(all)).iter().map(draft).collect();
+    let writer = &mut file.writer;
+    let first = writer.add_dictionary(&[3; 32], b"/app.1.js", 8900);
+    let second = writer.add_dictionary(&[4; 32], b"/app.0.js", 8 << 20);
+    let content = Content {
+        content_type: b"text/javascript",
+        variants: writer.add_variants(&drafts[..2]),
+        dictionary_variants: writer
+            .add_dictionary_variants(&[(drafts[3], second), (drafts[2], first)]),
+        ..Content::default()
+    };
+    writer.add_content(Key::content(b"/app.2.js"), &content);
+    let carried = Content {
+        content_type: b"text/javascript",
+        variants: writer.add_variants(&drafts[4..]),
+        carried_since: Some(1_700_000_000),
+        ..Content::default()
+    };
+    writer.add_content(Key::content(b"/app.1.js"), &carried);
+    file.finish().expect("a sound archive")
+}
+
 /// Opens a whole file.
 pub(crate) fn open(file: &[u8]) -> Result<Archive<Vec<u8>>, ArchiveError> {
     let first = &file[..file.len().min(SUPERBLOCK_LEN)];
@@ -434,6 +490,23 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
             assert_eq!(variant.digest().len(), 32);
             assert_eq!(variant.content_type(), entry.content_type());
             let _ = variant.entity_tag();
+            assert_eq!(variant.dictionary(), None);
+            assert!(entry.variant(variant.number()).is_some());
+        }
+        assert_eq!(
+            entry.has_dictionary_variants(),
+            entry.dictionary_variants().len() > 0
+        );
+        for variant in entry.dictionary_variants() {
+            let dictionary = variant.dictionary().expect("it needs one");
+            let sha256 = dictionary.sha256.try_into().expect("32 bytes");
+            let found = entry.select_with_dictionary(variant.coding().into(), &sha256);
+            let found = found.expect("it is found").dictionary();
+            assert_eq!(found.map(|it| it.sha256), Some(dictionary.sha256));
+            assert!(variant.blob_len() > sha256.len() as u64);
+            assert!(entry.variant(variant.number()).is_some());
+            assert!(matches!(variant.body(), Body::Plain(_)));
+            let _ = (variant.h1(), variant.hpack(), variant.digest());
         }
         let _ = (
             entry.kind(),
@@ -441,6 +514,7 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
             entry.is_alias(),
             entry.is_generated(),
             entry.is_immutable(),
+            entry.carried_since(),
         );
     }
     let _ = (archive.stats(), archive.options(), archive.index_shape());

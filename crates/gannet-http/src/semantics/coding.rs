@@ -12,11 +12,24 @@ pub enum Coding {
     Brotli = 2,
     /// `zstd` (RFC 8878), with a window of at most 8 MiB (RFC 9659).
     Zstd = 3,
+    /// `dcb`: Brotli with a dictionary (RFC 9842 section 4).
+    DictionaryBrotli = 4,
+    /// `dcz`: Zstandard with a dictionary (RFC 9842 section 5).
+    DictionaryZstd = 5,
 }
 
 impl Coding {
-    /// Every coding, identity first.
+    /// Every coding that needs nothing besides the content, identity first.
     pub const ALL: [Self; 4] = [Self::Identity, Self::Gzip, Self::Brotli, Self::Zstd];
+
+    /// The codings that need a dictionary (RFC 9842).
+    pub const WITH_DICTIONARY: [Self; 2] = [Self::DictionaryBrotli, Self::DictionaryZstd];
+
+    /// Whether it needs a dictionary.
+    #[must_use]
+    pub const fn has_dictionary(self) -> bool {
+        matches!(self, Self::DictionaryBrotli | Self::DictionaryZstd)
+    }
 
     /// The coding of a number.
     #[must_use]
@@ -26,6 +39,8 @@ impl Coding {
             1 => Some(Self::Gzip),
             2 => Some(Self::Brotli),
             3 => Some(Self::Zstd),
+            4 => Some(Self::DictionaryBrotli),
+            5 => Some(Self::DictionaryZstd),
             _ => None,
         }
     }
@@ -38,10 +53,12 @@ impl Coding {
             Self::Gzip => "gzip",
             Self::Brotli => "br",
             Self::Zstd => "zstd",
+            Self::DictionaryBrotli => "dcb",
+            Self::DictionaryZstd => "dcz",
         }
     }
 
-    /// The coding of a name, in any case; `x-gzip` means gzip (RFC 9110 section 8.4.1.3).
+    /// The coding of [`ALL`](Self::ALL) with a name, in any case; `x-gzip` means gzip (RFC 9110 section 8.4.1.3).
     #[must_use]
     pub fn parse(name: &[u8]) -> Option<Self> {
         if name.eq_ignore_ascii_case(b"x-gzip") {
@@ -69,7 +86,7 @@ impl CodingSet {
     pub const EMPTY: Self = Self(0);
     /// Identity alone: assumed of a client that sends no `Accept-Encoding`.
     pub const IDENTITY: Self = Self(1);
-    /// Every coding.
+    /// Every coding of [`Coding::ALL`].
     pub const ALL: Self = Self(0b1111);
 
     /// This set and `coding`.
@@ -108,7 +125,7 @@ impl CodingSet {
         self.0
     }
 
-    /// The codings in the set, identity first.
+    /// The codings of [`Coding::ALL`] in the set, identity first.
     pub fn iter(self) -> impl Iterator<Item = Coding> {
         Coding::ALL
             .into_iter()
@@ -167,6 +184,26 @@ pub fn accept_encoding<'a>(lines: impl Iterator<Item = &'a [u8]>) -> CodingSet {
     CodingSet((accepted.0 | by_default.0) & !refused.0)
 }
 
+/// The codings with a dictionary that a client accepts: those named, and refused nowhere. `*` means
+/// neither, since a client lists them only for a request that has a dictionary (RFC 9842 section
+/// 6.1).
+#[must_use]
+pub fn accept_dictionary_encoding<'a>(lines: impl Iterator<Item = &'a [u8]>) -> CodingSet {
+    let (mut accepted, mut refused) = (CodingSet::EMPTY, CodingSet::EMPTY);
+    for element in lines.flat_map(|line| line.split(|&byte| byte == b',')) {
+        let mut parts = element.splitn(2, |&byte| byte == b';');
+        let name = parts.next().unwrap_or_default().trim_ascii();
+        let mut codings = Coding::WITH_DICTIONARY.into_iter();
+        let named = codings.find(|coding| name.eq_ignore_ascii_case(coding.name().as_bytes()));
+        let Some(coding) = named else { continue };
+        match parts.next().is_none_or(is_weight_above_zero) {
+            true => accepted = accepted.with(coding),
+            false => refused = refused.with(coding),
+        }
+    }
+    CodingSet(accepted.0 & !refused.0)
+}
+
 /// Whether the parameters of an element are a weight (RFC 9110 section 12.4.2) other than 0.
 fn is_weight_above_zero(parameters: &[u8]) -> bool {
     let weight = parameters.trim_ascii();
@@ -222,6 +259,29 @@ mod tests {
         check(&["gzip;q=0, gzip"], "identity");
         check(&["gzip, gzip;q=0"], "identity");
         check(&["gzip;q=2, br;q=0.1234, zstd;x=1"], "identity");
+    }
+
+    #[test]
+    fn codings_with_a_dictionary_are_accepted_by_name_alone() {
+        let check = |lines: &[&str], expect: &[Coding]| {
+            let set = accept_dictionary_encoding(lines.iter().map(|line| line.as_bytes()));
+            let found = Coding::WITH_DICTIONARY.into_iter();
+            let found: Vec<_> = found.filter(|coding| set.contains(*coding)).collect();
+            assert_eq!(found, expect, "{lines:?}");
+            let others = accept_encoding(lines.iter().map(|line| line.as_bytes()));
+            let with_dictionary = Coding::WITH_DICTIONARY.into_iter();
+            assert!(!with_dictionary.into_iter().any(|it| others.contains(it)));
+        };
+        let (dcb, dcz) = (Coding::DictionaryBrotli, Coding::DictionaryZstd);
+        check(&["gzip, deflate, br, zstd, dcb, dcz"], &[dcb, dcz]);
+        check(&["DCB;q=0.5", "dcz ; q=0.1"], &[dcb, dcz]);
+        check(&[], &[]);
+        check(&["*"], &[]);
+        check(&["*, dcz"], &[dcz]);
+        check(&["dcb;q=0, dcz"], &[dcz]);
+        check(&["dcb", "dcb;q=0"], &[]);
+        check(&["dcb;q=2"], &[]);
+        check(&["dcbx, xdcb, br"], &[]);
     }
 
     #[test]

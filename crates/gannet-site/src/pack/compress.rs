@@ -248,6 +248,10 @@ pub(crate) fn decoder<'r>(coding: Coding, coded: impl Read + 'r) -> io::Result<B
             decoder.window_log_max(ZSTD_WINDOW_BITS_MAX as u32 + 4)?;
             Box::new(decoder)
         }
+        Coding::DictionaryBrotli | Coding::DictionaryZstd => {
+            let what = "its dictionary is missing";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
     })
 }
 

@@ -42,7 +42,7 @@ impl Encoder {
             Effort::Best => (Self::Zopfli, 11, 22),
         };
         match coding {
-            Coding::Identity => None,
+            Coding::Identity | Coding::DictionaryBrotli | Coding::DictionaryZstd => None,
             Coding::Gzip => Some(gzip),
             Coding::Brotli => Some(Self::Brotli(brotli)),
             Coding::Zstd => Some(Self::Zstd(zstd)),
@@ -161,7 +161,7 @@ fn parse_one(text: &str) -> Result<CodingChoice, String> {
     let encoder = match coding {
         Coding::Gzip => Encoder::Libdeflate(number(1..=12, ", or zopfli")?),
         Coding::Brotli => Encoder::Brotli(number(0..=11, "")?),
-        Coding::Zstd | Coding::Identity => Encoder::Zstd(number(1..=22, "")?),
+        _ => Encoder::Zstd(number(1..=22, "")?),
     };
     Ok((coding, Some(encoder)))
 }
