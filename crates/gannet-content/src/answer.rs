@@ -52,6 +52,9 @@ pub fn private_cache_control(default: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// `vary` of a resource that has content in several codings.
+pub const VARY_BY_CODING: &str = "accept-encoding";
+
 /// The methods that every resource allows: the value of `allow` (RFC 9110 section 10.2.1). A 405
 /// must have it, the answer to `OPTIONS` should.
 pub const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
@@ -80,9 +83,9 @@ pub struct Resource<'a> {
     /// When it was modified, in Unix seconds: see
     /// [`last_modified`](crate::validators::last_modified).
     pub last_modified: Option<i64>,
-    /// The resource has content in several codings, of which this is one, and caches must know that
-    /// (RFC 9110 section 12.5.5).
-    pub vary: bool,
+    /// The request fields that select one of several representations of the resource, of which this
+    /// is one, since caches must know them (RFC 9110 section 12.5.5).
+    pub vary: Option<&'a str>,
     /// `cache-control`.
     pub cache_control: Option<&'a str>,
     /// Further fields of this resource, also sent in a 304: names in lower case.
@@ -101,7 +104,7 @@ pub fn ready_fields(resource: &Resource<'_>) -> Result<ReadyFields, ReadyFieldsE
         entity_tag: Some(resource.entity_tag.as_bytes()),
         last_modified: resource.last_modified,
         cache_control: resource.cache_control.map(str::as_bytes),
-        vary: resource.vary.then_some(b"accept-encoding"),
+        vary: resource.vary.map(str::as_bytes),
         accept_ranges: true,
         nosniff: true,
         further: resource.fields,

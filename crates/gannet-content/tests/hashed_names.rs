@@ -3,7 +3,7 @@
 
 use gannet_content::policy::cache::{Lifetime, Lifetimes, Reason};
 use gannet_content::policy::content_digest::Algorithm;
-use gannet_content::policy::hashed_name::{Form, Groups, framework_folder};
+use gannet_content::policy::hashed_name::{Form, Groups, framework_folder, hash_range};
 use gannet_content::policy::references::Mentions;
 
 const PLAIN: &str = include_str!("names/plain.txt");
@@ -180,4 +180,34 @@ fn patterns_name_the_folder_and_the_form() {
     ] {
         assert_eq!(reason.pattern(path).as_deref(), expect, "{path}");
     }
+}
+
+#[test]
+fn the_hash_of_a_name_is_what_versions_differ_in() {
+    let check = |path: &str, expect: Option<&str>| {
+        let found = hash_range(path).map(|range| {
+            let (before, after) = (&path[..range.start], &path[range.end..]);
+            format!("{before}*{after}")
+        });
+        assert_eq!(found.as_deref(), expect, "{path}");
+    };
+    check("assets/index-BxY3k9Zq.js", Some("assets/index-*.js"));
+    check("main.3f2a9c1b.chunk.js", Some("main.*.chunk.js"));
+    check("static/js/main.3f2a9c1b.js", Some("static/js/main.*.js"));
+    check("chunk-7XK2L3QZ.js", Some("chunk-*.js"));
+    check("_astro/hero.BxY3k9Zq.css", Some("_astro/hero.*.css"));
+    check("css/theme.ba7816bf8f01cfea.css", Some("css/theme.*.css"));
+    check(
+        "docs/assets/a.md.Cw8U3yUo.lean.js",
+        Some("docs/assets/a.md.*.lean.js"),
+    );
+    check("lib/app-ba7816bf8f01.js", Some("lib/app-*.js"));
+    check("17.b6a4b1a8.js", Some("17.*.js"));
+    // Nothing but a hash, and none.
+    check("_nuxt/BxY3k9Zq.js", None);
+    check("_next/static/3f2a9c1b3f2a9c1b.js", None);
+    check("_astro/hero-sections.css", None);
+    check("_next/static/build/_buildManifest.js", None);
+    check("assets/", None);
+    check("", None);
 }

@@ -211,7 +211,7 @@ fn a_block_changes_as_a_list_of_fields_does() {
         len: 7,
         entity_tag: "\"x\"",
         last_modified: Some(1_000_000_000),
-        vary: true,
+        vary: Some("accept-encoding"),
         cache_control: Some("no-cache"),
         fields: &[("content-security-policy", b"frame-ancestors 'self'")],
     });

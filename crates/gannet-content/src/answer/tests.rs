@@ -10,7 +10,7 @@ const PAGE: Resource<'_> = Resource {
     len: 7,
     entity_tag: "\"abc-b\"",
     last_modified: Some(784_111_777),
-    vary: true,
+    vary: Some(VARY_BY_CODING),
     cache_control: Some(CACHE_REVALIDATE),
     fields: &[("link", b"</a.css>; rel=preload")],
 };
@@ -44,7 +44,7 @@ fn what_is_not_known_is_not_sent() {
     let resource = Resource {
         coding: Coding::Identity,
         last_modified: None,
-        vary: false,
+        vary: None,
         cache_control: None,
         fields: &[],
         ..PAGE

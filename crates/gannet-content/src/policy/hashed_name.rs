@@ -8,6 +8,7 @@
 //! round trip.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::limits::{DIGEST_TOKEN_MIN, DIGEST_TOKEN_MIN_OTHER, DIGEST_TOKENS_MAX};
 
@@ -155,6 +156,27 @@ impl Groups {
         };
         is_hashed.then_some(form)
     }
+}
+
+/// Where the hash is in a path whose name is known to have one; `None` if it cannot be told apart
+/// from the rest, or if the name has nothing else. Files of other releases with the same rest are
+/// versions of this one.
+#[must_use]
+pub fn hash_range(path: &str) -> Option<Range<usize>> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let text = stem(name)?.text;
+    let start = match eight(text, true) {
+        _ if has_hex(text) => text.rfind(['.', '-']).map_or(0, |at| at + 1),
+        Some(token) if may_be_digest(token) => text.len() - token.len(),
+        _ => {
+            let tokens = digest_tokens(path);
+            let last = tokens.into_iter().rfind(|token| text.ends_with(token))?;
+            text.len() - last.len()
+        }
+    };
+    let rest = text[..start].trim_matches(['.', '-', '_', '~']);
+    let name_start = path.len() - name.len();
+    (!rest.is_empty()).then(|| name_start + start..name_start + text.len())
 }
 
 /// The parts of a name that may be a digest of the content, or the beginning of one.

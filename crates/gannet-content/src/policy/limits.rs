@@ -24,5 +24,9 @@ pub const DIGEST_TOKEN_MIN_OTHER: usize = 12;
 /// bundlers have one or two.
 pub const DIGEST_TOKENS_MAX: usize = 8;
 
+/// The longest path, in bytes, of a file that may become a dictionary: its pattern is sent with every
+/// answer.
+pub const DICTIONARY_PATH_MAX: usize = 1024;
+
 /// The longest file name that is searched for in texts: the limit of file systems.
 pub const NAME_MENTIONED_MAX: usize = 255;

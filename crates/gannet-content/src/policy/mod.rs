@@ -6,6 +6,7 @@ pub mod cache;
 pub mod content_digest;
 pub mod csp;
 pub mod defaults;
+pub mod dictionary;
 pub mod digest;
 pub mod hashed_name;
 pub mod limits;

@@ -678,7 +678,7 @@ impl Packing {
                     len: body.len() as u64,
                     entity_tag: &tag,
                     last_modified: Some(1_700_000_000),
-                    vary: bodies.len() > 1,
+                    vary: (bodies.len() > 1).then_some(answer::VARY_BY_CODING),
                     cache_control: self.cache_control,
                     fields: &[],
                 });

@@ -32,6 +32,10 @@ pub enum Change {
     },
     /// It had content and now redirects.
     Redirected(String),
+    /// It is no longer part of the site, but carried on.
+    Carried,
+    /// It was carried on, and is no longer.
+    Expired,
 }
 
 /// How two archives differ.
@@ -43,6 +47,10 @@ pub struct Differences {
     pub changed: u64,
     /// URLs that had content and now redirect.
     pub redirected: u64,
+    /// URLs that are no longer part of the site, but carried on.
+    pub carried: u64,
+    /// URLs that were carried on, and are no longer.
+    pub expired: u64,
     /// URLs that are gone without a redirect.
     pub removed: u64,
     /// Those of the changed URLs whose content was said never to change.
@@ -59,7 +67,7 @@ impl Differences {
     /// The number of URLs that differ.
     #[must_use]
     pub fn url_count(&self) -> u64 {
-        self.added + self.changed + self.redirected + self.removed
+        self.added + self.changed + self.redirected + self.removed + self.carried + self.expired
     }
 
     /// Whether both archives answer alike.
@@ -139,7 +147,11 @@ impl<'a> Diff<'a> {
                 }
                 Ordering::Greater => {
                     if let Some(entry) = new.next().filter(is_url) {
-                        self.tell(self.after, &entry, &Change::Added)?;
+                        let change = match entry.carried_since() {
+                            Some(_) => Change::Carried,
+                            None => Change::Added,
+                        };
+                        self.tell(self.after, &entry, &change)?;
                     }
                 }
                 Ordering::Equal => {
@@ -155,6 +167,9 @@ impl<'a> Diff<'a> {
 
     /// A removed entry may redirect now, by a rule or by a missing slash.
     fn removed(&self, entry: &Entry<'_>) -> Change {
+        if entry.carried_since().is_some() {
+            return Change::Expired;
+        }
         let key = entry.key();
         let host_name = host_name(self.before.archive(), key.host);
         let asked = RequestUrl {
@@ -192,6 +207,11 @@ impl<'a> Diff<'a> {
                 what,
                 was_immutable,
             }));
+        }
+        match (a.carried_since(), b.carried_since()) {
+            (None, Some(_)) => return Ok(Some(Change::Carried)),
+            (Some(_), None) => return Ok(Some(Change::Added)),
+            _ => {}
         }
         let mut what = Vec::new();
         match (a.kind(), b.kind()) {
@@ -249,6 +269,8 @@ impl<'a> Diff<'a> {
             Change::Removed { .. } => &mut self.found.removed,
             Change::Changed { .. } => &mut self.found.changed,
             Change::Redirected(_) => &mut self.found.redirected,
+            Change::Carried => &mut self.found.carried,
+            Change::Expired => &mut self.found.expired,
         };
         *counter += 1;
         if let Change::Changed {

@@ -36,7 +36,7 @@ pub struct ExtractReport {
 
 /// Writes every file of an archive under its path, with its modification time if that is known, and
 /// its rules as `_redirects` and `_headers`. Other names of files, slash redirects and listings are
-/// omitted: packing recreates them. If the archive has virtual hosts, each has a folder of its own.
+/// omitted, since packing recreates them, and files of earlier releases that are carried on. If the archive has virtual hosts, each has a folder of its own.
 ///
 /// Nothing is written outside the directory. Paths in an archive have no `..`; the directory is
 /// empty at the start, and files are only ever created, so no symbolic link is followed.
@@ -65,7 +65,8 @@ pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, SiteError> {
         let is_file = entry.key().namespace == Namespace::Content
             && entry.kind() == EntryKind::Content
             && !entry.is_alias()
-            && !entry.is_generated();
+            && !entry.is_generated()
+            && entry.carried_since().is_none();
         if is_file {
             let target = root(entry.key().host).join(relative(&entry)?);
             report.bytes += write_file(&file, &entry, &target)?;

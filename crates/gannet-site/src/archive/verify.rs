@@ -4,11 +4,14 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use gannet_archive::signature::{self, PublicKey, SignatureError};
-use gannet_archive::{Archive, Blob, Coding, Entry, FieldBlock, SUPERBLOCK_LEN, digest};
+use gannet_archive::{
+    Archive, Blob, Coding, Entry, FieldBlock, Key, SUPERBLOCK_LEN, Variant, dictionary_head, digest,
+};
 use gannet_http::h2::hpack::Decoder;
 
 use super::file::decoded;
 use super::{ArchiveFile, SiteError, hex, url};
+use crate::pack::{decode_with_dictionary, sha256};
 
 /// What was verified.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -97,6 +100,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport, SiteError> {
             "wrong build id (found {found}, expected {expected})"
         )));
     }
+    check_dictionaries(&file).map_err(damaged)?;
     if let Some(entry) = archive.entries().find(|entry| !has_equal_fields(entry)) {
         return Err(damaged(format!(
             "the HTTP/2 fields of '{}' differ from those for HTTP/1",
@@ -133,9 +137,55 @@ fn check_decoded(
     ))
 }
 
+/// Checks that content coded with a dictionary names it, and decodes to the content of its entry if
+/// the archive has the dictionary as a file; without it, that cannot be told. Returns what is wrong.
+fn check_dictionaries(file: &ArchiveFile) -> Result<(), String> {
+    for entry in file.archive().entries() {
+        for variant in entry.dictionary_variants() {
+            let (name, path) = (variant.coding().name(), url(entry.path()));
+            check_coded(file, &entry, &variant)
+                .map_err(|error| format!("wrong {name} of '{path}' ({error})"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_coded(file: &ArchiveFile, entry: &Entry<'_>, variant: &Variant<'_>) -> io::Result<()> {
+    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let (Some(dictionary), Some(identity)) =
+        (variant.dictionary(), entry.select(Coding::Identity.into()))
+    else {
+        return Ok(());
+    };
+    let coding = variant.coding();
+    let mut coded = Vec::new();
+    file.stored(variant)?.read_to_end(&mut coded)?;
+    if !coded.starts_with(&dictionary_head(coding, dictionary.sha256)) {
+        return Err(wrong("it names another dictionary"));
+    }
+    let key = Key::content(dictionary.path).on(entry.key().host);
+    let old = file.archive().lookup(key);
+    let old = old.and_then(|old| old.select(Coding::Identity.into()));
+    let Some(old) = old.filter(|old| old.blob_len() == dictionary.len) else {
+        return Ok(());
+    };
+    let mut content = Vec::new();
+    file.stored(&old)?.read_to_end(&mut content)?;
+    if sha256(&content) != dictionary.sha256 {
+        return Ok(());
+    }
+    let both = (content.as_slice(), dictionary.sha256);
+    let decoded = decode_with_dictionary(coding, &coded, both, identity.blob_len())?;
+    match digest(&decoded) == identity.digest() {
+        true => Ok(()),
+        false => Err(wrong("it decodes to other content")),
+    }
+}
+
 /// Whether an entry's field blocks for HTTP/2 decode to those for HTTP/1, part by part.
 fn has_equal_fields(entry: &Entry<'_>) -> bool {
-    entry.variants().all(|variant| {
+    let mut variants = entry.variants().chain(entry.dictionary_variants());
+    variants.all(|variant| {
         let Some(hpack) = variant.hpack() else {
             return true;
         };
@@ -163,7 +213,7 @@ fn user_of(archive: &Archive<Vec<u8>>, blob: usize) -> String {
     let files = || archive.entries().filter(|entry| !entry.is_alias());
     let aliases = archive.entries().filter(|entry| entry.is_alias());
     for entry in files().chain(aliases) {
-        for variant in entry.variants() {
+        for variant in entry.variants().chain(entry.dictionary_variants()) {
             if variant.blob_number() as usize == blob {
                 return format!("'{}' ({})", url(entry.path()), variant.coding().name());
             }

@@ -125,7 +125,10 @@ impl Check<'_> {
                         if number >= count {
                             break;
                         }
-                        work(number);
+                        // Files of earlier releases are checked with those.
+                        if !self.site.files()[number].is_carried {
+                            work(number);
+                        }
                     }
                 });
             }
@@ -328,7 +331,9 @@ impl Check<'_> {
         for _ in 0..REDIRECTS_MAX {
             let asked = self.asked_by(source, &path, query.as_deref());
             match self.site.locate(asked) {
-                Located::File(found, status) if status < 400 => {
+                Located::File(found, status)
+                    if status < 400 && !self.site.files()[found].is_carried =>
+                {
                     self.check_type(source, &asked, found);
                     return self.check_anchor(source, target, found);
                 }

@@ -55,6 +55,7 @@ impl ArchivePlace {
             place.files.push(SiteFile {
                 host,
                 url,
+                is_carried: entry.carried_since().is_some(),
                 content_type: String::from_utf8_lossy(entry.content_type()).into_owned(),
             });
         }

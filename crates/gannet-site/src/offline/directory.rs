@@ -151,6 +151,7 @@ impl DirectoryPlace {
             let content_type = mime::content_type(&name).to_owned();
             self.items.insert(name, Item::File(number));
             self.files.push(SiteFile {
+                is_carried: false,
                 host: 0,
                 url,
                 content_type,

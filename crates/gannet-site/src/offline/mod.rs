@@ -65,6 +65,8 @@ pub struct SiteFile {
     pub url: Vec<u8>,
     /// Its content type.
     pub content_type: String,
+    /// It belongs to an earlier release, and is carried on.
+    pub is_carried: bool,
 }
 
 /// A request, as far as it selects an answer.

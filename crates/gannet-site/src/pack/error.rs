@@ -43,6 +43,8 @@ pub enum PackError {
     NoFile(PathBuf, &'static str),
     /// The previous release cannot be opened.
     Previous(SiteError),
+    /// Files are to be carried on, but the site has no time: no file has a modification time.
+    NoTime(PathBuf),
     /// A key that cannot be used for signing, with the reason.
     Key(PathBuf, String),
     /// The archive would violate its format.
@@ -118,6 +120,11 @@ impl fmt::Display for PackError {
             }
             Self::Pattern(object, error) => write!(out, "cannot use pattern {object}: {error}"),
             Self::Previous(error) => write!(out, "{error}"),
+            Self::NoTime(path) => write!(
+                out,
+                "cannot tell what to carry on: no file of '{}' has a modification time",
+                path.display()
+            ),
             Self::Key(path, why) => {
                 write!(out, "cannot sign with '{}': {why}", path.display())
             }

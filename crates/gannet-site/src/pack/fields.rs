@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
-use gannet_archive::{FieldBlock, VariantDraft, VariantsId, Writer};
-use gannet_content::answer::{Resource, ready_fields};
+use gannet_archive::{DictionaryId, FieldBlock, VariantDraft, VariantsId, Writer};
+use gannet_content::answer::{Resource, VARY_BY_CODING, ready_fields};
+use gannet_content::policy::dictionary::{USE_AS_DICTIONARY, VARY_BY_DICTIONARY};
 use gannet_content::policy::digest;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::hash_tag;
@@ -27,6 +28,21 @@ pub(super) struct Representation<'a> {
     pub(super) fields: &'a [(&'a str, &'a [u8])],
     /// Changes to all of them by the site's rules.
     pub(super) changes: Option<&'a FieldChanges>,
+    /// Its `use-as-dictionary`.
+    pub(super) use_as: Option<&'a str>,
+    /// Whether there are variants that are coded with a dictionary.
+    pub(super) has_dictionaries: bool,
+}
+
+impl Representation<'_> {
+    /// Its `vary`, with so many variants that need no dictionary.
+    fn vary(&self, variant_count: usize) -> Option<&'static str> {
+        match variant_count {
+            _ if self.has_dictionaries => Some(VARY_BY_DICTIONARY),
+            0 | 1 => None,
+            _ => Some(VARY_BY_CODING),
+        }
+    }
 }
 
 /// Parts of field blocks that many files share: a million files have only a few.
@@ -57,12 +73,12 @@ struct Found {
     last_modified: Option<i64>,
     cache_control: &'static str,
     fields: Vec<(String, Vec<u8>)>,
-    vary: bool,
-    by_coding: [Option<Rc<Common>>; 4],
+    vary: Option<&'static str>,
+    by_coding: [Option<Rc<Common>>; 6],
 }
 
 impl Found {
-    fn of(representation: &Representation<'_>, vary: bool) -> Self {
+    fn of(representation: &Representation<'_>, vary: Option<&'static str>) -> Self {
         let owned = |(name, value): &(&str, &[u8])| (String::from(*name), value.to_vec());
         Self {
             content_type: representation.content_type.to_owned(),
@@ -74,7 +90,7 @@ impl Found {
         }
     }
 
-    fn fits(&self, representation: &Representation<'_>, vary: bool) -> bool {
+    fn fits(&self, representation: &Representation<'_>, vary: Option<&str>) -> bool {
         let own = self.fields.iter().map(|(n, v)| (n.as_str(), v.as_slice()));
         self.content_type == representation.content_type
             && self.last_modified == representation.last_modified
@@ -86,7 +102,7 @@ impl Found {
 
 /// The lines of a block, split into those of one file and those that files share.
 struct Split {
-    /// Length and entity tag.
+    /// Length, entity tag, and the pattern of its versions.
     own: Vec<u8>,
     length_end: u16,
     /// All other lines, and the offset of those that a 304 includes.
@@ -98,14 +114,27 @@ impl Split {
         let (length, rest) = block.bytes.split_at(block.length_end.into());
         let cut = block.shared_start - block.length_end;
         let (before, shared) = rest.split_at(cut.into());
-        let first = block_lines(shared).next();
-        let tag = first.filter(|(name, _, _)| *name == b"etag");
-        let tag = tag.map_or(&[][..], |(_, _, line)| line);
-        Self {
-            own: [length, tag].concat(),
-            length_end: block.length_end,
-            common: ([before, &shared[tag.len()..]].concat(), cut),
+        let (mut own, mut common) = (length.to_vec(), before.to_vec());
+        for (name, _, line) in block_lines(shared) {
+            let is_own = name == b"etag" || name == USE_AS_DICTIONARY.as_bytes();
+            let to = if is_own { &mut own } else { &mut common };
+            to.extend_from_slice(line);
         }
+        Self {
+            own,
+            length_end: block.length_end,
+            common: (common, cut),
+        }
+    }
+}
+
+impl Split {
+    /// All lines in the order sent, and their two cuts.
+    fn joined(&self) -> (Vec<u8>, (u16, u16)) {
+        let (length, own) = self.own.split_at(self.length_end.into());
+        let (before, shared) = self.common.0.split_at(self.common.1.into());
+        let cuts = (self.length_end, self.length_end + self.common.1);
+        ([length, before, own, shared].concat(), cuts)
     }
 }
 
@@ -133,7 +162,7 @@ pub(super) fn add_variants(
     writer: &mut Writer,
 ) -> Result<VariantsId, String> {
     let mut rendered = Vec::with_capacity(variants.len());
-    let vary = variants.len() > 1;
+    let vary = representation.vary(variants.len());
     for variant in variants {
         let digest = writer.digest_of(variant.blob);
         let tag = hash_tag(&digest, variant.coding);
@@ -145,6 +174,32 @@ pub(super) fn add_variants(
         .map(|(variant, one)| one.draft(variant))
         .collect();
     Ok(writer.add_variants(&drafts))
+}
+
+/// Adds the variants of a representation that are coded with dictionaries, as [`add_variants`] adds
+/// the others.
+///
+/// # Errors
+///
+/// The content type if it cannot be sent in a field.
+pub(super) fn add_dictionary_variants(
+    representation: &Representation<'_>,
+    variants: &[(StoredVariant, DictionaryId)],
+    common: &mut CommonFields,
+    writer: &mut Writer,
+) -> Result<VariantsId, String> {
+    let mut rendered = Vec::with_capacity(variants.len());
+    for (variant, _) in variants {
+        let tag = hash_tag(&writer.digest_of(variant.blob), variant.coding);
+        let vary = representation.vary(0);
+        rendered.push(common.fields_of(representation, variant, tag, vary)?);
+    }
+    let drafts: Vec<_> = variants
+        .iter()
+        .zip(&rendered)
+        .map(|((variant, dictionary), one)| (one.draft(variant), *dictionary))
+        .collect();
+    Ok(writer.add_dictionary_variants(&drafts))
 }
 
 impl Rendered {
@@ -214,7 +269,7 @@ impl CommonFields {
         representation: &Representation<'_>,
         variant: &StoredVariant,
         tag: String,
-        vary: bool,
+        vary: Option<&'static str>,
     ) -> Result<Rendered, String> {
         let is_plain = representation.changes.is_none() && variant.sha256.is_none();
         let hash = is_plain.then(|| self.hash(representation, vary));
@@ -222,17 +277,16 @@ impl CommonFields {
         let found = found.filter(|found| found.fits(representation, vary));
         let common = found.and_then(|found| found.by_coding[variant.coding as usize].clone());
         if let Some(common) = common {
-            let (own, length_end) = own_lines(variant.len, &tag);
+            let (own, length_end) = own_lines(variant.len, &tag, representation.use_as);
             let cuts = (length_end, length_end);
             return Ok(Rendered::new(tag, own, cuts, Some(common)));
         }
         let has_found = found.is_some();
         let ready = render(representation, variant, &tag, vary)?;
         let lines = Split::of(ready.as_block());
-        let Some(common) = self.common(lines.common) else {
-            let block = ready.as_block();
-            let cuts = (block.length_end, block.shared_start);
-            return Ok(Rendered::new(tag, ready.into_bytes(), cuts, None));
+        let Some(common) = self.common(&lines.common) else {
+            let (block, cuts) = lines.joined();
+            return Ok(Rendered::new(tag, block, cuts, None));
         };
         if let Some(hash) = hash {
             if self.found.len() >= COMMON_FOUND_MAX {
@@ -249,7 +303,7 @@ impl CommonFields {
         Ok(Rendered::new(tag, lines.own, cuts, Some(common)))
     }
 
-    fn hash(&self, representation: &Representation<'_>, vary: bool) -> u64 {
+    fn hash(&self, representation: &Representation<'_>, vary: Option<&str>) -> u64 {
         let Representation {
             content_type,
             last_modified,
@@ -261,8 +315,8 @@ impl CommonFields {
     }
 
     /// `None` if there are too many.
-    fn common(&mut self, lines: CommonLines) -> Option<Rc<Common>> {
-        if let Some(known) = self.rendered.get(&lines) {
+    fn common(&mut self, lines: &CommonLines) -> Option<Rc<Common>> {
+        if let Some(known) = self.rendered.get(lines) {
             return Some(Rc::clone(known));
         }
         if self.rendered.len() >= self.count_max {
@@ -277,14 +331,14 @@ impl CommonFields {
             lines: lines.clone(),
             hpack,
         });
-        self.rendered.insert(lines, Rc::clone(&common));
+        self.rendered.insert(lines.clone(), Rc::clone(&common));
         Some(common)
     }
 }
 
-/// The part of [`render`]'s output that depends on length and entity tag, and where the length
+/// The part of [`render`]'s output that depends on length, entity tag and path, and where the length
 /// ends.
-fn own_lines(len: u64, tag: &str) -> (Vec<u8>, u16) {
+fn own_lines(len: u64, tag: &str, use_as: Option<&str>) -> (Vec<u8>, u16) {
     let mut own = Vec::with_capacity(64);
     own.extend_from_slice(b"content-length: ");
     write_decimal(len, &mut own);
@@ -294,6 +348,9 @@ fn own_lines(len: u64, tag: &str) -> (Vec<u8>, u16) {
     own.extend_from_slice(b"etag: ");
     own.extend_from_slice(tag.as_bytes());
     own.extend_from_slice(b"\r\n");
+    if let Some(value) = use_as {
+        own.extend_from_slice(format!("{USE_AS_DICTIONARY}: {value}\r\n").as_bytes());
+    }
     (own, length_end)
 }
 
@@ -301,7 +358,7 @@ fn render(
     representation: &Representation<'_>,
     variant: &StoredVariant,
     tag: &str,
-    vary: bool,
+    vary: Option<&str>,
 ) -> Result<ReadyFields, String> {
     let repr_digest = variant.sha256.as_deref().map(digest::value);
     let mut fields = representation.fields.to_vec();
@@ -310,6 +367,8 @@ fn render(
             .iter()
             .map(|v| (digest::REPR_DIGEST, v.as_bytes())),
     );
+    let use_as = representation.use_as;
+    fields.extend(use_as.map(|value| (USE_AS_DICTIONARY, value.as_bytes())));
     let resource = Resource {
         content_type: representation.content_type,
         coding: variant.coding,
@@ -349,6 +408,8 @@ mod tests {
                 cache_control: ["no-cache", "max-age=5"][usize::from(number % 7 / 4)],
                 fields: &FURTHER[..usize::from(number % 11 / 4)],
                 changes: None,
+                use_as: [None, Some("match=\"/a.*.js\"")][usize::from(number % 19 / 10)],
+                has_dictionaries: number % 23 < 5,
             };
             let variant = |coding, sha256| StoredVariant {
                 coding,

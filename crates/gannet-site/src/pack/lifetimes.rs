@@ -317,9 +317,7 @@ impl Earlier {
         let mut archives = Vec::new();
         let paths = memory::archives(options);
         // A missing file, or one that is not an archive, is ignored.
-        let mut paths = paths
-            .iter()
-            .filter(|path| Some(*path) != options.previous.as_ref());
+        let mut paths = paths.iter().filter(|path| !options.previous.contains(path));
         archives.extend(paths.find_map(|path| ArchiveFile::open(path).ok()));
         archives.extend(open_previous(options)?);
         let archives = archives.into_iter().map(|file| {
@@ -363,13 +361,14 @@ impl Earlier {
     }
 }
 
-/// The archive of the previous release, if one was named.
+/// The archives of previous releases that were named.
 ///
 /// # Errors
-/// The file is not an archive.
-pub(super) fn open_previous(options: &PackOptions) -> Result<Option<ArchiveFile>, PackError> {
-    let previous = options.previous.as_deref().map(ArchiveFile::open);
-    previous.transpose().map_err(PackError::Previous)
+/// A file is not an archive.
+pub(super) fn open_previous(options: &PackOptions) -> Result<Vec<ArchiveFile>, PackError> {
+    let previous = options.previous.iter().map(|path| ArchiveFile::open(path));
+    let previous: Result<_, _> = previous.collect();
+    previous.map_err(PackError::Previous)
 }
 
 /// The digest of an archive's content at the path of a file.

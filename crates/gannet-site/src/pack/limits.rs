@@ -109,6 +109,21 @@ pub(super) const DIGEST_FOLDER_FAILURES_MAX: usize = 16;
 /// The same for the whole site, whose files may be in a folder each.
 pub(super) const DIGEST_FAILURES_MAX: usize = 10_000;
 
+/// The shortest file, in bytes, that becomes a dictionary, or is coded with one: a shorter one fits a
+/// few packets, whatever its coding.
+pub(super) const DICTIONARY_LEN_MIN: u64 = 4 << 10;
+
+/// Dictionaries of a file: its versions in as many earlier releases. Clients with older ones get the
+/// whole file.
+pub(super) const DICTIONARIES_MAX: usize = 3;
+
+/// Percent of the smallest other coding that a file coded with a dictionary may have at most: less
+/// of a difference is not worth a representation that caches keep for each dictionary.
+pub(super) const DICTIONARY_PERCENT_MAX: u64 = 75;
+
+/// Stored bytes of earlier releases that an archive carries on: the most recent first.
+pub(super) const CARRIED_BYTES_MAX: u64 = 1 << 30;
+
 /// Names listed in an archive with the evidence for their lifetime; a server holds them in memory.
 /// Findings not listed are made again by the next build.
 pub(super) const LIFETIMES_LISTED_MAX: usize = 1 << 16;

@@ -24,9 +24,12 @@
 //! URL; the report says how to exclude them.
 
 mod brotli_memory;
+mod carry;
 mod compress;
 mod compressed_only;
 mod compressible;
+mod dictionaries;
+mod dictionary_coding;
 mod double_claims;
 pub mod encoders;
 mod error;
@@ -69,6 +72,7 @@ use gannet_content::stored_coding;
 
 pub(crate) use compress::decoder;
 pub use compressible::Compressible;
+pub(crate) use dictionary_coding::decode as decode_with_dictionary;
 pub use encoders::{Effort, Encoder};
 pub use error::{KEEP, PackError, READ, READ_KEY, WRITE};
 pub use lifetimes::KeptPattern;
@@ -76,9 +80,12 @@ pub use output::temporary_of;
 pub use progress::{NoProgress, Phase, Progress};
 pub use report::{CodingReport, Largest, PackReport};
 pub use sign::{PASSWORD_VARIABLE, Signer, is_secret_key};
+pub(crate) use store::sha256;
 pub use walk::Skipped;
 pub use warning::{Remedy, Warning};
 
+use carry::Carry;
+use dictionaries::Releases;
 use host::SourceHost;
 use limits::LIFETIMES_LISTED_MAX;
 use memory::Memory;
@@ -130,9 +137,14 @@ pub struct PackOptions {
     pub include: Vec<String>,
     /// What to reuse from earlier builds.
     pub memory: BuildMemory,
-    /// The archive of an earlier release, besides the one being replaced: names whose content has
-    /// changed since are not content hashes.
-    pub previous: Option<PathBuf>,
+    /// The archives of earlier releases, newest first, besides the one being replaced: names whose
+    /// content has changed since are not content hashes, and their files are the dictionaries of new
+    /// versions (RFC 9842).
+    pub previous: Vec<PathBuf>,
+    /// Immutable files of `previous` that are no longer part of the site are packed for so many
+    /// seconds after they were. Time is that of the site: `source_date_epoch`, or else the newest
+    /// modification time of a file.
+    pub carry: Option<u64>,
     /// The secret key to sign with.
     pub sign: Option<PathBuf>,
     /// Content types by file name suffix (without the dot), overriding the built-in table.
@@ -179,7 +191,8 @@ impl PackOptions {
             exclude: Vec::new(),
             include: Vec::new(),
             memory: BuildMemory::default(),
-            previous: None,
+            previous: Vec::new(),
+            carry: None,
             sign: None,
             types: Vec::new(),
             threads: 0,
@@ -238,12 +251,22 @@ pub fn pack_signed(
     let stored = store(&sources, options, &previous, &mut target, progress)
         .inspect_err(|error| memory.doubt(error))?;
     drop(previous);
+    let earlier = Releases::new(lifetimes::open_previous(options)?, &sources);
+    let dictionaries = dictionaries::store(
+        (&sources, &stored.contents),
+        options,
+        &earlier,
+        &mut target,
+        progress,
+    )?;
+    let mut carry = Carry::new(options, &sources, unix_now())?;
     let warning = not_utf8(&sources, &stored.not_utf8);
     sources.warnings.extend(warning);
     let hosts = std::mem::take(&mut sources.hosts);
     store_rules(&hosts, &mut writer);
     let no_host = SourceHost::default();
     let mut site = Site::new(options, &no_host, unix_now());
+    site.dictionaries = dictionaries;
     if options.csp.is_some() {
         let (needs, warnings) = script_needs::find(&sources)?;
         site.script_needs = needs;
@@ -254,6 +277,7 @@ pub fn pack_signed(
     for host in &hosts {
         site.begin(host);
         site.add_files(&sources, &stored.contents, &mut writer, &mut output)?;
+        carry.add_host(host, &earlier, &site, &mut writer, &mut output)?;
         let has_content = |path: &[u8]| site.has_content(path);
         let problems = host.rules.lint(&has_content);
         if !site.has_content(b"/") && !host.rules.answer(b"/") {
@@ -282,6 +306,7 @@ pub fn pack_signed(
     sources
         .warnings
         .extend(foreign_scripts(&site.foreign_scripts));
+    sources.warnings.extend(carry.warning());
     let claims = site.double_claims.warnings().into_iter();
     sources.warnings.extend(claims.map(Warning::from));
     let stamps = std::mem::take(&mut sources.stamps);
@@ -291,6 +316,9 @@ pub fn pack_signed(
         redirect_count: site.redirect_count,
         listing_count: site.listing_count,
         reused_count: stored.reused_count,
+        dictionary_count: site.dictionaries.file_count(),
+        carried_count: carry.count,
+        carried_bytes: carry.bytes,
         ..PackReport::of(sources, &stored.contents)
     };
     // Frees memory: on a large site these are large, and so is the next step.

@@ -119,7 +119,7 @@ impl Output {
     pub(super) fn copy_at(
         &mut self,
         offset: u64,
-        source: &mut File,
+        source: &mut dyn Read,
         path: &Path,
     ) -> Result<([u8; 32], u64), PackError> {
         self.pad_to(offset)?;

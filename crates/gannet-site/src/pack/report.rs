@@ -39,6 +39,12 @@ pub struct PackReport {
     pub read_count: u64,
     /// Distinct contents copied entirely from an earlier archive.
     pub reused_count: u64,
+    /// Files that are also coded with earlier versions as dictionaries.
+    pub dictionary_count: u64,
+    /// Files of earlier releases that are carried on.
+    pub carried_count: u64,
+    /// The total length of their stored codings.
+    pub carried_bytes: u64,
     /// Distinct contents stored only in codings.
     pub decoded_count: u64,
     /// Their total uncoded length.

@@ -99,6 +99,12 @@ impl SiteRules {
             .is_some_and(|table| !table.has_hosts())
     }
 
+    /// Whether the fields of a path depend on the requested host.
+    pub(super) fn has_host_fields(&self) -> bool {
+        let table = self.headers.as_ref();
+        table.is_some_and(HeaderTable::has_hosts)
+    }
+
     /// The changes to the fields of a path's own content, unless they are decided at run time.
     pub(super) fn changes(&self, url: &[u8]) -> Option<FieldChanges> {
         let table = self.headers.as_ref().filter(|table| !table.has_hosts())?;

@@ -13,6 +13,7 @@ use gannet_archive::{Content, Key, Namespace, VariantsId, Writer};
 use gannet_content::archive::FRONT_PAGE;
 use gannet_content::policy::cache::Lifetime;
 use gannet_content::policy::csp::{self, Policy, PolicyOptions, ScriptNeeds};
+use gannet_content::policy::dictionary::use_as_dictionary;
 use gannet_content::policy::page;
 use gannet_content::routing::{FallbackKind, TrailingSlash};
 use gannet_content::rules::headers::FieldChanges;
@@ -20,8 +21,9 @@ use gannet_content::stored_coding;
 use gannet_content::validators::last_modified;
 use gannet_http::semantics::target_path::encode_path;
 
+use super::dictionaries::{self, Dictionaries};
 use super::double_claims::DoubleClaims;
-use super::fields::{CommonFields, Representation, add_variants};
+use super::fields::{CommonFields, Representation, add_dictionary_variants, add_variants};
 use super::host::SourceHost;
 use super::limits::POLICY_PAGE_MAX;
 use super::names::Names;
@@ -61,6 +63,8 @@ pub(super) struct Site<'o> {
     pub(super) broken_pages: Vec<String>,
     /// Paths that several files could answer.
     pub(super) double_claims: DoubleClaims,
+    /// Files coded with dictionaries.
+    pub(super) dictionaries: Dictionaries,
 }
 
 /// Content, type, modification time, lifetime, and changes to the fields.
@@ -107,6 +111,7 @@ impl<'o> Site<'o> {
             foreign_scripts: BTreeSet::new(),
             broken_pages: Vec::new(),
             double_claims: DoubleClaims::default(),
+            dictionaries: Dictionaries::default(),
         }
     }
 
@@ -122,6 +127,11 @@ impl<'o> Site<'o> {
     /// Whether a path of the host has content.
     pub(super) fn has_content(&self, path: &[u8]) -> bool {
         self.names.contains(path)
+    }
+
+    /// Whether a path of the host has an entry of its own.
+    pub(super) fn has_entry(&self, path: &[u8]) -> bool {
+        self.names.contains(path) || self.redirects.contains(path)
     }
 
     /// Adds all entries of the host.
@@ -368,6 +378,12 @@ impl<'o> Site<'o> {
             stored_coding::with_coding(changes, &source.file.url)
         });
         let changes = changes.filter(|changes| !changes.is_empty());
+        let versions = url
+            .filter(|url| *url == source.file.url)
+            .and_then(|_| dictionaries::versions(source, changes.as_ref()));
+        if let Some(versions) = versions {
+            return self.content_of_version(to, source, &versions, changes.as_ref());
+        }
         // All names of the file then share its variants, so that a million files need no map.
         let is_alone = url.is_some() && changes.is_none() && !to.contents[source.content].is_shared;
         if self.of_files.len() <= number && is_alone {
@@ -408,6 +424,42 @@ impl<'o> Site<'o> {
         })
     }
 
+    /// The entry of a file that is the dictionary of its next version, and may be coded with earlier
+    /// ones. Its fields have its own path, so no other entry shares its variants.
+    fn content_of_version<'s>(
+        &mut self,
+        to: &mut Adding<'s>,
+        source: &'s Source,
+        versions: &[u8],
+        changes: Option<&FieldChanges>,
+    ) -> Result<Content<'s>, PackError> {
+        let coded = self.dictionaries.take(self.host.number, &source.file.url);
+        let use_as = use_as_dictionary(versions);
+        let lifetime = source.reason.lifetime();
+        let mut dictionary_variants = VariantsId::default();
+        let mut add = |representation: Representation<'_>, common: &mut CommonFields| {
+            let representation = Representation {
+                use_as: Some(&use_as),
+                has_dictionaries: !coded.is_empty(),
+                ..representation
+            };
+            let stored = to.contents[source.content].variants_as(source.is_compressible);
+            let variants = add_variants(&representation, stored, common, to.writer)?;
+            dictionary_variants =
+                add_dictionary_variants(&representation, &coded, common, to.writer)?;
+            Ok(variants)
+        };
+        let content = &to.read[source.content];
+        let variants = self.represent((source, content), lifetime, changes, &mut add)?;
+        Ok(Content {
+            content_type: source.content_type.as_bytes(),
+            last_modified: self.last_modified(source),
+            variants,
+            dictionary_variants,
+            ..Content::default()
+        })
+    }
+
     /// Adds the variants of a file with their fields.
     fn variants(
         &mut self,
@@ -416,7 +468,23 @@ impl<'o> Site<'o> {
         lifetime: Lifetime,
         changes: Option<&FieldChanges>,
     ) -> Result<VariantsId, PackError> {
-        let policy = self.policy(source, &to.read[source.content])?;
+        let stored = to.contents[source.content].variants_as(source.is_compressible);
+        let content = &to.read[source.content];
+        let mut add = |representation: Representation<'_>, common: &mut CommonFields| {
+            add_variants(&representation, stored, common, to.writer)
+        };
+        self.represent((source, content), lifetime, changes, &mut add)
+    }
+
+    /// Has `add` add the variants of a file.
+    fn represent(
+        &mut self,
+        (source, content): (&Source, &SourceContent),
+        lifetime: Lifetime,
+        changes: Option<&FieldChanges>,
+        add: &mut dyn FnMut(Representation<'_>, &mut CommonFields) -> Result<VariantsId, String>,
+    ) -> Result<VariantsId, PackError> {
+        let policy = self.policy(source, content)?;
         let defaults = &self.options.defaults;
         let fields = defaults.of_content(policy.as_ref());
         let fields: Vec<_> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
@@ -426,10 +494,10 @@ impl<'o> Site<'o> {
             cache_control: lifetime.cache_control(),
             fields: &fields,
             changes,
+            use_as: None,
+            has_dictionaries: false,
         };
-        let stored = to.contents[source.content].variants_as(source.is_compressible);
-        let common = &mut self.common_fields;
-        add_variants(&representation, stored, common, to.writer).map_err(PackError::Types)
+        add(representation, &mut self.common_fields).map_err(PackError::Types)
     }
 
     /// The content security policy of a page, if enabled.

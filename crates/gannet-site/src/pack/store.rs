@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use gannet_archive::{BlobId, Coding, Room, Writer, decode, digest};
+use gannet_archive::{BlobId, Coding, DictionaryId, Room, Writer, decode, digest};
 
 use super::compress::{Coded, compress};
 use super::encoders::Encoder;
@@ -292,7 +292,7 @@ impl Bytes<'_> {
 }
 
 /// SHA-256 of bytes in memory.
-pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let digest = aws_lc_rs::digest::digest(&SHA256, bytes);
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
@@ -475,6 +475,16 @@ impl<'t> Target<'t> {
             }),
             None => self.place_bytes(Coding::Identity, body, digest),
         }
+    }
+
+    /// Adds a dictionary ([`Writer::add_dictionary`]).
+    pub(super) fn add_dictionary(
+        &mut self,
+        sha256: &[u8; 32],
+        path: &[u8],
+        len: u64,
+    ) -> DictionaryId {
+        self.writer.add_dictionary(sha256, path, len)
     }
 
     /// Adds bytes to the archive, and writes them if they are new and not tiny.

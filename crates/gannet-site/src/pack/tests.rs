@@ -16,6 +16,7 @@ use super::{
 use crate::archive::{ArchiveFile, CatOptions, ExtractOptions, SiteError, cat, extract, verify};
 
 mod choosing;
+mod dictionaries;
 mod lifetimes;
 mod rebuilding;
 mod signing;

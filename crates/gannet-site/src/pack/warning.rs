@@ -20,6 +20,8 @@ pub enum Remedy {
     ReportOnly,
     /// No [`spa`](super::PackOptions::spa), which has no effect.
     NoApplication,
+    /// A shorter time to [`carry`](super::PackOptions::carry) files on.
+    CarryLess,
     /// Other [`types`](super::PackOptions::types), without charset.
     Types,
 }

@@ -7,11 +7,12 @@ use clap::ValueHint;
 use gannet_archive::Coding;
 use gannet_site::pack::encoders::{CodingChoice, parse_list};
 
-use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
+use crate::command_line::flag::{FILE, FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::ColourChoice;
 use crate::command_line::site_flags::{self, OfSite, Shown};
 use crate::command_line::site_settings::SiteSettings;
-use crate::command_line::values::{choice, colour, number, path, switch, text};
+use crate::command_line::values::{choice, colour, number, path, paths, switch, text};
+use crate::quantities::parse_duration_ms;
 
 /// The settings of `pack`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -61,7 +62,9 @@ pub struct PackSettings {
     /// The secret key to sign with.
     pub sign: Option<PathBuf>,
     /// The archive of an earlier release.
-    pub previous: Option<PathBuf>,
+    pub previous: Vec<PathBuf>,
+    /// Files that are gone are packed for so many seconds.
+    pub carry: Option<u64>,
     /// Content types by suffix.
     pub types: Vec<(String, String)>,
     /// Threads; 0 means one per core.
@@ -99,7 +102,8 @@ impl Default for PackSettings {
             verify_sources: false,
             fresh: false,
             sign: None,
-            previous: None,
+            previous: Vec::new(),
+            carry: None,
             types: Vec::new(),
             threads: 0,
             quiet: false,
@@ -418,15 +422,33 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     Flag {
         name: "previous",
         short: None,
-        value: FILE,
+        value: FILES,
         group: Group::Packing,
         default: "",
-        brief: "an earlier release, besides the archive being replaced",
+        brief: "an earlier release, besides the archive being replaced; repeatable, newest first",
         details: "A name whose content has changed since is not a content hash: it is revalidated, \
-            as are names of the same folder and form.",
+            as are names of the same folder and form. New versions of its hashed scripts and styles \
+            are also coded with the old ones as dictionaries (RFC 9842), for browsers that have \
+            those.",
         is_common: false,
         apply: |settings, values| {
-            settings.previous = Some(path(values)?);
+            settings.previous = paths(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "carry",
+        short: None,
+        value: one("TIME"),
+        group: Group::Packing,
+        default: "",
+        brief: "keep files of --previous that are gone from the site for so long, such as 7d",
+        details: "Only immutable files, and no pages: what open pages may still ask for. The time \
+            since they were part of a site counts by SOURCE_DATE_EPOCH, or else by the newest \
+            file of each release.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.carry = Some(parse_duration_ms(text(values)?)? / 1000);
             Ok(())
         },
     },

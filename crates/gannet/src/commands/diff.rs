@@ -77,6 +77,14 @@ fn end(out: &mut dyn Write, found: &Differences) -> io::Result<()> {
         "\n{} added, {} changed, {} redirected, {} removed without redirect",
         found.added, found.changed, found.redirected, found.removed
     )?;
+    for (count, what) in [
+        (found.carried, "carried on"),
+        (found.expired, "no longer carried on"),
+    ] {
+        if count > 0 {
+            write!(out, ", {count} {what}")?;
+        }
+    }
     if found.immutable_changed > 0 {
         write!(
             out,
@@ -126,11 +134,14 @@ fn end_json(out: &mut dyn Write, found: &Differences) -> io::Result<()> {
     writeln!(
         out,
         "{open}], \"added\": {}, \"changed\": {}, \"redirected\": {}, \
-         \"removed_without_redirect\": {}, \"immutable_changed\": {}, \"rules\": [{}], \"options\": [{}], \
+         \"carried\": {}, \"expired\": {}, \"removed_without_redirect\": {}, \
+         \"immutable_changed\": {}, \"rules\": [{}], \"options\": [{}], \
          \"codings\": {{{}}}}}",
         found.added,
         found.changed,
         found.redirected,
+        found.carried,
+        found.expired,
         found.removed,
         found.immutable_changed,
         rules.join(", "),
@@ -228,6 +239,8 @@ fn write_line(out: &mut dyn Write, name: &str, change: &Change) -> io::Result<()
             writeln!(out, "~ {name}  ({}{more})", what.join(", "))
         }
         Change::Redirected(to) => writeln!(out, "> {name}  (to {to})"),
+        Change::Carried => writeln!(out, "* {name}  (no longer part of the site, carried on)"),
+        Change::Expired => writeln!(out, "- {name}  (no longer carried on)"),
     }
 }
 
@@ -246,6 +259,8 @@ fn write_json(out: &mut dyn Write, is_first: bool, name: &str, change: &Change) 
             let more = format!(", \"what\": {what}, \"was_immutable\": {was_immutable}");
             ("changed", more)
         }
+        Change::Carried => ("carried", String::new()),
+        Change::Expired => ("expired", String::new()),
         Change::Redirected(to) => (
             "redirected",
             format!(", \"location\": {}", json::string(to)),

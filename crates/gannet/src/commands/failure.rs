@@ -172,6 +172,9 @@ fn pack_help(error: &PackError) -> Option<String> {
             Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
         }
         PackError::Previous(_) => Some("omit --previous if there is no earlier release".into()),
+        PackError::NoTime(_) => {
+            Some("set SOURCE_DATE_EPOCH to the time of the release, or omit --carry".into())
+        }
         PackError::Key(..) => Some(format!(
             "'gannet keygen NAME' makes a key pair, as 'minisign -G' does; a key's password is \
              taken from {}",

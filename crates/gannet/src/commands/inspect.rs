@@ -24,11 +24,12 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// Names and values of the counts, for text and JSON.
-fn counts(stats: &Stats, rules: RuleCounts) -> [(&'static str, u64); 15] {
+fn counts(stats: &Stats, rules: RuleCounts) -> [(&'static str, u64); 17] {
     [
         ("entries", stats.entry_count),
         ("files", stats.file_count),
         ("immutable", stats.immutable_count),
+        ("carried", stats.carried_count),
         ("aliases", stats.alias_count),
         ("redirects", stats.redirect_count),
         ("redirect_rules", rules.redirects),
@@ -40,8 +41,16 @@ fn counts(stats: &Stats, rules: RuleCounts) -> [(&'static str, u64); 15] {
         ("tiny_bytes", stats.tiny_bytes),
         ("decompressed", stats.decoded_count),
         ("decompressed_bytes", stats.decoded_bytes),
+        ("dictionaries", stats.dictionary_count),
         ("best_case_bytes", stats.best_bytes),
     ]
+}
+
+/// The codings to list: those with a dictionary only if there are any.
+fn codings(stats: &Stats) -> impl Iterator<Item = Coding> {
+    let has_any = |coding: &Coding| stats.coding(*coding).variant_count > 0;
+    let with_dictionary = Coding::WITH_DICTIONARY.into_iter().filter(has_any);
+    Coding::ALL.into_iter().chain(with_dictionary)
 }
 
 pub(super) fn write_text(
@@ -78,7 +87,7 @@ pub(super) fn write_text(
         writeln!(out, "{:<16} {value}", name.replace('_', " "))?;
     }
     writeln!(out, "\n{:<10}{:>10}{:>14}", "coding", "variants", "size")?;
-    for coding in Coding::ALL {
+    for coding in codings(&stats) {
         let row = stats.coding(coding);
         writeln!(
             out,
@@ -126,13 +135,10 @@ pub(super) fn write_json(
         writeln!(out, "  \"{name}\": {value},")?;
     }
     writeln!(out, "  \"codings\": {{")?;
-    for (number, coding) in Coding::ALL.into_iter().enumerate() {
-        let row = stats.coding(coding);
-        let comma = if number + 1 < Coding::ALL.len() {
-            ","
-        } else {
-            ""
-        };
+    let codings: Vec<Coding> = codings(&stats).collect();
+    for (number, coding) in codings.iter().enumerate() {
+        let row = stats.coding(*coding);
+        let comma = if number + 1 < codings.len() { "," } else { "" };
         let (name, count, bytes) = (coding.name(), row.variant_count, row.bytes);
         writeln!(
             out,

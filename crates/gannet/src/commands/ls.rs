@@ -8,6 +8,8 @@ use gannet_site::archive::{
     ArchiveFile, ListedRule, RuleEffect, entry_name, entry_url, hex, rules_of,
 };
 
+use gannet_site::target::url;
+
 use crate::json::{string as json_string, strings as json_strings};
 use crate::messages::Failure;
 
@@ -86,17 +88,24 @@ fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Resul
                 let len = entry.select(Coding::Identity.into());
                 let len = len.map_or_else(|| "-".into(), |variant| variant.blob_len().to_string());
                 let kind = String::from_utf8_lossy(entry.content_type()).into_owned();
-                writeln!(out, "{len:>12}  {:<40}  {path}  {kind}", codings(&entry))?;
+                let carried = match entry.carried_since() {
+                    Some(_) => "  carried",
+                    None => "",
+                };
+                let codings = codings(&entry);
+                writeln!(out, "{len:>12}  {codings:<40}  {path}  {kind}{carried}")?;
             }
         }
     }
     Ok(())
 }
 
-/// Stored codings other than identity, smallest first: `br 120, gzip 150`.
+/// Stored codings other than identity, smallest first: `br 120, gzip 150`; those with a dictionary
+/// before the others.
 fn codings(entry: &Entry<'_>) -> String {
     let coded = entry
-        .variants()
+        .dictionary_variants()
+        .chain(entry.variants())
         .filter(|variant| variant.coding() != Coding::Identity);
     let list: Vec<_> = coded
         .map(|variant| format!("{} {}", variant.coding().name(), variant.blob_len()))
@@ -121,6 +130,7 @@ fn write_json(file: &ArchiveFile, rules: &[ListedRule], out: &mut dyn Write) -> 
             (_, EntryKind::Redirect { .. }) => "redirect",
             _ if entry.is_generated() => "generated",
             _ if entry.is_alias() => "alias",
+            _ if entry.carried_since().is_some() => "carried",
             _ => "file",
         };
         write!(out, ", \"kind\": \"{kind}\"")?;
@@ -137,12 +147,22 @@ fn write_json(file: &ArchiveFile, rules: &[ListedRule], out: &mut dyn Write) -> 
         if let Some(seconds) = entry.last_modified() {
             write!(out, ", \"last_modified\": {seconds}")?;
         }
+        if let Some(seconds) = entry.carried_since() {
+            write!(out, ", \"carried_since\": {seconds}")?;
+        }
         write!(out, ", \"variants\": [")?;
-        for (number, variant) in entry.variants().enumerate() {
+        let variants = entry.variants().chain(entry.dictionary_variants());
+        for (number, variant) in variants.enumerate() {
             let comma = if number > 0 { ", " } else { "" };
+            let dictionary = variant.dictionary().map(|it| {
+                let path = json_string(&url(it.path));
+                let sha256 = hex(it.sha256);
+                format!("\"dictionary\": {path}, \"dictionary_sha256\": \"{sha256}\", ")
+            });
+            let dictionary = dictionary.unwrap_or_default();
             write!(
                 out,
-                "{comma}{{\"coding\": \"{}\", {}\"size\": {}, \"etag\": {}, \"digest\": \"{}\"}}",
+                "{comma}{{\"coding\": \"{}\", {dictionary}{}\"size\": {}, \"etag\": {}, \"digest\": \"{}\"}}",
                 variant.coding().name(),
                 match variant.stored_as() {
                     Some(coding) => format!("\"stored_as\": \"{}\", ", coding.name()),

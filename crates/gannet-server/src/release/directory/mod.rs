@@ -193,7 +193,7 @@ impl Cached {
                 len: draft.len,
                 entity_tag: &tag,
                 last_modified,
-                vary: has_choice,
+                vary: has_choice.then_some(answer::VARY_BY_CODING),
                 cache_control: Some(lifetime.cache_control()),
                 fields: &fields,
             });

@@ -170,6 +170,8 @@ impl Site<'_> {
         let further = further.map(|(name, value)| ((*name).to_owned(), value.to_vec()));
         changes.set.extend(further);
         let representation = Representation {
+            use_as: None,
+            has_dictionaries: false,
             content_type,
             last_modified: None,
             cache_control: CACHE_REVALIDATE,

@@ -137,7 +137,7 @@ fn the_release_before_may_lie_elsewhere_but_must_be_there() {
     place.file("_astro/c.js", "one");
     let elsewhere = place.0.join("old.gannet");
     let options = PackOptions {
-        previous: Some(elsewhere.clone()),
+        previous: vec![elsewhere.clone()],
         ..place.options()
     };
     let refused = pack(&options, &mut NoProgress);

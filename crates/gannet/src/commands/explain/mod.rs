@@ -12,10 +12,13 @@ use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_archive::{Entry, SectionKind};
-use gannet_content::answer::{CACHE_NO_CACHE, Resource, private_cache_control, ready_fields};
+use gannet_content::answer::{
+    CACHE_NO_CACHE, Resource, VARY_BY_CODING, private_cache_control, ready_fields,
+};
 use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
 use gannet_content::policy::cache::{Lifetimes, Reason};
 use gannet_content::policy::defaults::DefaultFields;
+use gannet_content::policy::dictionary;
 use gannet_content::policy::security;
 use gannet_content::routing::{is_for_navigation, is_navigation};
 use gannet_content::rules::headers::{FieldOperation, may_be_cached};
@@ -23,12 +26,14 @@ use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::stored_coding;
 use gannet_content::validators::{LiveFile, last_modified, live_tag};
-use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
-use gannet_http::semantics::fields::Fields;
+use gannet_http::semantics::coding::{
+    Coding, CodingSet, accept_dictionary_encoding, accept_encoding,
+};
+use gannet_http::semantics::fields::{Fields, KnownField};
 use gannet_server::FAVICON;
 use gannet_site::archive::{self, SiteError};
 use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, SiteOptions, may};
-use gannet_site::target::Target;
+use gannet_site::target::{Target, url};
 use rustix::fs::Access;
 
 use super::failure::of_why_not;
@@ -59,6 +64,10 @@ struct Variant {
     len: u64,
     /// The only coding that is stored, if this variant is decompressed from it.
     stored_as: Option<&'static str>,
+    /// The dictionary that it needs, in words.
+    dictionary: Option<String>,
+    /// The client has that dictionary, and accepts the coding.
+    is_coded_for_client: bool,
 }
 
 /// A field of the answer and where it comes from.
@@ -352,27 +361,31 @@ fn content(
     line(text, format!("file {}", site.shown(number)));
     let (mut variants, block) = match site.place() {
         Place::Archive(archive) => match archive.entry(number) {
-            Some(entry) => of_archive(&entry, accepted),
+            Some(entry) => of_archive(&entry, accepted, request),
             None => return,
         },
         Place::Directory(directory) => of_directory(directory, number, accepted),
     };
     variants.sort_by_key(|variant| variant.len);
     let place = |coding: Coding| variants.iter().position(|it| it.coding == coding);
+    let coded = variants.iter().position(|it| it.is_coded_for_client);
     let chosen = variants.iter().position(|it| accepted.contains(it.coding));
+    let chosen = coded.or(chosen);
     let is_accepted = chosen.is_some();
     let chosen = chosen.or_else(|| place(Coding::Identity));
     for (position, variant) in variants.iter().enumerate() {
         let why = match chosen {
             Some(chosen) if position == chosen && !is_accepted => "sent: no coding is accepted",
             Some(chosen) if position == chosen => "sent: the smallest accepted",
+            _ if variant.dictionary.is_some() => "not for this request",
             _ if !accepted.contains(variant.coding) => "not accepted by the client",
             _ => "larger than the one sent",
         };
         let (name, len) = (variant.coding.name(), size(variant.len));
-        let how = match variant.stored_as {
-            Some(coding) => format!(", decompressed from the {coding}"),
-            None => String::new(),
+        let how = match (variant.stored_as, &variant.dictionary) {
+            (Some(coding), _) => format!(", decompressed from the {coding}"),
+            (_, Some(dictionary)) => format!(", needs {dictionary}"),
+            _ => String::new(),
         };
         line(text, format!("  {name:<9}{len:>10}  {why}{how}"));
     }
@@ -394,16 +407,49 @@ fn lines_of(block: &[u8]) -> Vec<(String, String)> {
         .collect()
 }
 
-fn of_archive(entry: &Entry<'_>, accepted: CodingSet) -> (Vec<Variant>, Vec<(String, String)>) {
-    let variants = entry.variants().map(|variant| Variant {
+fn of_archive(
+    entry: &Entry<'_>,
+    accepted: CodingSet,
+    request: &[(String, String)],
+) -> (Vec<Variant>, Vec<(String, String)>) {
+    let coded = with_dictionary(entry, request);
+    let variants = entry.dictionary_variants().chain(entry.variants());
+    let variants = variants.map(|variant| Variant {
         coding: variant.coding(),
         len: variant.blob_len(),
         stored_as: variant.stored_as().map(Coding::name),
+        dictionary: variant.dictionary().map(|dictionary| {
+            let (path, len) = (url(dictionary.path), size(dictionary.len));
+            format!("the dictionary '{}', {len}", printable(&path))
+        }),
+        is_coded_for_client: coded.is_some_and(|coded| coded.number() == variant.number()),
     });
-    let chosen = entry.select(accepted);
+    let chosen = coded.or_else(|| entry.select(accepted));
     let chosen = chosen.or_else(|| entry.select(CodingSet::IDENTITY));
     let block = chosen.map(|variant| lines_of(&variant.h1().whole()));
     (variants.collect(), block.unwrap_or_default())
+}
+
+/// The variant for a client that has a dictionary, as the server selects it over HTTPS.
+fn with_dictionary<'e>(
+    entry: &Entry<'e>,
+    request: &[(String, String)],
+) -> Option<gannet_archive::Variant<'e>> {
+    let mut section = String::new();
+    for (name, value) in request {
+        section.push_str(&format!("{name}: {value}\r\n"));
+    }
+    let fields = Fields::parse(section.as_bytes()).ok()?;
+    let sha256 = dictionary::available(&fields)?;
+    let accepted = accept_dictionary_encoding(fields.lines(KnownField::AcceptEncoding));
+    let found = entry.select_with_dictionary(accepted, &sha256)?;
+    let block = found.h1().whole();
+    let lines = lines_of(&block);
+    let allowed = lines
+        .iter()
+        .find(|(name, _)| name == "access-control-allow-origin");
+    let allowed = allowed.map(|(_, value)| value.as_bytes());
+    dictionary::may_reveal_length(&fields, allowed).then_some(found)
 }
 
 fn of_directory(
@@ -464,7 +510,7 @@ fn of_directory(
             len: file.len,
             entity_tag: &live_tag(file),
             last_modified: last_modified(original.mtime_ns, i64::MAX),
-            vary: is_coded,
+            vary: is_coded.then_some(VARY_BY_CODING),
             cache_control: Some(lifetime.cache_control()),
             fields: &further,
         };
@@ -477,6 +523,8 @@ fn of_directory(
         coding: *coding,
         len: file.len,
         stored_as: None,
+        dictionary: None,
+        is_coded_for_client: false,
     });
     (variants.collect(), block.unwrap_or_default())
 }
@@ -532,6 +580,7 @@ fn origin(name: &str, place: &Place) -> String {
         "etag" => "time, length and inode of the file",
         "last-modified" => "modification time of the file",
         "vary" => "several codings are stored",
+        "use-as-dictionary" => "browsers keep it as a dictionary for its next version",
         "accept-ranges" => "ranges are supported",
         "x-content-type-options" => "always sent",
         _ if is_archive => "packed into the archive",

@@ -58,6 +58,12 @@ fn options(
         )
         .help("add one to --compress: the server decompresses it for clients that need that"));
     }
+    if settings.carry.is_some() && settings.previous.is_empty() {
+        return Err(
+            Failure::usage("--carry has no effect without an earlier release")
+                .help("name its archive with --previous"),
+        );
+    }
     Ok(PackOptions {
         source: directory.to_owned(),
         hosts: settings.hosts,
@@ -80,6 +86,7 @@ fn options(
         exclude: settings.exclude,
         include: settings.include,
         previous: settings.previous,
+        carry: settings.carry,
         sign: settings.sign,
         memory: BuildMemory {
             keeps_archives: settings.cache.is_some(),

@@ -94,6 +94,16 @@ fn write_table(
             row(coding.coding.name(), coding.count, coding.bytes, &rest)
         )?;
     }
+    if report.dictionary_count > 0 {
+        let rest = "          coded with their previous versions too";
+        let count = report.dictionary_count;
+        writeln!(out, "  {:<14}{count:>9}  {:>10}{rest}", "dictionaries", "")?;
+    }
+    if report.carried_count > 0 {
+        let rest = "          of earlier releases";
+        let (count, bytes) = (report.carried_count, report.carried_bytes);
+        writeln!(out, "{}", row("carried", count, bytes, rest))?;
+    }
     if report.decoded_count > 0 {
         let rest = "          decompressed on request";
         let (count, bytes) = (report.decoded_count, report.decoded_bytes);
@@ -222,6 +232,7 @@ fn words(Warning { text, remedy }: &Warning) -> String {
             "{text}; convert it, or let it be sent without charset (--type SUFFIX=TYPE, or \
              Content-Type in _headers); 'gannet check' lists all"
         ),
+        Some(Remedy::CarryLess) => format!("{text}; choose a shorter --carry"),
         Some(Remedy::NoApplication) => format!("--spa has no effect: {text}"),
     }
 }

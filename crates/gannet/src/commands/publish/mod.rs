@@ -132,7 +132,9 @@ impl Job<'_> {
     ) -> Result<String, Failure> {
         settings.output = Some(self.publisher.draft_path());
         let before = before.map(Path::to_path_buf);
-        settings.previous = settings.previous.or(before);
+        if settings.previous.is_empty() {
+            settings.previous.extend(before);
+        }
         let report = pack::build(self.site, settings, origins, self.signer)?;
         Ok(shown.warnings(&report))
     }

@@ -47,7 +47,7 @@ pub(super) fn archive(letter: char) -> Vec<u8> {
         len: body.len() as u64,
         entity_tag: "\"x\"",
         last_modified: None,
-        vary: false,
+        vary: None,
         cache_control: Some("max-age=31536000, immutable"),
         fields: &[],
     });
