@@ -319,6 +319,7 @@ impl<D: Driver> Pump<'_, D> {
                     codings,
                     is_copied: to.copies(),
                     request,
+                    turn: &self.turn,
                 };
                 let (site, resolved) = archive.resolve(wanted, &mut to.ruling, input);
                 Ok(match resolved {
@@ -393,6 +394,7 @@ impl<D: Driver> Pump<'_, D> {
             codings,
             is_copied: false,
             request,
+            turn: &self.turn,
         };
         let (_, resolved) = archive.resolve(wanted, &mut to.ruling, || input);
         match resolved {

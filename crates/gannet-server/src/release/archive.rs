@@ -12,7 +12,7 @@ use gannet_content::plan::Representation;
 use gannet_content::routing::{FallbackKind, is_navigation};
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
-use gannet_http::semantics::coding::{Coding, CodingSet};
+use gannet_http::semantics::coding::CodingSet;
 use gannet_http::semantics::response::{ReadyBlock, Status};
 use gannet_io::memory::Memory;
 
@@ -25,7 +25,7 @@ use crate::limits::SMALL_FILE_MAX;
 /// A selected representation whose body is not in memory yet, kept by its indices.
 pub(crate) struct KeptEntry {
     entry: u32,
-    coding: Coding,
+    variant: u32,
     status: Status,
     is_own: bool,
 }
@@ -35,7 +35,7 @@ impl KeptEntry {
     pub(crate) fn new(selected: &Selected<'_>, body: &Unloaded<'_>) -> Self {
         Self {
             entry: body.entry,
-            coding: body.coding,
+            variant: body.variant,
             status: selected.status,
             is_own: selected.is_own,
         }
@@ -219,7 +219,7 @@ impl ArchiveSite {
     /// file.
     pub(crate) fn selected_again(&self, kept: &KeptEntry, is_loaded: bool) -> Option<Selected<'_>> {
         let entry = self.archive.entry(kept.entry)?;
-        let variant = entry.select(kept.coding.into())?;
+        let variant = entry.variant(kept.variant)?;
         let loaded_max = if is_loaded { DECODED_LEN_MAX } else { 0 };
         Some(self.selected(&entry, variant, (kept.status, kept.is_own), loaded_max))
     }
@@ -249,6 +249,9 @@ impl ArchiveSite {
                 .or_else(|| entry.select(CodingSet::IDENTITY))
             {
                 Some(variant) => {
+                    let may_be_coded = entry.has_dictionary_variants() && is_own;
+                    let coded = may_be_coded.then(|| self.coded(&entry, wanted));
+                    let variant = coded.flatten().unwrap_or(variant);
                     // Longer bodies are sent from the file itself, if possible.
                     let loaded_max = match wanted.is_copied {
                         true => DECODED_LEN_MAX,
@@ -276,7 +279,7 @@ impl ArchiveSite {
                 file: &self.file,
                 number: variant.blob_number(),
                 entry: entry.number(),
-                coding: variant.coding(),
+                variant: variant.number(),
                 stored,
                 digest: variant.digest().try_into().ok(),
             })

@@ -58,9 +58,9 @@ pub(crate) struct Unloaded<'s> {
     pub(crate) file: &'s Rc<ServedFile>,
     /// Identifies it among these bodies: in an archive, the number of its blob.
     pub(crate) number: u32,
-    /// Selects it again: the number of its entry, and its coding.
+    /// Selects it again in an archive: the numbers of its entry and variant.
     pub(crate) entry: u32,
-    pub(crate) coding: Coding,
+    pub(crate) variant: u32,
     /// Its stored form.
     pub(crate) stored: Body<'s>,
     /// BLAKE3 digest of the decoded body, where known: brotli has no checksum.
@@ -317,7 +317,7 @@ mod tests {
             file: &file(),
             number,
             entry: 0,
-            coding: Coding::Gzip,
+            variant: 0,
             stored: Body::Decoded {
                 stored: Stored::Tiny(GZIP),
                 coding: Coding::Gzip,
@@ -381,7 +381,7 @@ mod tests {
                 file: &file(),
                 number: 7,
                 entry: 0,
-                coding: Coding::Gzip,
+                variant: 0,
                 stored: Body::Decoded {
                     stored: Stored::Tiny(coded),
                     coding,

@@ -19,6 +19,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod bodies;
+mod dictionaries;
 pub(crate) mod directory;
 pub(crate) mod files;
 pub(crate) mod opened;

@@ -13,6 +13,7 @@ use gannet_io::driver::Driver;
 use gannet_io::memory::Memory;
 
 use super::{ServedFile, bodies};
+use crate::exchange::answering::Turn;
 
 /// The result of resolving a path.
 #[expect(clippy::large_enum_variant, reason = "it is made and used in one call")]
@@ -92,4 +93,6 @@ pub(crate) struct Wanted<'r> {
     pub(crate) is_copied: bool,
     /// The whole request, for rarely needed fields.
     pub(crate) request: &'r Request<'r>,
+    /// What all requests of the turn have in common.
+    pub(crate) turn: &'r Turn<'r>,
 }

@@ -50,7 +50,7 @@ impl CodedAlone {
             file: &self.file,
             number: self.number,
             entry: 0,
-            coding: Coding::Identity,
+            variant: 0,
             stored: Body::Decoded {
                 stored: Stored::Blob {
                     offset: 0,

@@ -1,0 +1,341 @@
+//! Dictionaries (RFC 9842): who gets content that is coded with one, over every version of HTTP.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use gannet_testkit::client::{Client, Response};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::Peer;
+use gannet_testkit::h3;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, gannet_in};
+
+const OLD: &str = "/assets/app-BxY3k9Zq.js";
+const NEW: &str = "/assets/app-CsGmk6Qp.js";
+const OTHER: &str = "/assets/main-DkXz1a2B.js";
+
+/// A script of some kilobytes, of which versions share nearly all.
+fn script(version: &str) -> String {
+    let mut state = 7_u32;
+    let mut text = format!("// {version}\n");
+    for _ in 0..600 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        text.push_str(&format!("f{:x}({});\n", state >> 12, state >> 22));
+    }
+    text
+}
+
+/// Packs a script under one name and another under a second, after an earlier release.
+fn release(out: &Folder, name: &str, version: &str, flags: &[&str]) -> PathBuf {
+    let site = Folder::new();
+    site.write(&name[1..], script(version));
+    site.write(&OTHER[1..], script("another").repeat(2));
+    site.write("index.html", format!("<script src={name}></script>{OTHER}"));
+    site.write("_headers", "/cors/*\n  X-A: b\n");
+    let path = out.join(format!("{version}.gannet"));
+    let text = path.to_str().expect("UTF-8");
+    let arguments = [
+        &["pack", ".", "--fast", "--quiet", "--fresh", "-o", text],
+        flags,
+    ]
+    .concat();
+    gannet_in(&site, arguments).success();
+    path
+}
+
+fn releases(out: &Folder, flags: &[&str]) -> PathBuf {
+    let old = release(out, OLD, "old", flags);
+    let old = old.to_str().expect("UTF-8");
+    let flags = [&["--previous", old, "--carry", "7d"], flags].concat();
+    release(out, NEW, "new", &flags)
+}
+
+/// What a browser sends that has the old script.
+fn available() -> String {
+    format!(
+        ":{}:",
+        base64(digest(&SHA256, script("old").as_bytes()).as_ref())
+    )
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let bits = three
+            .iter()
+            .fold(0u32, |bits, byte| bits << 8 | u32::from(*byte));
+        let bits = bits << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
+            text.push(if place > three.len() {
+                '='
+            } else {
+                char::from(digit)
+            });
+        }
+    }
+    text
+}
+
+/// The new script from the coded one.
+fn decoded(body: &[u8]) -> String {
+    let old = script("old");
+    let head = [
+        b"\xff\x44\x43\x42",
+        digest(&SHA256, old.as_bytes()).as_ref(),
+    ]
+    .concat();
+    let stream = body.strip_prefix(&head[..]).expect("the head of dcb");
+    let dictionary = old.into_bytes().into();
+    let mut decoder = brotli::Decompressor::new_with_custom_dict(stream, 4096, dictionary);
+    let mut text = String::new();
+    decoder.read_to_string(&mut text).expect("sound");
+    text
+}
+
+const CODINGS: &str = "gzip, deflate, br, dcb, dcz";
+const VARY: &str = "accept-encoding, available-dictionary";
+
+fn ask(client: &mut Client, method: &str, host: &str, lines: &[String]) -> Response {
+    let lines = lines.iter().map(|line| format!("{line}\r\n"));
+    let lines: String = lines.collect();
+    client.send(format!(
+        "{method} {NEW} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n"
+    ));
+    client.response_to(method)
+}
+
+fn lines(codings: &str, more: &[&str]) -> Vec<String> {
+    let mut lines = vec![
+        format!("Accept-Encoding: {codings}"),
+        format!("Available-Dictionary: {}", available()),
+    ];
+    lines.extend(more.iter().map(|line| (*line).to_owned()));
+    lines
+}
+
+#[test]
+fn who_has_the_dictionary_gets_what_is_coded_with_it() {
+    let out = Folder::new();
+    let archive = releases(&out, &[]);
+    on_both_engines(|engine| {
+        let server = engine.serve(&archive, &[]);
+        let mut client = Client::new(&server);
+        let mut check = |host: &str, lines: Vec<String>, expect: &str| {
+            let answer = ask(&mut client, "GET", host, &lines);
+            assert_eq!(answer.status, 200);
+            let coding = answer.field("content-encoding");
+            assert_eq!(coding, Some(expect), "{host} {lines:?}");
+            assert_eq!(answer.field("vary"), Some(VARY));
+            let pattern = "match=\"/assets/app-*.js\"";
+            assert_eq!(answer.field("use-as-dictionary"), Some(pattern));
+            if expect == "dcb" {
+                assert_eq!(decoded(&answer.body), script("new"));
+                assert!(answer.body.len() < 500, "{} bytes", answer.body.len());
+            }
+        };
+        check("localhost", lines(CODINGS, &[]), "dcb");
+        check("127.0.0.1:80", lines("DCB;q=0.1", &[]), "dcb");
+        // Without TLS, only on this machine.
+        check("example.org", lines(CODINGS, &[]), "br");
+        // The coding must be named, the dictionary be the right one, and sent once.
+        check("localhost", lines("br, *, zstd;q=0", &[]), "br");
+        check("localhost", lines("br, dcb;q=0", &[]), "br");
+        check("localhost", lines("br, dcz", &[]), "br");
+        check("localhost", vec!["Accept-Encoding: br, dcb".into()], "br");
+        let named = |dictionary: String| {
+            let dictionary = format!("Available-Dictionary: {dictionary}");
+            vec!["Accept-Encoding: br, dcb".into(), dictionary]
+        };
+        check("localhost", named(format!(":{}:", base64(&[1; 32]))), "br");
+        check("localhost", named(available().replace(':', "")), "br");
+        check("localhost", named(":AAAA:".into()), "br");
+        let twice = format!("Available-Dictionary: {}", available());
+        check("localhost", lines(CODINGS, &[&twice]), "br");
+        // Another origin learns no length, unless it may read the answer.
+        let (same, cross) = ("Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: cross-site");
+        check(
+            "localhost",
+            lines(CODINGS, &[same, "Sec-Fetch-Mode: no-cors"]),
+            "dcb",
+        );
+        check(
+            "localhost",
+            lines(CODINGS, &[cross, "Sec-Fetch-Mode: no-cors"]),
+            "br",
+        );
+        let origin = "Origin: https://other.example";
+        check(
+            "localhost",
+            lines(CODINGS, &[cross, "Sec-Fetch-Mode: cors", origin]),
+            "br",
+        );
+        // Others have the same entry, and no dictionary.
+        client.send(format!("GET {OTHER} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert_eq!(client.response().field("vary"), Some("accept-encoding"));
+        // The dictionary is carried on, and says what it is.
+        client.send(format!("GET {OLD} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        let old = client.response();
+        assert_eq!(old.text(), script("old"));
+        assert!(old.field("use-as-dictionary").is_some());
+    });
+}
+
+#[test]
+fn every_answer_for_the_path_says_what_it_depends_on() {
+    let out = Folder::new();
+    let archive = releases(&out, &[]);
+    on_both_engines(|engine| {
+        let server = engine.serve(&archive, &[]);
+        let mut client = Client::new(&server);
+        let mut check = |method: &str, more: &[&str], status| {
+            let answer = ask(&mut client, method, "localhost", &lines(CODINGS, more));
+            let found = (answer.status, answer.field("vary"));
+            assert_eq!(found, (status, Some(VARY)), "{method} {more:?}");
+            answer
+        };
+        let whole = check("GET", &[], 200);
+        let head = check("HEAD", &[], 200);
+        assert_eq!(head.content_length(), Some(whole.body.len() as u64));
+        assert_eq!(head.field("content-encoding"), Some("dcb"));
+        // Its own strong validator, for conditions and ranges.
+        let tag = whole.field("etag").expect("a tag").to_owned();
+        assert!(tag.starts_with('"') && tag.ends_with("-db\""), "{tag}");
+        check("GET", &[&format!("If-None-Match: {tag}")], 304);
+        check("HEAD", &[&format!("If-None-Match: {tag}")], 304);
+        let part = check(
+            "GET",
+            &["Range: bytes=10-19", &format!("If-Range: {tag}")],
+            206,
+        );
+        assert_eq!(part.body, whole.body[10..20]);
+        assert_eq!(part.field("content-encoding"), Some("dcb"));
+        let plain = ask(&mut client, "GET", "localhost", &[]);
+        assert_eq!(plain.text(), script("new"));
+        assert_ne!(plain.field("etag"), Some(tag.as_str()));
+        assert_eq!(plain.field("vary"), Some(VARY));
+    });
+}
+
+#[test]
+fn fields_of_the_operator_say_who_may_read_it() {
+    let out = Folder::new();
+    let archive = releases(&out, &[]);
+    on_both_engines(|engine| {
+        let check = |flags: &[&str], origin: &str, expect: &str| {
+            let server = engine.serve(&archive, flags);
+            let mut client = Client::new(&server);
+            let origin = format!("Origin: {origin}");
+            let more = [
+                "Sec-Fetch-Site: cross-site",
+                "Sec-Fetch-Mode: cors",
+                &origin,
+            ];
+            let answer = ask(&mut client, "GET", "localhost", &lines(CODINGS, &more));
+            assert_eq!(
+                answer.field("content-encoding"),
+                Some(expect),
+                "{flags:?} {origin}"
+            );
+        };
+        let header = |value| ["--header", value];
+        check(&[], "https://a.example", "br");
+        check(
+            &header("Access-Control-Allow-Origin: *"),
+            "https://a.example",
+            "dcb",
+        );
+        let one = header("Access-Control-Allow-Origin: https://a.example");
+        check(&one, "https://a.example", "dcb");
+        check(&one, "https://b.example", "br");
+    });
+}
+
+/// All versions of HTTP, from an archive in memory, and from one that is read.
+#[test]
+fn over_tls_every_version_of_http_sends_it() {
+    let out = Folder::new();
+    let archive = releases(&out, &[]);
+    let dictionary = available();
+    let fields = [
+        ("accept-encoding", CODINGS),
+        ("available-dictionary", dictionary.as_str()),
+    ];
+    on_both_engines(|engine| {
+        for flags in [&[][..], &["--cache-memory", "0"]] {
+            let secure = Secure::serve(engine, &archive, flags);
+            let check = |version: &str, coding: Option<&str>, vary: Option<&str>, body: &[u8]| {
+                assert_eq!(
+                    (coding, vary),
+                    (Some("dcb"), Some(VARY)),
+                    "{version} {flags:?}"
+                );
+                assert_eq!(decoded(body), script("new"), "{version}");
+            };
+            let mut client = secure.connect();
+            let h1 = ask(&mut client, "GET", "localhost", &lines(CODINGS, &[]));
+            check(
+                "1",
+                h1.field("content-encoding"),
+                h1.field("vary"),
+                &h1.body,
+            );
+            let h2 = Peer::secure(&secure, &[]).request("GET", NEW, &fields);
+            check(
+                "2",
+                h2.field("content-encoding"),
+                h2.field("vary"),
+                &h2.body,
+            );
+            let mut quic = Quic::begin(secure.server.address(), &secure.authority);
+            let id = quic.ask(&h3::request("GET", NEW, &fields));
+            let h3 = quic.answer(id);
+            check(
+                "3",
+                h3.field("content-encoding"),
+                h3.field("vary"),
+                &h3.body,
+            );
+        }
+    });
+}
+
+#[test]
+fn commands_show_what_is_coded_with_what() {
+    let out = Folder::new();
+    let archive = releases(&out, &["--digest", "sha-256"]);
+    let archive = archive.to_str().expect("UTF-8");
+    let run = |arguments: &[&str]| gannet_in(&out, arguments).success().text().to_owned();
+    run(&["verify", archive]);
+    let json = run(&["ls", "--json", archive]);
+    let path = format!("\"coding\": \"dcb\", \"dictionary\": \"{OLD}\"");
+    assert!(json.contains(&path), "{json}");
+    assert!(
+        json.contains(&format!("\"url\": \"{OLD}\", \"kind\": \"carried\"")),
+        "{json}"
+    );
+    let long = run(&["ls", "--long", archive]);
+    assert!(
+        long.contains("  carried\n") && long.contains("dcb "),
+        "{long}"
+    );
+    let counts = run(&["inspect", archive]);
+    assert!(counts.contains("\ndictionaries     1\n"), "{counts}");
+    assert!(counts.contains("\ncarried          1\n"), "{counts}");
+    let plain = run(&["explain", NEW, archive]);
+    let needs = format!("not for this request, needs the dictionary '{OLD}'");
+    assert!(plain.contains(&needs), "{plain}");
+    let header = format!("available-dictionary: {}", available());
+    let fields = ["-H", "accept-encoding: br, dcb", "-H", &header];
+    let coded = run(&[&["explain", NEW, archive], &fields[..]].concat());
+    assert!(
+        coded.contains("sent: the smallest accepted, needs the dictionary"),
+        "{coded}"
+    );
+    assert!(coded.contains("content-encoding: dcb\n"), "{coded}");
+    let refused = gannet_in(&out, ["pack", ".", "--carry", "1d"]);
+    refused.failure(2, "gannet: --carry has no effect without an earlier release\nhelp: name its archive with --previous\n");
+}
