@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 
 use gannet_archive::signature::SignatureError;
 use gannet_io::cause::{cause, next_step};
+use rustix::io::Errno;
 
 use crate::pointer::PointerError;
 
 /// Making the folder of a store.
 pub(crate) const MAKE_STORE: &str = "make store";
+/// Taking its lock.
+pub(crate) const LOCK: &str = "lock";
 
 /// An error of a store.
 #[derive(Debug)]
@@ -71,6 +74,11 @@ impl StoreError {
                 if *doing == MAKE_STORE && error.kind() == io::ErrorKind::NotFound =>
             {
                 "make the folder above it first, with 'mkdir -p'".into()
+            }
+            Self::Io { doing, error, .. }
+                if *doing == LOCK && error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) =>
+            {
+                "it is a symbolic link, which is not followed: remove it".into()
             }
             Self::Io { error, .. } => next_step(error)?.to_owned(),
             Self::NotAStore(_) => {
@@ -139,11 +147,11 @@ impl fmt::Display for StoreError {
                 let store = store.display();
                 write!(
                     out,
-                    "cannot publish to '{store}': another publisher is at work ({who})"
+                    "cannot change store '{store}': another publisher is at work ({who})"
                 )
             }
             Self::Overtaken { store, what } => {
-                write!(out, "cannot publish to '{}': {what}", store.display())
+                write!(out, "cannot change store '{}': {what}", store.display())
             }
             Self::Signature(path, error) => {
                 write!(out, "cannot use pointer '{}': {error}", path.display())

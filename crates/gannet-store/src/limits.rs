@@ -27,3 +27,7 @@ pub const PUBLISHER_LEN_MAX: usize = 32;
 
 /// Releases that `keep` can name.
 pub const KEEP_MAX: u32 = 1000;
+
+/// Entries of the log that are followed back from the pointer in force, to find what is kept and
+/// what may be removed: more than [`KEEP_MAX`] releases, each of them published four times.
+pub const FOLLOWED_MAX: usize = 4096;

@@ -133,11 +133,17 @@ impl Pointer {
         self.begins(self.stages.iter().find(has_node))
     }
 
-    /// When the last node activates the release, in Unix seconds: from then on, the one before it
-    /// is not in force anywhere.
+    /// When the last node activates the release, in Unix seconds; 0 for at once.
+    #[must_use]
+    pub fn last_activation(&self) -> u64 {
+        self.begins(self.stages.last())
+    }
+
+    /// From when on the one before it is not in force anywhere, in Unix seconds: the last node has
+    /// activated it, and it has been published.
     #[must_use]
     pub fn settled(&self) -> u64 {
-        self.begins(self.stages.last()).max(self.published)
+        self.last_activation().max(self.published)
     }
 
     fn begins(&self, stage: Option<&Stage>) -> u64 {

@@ -8,20 +8,22 @@
 //! pointer into force: a publisher that ends anywhere before leaves the old one in force, and what
 //! it left behind does not hinder the next one. Its unfinished files begin with a dot; since only
 //! the holder of the store's lock makes such files, and the system releases the lock of a process
-//! that ends, whoever gets the lock may remove all of them.
+//! that ends, whoever gets the lock may remove all of them. Where locks do not reach, as between
+//! machines on some network file systems, each publisher has names of its own for them: the one
+//! whose files were removed fails, and none ever names what another one wrote.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_io::named_file;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-use crate::error::{MAKE_STORE, StoreError};
+use crate::error::{self, MAKE_STORE, StoreError};
 use crate::files::{Files, SystemFiles};
 use crate::keep::Keep;
 use crate::limits::SERIAL_MAX;
@@ -29,13 +31,16 @@ use crate::pointer::{Pointer, PointerError};
 use crate::quantity::time_text;
 use crate::release_id::ReleaseId;
 use crate::stages::Stage;
-use crate::store::{LOG, RELEASES, SUFFIX, Store};
+use crate::store::{LOG, RELEASES, SUFFIX, Store, names};
 
 /// Who changes a store. While it lives, nobody else on this machine does.
 pub struct Publisher<F: Files = SystemFiles> {
     store: Store,
-    files: F,
+    pub(crate) files: F,
     name: String,
+    /// Part of the names of its unfinished files, which no other publisher has.
+    unique: String,
+    _begun: Begun,
     /// Holds the lock; the system releases it when the process ends, in whatever way.
     _lock: File,
 }
@@ -72,17 +77,6 @@ pub struct Next {
     pub expires: Option<u64>,
 }
 
-/// Files that were removed.
-#[derive(Debug, Default)]
-pub struct Pruned {
-    /// The releases.
-    pub releases: Vec<ReleaseId>,
-    /// Their bytes.
-    pub bytes: u64,
-    /// What could not be read or removed; nothing is lost by it but room.
-    pub errors: Vec<StoreError>,
-}
-
 impl Publisher {
     /// Opens a store for publishing, and makes it if there is none: its folder may be missing, but
     /// not the one above it. `name` is who publishes, `now` is the time in Unix seconds.
@@ -101,28 +95,42 @@ impl<F: Files> Publisher<F> {
     /// # Errors
     /// As for [`Publisher::open`].
     pub fn open_with(folder: &Path, name: &str, now: u64, files: F) -> Result<Self, StoreError> {
-        make_folder(folder, &files)?;
+        let mut begun = Begun::default();
+        if make_folder(folder, &files)? {
+            begun.0.push(folder.to_path_buf());
+        }
         let found = names(folder).map_err(StoreError::io("open store", folder))?;
-        if !Store::is_store(folder) && !may_become_store(folder, &found) {
+        let is_store = Store::is_store(folder);
+        if !is_store && !may_become_store(folder, &found) {
             return Err(StoreError::NotAStore(folder.to_path_buf()));
         }
         let lock = lock(folder, &format!("{name}, since {}", time_text(now)))?;
-        for inner in [RELEASES, LOG] {
+        if !is_store && !found.iter().any(|name| *name == *LOCK) {
+            begun.0.push(folder.join(LOCK));
+        }
+        for inner in [LOG, RELEASES] {
             let path = folder.join(inner);
             match files.make_folder(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.map_err(StoreError::io("make", &path))?,
+                made => {
+                    made.map_err(StoreError::io("make", &path))?;
+                    begun.0.push(path);
+                }
             }
         }
         let flushed = files.flush_folder(folder);
         flushed.map_err(StoreError::io("write to", folder))?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let since = since.unwrap_or_default().as_nanos();
         let publisher = Self {
             store: Store::open(folder, None)?,
             files,
             name: name.to_owned(),
+            unique: format!("{:x}-{since:x}", std::process::id()),
+            _begun: begun,
             _lock: lock,
         };
-        publisher.remove_unfinished()?;
+        publisher.remove_unfinished();
         Ok(publisher)
     }
 
@@ -133,29 +141,26 @@ impl<F: Files> Publisher<F> {
     }
 
     /// Removes what a publisher left behind that did not end well. The lock says that it has ended.
-    fn remove_unfinished(&self) -> Result<(), StoreError> {
+    /// What cannot be removed is in nobody's way.
+    fn remove_unfinished(&self) {
         let folder = self.store.folder();
-        for (folder, start) in [
-            (folder.join(RELEASES), "."),
-            (folder.join(LOG), "."),
-            (folder.to_path_buf(), NEW_CURRENT),
-        ] {
-            for name in names(&folder).map_err(StoreError::io("read", &folder))? {
-                if name.as_encoded_bytes().starts_with(start.as_bytes()) {
-                    let path = folder.join(&name);
-                    self.files
-                        .remove(&path)
-                        .map_err(StoreError::io("remove", &path))?;
+        for folder in [&folder.join(RELEASES), &folder.join(LOG), folder] {
+            for name in names(folder).unwrap_or_default() {
+                // Packing adds a dot in front.
+                let is_hidden = name.as_encoded_bytes().starts_with(b".");
+                let name = name.to_string_lossy();
+                if is_hidden && name.trim_start_matches('.').starts_with(UNFINISHED) {
+                    let _ = self.files.remove(&folder.join(&*name));
                 }
             }
         }
-        Ok(())
     }
 
     /// Where a release is written before [`Publisher::place`] gives it its name. Nothing is there.
     #[must_use]
     pub fn draft_path(&self) -> PathBuf {
-        self.store.folder().join(RELEASES).join(NEW_RELEASE)
+        let name = format!(".{UNFINISHED}-{}{SUFFIX}", self.unique);
+        self.store.folder().join(RELEASES).join(name)
     }
 
     /// Copies an archive to [`Publisher::draft_path`].
@@ -226,7 +231,8 @@ impl<F: Files> Publisher<F> {
     }
 
     /// The pointer with the next serial, which replaces the one in force; a pointer that cannot be
-    /// read counts as replaced, too. `now` is in Unix seconds.
+    /// read counts as replaced, too. The first one of a store is active at once, whatever `next`
+    /// says: servers have nothing else to serve. `now` is in Unix seconds.
     ///
     /// # Errors
     /// The log cannot be listed, the serials are used up, or a value is one that a pointer cannot
@@ -242,16 +248,18 @@ impl<F: Files> Publisher<F> {
         if highest.is_some_and(|serial| serial >= SERIAL_MAX) {
             return Err(refuse("the serials are used up"));
         }
+        let replaces = in_force.map(|it| it.serial).or(in_log);
+        let is_first = replaces.is_none();
         let pointer = Pointer {
             serial: highest.unwrap_or(0) + 1,
-            replaces: in_force.map(|it| it.serial).or(in_log),
+            replaces,
             release: next.release,
             size: next.placed.size,
             digest: next.placed.digest,
             published: now,
             publisher: self.name.clone(),
-            activate: next.activate,
-            stages: next.stages,
+            activate: next.activate.filter(|_| !is_first),
+            stages: if is_first { Vec::new() } else { next.stages },
             keep: next.keep,
             void: next.void,
             note: next.note,
@@ -284,7 +292,7 @@ impl<F: Files> Publisher<F> {
         }
         let refuse = |error| StoreError::io("write", &current)(error);
         let folder = self.store.folder();
-        let draft = folder.join(NEW_CURRENT);
+        let draft = folder.join(format!(".{UNFINISHED}-{}", self.unique));
         let made = self.files.create(&draft, &mut text.as_bytes());
         let made = made.and_then(|()| self.files.rename(&draft, &current));
         if let Err(error) = made {
@@ -297,7 +305,7 @@ impl<F: Files> Publisher<F> {
     /// Writes an entry of the log, whose name nobody else can have taken.
     fn log(&self, pointer: &Pointer, text: &str) -> Result<(), StoreError> {
         let folder = self.store.folder().join(LOG);
-        let draft = folder.join(NEW_ENTRY);
+        let draft = folder.join(format!(".{UNFINISHED}-{}", self.unique));
         let path = self.store.log_path(pointer.serial);
         let refuse = |error| StoreError::io("write", &path)(error);
         let made = self.files.create(&draft, &mut text.as_bytes());
@@ -328,89 +336,44 @@ impl<F: Files> Publisher<F> {
             what: format!("serial {serial} was published at {time} by {by} in the meantime"),
         }
     }
+}
 
-    /// Removes the files of releases that are neither in force nor kept. One that the log does not
-    /// name as having been in force may be on its way there: it is removed when it is older than
-    /// what is kept.
-    #[must_use]
-    pub fn prune(&self, current: &Pointer, now: u64) -> Pruned {
-        let mut pruned = Pruned::default();
-        let (stays, left) = match self.staying(current, now) {
-            Ok(found) => found,
-            Err(error) => {
-                pruned.errors.push(error);
-                return pruned;
-            }
-        };
-        let folder = self.store.folder().join(RELEASES);
-        let found = names(&folder).map_err(StoreError::io("read", &folder));
-        let found = found.unwrap_or_else(|error| {
-            pruned.errors.push(error);
-            Vec::new()
-        });
-        for name in found {
-            let id = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-            let Some(id) = id.and_then(|id| id.parse::<ReleaseId>().ok()) else {
-                continue;
+/// What was made for a new store, in order: removed again on drop, unless something has been put
+/// into it, so that a first attempt which fails leaves nothing behind.
+#[derive(Default)]
+struct Begun(Vec<PathBuf>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        for path in self.0.iter().rev() {
+            let removed = match path.ends_with(LOCK) {
+                true => fs::remove_file(path),
+                false => fs::remove_dir(path),
             };
-            let path = folder.join(&name);
-            let Ok(metadata) = fs::metadata(&path) else {
-                continue;
-            };
-            let modified = metadata.modified().ok();
-            let modified = modified.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
-            let age_s = now.saturating_sub(modified.map_or(now, |it| it.as_secs()));
-            let was_known = left.contains(&id) || current.void.contains(&id);
-            if stays.contains(&id) || !was_known && age_s <= current.keep.age_s {
-                continue;
-            }
-            match self.files.remove(&path) {
-                Ok(()) => {
-                    pruned.releases.push(id);
-                    pruned.bytes += metadata.len();
-                }
-                Err(error) => pruned.errors.push(StoreError::io("remove", &path)(error)),
+            if removed.is_err() {
+                return;
             }
         }
-        pruned
-    }
-
-    /// The releases whose files stay, and those that have been in force.
-    fn staying(
-        &self,
-        current: &Pointer,
-        now: u64,
-    ) -> Result<(HashSet<ReleaseId>, HashSet<ReleaseId>), StoreError> {
-        let kept = self.store.kept(current, now)?;
-        let mut stays: HashSet<_> = kept.pointers.iter().map(|it| it.release).collect();
-        stays.insert(current.release);
-        let mut left = HashSet::new();
-        let mut trail = self.store.trail(current)?;
-        while let Some((pointer, left_at)) = trail.next(&mut Vec::new()) {
-            if left_at > now {
-                stays.insert(pointer.release);
-            }
-            left.insert(pointer.release);
-        }
-        Ok((stays, left))
     }
 }
 
 /// Makes the folder of a store, unless there is one; another publisher may do so at the same time.
-fn make_folder(folder: &Path, files: &impl Files) -> Result<(), StoreError> {
+/// Returns whether it was made.
+fn make_folder(folder: &Path, files: &impl Files) -> Result<bool, StoreError> {
     let refuse = |error| StoreError::io(MAKE_STORE, folder)(error);
-    if folder.exists() {
-        return Ok(());
+    if folder.try_exists().map_err(refuse)? {
+        return Ok(false);
     }
     match files.make_folder(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
         made => made.map_err(refuse)?,
     }
     let above = match folder.parent() {
         Some(above) if above != Path::new("") => above,
         _ => Path::new("."),
     };
-    files.flush_folder(above).map_err(refuse)
+    files.flush_folder(above).map_err(refuse)?;
+    Ok(true)
 }
 
 /// A new folder, or a store that was not completed: both of its folders are made before anything
@@ -429,30 +392,33 @@ fn has_no_links(error: &io::Error) -> bool {
         .any(|it| error.raw_os_error() == Some(it.raw_os_error()))
 }
 
-fn names(folder: &Path) -> io::Result<Vec<OsString>> {
-    fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.file_name()))
-        .collect()
-}
-
 /// Takes the lock of a store, and says in its file who has it.
 fn lock(folder: &Path, holder: &str) -> Result<File, StoreError> {
     let path = folder.join(LOCK);
-    let refuse = |error: io::Error| StoreError::io("lock", &path)(error);
+    let refuse = |error: io::Error| StoreError::io(error::LOCK, &path)(error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    let mut file = options.open(&path).map_err(refuse)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            let by = named_file::read_text(&path, LOCK_LEN_MAX).unwrap_or_default();
-            return Err(StoreError::Busy {
-                store: folder.to_path_buf(),
-                by: by.trim().to_owned(),
-            });
+    // A link would lead the text to another file.
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    let mut file = loop {
+        let file = options.open(&path).map_err(refuse)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let by = named_file::read_text(&path, LOCK_LEN_MAX).unwrap_or_default();
+                return Err(StoreError::Busy {
+                    store: folder.to_path_buf(),
+                    by: by.trim().to_owned(),
+                });
+            }
+            Err(error) => return Err(refuse(error.into())),
         }
-        Err(error) => return Err(refuse(error.into())),
-    }
+        // One that failed to begin a store removes its lock.
+        let held = file.metadata().map_err(refuse)?;
+        if fs::metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (held.dev(), held.ino())) {
+            break file;
+        }
+    };
     // Only a message: that it may be old or cut off does no harm.
     let written = file
         .set_len(0)
@@ -488,9 +454,5 @@ const CHUNK: usize = 1 << 20;
 const LOCK: &str = ".lock";
 /// Bytes read of the lock's file.
 const LOCK_LEN_MAX: u64 = 256;
-/// A release without its name.
-const NEW_RELEASE: &str = ".new.gannet";
-/// An entry of the log without its name.
-const NEW_ENTRY: &str = ".new";
-/// The next pointer.
-const NEW_CURRENT: &str = ".current.new";
+/// How the names of unfinished files begin, after a dot.
+const UNFINISHED: &str = "new";

@@ -1,15 +1,17 @@
 //! Reads a store: the pointer in force, those before it, and which releases are kept.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use gannet_archive::signature::{PublicKey, SignatureError};
+use gannet_io::cause::cause;
 use gannet_io::named_file;
 
 use crate::error::StoreError;
-use crate::limits::{POINTER_LEN_MAX, SERIAL_MAX};
-use crate::pointer::{FIRST_LINE, Pointer};
+use crate::limits::{FOLLOWED_MAX, POINTER_LEN_MAX, SERIAL_MAX};
+use crate::pointer::{FIRST_LINE, Pointer, PointerError};
 use crate::quantity::parse_count;
 use crate::release_id::ReleaseId;
 
@@ -48,19 +50,16 @@ pub struct Kept {
 }
 
 impl Store {
-    /// Whether a path is a store: a folder with the folders `releases` and `log`, and either a file
-    /// `current` that begins as a pointer does, or nothing else but perhaps a file `current`, and
-    /// names that begin with a dot.
+    /// Whether a path is a store: a folder with a file `current` that begins as a pointer does, or
+    /// with the folders `releases` and `log` and nothing else but perhaps `current`, and names that
+    /// begin with a dot.
     ///
     /// So a store whose pointer is damaged is still one, and is not served as a site, nor is one to
-    /// which nothing has been published yet; a site with folders of these names is told apart by
-    /// its other files, such as its index page.
+    /// which nothing has been published yet, or a copy without its log; a site with folders of these
+    /// names is told apart by its other files, such as its index page.
     #[must_use]
     pub fn is_store(path: &Path) -> bool {
         let is_folder = |name: &str| path.join(name).is_dir();
-        if !is_folder(RELEASES) || !is_folder(LOG) {
-            return false;
-        }
         let begins_as_pointer = || {
             let mut start = [0; FIRST_LINE.len()];
             let read = named_file::open(&path.join(CURRENT));
@@ -80,7 +79,7 @@ impl Store {
                 })
             })
         };
-        begins_as_pointer() || has_nothing_else()
+        begins_as_pointer() || is_folder(RELEASES) && is_folder(LOG) && has_nothing_else()
     }
 
     /// Opens a store; `key` is the line of Base64 of a minisign public key, or the text of its
@@ -90,7 +89,13 @@ impl Store {
     /// The path does not exist or is not a store, or the key is malformed.
     pub fn open(path: &Path, key: Option<&str>) -> Result<Self, StoreError> {
         if !Self::is_store(path) {
-            std::fs::metadata(path).map_err(StoreError::io("open store", path))?;
+            // It may be one that this user cannot look into.
+            let refuse = |error| StoreError::io("open store", path)(error);
+            let metadata = std::fs::metadata(path).map_err(refuse)?;
+            if metadata.is_dir() {
+                std::fs::read_dir(path).map_err(refuse)?;
+                path.join(CURRENT).try_exists().map_err(refuse)?;
+            }
             return Err(StoreError::NotAStore(path.to_path_buf()));
         }
         let malformed = || StoreError::Signature(path.to_path_buf(), SignatureError::Key);
@@ -133,6 +138,8 @@ impl Store {
         let path = self.pointer_path();
         match self.read(&path) {
             Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                let refuse = StoreError::io("open store", &self.folder);
+                std::fs::metadata(&self.folder).map_err(refuse)?;
                 Err(StoreError::Empty(self.folder.clone()))
             }
             read => read,
@@ -140,9 +147,20 @@ impl Store {
     }
 
     fn read(&self, path: &Path) -> Result<Pointer, StoreError> {
-        let text = named_file::read(path, POINTER_LEN_MAX as u64)
-            .map_err(StoreError::io("read pointer", path))?;
         let refuse = |error| StoreError::Pointer(path.to_path_buf(), error);
+        let text = named_file::read(path, POINTER_LEN_MAX as u64).map_err(|error| {
+            let is_malformed = matches!(
+                error.kind(),
+                io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput
+            );
+            match is_malformed {
+                true => refuse(PointerError {
+                    line: 0,
+                    why: cause(&error).to_string(),
+                }),
+                false => StoreError::io("read pointer", path)(error),
+            }
+        })?;
         let pointer = Pointer::parse(&text).map_err(refuse)?;
         if let Some(key) = &self.key {
             let refuse = |error| StoreError::Signature(path.to_path_buf(), error);
@@ -172,13 +190,11 @@ impl Store {
         self.entry(serial).map_err(|skipped| skipped.error)
     }
 
-    /// The serials of the log, the highest first. Other names are ignored.
+    /// The serials of the log, the highest first. Other names are ignored; a store without a log,
+    /// as an incomplete copy is, has none.
     pub(crate) fn serials(&self) -> Result<Vec<u64>, StoreError> {
-        let folder = self.folder.join(LOG);
-        let failed = |error| StoreError::io("read", &folder)(error);
         let mut serials = Vec::new();
-        for entry in std::fs::read_dir(&folder).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
+        for name in self.names(LOG)? {
             let serial = name.to_str().and_then(parse_count);
             serials.extend(serial.filter(|serial| (1..=SERIAL_MAX).contains(serial)));
         }
@@ -186,7 +202,26 @@ impl Store {
         Ok(serials)
     }
 
-    /// The log.
+    /// The names in one of its folders; none without the folder.
+    fn names(&self, folder: &str) -> Result<Vec<OsString>, StoreError> {
+        let folder = self.folder.join(folder);
+        match names(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => names.map_err(StoreError::io("read", &folder)),
+        }
+    }
+
+    /// The releases that have a file, in no order. Other names are ignored, and what is no file.
+    ///
+    /// # Errors
+    /// The folder cannot be listed.
+    pub fn releases(&self) -> Result<Vec<ReleaseId>, StoreError> {
+        let id = |name: OsString| name.to_str()?.strip_suffix(SUFFIX)?.parse().ok();
+        let ids = self.names(RELEASES)?.into_iter().filter_map(id);
+        Ok(ids.filter(|id| self.release_path(*id).is_file()).collect())
+    }
+
+    /// The whole log.
     ///
     /// # Errors
     /// It cannot be listed; an entry that cannot be used is among [`History::skipped`].
@@ -208,18 +243,25 @@ impl Store {
     /// The age of a release counts from the moment when the last node has activated the one after
     /// it; until then it is kept whatever the bounds say. The log is followed through
     /// [`Pointer::replaces`], so that a pointer which never came into force is left out; past an
-    /// entry that cannot be used, the next lower serial counts.
+    /// entry that cannot be used, the next lower serial counts. The log is read only as far as
+    /// there are files that it may name, and for [`FOLLOWED_MAX`] entries at most.
     ///
     /// # Errors
-    /// The log cannot be listed.
+    /// The log or the folder of the releases cannot be listed.
     pub fn kept(&self, current: &Pointer, now: u64) -> Result<Kept, StoreError> {
         let keep = &current.keep;
         let mut kept = Kept::default();
-        let mut seen = HashSet::from([current.release]);
-        seen.extend(&current.void);
+        let mut files: HashSet<_> = self.releases()?.into_iter().collect();
+        files.remove(&current.release);
+        for void in &current.void {
+            files.remove(void);
+        }
         let mut bytes: u64 = 0;
         let mut trail = self.trail(current)?;
-        while let Some((pointer, left_at)) = trail.next(&mut kept.skipped) {
+        while !files.is_empty() {
+            let Some((pointer, left_at)) = trail.next(&mut kept.skipped) else {
+                break;
+            };
             if left_at <= now {
                 let is_old = now - left_at > keep.age_s;
                 let count = kept.pointers.len();
@@ -227,7 +269,7 @@ impl Store {
                     break;
                 }
             }
-            if seen.insert(pointer.release) && self.release_path(pointer.release).is_file() {
+            if files.remove(&pointer.release) {
                 bytes = bytes.saturating_add(pointer.size);
                 if left_at <= now && keep.bytes.is_some_and(|most| bytes > most) {
                     break;
@@ -238,16 +280,19 @@ impl Store {
         Ok(kept)
     }
 
-    /// The pointers that were in force before this one, the newest first; entries of the log that
-    /// cannot be used are left out.
+    /// The pointers that were in force before this one, the newest first, at most
+    /// [`FOLLOWED_MAX`]; entries of the log that cannot be used are left out. Each is read when it
+    /// is asked for.
     ///
     /// # Errors
     /// The log cannot be listed.
-    pub fn earlier(&self, current: &Pointer) -> Result<Vec<Pointer>, StoreError> {
+    pub fn earlier<'s>(
+        &'s self,
+        current: &Pointer,
+    ) -> Result<impl Iterator<Item = Pointer> + use<'s>, StoreError> {
         let mut trail = self.trail(current)?;
-        let mut skipped = Vec::new();
-        let next = || Some(trail.next(&mut skipped)?.0);
-        Ok(std::iter::from_fn(next).collect())
+        let next = move || Some(trail.next(&mut Vec::new())?.0);
+        Ok(std::iter::from_fn(next))
     }
 
     pub(crate) fn trail(&self, current: &Pointer) -> Result<Trail<'_>, StoreError> {
@@ -259,6 +304,7 @@ impl Store {
         Ok(Trail {
             store: self,
             serials: serials.into_iter(),
+            left: FOLLOWED_MAX,
             expected: current.replaces,
             left_at: current.settled(),
         })
@@ -269,9 +315,11 @@ impl Store {
 pub(crate) struct Trail<'s> {
     store: &'s Store,
     serials: std::vec::IntoIter<u64>,
+    /// Entries that may still be read.
+    left: usize,
     /// The serial that was in force before; `None` after an entry that cannot be used.
     expected: Option<u64>,
-    /// When the last node has activated the pointer after the next one.
+    /// When the last node has activated a pointer after the next one.
     left_at: u64,
 }
 
@@ -284,9 +332,13 @@ impl Trail<'_> {
             if self.expected.is_some_and(|expected| serial > expected) {
                 continue;
             }
+            self.left = self.left.checked_sub(1)?;
             match self.store.entry(serial) {
                 Ok(pointer) => {
-                    let left_at = std::mem::replace(&mut self.left_at, pointer.settled());
+                    let left_at = self.left_at;
+                    // Who left a later one serves none before it, though that may say otherwise: it
+                    // was to be activated later, or the clock of its publisher was ahead.
+                    self.left_at = left_at.min(pointer.settled());
                     self.expected = pointer.replaces;
                     if pointer.replaces.is_none() {
                         self.serials = Vec::new().into_iter();
@@ -300,6 +352,12 @@ impl Trail<'_> {
             }
         }
     }
+}
+
+/// The names in a folder.
+pub(crate) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
+    let entries = std::fs::read_dir(folder)?;
+    entries.map(|entry| Ok(entry?.file_name())).collect()
 }
 
 /// The folder of the releases.

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use disk::{Recorder, Unflushed, cut_power};
 use gannet_store::files::Files;
 use gannet_store::limits::SERIAL_MAX;
-use gannet_store::{Keep, Next, Placed, Pointer, Publisher, ReleaseId, Store, StoreError};
+use gannet_store::{Keep, Next, Placed, Pointer, Publisher, ReleaseId, Stage, Store, StoreError};
 
 const DAY: u64 = 86_400;
 
@@ -140,9 +140,9 @@ fn a_loss_of_power_leaves_the_old_release_or_the_new_one() {
     // there, and a pruning one.
     for (letter, before) in [(1, None), (2, Some(1)), (3, Some(2)), (1, Some(3))] {
         if letter == 3 {
-            fs::write(root.join("store/releases/.new.gannet"), "half").unwrap();
-            fs::write(root.join("store/log/.new"), "half").unwrap();
-            fs::write(root.join("store/.current.new"), "half").unwrap();
+            fs::write(root.join("store/releases/.new-1-2.gannet"), "half").unwrap();
+            fs::write(root.join("store/log/.new-1-2"), "half").unwrap();
+            fs::write(root.join("store/.new-1-2"), "half").unwrap();
         }
         let mut found = [0, 0];
         let states = cut_power(
@@ -287,6 +287,26 @@ fn a_serial_is_taken_once() {
     assert_eq!(in_force_unlogged(&store), id(3));
 }
 
+/// Where locks do not reach, nobody gives a name to what another publisher wrote.
+#[test]
+fn drafts_are_not_mixed_up() {
+    let folder = Folder::new("drafts");
+    let store = folder.at("store");
+    publish(&store, 1);
+    let publisher = Publisher::open(&store, "bob", now()).unwrap();
+    fs::write(folder.at("two"), archive(2)).unwrap();
+    fs::write(folder.at("three"), archive(3)).unwrap();
+    publisher.copy(&folder.at("two")).unwrap();
+    fs::remove_file(store.join(".lock")).unwrap();
+    let other = Publisher::open(&store, "ann@build", now()).unwrap();
+    other.copy(&folder.at("three")).unwrap();
+    let error = publisher.place(id(2), is_intact(2)).unwrap_err();
+    assert!(error.to_string().ends_with("(ENOENT)"), "{error}");
+    other.place(id(3), is_intact(3)).unwrap();
+    let releases = Store::open(&store, None).unwrap().releases().unwrap();
+    assert!(!releases.contains(&id(2)) && releases.contains(&id(3)));
+}
+
 /// A file system without links.
 struct Unlinked;
 
@@ -392,7 +412,7 @@ fn only_a_store_or_an_empty_folder_is_published_to() {
     // One whose publisher ended right after the first step.
     fs::create_dir_all(folder.at("begun/releases")).unwrap();
     open("begun").unwrap();
-    open("begun").unwrap();
+    let begun = Publisher::open(&folder.at("begun"), "ann", now()).unwrap();
     let modes = ["", "releases", "log"].map(|name| {
         let path = folder.at("begun").join(name);
         fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -400,6 +420,68 @@ fn only_a_store_or_an_empty_folder_is_published_to() {
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
     assert_eq!(modes, [0o777 & !umask.bits(); 3]);
+    drop(begun);
+}
+
+/// A first publisher that publishes nothing leaves nothing behind.
+#[test]
+fn what_was_begun_in_vain_is_removed() {
+    let folder = Folder::new("vain");
+    let there = |name: &str| -> Vec<String> {
+        let names = fs::read_dir(folder.at(name)).unwrap();
+        names
+            .map(|it| it.unwrap().file_name().into_string().unwrap())
+            .collect()
+    };
+    let store = folder.at("store");
+    let publisher = Publisher::open(&store, "ann", now()).unwrap();
+    assert!(store.join("log").is_dir());
+    drop(publisher);
+    assert_eq!(there(""), Vec::<String>::new());
+    // Somebody else's folder stays.
+    fs::create_dir(&store).unwrap();
+    drop(Publisher::open(&store, "ann", now()).unwrap());
+    assert_eq!(there("store"), Vec::<String>::new());
+    publish(&store, 1);
+    drop(Publisher::open(&store, "ann", now()).unwrap());
+    assert_eq!(in_force(&store), Some(1));
+    // A copy without the log and the lock.
+    fs::remove_dir_all(store.join("log")).unwrap();
+    fs::remove_file(store.join(".lock")).unwrap();
+    let second = publish(&store, 2);
+    assert_eq!((second.serial, second.replaces), (2, Some(1)));
+    assert_eq!(in_force(&store), Some(2));
+}
+
+/// Folders that a file system or a tool has there are in nobody's way.
+#[test]
+fn hidden_folders_stay() {
+    let folder = Folder::new("hidden");
+    let store = folder.at("store");
+    publish(&store, 1);
+    for name in ["releases/.snapshot", "log/.snapshot", "releases/.new"] {
+        fs::create_dir(store.join(name)).unwrap();
+    }
+    fs::write(store.join("releases/.nfs0001"), "x").unwrap();
+    publish(&store, 2);
+    assert_eq!(in_force(&store), Some(2));
+    assert!(store.join("releases/.nfs0001").exists());
+}
+
+/// Servers have nothing else to serve.
+#[test]
+fn the_first_release_is_active_at_once() {
+    let folder = Folder::new("first");
+    let store = folder.at("store");
+    let publisher = Publisher::open_with(&store, "ann", now(), Unflushed).unwrap();
+    let later = |next: &mut Next| {
+        next.activate = Some(now() + DAY);
+        next.stages = Stage::parse_list("5% +0s, 100% +1h").unwrap();
+    };
+    let first = publish_with(&publisher, 1, now(), later).unwrap();
+    assert_eq!((first.activate, &*first.stages), (None, &[][..]));
+    let second = publish_with(&publisher, 2, now(), later).unwrap();
+    assert!(second.activate.is_some() && second.stages.len() == 2);
 }
 
 /// A damaged file is replaced; one with other bytes for the same release stays.

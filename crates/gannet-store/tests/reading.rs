@@ -5,6 +5,7 @@ mod sample;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gannet_store::limits::FOLLOWED_MAX;
 use gannet_store::{Keep, Pointer, ReleaseId, Store, StoreError};
 use minisign::KeyPair;
 
@@ -102,6 +103,36 @@ fn a_store_is_told_apart_from_a_site() {
             .to_string()
             .ends_with("/none': no such file or directory (ENOENT)")
     );
+}
+
+/// What was copied without the log, or without anything but the pointer, is no site either.
+#[test]
+fn a_pointer_alone_makes_a_store() {
+    let folder = Folder::new("alone");
+    fs::write(folder.0.join("current"), sample::FULL).unwrap();
+    let store = folder.open();
+    let current = store.pointer().unwrap();
+    assert_eq!(current.serial, 12);
+    assert_eq!(store.history().unwrap().pointers, []);
+    assert_eq!(store.releases().unwrap(), []);
+    assert_eq!(store.kept(&current, NOW).unwrap().pointers, []);
+    assert_eq!(store.earlier(&current).unwrap().next(), None);
+}
+
+#[test]
+fn a_store_that_was_moved_is_not_an_empty_one() {
+    let folder = Folder::with_store("moved");
+    let store = folder.open();
+    assert!(matches!(store.pointer(), Err(StoreError::Empty(_))));
+    let away = folder.0.with_extension("away");
+    fs::rename(&folder.0, &away).unwrap();
+    let error = store.pointer().unwrap_err().to_string();
+    fs::remove_dir_all(away).unwrap();
+    let expect = format!(
+        "cannot open store '{}': no such file or directory (ENOENT)",
+        folder.0.display()
+    );
+    assert_eq!(error, expect);
 }
 
 #[test]
@@ -203,6 +234,16 @@ fn what_is_kept_goes_by_age_count_and_bytes() {
     check(&|it| it.void = vec![id(8)], &[9, 7, 6]);
     // The last of the nodes left release 9 a week later.
     check(&|it| it.activate = Some(NOW + 7 * DAY), &[9, 8, 7]);
+    // The clock of the publisher of 9 was ahead; 8 was left all the same.
+    let ahead = Pointer {
+        published: NOW + 999 * DAY,
+        ..pointer(9, 9, 3)
+    };
+    fs::write(store.log_path(9), ahead.to_text()).unwrap();
+    assert_eq!(ahead.last_activation(), 0, "at once");
+    check(&|it| it.keep.least = 0, &[9, 8, 7]);
+    check(&|it| it.keep.most = 1, &[9]);
+    fs::write(store.log_path(9), pointer(9, 9, 3).to_text()).unwrap();
     // Back to an earlier release.
     check(&|it| it.release = id(8), &[9, 7, 6]);
     // The publisher of 9 ended before it was in force.
@@ -215,5 +256,45 @@ fn what_is_kept_goes_by_age_count_and_bytes() {
     assert_eq!(
         store.kept(&pointer(10, 10, 0), NOW).unwrap().skipped.len(),
         1
+    );
+}
+
+/// Two releases that took turns: the log says nothing about others.
+#[test]
+fn the_log_is_read_as_far_as_there_are_files() {
+    let folder = Folder::with_store("turns");
+    for serial in 1..=10 {
+        folder.publish(&pointer(serial, (serial % 2) as u8, 30 - serial));
+    }
+    let store = folder.open();
+    fs::write(store.log_path(7), "torn").unwrap();
+    let current = pointer(10, 0, 0);
+    let kept = store.kept(&current, NOW).unwrap();
+    assert_eq!(kept.pointers, [pointer(9, 1, 21)]);
+    assert!(kept.skipped.is_empty(), "{:?}", kept.skipped);
+    assert_eq!(store.earlier(&current).unwrap().count(), 8);
+    let mut releases = store.releases().unwrap();
+    releases.sort_unstable();
+    assert_eq!(releases, [id(0), id(1)]);
+}
+
+#[test]
+fn a_long_log_is_followed_up_to_a_bound() {
+    let folder = Folder::with_store("long");
+    let store = folder.open();
+    let last = FOLLOWED_MAX as u64 + 3;
+    for serial in 2..last {
+        fs::write(store.log_path(serial), pointer(serial, 2, 1).to_text()).unwrap();
+    }
+    folder.publish(&pointer(1, 1, 1));
+    folder.publish(&pointer(last, 3, 1));
+    let current = pointer(last, 3, 1);
+    assert_eq!(store.earlier(&current).unwrap().count(), FOLLOWED_MAX);
+    assert_eq!(store.kept(&current, NOW).unwrap().pointers, []);
+    // The first one is within the bound of the one before.
+    let before = pointer(FOLLOWED_MAX as u64 + 1, 2, 1);
+    assert_eq!(
+        store.kept(&before, NOW).unwrap().pointers,
+        [pointer(1, 1, 1)]
     );
 }

@@ -1,43 +1,15 @@
 //! Publishing to a store, going back, and what is told, as operators do it; and publishers that are
 //! killed, or that compete.
 
+mod store;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
 
 use gannet_testkit::{Folder, Gannet, command, command_of_nobody, gannet_in, run, same};
-
-/// A folder with a site of a few pages.
-fn with_site() -> Folder {
-    let folder = Folder::new();
-    folder.write("site/index.html", "<!DOCTYPE html><title>One</title>");
-    for page in 0..8 {
-        folder.write(format!("site/{page}.html"), format!("page {page}"));
-    }
-    folder
-}
-
-fn publish(folder: &Folder, more: &[&str]) -> gannet_testkit::Ended {
-    let arguments = ["publish", "site", "store", "--fast"];
-    gannet_in(folder, arguments.iter().chain(more))
-}
-
-/// The value of a line of a pointer.
-fn line<'t>(pointer: &'t str, key: &str) -> &'t str {
-    let mut lines = pointer.lines().filter_map(|line| line.split_once(' '));
-    lines
-        .find(|(found, _)| *found == key)
-        .map_or("", |(_, value)| value)
-}
-
-fn current(folder: &Folder) -> String {
-    fs::read_to_string(folder.join("store/current")).expect("a pointer is in force")
-}
-
-fn file_of(folder: &Folder, release: &str) -> PathBuf {
-    folder.join(format!("store/releases/{release}.gannet"))
-}
+use store::{current, file_of, line, publish, with_site};
 
 #[test]
 fn a_site_is_published_twice_and_rolled_back() {
@@ -113,11 +85,11 @@ fn a_site_is_published_twice_and_rolled_back() {
         .map(|it| it.split_whitespace())
         .collect();
     let rows: Vec<Vec<_>> = rows.into_iter().map(Iterator::collect).collect();
+    assert_eq!((rows[0][0], rows[0][1], rows[0][3]), ("2", &*two, "staged"));
     assert_eq!(
-        (rows[0][0], rows[0][1], rows[0][2], rows[0][4]),
-        ("*", "2", &*two, "staged")
+        (rows[1][0], rows[1][1], rows[1][2], rows[1][4]),
+        ("*", "1", &*one, "current")
     );
-    assert_eq!((rows[1][0], rows[1][1], rows[1][3]), ("1", &*one, "kept"));
 
     let rolled = gannet_in(
         &folder,
@@ -181,8 +153,8 @@ fn a_site_is_published_twice_and_rolled_back() {
     gannet_in(&folder, ["rollback", "store", &one[..9]]).failure(
         1,
         &format!(
-            "gannet: cannot go back to '{one}': it is void\nhelp: 'gannet releases store' lists \
-             what there is\n"
+            "gannet: cannot go back to '{one}': it is void\nhelp: if it is good after all, publish \
+             its site again with '--void none', which takes all such marks back\n"
         ),
     );
 }
@@ -307,8 +279,8 @@ fn a_signed_store_stays_signed() {
     folder.write("site/index.html", "changed");
     publish(&folder, &[]).failure(
         1,
-        "gannet: cannot publish to 'store': the pointer in force is signed, and this one would not \
-         be\nhelp: sign it, too: --sign KEY\n",
+        "gannet: cannot change store 'store': the pointer in force is signed, and this one would \
+         not be\nhelp: sign it, too: --sign KEY\n",
     );
     publish(&folder, &["--sign", "key.key"]).success();
     let pointer = current(&folder);
@@ -326,8 +298,8 @@ fn a_signed_store_stays_signed() {
     gannet_in(&folder, ["verify", archive, "-p", "key.pub"]).success();
     gannet_in(&folder, ["rollback", "store"]).failure(
         1,
-        "gannet: cannot publish to 'store': the pointer in force is signed, and this one would not \
-         be\nhelp: sign it, too: --sign KEY\n",
+        "gannet: cannot change store 'store': the pointer in force is signed, and this one would \
+         not be\nhelp: sign it, too: --sign KEY\n",
     );
     gannet_in(&folder, ["rollback", "store", "--sign", "key.key"]).success();
     let listed = gannet_in(&folder, ["releases", "store", "-p", "key.pub"]);
@@ -392,7 +364,7 @@ fn mistakes_are_explained() {
     refused(
         &["publish", "site", "store", "-o", "x"],
         2,
-        "--output has no effect: the store names the file\nhelp: leave it out",
+        "unknown flag '-o'\nhelp: see 'gannet publish --help'",
     );
     let see = "help: see 'gannet publish --help'";
     for (flag, value, why) in [
@@ -426,8 +398,8 @@ fn mistakes_are_explained() {
     refused(
         &["rollback", "store", "12345678"],
         1,
-        "cannot find release '12345678': the store's log has no such release\nhelp: 'gannet \
-         releases store' lists them",
+        "cannot find release '12345678': the store has no such release\nhelp: 'gannet releases \
+         store' lists them",
     );
     refused(
         &["rollback", "store", "1234"],
@@ -534,11 +506,11 @@ fn a_publisher_can_be_killed_at_any_moment() {
             match round % 8 {
                 0 => polls > round * 40,
                 1 => has("releases", "."),
-                2 => has("releases", ".new.gannet"),
+                2 => has("releases", ".new"),
                 3 => names("releases").len() > releases && !has("releases", "."),
                 4 => has("log", ".new"),
                 5 => names("log").len() > entries,
-                6 => has("", ".current.new"),
+                6 => has("", ".new"),
                 _ => current(&folder) != before,
             }
         };
@@ -564,7 +536,7 @@ fn a_publisher_can_be_killed_at_any_moment() {
                 shown.text().lines().nth(1).unwrap().contains("  current  "),
                 "{shown:?}"
             );
-            assert!(!has("releases", ".") && !has("log", ".") && !has("", ".current.new"));
+            assert!(!has("releases", ".") && !has("log", ".") && !has("", ".new"));
         }
     }
     assert!(killed > 8, "{killed} killed, {finished} finished");
@@ -602,7 +574,7 @@ fn two_publishers_do_not_overwrite_each_other() {
                 Some(0) => published += 1,
                 _ => assert!(
                     ended.err.starts_with(
-                        "gannet: cannot publish to 'store': another publisher is \
+                        "gannet: cannot change store 'store': another publisher is \
                         at work ("
                     ),
                     "{ended:?}"

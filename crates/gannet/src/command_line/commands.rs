@@ -35,6 +35,8 @@ pub enum Table {
     Serve,
     /// Those of `pack`.
     Pack,
+    /// Those of `pack`, but the one that names the archive.
+    Publish,
     /// None.
     None,
 }
@@ -72,6 +74,11 @@ pub fn flags(table: Table) -> Vec<Description> {
             .iter()
             .map(|flag| flag.describe(PACK_SECTION))
             .collect(),
+        Table::Publish => {
+            let mut flags = flags(Table::Pack);
+            flags.retain(|flag| flag.name != "output");
+            flags
+        }
         Table::None => Vec::new(),
     }
 }

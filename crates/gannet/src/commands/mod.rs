@@ -26,7 +26,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use gannet_store::Store;
+use gannet_store::{Store, StoreError};
 
 use crate::command_line::commands::all_flags;
 use crate::command_line::config_file::{self, ConfigFile};
@@ -93,6 +93,9 @@ pub(crate) fn in_force(path: PathBuf) -> Result<PathBuf, Failure> {
     }
     let store = Store::open(&path, None)?;
     let pointer = store.pointer()?;
+    if pointer.is_expired(stores::now()) {
+        Failure::from(StoreError::Expired(store.pointer_path(), pointer.serial)).report();
+    }
     Ok(store.release_path(pointer.release))
 }
 

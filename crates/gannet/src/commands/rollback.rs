@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::ArgMatches;
 use gannet_site::archive;
 use gannet_site::pack::Signer;
-use gannet_store::{Next, Pointer, Publisher, ReleaseId, Store};
+use gannet_store::{Next, Pointer, Publisher, ReleaseId, Store, StoreError, time_text};
 
 use super::stores::{self, commit, in_force, is_signed_alike, publisher_name, void_list};
 use super::{print, text};
@@ -48,15 +48,18 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if left == Some(release) {
         return Err(refuse("it is in force".into()));
     }
-    let path = store.release_path(release);
-    if !path.is_file() {
-        return Err(refuse("its file has been removed".into()));
-    }
     if current
         .as_ref()
         .is_some_and(|it| it.void.contains(&release))
     {
-        return Err(refuse("it is void".into()));
+        return Err(refuse("it is void".into()).help(
+            "if it is good after all, publish its site again with '--void none', which takes all \
+             such marks back",
+        ));
+    }
+    let path = store.release_path(release);
+    if !path.is_file() {
+        return Err(refuse("its file has been removed".into()));
     }
     let verified = archive::verify(&path)?;
     if ReleaseId::of_build_id(&verified.build_id) != release {
@@ -85,7 +88,13 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let pruned = commit(&publisher, &pointer, signer.as_ref(), now)?;
     let told = stores::told(&publisher, &pointer, &pruned, now)?;
     let left = match left {
-        Some(left) if matches.get_flag("void") => format!("  {:<9} {left}\n", "void"),
+        Some(left) if matches.get_flag("void") => {
+            let until = match pointer.last_activation() {
+                moment if moment > now => format!(", served until {}", time_text(moment)),
+                _ => String::new(),
+            };
+            format!("  {:<9} {left}{until}\n", "void")
+        }
         Some(left) => format!("  {:<9} {left}\n", "left"),
         None => String::new(),
     };
@@ -97,21 +106,18 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     ))
 }
 
-/// The release that was in force before the current one, is not void, and has a file.
+/// The release to go back to without a name.
 fn before(store: &Store, current: Option<&Pointer>) -> Result<ReleaseId, Failure> {
-    let refuse = |cause: &str| {
+    let found = match current {
+        Some(current) => stores::before(store, current)?.ok_or("no earlier release has been kept"),
+        None if matches!(store.pointer(), Err(StoreError::Empty(_))) => {
+            return Err(StoreError::Empty(store.folder().to_path_buf()).into());
+        }
+        None => Err("it is not known what was in force: name a release"),
+    };
+    found.map_err(|cause| {
         let shown = printable(&store.folder().to_string_lossy());
         Failure::new("roll back", store.folder().display(), cause)
             .help(format!("'gannet releases {shown}' lists what there is"))
-    };
-    let Some(current) = current else {
-        return Err(refuse("it is not known what was in force: name a release"));
-    };
-    let earlier = store.earlier(current)?;
-    let found = earlier.into_iter().map(|it| it.release).find(|release| {
-        *release != current.release
-            && !current.void.contains(release)
-            && store.release_path(*release).is_file()
-    });
-    found.ok_or_else(|| refuse("no earlier release has been kept"))
+    })
 }

@@ -73,7 +73,8 @@ pub(super) fn note(text: &str) -> Result<String, Failure> {
     Err(Failure::usage(format!("cannot use '--note': {cause}")).help("shorten it to one line"))
 }
 
-/// The release that a user means by at least eight digits of its id, among those of the log.
+/// The release that a user means by at least eight digits of its id: among those that have a file,
+/// or else those of the log.
 pub(super) fn release(store: &Store, typed: &str) -> Result<ReleaseId, Failure> {
     let refuse = |cause: String| {
         let shown = printable(&store.folder().to_string_lossy());
@@ -86,14 +87,19 @@ pub(super) fn release(store: &Store, typed: &str) -> Result<ReleaseId, Failure> 
     if !is_digits || !(8..=32).contains(&typed.len()) {
         return Err(refuse("not 8 to 32 digits, 0 to 9 and a to f".into()).as_usage());
     }
-    let history = store.history()?;
-    let mut found: Vec<ReleaseId> = history.pointers.iter().map(|it| it.release).collect();
-    found.retain(|id| id.to_string().starts_with(typed));
+    let is_meant = |id: &ReleaseId| id.to_string().starts_with(typed);
+    let mut found = store.releases()?;
+    found.retain(is_meant);
+    if found.is_empty() {
+        // One whose file is gone.
+        let logged = store.history()?.pointers.into_iter();
+        found = logged.map(|it| it.release).filter(is_meant).collect();
+    }
     found.sort_unstable();
     found.dedup();
     match found.as_slice() {
         [one] => Ok(*one),
-        [] => Err(refuse("the store's log has no such release".into())),
+        [] => Err(refuse("the store has no such release".into())),
         [one, other, ..] => Err(refuse(format!("it may be {one} or {other}"))),
     }
 }
@@ -125,8 +131,10 @@ pub(super) fn is_signed_alike(store: &Store, signer: Option<&Signer>) -> Result<
             return Ok(true);
         }
         let cause = "the pointer in force is signed, and this one would not be";
-        return Err(Failure::new("publish to", store.folder().display(), cause)
-            .help("sign it, too: --sign KEY"));
+        return Err(
+            Failure::new("change store", store.folder().display(), cause)
+                .help("sign it, too: --sign KEY"),
+        );
     };
     let key = PublicKey::parse(&signer.public_key()?);
     let verified = key
@@ -175,6 +183,16 @@ pub(super) fn void_list(
     }
     void.truncate(VOID_MAX);
     void
+}
+
+/// The release that was in force before a pointer, is not void, and has a file.
+pub(super) fn before(store: &Store, current: &Pointer) -> Result<Option<ReleaseId>, Failure> {
+    let mut earlier = store.earlier(current)?.map(|it| it.release);
+    Ok(earlier.find(|release| {
+        *release != current.release
+            && !current.void.contains(release)
+            && store.release_path(*release).is_file()
+    }))
 }
 
 /// What was put into force, for people.

@@ -223,7 +223,7 @@ fn due_before(
 ) -> Result<Option<Pointer>, StoreError> {
     let void: HashSet<ReleaseId> = in_force.void.iter().copied().collect();
     // Those that were in force: the log may have others, whose publishers ended before that.
-    let mut before = store.earlier(in_force)?.into_iter();
+    let mut before = store.earlier(in_force)?;
     Ok(before.find(|pointer| {
         pointer.activation(node) <= now
             && !void.contains(&pointer.release)

@@ -180,7 +180,7 @@ pub static COMMANDS: &[Command] = &[
             positional(
                 "site",
                 "SITE",
-                "an archive; or a directory, which is packed",
+                "an archive; a directory, which is packed; or a store: its release in force",
                 ValueHint::AnyPath,
             ),
             STORE,
@@ -244,8 +244,10 @@ pub static COMMANDS: &[Command] = &[
         brief: "publish a site: put it into a store, and into force there",
         details: "Takes the flags of 'gannet pack' but --output for a directory, which is packed \
             with what the current release has already; --sign also signs the pointer. The store is \
-            made if it does not exist. Every digest is verified, and paths of --must are resolved, \
-            before anything changes. --keep holds until it is changed. At most 10 URLs, or a tenth \
+            made if it does not exist, and its first release is active at once. Every digest is \
+            verified, and paths of --must are resolved, before anything changes. --keep holds until \
+            it is changed; of a release that is in force already, all other wishes do, and an empty \
+            text takes one back (--note ''). At most 10 URLs, or a tenth \
             of them, may vanish, and the front page may not, unless --allow-removal says otherwise. \
             A publisher that ends early, or loses power, leaves the release before in force.",
         variables: &[(
@@ -253,7 +255,7 @@ pub static COMMANDS: &[Command] = &[
             "the password of the key of --sign, if it has one",
         )],
         example: "gannet publish ./site ./store",
-        table: Table::Pack,
+        table: Table::Publish,
     },
     Command {
         name: "rollback",
@@ -318,10 +320,11 @@ pub static COMMANDS: &[Command] = &[
             JSON,
         ],
         brief: "list the releases of a store, or of a server",
-        details: "The one in force is marked with a star. The others are kept (their immutable \
-            assets still answer), void, gone (no file), over (no longer kept; the next publish \
-            removes them), or unfinished (their publisher ended before they were in force). A server \
-            is asked through the address of --metrics what it serves of each content.",
+        details: "The one that is served is marked with a star. The others are staged (not active \
+            everywhere yet), kept (their immutable assets still answer), void, gone (no file), over \
+            (no longer kept; the next publish removes them), repeated (listed above as well), or \
+            unfinished (their publisher ended before they were in force). A server is asked through \
+            the address of --metrics what it serves of each content.",
         variables: &[],
         example: "gannet releases ./store",
         table: Table::None,

@@ -3,9 +3,10 @@
 mod gates;
 mod wishes;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
+use gannet_server::notices::ERRORS;
 use gannet_site::archive::{self, ArchiveFile, SiteError};
 use gannet_site::pack::Signer;
 use gannet_store::{Publisher, ReleaseId};
@@ -29,7 +30,7 @@ use wishes::Wishes;
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let (settings, origins) = resolve(PACK_FLAGS, PACK_SECTION, matches)?;
     let now = stores::now();
-    let site = Path::new(text(matches, "site"));
+    let site = &super::in_force(PathBuf::from(text(matches, "site")))?;
     let folder = Path::new(text(matches, "store"));
     let wishes = Wishes::of(matches, now)?;
     let is_packed = is_packed(site)?;
@@ -84,13 +85,22 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         && (current.release, current.digest) == (release, placed.digest)
         && !wishes.change(current, &void, now)
     {
+        let what = match placed.was_there {
+            true => "nothing to publish",
+            false => "its file, which was missing or damaged, is there again",
+        };
         return shown.text(&format!(
-            "{packed}{} is in force already, as serial {}: nothing to publish\n",
-            release, current.serial
+            "{packed}{release} is in force already, as serial {}: {what}\n",
+            current.serial
         ));
     }
-    let next = wishes.next(current.as_ref(), release, placed, void);
+    let next = wishes.next(current.as_ref(), release, placed, void, now);
     let pointer = publisher.next(next, now)?;
+    if pointer.replaces.is_none() && wishes.delay() {
+        ERRORS.tell(format_args!(
+            "gannet: a first release is active at once: servers have nothing else to serve"
+        ));
+    }
     let pruned = commit(&publisher, &pointer, job.signer, now)?;
     let told = stores::told(&publisher, &pointer, &pruned, now)?;
     let is_new = if placed.was_there {
@@ -99,12 +109,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         ""
     };
     let store = printable(&folder.to_string_lossy());
-    let next = match current {
-        Some(current) => format!(
-            "back: gannet rollback {store} {}\n",
-            current.release.short()
-        ),
-        None => format!("next: gannet serve {store}\n"),
+    let next = match stores::before(publisher.store(), &pointer)? {
+        Some(before) => format!("back: gannet rollback {store} {}\n", before.short()),
+        None if current.is_none() => format!("next: gannet serve {store}\n"),
+        None => String::new(),
     };
     shown.text(&format!(
         "{packed}{store}: serial {}, release {release}\n  {:<9} {}{is_new}\n{told}{next}",
@@ -194,12 +202,6 @@ fn refuse_idle(site: &Path, is_packed: bool, origins: &Origins) -> Result<(), Fa
         if *origin != Origin::CommandLine {
             continue;
         }
-        if *name == "output" {
-            return Err(
-                Failure::usage("--output has no effect: the store names the file")
-                    .help("leave it out"),
-            );
-        }
         if is_packed && !["sign", "quiet", "color"].contains(name) {
             let shown = printable(&site.to_string_lossy());
             let cause = format!("--{name} has no effect: '{shown}' is packed already");
@@ -228,10 +230,5 @@ mod tests {
             "--best has no effect: 'a.gannet' is packed already",
         );
         check("sign", true, "");
-        check(
-            "output",
-            false,
-            "--output has no effect: the store names the file",
-        );
     }
 }

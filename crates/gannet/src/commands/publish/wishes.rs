@@ -9,13 +9,16 @@ use crate::commands::stores::{moment, note, release};
 use crate::commands::texts;
 use crate::messages::{Failure, printable};
 
-/// The wishes; `None` where there is none.
+/// The wishes; `None` where there is none. An empty text takes back what is inherited.
 pub(super) struct Wishes {
     activate: Option<u64>,
+    /// Empty for all nodes together.
     stages: Option<Vec<Stage>>,
     keep: Option<Keep>,
+    /// Empty for none.
     note: Option<String>,
-    expires: Option<u64>,
+    /// `Some(None)` for never.
+    expires: Option<Option<u64>>,
     /// As typed: ids, or `none`.
     void: Vec<String>,
     /// URLs that have to be answered.
@@ -35,8 +38,10 @@ impl Wishes {
             Failure::usage(format!("cannot use '--{name} {text}': {why}"))
                 .help("see 'gannet publish --help'")
         };
-        let time = |name: &'static str| typed(name).map(|it| moment(name, &it, now)).transpose();
         let stages = typed("stages").map(|text| {
+            if text.is_empty() {
+                return Ok(Vec::new());
+            }
             let items: Vec<_> = text.split(',').map(str::trim).collect();
             Stage::parse_list(&items.join(", ")).map_err(|why| refuse("stages", &text, why))
         });
@@ -48,17 +53,20 @@ impl Wishes {
             let refuse = |_| refuse("allow-removal", &text, "not a number");
             text.parse().map_err(refuse)
         });
-        let expires = time("expires")?;
-        if expires.is_some_and(|expires| expires <= now) {
-            let text = typed("expires").unwrap_or_default();
-            return Err(refuse("expires", &text, "it has passed already"));
-        }
+        let expires = typed("expires").map(|text| match &*text {
+            "" => Ok(None),
+            text => match moment("expires", text, now)? {
+                passed if passed <= now => Err(refuse("expires", text, "it has passed already")),
+                moment => Ok(Some(moment)),
+            },
+        });
+        let activate = typed("activate").map(|it| moment("activate", &it, now));
         Ok(Self {
-            activate: time("activate")?,
+            activate: activate.transpose()?,
             stages: stages.transpose()?,
             keep: keep.transpose()?,
             note: typed("note").map(|text| note(&text)).transpose()?,
-            expires,
+            expires: expires.transpose()?,
             void: texts(matches, "void"),
             must: texts(matches, "must"),
             allow_removal: allowed.transpose()?,
@@ -90,28 +98,49 @@ impl Wishes {
         void != current.void
             || self.keep.is_some_and(|keep| keep != current.keep)
             || self.stages.as_ref().is_some_and(is_other)
-            || self.expires.is_some()
-            || self.activate.is_some() && current.settled() > now
+            || self
+                .expires
+                .is_some_and(|it| it.or(current.expires).is_some())
+            || self.activate.is_some() && current.last_activation() > now
     }
 
-    /// The next pointer; what is kept stays as it was.
+    /// Whether nodes are to wait.
+    pub(super) fn delay(&self) -> bool {
+        self.activate.is_some() || self.stages.as_ref().is_some_and(|it| !it.is_empty())
+    }
+
+    /// The next pointer. What is kept stays as it was; if the release stays too, so does everything
+    /// that no flag names.
     pub(super) fn next(
         &self,
         current: Option<&Pointer>,
         release: ReleaseId,
         placed: Placed,
         void: Vec<ReleaseId>,
+        now: u64,
     ) -> Next {
         let keep = self.keep.or(current.map(|it| it.keep));
+        let same = current.filter(|it| it.release == release);
+        let stages = || Some(same?.stages.clone());
+        let note = || Some(same?.note.clone());
+        let begin = || match same? {
+            it if self.stages.is_some() => it.activate.filter(|moment| *moment > now),
+            it if it.stages.is_empty() => it.activate,
+            // Stages go on from where they began.
+            it => Some(it.activate.unwrap_or(it.published)),
+        };
         Next {
             release,
             placed,
-            activate: self.activate,
-            stages: self.stages.clone().unwrap_or_default(),
+            activate: self.activate.or_else(begin),
+            stages: self.stages.clone().or_else(stages).unwrap_or_default(),
             keep: keep.unwrap_or_default(),
             void,
-            note: self.note.clone().unwrap_or_default(),
-            expires: self.expires,
+            note: self.note.clone().or_else(note).unwrap_or_default(),
+            expires: match self.expires {
+                Some(wish) => wish,
+                None => same.and_then(|it| it.expires),
+            },
         }
     }
 }

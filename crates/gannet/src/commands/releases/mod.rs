@@ -2,6 +2,7 @@
 
 mod node;
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
-use gannet_store::{Pointer, ReleaseId, Store, StoreError, time_text};
+use gannet_store::{Pointer, Store, StoreError, time_text};
 
 use super::{stores, text, write};
 use crate::command_line::values;
@@ -21,9 +22,19 @@ use crate::quantities::size;
 ///
 /// # Errors
 /// The folder is not a store, or its log cannot be read. A pointer that cannot be used is told, and
-/// left out.
+/// left out; if it is the one in force, the status is 1.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let typed = text(matches, "store");
+    if typed.to_string_lossy().starts_with("https://") {
+        let refused = Failure::usage(format!(
+            "cannot ask '{}': a server has its metrics at http://",
+            printable(&typed.to_string_lossy())
+        ));
+        return Err(refused.help(
+            "name the address of --metrics, such as http://127.0.0.1:9090, on its machine or \
+             through a tunnel",
+        ));
+    }
     if let Some(address) = typed.to_str().filter(|it| it.starts_with("http://")) {
         if matches.contains_id("public-key") {
             let refused = Failure::usage("--public-key has no effect: a server checks its own");
@@ -52,15 +63,22 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     };
     let store = Store::open(folder, key.as_deref())?;
     let list = List::of(&store, stores::now())?;
-    match matches.get_flag("json") {
+    let status = match matches.get_flag("json") {
         true => write(|out| list.write_json(out)),
         false => write(|out| list.write_table(out)),
-    }
+    };
+    Ok(u8::from(list.is_refused).max(status?))
 }
 
 /// What the log has, and what became of it.
 struct List {
     in_force: Option<Pointer>,
+    /// The pointer in force cannot be used.
+    is_refused: bool,
+    /// The serial of what is served by all servers.
+    served: Option<u64>,
+    /// When the pointer in force is active everywhere, if that lies ahead.
+    staged_until: Option<u64>,
     rows: Vec<Row>,
 }
 
@@ -71,12 +89,12 @@ struct Row {
 
 impl List {
     fn of(store: &Store, now: u64) -> Result<Self, Failure> {
-        let in_force = match store.pointer() {
-            Ok(pointer) => Some(pointer),
-            Err(StoreError::Empty(_)) => None,
+        let (in_force, is_refused) = match store.pointer() {
+            Ok(pointer) => (Some(pointer), false),
+            Err(StoreError::Empty(_)) => (None, false),
             Err(error) => {
                 Failure::from(error).report();
-                None
+                (None, true)
             }
         };
         let history = store.history()?;
@@ -86,37 +104,66 @@ impl List {
                 printable(&skipped.error.to_string())
             ));
         }
-        let mut kept = HashSet::new();
-        let mut were_in_force = HashSet::new();
-        if let Some(current) = &in_force {
-            let found = store.kept(current, now)?;
-            kept.extend(found.pointers.iter().map(|it| it.release));
-            were_in_force.extend(store.earlier(current)?.iter().map(|it| it.serial));
-        }
-        let state = |pointer: &Pointer| {
-            let release = pointer.release;
-            let current = in_force.as_ref();
-            let is_current = |id: ReleaseId| current.is_some_and(|it| it.release == id);
-            let is_settled = current.is_none_or(|it| it.settled() <= now);
-            match current {
-                Some(it) if it.serial == pointer.serial && !is_settled => "staged",
-                _ if is_current(release) => "current",
-                Some(it) if it.void.contains(&release) => "void",
-                _ if !store.release_path(release).is_file() => "gone",
-                None => "unknown",
-                Some(_) if !were_in_force.contains(&pointer.serial) => "unfinished",
-                _ if kept.contains(&release) => "kept",
-                _ => "over",
-            }
-        };
-        let rows = history.pointers.into_iter().map(|pointer| Row {
-            state: state(&pointer),
-            pointer,
-        });
-        Ok(Self {
-            rows: rows.collect(),
+        let mut list = Self {
             in_force,
-        })
+            is_refused,
+            served: None,
+            staged_until: None,
+            rows: Vec::new(),
+        };
+        let mut pointers = history.pointers;
+        let Some(current) = &list.in_force else {
+            let unknown = |pointer| Row {
+                pointer,
+                state: "unknown",
+            };
+            list.rows = pointers.into_iter().map(unknown).collect();
+            return Ok(list);
+        };
+        if current.is_expired(now) {
+            let expired = StoreError::Expired(store.pointer_path(), current.serial);
+            Failure::from(expired).report();
+        }
+        if pointers.iter().all(|it| it.serial != current.serial) {
+            // A copy of a store without its log.
+            pointers.push(current.clone());
+            pointers.sort_unstable_by_key(|it| Reverse(it.serial));
+        }
+        let files: HashSet<_> = store.releases()?.into_iter().collect();
+        let were_in_force = serials_in_force(&pointers, current);
+        let is_served = |it: &&Pointer| {
+            it.last_activation() <= now
+                && were_in_force.contains(&it.serial)
+                && files.contains(&it.release)
+        };
+        // With nothing before it, servers do not wait for it.
+        let served = pointers.iter().find(is_served).unwrap_or(current);
+        let is_staged = served.serial != current.serial && current.last_activation() > now;
+        list.staged_until = is_staged.then(|| current.last_activation());
+        list.served = files.contains(&served.release).then_some(served.serial);
+        let kept = store.kept(current, now)?.pointers;
+        let kept: HashSet<u64> = kept.iter().map(|it| it.serial).collect();
+        let mut seen = HashSet::new();
+        list.rows.reserve(pointers.len());
+        for pointer in pointers {
+            let (serial, release) = (pointer.serial, pointer.release);
+            let has_file = files.contains(&release);
+            let state = match () {
+                () if list.served == Some(serial) => "current",
+                () if serial == current.serial && is_staged && has_file => "staged",
+                () if current.void.contains(&release) => "void",
+                () if !has_file => "gone",
+                () if !were_in_force.contains(&serial) => "unfinished",
+                () if kept.contains(&serial) => "kept",
+                () if seen.contains(&release) => "repeated",
+                () => "over",
+            };
+            if ["current", "staged", "kept"].contains(&state) {
+                seen.insert(release);
+            }
+            list.rows.push(Row { pointer, state });
+        }
+        Ok(list)
     }
 
     fn is_in_force(&self, row: &Row) -> bool {
@@ -125,6 +172,9 @@ impl List {
     }
 
     fn write_table(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.rows.is_empty() && self.is_refused {
+            return Ok(());
+        }
         if self.rows.is_empty() {
             return writeln!(out, "nothing has been published yet");
         }
@@ -135,7 +185,8 @@ impl List {
         )?;
         for row in &self.rows {
             let pointer = &row.pointer;
-            let star = if self.is_in_force(row) { '*' } else { ' ' };
+            let is_served = self.served == Some(pointer.serial);
+            let star = if is_served { '*' } else { ' ' };
             let line = format!(
                 "{star} {:>6}  {}  {}  {:<10}  {:>10}  {}",
                 pointer.serial,
@@ -147,6 +198,24 @@ impl List {
             );
             writeln!(out, "{}", line.trim_end())?;
         }
+        if let (Some(current), Some(until)) = (&self.in_force, self.staged_until) {
+            let begin = match current.stages.first() {
+                Some(first) => {
+                    let begin = current.activate.unwrap_or(current.published) + first.after_s;
+                    format!("in stages from {} ", time_text(begin))
+                }
+                None => String::new(),
+            };
+            let (serial, until) = (current.serial, time_text(until));
+            write!(out, "\nstaged: serial {serial}, {begin}until {until}")?;
+            let is_served = |it: &&Row| self.served == Some(it.pointer.serial);
+            if let Some(Row { pointer, .. }) = self.rows.iter().find(is_served) {
+                let is_void = current.void.contains(&pointer.release);
+                let void = if is_void { ", though void" } else { "" };
+                write!(out, "; served: serial {}{void}", pointer.serial)?;
+            }
+            writeln!(out)?;
+        }
         Ok(())
     }
 
@@ -156,7 +225,17 @@ impl List {
             let comma = if index == 0 { "" } else { "," };
             write!(out, "{comma}\n  {}", self.row_json(row))?;
         }
-        writeln!(out, "\n]}}")
+        let number = |serial: Option<u64>| serial.map_or("null".to_owned(), |it| it.to_string());
+        let time = |moment: Option<u64>| match moment {
+            Some(moment) => format!("\"{}\"", time_text(moment)),
+            None => "null".to_owned(),
+        };
+        writeln!(
+            out,
+            "\n], \"served\": {}, \"staged_until\": {}}}",
+            number(self.served),
+            time(self.staged_until)
+        )
     }
 
     fn row_json(&self, row: &Row) -> String {
@@ -189,4 +268,22 @@ impl List {
             json::string(&pointer.note)
         )
     }
+}
+
+/// The serials of the pointers that were in force, up to the current one: each of them says which
+/// one it replaces. Past one that cannot be used, the next lower one counts.
+fn serials_in_force(pointers: &[Pointer], current: &Pointer) -> HashSet<u64> {
+    let mut serials = HashSet::from([current.serial]);
+    let mut replaced = current.replaces;
+    for pointer in pointers.iter().filter(|it| it.serial < current.serial) {
+        match replaced {
+            None => break,
+            Some(serial) if pointer.serial > serial => {}
+            Some(_) => {
+                serials.insert(pointer.serial);
+                replaced = pointer.replaces;
+            }
+        }
+    }
+    serials
 }

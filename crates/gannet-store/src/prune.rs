@@ -1,0 +1,98 @@
+//! Removes the files of releases that are no longer kept.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use crate::error::StoreError;
+use crate::files::Files;
+use crate::pointer::Pointer;
+use crate::publisher::Publisher;
+use crate::release_id::ReleaseId;
+
+/// Files that were removed.
+#[derive(Debug, Default)]
+pub struct Pruned {
+    /// The releases.
+    pub releases: Vec<ReleaseId>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What could not be read or removed; nothing is lost by it but room.
+    pub errors: Vec<StoreError>,
+}
+
+impl<F: Files> Publisher<F> {
+    /// Removes the files of releases that are neither in force nor kept. One that the log does not
+    /// name as having been in force may be on its way there: it is removed when it is older than
+    /// what is kept. So is one that was in force more than [`FOLLOWED_MAX`] pointers ago.
+    ///
+    /// [`FOLLOWED_MAX`]: crate::limits::FOLLOWED_MAX
+    #[must_use]
+    pub fn prune(&self, current: &Pointer, now: u64) -> Pruned {
+        let mut pruned = Pruned::default();
+        let (left, unknown) = match self.leaving(current, now) {
+            Ok(found) => found,
+            Err(error) => {
+                pruned.errors.push(error);
+                return pruned;
+            }
+        };
+        for id in left {
+            self.prune_one(id, &mut pruned);
+        }
+        for id in unknown {
+            let path = self.store().release_path(id);
+            if age_s(&path, now).is_some_and(|age_s| age_s > current.keep.age_s) {
+                self.prune_one(id, &mut pruned);
+            }
+        }
+        pruned
+    }
+
+    fn prune_one(&self, id: ReleaseId, pruned: &mut Pruned) {
+        let path = self.store().release_path(id);
+        let len = fs::metadata(&path).map_or(0, |it| it.len());
+        match self.files.remove(&path) {
+            Ok(()) => {
+                pruned.releases.push(id);
+                pruned.bytes += len;
+            }
+            Err(error) => pruned.errors.push(StoreError::io("remove", &path)(error)),
+        }
+    }
+
+    /// The releases that nothing keeps: those that have been in force, and those of which that is
+    /// not known. The log is read as far as that takes.
+    fn leaving(
+        &self,
+        current: &Pointer,
+        now: u64,
+    ) -> Result<(Vec<ReleaseId>, HashSet<ReleaseId>), StoreError> {
+        let mut files: HashSet<_> = self.store().releases()?.into_iter().collect();
+        files.remove(&current.release);
+        for pointer in self.store().kept(current, now)?.pointers {
+            files.remove(&pointer.release);
+        }
+        let mut left = Vec::new();
+        let mut trail = self.store().trail(current)?;
+        while !files.is_empty() {
+            let Some((pointer, left_at)) = trail.next(&mut Vec::new()) else {
+                break;
+            };
+            // Nodes may still serve one that was left just now, void or not.
+            if files.remove(&pointer.release) && left_at <= now {
+                left.push(pointer.release);
+            }
+        }
+        left.extend(current.void.iter().filter(|id| files.remove(id)));
+        Ok((left, files))
+    }
+}
+
+/// How long ago a file was written, in seconds; 0 if that lies ahead.
+fn age_s(path: &Path, now: u64) -> Option<u64> {
+    let modified = fs::metadata(path).and_then(|it| it.modified()).ok()?;
+    let modified = modified.duration_since(UNIX_EPOCH).ok()?;
+    Some(now.saturating_sub(modified.as_secs()))
+}

@@ -1,0 +1,355 @@
+//! What a publisher means and is told: what a second pointer to a release inherits, what is served
+//! now, copies of stores, and attempts that fail.
+
+mod store;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+
+use gannet_testkit::{Folder, command_of_nobody, gannet_in, run, same};
+use rustix::fs::{FlockOperation, flock};
+use store::{current, file_of, line, publish, with_site};
+
+/// The rows of `gannet releases store`: serial and state, with a star before what is served.
+fn rows(folder: &Folder) -> Vec<String> {
+    let listed = gannet_in(folder, ["releases", "store"]).success();
+    let table = listed.text().split("\n\n").next().unwrap_or_default();
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let star = usize::from(words[0] == "*");
+        let (serial, state) = (words[star], words[star + 3]);
+        format!("{}{serial} {state}", &"*"[..star])
+    };
+    table.lines().skip(1).map(row).collect()
+}
+
+#[test]
+fn a_release_that_is_published_again_keeps_what_no_flag_names() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    folder.write("site/index.html", "two");
+    let wishes = ["--activate", "+1h", "--stages", "5% +0s, 100% +10m"];
+    let more = ["--note", "a remark", "--expires", "+30d", "-q"];
+    publish(&folder, &[&wishes[..], &more].concat()).success();
+    let before = current(&folder);
+    let release = line(&before, "release").to_owned();
+    let is_kept = |keys: &[&str], why: &str| {
+        let now = current(&folder);
+        for key in keys {
+            assert_eq!(line(&now, key), line(&before, key), "{key} after {why}");
+        }
+        now
+    };
+    publish(&folder, &["-q", "--keep", "2d 1..5"]).success();
+    let now = is_kept(
+        &["release", "activate", "stages", "note", "expires"],
+        "--keep",
+    );
+    assert_eq!((line(&now, "serial"), line(&now, "keep")), ("3", "2d 1..5"));
+    publish(&folder, &["-q", "--expires", "+60d"]).success();
+    let now = is_kept(&["activate", "stages", "note"], "--expires");
+    assert_ne!(line(&now, "expires"), line(&before, "expires"));
+    publish(&folder, &["-q", "--note", "other", "--activate", "+2h"]).success();
+    let now = is_kept(&["stages"], "--activate");
+    assert_ne!(line(&now, "activate"), line(&before, "activate"));
+    assert_eq!(line(&now, "note"), "other");
+    publish(
+        &folder,
+        &["-q", "--note", "", "--stages", "", "--expires", ""],
+    )
+    .success();
+    let now = current(&folder);
+    for key in ["note", "stages", "expires"] {
+        assert_eq!(line(&now, key), "", "{key}");
+    }
+    assert!(line(&now, "activate").ends_with('Z'));
+    assert_eq!(line(&now, "release"), release);
+    // There is nothing to take back any more.
+    let again = publish(&folder, &["--stages", "", "--expires", ""]).success();
+    assert!(again.text().ends_with("nothing to publish\n"), "{again:?}");
+
+    // Stages go on from where they began, and another release inherits none.
+    folder.write("site/index.html", "three");
+    publish(&folder, &["-q", "--stages", "5% +0s, 100% +10m"]).success();
+    let staged = current(&folder);
+    let published = line(&staged, "published").split(' ').next().unwrap();
+    publish(&folder, &["-q", "--keep", "1d 1..5"]).success();
+    assert_eq!(line(&current(&folder), "activate"), published);
+    folder.write("site/index.html", "four");
+    publish(&folder, &["-q"]).success();
+    let now = current(&folder);
+    assert_eq!((line(&now, "stages"), line(&now, "activate")), ("", ""));
+    assert_eq!(line(&now, "keep"), "1d 1..5");
+}
+
+/// The line `back:` names a release that `rollback` goes to.
+#[test]
+fn the_way_back_is_one() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let one = line(&current(&folder), "release")[..8].to_owned();
+    let again = publish(&folder, &["--keep", "2d 1..5"]).success();
+    assert!(!again.text().contains("back:"), "{again:?}");
+    folder.write("site/index.html", "two");
+    publish(&folder, &["-q"]).success();
+    let two = line(&current(&folder), "release")[..8].to_owned();
+    let back = format!("\nback: gannet rollback store {one}\n");
+    let again = publish(&folder, &["--keep", "3d 1..5"]).success();
+    assert!(again.text().ends_with(&back), "{again:?}");
+    folder.write("site/index.html", "three");
+    // The one before is void from now on.
+    let third = publish(&folder, &["--void", &two]).success();
+    assert!(third.text().ends_with(&back), "{third:?}");
+    gannet_in(&folder, ["rollback", "store", &one]).success();
+}
+
+#[test]
+fn what_is_served_now_is_one_row() {
+    let folder = with_site();
+    // What is the first is not waited for.
+    let first = publish(&folder, &["--activate", "+1h", "-q"]);
+    same(
+        &first.err,
+        "gannet: a first release is active at once: servers have nothing else to serve\n",
+    );
+    assert_eq!(line(&current(&folder), "activate"), "");
+    assert_eq!(rows(&folder), ["*1 current"]);
+    publish(&folder, &["-q", "--keep", "2d 1..5"]).success();
+    assert_eq!(rows(&folder), ["*2 current", "1 repeated"]);
+    folder.write("site/index.html", "two");
+    publish(&folder, &["-q", "--activate", "+1h"]).success();
+    publish(&folder, &["-q", "--keep", "3d 1..5"]).success();
+    assert_eq!(
+        rows(&folder),
+        ["4 staged", "3 repeated", "*2 current", "1 repeated"]
+    );
+    let listed = gannet_in(&folder, ["releases", "store"]).success();
+    let pointer = current(&folder);
+    let until = line(&pointer, "activate");
+    let expect = format!("\n\nstaged: serial 4, until {until}; served: serial 2\n");
+    assert!(listed.text().ends_with(&expect), "{listed:?}");
+    let json = gannet_in(&folder, ["releases", "store", "--json"]).success();
+    let expect = format!("\n], \"served\": 2, \"staged_until\": \"{until}\"}}\n");
+    assert!(json.text().ends_with(&expect), "{json:?}");
+    // Back, and the one that is left is bad: it is served until then.
+    let rolled = [
+        "rollback",
+        "store",
+        "--void",
+        "--activate",
+        "2099-01-01T00:00:00Z",
+    ];
+    publish(&folder, &["-q", "--activate", "2020-01-01T00:00:00Z"]).success();
+    assert_eq!(rows(&folder)[0], "*5 current");
+    let rolled = gannet_in(&folder, rolled).success();
+    let release = line(&pointer, "release");
+    let expect = format!("\n  void      {release}, served until 2099-01-01T00:00:00Z\n");
+    assert!(rolled.text().contains(&expect), "{rolled:?}");
+    assert_eq!(rows(&folder)[..2], ["6 staged", "*5 current"]);
+    let listed = gannet_in(&folder, ["releases", "store"]).success();
+    let expect = "\nstaged: serial 6, until 2099-01-01T00:00:00Z; served: serial 5, though void\n";
+    assert!(listed.text().ends_with(expect), "{listed:?}");
+    folder.write("site/index.html", "three");
+    publish(&folder, &["-q", "--stages", "5% +1m, 100% +2m"]).success();
+    let listed = gannet_in(&folder, ["releases", "store"]).success();
+    let last = listed.text().lines().last().unwrap();
+    assert!(
+        last.starts_with("staged: serial 7, in stages from ") && last.contains("Z until "),
+        "{last}"
+    );
+}
+
+/// From one store to another; and a copy without its log.
+#[test]
+fn a_store_is_a_site_too() {
+    let folder = with_site();
+    fs::create_dir_all(folder.join("empty/releases")).unwrap();
+    fs::create_dir(folder.join("empty/log")).unwrap();
+    gannet_in(&folder, ["publish", "empty", "store"]).failure(
+        1,
+        "gannet: cannot read store 'empty': nothing has been published yet\nhelp: publish to it: \
+         'gannet publish SITE empty'\n",
+    );
+    publish(&folder, &["-q"]).success();
+    gannet_in(&folder, ["publish", "store", "live"]).success();
+    let release = line(&current(&folder), "release").to_owned();
+    let pointer = fs::read_to_string(folder.join("live/current")).unwrap();
+    assert_eq!(line(&pointer, "release"), release);
+    let same_store = gannet_in(&folder, ["publish", "store", "store"]).success();
+    assert!(
+        same_store.text().ends_with("nothing to publish\n"),
+        "{same_store:?}"
+    );
+
+    fs::create_dir_all(folder.join("copy/releases")).unwrap();
+    for name in [format!("releases/{release}.gannet"), "current".into()] {
+        fs::copy(
+            folder.join("store").join(&name),
+            folder.join("copy").join(name),
+        )
+        .unwrap();
+    }
+    let listed = gannet_in(&folder, ["releases", "copy"]).success();
+    let row = listed.text().lines().nth(1).unwrap();
+    assert!(
+        row.starts_with("*      1  ") && row.contains("  current  "),
+        "{row}"
+    );
+    gannet_in(&folder, ["verify", "copy"]).success();
+    folder.write("site/index.html", "two");
+    gannet_in(&folder, ["publish", "site", "copy", "-q"]).success();
+    let pointer = fs::read_to_string(folder.join("copy/current")).unwrap();
+    assert_eq!(
+        (line(&pointer, "serial"), line(&pointer, "replaces")),
+        ("2", "1")
+    );
+}
+
+#[test]
+fn a_first_attempt_that_fails_leaves_nothing_behind() {
+    let folder = with_site();
+    folder.write("site/_redirects", "nonsense\n");
+    assert_eq!(publish(&folder, &[]).status, Some(1));
+    assert!(!folder.join("store").exists());
+    fs::remove_file(folder.join("site/_redirects")).unwrap();
+    assert_eq!(publish(&folder, &["--must", "/none"]).status, Some(1));
+    assert!(!folder.join("store").exists());
+    fs::create_dir(folder.join("store")).unwrap();
+    assert_eq!(publish(&folder, &["--must", "/none"]).status, Some(1));
+    assert_eq!(fs::read_dir(folder.join("store")).unwrap().count(), 0);
+    publish(&folder, &["--must", "/0"]).success();
+}
+
+#[test]
+fn messages_name_what_is_wrong() {
+    let folder = with_site();
+    let refused = |arguments: &[&str], status: i32, expect: &str| {
+        gannet_in(&folder, arguments).failure(status, &format!("gannet: {expect}\n"));
+    };
+    publish(&folder, &["-q"]).success();
+    let release = line(&current(&folder), "release").to_owned();
+    refused(
+        &["releases", "https://127.0.0.1:9090"],
+        2,
+        "cannot ask 'https://127.0.0.1:9090': a server has its metrics at http://\nhelp: name the \
+         address of --metrics, such as http://127.0.0.1:9090, on its machine or through a tunnel",
+    );
+    let help = gannet_in(&folder, ["publish", "--help"]).success();
+    assert!(
+        help.text().contains("--best") && !help.text().contains("-o, --output"),
+        "{help:?}"
+    );
+    // Of a release that is served already, the file is what publishing restores.
+    fs::remove_file(file_of(&folder, &release)).unwrap();
+    let restored = publish(&folder, &[]).success();
+    assert!(
+        restored.text().ends_with(
+            "is in force already, as serial 1: its file, which was missing or damaged, is there \
+             again\n"
+        ),
+        "{restored:?}"
+    );
+    // Another publisher.
+    let lock = fs::File::open(folder.join("store/.lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let busy = gannet_in(&folder, ["rollback", "store"]);
+    assert!(
+        busy.err
+            .starts_with("gannet: cannot change store 'store': another publisher is at work ("),
+        "{busy:?}"
+    );
+    drop(lock);
+    // A pointer that is not signed as required, and one that has expired.
+    gannet_in(&folder, ["keygen", "key"]).success();
+    let unsigned = gannet_in(&folder, ["releases", "store", "-p", "key.pub"]);
+    assert_eq!((unsigned.status, unsigned.text()), (Some(1), ""));
+    assert!(
+        unsigned
+            .err
+            .starts_with("gannet: cannot use pointer 'store/current': it is not signed\n"),
+        "{unsigned:?}"
+    );
+    let expired = format!("{}expires 2020-01-01T00:00:00Z\n", current(&folder));
+    fs::write(folder.join("store/current"), expired).unwrap();
+    let told = "gannet: cannot use pointer 'store/current': serial 1 has expired\nhelp: is this a \
+                store that somebody still publishes to? 'gannet publish' writes a new one\n";
+    for arguments in [&["releases", "store"][..], &["explain", "/", "store"]] {
+        let ended = gannet_in(&folder, arguments);
+        same(&ended.err, told);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+    }
+}
+
+/// Whatever is in its place.
+#[test]
+fn a_pointer_that_cannot_be_one_is_replaced() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let pointer = folder.join("store/current");
+    let replaced = |why: &str| {
+        let told = publish(&folder, &["-q"]);
+        let expect =
+            format!("gannet: cannot read pointer 'store/current': {why}; it will be replaced\n");
+        same(&told.err, &expect);
+        assert_eq!(told.status, Some(0), "{told:?}");
+    };
+    fs::write(&pointer, current(&folder).repeat(9)).unwrap();
+    replaced("longer than 1024 bytes");
+    fs::write(&pointer, "").unwrap();
+    replaced("its last line has no end");
+    fs::remove_file(&pointer).unwrap();
+    UnixListener::bind(&pointer).unwrap();
+    replaced("not a regular file");
+    assert_eq!(rows(&folder)[0], "*4 current");
+    // The clock of its publisher was ahead.
+    let ahead = current(&folder).replace("published 2", "published 8");
+    fs::write(&pointer, &ahead).unwrap();
+    fs::write(folder.join("store/log/4"), ahead).unwrap();
+    assert_eq!(rows(&folder)[0], "*4 current");
+}
+
+/// Nothing that a link in the store leads to is written to or removed.
+#[test]
+fn links_lead_no_publisher_away() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let victim = folder.write("victim", "text");
+    let link = format!("store/releases/{}.gannet", "0".repeat(32));
+    symlink(&victim, folder.join(link)).unwrap();
+    folder.write("site/index.html", "two");
+    publish(&folder, &["-q", "--keep", "0s 0..0"]).success();
+    fs::remove_file(folder.join("store/.lock")).unwrap();
+    symlink(&victim, folder.join("store/.lock")).unwrap();
+    publish(&folder, &["-q", "--keep", "1d 0..1"]).failure(
+        1,
+        "gannet: cannot lock 'store/.lock': too many levels of symbolic links (ELOOP)\nhelp: it is a \
+         symbolic link, which is not followed: remove it\n",
+    );
+    assert_eq!(fs::read(victim).unwrap(), b"text");
+}
+
+#[test]
+fn a_store_that_may_not_be_read_is_said_to_be_so() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let store = folder.join("store");
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).unwrap();
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for arguments in [
+        &["releases", "store"][..],
+        &["rollback", "store"],
+        &["publish", "site", "store"],
+    ] {
+        let mut nobody = command_of_nobody();
+        let ended = run(nobody.current_dir(folder.path()).args(arguments));
+        let expect = "gannet: cannot open store 'store': permission denied (EACCES)\n";
+        assert!(ended.err.starts_with(expect), "{ended:?}");
+        assert_eq!(ended.status, Some(1));
+    }
+    // A link to a store is one.
+    symlink("store", folder.join("link")).unwrap();
+    gannet_in(&folder, ["releases", "link"]).success();
+}
