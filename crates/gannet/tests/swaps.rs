@@ -11,6 +11,7 @@ use gannet_testkit::client::{Client, Response, ask, get};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
+use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, Gannet, gannet_in};
 
@@ -202,6 +203,12 @@ fn assets_answer_over_tls() {
         let mut peer = Peer::secure(&secure, &[]);
         for (name, len) in ASSETS {
             assert!(peer.get(&asset(1, name)).expect(200).body == body(1, len));
+        }
+        let mut quic = Quic::begin(secure.server.address(), &secure.authority);
+        for (name, len) in ASSETS {
+            let answer = quic.get(&asset(1, name));
+            assert_eq!((answer.status, answer.field("x-release")), (200, Some("1")));
+            assert!(answer.body == body(1, len), "other bytes: {name}");
         }
     });
 }

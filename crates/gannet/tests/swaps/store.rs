@@ -8,9 +8,9 @@ use gannet_store::{Keep, Next, Publisher, ReleaseId};
 use gannet_testkit::client::{Client, get};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::process::until;
-use gannet_testkit::{Gannet, Signal};
+use gannet_testkit::{Gannet, Signal, gannet_in};
 
-use super::{Site, assert_asset, asset, becomes};
+use super::{ASSETS, Site, assert_asset, asset, becomes};
 
 /// A store of its own for each engine.
 struct Store<'s> {
@@ -171,5 +171,48 @@ fn a_signal_asks_for_a_look() {
         server.signal(Signal::HUP);
         until("it is refused again", || refused() == 2);
         assert_eq!(get(&server, "/").expect(200).text(), "page of release 2");
+    });
+}
+
+/// With a required signature a pointer counts only if it is signed, and kept releases are sent from
+/// copies that nobody can change.
+#[test]
+fn a_signed_store_is_served() {
+    let site = Site::new();
+    gannet_in(&site.folder, ["keygen", "release"]).success();
+    for release in [1, 2, 3] {
+        site.write_site(release, "");
+        site.pack(release, &[]);
+    }
+    let public = site.folder.join("release.pub");
+    let public = public.to_str().expect("UTF-8");
+    on_both_engines(|engine| {
+        let store = Store::of(engine, &site);
+        let publish = |release: u32| {
+            let archive = format!("{release}.gannet");
+            let arguments = ["publish", &archive, &store.name, "--sign", "release.key"];
+            let ended = gannet_in(&site.folder, arguments);
+            // It warns of the asset whose name stays.
+            assert_eq!(ended.status, Some(0), "{ended:?}");
+        };
+        publish(1);
+        let mut server = store.serve(engine, &["--require-signature", public]);
+        publish(2);
+        becomes(&server, 2);
+        let line = server.next_error_line().expect("it says so");
+        assert!(line.contains("serving release"), "{line}");
+        let file = store.file(1);
+        let len = fs::metadata(&file).expect("it is kept").len();
+        fs::write(&file, vec![b'x'; len as usize]).expect("overwritten");
+        for (name, _) in ASSETS {
+            assert_asset(get(&server, &asset(1, name)), 1, name);
+        }
+        // Without a key anybody can write it.
+        store.publish(3, &[]);
+        let line = server.next_error_line().expect("it says so");
+        let is_refused = line.contains("refused the new release") && line.contains("not signed");
+        assert!(is_refused, "{line}");
+        assert_eq!(get(&server, "/").expect(200).text(), "page of release 2");
+        assert_asset(get(&server, &asset(1, "small")), 1, "small");
     });
 }
