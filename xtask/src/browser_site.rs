@@ -1,5 +1,6 @@
 //! Tests gannet's own additions in headless Chromium: a window of another site that reports back, a
-//! worker made from text, WebAssembly, and a script that is missing during a deploy.
+//! worker made from text, WebAssembly, a script that is missing during a deploy, and a page that
+//! stays open while another release goes live.
 //!
 //! The page reports success by requests, which are read from the server's log.
 
@@ -39,7 +40,26 @@ const POPUP: &str = "opener.postMessage('popup', '*');";
 /// The page after the deploy.
 const AGAIN: &str = "import('./assets/chunk-BxY3k9Zq.js').then(() => fetch('/told-chunk'));";
 
-/// Tests a directory, and an archive whose pages have a policy.
+/// The page of the first release: once the second one is live, a click imports a script that only
+/// the first one has, and that imports another.
+const OPEN: &str = "
+const tell = what => fetch('/told-' + what);
+const button = document.body.appendChild(document.createElement('button'));
+button.onclick = () => import('./_astro/lazy.Bx3kY9Zq.js').catch(() => tell('broken'));
+const wait = async () => {
+  const text = await (await fetch('/release.txt', {cache: 'no-store'})).text();
+  if (text === '2') button.click();
+  else setTimeout(wait, 100);
+};
+wait();
+tell('open');
+";
+
+/// The scripts that are imported.
+const LAZY: &str = "import {what} from './shared.Cq81LmTx.js'; fetch('/told-' + what);";
+const SHARED: &str = "export const what = 'lazy';";
+
+/// Tests a directory, an archive whose pages have a policy, and a store.
 pub(crate) fn run_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<()> {
     let other = folder.join("other");
     write_page(&other, "popup", POPUP)?;
@@ -74,6 +94,36 @@ pub(crate) fn run_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<(
     wait_for(&log, &["chunk"]).context("the script that was missing")?;
     drop(browser);
     println!("directory: popup, worker and WebAssembly work; a script that was missing is loaded");
+    stay_open(chromium, gannet, &folder.join("releases"))
+}
+
+/// A page stays open while another release goes live, and then imports a script of its own.
+fn stay_open(chromium: &Path, gannet: &Path, folder: &Path) -> Result<()> {
+    let (first, second) = (folder.join("1"), folder.join("2"));
+    write_page(&first, "index", OPEN)?;
+    write_page(&second, "index", "fetch('/told-second');")?;
+    fs::write(first.join("release.txt"), "1")?;
+    fs::write(second.join("release.txt"), "2")?;
+    fs::create_dir_all(first.join("_astro"))?;
+    fs::write(first.join("_astro/lazy.Bx3kY9Zq.js"), LAZY)?;
+    fs::write(first.join("_astro/shared.Cq81LmTx.js"), SHARED)?;
+    let store = folder.join("store");
+    let publish = |site: &Path| {
+        let mut publish = Command::new(gannet);
+        publish.args(["publish", "--quiet", "--fast"]);
+        process::run(publish.arg(site).arg(&store))
+    };
+    publish(&first)?;
+    let log = folder.join("store.log");
+    let server = serve(gannet, &store, &log)?;
+    let browser = open(chromium, &folder.join("profile"), &server)?;
+    wait_for(&log, &["open"])?;
+    publish(&second)?;
+    wait_for(&log, &["lazy"]).context("a script of the release before")?;
+    drop(browser);
+    let text = fs::read_to_string(&log)?;
+    ensure!(!text.contains("/told-second "), "it was loaded again");
+    println!("store: an open page imports a script of its own release after another went live");
     Ok(())
 }
 
