@@ -137,7 +137,7 @@ fn measure_all(gannet: &Path, folder: &Path, engine: Option<&str>, count: usize)
 }
 
 /// Raises the descriptor limit of this process, and of the server that it starts.
-fn allow_descriptors(count: u64) -> Result<()> {
+pub(crate) fn allow_descriptors(count: u64) -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit)?;

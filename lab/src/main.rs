@@ -7,6 +7,7 @@
 //!   instructions  what the pure crates execute for a piece of work
 //!   caches        whether caches in front do as the manual says
 //!   link          page loads over a link with delay, rate and loss
+//!   swap          releases that are swapped under load
 //! ```
 //!
 //! It runs gannet as a program and shares no code with it, so that it cannot share its defects.
@@ -24,6 +25,7 @@ mod instructions;
 mod link;
 mod load;
 mod same_certificate;
+mod swap;
 
 fn main() -> ExitCode {
     match dispatch() {
@@ -47,6 +49,7 @@ fn dispatch() -> Result<()> {
         "idle" => idle::main(&mut parser),
         "instructions" => instructions::main(&mut parser),
         "link" => link::main(&mut parser),
+        "swap" => swap::main(&mut parser),
         other => bail!("the lab has no '{other}'; 'cargo xtask --help' lists what there is"),
     }
 }

@@ -31,19 +31,20 @@ cargo xtask NAME
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
   h3-interop   a site over HTTP/3 by aioquic, quic-go, curl and Chromium, on each engine
-  browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, a deploy
+  browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, deploys
   crawl        sites of twelve generators, compared with nginx path by path
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
   link         page loads over slow and lossy links, compared with other servers (--help for its flags)
   idle         user memory of idle connections, of each kind (--help for its flags)
+  swap         swaps of releases under load, and what they cost (--help for its flags)
   vm           tests on Debian's kernels in QEMU, including kernel TLS (--help for its flags)
   bench        measure gannet and its peers side by side (--help for its flags)
 ";
 
 /// Chores of the lab.
-const LAB: [&str; 5] = ["bench", "caches", "idle", "instructions", "link"];
+const LAB: [&str; 6] = ["bench", "caches", "idle", "instructions", "link", "swap"];
 
 fn main() -> ExitCode {
     match dispatch() {

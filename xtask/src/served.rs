@@ -11,6 +11,8 @@ pub struct Served {
     child: Child,
     /// The port that it listens on.
     pub port: String,
+    /// The ports of further addresses, in order.
+    pub other_ports: Vec<String>,
     /// The address of its metrics, as `address:port`, if enabled.
     metrics: Option<String>,
 }
@@ -26,10 +28,16 @@ impl Served {
         let out = child.stdout.take().context("it was piped")?;
         let mut lines = BufReader::new(out).lines();
         let (mut port, mut metrics) = (None, None);
+        let mut other_ports = Vec::new();
+        let port_of = |url: &str| {
+            let text = url.trim_end_matches('/').rsplit(':').next();
+            text.map(str::to_owned)
+        };
         while let Some(line) = lines.next().transpose()? {
             if let Some(url) = line.strip_prefix("at ") {
-                let text = url.trim_end_matches('/').rsplit(':').next();
-                port = text.map(str::to_owned);
+                port = port_of(url);
+            } else if line.starts_with(' ') && line.trim_start().starts_with("http") {
+                other_ports.extend(port_of(&line));
             } else if let Some(url) = line.strip_prefix("metrics ") {
                 let address = url.trim().trim_start_matches("http://");
                 metrics = address.strip_suffix("/metrics").map(str::to_owned);
@@ -46,6 +54,7 @@ impl Served {
         Ok(Some(Self {
             child,
             port,
+            other_ports,
             metrics,
         }))
     }

@@ -1,6 +1,6 @@
 //! Support for the tests of all crates: clients, sites, servers, and a record of skipped tests.
 //!
-//! Only a dev-dependency. It has its own clients for HTTP/1, HTTP/2, HTTP/3 and TLS and uses no
+//! Only a dev-dependency, and one of the lab. It has its own clients for HTTP/1, HTTP/2, HTTP/3 and TLS and uses no
 //! crate of the product, so that a defect of the product cannot hide itself in its tests. [`h1`],
 //! [`h2`] and [`h3`] convert between bytes and values: the same frames serve the tests of the
 //! protocol crate, of the simulator, and over sockets. Tests that the machine cannot run are

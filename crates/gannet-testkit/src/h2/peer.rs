@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use super::hpack::Decoder;
 use super::{
@@ -73,7 +73,18 @@ impl Peer {
 
     /// Connects with settings.
     pub fn with_settings(server: &Gannet, settings: &[(u16, u32)]) -> Self {
-        Self::over(Box::new(connect(server)), "http", settings)
+        Self::over(Box::new(connect(server.address())), "http", settings)
+    }
+
+    /// Connects to an address, with default settings.
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::over(Box::new(connect(address)), "http", &[])
+    }
+
+    /// Speaks TLS over a fresh connection, with default settings.
+    pub fn tls(address: SocketAddr, connection: rustls::ClientConnection) -> Self {
+        let stream = rustls::StreamOwned::new(connection, connect(address));
+        Self::over(Box::new(stream), "https", &[])
     }
 
     /// Connects over TLS, with settings.
@@ -83,13 +94,13 @@ impl Peer {
             ..Abilities::default()
         });
         let connection = connection(&config, "localhost");
-        let stream = rustls::StreamOwned::new(connection, connect(&server.server));
+        let stream = rustls::StreamOwned::new(connection, connect(server.server.address()));
         Self::over(Box::new(stream), "https", settings)
     }
 
     /// Connects with the smallest possible receive buffer.
     pub fn slow(server: &Gannet, settings: &[(u16, u32)]) -> Self {
-        let stream = connect(server);
+        let stream = connect(server.address());
         rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 64 << 10).expect("set");
         Self::over(Box::new(stream), "http", settings)
     }
@@ -264,8 +275,8 @@ const ENDS: [ErrorKind; 3] = [
     ErrorKind::UnexpectedEof,
 ];
 
-fn connect(server: &Gannet) -> TcpStream {
-    let stream = TcpStream::connect(server.address()).expect("the server listens");
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the server listens");
     stream.set_nodelay(true).expect("set");
     stream.set_read_timeout(Some(DEADLINE)).expect("set");
     stream.set_write_timeout(Some(DEADLINE)).expect("set");

@@ -226,6 +226,11 @@ impl Core {
         self.streams.get_mut(&u64::from(id))
     }
 
+    /// Forgets the input of a stream.
+    pub fn forget(&mut self, id: StreamId) {
+        self.streams.remove(&u64::from(id));
+    }
+
     /// The bytes read from the server's first unidirectional stream so far.
     pub fn control(&self) -> &[u8] {
         let first = self.streams.iter().find(|(id, _)| *id & 3 == 3);

@@ -58,7 +58,8 @@ impl Quic {
         Self::with(to, options)
     }
 
-    fn with(to: SocketAddr, options: Options) -> Self {
+    /// Starts a connection with these options, without sending anything yet.
+    pub fn with(to: SocketAddr, options: Options) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.set_read_timeout(Some(WAIT)).expect("set");
         let core = Core::new(Instant::now(), to, options);
@@ -158,10 +159,12 @@ impl Quic {
         Answer::parse(&received.bytes)
     }
 
-    /// Requests a path and waits for the response.
+    /// Requests a path and waits for the response, which is not held any longer.
     pub fn get(&mut self, path: &str) -> Answer {
         let id = self.ask(&h3::request("GET", path, &[]));
-        self.answer(id)
+        let answer = self.answer(id);
+        self.core.forget(id);
+        answer
     }
 
     /// The input of a stream so far.
