@@ -65,7 +65,7 @@ impl Place {
 
 /// A live directory and its rules files, as of their opening.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct LiveDirectory {
     /// The name given by the operator.
     name: PathBuf,
     place: Place,
@@ -88,7 +88,7 @@ struct Seen {
     rules_files: Vec<(String, Option<Stamp>)>,
 }
 
-impl Source {
+impl LiveDirectory {
     /// The directory named `name` by the operator and opened as `root` for `workers`
     /// workers. Read the rules after this: then no change is missed.
     pub(crate) fn new(
@@ -119,7 +119,7 @@ impl Source {
 /// # Errors
 /// A thread cannot be started.
 pub(crate) fn follow(
-    sources: Vec<(usize, Source)>,
+    sources: Vec<(usize, LiveDirectory)>,
     published: &Arc<Published>,
 ) -> io::Result<Vec<Lookout>> {
     let count = sources.len().min(FOLLOWERS_MAX);
@@ -139,7 +139,7 @@ pub(crate) fn follow(
 }
 
 struct Follower {
-    source: Source,
+    source: LiveDirectory,
     /// Index of the directory among the contents.
     place: usize,
     published: Arc<Published>,
@@ -151,7 +151,7 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(source: Source, place: usize, published: Arc<Published>) -> Self {
+    fn new(source: LiveDirectory, place: usize, published: Arc<Published>) -> Self {
         Self {
             place,
             published,

@@ -23,7 +23,7 @@ use gannet_io::probe;
 
 use self::archive_room::ArchiveRoom;
 use self::bound::{Bound, worker_count};
-use self::follow::Source;
+use self::follow::LiveDirectory;
 use self::open::{Followed, Opening};
 use self::published::Published;
 use self::quic::{Datagrams, Http3Report};
@@ -57,7 +57,7 @@ pub struct Prepared {
     tls: Option<Tls>,
     opened: Arc<Opened>,
     /// The origins of the live directories, with their indices among the contents.
-    sources: Vec<(usize, Source)>,
+    sources: Vec<(usize, LiveDirectory)>,
     /// The origins of the archives.
     releases: Vec<releases::Source>,
     /// Budget for archives copied into memory by default.

@@ -23,7 +23,7 @@ use crate::release::opened::{OpenedDirectory, What};
 use crate::release::rules::{RulesError, SiteRules};
 use crate::start::archive::Proof;
 use crate::start::archive_room::ArchiveRoom;
-use crate::start::follow::{Place, Source};
+use crate::start::follow::{LiveDirectory, Place};
 use crate::start::releases::origin::{AtPath, InStore, Origin};
 use crate::start::releases::unix_now;
 
@@ -193,7 +193,7 @@ pub fn permission(path: &Path) -> String {
 /// What changes the content that is served.
 pub(crate) enum Followed {
     /// A live directory, and its rules.
-    Directory(Source),
+    Directory(LiveDirectory),
     /// The releases of an archive.
     Releases(Origin),
 }
@@ -268,7 +268,7 @@ impl Opening<'_> {
         // Opening a folder does not require permission to enter it; without this check, the error
         // would misleadingly name its rules files.
         named_file::metadata_below(&root, Path::new(".")).map_err(refuse)?;
-        let source = Source::new(path, (place, &root), compat, self.workers);
+        let source = LiveDirectory::new(path, (place, &root), compat, self.workers);
         let rules = compat.map(|compat| SiteRules::of_directory(&root, path, compat));
         let rules = rules.transpose();
         let rules = rules.map_err(|e| OpenError::Rules(path.to_owned(), e))?;

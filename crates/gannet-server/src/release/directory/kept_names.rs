@@ -17,12 +17,12 @@ use crate::limits::KEPT_NAMES_MAX;
 /// response from memory.
 #[derive(Debug, Default)]
 pub(crate) struct KeptNames {
-    names: Mutex<HashMap<Vec<u8>, Kept>>,
+    names: Mutex<HashMap<Vec<u8>, FirstSent>>,
 }
 
 /// The content that a name had when it was first sent.
 #[derive(Debug, Eq, PartialEq)]
-enum Kept {
+enum FirstSent {
     /// Its length and modification time. A deploy that copies files preserves both, but neither the
     /// inode nor the time of the last status change.
     Content(u64, i128),
@@ -41,14 +41,14 @@ impl KeptNames {
         if reason.lifetime() != Lifetime::Immutable {
             return reason.lifetime();
         }
-        let content = Kept::Content(meta.len, meta.mtime_ns);
+        let content = FirstSent::Content(meta.len, meta.mtime_ns);
         // No code under the lock can panic halfway.
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = names.len() < KEPT_NAMES_MAX;
         match names.get_mut(path) {
             Some(kept) if *kept == content => Lifetime::Immutable,
             Some(kept) => {
-                *kept = Kept::Changed;
+                *kept = FirstSent::Changed;
                 Lifetime::Revalidate
             }
             None if has_room => {

@@ -72,7 +72,7 @@ pub(crate) struct ListingPage {
     pub(crate) content: Arc<Memory>,
 }
 
-struct Kept {
+struct KeptListing {
     page: ListingPage,
     /// The directory's own metadata when it was read.
     meta: Meta,
@@ -94,7 +94,7 @@ pub(crate) struct Made {
 /// The pages of a worker.
 #[derive(Default)]
 pub(crate) struct Listings {
-    kept: HashMap<ListingKey, Kept>,
+    kept: HashMap<ListingKey, KeptListing>,
     /// Oldest first; each kept page once.
     order: VecDeque<ListingKey>,
     kept_bytes: u64,
@@ -151,7 +151,7 @@ impl Listings {
         self.order.push_back(key.clone());
         self.kept.insert(
             key.clone(),
-            Kept {
+            KeptListing {
                 page: page.clone(),
                 meta: made.meta,
                 is_settled: made.meta.ctime_ns.max(made.meta.mtime_ns) + RACY_NS
