@@ -112,8 +112,9 @@ pub(crate) fn check_variant(view: View<'_>, bytes: &[u8], blob: u32) -> Result<(
     }
 }
 
-/// Variants with a dictionary are those of a path's own content: shortest first, then by coding and
-/// dictionary.
+/// Variants with a dictionary are those of a path's own content, which is stored in no coding too and
+/// not too long. They are shorter than that, and in order: shortest first, then by coding and
+/// dictionary. The ordinary variants of the entry are checked already.
 pub(crate) fn check_entry(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
     let first = u32_at(bytes, entry::FIRST_CODED);
     let count = u8_at(bytes, entry::CODED_COUNT);
@@ -133,14 +134,28 @@ pub(crate) fn check_entry(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
     if !is_own || count > VARIANT_COUNT_MAX {
         return Err(Rule::Variants);
     }
-    let mut previous = None;
-    for number in first..end {
+    let variant = |number: u32| {
         let at = view.layout.variants.start + number as usize * variant::LEN;
         let record = slice(view.bytes, at, variant::LEN);
-        let coding = u8_at(record, variant::CODING);
         let len = view.blob_range(u32_at(record, variant::BLOB)).1;
+        (record, u8_at(record, variant::CODING), len)
+    };
+    let ordinary = u32_at(bytes, entry::FIRST_VARIANT);
+    let mut ordinary = ordinary..ordinary + u32::from(u8_at(bytes, entry::VARIANT_COUNT));
+    let identity = ordinary.find_map(|number| match variant(number) {
+        (_, coding, len) if coding == Coding::Identity as u8 => Some(len),
+        _ => None,
+    });
+    let content_len = identity.ok_or(Rule::Variants)?;
+    if content_len > DICTIONARY_LEN_MAX {
+        return Err(Rule::Limit);
+    }
+    let mut previous = None;
+    for number in first..end {
+        let (record, coding, len) = variant(number);
         let order = (len, coding, u32_at(record, variant::DICTIONARY));
-        if usize::from(coding) < Coding::ALL.len() || previous >= Some(order) {
+        let has_dictionary = usize::from(coding) >= Coding::ALL.len();
+        if !has_dictionary || len >= content_len || previous >= Some(order) {
             return Err(Rule::Variants);
         }
         previous = Some(order);

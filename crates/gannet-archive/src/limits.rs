@@ -47,8 +47,8 @@ pub const VARIANT_COUNT_MAX: u8 = 8;
 /// Length of the metadata region in bytes: it is read into memory whole.
 pub const METADATA_LEN_MAX: u64 = 64 << 30;
 
-/// Length of a dictionary in bytes. A larger window than this would be needed to decode what is coded
-/// with it, which not every client allocates (RFC 9842 section 5).
+/// Length in bytes of a dictionary, and of content that is coded with one. For more, a larger window
+/// would be needed, which not every client allocates (RFC 9842 section 5).
 pub const DICTIONARY_LEN_MAX: u64 = 8 << 20;
 
 /// Length of a host name in bytes (RFC 1035 section 2.3.4).

@@ -448,7 +448,6 @@ fn check_entry(view: View<'_>, number: u32, namespace_max: u8) -> Result<(), Rul
     if no_date || reserved.any(|bytes| bytes.iter().any(|byte| *byte != 0)) {
         return Err(Rule::Reserved);
     }
-    dictionaries::check_entry(view, bytes)?;
     let path_len = u64::from(u32_at(bytes, entry::PATH_LEN));
     let value_len = u64::from(u32_at(bytes, entry::VALUE_LEN));
     if path_len > PATH_LEN_MAX || value_len > VALUE_LEN_MAX {
@@ -470,20 +469,19 @@ fn check_entry(view: View<'_>, number: u32, namespace_max: u8) -> Result<(), Rul
             if !is_field || value.trim_ascii() != value {
                 return Err(Rule::ContentType);
             }
-            check_entry_variants(view, bytes)
+            check_entry_variants(view, bytes)?;
         }
         entry::KIND_REDIRECT => {
             let no_variants =
                 u8_at(bytes, entry::VARIANT_COUNT) == 0 && u32_at(bytes, entry::FIRST_VARIANT) == 0;
             let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
-            if no_variants && is_redirect && is_location(value) {
-                Ok(())
-            } else {
-                Err(Rule::Redirect)
+            if !no_variants || !is_redirect || !is_location(value) {
+                return Err(Rule::Redirect);
             }
         }
-        _ => Err(Rule::Value),
+        _ => return Err(Rule::Value),
     }
+    dictionaries::check_entry(view, bytes)
 }
 
 /// At least one variant; shortest first, the lower coding first among equals; no coding twice.

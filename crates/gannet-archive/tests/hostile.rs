@@ -2,10 +2,10 @@
 
 mod sample;
 
-use gannet_archive::{ArchiveError, Rule, SectionKind, Superblock};
+use gannet_archive::{ArchiveError, Rule, SectionKind, Superblock, limits};
 use sample::{
-    Numbers, common, dictionaries, hello, host_rules, hosts, hpack, inflated, open, read_all,
-    reseal, site, u64_at, unbrotlied,
+    Numbers, common, dictionaries, dictionaries_of, hello, host_rules, hosts, hpack, inflated,
+    open, read_all, reseal, site, u64_at, unbrotlied,
 };
 
 /// Mutations per run; `GANNET_CASES` requests more.
@@ -261,9 +261,24 @@ fn what_is_coded_with_a_dictionary_names_one_and_what_is_carried_is_immutable() 
     check(Entries, new + 48, &[1], Rule::Reserved);
     // The alias flag ends what is carried, too: an alias is not immutable.
     check(Entries, 47, &[2], Rule::Value);
+    // Without the content in no coding there is nothing to compare with.
+    check(Variants, coded(1) + 56, &[3], Rule::Variants);
     let short = 36u64.to_le_bytes();
     let tiny = blob_number(4096 - 1);
     check(Blobs, 16 * tiny + 8, &short, Rule::Value);
+}
+
+#[test]
+fn what_is_coded_with_a_dictionary_is_not_too_long() {
+    let max = limits::DICTIONARY_LEN_MAX as usize;
+    assert!(dictionaries_of(max).is_ok());
+    let check = |len: usize, expect: Rule| match dictionaries_of(len) {
+        Err(ArchiveError::Record { rule, .. }) => assert_eq!(rule, expect),
+        other => panic!("{:?}", other.map(|file| file.len())),
+    };
+    check(max + 1, Rule::Limit);
+    // Shorter than what it is coded to.
+    check(5_000, Rule::Variants);
 }
 
 /// The number of the sample's first blob of up to so many bytes.

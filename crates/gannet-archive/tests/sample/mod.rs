@@ -309,6 +309,11 @@ pub(crate) fn common() -> Vec<u8> {
 /// A file that is coded with two dictionaries, and one of them carried on. One coded body is in the
 /// metadata region, one is not.
 pub(crate) fn dictionaries() -> Vec<u8> {
+    dictionaries_of(9000).expect("a sound archive")
+}
+
+/// The same, with so much content.
+pub(crate) fn dictionaries_of(len: usize) -> Result<Vec<u8>, ArchiveError> {
     let mut file = File::new(Options::default());
     let mut variant = |coding: Coding, body: &[u8]| {
         let blob = file.place(body, true);
@@ -321,7 +326,7 @@ pub(crate) fn dictionaries() -> Vec<u8> {
     };
     let (dcb, dcz) = (Coding::DictionaryBrotli, Coding::DictionaryZstd);
     let all = [
-        variant(Coding::Identity, &[1; 9000]),
+        variant(Coding::Identity, &vec![1; len]),
         variant(Coding::Gzip, &[2; 8000]),
         variant(dcb, &coded(dcb, [3; 32], 10)),
         variant(dcz, &coded(dcz, [4; 32], 5000)),
@@ -359,7 +364,7 @@ pub(crate) fn dictionaries() -> Vec<u8> {
         ..Content::default()
     };
     writer.add_content(Key::content(b"/app.1.js"), &carried);
-    file.finish().expect("a sound archive")
+    file.finish()
 }
 
 /// Opens a whole file.

@@ -59,7 +59,7 @@ pub struct Differences {
     pub rules: Vec<RuleChange>,
     /// Options that differ.
     pub options: Vec<OptionChange>,
-    /// The bytes of each coding, before and after.
+    /// The bytes of each coding, before and after; of those with a dictionary if there are any.
     pub codings: Vec<(Coding, u64, u64)>,
 }
 
@@ -108,9 +108,10 @@ pub fn diff(
     diff.walk()?;
     let mut found = diff.found;
     let (old, new) = (before.archive().stats(), after.archive().stats());
-    let codings = Coding::ALL.into_iter();
+    let codings = Coding::ALL.into_iter().chain(Coding::WITH_DICTIONARY);
     found.codings = codings
         .map(|it| (it, old.coding(it).bytes, new.coding(it).bytes))
+        .filter(|(it, a, b)| !it.has_dictionary() || a + b > 0)
         .collect();
     Ok(found)
 }

@@ -20,6 +20,9 @@ pub struct VerifyReport {
     pub blob_count: u64,
     /// Bytes of the archive.
     pub bytes: u64,
+    /// Bodies coded with dictionaries that the archive does not have as files: their digests match,
+    /// but they were not decoded.
+    pub undecoded_count: u64,
     /// The build id, which matches too.
     pub build_id: [u8; 32],
 }
@@ -100,7 +103,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport, SiteError> {
             "wrong build id (found {found}, expected {expected})"
         )));
     }
-    check_dictionaries(&file).map_err(damaged)?;
+    let undecoded_count = check_dictionaries(&file).map_err(damaged)?;
     if let Some(entry) = archive.entries().find(|entry| !has_equal_fields(entry)) {
         return Err(damaged(format!(
             "the HTTP/2 fields of '{}' differ from those for HTTP/1",
@@ -111,6 +114,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport, SiteError> {
     Ok(VerifyReport {
         blob_count,
         bytes: superblock.archive_len(),
+        undecoded_count,
         build_id,
     })
 }
@@ -138,24 +142,29 @@ fn check_decoded(
 }
 
 /// Checks that content coded with a dictionary names it, and decodes to the content of its entry if
-/// the archive has the dictionary as a file; without it, that cannot be told. Returns what is wrong.
-fn check_dictionaries(file: &ArchiveFile) -> Result<(), String> {
+/// the archive has the dictionary as a file. Returns how many cannot be decoded without theirs, or
+/// what is wrong.
+fn check_dictionaries(file: &ArchiveFile) -> Result<u64, String> {
+    let mut undecoded_count = 0;
     for entry in file.archive().entries() {
         for variant in entry.dictionary_variants() {
             let (name, path) = (variant.coding().name(), url(entry.path()));
-            check_coded(file, &entry, &variant)
+            let is_decoded = check_coded(file, &entry, &variant)
                 .map_err(|error| format!("wrong {name} of '{path}' ({error})"))?;
+            undecoded_count += u64::from(!is_decoded);
         }
     }
-    Ok(())
+    Ok(undecoded_count)
 }
 
-fn check_coded(file: &ArchiveFile, entry: &Entry<'_>, variant: &Variant<'_>) -> io::Result<()> {
+/// Whether a body could be decoded, to what it should be. What it takes in memory is bounded by the
+/// format.
+fn check_coded(file: &ArchiveFile, entry: &Entry<'_>, variant: &Variant<'_>) -> io::Result<bool> {
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let (Some(dictionary), Some(identity)) =
         (variant.dictionary(), entry.select(Coding::Identity.into()))
     else {
-        return Ok(());
+        return Ok(false);
     };
     let coding = variant.coding();
     let mut coded = Vec::new();
@@ -167,17 +176,17 @@ fn check_coded(file: &ArchiveFile, entry: &Entry<'_>, variant: &Variant<'_>) -> 
     let old = file.archive().lookup(key);
     let old = old.and_then(|old| old.select(Coding::Identity.into()));
     let Some(old) = old.filter(|old| old.blob_len() == dictionary.len) else {
-        return Ok(());
+        return Ok(false);
     };
     let mut content = Vec::new();
     file.stored(&old)?.read_to_end(&mut content)?;
     if sha256(&content) != dictionary.sha256 {
-        return Ok(());
+        return Ok(false);
     }
     let both = (content.as_slice(), dictionary.sha256);
     let decoded = decode_with_dictionary(coding, &coded, both, identity.blob_len())?;
     match digest(&decoded) == identity.digest() {
-        true => Ok(()),
+        true => Ok(true),
         false => Err(wrong("it decodes to other content")),
     }
 }
@@ -233,3 +242,6 @@ fn is_zero(mut bytes: impl Read, chunk: &mut [u8]) -> io::Result<bool> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

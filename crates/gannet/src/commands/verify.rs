@@ -31,7 +31,12 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let shown = printable(&path.to_string_lossy());
     let build = hex(&report.build_id[..8]);
     let (blobs, bytes) = (counted(report.blob_count, "blob"), size(report.bytes));
+    let mut rest = String::new();
+    if report.undecoded_count > 0 {
+        let count = counted(report.undecoded_count, "coding");
+        rest = format!("not decoded: {count} with dictionaries that the archive does not have\n");
+    }
     print(&format!(
-        "{shown}: intact{signed}, {blobs}, {bytes}, build {build}\n"
+        "{shown}: intact{signed}, {blobs}, {bytes}, build {build}\n{rest}"
     ))
 }
