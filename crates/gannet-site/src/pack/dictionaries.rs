@@ -5,6 +5,7 @@
 //! when the second comes. A new version is coded with those that earlier releases have; each result
 //! is decoded and compared before it is stored.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::Read;
 
@@ -17,7 +18,9 @@ use gannet_content::policy::dictionary::{self, USE_AS_DICTIONARY};
 use gannet_content::rules::headers::FieldChanges;
 
 use super::dictionary_coding::{decode, encode};
-use super::limits::{DICTIONARIES_MAX, DICTIONARY_LEN_MIN, DICTIONARY_PERCENT_MAX, IN_FLIGHT_MAX};
+use super::limits::{
+    ALIKE_MAX, DICTIONARIES_MAX, DICTIONARY_LEN_MIN, DICTIONARY_PERCENT_MAX, IN_FLIGHT_MAX,
+};
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
 use super::sources::{Source, SourceContent, Sources};
@@ -100,16 +103,24 @@ impl Releases {
 
     /// The immutable files of a host of the new site in each release.
     pub(super) fn immutable(&self, host: u16) -> impl Iterator<Item = (&ArchiveFile, Entry<'_>)> {
-        self.all.iter().flat_map(move |(file, hosts)| {
-            let number = hosts.get(usize::from(host)).copied().flatten();
-            let entries = file.archive().entries();
-            let is_it = move |entry: &Entry<'_>| {
-                Some(entry.key().host) == number
-                    && entry.kind() == EntryKind::Content
-                    && entry.is_immutable()
-            };
-            entries.filter(is_it).map(move |entry| (file, entry))
-        })
+        (0..self.all.len()).flat_map(move |release| self.immutable_of(host, release))
+    }
+
+    /// Those in one release.
+    fn immutable_of(
+        &self,
+        host: u16,
+        release: usize,
+    ) -> impl Iterator<Item = (&ArchiveFile, Entry<'_>)> {
+        let (file, hosts) = &self.all[release];
+        let number = hosts.get(usize::from(host)).copied().flatten();
+        let is_it = move |entry: &Entry<'_>| {
+            Some(entry.key().host) == number
+                && entry.kind() == EntryKind::Content
+                && entry.is_immutable()
+        };
+        let entries = file.archive().entries().filter(is_it);
+        entries.map(move |entry| (file, entry))
     }
 
     /// The releases that have this content at this path of a host of the new site, as an immutable
@@ -138,19 +149,38 @@ impl Releases {
     ) -> HashMap<(u16, Vec<u8>), Vec<Old<'_>>> {
         let mut found: HashMap<_, Vec<Old<'_>>> = HashMap::new();
         for host in hosts {
-            for (file, entry) in self.immutable(host) {
-                let identity = entry.select(Coding::Identity.into());
-                let Some(identity) = identity.filter(|_| was_offered(&entry)) else {
-                    continue;
-                };
-                let len = identity.blob_len();
-                if let Some(versions) = dictionary::versions(entry.path())
-                    && len <= DICTIONARY_LEN_MAX
-                {
-                    let number = entry.number();
-                    let old = Old { file, number, len };
-                    found.entry((host, versions)).or_default().push(old);
+            for release in 0..self.all.len() {
+                for (versions, mut olds) in self.dictionaries_of(host, release) {
+                    // The newest first: its own files before those that it carries on.
+                    olds.sort_by_key(|old| (old.age(), old.number));
+                    let own_count = olds.partition_point(|old| old.since.is_none());
+                    if own_count <= ALIKE_MAX {
+                        olds.truncate(own_count + DICTIONARIES_MAX);
+                        found.entry((host, versions)).or_default().extend(olds);
+                    }
                 }
+            }
+        }
+        found
+    }
+
+    /// Those of one release, by the path of their versions.
+    fn dictionaries_of(&self, host: u16, release: usize) -> HashMap<Vec<u8>, Vec<Old<'_>>> {
+        let mut found: HashMap<_, Vec<Old<'_>>> = HashMap::new();
+        for (file, entry) in self.immutable_of(host, release) {
+            let identity = entry.select(Coding::Identity.into());
+            let identity = identity.filter(|it| it.blob_len() <= DICTIONARY_LEN_MAX);
+            if let Some(identity) = identity
+                && was_offered(&entry)
+                && let Some(versions) = dictionary::versions(entry.path())
+            {
+                found.entry(versions).or_default().push(Old {
+                    file,
+                    release,
+                    number: entry.number(),
+                    len: identity.blob_len(),
+                    since: entry.carried_since(),
+                });
             }
         }
         found
@@ -170,12 +200,21 @@ fn was_offered(entry: &Entry<'_>) -> bool {
 #[derive(Clone, Copy)]
 struct Old<'r> {
     file: &'r ArchiveFile,
+    /// The place of the release, in the order given.
+    release: usize,
     /// The number of its entry.
     number: u32,
     len: u64,
+    /// When it was last part of a site, if the release carries it on.
+    since: Option<i64>,
 }
 
 impl Old<'_> {
+    /// For an order by age: the release's own files, then what it carries on, the newest first.
+    fn age(&self) -> (bool, Reverse<Option<i64>>) {
+        (self.since.is_some(), Reverse(self.since))
+    }
+
     fn archive(&self) -> &Archive<Vec<u8>> {
         self.file.archive()
     }
@@ -286,16 +325,18 @@ fn jobs<'j>(
             .filter(|host| !host.rules.has_host_fields())
     };
     let olds = releases.dictionaries(hosts().map(|host| host.number));
-    let place = |file: &ArchiveFile| {
-        let mut all = releases.all.iter();
-        all.position(|(one, _)| std::ptr::eq(one, file))
-    };
     for host in hosts() {
+        let mut news = Vec::new();
+        let mut counts: HashMap<Vec<u8>, usize> = HashMap::new();
         for source in sources.of_host(host.number) {
             let changes = host.rules.changes(&source.file.url);
-            let Some(versions) = versions(source, changes.as_ref()) else {
-                continue;
-            };
+            if let Some(versions) = versions(source, changes.as_ref()) {
+                *counts.entry(versions.clone()).or_default() += 1;
+                news.push((source, versions));
+            }
+        }
+        news.retain(|(_, versions)| counts[versions] <= ALIKE_MAX);
+        for (source, versions) in news {
             let content = &sources.contents[source.content];
             let has_it = releases.with(host.number, &source.file.url, &content.digest);
             let coded = |(_, entry): &&(_, Entry<'_>)| entry.has_dictionary_variants();
@@ -310,9 +351,12 @@ fn jobs<'j>(
                     found.push(*old);
                 }
             }
-            // Several files of a release may have names that differ in the hash alone: the most
-            // similar length is the best guess.
-            found.sort_by_key(|old| (old.len.abs_diff(content.len), place(old.file), old.number));
+            // Most clients have the newest. Several files of a release may have names that differ
+            // in the hash alone: the most similar length is the best guess.
+            found.sort_by_key(|old| {
+                let difference = old.len.abs_diff(content.len);
+                (old.release, old.age(), difference, old.number)
+            });
             found.truncate(DICTIONARIES_MAX);
             if !found.is_empty() || kept.is_some() {
                 let stored = contents[source.content].variants_as(source.is_compressible);

@@ -117,6 +117,10 @@ pub(super) const DICTIONARY_LEN_MIN: u64 = 4 << 10;
 /// whole file.
 pub(super) const DICTIONARIES_MAX: usize = 3;
 
+/// Files of a release whose names differ in the hash alone. Browsers keep one dictionary for all of
+/// them, the last one that they loaded: with more files, it is rarely the one that was coded with.
+pub(super) const ALIKE_MAX: usize = 4;
+
 /// Percent of the smallest other coding that a file coded with a dictionary may have at most: less
 /// of a difference is not worth a representation that caches keep for each dictionary.
 pub(super) const DICTIONARY_PERCENT_MAX: u64 = 75;

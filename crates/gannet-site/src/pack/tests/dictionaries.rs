@@ -185,6 +185,61 @@ fn what_no_client_has_or_what_does_not_pay_is_no_dictionary() {
     check(&by_rule, NEW, &new, None, vec![dcb]);
 }
 
+/// Browsers keep one dictionary for all names that differ in their hash alone.
+#[test]
+fn of_many_files_that_are_alike_none_is_a_dictionary() {
+    const HASHES: [&str; 5] = ["BxY3k9Zq", "CsGmk6Qp", "DkXz1a2B", "EkX2z1aC", "FkX3z1aD"];
+    let check = |old_count: usize, new_count: usize, expect: u64| {
+        let place = Place::new();
+        let write = |count: usize, version: &str| {
+            let _ = fs::remove_dir_all(place.site());
+            let mut page = String::new();
+            for (number, hash) in HASHES.iter().enumerate().take(count) {
+                let hash = format!("{}{hash}", version.len());
+                let name = format!("assets/chunk-{}.js", &hash[..8]);
+                place.file(&name, script(number as u32, version));
+                page.push_str(&format!("<script src=/{name}></script>"));
+            }
+            place.file("index.html", page);
+        };
+        write(old_count, "old");
+        place.pack_as("1", &[], None, 1_700_000_000);
+        write(new_count, "other");
+        let report = place.pack_as("2", &["1"], None, 1_700_000_000);
+        assert_eq!(report.dictionary_count, expect, "{old_count}, {new_count}");
+    };
+    check(4, 4, 4);
+    check(5, 1, 0);
+    check(1, 5, 0);
+}
+
+/// Most clients have the release before, whatever the lengths of its files.
+#[test]
+fn of_what_is_carried_on_the_newest_are_dictionaries() {
+    let place = Place::new();
+    let mut texts = Vec::new();
+    let name = |release: u8| format!("assets/app-{}Y3k9Zqx.js", char::from(b'A' + release));
+    for release in 0..6 {
+        let text = script(1, &"longer ".repeat(usize::from(release % 3)));
+        texts.push(format!("{text}// {release}"));
+        place.release(&name(release), &texts[usize::from(release)]);
+        let time = 1_700_000_000 + i64::from(release);
+        let last = release.checked_sub(1).map(|last| last.to_string());
+        let last: Vec<_> = last.iter().map(String::as_str).collect();
+        let carry = (!last.is_empty()).then_some(60);
+        place.pack_as(&release.to_string(), &last, carry, time);
+    }
+    let olds: Vec<_> = texts.iter().map(String::as_str).collect();
+    let path = format!("/{}", name(5));
+    let mut found = dictionaries(&place.open_as("5"), &path, &olds, &texts[5]);
+    found.sort_by(|a, b| a.1.cmp(&b.1));
+    let paths: Vec<_> = found.into_iter().map(|(_, path)| path).collect();
+    assert_eq!(
+        paths,
+        [2, 3, 4].map(|release| format!("/{}", name(release)))
+    );
+}
+
 const DAY: i64 = 86_400;
 
 /// The entries that are carried on: path, and since when.
