@@ -54,20 +54,27 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         .as_ref()
         .map(|it| publisher.store().release_path(it.release));
     let before = before.filter(|path| ArchiveFile::open(path).is_ok());
+    let void = wishes.void(publisher.store(), current.as_ref())?;
     let shown = Shown::of(&settings);
     let packed = match is_packed {
         true => {
             publisher.copy(site)?;
             String::new()
         }
-        false => job.pack(settings, &origins, before.as_deref(), &shown)?,
+        false => {
+            // What a void release has must not be carried on.
+            let is_void = current
+                .as_ref()
+                .is_some_and(|it| void.contains(&it.release));
+            let before = before.as_deref().filter(|_| !is_void);
+            job.pack(settings, &origins, before, &shown)?
+        }
     };
     // The draft goes if a gate refuses it.
     let draft = Draft(&publisher);
     let path = publisher.draft_path();
     let verified = archive::verify(&path).map_err(|error| job.told(error))?;
     let release = ReleaseId::of_build_id(&verified.build_id);
-    let void = wishes.void(publisher.store(), current.as_ref())?;
     if void.contains(&release) {
         let cause = format!("its release {release} is void");
         return Err(Failure::new("publish", site.display(), cause)
@@ -143,6 +150,8 @@ impl Job<'_> {
         if settings.previous.is_empty() {
             settings.previous.extend(before);
         }
+        // A first release has nothing to carry on.
+        settings.carry = settings.carry.filter(|_| !settings.previous.is_empty());
         let report = pack::build(self.site, settings, origins, self.signer)?;
         Ok(shown.warnings(&report))
     }
