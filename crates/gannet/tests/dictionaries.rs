@@ -1,5 +1,6 @@
 //! Dictionaries (RFC 9842): who gets content that is coded with one, over every version of HTTP.
 
+use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::h3;
+use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, gannet_in};
@@ -251,6 +253,19 @@ fn fields_of_the_operator_say_who_may_read_it() {
         let one = header("Access-Control-Allow-Origin: https://a.example");
         check(&one, "https://a.example", "dcb");
         check(&one, "https://b.example", "br");
+        // What caches must know joins what the operator says.
+        let server = engine.serve(&archive, &header("Vary: Origin"));
+        let mut client = Client::new(&server);
+        client.send(format!(
+            "GET {NEW} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ));
+        let answer = client.rest().0;
+        let answer = String::from_utf8_lossy(&answer);
+        let varies = [
+            format!("\r\nvary: {VARY}\r\n"),
+            "\r\nvary: Origin\r\n".into(),
+        ];
+        assert!(varies.iter().all(|line| answer.contains(line)), "{answer}");
     });
 }
 
@@ -302,6 +317,247 @@ fn over_tls_every_version_of_http_sends_it() {
         }
     });
 }
+
+/// The rules hold in the versions that compress fields, too.
+#[test]
+fn over_http_2_and_3_the_same_requests_get_it() {
+    let out = Folder::new();
+    let archive = releases(&out, &[]);
+    let right = available();
+    let wrong = format!(":{}:", base64(&[1; 32]));
+    let long = format!(":{}:", "A".repeat(10_000));
+    let (cross, cors) = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors"));
+    let dictionary = ("available-dictionary", right.as_str());
+    let dcb = ("accept-encoding", "br, dcb");
+    let cases: [(&[(&str, &str)], &str); 12] = [
+        (&[dcb, dictionary], "dcb"),
+        (&[dcb, dictionary, ("sec-fetch-site", "same-origin")], "dcb"),
+        (&[dcb, ("available-dictionary", &wrong)], "br"),
+        (&[dcb, ("available-dictionary", &long)], "br"),
+        (&[dcb, ("available-dictionary", &right[..20])], "br"),
+        (&[dcb, dictionary, dictionary], "br"),
+        (&[dcb], "br"),
+        (&[("accept-encoding", "br, dcb;q=0"), dictionary], "br"),
+        (&[("accept-encoding", "br, *, zstd;q=0"), dictionary], "br"),
+        (&[("accept-encoding", "br, dcz"), dictionary], "br"),
+        (
+            &[dcb, dictionary, cross, ("sec-fetch-mode", "no-cors")],
+            "br",
+        ),
+        (
+            &[
+                dcb,
+                dictionary,
+                cross,
+                cors,
+                ("origin", "https://b.example"),
+            ],
+            "br",
+        ),
+    ];
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, &archive, &[]);
+        let mut h2 = Peer::secure(&secure, &[]);
+        let mut quic = Quic::begin(secure.server.address(), &secure.authority);
+        let mut ask = |method: &str, path: &str, fields: &[(&str, &str)]| {
+            let answer = h2.request(method, path, fields);
+            let id = quic.ask(&h3::request(method, path, fields));
+            let by_h3 = quic.answer(id);
+            let of = |status: u16, fields: &[(String, String)], body: &[u8]| {
+                let is_kept = |field: &&(String, String)| field.0 != "date" && field.0 != "alt-svc";
+                let fields: Vec<_> = fields.iter().filter(is_kept).cloned().collect();
+                (status, fields, body.to_vec())
+            };
+            let found = of(answer.status, &answer.fields, &answer.body);
+            assert_eq!(found, of(by_h3.status, &by_h3.fields, &by_h3.body));
+            answer
+        };
+        for (fields, expect) in cases {
+            let answer = ask("GET", NEW, fields);
+            let found = (answer.status, answer.field("content-encoding"));
+            assert_eq!(found, (200, Some(expect)), "{fields:?}");
+            assert_eq!(answer.field("vary"), Some(VARY), "{fields:?}");
+        }
+        let whole = ask("GET", NEW, &[dcb, dictionary]);
+        let tag = whole.field("etag").expect("a tag").to_owned();
+        let head = ask("HEAD", NEW, &[dcb, dictionary]);
+        assert_eq!(head.field("content-encoding"), Some("dcb"));
+        let same = ask("GET", NEW, &[dcb, dictionary, ("if-none-match", &tag)]);
+        let range = ("range", "bytes=10-19");
+        let part = ask("GET", NEW, &[dcb, dictionary, range, ("if-range", &tag)]);
+        assert_eq!(part.body, whole.body[10..20]);
+        // Of the whole file, not of what it is coded to.
+        let plain = ask("GET", NEW, &[range, ("if-range", &tag)]);
+        assert_eq!(plain.body, script("new").as_bytes());
+        let beyond = ask("GET", NEW, &[dcb, dictionary, ("range", "bytes=9000-")]);
+        let answers = [head, same, part, plain];
+        let statuses = answers.each_ref().map(|answer| answer.status);
+        assert_eq!((statuses, beyond.status), ([200, 304, 206, 200], 416));
+        for answer in answers {
+            assert_eq!(answer.field("vary"), Some(VARY), "{}", answer.status);
+        }
+        // What is not there depends on no dictionary.
+        for (path, status) in [("/assets/app-EkX2z1aC.js", 404), (&format!("{NEW}/"), 308)] {
+            let answer = ask("GET", path, &[dcb, dictionary]);
+            assert_eq!(answer.status, status);
+            let vary = answer.field("vary").unwrap_or_default();
+            assert!(!vary.contains("dictionary"), "{vary}");
+        }
+    });
+}
+
+#[test]
+fn clients_that_send_nonsense_get_the_file() {
+    let out = Folder::new();
+    let archive = releases(&out, &[]);
+    on_both_engines(|engine| {
+        let server = engine.serve(&archive, &[]);
+        let check = |lines: &[String], status: u16, expect: Option<&str>| {
+            let mut client = Client::new(&server);
+            let answer = ask(&mut client, "GET", "localhost", lines);
+            let coding = answer.field("content-encoding");
+            assert_eq!((answer.status, coding), (status, expect), "{lines:?}");
+            if status == 200 {
+                assert_eq!(answer.field("vary"), Some(VARY));
+            }
+        };
+        let with = |value: &str| {
+            let line = format!("Available-Dictionary: {value}");
+            vec!["Accept-Encoding: br, dcb".into(), line]
+        };
+        let right = available();
+        check(&with(&right), 200, Some("dcb"));
+        let text = right.trim_matches(':').trim_end_matches('=');
+        // Padding may be missing (RFC 9651 section 4.2.7).
+        check(&with(&format!(":{text}:")), 200, Some("dcb"));
+        let wrong = [
+            format!(":{}:", "A".repeat(10_000)),
+            "A".repeat(10_000),
+            format!(":{text}==:"),
+            format!(":{text}::"),
+            format!("{right}, {right}"),
+            format!(": {text}=:"),
+            format!(":{}:", text.replace(char::is_uppercase, "-")),
+            format!("\"{text}=\""),
+            format!("?{right}"),
+            String::new(),
+            ":".into(),
+            "::".into(),
+        ];
+        for value in wrong {
+            check(&with(&value), 200, Some("br"));
+        }
+        // Over several lines, the head is malformed (RFC 9112 section 5.2).
+        check(&with(&format!("\r\n {right}")), 400, None);
+    });
+}
+
+/// What another release answers is its own: its fields, and its dictionaries.
+#[test]
+fn a_kept_release_answers_with_its_own_dictionaries() {
+    const NEWEST: &str = "/assets/app-DkXz1a2C.js";
+    let out = Folder::new();
+    let second = releases(&out, &[]);
+    let text = second.to_str().expect("UTF-8");
+    let third = release(&out, NEWEST, "newest", &["--previous", text]);
+    on_both_engines(|engine| {
+        let served = out.join(format!("{}.gannet", engine.name()));
+        fs::copy(&second, &served).expect("copied");
+        let server = engine.serve(&served, &[]);
+        let mut client = Client::new(&server);
+        let mut get = |path: &str, version: &str| {
+            let hash = base64(digest(&SHA256, script(version).as_bytes()).as_ref());
+            let dictionary = format!("Available-Dictionary: :{hash}:");
+            let lines = ["Accept-Encoding: br, dcb", &dictionary];
+            client.send(format!(
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\n{}\r\n\r\n",
+                lines.join("\r\n")
+            ));
+            let answer = client.response();
+            let coding = answer.field("content-encoding").unwrap_or_default();
+            let vary = answer.field("vary").unwrap_or_default();
+            (answer.status, coding.to_owned(), vary.to_owned())
+        };
+        let (dcb, br) = (
+            (200, "dcb".into(), VARY.into()),
+            (200, "br".into(), VARY.into()),
+        );
+        assert_eq!(get(NEW, "old"), dcb);
+        let new = served.with_extension("new");
+        fs::copy(&third, &new).expect("copied");
+        fs::rename(&new, &served).expect("renamed");
+        until("the new release is served", || get(NEWEST, "none").0 == 200);
+        assert_eq!(get(NEWEST, "new"), dcb);
+        // The third release does not carry on; the second, which is kept, does.
+        assert_eq!(get(NEW, "old"), dcb);
+        assert_eq!(get(NEW, "new"), br);
+        assert_eq!(get(NEW, "newest"), br);
+        let carried = (200, "br".into(), "accept-encoding".into());
+        assert_eq!(get(OLD, "old"), carried);
+        // The third was made of the second, and of what that carries on.
+        assert_eq!(get(NEWEST, "old"), dcb);
+        assert_eq!(get(NEWEST, "newest"), br);
+    });
+}
+
+/// As operators do it, with stores: nothing needs to be said.
+#[test]
+fn publish_codes_with_the_release_in_force_and_carries_on_what_is_wanted() {
+    let folder = Folder::new();
+    let write = |name: &str, version: &str| {
+        let _ = fs::remove_dir_all(folder.join("site"));
+        folder.write(format!("site{name}"), script(version));
+        folder.write("site/index.html", format!("<script src={name}></script>"));
+    };
+    let run = |arguments: &[&str]| gannet_in(&folder, arguments).success().text().to_owned();
+    let publish = |more: &[&str]| {
+        let fixed = [
+            "publish",
+            "site",
+            "store",
+            "--fast",
+            "-q",
+            "--allow-removal",
+            "9",
+        ];
+        run(&[&fixed, more].concat());
+        run(&["ls", "--json", "store"])
+    };
+    let coded = |path: &str| format!("\"coding\": \"dcb\", \"dictionary\": \"{path}\"");
+    let carried = format!("\"url\": \"{OLD}\", \"kind\": \"carried\"");
+    write(OLD, "old");
+    // Of nothing, nothing is carried on.
+    let first = publish(&["--carry", "7d"]);
+    assert!(
+        !first.contains("dictionary") && !first.contains("carried"),
+        "{first}"
+    );
+    write(NEW, "new");
+    let second = publish(&[]);
+    assert!(
+        second.contains(&coded(OLD)) && !second.contains(OLD_KIND),
+        "{second}"
+    );
+    // The same site again is the same release.
+    let again = gannet_in(&folder, ["publish", "site", "store", "--fast"]).success();
+    assert!(again.text().contains("nothing to publish"), "{again:?}");
+    run(&["rollback", "store"]);
+    let third = publish(&["--carry", "7d"]);
+    assert!(
+        third.contains(&coded(OLD)) && third.contains(&carried),
+        "{third}"
+    );
+    run(&["verify", "store"]);
+    // What must not be answered any more is not carried on, either.
+    run(&["rollback", "store"]);
+    let listed = run(&["releases", "store", "--json"]);
+    let in_force = listed.split("\"release\": \"").nth(1).expect("one");
+    let in_force = &in_force[..8];
+    let fourth = publish(&["--carry", "7d", "--void", in_force]);
+    assert!(!fourth.contains(&carried), "{fourth}");
+}
+
+const OLD_KIND: &str = "\"kind\": \"carried\"";
 
 #[test]
 fn commands_show_what_is_coded_with_what() {

@@ -6,7 +6,9 @@
 //! [`USE_AS_DICTIONARY`]; a client that has it sends its SHA-256 with a request for one of those.
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use gannet_http::semantics::fields::{Fields, KnownField};
 use gannet_http::semantics::target_path::encode_path;
 
@@ -55,8 +57,22 @@ pub fn use_as_dictionary(versions: &[u8]) -> String {
 pub fn available(fields: &Fields<'_>) -> Option<[u8; 32]> {
     let value = only(fields, "available-dictionary")?;
     let text = value.strip_prefix(b":")?.strip_suffix(b":")?;
-    STANDARD.decode(text).ok()?.try_into().ok()
+    let mut hash = [0; 32];
+    // A longer text does not fit, and is not decoded.
+    match LENIENT.decode_slice(text, &mut hash) {
+        Ok(32) => Some(hash),
+        _ => None,
+    }
 }
+
+/// Parsers should not fail where padding is missing, or its bits are not zero (RFC 9651 section
+/// 4.2.7).
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// Whether an answer may be coded with a dictionary as far as its length could reveal something to
 /// another origin (RFC 9842 section 9.3.3). `allow_origin` is its `access-control-allow-origin`.
@@ -117,6 +133,8 @@ fn only<'a>(fields: &Fields<'a>, name: &str) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     fn fields(text: &str) -> Fields<'_> {
@@ -167,6 +185,13 @@ mod tests {
         check(format!("{line}{line}"), false);
         let short = STANDARD.encode([7; 31]);
         check(format!("Available-Dictionary: :{short}:\r\n"), false);
+        let unpadded = hash.trim_end_matches('=');
+        check(format!("Available-Dictionary: :{unpadded}:\r\n"), true);
+        check(format!("Available-Dictionary: :{hash}=:\r\n"), false);
+        check(format!("Available-Dictionary: :{hash}:;a=1\r\n"), false);
+        check(format!("Available-Dictionary: :{hash} :\r\n"), false);
+        let long = STANDARD.encode([7; 7_500]);
+        check(format!("Available-Dictionary: :{long}:\r\n"), false);
         check("Available-Dictionary: ::\r\n".into(), false);
         check("Available-Dictionary: :\r\n".into(), false);
         check("X: y\r\n".into(), false);
