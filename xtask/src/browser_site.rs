@@ -134,7 +134,7 @@ fn write_page(site: &Path, name: &str, script: &str) -> Result<()> {
     Ok(fs::write(site.join(format!("{name}.js")), script)?)
 }
 
-fn serve(gannet: &Path, content: &Path, log: &Path) -> Result<Served> {
+pub(crate) fn serve(gannet: &Path, content: &Path, log: &Path) -> Result<Served> {
     let mut command = Command::new(gannet);
     command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]);
     command.args(["--log", "combined", "--log-file"]).arg(log);
@@ -142,7 +142,7 @@ fn serve(gannet: &Path, content: &Path, log: &Path) -> Result<Served> {
 }
 
 /// A browser, killed on drop.
-struct Browser(Child);
+pub(crate) struct Browser(Child);
 
 impl Drop for Browser {
     fn drop(&mut self) {
@@ -152,7 +152,7 @@ impl Drop for Browser {
     }
 }
 
-fn open(chromium: &Path, folder: &Path, server: &Served) -> Result<Browser> {
+pub(crate) fn open(chromium: &Path, folder: &Path, server: &Served) -> Result<Browser> {
     let mut browser = headless(chromium, folder);
     // A user would have clicked.
     browser.args(["--disable-popup-blocking", "--remote-debugging-port=0"]);
@@ -164,12 +164,17 @@ fn open(chromium: &Path, folder: &Path, server: &Served) -> Result<Browser> {
     Ok(Browser(browser.spawn()?))
 }
 
-/// Waits until the page has reported all of these.
-fn wait_for(log: &Path, wants: &[&str]) -> Result<()> {
+/// Waits until the page has reported all of these, alone or with a `-` and more.
+pub(crate) fn wait_for(log: &Path, wants: &[&str]) -> Result<()> {
     let start = Instant::now();
     loop {
         let text = fs::read_to_string(log).unwrap_or_default();
-        let is_missing = |what: &&&str| !text.contains(&format!("/told-{what} "));
+        let is_missing = |what: &&&str| {
+            let mut told = text.split("/told-").skip(1);
+            !told.any(|rest| {
+                rest.starts_with(&[what, " "].concat()) || rest.starts_with(&[what, "-"].concat())
+            })
+        };
         let missing: Vec<_> = wants.iter().filter(is_missing).collect();
         if missing.is_empty() {
             return Ok(());

@@ -9,6 +9,7 @@ use lexopt::prelude::*;
 use xtask::process;
 
 mod browser;
+mod browser_dictionaries;
 mod browser_site;
 mod check;
 mod crawl;
