@@ -565,7 +565,13 @@ fn commands_show_what_is_coded_with_what() {
     let archive = releases(&out, &["--digest", "sha-256"]);
     let archive = archive.to_str().expect("UTF-8");
     let run = |arguments: &[&str]| gannet_in(&out, arguments).success().text().to_owned();
-    run(&["verify", archive]);
+    let before = out.join("old.gannet");
+    let before = before.to_str().expect("UTF-8");
+    assert!(!run(&["verify", archive]).contains("not decoded"));
+    let alone = release(&out, NEW, "alone", &["--previous", before]);
+    let verified = run(&["verify", alone.to_str().expect("UTF-8")]);
+    let undecoded = "\nnot decoded: 1 coding with dictionaries that the archive does not have\n";
+    assert!(verified.ends_with(undecoded), "{verified}");
     let json = run(&["ls", "--json", archive]);
     let path = format!("\"coding\": \"dcb\", \"dictionary\": \"{OLD}\"");
     assert!(json.contains(&path), "{json}");
@@ -578,6 +584,8 @@ fn commands_show_what_is_coded_with_what() {
         long.contains("  carried\n") && long.contains("dcb "),
         "{long}"
     );
+    let changes = gannet_in(&out, ["diff", before, archive]);
+    assert!(changes.text().contains("\ndcb "), "{changes:?}");
     let counts = run(&["inspect", archive]);
     assert!(counts.contains("\ndictionaries     1\n"), "{counts}");
     assert!(counts.contains("\ncarried          1\n"), "{counts}");

@@ -200,6 +200,29 @@ mod tests {
     }
 
     #[test]
+    fn changed_streams_come_to_an_end() {
+        let dictionary = noise(3_000, 4);
+        let body = [&dictionary[..2_000], b"changed", &dictionary[1_000..]].concat();
+        let sha256 = sha256(&dictionary);
+        let both = (dictionary.as_slice(), sha256.as_slice());
+        for encoder in [Encoder::Brotli(9), Encoder::Zstd(19)] {
+            let coded = encode(encoder, &body, &dictionary, &sha256).expect("memory");
+            let (coding, coded) = coded.expect("it has a coding");
+            let head = dictionary_head(coding, &sha256).len();
+            for changes in noise(20_000, 5).chunks_exact(4) {
+                let mut changed = coded.clone();
+                for change in changes.chunks_exact(2) {
+                    let place = head + usize::from(change[0]) % (coded.len() - head);
+                    changed[place] ^= change[1];
+                }
+                if let Ok(decoded) = decode(coding, &changed, both, 6_000) {
+                    assert!(decoded.len() <= 6_000);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn damage_is_an_error() {
         let dictionary = noise(5_000, 3);
         let sha256 = sha256(&dictionary);
