@@ -51,11 +51,9 @@ const SERVED_WITHIN: Duration = Duration::from_secs(60);
 /// Pause between looks at what is served.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The swap after which memory is measured first: all releases are known, and caches are warm.
-const FIRST_MEMORY: u32 = 10;
-
-/// Swaps for which the bound of the memory's growth is.
-const MEMORY_SWAPS: u32 = 1_000;
+/// The swaps after which memory is measured, and after the last one. The bound of its growth is for
+/// the first and the last of these.
+const MEMORY_AFTER: [u32; 5] = [10, 30, 100, 300, 1_000];
 
 /// Maximum growth of the memory, in percent.
 const GROWTH_MAX: f64 = 5.0;
@@ -235,9 +233,9 @@ fn swap_under_load(settings: &Settings, folder: &Path) -> Result<()> {
         publisher.swap(number)?;
         delays.push(wait_for(&mut looker, publisher.current)?);
         shared.check()?;
-        if number == FIRST_MEMORY || number == count {
+        if MEMORY_AFTER.contains(&number) || number == count {
             let pause = Instant::now();
-            memory.push(memory_while_paused(&server, &shared)?);
+            memory.push((number, memory_while_paused(&server, &shared)?));
             start += pause.elapsed();
             paused += pause.elapsed();
         }
@@ -247,7 +245,7 @@ fn swap_under_load(settings: &Settings, folder: &Path) -> Result<()> {
     delays.sort_unstable();
     report_swaps(settings, (&publisher, count), (time, &delays));
     report_requests(settings, &shared);
-    report_memory(&memory, count);
+    report_memory(&memory);
     Ok(())
 }
 
@@ -300,21 +298,21 @@ fn report_requests(settings: &Settings, shared: &Shared) {
     }
 }
 
-fn report_memory(memory: &[u64], count: u32) {
-    let [first, last] = memory else {
-        println!("memory: not measured, with {FIRST_MEMORY} swaps or fewer");
-        return;
-    };
-    let growth = percent(*first, *last);
-    println!(
-        "memory (PSS): {} after {FIRST_MEMORY} swaps, {} after {count}: {growth:+.1} % (bound: \
-         {GROWTH_MAX} %, {})",
-        mib(*first),
-        mib(*last),
-        verdict(growth <= GROWTH_MAX)
-    );
-    if count < MEMORY_SWAPS {
-        println!("memory: the bound is for {MEMORY_SWAPS} swaps: --minutes 10 --per-minute 100");
+/// Prints the memory after some swaps, each with their number.
+fn report_memory(memory: &[(u32, u64)]) {
+    let shown = |(number, bytes): &(u32, u64)| format!("{} after {number}", mib(*bytes));
+    let all: Vec<_> = memory.iter().map(shown).collect();
+    println!("memory (PSS): {}", all.join(", "));
+    let after = |number| memory.iter().find(|(it, _)| *it == number);
+    let [first, .., last] = MEMORY_AFTER;
+    if let (Some((_, before)), Some((_, now))) = (after(first), after(last)) {
+        let growth = percent(*before, *now);
+        let is_met = verdict(growth <= GROWTH_MAX);
+        println!(
+            "memory: {growth:+.1} % from {first} to {last} swaps (bound: {GROWTH_MAX} %, {is_met})"
+        );
+    } else {
+        println!("memory: its bound is for {last} swaps: --minutes 10 --per-minute 100");
     }
 }
 
