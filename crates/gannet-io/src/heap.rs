@@ -24,7 +24,8 @@ static IS_GIVING: AtomicBool = AtomicBool::new(false);
 const STACK: usize = 64 << 10;
 
 /// Starts a thread that returns the pages of the heap that no block needs. A worker calls it when
-/// many of its connections have ended. Threads that allocate meanwhile may wait for the heap's
+/// many of its connections have ended, and the thread that follows releases when it has freed one.
+/// Threads that allocate meanwhile may wait for the heap's
 /// lock, about 0.1 s for each gigabyte returned. Does nothing under a memory limit: that bounds
 /// what is kept, and there may be no room for a thread. False if such a thread is running already.
 pub fn give_back() -> bool {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{io, mem};
 
-use gannet_io::process;
+use gannet_io::{heap, process};
 use gannet_store::{Keep, Pointer, ReleaseId};
 
 use self::board::{Board, Facts, ReleaseFacts, State};
@@ -514,7 +514,12 @@ impl Follower {
             true => !it.archive.is_copy_used(),
             false => !it.archive.is_used(),
         };
+        let before = self.leaving.len();
         self.leaving.retain(|it| !is_free(it));
+        if self.leaving.len() < before {
+            // The allocator would keep the metadata of a large site for this thread alone.
+            heap::give_back();
+        }
     }
 
     /// Sends the releases to the workers.
