@@ -22,6 +22,9 @@ pub(super) const ASSETS: [(&str, usize); 5] = [
     ("huge", 100_000_000),
 ];
 
+/// Index of a short asset.
+pub(super) const SMALL: usize = 1;
+
 /// Files of the site for the measurement of latency.
 pub(super) const FILES: usize = 100_000;
 
@@ -76,19 +79,29 @@ fn body(release: usize, name: &str, len: usize) -> Vec<u8> {
 
 /// Packs a site for each release.
 pub(super) fn pack_releases(gannet: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
-    let pack_one = |release| {
-        let site = folder.join(format!("release-{release}"));
-        fs::create_dir_all(site.join("_astro"))?;
-        fs::write(site.join("index.html"), body(release, "page", PAGE_LEN))?;
-        for (index, (name, len)) in ASSETS.into_iter().enumerate() {
-            let path = site.join(&asset(release, index)[1..]);
-            fs::write(path, body(release, name, len))?;
-        }
-        let packed = pack(gannet, &site, folder, release)?;
-        fs::remove_dir_all(site)?;
-        Ok(packed)
-    };
+    let pack_one = |release| pack_release(gannet, folder, release, ASSETS.len());
     (0..RELEASES).map(pack_one).collect()
+}
+
+/// Packs two releases without the long assets, so that a swap takes a moment.
+pub(super) fn pack_small(gannet: &Path, folder: &Path) -> Result<[PathBuf; 2]> {
+    let pack_one = |release| pack_release(gannet, folder, release, SMALL + 1);
+    Ok([pack_one(0)?, pack_one(1)?])
+}
+
+/// Packs a release with the first `assets` of its assets.
+fn pack_release(gannet: &Path, folder: &Path, release: usize, assets: usize) -> Result<PathBuf> {
+    let site = folder.join(format!("release-{release}"));
+    fs::create_dir_all(site.join("_astro"))?;
+    fs::write(site.join("index.html"), body(release, "page", PAGE_LEN))?;
+    for (index, (name, len)) in ASSETS.into_iter().enumerate().take(assets) {
+        let path = site.join(&asset(release, index)[1..]);
+        fs::write(path, body(release, name, len))?;
+    }
+    let name = format!("{release}-{assets}");
+    let packed = pack(gannet, &site, folder, &name)?;
+    fs::remove_dir_all(site)?;
+    Ok(packed)
 }
 
 /// The path of a file of the site with many files, and its content.
@@ -111,13 +124,13 @@ pub(super) fn pack_many(gannet: &Path, folder: &Path) -> Result<[PathBuf; 2]> {
     }
     let pack_one = |release| {
         fs::write(site.join("index.html"), body(release, "page", PAGE_LEN))?;
-        pack(gannet, &site, folder, RELEASES + release)
+        pack(gannet, &site, folder, &format!("many-{release}"))
     };
     Ok([pack_one(0)?, pack_one(1)?])
 }
 
-fn pack(gannet: &Path, site: &Path, folder: &Path, number: usize) -> Result<PathBuf> {
-    let archive = folder.join(format!("{number}.gannet"));
+fn pack(gannet: &Path, site: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
+    let archive = folder.join(format!("{name}.gannet"));
     let mut pack = Command::new(gannet);
     pack.args(["pack", "--quiet", "--fast"]).arg(site);
     process::run(pack.arg("-o").arg(&archive))?;
