@@ -11,6 +11,7 @@ use gannet_io::unix_socket::Access;
 use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
 use gannet_site::pack::is_secret_key;
 
+use crate::alt_svc;
 use crate::command_line::nearest::nearest;
 use crate::command_line::settings::{ColourChoice, Listen};
 use crate::messages::cause;
@@ -330,7 +331,11 @@ pub fn field(value: &OsString) -> Result<(String, String), String> {
     if OWN.contains(&name.as_str()) {
         return Err(format!("gannet itself decides '{name}'"));
     }
-    Ok((name, field_value(value)?))
+    let value = field_value(value)?;
+    if name == "alt-svc" {
+        alt_svc::check(&value)?;
+    }
+    Ok((name, value))
 }
 
 /// A field's value without the white space around it.
@@ -421,6 +426,8 @@ mod tests {
             assert_eq!(got, expect, "{text:?}");
         };
         check("X-Frame-Options: DENY", Some(("x-frame-options", "DENY")));
+        check("Alt-Svc: clear", Some(("alt-svc", "clear")));
+        check("Alt-Svc: h3=:443", None);
         check(
             "cache-control:no-store",
             Some(("cache-control", "no-store")),
