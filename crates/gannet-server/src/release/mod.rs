@@ -23,6 +23,7 @@ mod dictionaries;
 pub(crate) mod directory;
 pub(crate) mod files;
 pub(crate) mod opened;
+mod previews;
 pub(crate) mod rules;
 mod selected;
 
@@ -43,6 +44,7 @@ use self::bodies::Bodies;
 use self::directory::DirectorySite;
 pub(crate) use self::files::ServedFile;
 use self::opened::{Generations, Opened, OpenedContent, Policy, What};
+use self::previews::Previews;
 use self::rules::SiteRules;
 pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
 use crate::config::UnknownHost;
@@ -52,8 +54,12 @@ pub(crate) struct Release {
     sites: Vec<Site>,
     /// The contents that the sites were made from, each with the indices of its sites.
     contents: Vec<(Weak<OpenedContent>, Range<usize>)>,
-    /// Sites by host name; empty if one site answers for every host.
+    /// Sites by host name.
     names: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    /// Sites of names below the domain of previews.
+    previews: Option<Previews>,
+    /// No name leads to another site than `unknown`.
+    is_one_for_all: bool,
     /// The site or the status for a host without a name here.
     unknown: Result<usize, Status>,
     /// Fields of responses, independent of the content.
@@ -100,17 +106,8 @@ impl Release {
             hosts.extend(content.host_lists());
         }
         let default = hosts.iter().position(|hosts| hosts.is_empty());
-        for preview in opened.contents.iter().flat_map(|it| &it.previews) {
-            let uncached = Bodies::new(0);
-            uncached.retire();
-            for site in ArchiveSite::all(&preview.archive, worker, uncached) {
-                hosts.push(&preview.hosts);
-                sites.push(Site::Archive(Archived {
-                    current: Rc::new(site),
-                    others: Rc::default(),
-                }));
-            }
-        }
+        let previews = opened.previews.as_deref();
+        let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
         let mut names = HashMap::default();
         for (number, hosts) in hosts.iter().enumerate() {
             for host in *hosts {
@@ -118,6 +115,7 @@ impl Release {
                 names.entry(host).or_insert(number);
             }
         }
+        let previews = previews.filter(|_| opened.unknown_host != UnknownHost::Ignore);
         if opened.unknown_host == UnknownHost::Ignore {
             names = HashMap::default();
         }
@@ -132,7 +130,9 @@ impl Release {
         let room = opened.room.memory.saturating_mul(contents.len() as u64);
         Self {
             contents,
+            is_one_for_all: names.is_empty() && previews.is_none(),
             names,
+            previews,
             unknown,
             policy: Arc::clone(&opened.policy),
             cache_memory: room,
@@ -157,7 +157,7 @@ impl Release {
     /// The site for an authority, or the status to answer with.
     #[inline]
     pub(crate) fn select(&self, authority: Option<&[u8]>) -> Result<&Site, Status> {
-        let number = match self.names.is_empty() {
+        let number = match self.is_one_for_all {
             true => self.unknown?,
             false => self.named(authority)?,
         };
@@ -170,7 +170,10 @@ impl Release {
         match self.names.get(host) {
             Some(site) => Ok(*site),
             None if host.first() == Some(&b'[') => self.named_address(host),
-            None => self.unknown,
+            None => match &self.previews {
+                Some(previews) => previews.named(host).unwrap_or(self.unknown),
+                None => self.unknown,
+            },
         }
     }
 

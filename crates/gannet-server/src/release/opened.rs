@@ -24,6 +24,8 @@ pub(crate) struct Opened {
     /// caches of it.
     pub(crate) contents: Vec<Generations>,
     pub(crate) unknown_host: UnknownHost,
+    /// The domain below which releases answer by themselves.
+    pub(crate) previews: Option<String>,
     pub(crate) policy: Arc<Policy>,
     /// A worker's cache limits for one content.
     pub(crate) room: Room,
@@ -68,14 +70,15 @@ pub(crate) struct Generations {
     /// Answer, in this order, where [`current`](Self::current) has nothing: the staged release,
     /// then those kept, newest first. At most [`OTHER_RELEASES_MAX`](crate::limits::OTHER_RELEASES_MAX).
     pub(crate) others: Vec<Arc<OpenedArchive>>,
-    /// All of these releases, each with the host names under which it answers by itself.
+    /// All of these releases, to answer by themselves below [`Opened::previews`].
     pub(crate) previews: Vec<Preview>,
 }
 
-/// A release that answers under host names of its own.
+/// A release that answers by itself.
 #[derive(Clone)]
 pub(crate) struct Preview {
-    pub(crate) hosts: Vec<String>,
+    /// The name of the release in a store.
+    pub(crate) id: String,
     pub(crate) archive: Arc<OpenedArchive>,
 }
 
@@ -164,6 +167,7 @@ impl Opened {
         Self {
             contents: vec![Generations::only(OpenedContent { hosts, what })],
             unknown_host: UnknownHost::Default,
+            previews: options.previews.clone(),
             policy: Arc::new(Policy::new(
                 options,
                 options.fields.clone(),

@@ -137,6 +137,7 @@ pub fn prepare(
         room: room(&contents, &config.content, workers, descriptors.files),
         contents,
         unknown_host: config.content.unknown_host,
+        previews: config.content.previews.clone(),
         policy: Arc::new(Policy::new(
             &config.content,
             secure_fields(&config),

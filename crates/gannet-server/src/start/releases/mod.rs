@@ -536,21 +536,17 @@ impl Follower {
         self.surroundings.published.replace(place, |_| generations)
     }
 
-    /// All releases under the names of their previews.
+    /// All releases, to answer by themselves.
     fn previews(&self) -> Vec<Preview> {
-        let Some(domain) = &self.surroundings.options.previews else {
+        if self.surroundings.options.previews.is_none() {
             return Vec::new();
-        };
+        }
         let staged = self.staged.iter().map(|it| &it.archive);
         let kept = self.kept.iter().map(|it| &it.archive);
         let all = [self.archive()].into_iter().chain(staged).chain(kept);
-        let preview = |archive: &Arc<OpenedArchive>| {
-            let id = id_of(archive);
-            let names = [id.short(), archive.short_id(), id.to_string()];
-            Preview {
-                hosts: names.map(|name| format!("{name}.{domain}")).into(),
-                archive: Arc::new(archive.for_preview()),
-            }
+        let preview = |archive: &Arc<OpenedArchive>| Preview {
+            id: id_of(archive).to_string(),
+            archive: Arc::new(archive.for_preview()),
         };
         all.map(preview).collect()
     }
