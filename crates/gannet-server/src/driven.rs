@@ -319,7 +319,7 @@ fn archive<D: Driver>(
         files: files.into_iter().map(|file| (file, None)).collect(),
         len: bytes.len() as u64,
         is_copied: false,
-        _room: None,
+        room: None,
         meta,
         origin: None,
         hosts: vec![(0, Vec::new(), rules.map(Arc::new))],

@@ -329,9 +329,13 @@ pub(crate) const FOLLOW_MS: u64 = 400;
 /// as replaced when two checks agree: one that is copied there, not renamed, takes a while.
 pub(crate) const RELEASES_LOOK_MS: u64 = 200;
 
-/// After a refusal, a store's pointer is read again in this many milliseconds: what is missing may
-/// still arrive.
+/// After a refusal that time may mend, a store's pointer, or the archive at a path, is read again in
+/// this many milliseconds: what is missing may still arrive. If reading takes long, the pause is
+/// [`REFUSED_PART`] times as long.
 pub(crate) const REFUSED_AGAIN_MS: u64 = 5_000;
+
+/// See [`REFUSED_AGAIN_MS`].
+pub(crate) const REFUSED_PART: u32 = 10;
 
 /// How long one check waits for all workers to have a release, milliseconds. A turn takes far less; a
 /// later check waits again.
@@ -351,6 +355,10 @@ pub(crate) const KEPT_DIRECTORY: std::time::Duration = std::time::Duration::from
 /// Bytes of replaced archives, which no path leads to any more, that are kept on disk for their
 /// immutable assets.
 pub(crate) const UNLINKED_BYTES_MAX: u64 = 4 << 30;
+
+/// Bytes of the copies in memory of a content's kept releases, where the operator wants archives to be
+/// sent from copies alone.
+pub(crate) const KEPT_COPIES_BYTES_MAX: u64 = 1 << 30;
 
 /// How long all workers together may take to report their counters, milliseconds: a turn takes far
 /// less, and health checks usually give up after a second.

@@ -31,3 +31,7 @@ pub const KEEP_MAX: u32 = 1000;
 /// Entries of the log that are followed back from the pointer in force, to find what is kept and
 /// what may be removed: more than [`KEEP_MAX`] releases, each of them published four times.
 pub const FOLLOWED_MAX: usize = 4096;
+
+/// How long a copy of a store may be behind it, in seconds: a server that follows the copy may still
+/// activate a release that was superseded so long ago.
+pub const COPY_LAG_S: u64 = 600;

@@ -133,6 +133,12 @@ impl Pointer {
         self.begins(self.stages.iter().find(has_node))
     }
 
+    /// When the first nodes activate the release, in Unix seconds; 0 for at once.
+    #[must_use]
+    pub fn first_activation(&self) -> u64 {
+        self.begins(self.stages.first())
+    }
+
     /// When the last node activates the release, in Unix seconds; 0 for at once.
     #[must_use]
     pub fn last_activation(&self) -> u64 {

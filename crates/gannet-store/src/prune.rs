@@ -71,18 +71,19 @@ impl<F: Files> Publisher<F> {
     ) -> Result<(Vec<ReleaseId>, HashSet<ReleaseId>), StoreError> {
         let mut files: HashSet<_> = self.store().releases()?.into_iter().collect();
         files.remove(&current.release);
-        for pointer in self.store().kept(current, now)?.pointers {
-            files.remove(&pointer.release);
+        for kept in self.store().kept(current, now)?.releases {
+            files.remove(&kept.pointer.release);
         }
         let mut left = Vec::new();
         let mut trail = self.store().trail(current)?;
         while !files.is_empty() {
-            let Some((pointer, left_at)) = trail.next(&mut Vec::new()) else {
+            let Some(before) = trail.next(&mut Vec::new()) else {
                 break;
             };
             // Nodes may still serve one that was left just now, void or not.
-            if files.remove(&pointer.release) && left_at <= now {
-                left.push(pointer.release);
+            let release = before.pointer.release;
+            if files.remove(&release) && before.left_at <= now {
+                left.push(release);
             }
         }
         left.extend(current.void.iter().filter(|id| files.remove(id)));

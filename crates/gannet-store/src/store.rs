@@ -10,7 +10,7 @@ use gannet_io::cause::cause;
 use gannet_io::named_file;
 
 use crate::error::StoreError;
-use crate::limits::{FOLLOWED_MAX, POINTER_LEN_MAX, SERIAL_MAX};
+use crate::limits::{COPY_LAG_S, FOLLOWED_MAX, POINTER_LEN_MAX, SERIAL_MAX};
 use crate::pointer::{FIRST_LINE, Pointer, PointerError};
 use crate::quantity::parse_count;
 use crate::release_id::ReleaseId;
@@ -43,10 +43,22 @@ pub struct History {
 /// The releases that still answer for their immutable assets.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// The last pointer to each, the newest first.
-    pub pointers: Vec<Pointer>,
+    /// Those that were active, the newest first, and then those that may have been.
+    pub releases: Vec<KeptRelease>,
     /// Entries of the log that could not be read on the way.
     pub skipped: Vec<Skipped>,
+}
+
+/// See [`Kept`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeptRelease {
+    /// The last pointer to it.
+    pub pointer: Pointer,
+    /// When the last node left it, in Unix seconds.
+    pub left_at: u64,
+    /// It was active before it was superseded. If not, nodes that follow a copy of the store, which
+    /// is [behind](crate::limits::COPY_LAG_S), may have activated it.
+    pub was_active: bool,
 }
 
 impl Store {
@@ -116,6 +128,12 @@ impl Store {
     #[must_use]
     pub fn pointer_path(&self) -> PathBuf {
         self.folder.join(CURRENT)
+    }
+
+    /// The folders of the log and of the releases, which change when a release comes or goes.
+    #[must_use]
+    pub fn folders(&self) -> [PathBuf; 2] {
+        [LOG, RELEASES].map(|name| self.folder.join(name))
     }
 
     /// The file of a release, which may not exist.
@@ -241,7 +259,8 @@ impl Store {
     /// `current.keep` names.
     ///
     /// The age of a release counts from the moment when the last node has activated the one after
-    /// it; until then it is kept whatever the bounds say. The log is followed through
+    /// it; until then it is kept whatever the bounds say. One that was superseded before any node was
+    /// to activate it is kept after all others, if nodes may have done so. The log is followed through
     /// [`Pointer::replaces`], so that a pointer which never came into force is left out; past an
     /// entry that cannot be used, the next lower serial counts. The log is read only as far as
     /// there are files that it may name, and for [`FOLLOWED_MAX`] entries at most.
@@ -257,24 +276,43 @@ impl Store {
             files.remove(void);
         }
         let mut bytes: u64 = 0;
+        let mut superseded: Vec<KeptRelease> = Vec::new();
         let mut trail = self.trail(current)?;
         while !files.is_empty() {
-            let Some((pointer, left_at)) = trail.next(&mut kept.skipped) else {
+            let Some(next) = trail.next(&mut kept.skipped) else {
                 break;
             };
-            if left_at <= now {
-                let is_old = now - left_at > keep.age_s;
-                let count = kept.pointers.len();
-                if count >= keep.most as usize || is_old && count >= keep.least as usize {
-                    break;
+            let is_left = next.left_at <= now;
+            let is_old = is_left && now - next.left_at > keep.age_s;
+            if !next.was_active {
+                let is_again = |it: &KeptRelease| it.pointer.release == next.pointer.release;
+                if next.may_be_active && !is_old && !superseded.iter().any(is_again) {
+                    superseded.push(next.kept());
                 }
+                continue;
             }
-            if files.remove(&pointer.release) {
-                bytes = bytes.saturating_add(pointer.size);
-                if left_at <= now && keep.bytes.is_some_and(|most| bytes > most) {
+            let count = kept.releases.len();
+            let is_beyond = count >= keep.most as usize || is_old && count >= keep.least as usize;
+            if is_left && is_beyond {
+                break;
+            }
+            if files.remove(&next.pointer.release) {
+                bytes = bytes.saturating_add(next.pointer.size);
+                if is_left && keep.bytes.is_some_and(|most| bytes > most) {
                     break;
                 }
-                kept.pointers.push(pointer);
+                kept.releases.push(next.kept());
+            }
+        }
+        for superseded in superseded {
+            bytes = bytes.saturating_add(superseded.pointer.size);
+            if kept.releases.len() >= keep.most as usize
+                || keep.bytes.is_some_and(|most| bytes > most)
+            {
+                break;
+            }
+            if files.remove(&superseded.pointer.release) {
+                kept.releases.push(superseded);
             }
         }
         Ok(kept)
@@ -291,7 +329,7 @@ impl Store {
         current: &Pointer,
     ) -> Result<impl Iterator<Item = Pointer> + use<'s>, StoreError> {
         let mut trail = self.trail(current)?;
-        let next = move || Some(trail.next(&mut Vec::new())?.0);
+        let next = move || Some(trail.next(&mut Vec::new())?.pointer);
         Ok(std::iter::from_fn(next))
     }
 
@@ -307,6 +345,7 @@ impl Store {
             left: FOLLOWED_MAX,
             expected: current.replaces,
             left_at: current.settled(),
+            superseded_at: current.published,
         })
     }
 }
@@ -321,12 +360,34 @@ pub(crate) struct Trail<'s> {
     expected: Option<u64>,
     /// When the last node has activated a pointer after the next one.
     left_at: u64,
+    /// When the pointer after the next one was published.
+    superseded_at: u64,
+}
+
+/// A pointer that was in force.
+pub(crate) struct Before {
+    pub(crate) pointer: Pointer,
+    /// When the last node left it, in Unix seconds.
+    pub(crate) left_at: u64,
+    /// It was active somewhere before it was superseded.
+    was_active: bool,
+    /// The same where a copy of the store is followed, which was behind.
+    may_be_active: bool,
+}
+
+impl Before {
+    fn kept(self) -> KeptRelease {
+        KeptRelease {
+            pointer: self.pointer,
+            left_at: self.left_at,
+            was_active: self.was_active,
+        }
+    }
 }
 
 impl Trail<'_> {
-    /// The next pointer, and when the last node left it. Entries that cannot be used are added to
-    /// `skipped`.
-    pub(crate) fn next(&mut self, skipped: &mut Vec<Skipped>) -> Option<(Pointer, u64)> {
+    /// The next pointer. Entries that cannot be used are added to `skipped`.
+    pub(crate) fn next(&mut self, skipped: &mut Vec<Skipped>) -> Option<Before> {
         loop {
             let serial = self.serials.next()?;
             if self.expected.is_some_and(|expected| serial > expected) {
@@ -343,7 +404,19 @@ impl Trail<'_> {
                     if pointer.replaces.is_none() {
                         self.serials = Vec::new().into_iter();
                     }
-                    return Some((pointer, left_at));
+                    let superseded_at = self.superseded_at;
+                    self.superseded_at = pointer.published;
+                    // The first pointer of a store is active at once.
+                    let first = match pointer.replaces {
+                        Some(_) => pointer.first_activation(),
+                        None => 0,
+                    };
+                    return Some(Before {
+                        left_at,
+                        was_active: first <= superseded_at,
+                        may_be_active: first <= superseded_at.saturating_add(COPY_LAG_S),
+                        pointer,
+                    });
                 }
                 Err(error) => {
                     skipped.push(error);

@@ -5,8 +5,8 @@ mod sample;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gannet_store::limits::FOLLOWED_MAX;
-use gannet_store::{Keep, Pointer, ReleaseId, Store, StoreError};
+use gannet_store::limits::{COPY_LAG_S, FOLLOWED_MAX};
+use gannet_store::{Keep, KeptRelease, Pointer, ReleaseId, Store, StoreError};
 use minisign::KeyPair;
 
 const DAY: u64 = 86_400;
@@ -115,7 +115,7 @@ fn a_pointer_alone_makes_a_store() {
     assert_eq!(current.serial, 12);
     assert_eq!(store.history().unwrap().pointers, []);
     assert_eq!(store.releases().unwrap(), []);
-    assert_eq!(store.kept(&current, NOW).unwrap().pointers, []);
+    assert_eq!(store.kept(&current, NOW).unwrap().releases, []);
     assert_eq!(store.earlier(&current).unwrap().next(), None);
 }
 
@@ -160,14 +160,14 @@ fn a_key_is_required_of_every_pointer() {
     assert_eq!(store.pointer().unwrap(), current);
     let kept = store.kept(&current, NOW).unwrap();
     assert_eq!(
-        (kept.pointers.len(), kept.skipped.len()),
+        (kept.releases.len(), kept.skipped.len()),
         (0, 1),
         "an unsigned entry of the log"
     );
     fs::write(store.log_path(1), sign(&pointer(1, 1, 9))).unwrap();
     assert_eq!(
-        store.kept(&current, NOW).unwrap().pointers,
-        [pointer(1, 1, 9)]
+        store.kept(&current, NOW).unwrap().releases[0].pointer,
+        pointer(1, 1, 9)
     );
     fs::write(
         store.pointer_path(),
@@ -218,7 +218,7 @@ fn what_is_kept_goes_by_age_count_and_bytes() {
         let mut current = pointer(10, 10, 0);
         change(&mut current);
         let kept = store.kept(&current, NOW).unwrap();
-        let serials: Vec<_> = kept.pointers.iter().map(|it| it.serial).collect();
+        let serials: Vec<_> = kept.releases.iter().map(|it| it.pointer.serial).collect();
         assert_eq!(serials, expect, "{:?}", current.keep);
     };
     // Replaced 0, 3, 6, 9, ... days ago.
@@ -270,7 +270,8 @@ fn the_log_is_read_as_far_as_there_are_files() {
     fs::write(store.log_path(7), "torn").unwrap();
     let current = pointer(10, 0, 0);
     let kept = store.kept(&current, NOW).unwrap();
-    assert_eq!(kept.pointers, [pointer(9, 1, 21)]);
+    assert_eq!(kept.releases[0].pointer, pointer(9, 1, 21));
+    assert_eq!(kept.releases.len(), 1);
     assert!(kept.skipped.is_empty(), "{:?}", kept.skipped);
     assert_eq!(store.earlier(&current).unwrap().count(), 8);
     let mut releases = store.releases().unwrap();
@@ -290,11 +291,49 @@ fn a_long_log_is_followed_up_to_a_bound() {
     folder.publish(&pointer(last, 3, 1));
     let current = pointer(last, 3, 1);
     assert_eq!(store.earlier(&current).unwrap().count(), FOLLOWED_MAX);
-    assert_eq!(store.kept(&current, NOW).unwrap().pointers, []);
+    assert_eq!(store.kept(&current, NOW).unwrap().releases, []);
     // The first one is within the bound of the one before.
     let before = pointer(FOLLOWED_MAX as u64 + 1, 2, 1);
     assert_eq!(
-        store.kept(&before, NOW).unwrap().pointers,
-        [pointer(1, 1, 1)]
+        store.kept(&before, NOW).unwrap().releases[0].pointer,
+        pointer(1, 1, 1)
     );
+}
+
+/// Releases that no node has activated leave room for those that pages refer to.
+#[test]
+fn what_was_superseded_before_its_time_comes_last() {
+    let folder = Folder::with_store("superseded");
+    let publish = |serial: u64, after_s: Option<u64>| {
+        let mut next = pointer(serial, serial as u8, 1);
+        next.published = NOW + serial;
+        next.activate = after_s.map(|after_s| next.published + after_s);
+        folder.publish(&next);
+        next
+    };
+    let keep = |current: &Pointer, now: u64| {
+        let kept = folder.open().kept(current, now).unwrap().releases;
+        let of = |it: &KeptRelease| (it.pointer.serial, it.was_active);
+        kept.iter().map(of).collect::<Vec<_>>()
+    };
+    publish(1, Some(3600));
+    publish(2, None);
+    publish(3, Some(COPY_LAG_S + 1));
+    publish(4, Some(COPY_LAG_S + 2));
+    publish(5, Some(1));
+    let mut current = publish(6, None);
+    let active = [(5, true), (2, true), (1, true)];
+    assert_eq!(
+        keep(&current, NOW + 6),
+        [&active[..], &[(3, false)]].concat(),
+        "the fourth was to be active too late"
+    );
+    current.keep.most = 3;
+    assert_eq!(keep(&current, NOW + 6), active);
+    current.keep.most = 20;
+    current.keep.bytes = Some(3000);
+    assert_eq!(keep(&current, NOW + 6), active);
+    current.keep.bytes = None;
+    let week = current.keep.age_s;
+    assert_eq!(keep(&current, NOW + 7 + week), active, "three of any age");
 }

@@ -415,7 +415,11 @@ fn a_kept_release_whose_file_is_overwritten_answers_no_wrong_byte() {
         let mut download = Client::slow(&server);
         // All of it may be on its way before the file is overwritten.
         let close = ["connection: close"];
-        download.send(gannet_testkit::client::head("GET", &asset(1, "long"), &close));
+        download.send(gannet_testkit::client::head(
+            "GET",
+            &asset(1, "long"),
+            &close,
+        ));
         let begun = download.head().expect(200);
         let len = fs::metadata(&first).expect("it is there").len();
         fs::write(&first, vec![b'x'; len as usize]).expect("overwritten");

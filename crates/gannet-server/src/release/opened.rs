@@ -139,7 +139,7 @@ pub(crate) struct OpenedArchive {
     /// Whether `files` are sealed copies, which nobody can change.
     pub(crate) is_copied: bool,
     /// The room that the copies have in a budget, as long as they are used.
-    pub(crate) _room: Option<Arc<Taken>>,
+    pub(crate) room: Option<Arc<Taken>>,
     /// Metadata of the file at opening.
     pub(crate) meta: Meta,
     /// The file itself, shared by the workers; `None` in the simulator.
@@ -218,7 +218,7 @@ impl OpenedArchive {
         Self {
             archive: Arc::clone(&self.archive),
             files: self.files.clone(),
-            _room: self._room.clone(),
+            room: self.room.clone(),
             origin: self.origin.clone(),
             hosts: vec![(number, Vec::new(), Some(Arc::new(rules)))],
             kept_answers: Arc::default(),
@@ -241,7 +241,7 @@ impl OpenedArchive {
         Some(Self {
             files,
             is_copied: false,
-            _room: None,
+            room: None,
             archive: Arc::clone(&self.archive),
             origin: Some(Arc::clone(origin)),
             hosts: self.hosts.clone(),

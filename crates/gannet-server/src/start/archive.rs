@@ -100,7 +100,7 @@ impl Opening<'_> {
             files: files.map_err(io_error)?,
             len,
             is_copied,
-            _room: room.map(Arc::new),
+            room: room.map(Arc::new),
             meta,
             origin: Some(Arc::new(origin)),
             hosts,

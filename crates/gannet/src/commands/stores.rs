@@ -202,8 +202,8 @@ pub(super) fn told(
     pruned: &Pruned,
     now: u64,
 ) -> Result<String, Failure> {
-    let kept = publisher.store().kept(pointer, now)?.pointers;
-    let bytes: u64 = kept.iter().map(|it| it.size).sum();
+    let kept = publisher.store().kept(pointer, now)?.releases;
+    let bytes: u64 = kept.iter().map(|it| it.pointer.size).sum();
     let mut text = format!(
         "  {:<9} {}\n  {:<9} {}, {}\n",
         "active",

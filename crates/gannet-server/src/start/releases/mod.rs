@@ -14,22 +14,27 @@
 //! All of this happens on a thread of its own, of lower priority than the workers.
 
 pub(crate) mod board;
+mod kept;
 pub(crate) mod origin;
+mod report;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{io, mem};
 
-use gannet_io::{heap, process};
-use gannet_store::{Keep, Pointer, ReleaseId};
+use gannet_io::process;
+use gannet_store::{Pointer, ReleaseId};
 
-use self::board::{Board, Facts, ReleaseFacts, State};
-use self::origin::{News, Origin, Refusal, UNREADABLE};
+use self::board::Board;
+use self::kept::KeptReleases;
+use self::origin::{News, Origin, Refusal, again_after};
+use self::report::Report;
 use crate::config::ContentOptions;
-use crate::limits::{LATE_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS, UNLINKED_BYTES_MAX};
+use crate::limits::{LATE_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
 use crate::observe::notices::Channel;
 use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
 use crate::start::archive::Proof;
@@ -107,13 +112,8 @@ struct Staged {
     applied: Applied,
     /// In a store, the pointer to it.
     pointer: Option<Box<Pointer>>,
-}
-
-/// A release that was current.
-struct Kept {
-    archive: Arc<OpenedArchive>,
-    /// When it was replaced, Unix seconds.
-    left: u64,
+    /// It was current before.
+    was_current: bool,
 }
 
 /// A release that is no longer current, staged or kept.
@@ -126,21 +126,19 @@ struct Leaving {
 /// Follows the releases of one content.
 pub(crate) struct Follower {
     source: Source,
-    /// Number on the board.
-    number: usize,
+    report: Report,
     surroundings: Surroundings,
     current: Arc<OpenedContent>,
     staged: Option<Staged>,
-    /// The newest first.
-    kept: Vec<Kept>,
+    kept: KeptReleases,
     /// Releases whose memory workers still use: this thread frees it, not a worker.
     leaving: Vec<Leaving>,
-    /// The last refusal, which is told once.
-    refused: Option<String>,
-    /// The last file of a release that was refused, as it was.
+    /// The last file of a release that was refused for good, as it was.
     bad: Option<(ReleaseId, Option<Stamp>)>,
-    /// When a refused pointer's release should have become current, Unix seconds.
-    due: Option<u64>,
+    /// Files of releases that the store keeps and that cannot be kept here, as they were.
+    unkept: HashMap<ReleaseId, Option<Stamp>>,
+    /// When kept releases are opened again, since some could not be.
+    keep_again_at: Option<Instant>,
     /// Nothing was published yet: neither kept releases nor previews.
     is_new: bool,
 }
@@ -152,47 +150,49 @@ impl Follower {
         surroundings: Surroundings,
     ) -> Self {
         let now = (surroundings.clock)();
-        let number = surroundings.board.add(Facts {
-            name: source.name.display().to_string(),
-            activated: now,
-            checked: now,
-            ..Facts::default()
-        });
-        let follower = Self {
-            is_new: true,
+        let board = Arc::clone(&surroundings.board);
+        let report = Report::new(board, surroundings.messages, &source.name, now);
+        let mut follower = Self {
             source,
-            number,
+            report,
             surroundings,
             current,
             staged: None,
-            kept: Vec::new(),
+            kept: KeptReleases::default(),
             leaving: Vec::new(),
-            refused: None,
             bad: None,
-            due: None,
+            unkept: HashMap::new(),
+            keep_again_at: None,
+            is_new: true,
         };
-        follower.note(|_| ());
+        follower.note();
         follower
     }
 
     fn look(&mut self, is_asked: bool) {
         let now = self.now();
+        if is_asked {
+            self.bad = None;
+            self.unkept.clear();
+        }
         match self.source.origin.news(is_asked, now) {
-            News::None => self.note_checked(now),
-            News::Unreachable => self.note_lateness(now),
+            News::None => self.report.checked(now),
+            News::Unreachable => {}
             News::Archive => self.replaced(now),
-            News::Gone => self.tell(format_args!(
+            News::Gone => self.report.tell(format_args!(
                 "nothing is there any more; serving release {} on",
                 self.archive().short_id()
             )),
             News::Pointer(pointer) => self.pointed(pointer, now),
             News::Refused(refusal) => self.refuse(&refusal, now),
         }
+        self.note_lateness(now);
         if mem::take(&mut self.is_new) {
             self.keep_from_store(now);
             self.publish();
         }
         self.go_on(now);
+        self.keep_again(is_asked, now);
     }
 
     /// Serves the staged release if its time has come, and lets go of others.
@@ -218,26 +218,38 @@ impl Follower {
             return;
         };
         let path = at.path().to_owned();
+        let begun = Instant::now();
         match self.open(&path, Proof::Digests) {
             Ok(archive) => self.found(archive, now),
-            Err(refusal) => self.refuse(&refusal, now),
+            Err(refusal) => {
+                let again_at = (!refusal.is_final).then(|| again_after(begun.elapsed()));
+                if let Origin::Path(at) = &mut self.source.origin {
+                    at.refused(again_at);
+                }
+                self.refuse(&refusal, now);
+            }
         }
     }
 
     /// The path has this archive now.
     pub(crate) fn found(&mut self, archive: OpenedArchive, now: u64) {
-        let staged = self.staged.take();
-        let is_superseded = staged.is_some();
-        if let Some(staged) = staged {
-            // It may have been current before.
-            self.keep(staged.archive, now);
-        }
+        let is_superseded = self.supersede(now);
         if !is_same(&archive, self.archive()) || !self.archive().is_copied {
             self.stage(archive, now, None);
         } else if is_superseded {
-            self.note(|_| ());
+            self.note();
             self.publish();
         }
+    }
+
+    /// Keeps the staged release, if there is one: other servers may have activated it, or this one
+    /// did before. `left`: when the last of them leaves it.
+    fn supersede(&mut self, left: u64) -> bool {
+        let Some(staged) = self.staged.take() else {
+            return false;
+        };
+        self.keep(staged.archive, left, staged.was_current);
+        true
     }
 
     /// The store has another pointer.
@@ -245,37 +257,36 @@ impl Follower {
         let Origin::Store(store) = &mut self.source.origin else {
             return;
         };
-        let activation = store.activation(&pointer);
+        let activation = store.activation(&pointer).max(now);
         let path = store.store.release_path(pointer.release);
         self.drop_void(&pointer.void);
-        if let Some(staged) = self
-            .staged
-            .take_if(|it| !is_named(&it.archive, pointer.release))
-        {
-            // Servers that have activated it refer to its assets.
-            self.keep(staged.archive, now);
+        let is_staged = |it: &Staged| is_named(&it.archive, pointer.release);
+        if !self.staged.as_ref().is_some_and(is_staged) {
+            self.supersede(pointer.settled().max(now));
         }
         if is_named(self.archive(), pointer.release) {
-            self.accept(&pointer, now);
+            self.accept(&pointer);
+            self.keep_from_store(now);
             self.publish();
             return;
         }
         if let Some(staged) = &mut self.staged {
             staged.activation = activation;
             staged.pointer = Some(pointer);
-            self.note_late(None, now);
+            self.report.due = None;
             return;
         }
         let file = Some((pointer.release, Stamp::of(&path)));
         if self.bad == file {
-            self.try_again(activation, now);
+            self.try_again(activation, Duration::ZERO);
             return;
         }
+        let begun = Instant::now();
         match self.open_of_store(&path, &pointer) {
             Ok(archive) => self.stage(archive, activation, Some(pointer)),
             Err(refusal) => {
-                self.bad = file;
-                self.try_again(activation, now);
+                self.bad = file.filter(|_| refusal.is_final);
+                self.try_again(activation, begun.elapsed());
                 self.refuse(&refusal, now);
             }
         }
@@ -290,15 +301,17 @@ impl Follower {
         Err(Refusal {
             reason: "damaged",
             text: format!("'{}' is another release", path.display()),
+            is_final: true,
         })
     }
 
-    /// A release of the store cannot be staged: its file may still be on its way.
-    fn try_again(&mut self, activation: u64, now: u64) {
+    /// A release of the store cannot be staged, which took so long to find out: its file may still
+    /// be on its way.
+    fn try_again(&mut self, activation: u64, took: Duration) {
         if let Origin::Store(store) = &mut self.source.origin {
-            store.refused();
+            store.refused(again_after(took));
         }
-        self.note_late(Some(activation), now);
+        self.report.due = Some(activation);
     }
 
     /// Opens an archive.
@@ -311,31 +324,23 @@ impl Follower {
         opening.open_archive(path, proof).map_err(Refusal::from)
     }
 
-    /// Drops a kept release that is the same as this one.
-    fn drop_kept(&mut self, archive: &OpenedArchive) {
-        let same = self.kept.extract_if(.., |it| is_same(&it.archive, archive));
-        for same in same.collect::<Vec<_>>() {
-            self.leave(same.archive);
-        }
-    }
-
     /// Has all workers answer for the immutable assets of a release.
     fn stage(&mut self, archive: OpenedArchive, activation: u64, pointer: Option<Box<Pointer>>) {
         let archive = Arc::new(archive);
         let now = self.now();
-        self.drop_kept(&archive);
+        let was_kept = self.drop_kept(&archive);
         self.staged = Some(Staged {
             archive: Arc::clone(&archive),
-            activation: activation.max(now),
+            activation,
             applied: Applied::to_nobody(),
             pointer,
+            was_current: was_kept.is_some_and(|it| it.was_current),
         });
-        self.refused = None;
-        self.note(|_| ());
-        self.note_late(None, now);
+        self.report.accepted();
+        self.note();
         let applied = self.publish();
         if activation > now {
-            self.tell(format_args!(
+            self.report.tell(format_args!(
                 "staged release {}{}, to be activated in {} s",
                 archive.short_id(),
                 self.serial_shown(),
@@ -361,172 +366,43 @@ impl Follower {
         };
         let old = Arc::clone(self.archive());
         self.current = Arc::new(next);
-        self.keep(old, now);
-        self.surroundings
-            .board
-            .change(self.number, |facts| facts.activated = now);
-        match staged.pointer {
-            Some(pointer) => self.accept(&pointer, now),
-            None => self.note(|_| ()),
+        let (void, settled) = match &staged.pointer {
+            Some(pointer) => (&pointer.void[..], pointer.settled()),
+            None => (&[][..], now),
+        };
+        match void.contains(&id_of(&old)) {
+            true => self.leave(old),
+            false => self.keep(old, settled.max(now), true),
         }
+        self.report.activated(now);
+        if let Some(pointer) = &staged.pointer {
+            self.accept(pointer);
+        }
+        self.note();
         self.publish();
-        self.tell(format_args!(
+        self.report.tell(format_args!(
             "serving release {}{}",
             self.archive().short_id(),
             self.serial_shown()
         ));
-    }
-
-    /// Records a pointer whose release is current, and keeps what it says.
-    fn accept(&mut self, pointer: &Pointer, now: u64) {
-        if let Origin::Store(store) = &mut self.source.origin {
-            store.pointer = pointer.clone();
-        }
-        self.refused = None;
-        self.note_late(None, now);
-        self.keep_from_store(now);
-    }
-
-    /// Keeps a release that is no longer current or staged.
-    fn keep(&mut self, archive: Arc<OpenedArchive>, now: u64) {
-        if !is_same(self.archive(), &archive) {
-            self.drop_kept(&archive);
-            let kept = self.without_copy(&archive);
-            let is_kept = Arc::ptr_eq(&kept, &archive);
-            let left = now;
-            self.kept.insert(
-                0,
-                Kept {
-                    archive: kept,
-                    left,
-                },
-            );
-            if !is_kept {
-                let is_kept = true;
-                self.leaving.push(Leaving { archive, is_kept });
-            }
-            return;
-        }
-        self.leave(archive);
-    }
-
-    /// Opens the releases that the store keeps, and lets go of those that it does not.
-    fn keep_from_store(&mut self, now: u64) {
-        let Origin::Store(store) = &self.source.origin else {
-            return;
-        };
-        let pointers = store.kept(now);
-        let path_of = |pointer: &Pointer| store.store.release_path(pointer.release);
-        let files: Vec<_> = pointers.iter().map(|it| (path_of(it), it)).collect();
-        let mut kept = Vec::new();
-        for (path, pointer) in &files {
-            let id = pointer.release;
-            let is_staged = self
-                .staged
-                .as_ref()
-                .is_some_and(|it| is_named(&it.archive, id));
-            if is_staged || is_named(self.archive(), id) {
-                continue;
-            }
-            if let Some(at) = self.kept.iter().position(|it| is_named(&it.archive, id)) {
-                kept.push(self.kept.swap_remove(at));
-                continue;
-            }
-            match self.open_to_keep(path, pointer) {
-                Ok(archive) => kept.push(Kept { archive, left: now }),
-                Err(refusal) => self.tell(format_args!(
-                    "cannot keep release {}: {}",
-                    id.short(),
-                    refusal.text
-                )),
-            }
-        }
-        for gone in mem::replace(&mut self.kept, kept) {
-            self.leave(gone.archive);
-        }
-        self.note(|_| ());
-    }
-
-    /// Opens a release for its immutable assets alone.
-    fn open_to_keep(&self, path: &Path, pointer: &Pointer) -> Result<Arc<OpenedArchive>, Refusal> {
-        let archive = Arc::new(self.open_of_store(path, pointer)?);
-        Ok(self.without_copy(&archive))
-    }
-
-    /// A release as it is kept: without a copy in memory, unless copies were asked for, or its file
-    /// was overwritten.
-    fn without_copy(&self, archive: &Arc<OpenedArchive>) -> Arc<OpenedArchive> {
-        let may_read = !self.surroundings.options.copies_archives();
-        let without = may_read.then(|| archive.without_copy()).flatten();
-        without.map_or_else(|| Arc::clone(archive), Arc::new)
-    }
-
-    /// Drops releases that must not answer any more.
-    pub(crate) fn drop_void(&mut self, void: &[ReleaseId]) {
-        let before = self.leaving.len();
-        let is_void = |it: &OpenedArchive| void.iter().any(|id| is_named(it, *id));
-        if let Some(staged) = self.staged.take_if(|it| is_void(&it.archive)) {
-            self.leave(staged.archive);
-        }
-        let gone: Vec<_> = self
-            .kept
-            .extract_if(.., |it| is_void(&it.archive))
-            .collect();
-        for gone in gone {
-            self.leave(gone.archive);
-        }
-        // At once: whether the pointer's own release can be staged is another matter.
-        if self.leaving.len() > before {
-            self.note(|_| ());
+        // Afterwards: releases may have to be opened for it.
+        if self.keep_from_store(now) {
             self.publish();
         }
     }
 
-    /// Frees a release once no worker uses it.
-    fn leave(&mut self, archive: Arc<OpenedArchive>) {
-        let is_kept = false;
-        self.leaving.push(Leaving { archive, is_kept });
-    }
-
-    /// Lets go of releases that need not be kept any longer, and frees memory that is unused.
-    fn let_go(&mut self, now: u64) {
-        if matches!(self.source.origin, Origin::Path(_)) {
-            let keep = Keep::default();
-            let mut bytes = 0;
-            let mut number = 0;
-            let gone = self.kept.extract_if(.., |kept| {
-                number += 1;
-                bytes += kept.archive.len;
-                let is_young = now.saturating_sub(kept.left) < keep.age_s;
-                let is_wanted = number <= keep.most && (is_young || number <= keep.least);
-                !is_wanted || bytes > UNLINKED_BYTES_MAX
-            });
-            let gone: Vec<_> = gone.collect();
-            if !gone.is_empty() {
-                for gone in gone {
-                    self.leave(gone.archive);
-                }
-                self.note(|_| ());
-                self.publish();
-            }
+    /// Records a pointer whose release is current.
+    fn accept(&mut self, pointer: &Pointer) {
+        if let Origin::Store(store) = &mut self.source.origin {
+            store.pointer = pointer.clone();
         }
-        let is_free = |it: &Leaving| match it.is_kept {
-            true => !it.archive.is_copy_used(),
-            false => !it.archive.is_used(),
-        };
-        let before = self.leaving.len();
-        self.leaving.retain(|it| !is_free(it));
-        if self.leaving.len() < before {
-            // The allocator would keep the metadata of a large site for this thread alone.
-            heap::give_back();
-        }
+        self.report.accepted();
     }
 
     /// Sends the releases to the workers.
     fn publish(&self) -> Applied {
         let staged = self.staged.iter().map(|it| &it.archive);
-        let kept = self.kept.iter().map(|it| &it.archive);
-        let others = staged.chain(kept).take(OTHER_RELEASES_MAX);
+        let others = staged.chain(self.kept.archives()).take(OTHER_RELEASES_MAX);
         let generations = Generations {
             current: Arc::clone(&self.current),
             others: others.cloned().collect(),
@@ -542,7 +418,7 @@ impl Follower {
             return Vec::new();
         }
         let staged = self.staged.iter().map(|it| &it.archive);
-        let kept = self.kept.iter().map(|it| &it.archive);
+        let kept = self.kept.archives();
         let all = [self.archive()].into_iter().chain(staged).chain(kept);
         let preview = |archive: &Arc<OpenedArchive>| Preview {
             id: id_of(archive).to_string(),
@@ -552,27 +428,8 @@ impl Follower {
     }
 
     fn refuse(&mut self, refusal: &Refusal, now: u64) {
-        self.surroundings.board.change(self.number, |facts| {
-            *facts.refused.entry(refusal.reason).or_default() += 1;
-            if refusal.reason != UNREADABLE {
-                facts.checked = now;
-            }
-        });
-        if self.refused.as_ref() == Some(&refusal.text) {
-            return;
-        }
-        self.refused = Some(refusal.text.clone());
-        self.tell(format_args!(
-            "refused the new release: {}; serving release {} on",
-            refusal.text,
-            self.archive().short_id()
-        ));
-    }
-
-    fn tell(&self, text: std::fmt::Arguments<'_>) {
-        let name = self.source.name.display();
-        let messages = self.surroundings.messages;
-        messages.tell(format_args!("gannet: '{name}': {text}"));
+        let serving = self.archive().short_id();
+        self.report.refused(refusal, &serving, now);
     }
 
     fn serial_shown(&self) -> String {
@@ -585,47 +442,22 @@ impl Follower {
         format!(" (serial {serial})")
     }
 
-    /// Notes when a release should have become current that cannot; `None`: there is none.
-    fn note_late(&mut self, due: Option<u64>, now: u64) {
-        self.due = due;
-        self.note_lateness(now);
-    }
-
-    fn note_checked(&self, now: u64) {
-        self.surroundings
-            .board
-            .change(self.number, |facts| facts.checked = now);
-        self.note_lateness(now);
-    }
-
+    /// Notes on the board whether a release should have become current, and has not.
     fn note_lateness(&self, now: u64) {
         let staged = self.staged.as_ref().map(|it| it.activation + LATE_S);
-        let is_late = self.due.into_iter().chain(staged).any(|due| due <= now);
-        self.surroundings
-            .board
-            .change(self.number, |facts| facts.is_late = is_late);
+        let dues = self.report.due.into_iter().chain(staged);
+        self.report.late(dues.min().is_some_and(|due| due <= now));
     }
 
     /// Writes the releases on the board.
-    fn note(&self, change: impl FnOnce(&mut Facts)) {
-        let of = |archive: &OpenedArchive, state| ReleaseFacts {
-            id: archive.short_id(),
-            state,
-            kept_answers: Arc::clone(&archive.kept_answers),
-        };
-        let current = [of(self.archive(), State::Current)];
-        let staged = self.staged.iter().map(|it| of(&it.archive, State::Staged));
-        let kept = self.kept.iter().map(|it| of(&it.archive, State::Kept));
-        let releases = current.into_iter().chain(staged).chain(kept).collect();
+    fn note(&mut self) {
+        let staged = self.staged.iter().map(|it| &*it.archive);
+        let kept = self.kept.archives().map(|it| &**it);
         let serial = match &self.source.origin {
             Origin::Store(store) => Some(store.pointer.serial),
             Origin::Path(_) => None,
         };
-        self.surroundings.board.change(self.number, |facts| {
-            facts.releases = releases;
-            facts.serial = serial;
-            change(facts);
-        });
+        self.report.releases(self.archive(), staged, kept, serial);
     }
 }
 

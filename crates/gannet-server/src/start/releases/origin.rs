@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gannet_store::{Pointer, ReleaseId, Store, StoreError};
+use gannet_store::{KeptRelease, Pointer, ReleaseId, Store, StoreError};
 
-use crate::limits::REFUSED_AGAIN_MS;
+use crate::limits::{OTHER_RELEASES_MAX, REFUSED_AGAIN_MS, REFUSED_PART};
 use crate::start::lookout::{Quiet, Stamp};
 use crate::start::open::OpenError;
 
@@ -24,6 +25,10 @@ pub(crate) struct AtPath {
     /// Independent of the working directory.
     path: PathBuf,
     quiet: Quiet<Option<Stamp>>,
+    /// The archive there was refused.
+    is_refused: bool,
+    /// When it is read again.
+    again_at: Option<Instant>,
 }
 
 /// See [`Origin::Store`].
@@ -37,6 +42,10 @@ pub(crate) struct InStore {
     newest: Pointer,
     /// The file of the last pointer read.
     seen: Option<Stamp>,
+    /// That file could not be read.
+    is_unreadable: bool,
+    /// The folders of the log and of the releases, as they were when kept releases were last opened.
+    folders: [Option<Stamp>; 2],
     /// When a refused pointer is read again.
     pub(crate) again_at: Option<Instant>,
 }
@@ -64,6 +73,8 @@ pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
     /// For people.
     pub(crate) text: String,
+    /// It is the file's own fault: nothing but another file changes it.
+    pub(crate) is_final: bool,
 }
 
 impl AtPath {
@@ -74,17 +85,35 @@ impl AtPath {
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let quiet = Quiet::new(Stamp::of(&path));
-        Ok(Self { path, quiet })
+        Ok(Self {
+            path,
+            quiet,
+            is_refused: false,
+            again_at: None,
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
+    /// The archive there cannot be served. With a moment, it is read again then.
+    pub(crate) fn refused(&mut self, again_at: Option<Instant>) {
+        self.is_refused = true;
+        self.again_at = again_at;
+    }
+
+    /// Reads the archive there again at this moment.
+    #[cfg(test)]
+    pub(crate) fn again_at(&mut self, moment: Instant) {
+        self.again_at = Some(moment);
+    }
+
     fn news(&mut self, is_asked: bool) -> News {
         let now = Stamp::of(&self.path);
-        let is_due = self.quiet.is_due(&now) || (is_asked && now != *self.quiet.known());
-        if !is_due {
+        let is_again = self.again_at.is_some_and(|at| at <= Instant::now());
+        let is_wanted = is_asked && (self.is_refused || now != *self.quiet.known());
+        if !self.quiet.is_due(&now) && !is_again && !is_wanted {
             return match now {
                 Some(_) => News::None,
                 None => News::Unreachable,
@@ -92,6 +121,8 @@ impl AtPath {
         }
         let is_there = now.is_some();
         self.quiet.acted(now);
+        self.is_refused = false;
+        self.again_at = None;
         match is_there {
             true => News::Archive,
             false => News::Gone,
@@ -130,6 +161,8 @@ impl InStore {
             newest: in_force.clone(),
             store,
             node: node.to_owned(),
+            is_unreadable: false,
+            folders: [None; 2],
             pointer: before.unwrap_or(in_force),
             again_at: None,
         })
@@ -140,17 +173,27 @@ impl InStore {
         pointer.activation(&self.node)
     }
 
-    /// The pointers to releases that answer for their immutable assets.
-    pub(crate) fn kept(&self, now: u64) -> Vec<Pointer> {
-        let kept = self.store.kept(&self.pointer, now);
-        let mut kept = kept.map_or_else(|_| Vec::new(), |kept| kept.pointers);
-        kept.retain(|it| !self.newest.void.contains(&it.release));
-        kept
+    /// Whether the folders of the log and of the releases have changed since the last call.
+    pub(crate) fn has_changed(&mut self) -> bool {
+        let now = self.store.folders().map(|folder| Stamp::of(&folder));
+        mem::replace(&mut self.folders, now) != now
     }
 
-    /// Reads the refused pointer again after a while: what was missing may have come.
-    pub(crate) fn refused(&mut self) {
-        self.again_at = Some(Instant::now() + Duration::from_millis(REFUSED_AGAIN_MS));
+    /// The releases that answer for their immutable assets, as the store has them.
+    ///
+    /// # Errors
+    /// See [`Store::kept`].
+    pub(crate) fn kept(&self, now: u64) -> Result<Vec<KeptRelease>, StoreError> {
+        let mut kept = self.store.kept(&self.pointer, now)?.releases;
+        kept.retain(|it| !self.newest.void.contains(&it.pointer.release));
+        // More are let go of at once.
+        kept.truncate(OTHER_RELEASES_MAX - 1);
+        Ok(kept)
+    }
+
+    /// Reads the refused pointer again at a moment.
+    pub(crate) fn refused(&mut self, again_at: Instant) {
+        self.again_at = Some(again_at);
     }
 
     fn news(&mut self, is_asked: bool, now: u64) -> News {
@@ -158,30 +201,41 @@ impl InStore {
         let is_again = self.again_at.is_some_and(|at| at <= Instant::now());
         if stamp == self.seen && !is_again && !is_asked {
             return match stamp {
-                Some(_) => News::None,
-                None => News::Unreachable,
+                Some(_) if !self.is_unreadable => News::None,
+                _ => News::Unreachable,
             };
         }
         self.seen = stamp;
         self.again_at = None;
-        let pointer = match self.store.pointer() {
+        let read = self.store.pointer();
+        let reason = match &read {
+            Ok(_) => "",
+            Err(StoreError::Pointer(..)) => "malformed",
+            Err(StoreError::Signature(..)) => "signature",
+            Err(_) => UNREADABLE,
+        };
+        self.is_unreadable = reason == UNREADABLE;
+        let pointer = match read {
             Ok(pointer) => pointer,
             Err(error) => {
-                self.refused();
+                self.refused(again_after(Duration::ZERO));
                 return News::Refused(Refusal {
-                    reason: match &error {
-                        StoreError::Pointer(..) => "malformed",
-                        StoreError::Signature(..) => "signature",
-                        _ => UNREADABLE,
-                    },
+                    reason,
                     text: error.to_string(),
+                    is_final: false,
                 });
             }
         };
         if pointer == self.pointer && pointer == self.newest {
             return News::None;
         }
-        let refuse = |reason, text| News::Refused(Refusal { reason, text });
+        let refuse = |reason, text| {
+            News::Refused(Refusal {
+                reason,
+                text,
+                is_final: true,
+            })
+        };
         let path = self.store.pointer_path();
         if pointer.serial <= self.newest.serial && pointer != self.newest {
             let text = format!(
@@ -243,8 +297,14 @@ impl From<OpenError> for Refusal {
         Self {
             reason,
             text: error.to_string(),
+            is_final: !matches!(error, OpenError::Io(..) | OpenError::Copy(..)),
         }
     }
+}
+
+/// When to try again after an attempt that took so long.
+pub(crate) fn again_after(took: Duration) -> Instant {
+    Instant::now() + Duration::from_millis(REFUSED_AGAIN_MS).max(took * REFUSED_PART)
 }
 
 /// The reason of a refusal if something cannot be read.

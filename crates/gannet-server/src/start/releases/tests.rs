@@ -6,11 +6,13 @@ mod sample;
 use std::fs;
 use std::time::Instant;
 
-use gannet_store::Stage;
+use gannet_store::{Keep, Stage};
 
 use self::sample::{Change, Follows, NOW, archive, id, length, pass, seen, told};
+use super::board::State;
 use super::origin::InStore;
 use super::*;
+use crate::limits::{KEPT_COPIES_BYTES_MAX, UNLINKED_BYTES_MAX};
 
 const DAY: u64 = 86_400;
 
@@ -82,18 +84,30 @@ fn a_staged_release_that_is_superseded_is_kept() {
     pass(29);
     assert_eq!(it.settle(), None, "a second too early");
     pass(1);
-    assert_eq!(it.settle(), seen('c', "ba"));
+    assert_eq!(it.settle(), seen('c', "ab"), "what was current comes first");
     // The same for a return to what is current.
     it.publish('d', &|next| next.activate = Some(NOW + 90));
-    assert_eq!(it.settle(), seen('c', "dba"));
+    assert_eq!(it.settle(), seen('c', "dab"));
     it.publish('c', PLAIN);
-    assert_eq!(it.settle(), seen('c', "dba"));
+    assert_eq!(it.settle(), seen('c', "adb"));
     pass(60);
     assert_eq!(it.settle(), None);
     // And for what is kept.
     it.publish('a', PLAIN);
     assert_eq!(it.settle(), seen('a', "cdb"));
     assert_eq!(it.facts().serial, Some(6));
+    // They are bounded, and leave room for what was current.
+    for letter in 'e'..='z' {
+        it.publish(letter, &|next| next.activate = Some(NOW + 200));
+        it.settle();
+    }
+    let most = Keep::default().most as usize;
+    assert_eq!(it.follower.kept.0.len(), most);
+    assert!(it.follower.kept.0[0].was_current);
+    pass(200);
+    let (current, others) = it.settle().expect("it is due");
+    assert_eq!((current, &others[..2]), ('z', "ac"));
+    assert_eq!(others.len(), most);
 }
 
 #[test]
@@ -326,7 +340,7 @@ fn what_is_overwritten_in_place_is_kept_in_memory() {
         fs::write(it.site(), archive('a')).expect("written");
         assert_eq!(it.settle(), seen('a', "b"));
     }
-    assert!(it.follower.kept[0].archive.is_copied);
+    assert!(it.follower.kept.0[0].archive.is_copied);
     assert!(it.follower.leaving.is_empty());
     it.assert_copies(2);
 }
@@ -360,7 +374,7 @@ fn what_is_superseded_at_its_path_is_kept() {
     it.ask();
     it.replace('c');
     it.ask();
-    assert_eq!(it.workers[0].take(), seen('c', "dab"));
+    assert_eq!(it.workers[0].take(), seen('c', "adb"));
     assert_eq!(it.settle(), None, "the path has what is current");
     it.replace('a');
     it.ask();
@@ -379,14 +393,14 @@ fn as_many_are_kept_as_a_path_keeps() {
         it.replace(letter);
         it.settle();
     }
-    let kept = |it: &Follows| it.follower.kept.len();
+    let kept = |it: &Follows| it.follower.kept.0.len();
     assert_eq!(kept(&it), Keep::default().most as usize);
     pass(7 * DAY - 1);
     assert_eq!(it.settle(), None);
     pass(1);
     assert_eq!(it.settle(), seen('z', "yxw"), "three of any age");
     // As if each were this long.
-    for kept in &mut it.follower.kept {
+    for kept in &mut it.follower.kept.0 {
         let long = kept.archive.for_preview();
         let len = UNLINKED_BYTES_MAX / 2;
         kept.archive = Arc::new(OpenedArchive { len, ..long });
@@ -431,11 +445,144 @@ fn a_thousand_swaps_of_two_releases_cost_no_more_than_two() {
                 worker.take();
             }
         }
-        let sent = (it.follower.kept.len(), it.follower.leaving.len());
+        let sent = (it.follower.kept.0.len(), it.follower.leaving.len());
         assert_eq!(sent, (1, 0));
         it.assert_copies(1);
     }
-    assert!(!it.follower.kept[0].archive.is_copied);
+    assert!(!it.follower.kept.0[0].archive.is_copied);
     assert_eq!(told().len(), 1_000);
     assert_eq!(length(), it.follower.archive().len);
+}
+
+/// As when a store is copied without its log, or before it.
+#[test]
+fn what_was_current_is_kept_without_a_log() {
+    let mut it = Follows::store("no-log", |publish| publish('a', PLAIN));
+    it.settle();
+    it.publish('b', PLAIN);
+    assert_eq!(it.settle(), seen('b', "a"));
+    let log = it.pointer().with_file_name("log");
+    let away = it.pointer().with_file_name(".log");
+    it.publish('c', PLAIN);
+    fs::rename(&log, &away).expect("it was there");
+    assert_eq!(it.settle(), seen('c', "ba"));
+    pass(7 * DAY);
+    assert_eq!(it.settle(), None, "three of any age");
+    // A server that starts knows them once the log is there.
+    let mut new = it.restarted();
+    assert_eq!(new.settle(), seen('c', ""));
+    fs::rename(&away, &log).expect("it was there");
+    assert_eq!(new.settle(), seen('c', "ba"));
+    new.assert_copies(1);
+}
+
+/// A file that cannot be read at this moment is no damaged file.
+#[test]
+fn what_time_may_mend_is_tried_again() {
+    let mut it = Follows::store("transient", |publish| publish('a', PLAIN));
+    it.settle();
+    it.publish('b', PLAIN);
+    let file = it.release('b');
+    // Neither the length nor a time of the folder's entry tells that it can be read.
+    let whole = fs::read(&file).expect("it was published");
+    fs::remove_file(&file).expect("it was there");
+    fs::create_dir(&file).expect("made");
+    assert_eq!(it.settle(), None);
+    assert_eq!(it.follower.bad, None, "the file was not read");
+    assert_eq!(it.facts().refused["unreadable"], 1);
+    pass(LATE_S);
+    it.look();
+    assert!(!it.is_ready());
+    fs::remove_dir(&file).expect("made");
+    fs::write(&file, &whole).expect("written");
+    store_of(&mut it).again_at = Some(Instant::now());
+    assert_eq!(it.settle(), seen('b', "a"));
+    assert!(it.is_ready());
+    // One that is damaged is read again on request.
+    it.publish('c', PLAIN);
+    let file = it.release('c');
+    let mut damaged = fs::read(&file).expect("it was published");
+    damaged[5000] ^= 1;
+    fs::write(&file, &damaged).expect("written");
+    it.settle();
+    assert!(it.follower.bad.is_some());
+    let refused = it.facts().refused["damaged"];
+    store_of(&mut it).again_at = Some(Instant::now());
+    it.look();
+    assert_eq!(
+        it.facts().refused["damaged"],
+        refused,
+        "it is the same file"
+    );
+    it.ask();
+    assert_eq!(it.facts().refused["damaged"], refused + 1);
+}
+
+#[test]
+fn the_path_is_read_again_if_time_may_mend_it() {
+    let mut it = Follows::path("transient-path", 1);
+    it.settle();
+    fs::remove_file(it.site()).expect("it was there");
+    fs::create_dir(it.site()).expect("made");
+    assert_eq!(it.settle(), None);
+    assert_eq!(it.facts().refused["unreadable"], 1);
+    let again = |it: &mut Follows| match &mut it.follower.source.origin {
+        Origin::Path(at) => at.again_at(Instant::now()),
+        Origin::Store(_) => panic!("a path is followed"),
+    };
+    again(&mut it);
+    assert_eq!(it.settle(), None);
+    assert_eq!(it.facts().refused["unreadable"], 2);
+    it.ask();
+    assert_eq!(it.facts().refused["unreadable"], 3);
+    fs::remove_dir(it.site()).expect("made");
+    it.replace('b');
+    assert_eq!(it.settle(), seen('b', "a"));
+}
+
+/// Metrics tell how long nothing has been known of the store.
+#[test]
+fn a_store_that_cannot_be_read_was_not_checked() {
+    let mut it = Follows::store("unreadable", |publish| publish('a', PLAIN));
+    it.settle();
+    fs::remove_file(it.pointer()).expect("it was there");
+    fs::create_dir(it.pointer()).expect("made");
+    for _ in 0..3 {
+        pass(10);
+        it.look();
+    }
+    assert_eq!(it.facts().checked, NOW);
+    fs::remove_dir(it.pointer()).expect("made");
+    pass(10);
+    it.look();
+    assert_eq!(it.facts().checked, NOW);
+    it.publish('b', PLAIN);
+    assert_eq!(it.settle(), seen('b', "a"));
+    it.look();
+    assert_eq!(it.facts().checked, NOW + 40);
+}
+
+/// Releases that are sent from memory alone stay there while they are kept.
+#[test]
+fn copies_that_are_kept_are_bounded() {
+    let mut it = Follows::path("copies", 1);
+    let mut options = ContentOptions::clone(&it.follower.surroundings.options);
+    options.archive_memory = true;
+    it.follower.surroundings.options = Arc::new(options);
+    it.settle();
+    for letter in ['b', 'c', 'd'] {
+        it.replace(letter);
+        it.settle();
+    }
+    // As if each were this long; the first was opened without being asked for copies.
+    for kept in &mut it.follower.kept.0 {
+        let long = kept.archive.for_preview();
+        assert!(long.is_copied);
+        let len = KEPT_COPIES_BYTES_MAX / 2;
+        kept.archive = Arc::new(OpenedArchive { len, ..long });
+    }
+    assert_eq!(it.settle(), None, "the first has room in the budget");
+    it.replace('e');
+    assert_eq!(it.settle(), seen('e', "dca"));
+    it.assert_copies(1);
 }

@@ -141,8 +141,8 @@ impl List {
         let is_staged = served.serial != current.serial && current.last_activation() > now;
         list.staged_until = is_staged.then(|| current.last_activation());
         list.served = files.contains(&served.release).then_some(served.serial);
-        let kept = store.kept(current, now)?.pointers;
-        let kept: HashSet<u64> = kept.iter().map(|it| it.serial).collect();
+        let kept = store.kept(current, now)?.releases;
+        let kept: HashSet<u64> = kept.iter().map(|it| it.pointer.serial).collect();
         let mut seen = HashSet::new();
         list.rows.reserve(pointers.len());
         for pointer in pointers {

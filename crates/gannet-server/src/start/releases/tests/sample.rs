@@ -14,12 +14,13 @@ use gannet_http::semantics::coding::Coding as ContentCoding;
 use gannet_io::driver::{Network, Token};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, Sim};
-use gannet_store::{Next, Publisher};
+use gannet_store::{Keep, Next, Publisher};
 
 use super::*;
 use crate::config::Content;
 use crate::release::opened::Opened;
 use crate::start::open::Followed;
+use crate::start::releases::board::Facts;
 use crate::start::releases::origin::InStore;
 use crate::start::running::Remote;
 use crate::worker::Message;
@@ -153,6 +154,18 @@ impl Follows {
         publish(&|letter, change| publish_to(&folder, letter, NOW, change));
         let content = Content::Store(folder.join("store"));
         Self::of(folder, &content, 1, 100 * length())
+    }
+
+    /// Another server that starts now with the same store.
+    pub(super) fn restarted(self) -> Self {
+        let folder = self.folder.clone();
+        let now = CLOCK.get();
+        // Its folder must stay.
+        mem::forget(self);
+        let content = Content::Store(folder.join("store"));
+        let new = Self::of(folder, &content, 1, 100 * length());
+        CLOCK.set(now);
+        new
     }
 
     fn of(folder: PathBuf, content: &Content, workers: usize, cache_memory: u64) -> Self {

@@ -1,0 +1,119 @@
+//! What is said of the releases of one content: on the board, and to people.
+
+use std::fmt::Arguments;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::board::{Board, Facts, ReleaseFacts, State};
+use super::origin::{Refusal, UNREADABLE};
+use crate::observe::notices::Channel;
+use crate::release::opened::OpenedArchive;
+
+/// See the module documentation.
+pub(super) struct Report {
+    board: Arc<Board>,
+    /// Number of the content on the board.
+    number: usize,
+    messages: &'static Channel,
+    /// The operator's name of the content.
+    name: String,
+    /// The last refusal, which is told once.
+    refused: Option<String>,
+    /// When a refused pointer's release should have become current, Unix seconds.
+    pub(super) due: Option<u64>,
+}
+
+impl Report {
+    pub(super) fn new(
+        board: Arc<Board>,
+        messages: &'static Channel,
+        name: &Path,
+        now: u64,
+    ) -> Self {
+        let name = name.display().to_string();
+        let number = board.add(Facts {
+            name: name.clone(),
+            activated: now,
+            checked: now,
+            ..Facts::default()
+        });
+        Self {
+            board,
+            number,
+            messages,
+            name,
+            refused: None,
+            due: None,
+        }
+    }
+
+    /// Tells people.
+    pub(super) fn tell(&self, text: Arguments<'_>) {
+        let name = &self.name;
+        self.messages.tell(format_args!("gannet: '{name}': {text}"));
+    }
+
+    /// A pointer or a release is refused, and `serving` is served on.
+    pub(super) fn refused(&mut self, refusal: &Refusal, serving: &str, now: u64) {
+        self.change(|facts| {
+            *facts.refused.entry(refusal.reason).or_default() += 1;
+            if refusal.reason != UNREADABLE {
+                facts.checked = now;
+            }
+        });
+        if self.refused.as_ref() == Some(&refusal.text) {
+            return;
+        }
+        self.refused = Some(refusal.text.clone());
+        self.tell(format_args!(
+            "refused the new release: {}; serving release {serving} on",
+            refusal.text
+        ));
+    }
+
+    /// What the origin has is current or staged: another refusal will be a new one.
+    pub(super) fn accepted(&mut self) {
+        self.refused = None;
+        self.due = None;
+    }
+
+    /// The origin was read, and has nothing new.
+    pub(super) fn checked(&self, now: u64) {
+        self.change(|facts| facts.checked = now);
+    }
+
+    pub(super) fn activated(&self, now: u64) {
+        self.change(|facts| facts.activated = now);
+    }
+
+    pub(super) fn late(&self, is_late: bool) {
+        self.change(|facts| facts.is_late = is_late);
+    }
+
+    /// Writes the releases on the board.
+    pub(super) fn releases<'a>(
+        &self,
+        current: &OpenedArchive,
+        staged: impl Iterator<Item = &'a OpenedArchive>,
+        kept: impl Iterator<Item = &'a OpenedArchive>,
+        serial: Option<u64>,
+    ) {
+        let of = |archive: &OpenedArchive, state| ReleaseFacts {
+            id: archive.short_id(),
+            state,
+            kept_answers: Arc::clone(&archive.kept_answers),
+        };
+        let staged = staged.map(|it| of(it, State::Staged));
+        let kept = kept.map(|it| of(it, State::Kept));
+        let current = [of(current, State::Current)].into_iter();
+        let releases = current.chain(staged).chain(kept).collect();
+        self.change(|facts| {
+            facts.releases = releases;
+            facts.serial = serial;
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Facts)) {
+        self.board.change(self.number, change);
+    }
+}
