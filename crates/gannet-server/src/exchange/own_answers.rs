@@ -1,8 +1,6 @@
 //! Responses whose content is not the site's: error pages, redirects, listings, and status
 //! information of the server.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use gannet_content::directory::listing;
 use gannet_content::policy::defaults::ICON_PATH;
 use gannet_content::policy::security::{Cors, preflight_fields};
@@ -99,7 +97,8 @@ impl Answering<'_> {
 
     /// Answers the health check.
     pub(crate) fn healthy(&mut self) -> Answered {
-        let (status, text): (_, &[u8]) = match self.turn.defaults.late.load(Relaxed) {
+        let now = self.turn.unix.cast_unsigned();
+        let (status, text): (_, &[u8]) = match self.turn.defaults.late.is_at(now) {
             false => (Status::OK, b"ok\n"),
             true => (Status::SERVICE_UNAVAILABLE, b"a release is late\n"),
         };

@@ -2,12 +2,12 @@
 //! constant responses.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use gannet_content::policy::security::preflight_fields;
 use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
 
 use crate::config::ContentOptions;
+use crate::start::releases::board::Late;
 
 /// The built-in icon, for sites without one: a bird on blue.
 pub const FAVICON: &[u8] = include_bytes!("favicon.png");
@@ -25,8 +25,8 @@ pub(crate) struct OwnFields {
     pub(crate) favicon: Option<Vec<(&'static str, String)>>,
     /// The path of the health check.
     pub(crate) health: Option<Vec<u8>>,
-    /// A release should be current by now, and could not be staged: the health check fails.
-    pub(crate) late: Arc<AtomicBool>,
+    /// If a release should be current by now, and is not, the health check fails.
+    pub(crate) late: Arc<Late>,
     /// The constant response to every request: its fields and content.
     pub(crate) dummy: Option<(ReadyFields, &'static str)>,
     /// Names of fields configured by the operator, which replace existing ones, except `vary`.
@@ -35,7 +35,7 @@ pub(crate) struct OwnFields {
 
 impl OwnFields {
     /// The fields under these options. Fields configured by the operator replace them.
-    pub(crate) fn new(options: &ContentOptions, late: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(options: &ContentOptions, late: Arc<Late>) -> Self {
         let is_free = |(name, _): &(&'static str, String)| {
             let mut configured = options.fields.iter();
             !configured.any(|(configured, _)| configured == name)

@@ -29,6 +29,7 @@ use crate::limits::{
 };
 use crate::observe::metrics::exposition::{About, prometheus};
 use crate::observe::snapshots::{Snapshots, WorkerCounts};
+use crate::start::releases;
 
 /// Pause before accepting is retried after a lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -385,7 +386,9 @@ fn exposition(workers: &[WorkerCounts], about: &About) -> (Status, &'static [u8]
 fn health(workers: &[WorkerCounts], about: &About) -> (Status, &'static [u8], String) {
     let answering = workers.iter().filter(|worker| worker.is_up).count();
     let text = match answering == workers.len() {
-        true if about.board.is_ready() => return (Status::OK, PLAIN, "ok\n".to_owned()),
+        true if !about.board.late().is_at(releases::unix_now()) => {
+            return (Status::OK, PLAIN, "ok\n".to_owned());
+        }
         true => "a release is late\n".to_owned(),
         false => format!("{answering} of {} workers answer\n", workers.len()),
     };

@@ -2,7 +2,7 @@
 //! makes its [`Release`](super::Release).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use gannet_archive::Archive;
 use gannet_io::driver::{File, Meta, Root};
@@ -16,6 +16,7 @@ use crate::config::{ContentOptions, UnknownHost};
 use crate::exchange::own_fields::OwnFields;
 use crate::limits::OPEN_FILES_MAX;
 use crate::start::archive_room::Taken;
+use crate::start::releases::board::Late;
 
 /// Everything that decides a response. Immutable: a change makes a new one.
 #[derive(Clone)]
@@ -50,7 +51,7 @@ impl Policy {
         options: &ContentOptions,
         secure_fields: Vec<(String, String)>,
         alt_svc: Option<String>,
-        late: Arc<AtomicBool>,
+        late: Arc<Late>,
     ) -> Self {
         Self {
             fields: options.fields.clone(),

@@ -12,6 +12,7 @@ use gannet_io::process::ProcessFacts;
 use super::{Counters, TlsCounters};
 use crate::observe::snapshots::WorkerCounts;
 use crate::start::releases::board::{self, Board};
+use crate::start::releases::unix_now;
 use crate::tls::certificates::{CertificateStore, Facts};
 use crate::worker::ledger::{Bound, Holding};
 
@@ -35,7 +36,7 @@ pub(crate) fn prometheus(workers: &[WorkerCounts], about: &About) -> String {
     if let Some(store) = &about.certificates {
         text.certificates(&store.current().facts().collect::<Vec<_>>());
     }
-    text.releases(&about.board.all());
+    text.releases(&about.board.all(), unix_now());
     text.process(&ProcessFacts::read());
     text.0
 }
@@ -118,7 +119,7 @@ impl Text {
     }
 
     /// The releases of each followed archive or store.
-    fn releases(&mut self, contents: &[board::Facts]) {
+    fn releases(&mut self, contents: &[board::Facts], now: u64) {
         if contents.is_empty() {
             return;
         }
@@ -158,33 +159,33 @@ impl Text {
                 self.sample(name, &labels, count);
             }
         }
-        type Value = fn(&board::Facts) -> Option<u64>;
+        type Value = fn(&board::Facts, u64) -> Option<u64>;
         let gauges: [(&str, &str, Value); 4] = [
             (
                 "gannet_release_serial",
                 "The serial of the store's pointer that is in force.",
-                |it| it.serial,
+                |it, _| it.serial,
             ),
             (
                 "gannet_release_activated_seconds",
                 "When the current release was activated, Unix time.",
-                |it| Some(it.activated),
+                |it, _| Some(it.activated),
             ),
             (
                 "gannet_release_checked_seconds",
                 "When the path or store was last looked at, Unix time.",
-                |it| Some(it.checked),
+                |it, _| Some(it.checked),
             ),
             (
                 "gannet_release_late",
                 "1 if a release should be current and could not be staged.",
-                |it| Some(it.is_late.into()),
+                |it, now| Some(it.late_from.is_some_and(|late| late <= now).into()),
             ),
         ];
         for (name, help, value) in gauges {
             self.metric(name, "gauge", help);
             for content in contents {
-                if let Some(value) = value(content) {
+                if let Some(value) = value(content, now) {
                     self.sample(name, &[("content", &content.name)], value);
                 }
             }

@@ -1,14 +1,32 @@
 //! What is known of the releases of a server's archives, for metrics and health checks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One thread per followed content writes; the metrics thread and health checks read.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     facts: Mutex<Vec<Facts>>,
-    late: Arc<AtomicBool>,
+    late: Arc<Late>,
+}
+
+/// From when on a release should have been current, Unix seconds. It is set before the release is
+/// opened: that may take long, or hang.
+#[derive(Debug)]
+pub(crate) struct Late(AtomicU64);
+
+impl Default for Late {
+    fn default() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl Late {
+    /// Whether a release should be current at this moment and is not.
+    pub(crate) fn is_at(&self, now: u64) -> bool {
+        self.0.load(Ordering::Relaxed) <= now
+    }
 }
 
 /// What is known of one content.
@@ -26,8 +44,8 @@ pub(crate) struct Facts {
     pub(crate) checked: u64,
     /// Releases refused, by reason.
     pub(crate) refused: BTreeMap<&'static str, u64>,
-    /// A release should have become current by now, and could not.
-    pub(crate) is_late: bool,
+    /// From when on a release should have been current that is not yet, Unix seconds.
+    pub(crate) late_from: Option<u64>,
 }
 
 /// What is known of one release.
@@ -81,8 +99,9 @@ impl Board {
     pub(crate) fn change(&self, number: usize, change: impl FnOnce(&mut Facts)) {
         let mut all = self.facts();
         change(&mut all[number]);
-        let is_late = all.iter().any(|facts| facts.is_late);
-        self.late.store(is_late, Ordering::Relaxed);
+        let late_from = all.iter().filter_map(|facts| facts.late_from).min();
+        let late_from = late_from.unwrap_or(u64::MAX);
+        self.late.0.store(late_from, Ordering::Relaxed);
     }
 
     /// Everything that is known.
@@ -90,13 +109,8 @@ impl Board {
         self.facts().clone()
     }
 
-    /// Whether no content lacks a release that should be current by now.
-    pub(crate) fn is_ready(&self) -> bool {
-        !self.late.load(Ordering::Relaxed)
-    }
-
-    /// Set while it is not ready.
-    pub(crate) fn late(&self) -> Arc<AtomicBool> {
+    /// Whether any content lacks a release that should be current by now.
+    pub(crate) fn late(&self) -> Arc<Late> {
         Arc::clone(&self.late)
     }
 

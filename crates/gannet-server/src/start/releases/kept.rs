@@ -8,7 +8,7 @@ use gannet_io::heap;
 use gannet_store::{Keep, ReleaseId};
 
 use super::origin::{Origin, again_after};
-use super::{Follower, Leaving, is_named, is_same};
+use super::{Follower, Leaving, id_of, is_named, is_same};
 use crate::limits::{KEPT_COPIES_BYTES_MAX, OTHER_RELEASES_MAX, UNLINKED_BYTES_MAX};
 use crate::release::opened::OpenedArchive;
 use crate::start::lookout::Stamp;
@@ -26,6 +26,14 @@ pub(super) struct Kept {
 #[derive(Default)]
 pub(super) struct KeptReleases(pub(super) Vec<Kept>);
 
+/// A release that the store keeps, and that is not kept here.
+pub(super) struct Unkept {
+    /// Its file as it was.
+    stamp: Option<Stamp>,
+    /// Nothing but another file changes that.
+    is_final: bool,
+}
+
 /// What bounds the releases that are kept.
 pub(super) struct Bounds {
     pub(super) keep: Keep,
@@ -40,10 +48,20 @@ impl KeptReleases {
         self.0.iter().map(|kept| &kept.archive)
     }
 
-    /// Adds a release that is not among them.
+    /// Adds a release that is not among them, before those that were left at the same moment.
     pub(super) fn add(&mut self, kept: Kept) {
         self.0.insert(0, kept);
-        // Stable: of two that were left together, the one that was added last comes first.
+        self.sort();
+    }
+
+    /// The same, after those that were left at the same moment.
+    pub(super) fn add_earlier(&mut self, kept: Kept) {
+        self.0.push(kept);
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        // It is stable.
         self.0
             .sort_by_key(|kept| (!kept.was_current, Reverse(kept.left)));
     }
@@ -98,13 +116,9 @@ impl Follower {
             return;
         }
         let same = self.drop_kept(&archive);
-        let kept = self.without_copy(&archive);
-        if !Arc::ptr_eq(&kept, &archive) {
-            let is_kept = true;
-            self.leaving.push(Leaving { archive, is_kept });
-        }
+        let archive = self.without_copy(archive);
         self.kept.add(Kept {
-            archive: kept,
+            archive,
             left,
             was_current: was_current || same.is_some_and(|it| it.was_current),
         });
@@ -117,50 +131,58 @@ impl Follower {
         Some(same)
     }
 
-    /// Opens the releases that the store keeps and this server does not; those that it does are not
-    /// let go of here, since the log may be missing. False if there are none.
-    pub(super) fn keep_from_store(&mut self, now: u64) -> bool {
+    /// Opens the first release that the store keeps and this server does not: only one, since
+    /// opening takes long, and the pointer has to be looked at. Those that it keeps already are not
+    /// let go of here: the log may be missing.
+    fn keep_from_store(&mut self, now: u64) {
         let Origin::Store(store) = &mut self.source.origin else {
-            return false;
+            return;
         };
         // Before reading: then no change is missed.
         store.has_changed();
         self.keep_again_at = None;
-        let wanted = match store.kept(now) {
-            Ok(wanted) => wanted,
-            Err(_) => {
-                // Who cannot list the log will not read the pointer either, and say so.
-                self.keep_again_at = Some(again_after(Duration::ZERO));
-                return false;
-            }
+        let Ok(wanted) = store.kept(now) else {
+            // Who cannot list the log will hardly read the pointer, and says so.
+            self.keep_again_at = Some(again_after(Duration::ZERO));
+            return;
         };
-        let store = &store.store;
-        // The oldest first: each is put before those that were left at the same moment.
-        let files = wanted.iter().rev().map(|it| {
-            let path = store.release_path(it.pointer.release);
-            (Stamp::of(&path), path, it)
-        });
-        let files: Vec<_> = files.collect();
         self.unkept
             .retain(|id, _| wanted.iter().any(|it| it.pointer.release == *id));
-        let mut is_changed = false;
-        for (stamp, path, wanted) in files {
+        for wanted in wanted {
             let id = wanted.pointer.release;
-            if self.has(id) || self.unkept.get(&id) == Some(&stamp) {
+            let Origin::Store(store) = &self.source.origin else {
+                return;
+            };
+            let path = store.store.release_path(id);
+            let stamp = Stamp::of(&path);
+            let unkept = self.unkept.get(&id);
+            let is_known = unkept.is_some_and(|it| it.stamp == stamp);
+            if self.has(id) || is_known && unkept.is_some_and(|it| it.is_final) {
                 continue;
             }
             let begun = Instant::now();
             match self.open_of_store(&path, &wanted.pointer) {
                 Ok(archive) => {
                     self.unkept.remove(&id);
-                    self.keep(Arc::new(archive), wanted.left_at, wanted.was_active);
-                    is_changed = true;
+                    let archive = self.without_copy(Arc::new(archive));
+                    self.kept.add_earlier(Kept {
+                        archive,
+                        left: wanted.left_at,
+                        was_current: wanted.was_active,
+                    });
+                    self.note();
+                    self.publish();
+                    // There may be another one.
+                    self.keep_again_at = Some(Instant::now());
+                    return;
                 }
                 Err(refusal) => {
-                    if !refusal.is_final {
+                    let is_final = refusal.is_final;
+                    if !is_final {
                         self.keep_again_at = Some(again_after(begun.elapsed()));
                     }
-                    if self.unkept.insert(id, stamp) != Some(stamp) {
+                    self.unkept.insert(id, Unkept { stamp, is_final });
+                    if !is_known {
                         self.report.tell(format_args!(
                             "cannot keep release {}: {}",
                             id.short(),
@@ -170,25 +192,16 @@ impl Follower {
                 }
             }
         }
-        if is_changed {
-            self.note();
-        }
-        is_changed
     }
 
-    /// Opens kept releases again, if the store's folders have changed, or some could not be opened.
-    pub(super) fn keep_again(&mut self, is_asked: bool, now: u64) {
+    /// Opens kept releases, if the store's folders have changed, or there is one left to open.
+    pub(super) fn keep_more(&mut self, is_asked: bool, now: u64) {
         let Origin::Store(store) = &mut self.source.origin else {
             return;
         };
         let is_again = self.keep_again_at.is_some_and(|at| at <= Instant::now());
         if store.has_changed() || is_again || is_asked {
-            if is_again {
-                self.unkept.clear();
-            }
-            if self.keep_from_store(now) {
-                self.publish();
-            }
+            self.keep_from_store(now);
         }
     }
 
@@ -202,10 +215,16 @@ impl Follower {
 
     /// A release as it is kept: without a copy in memory, unless copies were asked for, or its file
     /// was overwritten.
-    fn without_copy(&self, archive: &Arc<OpenedArchive>) -> Arc<OpenedArchive> {
+    fn without_copy(&mut self, archive: Arc<OpenedArchive>) -> Arc<OpenedArchive> {
         let may_read = !self.surroundings.options.copies_archives();
-        let without = may_read.then(|| archive.without_copy()).flatten();
-        without.map_or_else(|| Arc::clone(archive), Arc::new)
+        match may_read.then(|| archive.without_copy()).flatten() {
+            Some(without) => {
+                let is_kept = true;
+                self.leaving.push(Leaving { archive, is_kept });
+                Arc::new(without)
+            }
+            None => archive,
+        }
     }
 
     /// Drops releases that must not answer any more.
@@ -244,6 +263,13 @@ impl Follower {
         });
         if !gone.is_empty() {
             for gone in gone {
+                if let Origin::Store(store) = &self.source.origin {
+                    // It is not opened again, even if the store keeps it.
+                    let id = id_of(&gone.archive);
+                    let stamp = Stamp::of(&store.store.release_path(id));
+                    let is_final = true;
+                    self.unkept.insert(id, Unkept { stamp, is_final });
+                }
                 self.leave(gone.archive);
             }
             self.note();

@@ -30,11 +30,11 @@ use gannet_io::process;
 use gannet_store::{Pointer, ReleaseId};
 
 use self::board::Board;
-use self::kept::KeptReleases;
+use self::kept::{KeptReleases, Unkept};
 use self::origin::{News, Origin, Refusal, again_after};
 use self::report::Report;
 use crate::config::ContentOptions;
-use crate::limits::{LATE_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
+use crate::limits::{OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
 use crate::observe::notices::Channel;
 use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
 use crate::start::archive::Proof;
@@ -135,9 +135,9 @@ pub(crate) struct Follower {
     leaving: Vec<Leaving>,
     /// The last file of a release that was refused for good, as it was.
     bad: Option<(ReleaseId, Option<Stamp>)>,
-    /// Files of releases that the store keeps and that cannot be kept here, as they were.
-    unkept: HashMap<ReleaseId, Option<Stamp>>,
-    /// When kept releases are opened again, since some could not be.
+    /// Releases that the store keeps, and that cannot be kept here.
+    unkept: HashMap<ReleaseId, Unkept>,
+    /// When there may be another kept release to open.
     keep_again_at: Option<Instant>,
     /// Nothing was published yet: neither kept releases nor previews.
     is_new: bool,
@@ -186,13 +186,11 @@ impl Follower {
             News::Pointer(pointer) => self.pointed(pointer, now),
             News::Refused(refusal) => self.refuse(&refusal, now),
         }
-        self.note_lateness(now);
         if mem::take(&mut self.is_new) {
-            self.keep_from_store(now);
             self.publish();
         }
         self.go_on(now);
-        self.keep_again(is_asked, now);
+        self.keep_more(is_asked, now);
     }
 
     /// Serves the staged release if its time has come, and lets go of others.
@@ -237,6 +235,7 @@ impl Follower {
         if !is_same(&archive, self.archive()) || !self.archive().is_copied {
             self.stage(archive, now, None);
         } else if is_superseded {
+            self.report.due(None);
             self.note();
             self.publish();
         }
@@ -265,20 +264,21 @@ impl Follower {
             self.supersede(pointer.settled().max(now));
         }
         if is_named(self.archive(), pointer.release) {
+            self.report.due(None);
             self.accept(&pointer);
-            self.keep_from_store(now);
+            self.note();
             self.publish();
             return;
         }
+        self.report.due(Some(activation));
         if let Some(staged) = &mut self.staged {
             staged.activation = activation;
             staged.pointer = Some(pointer);
-            self.report.due = None;
             return;
         }
         let file = Some((pointer.release, Stamp::of(&path)));
         if self.bad == file {
-            self.try_again(activation, Duration::ZERO);
+            self.try_again(Duration::ZERO);
             return;
         }
         let begun = Instant::now();
@@ -286,7 +286,7 @@ impl Follower {
             Ok(archive) => self.stage(archive, activation, Some(pointer)),
             Err(refusal) => {
                 self.bad = file.filter(|_| refusal.is_final);
-                self.try_again(activation, begun.elapsed());
+                self.try_again(begun.elapsed());
                 self.refuse(&refusal, now);
             }
         }
@@ -307,11 +307,10 @@ impl Follower {
 
     /// A release of the store cannot be staged, which took so long to find out: its file may still
     /// be on its way.
-    fn try_again(&mut self, activation: u64, took: Duration) {
+    fn try_again(&mut self, took: Duration) {
         if let Origin::Store(store) = &mut self.source.origin {
             store.refused(again_after(took));
         }
-        self.report.due = Some(activation);
     }
 
     /// Opens an archive.
@@ -337,6 +336,7 @@ impl Follower {
             was_current: was_kept.is_some_and(|it| it.was_current),
         });
         self.report.accepted();
+        self.report.due(Some(activation));
         self.note();
         let applied = self.publish();
         if activation > now {
@@ -375,6 +375,7 @@ impl Follower {
             false => self.keep(old, settled.max(now), true),
         }
         self.report.activated(now);
+        self.report.due(None);
         if let Some(pointer) = &staged.pointer {
             self.accept(pointer);
         }
@@ -385,16 +386,14 @@ impl Follower {
             self.archive().short_id(),
             self.serial_shown()
         ));
-        // Afterwards: releases may have to be opened for it.
-        if self.keep_from_store(now) {
-            self.publish();
-        }
     }
 
     /// Records a pointer whose release is current.
     fn accept(&mut self, pointer: &Pointer) {
         if let Origin::Store(store) = &mut self.source.origin {
             store.pointer = pointer.clone();
+            // It may keep others.
+            self.keep_again_at = Some(Instant::now());
         }
         self.report.accepted();
     }
@@ -440,13 +439,6 @@ impl Follower {
             (Origin::Path(_), None) => return String::new(),
         };
         format!(" (serial {serial})")
-    }
-
-    /// Notes on the board whether a release should have become current, and has not.
-    fn note_lateness(&self, now: u64) {
-        let staged = self.staged.as_ref().map(|it| it.activation + LATE_S);
-        let dues = self.report.due.into_iter().chain(staged);
-        self.report.late(dues.min().is_some_and(|due| due <= now));
     }
 
     /// Writes the releases on the board.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::board::{Board, Facts, ReleaseFacts, State};
 use super::origin::{Refusal, UNREADABLE};
+use crate::limits::LATE_S;
 use crate::observe::notices::Channel;
 use crate::release::opened::OpenedArchive;
 
@@ -19,8 +20,6 @@ pub(super) struct Report {
     name: String,
     /// The last refusal, which is told once.
     refused: Option<String>,
-    /// When a refused pointer's release should have become current, Unix seconds.
-    pub(super) due: Option<u64>,
 }
 
 impl Report {
@@ -43,7 +42,6 @@ impl Report {
             messages,
             name,
             refused: None,
-            due: None,
         }
     }
 
@@ -74,7 +72,6 @@ impl Report {
     /// What the origin has is current or staged: another refusal will be a new one.
     pub(super) fn accepted(&mut self) {
         self.refused = None;
-        self.due = None;
     }
 
     /// The origin was read, and has nothing new.
@@ -86,8 +83,11 @@ impl Report {
         self.change(|facts| facts.activated = now);
     }
 
-    pub(super) fn late(&self, is_late: bool) {
-        self.change(|facts| facts.is_late = is_late);
+    /// A release is to be activated at this moment (Unix seconds), and is late some seconds after it;
+    /// `None`: there is no such release.
+    pub(super) fn due(&self, activation: Option<u64>) {
+        let late_from = activation.map(|activation| activation.saturating_add(LATE_S));
+        self.change(|facts| facts.late_from = late_from);
     }
 
     /// Writes the releases on the board.

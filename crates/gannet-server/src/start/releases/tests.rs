@@ -12,7 +12,7 @@ use self::sample::{Change, Follows, NOW, archive, id, length, pass, seen, told};
 use super::board::State;
 use super::origin::InStore;
 use super::*;
-use crate::limits::{KEPT_COPIES_BYTES_MAX, UNLINKED_BYTES_MAX};
+use crate::limits::{KEPT_COPIES_BYTES_MAX, LATE_S, UNLINKED_BYTES_MAX};
 
 const DAY: u64 = 86_400;
 
@@ -169,6 +169,7 @@ fn void_releases_answer_nothing() {
     it.publish('f', &|next| next.void = vec![id('a'), id('d'), id('b')]);
     fs::remove_file(it.release('f')).expect("it was published");
     assert_eq!(it.settle(), seen('c', "e"));
+    pass(LATE_S);
     assert!(!it.is_ready());
     it.publish('b', &|next| next.void = vec![id('c'), id('a'), id('d')]);
     assert_eq!(it.settle(), seen('b', "e"));
@@ -269,14 +270,15 @@ fn a_release_that_cannot_be_staged_is_tried_again_and_late_once_it_is_due() {
     pass(29);
     it.look();
     assert!(it.is_ready());
-    pass(1);
-    it.look();
-    assert!(!it.is_ready(), "it should be current");
-    assert!(it.facts().is_late);
+    pass(1 + LATE_S);
+    assert!(
+        !it.is_ready(),
+        "it should be current, whether anybody looks or not"
+    );
     fs::write(it.release('b'), &whole).expect("written");
     assert_eq!(try_again(&mut it), seen('b', "a"));
     assert!(it.is_ready());
-    assert_eq!(it.facts().checked, NOW + 30);
+    assert_eq!(it.facts().checked, NOW + 30 + LATE_S);
     it.assert_copies(1);
 }
 
@@ -491,7 +493,6 @@ fn what_time_may_mend_is_tried_again() {
     assert_eq!(it.follower.bad, None, "the file was not read");
     assert_eq!(it.facts().refused["unreadable"], 1);
     pass(LATE_S);
-    it.look();
     assert!(!it.is_ready());
     fs::remove_dir(&file).expect("made");
     fs::write(&file, &whole).expect("written");

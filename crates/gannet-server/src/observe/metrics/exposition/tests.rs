@@ -65,7 +65,7 @@ fn board() -> Board {
         activated: 10,
         checked: 20,
         refused: [("older", 2)].into(),
-        is_late: false,
+        late_from: None,
     });
     board
 }

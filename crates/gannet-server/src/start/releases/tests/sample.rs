@@ -241,7 +241,7 @@ impl Follows {
     /// what the first of them has in the end, if that is new.
     pub(super) fn settle(&mut self) -> Seen {
         let mut last = None;
-        for _ in 0..4 {
+        for _ in 0..8 {
             self.look();
             let taken = self.workers.iter_mut().map(Worker::take);
             last = taken.collect::<Vec<_>>().swap_remove(0).or(last);
@@ -281,7 +281,7 @@ impl Follows {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.follower.surroundings.board.is_ready()
+        !self.follower.surroundings.board.late().is_at(CLOCK.get())
     }
 
     /// Asserts that this many copies use the budget.
