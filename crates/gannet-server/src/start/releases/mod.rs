@@ -256,7 +256,7 @@ impl Follower {
         let Origin::Store(store) = &mut self.source.origin else {
             return;
         };
-        let activation = store.activation(&pointer).max(now);
+        let activation = store.activation();
         let path = store.store.release_path(pointer.release);
         self.drop_void(&pointer.void);
         let is_staged = |it: &Staged| is_named(&it.archive, pointer.release);

@@ -40,6 +40,8 @@ pub(crate) struct InStore {
     pub(crate) pointer: Pointer,
     /// The newest one that could be used: staged, or still refused, if it is not `pointer`.
     newest: Pointer,
+    /// When it was first read, Unix seconds.
+    newest_since: u64,
     /// The file of the last pointer read.
     seen: Option<Stamp>,
     /// That file could not be read.
@@ -159,6 +161,7 @@ impl InStore {
             // The pointer in force is news as long as another one was chosen.
             seen: seen.filter(|_| before.is_none()),
             newest: in_force.clone(),
+            newest_since: now,
             store,
             node: node.to_owned(),
             is_unreadable: false,
@@ -168,9 +171,10 @@ impl InStore {
         })
     }
 
-    /// When this server activates the release of a pointer, Unix seconds.
-    pub(crate) fn activation(&self, pointer: &Pointer) -> u64 {
-        pointer.activation(&self.node)
+    /// When this server activates the release of the newest pointer, Unix seconds: not before it
+    /// knows the pointer, however often that is tried.
+    pub(crate) fn activation(&self) -> u64 {
+        self.newest.activation(&self.node).max(self.newest_since)
     }
 
     /// Whether the folders of the log and of the releases have changed since the last call.
@@ -252,7 +256,10 @@ impl InStore {
                 StoreError::Expired(path, pointer.serial).to_string(),
             );
         }
-        self.newest.clone_from(&pointer);
+        if pointer != self.newest {
+            self.newest.clone_from(&pointer);
+            self.newest_since = now;
+        }
         News::Pointer(Box::new(pointer))
     }
 }

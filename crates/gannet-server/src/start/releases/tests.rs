@@ -275,6 +275,8 @@ fn a_release_that_cannot_be_staged_is_tried_again_and_late_once_it_is_due() {
         !it.is_ready(),
         "it should be current, whether anybody looks or not"
     );
+    assert_eq!(try_again(&mut it), None);
+    assert!(!it.is_ready(), "another attempt gives it no more time");
     fs::write(it.release('b'), &whole).expect("written");
     assert_eq!(try_again(&mut it), seen('b', "a"));
     assert!(it.is_ready());
