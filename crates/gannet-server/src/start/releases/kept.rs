@@ -8,10 +8,9 @@ use gannet_io::heap;
 use gannet_store::{Keep, ReleaseId};
 
 use super::origin::{Origin, again_after};
-use super::{Follower, Leaving, id_of, is_named, is_same};
+use super::{Bad, Follower, Leaving, is_named, is_same};
 use crate::limits::{KEPT_COPIES_BYTES_MAX, OTHER_RELEASES_MAX, UNLINKED_BYTES_MAX};
 use crate::release::opened::OpenedArchive;
-use crate::start::lookout::Stamp;
 
 /// A release that answers for its immutable assets.
 pub(super) struct Kept {
@@ -22,15 +21,24 @@ pub(super) struct Kept {
     pub(super) was_current: bool,
 }
 
+impl Kept {
+    /// Copies of archives that fit into the budget count there.
+    fn copied(&self) -> u64 {
+        match self.archive.is_copied && self.archive.room.is_none() {
+            true => self.archive.len,
+            false => 0,
+        }
+    }
+}
+
 /// Those that were current, the newest first, and then those that others may have activated.
 #[derive(Default)]
 pub(super) struct KeptReleases(pub(super) Vec<Kept>);
 
 /// A release that the store keeps, and that is not kept here.
 pub(super) struct Unkept {
-    /// Its file as it was.
-    stamp: Option<Stamp>,
-    /// Nothing but another file changes that.
+    what: Bad,
+    /// Trying again is of no use.
     is_final: bool,
 }
 
@@ -66,6 +74,11 @@ impl KeptReleases {
             .sort_by_key(|kept| (!kept.was_current, Reverse(kept.left)));
     }
 
+    /// Bytes of those that are in memory as a whole, beyond the budget for archives that fit.
+    fn copied(&self) -> u64 {
+        self.0.iter().map(Kept::copied).sum()
+    }
+
     /// Removes the releases for which `is_gone` is true.
     pub(super) fn take(&mut self, is_gone: impl Fn(&OpenedArchive) -> bool) -> Vec<Kept> {
         self.0.extract_if(.., |it| is_gone(&it.archive)).collect()
@@ -87,20 +100,15 @@ impl KeptReleases {
                 || keep
                     .bytes
                     .is_some_and(|most| bytes.saturating_add(len) > most);
-            // Copies of archives that fit into the budget count there.
-            let own_copy = match kept.archive.is_copied && kept.archive.room.is_none() {
-                true => len,
-                false => 0,
-            };
             let is_above = number >= OTHER_RELEASES_MAX - 1
                 || bytes.saturating_add(len) > bounds.bytes_max
-                || copied.saturating_add(own_copy) > KEPT_COPIES_BYTES_MAX;
+                || copied.saturating_add(kept.copied()) > KEPT_COPIES_BYTES_MAX;
             if is_left && is_over || is_above {
                 return true;
             }
             number += 1;
             bytes = bytes.saturating_add(len);
-            copied += own_copy;
+            copied += kept.copied();
             false
         };
         self.0.extract_if(.., is_beyond).collect()
@@ -154,23 +162,32 @@ impl Follower {
                 return;
             };
             let path = store.store.release_path(id);
-            let stamp = Stamp::of(&path);
-            let unkept = self.unkept.get(&id);
-            let is_known = unkept.is_some_and(|it| it.stamp == stamp);
-            if self.has(id) || is_known && unkept.is_some_and(|it| it.is_final) {
+            let what = Bad::of(&wanted.pointer, &path);
+            let unkept = self.unkept.get(&id).filter(|it| it.what == what);
+            let is_known = unkept.is_some();
+            if self.has(id) || unkept.is_some_and(|it| it.is_final) {
+                continue;
+            }
+            let copies = self.surroundings.options.copies_archives();
+            if copies && self.kept.copied() + wanted.pointer.size > KEPT_COPIES_BYTES_MAX {
                 continue;
             }
             let begun = Instant::now();
             match self.open_of_store(&path, &wanted.pointer) {
                 Ok(archive) => {
-                    self.unkept.remove(&id);
                     let archive = self.without_copy(Arc::new(archive));
                     self.kept.add_earlier(Kept {
                         archive,
                         left: wanted.left_at,
                         was_current: wanted.was_active,
                     });
-                    self.note();
+                    self.let_go(now);
+                    if !self.has(id) {
+                        // Others that are not in the log leave no room for it.
+                        let is_final = true;
+                        self.unkept.insert(id, Unkept { what, is_final });
+                        continue;
+                    }
                     self.publish();
                     // There may be another one.
                     self.keep_again_at = Some(Instant::now());
@@ -181,7 +198,7 @@ impl Follower {
                     if !is_final {
                         self.keep_again_at = Some(again_after(begun.elapsed()));
                     }
-                    self.unkept.insert(id, Unkept { stamp, is_final });
+                    self.unkept.insert(id, Unkept { what, is_final });
                     if !is_known {
                         self.report.tell(format_args!(
                             "cannot keep release {}: {}",
@@ -239,7 +256,6 @@ impl Follower {
         }
         // At once: whether the pointer's own release can be staged is another matter.
         if self.leaving.len() > before {
-            self.note();
             self.publish();
         }
     }
@@ -263,16 +279,8 @@ impl Follower {
         });
         if !gone.is_empty() {
             for gone in gone {
-                if let Origin::Store(store) = &self.source.origin {
-                    // It is not opened again, even if the store keeps it.
-                    let id = id_of(&gone.archive);
-                    let stamp = Stamp::of(&store.store.release_path(id));
-                    let is_final = true;
-                    self.unkept.insert(id, Unkept { stamp, is_final });
-                }
                 self.leave(gone.archive);
             }
-            self.note();
             self.publish();
         }
         let is_free = |it: &Leaving| match it.is_kept {

@@ -123,6 +123,28 @@ struct Leaving {
     is_kept: bool,
 }
 
+/// What was refused for good: nothing but another file, or another pointer, changes that.
+#[derive(Debug, Eq, PartialEq)]
+struct Bad {
+    /// The file as it was.
+    stamp: Option<Stamp>,
+    /// What the pointer says of it.
+    release: ReleaseId,
+    size: u64,
+    digest: [u8; 32],
+}
+
+impl Bad {
+    fn of(pointer: &Pointer, path: &Path) -> Self {
+        Self {
+            stamp: Stamp::of(path),
+            release: pointer.release,
+            size: pointer.size,
+            digest: pointer.digest,
+        }
+    }
+}
+
 /// Follows the releases of one content.
 pub(crate) struct Follower {
     source: Source,
@@ -133,8 +155,8 @@ pub(crate) struct Follower {
     kept: KeptReleases,
     /// Releases whose memory workers still use: this thread frees it, not a worker.
     leaving: Vec<Leaving>,
-    /// The last file of a release that was refused for good, as it was.
-    bad: Option<(ReleaseId, Option<Stamp>)>,
+    /// The last file of a release that was refused for good.
+    bad: Option<Bad>,
     /// Releases that the store keeps, and that cannot be kept here.
     unkept: HashMap<ReleaseId, Unkept>,
     /// When there may be another kept release to open.
@@ -236,7 +258,6 @@ impl Follower {
             self.stage(archive, now, None);
         } else if is_superseded {
             self.report.due(None);
-            self.note();
             self.publish();
         }
     }
@@ -260,13 +281,14 @@ impl Follower {
         let path = store.store.release_path(pointer.release);
         self.drop_void(&pointer.void);
         let is_staged = |it: &Staged| is_named(&it.archive, pointer.release);
-        if !self.staged.as_ref().is_some_and(is_staged) {
-            self.supersede(pointer.settled().max(now));
+        if !self.staged.as_ref().is_some_and(is_staged)
+            && self.supersede(pointer.settled().max(now))
+        {
+            self.publish();
         }
         if is_named(self.archive(), pointer.release) {
             self.report.due(None);
             self.accept(&pointer);
-            self.note();
             self.publish();
             return;
         }
@@ -274,10 +296,11 @@ impl Follower {
         if let Some(staged) = &mut self.staged {
             staged.activation = activation;
             staged.pointer = Some(pointer);
+            self.tell_staged(now);
             return;
         }
-        let file = Some((pointer.release, Stamp::of(&path)));
-        if self.bad == file {
+        let file = Bad::of(&pointer, &path);
+        if self.bad.as_ref() == Some(&file) {
             self.try_again(Duration::ZERO);
             return;
         }
@@ -285,7 +308,7 @@ impl Follower {
         match self.open_of_store(&path, &pointer) {
             Ok(archive) => self.stage(archive, activation, Some(pointer)),
             Err(refusal) => {
-                self.bad = file.filter(|_| refusal.is_final);
+                self.bad = refusal.is_final.then_some(file);
                 self.try_again(begun.elapsed());
                 self.refuse(&refusal, now);
             }
@@ -337,18 +360,24 @@ impl Follower {
         });
         self.report.accepted();
         self.report.due(Some(activation));
-        self.note();
         let applied = self.publish();
-        if activation > now {
-            self.report.tell(format_args!(
-                "staged release {}{}, to be activated in {} s",
-                archive.short_id(),
-                self.serial_shown(),
-                activation - now
-            ));
-        }
+        self.tell_staged(now);
         if let Some(staged) = &mut self.staged {
             staged.applied = applied;
+        }
+    }
+
+    /// Tells what is staged, unless that is a matter of moments.
+    fn tell_staged(&self, now: u64) {
+        if let Some(staged) = &self.staged
+            && staged.activation > now
+        {
+            self.report.tell(format_args!(
+                "staged release {}{}, to be activated in {} s",
+                staged.archive.short_id(),
+                self.serial_shown(),
+                staged.activation - now
+            ));
         }
     }
 
@@ -379,7 +408,6 @@ impl Follower {
         if let Some(pointer) = &staged.pointer {
             self.accept(pointer);
         }
-        self.note();
         self.publish();
         self.report.tell(format_args!(
             "serving release {}{}",
@@ -394,12 +422,14 @@ impl Follower {
             store.pointer = pointer.clone();
             // It may keep others.
             self.keep_again_at = Some(Instant::now());
+            self.unkept.clear();
         }
         self.report.accepted();
     }
 
-    /// Sends the releases to the workers.
-    fn publish(&self) -> Applied {
+    /// Sends the releases to the workers, and writes them on the board.
+    fn publish(&mut self) -> Applied {
+        self.note();
         let staged = self.staged.iter().map(|it| &it.archive);
         let others = staged.chain(self.kept.archives()).take(OTHER_RELEASES_MAX);
         let generations = Generations {

@@ -589,3 +589,99 @@ fn copies_that_are_kept_are_bounded() {
     assert_eq!(it.settle(), seen('e', "dca"));
     it.assert_copies(1);
 }
+
+/// Who aborts an activation looks at the metrics.
+#[test]
+fn the_board_has_what_is_served() {
+    let mut it = Follows::store("board", |publish| publish('a', PLAIN));
+    let states = |it: &Follows| {
+        let facts = it.facts();
+        let states = facts.releases.iter().map(|it| it.state);
+        (facts.serial, states.collect::<Vec<_>>())
+    };
+    it.settle();
+    it.publish('b', LATER);
+    it.settle();
+    let staged = [State::Current, State::Staged];
+    assert_eq!(states(&it), (Some(1), staged.to_vec()));
+    told();
+    it.publish('b', &|next| next.activate = Some(NOW + 60));
+    it.settle();
+    let said = told();
+    assert!(said.len() == 1 && said[0].contains(" in 60 s"), "{said:?}");
+    it.publish('a', PLAIN);
+    it.settle();
+    let kept = [State::Current, State::Kept];
+    assert_eq!(states(&it), (Some(4), kept.to_vec()));
+    it.publish('c', LATER);
+    it.settle();
+    it.publish('d', LATER);
+    fs::write(it.release('d'), "damaged").expect("written");
+    it.settle();
+    let kept = [State::Current, State::Kept, State::Kept];
+    assert_eq!(states(&it), (Some(4), kept.to_vec()));
+}
+
+/// The file was right, and the pointer was not.
+#[test]
+fn a_pointer_that_was_mended_is_taken_up() {
+    let mut it = Follows::store("mended", |publish| publish('a', PLAIN));
+    it.settle();
+    it.publish('b', PLAIN);
+    let text = fs::read(it.pointer()).expect("published");
+    let mut pointer = Pointer::parse(&text).expect("a pointer");
+    pointer.digest = [0; 32];
+    fs::write(it.pointer(), pointer.to_text()).expect("written");
+    assert_eq!(it.settle(), None);
+    assert_eq!(it.facts().refused["damaged"], 1);
+    it.publish('b', PLAIN);
+    assert_eq!(it.settle(), seen('b', "a"));
+}
+
+/// The log names a release that the bounds leave no room for beside those that were served here.
+#[test]
+fn what_there_is_no_room_for_is_opened_once() {
+    let mut it = Follows::store("no-room", |publish| publish('a', PLAIN));
+    it.settle();
+    for letter in ['b', 'c', 'd'] {
+        it.publish(letter, &|next| {
+            next.keep = Keep::parse("7d 1..2").expect("sound")
+        });
+        it.settle();
+    }
+    for serial in ["2", "3"] {
+        let entry = it.pointer().with_file_name("log").join(serial);
+        fs::write(entry, "torn").expect("written");
+    }
+    it.publish('e', &|next| {
+        next.keep = Keep::parse("7d 1..2").expect("sound")
+    });
+    assert_eq!(it.settle(), seen('e', "dc"));
+    assert!(it.follower.unkept.contains_key(&id('a')));
+    assert_eq!(it.settle(), None);
+    assert!(it.follower.leaving.is_empty());
+}
+
+/// They would be read whole to be dropped.
+#[test]
+fn copies_beyond_the_bound_are_not_made() {
+    let mut it = Follows::store("copies-kept", |publish| {
+        publish('a', PLAIN);
+        publish('b', PLAIN);
+        publish('c', PLAIN);
+    });
+    let mut options = ContentOptions::clone(&it.follower.surroundings.options);
+    options.archive_memory = true;
+    it.follower.surroundings.options = Arc::new(options);
+    let entry = it.pointer().with_file_name("log").join("2");
+    let text = fs::read(&entry).expect("published");
+    let mut pointer = Pointer::parse(&text).expect("a pointer");
+    pointer.size = KEPT_COPIES_BYTES_MAX;
+    fs::write(entry, pointer.to_text()).expect("written");
+    assert_eq!(it.settle(), seen('c', "a"));
+    let size_is_wrong = it.follower.unkept.contains_key(&id('b'));
+    assert!(size_is_wrong, "it is within the bound, and was read");
+    it.publish('d', PLAIN);
+    assert_eq!(it.settle(), seen('d', "ca"));
+    assert!(it.follower.unkept.is_empty(), "it was not read");
+}
