@@ -500,6 +500,46 @@ fn a_kept_release_answers_with_its_own_dictionaries() {
     });
 }
 
+/// What `explain` says is what the server does, for the same requests.
+#[test]
+fn explain_foresees_who_gets_what_is_coded() {
+    let out = Folder::new();
+    let archive = releases(&out, &[]);
+    let site = archive.to_str().expect("UTF-8");
+    let available = format!("available-dictionary: {}", available());
+    on_both_engines(|engine| {
+        let server = engine.serve(&archive, &[]);
+        let address = server.address().to_string();
+        let check = |url: &str, more: &[&str], expect: &str| {
+            let fixed = ["-H", "accept-encoding: br, dcb", "-H", &available];
+            let more = more.iter().flat_map(|field| ["-H", field]);
+            let fields: Vec<&str> = fixed.into_iter().chain(more).collect();
+            let asked = ["explain", url, site];
+            let alone = gannet_in(&out, [&asked, &fields[..]].concat()).success();
+            let coding = format!("\ncontent-encoding: {expect}\n");
+            assert!(alone.text().contains(&coding), "{url} {fields:?} {alone:?}");
+            if !url.starts_with("https:") {
+                let compared = ["--server", &address];
+                let arguments = [&asked, &fields[..], &compared].concat();
+                let same = gannet_in(&out, arguments).success();
+                assert!(
+                    same.text().contains("the server answers the same"),
+                    "{same:?}"
+                );
+            }
+        };
+        let at = |host: &str| format!("{host}{NEW}");
+        check(NEW, &[], "dcb");
+        check(&at("http://localhost"), &[], "dcb");
+        check(&at("https://example.org"), &[], "dcb");
+        check(&at("http://example.org"), &[], "br");
+        check(NEW, &["host: example.org"], "br");
+        let cross = ["sec-fetch-site: cross-site", "sec-fetch-mode: no-cors"];
+        check(NEW, &cross, "br");
+        check(&at("https://example.org"), &cross, "br");
+    });
+}
+
 /// As operators do it, with stores: nothing needs to be said.
 #[test]
 fn publish_codes_with_the_release_in_force_and_carries_on_what_is_wanted() {

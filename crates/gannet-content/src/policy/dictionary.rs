@@ -9,6 +9,8 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use gannet_archive::{Entry, Variant};
+use gannet_http::semantics::coding::accept_dictionary_encoding;
 use gannet_http::semantics::fields::{Fields, KnownField};
 use gannet_http::semantics::target_path::encode_path;
 
@@ -51,10 +53,47 @@ pub fn use_as_dictionary(versions: &[u8]) -> String {
     value
 }
 
+/// What decides about a request with a dictionary.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'r> {
+    /// All of its fields.
+    pub fields: &'r Fields<'r>,
+    /// It came over TLS.
+    pub is_https: bool,
+    /// The host that it asks, with a port if it names one.
+    pub authority: Option<&'r [u8]>,
+}
+
+/// The variant of a path's own content that is coded with the dictionary that the client has.
+/// `configured` are fields of the operator, which replace those of the site.
+///
+/// Only in secure contexts, which intermediaries cannot alter (RFC 9842 section 8), and only if the
+/// answer's length may be revealed to the origin of the request (section 9.3.3).
+pub fn select<'e, 'c>(
+    entry: &Entry<'e>,
+    request: Request<'_>,
+    mut configured: impl Iterator<Item = (&'c [u8], &'c [u8])>,
+) -> Option<Variant<'e>> {
+    let sha256 = available(request.fields)?;
+    if !request.is_https && !is_local(request.authority) {
+        return None;
+    }
+    let lines = request.fields.lines(KnownField::AcceptEncoding);
+    let found = entry.select_with_dictionary(accept_dictionary_encoding(lines), &sha256)?;
+    let block = found.h1();
+    let is_it = |name: &[u8]| name == b"access-control-allow-origin";
+    let configured = configured.find(|(name, _)| is_it(name));
+    let own = || block.lines().find(|(name, ..)| is_it(name));
+    let allow_origin = match configured {
+        Some((_, value)) => Some(value),
+        None => own().map(|(_, value, _)| value),
+    };
+    may_reveal_length(request.fields, allow_origin).then_some(found)
+}
+
 /// The SHA-256 of the dictionary that a client has for its request (RFC 9842 section 2.2): one
 /// byte sequence (RFC 9651 section 3.3.5) of 32 bytes.
-#[must_use]
-pub fn available(fields: &Fields<'_>) -> Option<[u8; 32]> {
+fn available(fields: &Fields<'_>) -> Option<[u8; 32]> {
     let value = only(fields, "available-dictionary")?;
     let text = value.strip_prefix(b":")?.strip_suffix(b":")?;
     let mut hash = [0; 32];
@@ -76,8 +115,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 /// Whether an answer may be coded with a dictionary as far as its length could reveal something to
 /// another origin (RFC 9842 section 9.3.3). `allow_origin` is its `access-control-allow-origin`.
-#[must_use]
-pub fn may_reveal_length(fields: &Fields<'_>, allow_origin: Option<&[u8]>) -> bool {
+fn may_reveal_length(fields: &Fields<'_>, allow_origin: Option<&[u8]>) -> bool {
     let Some(site) = value(fields, "sec-fetch-site") else {
         return true;
     };
@@ -100,8 +138,7 @@ pub fn may_reveal_length(fields: &Fields<'_>, allow_origin: Option<&[u8]>) -> bo
 
 /// Whether a request for this authority is in a secure context without TLS: browsers trust names
 /// that never leave the machine.
-#[must_use]
-pub fn is_local(authority: Option<&[u8]>) -> bool {
+fn is_local(authority: Option<&[u8]>) -> bool {
     let authority = str::from_utf8(authority.unwrap_or_default()).unwrap_or_default();
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split_once(']').is_some_and(|(host, _)| host == "::1");

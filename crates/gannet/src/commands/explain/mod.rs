@@ -26,10 +26,8 @@ use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::stored_coding;
 use gannet_content::validators::{LiveFile, last_modified, live_tag};
-use gannet_http::semantics::coding::{
-    Coding, CodingSet, accept_dictionary_encoding, accept_encoding,
-};
-use gannet_http::semantics::fields::{Fields, KnownField};
+use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
+use gannet_http::semantics::fields::Fields;
 use gannet_server::FAVICON;
 use gannet_site::archive::{self, SiteError};
 use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, SiteOptions, may};
@@ -56,6 +54,14 @@ pub struct ExplainOptions {
     pub fields: Vec<String>,
     /// A running server to compare with.
     pub server: Option<Server>,
+}
+
+/// What a content is chosen for.
+struct Asked<'a> {
+    fields: &'a [(String, String)],
+    is_https: bool,
+    /// The host that is asked, with its port if that is named; this machine's for a path alone.
+    authority: &'a str,
 }
 
 /// A form in which a content can be sent.
@@ -127,8 +133,9 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     let is_taken = target.decode();
     let server = options.server.as_ref().map(|it| it.or_scheme_of(&target));
     if let Some(server) = &server {
-        // Rules may depend on the scheme.
+        // The answer may depend on both.
         target.is_https = server.is_secure();
+        target.host = target.host.or_else(|| server.authority());
     }
     let mut request = Vec::new();
     for field in &options.fields {
@@ -213,15 +220,24 @@ fn foresee(
         let flag = of_why_not(why).map_or(String::new(), |flag| format!("; {flag}"));
         line(text, format!("  {why}{flag}"));
     }
+    let authority = authority_of(target, request);
+    let to = Asked {
+        fields: request,
+        is_https: target.is_https,
+        authority: match authority.is_empty() {
+            true => "localhost",
+            false => &authority,
+        },
+    };
     let mut answer = Answer::default();
     match &located {
         Located::File(number, status) => {
             answer.status = *status;
-            content(site, *number, request, &mut answer, text);
+            content(site, *number, &to, &mut answer, text);
         }
         Located::Missing(Some(number)) => {
             answer.status = 404;
-            content(site, *number, request, &mut answer, text);
+            content(site, *number, &to, &mut answer, text);
         }
         Located::Icon => icon(&mut answer),
         Located::Missing(None) => answer.status = 404,
@@ -270,11 +286,15 @@ fn foresee(
 
 /// Whether a browser would send this request to navigate to a page.
 fn navigates(request: &[(String, String)]) -> bool {
-    let lines = request
-        .iter()
-        .map(|(name, value)| format!("{name}: {value}\r\n"));
-    let section: String = lines.collect();
-    Fields::parse(section.as_bytes()).is_ok_and(|fields| is_navigation(&fields))
+    Fields::parse(section_of(request).as_bytes()).is_ok_and(|fields| is_navigation(&fields))
+}
+
+/// Fields as HTTP/1 sends them.
+fn section_of(fields: &[(String, String)]) -> String {
+    let lines = fields.iter();
+    lines
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect()
 }
 
 /// Shortens how long the answer may be cached, where this request requires it.
@@ -344,15 +364,10 @@ impl Answer {
 }
 
 /// Lists the variants of a file and the one that is sent, and sets its fields.
-fn content(
-    site: &Site,
-    number: usize,
-    request: &[(String, String)],
-    answer: &mut Answer,
-    text: &mut String,
-) {
+fn content(site: &Site, number: usize, asked: &Asked<'_>, answer: &mut Answer, text: &mut String) {
     let accepted = accept_encoding(
-        request
+        asked
+            .fields
             .iter()
             .filter(|(name, _)| name == "accept-encoding")
             .map(|(_, value)| value.as_bytes()),
@@ -361,7 +376,7 @@ fn content(
     line(text, format!("file {}", site.shown(number)));
     let (mut variants, block) = match site.place() {
         Place::Archive(archive) => match archive.entry(number) {
-            Some(entry) => of_archive(&entry, accepted, request),
+            Some(entry) => of_archive(&entry, accepted, asked),
             None => return,
         },
         Place::Directory(directory) => of_directory(directory, number, accepted),
@@ -410,9 +425,9 @@ fn lines_of(block: &[u8]) -> Vec<(String, String)> {
 fn of_archive(
     entry: &Entry<'_>,
     accepted: CodingSet,
-    request: &[(String, String)],
+    asked: &Asked<'_>,
 ) -> (Vec<Variant>, Vec<(String, String)>) {
-    let coded = with_dictionary(entry, request);
+    let coded = with_dictionary(entry, asked);
     let variants = entry.dictionary_variants().chain(entry.variants());
     let variants = variants.map(|variant| Variant {
         coding: variant.coding(),
@@ -430,26 +445,18 @@ fn of_archive(
     (variants.collect(), block.unwrap_or_default())
 }
 
-/// The variant for a client that has a dictionary, as the server selects it over HTTPS.
+/// The variant for a client that has a dictionary.
 fn with_dictionary<'e>(
     entry: &Entry<'e>,
-    request: &[(String, String)],
+    asked: &Asked<'_>,
 ) -> Option<gannet_archive::Variant<'e>> {
-    let mut section = String::new();
-    for (name, value) in request {
-        section.push_str(&format!("{name}: {value}\r\n"));
-    }
-    let fields = Fields::parse(section.as_bytes()).ok()?;
-    let sha256 = dictionary::available(&fields)?;
-    let accepted = accept_dictionary_encoding(fields.lines(KnownField::AcceptEncoding));
-    let found = entry.select_with_dictionary(accepted, &sha256)?;
-    let block = found.h1().whole();
-    let lines = lines_of(&block);
-    let allowed = lines
-        .iter()
-        .find(|(name, _)| name == "access-control-allow-origin");
-    let allowed = allowed.map(|(_, value)| value.as_bytes());
-    dictionary::may_reveal_length(&fields, allowed).then_some(found)
+    let section = section_of(asked.fields);
+    let request = dictionary::Request {
+        fields: &Fields::parse(section.as_bytes()).ok()?,
+        is_https: asked.is_https,
+        authority: Some(asked.authority.as_bytes()),
+    };
+    dictionary::select(entry, request, [].into_iter())
 }
 
 fn of_directory(

@@ -36,6 +36,11 @@ impl Server {
         server
     }
 
+    /// Its host, with the port if a request names it; `None` if the address is not one.
+    pub(super) fn authority(&self) -> Option<String> {
+        Url::parse(&self.address).ok().map(|url| url.authority())
+    }
+
     /// Whether the address is https.
     pub(super) fn is_secure(&self) -> bool {
         let scheme = self.address.get(..8);
