@@ -283,10 +283,10 @@ impl Store {
                 break;
             };
             let is_left = next.left_at <= now;
-            let is_old = is_left && now - next.left_at > keep.age_s;
-            if !next.was_active {
+            let is_old = is_left && now - next.left_at >= keep.age_s;
+            if !next.was_active() {
                 let is_again = |it: &KeptRelease| it.pointer.release == next.pointer.release;
-                if next.may_be_active && !is_old && !superseded.iter().any(is_again) {
+                if next.may_have_been_active() && !is_old && !superseded.iter().any(is_again) {
                     superseded.push(next.kept());
                 }
                 continue;
@@ -327,10 +327,9 @@ impl Store {
     pub fn earlier<'s>(
         &'s self,
         current: &Pointer,
-    ) -> Result<impl Iterator<Item = Pointer> + use<'s>, StoreError> {
+    ) -> Result<impl Iterator<Item = Earlier> + use<'s>, StoreError> {
         let mut trail = self.trail(current)?;
-        let next = move || Some(trail.next(&mut Vec::new())?.pointer);
-        Ok(std::iter::from_fn(next))
+        Ok(std::iter::from_fn(move || trail.next(&mut Vec::new())))
     }
 
     pub(crate) fn trail(&self, current: &Pointer) -> Result<Trail<'_>, StoreError> {
@@ -364,30 +363,60 @@ pub(crate) struct Trail<'s> {
     superseded_at: u64,
 }
 
-/// A pointer that was in force.
-pub(crate) struct Before {
-    pub(crate) pointer: Pointer,
+/// A pointer that was in force. It may have been superseded before its moment: then nobody served
+/// its release.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Earlier {
+    /// The pointer.
+    pub pointer: Pointer,
+    /// When the next one was published, in Unix seconds: who had not activated it by then never did.
+    pub superseded_at: u64,
     /// When the last node left it, in Unix seconds.
     pub(crate) left_at: u64,
-    /// It was active somewhere before it was superseded.
-    was_active: bool,
-    /// The same where a copy of the store is followed, which was behind.
-    may_be_active: bool,
 }
 
-impl Before {
+impl Earlier {
+    /// Whether any node activated it.
+    #[must_use]
+    pub fn was_active(&self) -> bool {
+        self.was_by(self.superseded_at, Pointer::first_activation)
+    }
+
+    /// Whether the node of this name activated it.
+    #[must_use]
+    pub fn was_active_at(&self, node: &str) -> bool {
+        self.was_by(self.superseded_at, |it| it.activation(node))
+    }
+
+    /// Whether all nodes activated it.
+    #[must_use]
+    pub fn was_active_everywhere(&self) -> bool {
+        self.was_by(self.superseded_at, Pointer::last_activation)
+    }
+
+    /// Whether a node may have activated it that follows a copy of the store, which was behind.
+    fn may_have_been_active(&self) -> bool {
+        let superseded_at = self.superseded_at.saturating_add(COPY_LAG_S);
+        self.was_by(superseded_at, Pointer::first_activation)
+    }
+
+    /// The first pointer of a store is active at once, whatever it says.
+    fn was_by(&self, moment: u64, activation: impl FnOnce(&Pointer) -> u64) -> bool {
+        self.pointer.replaces.is_none() || activation(&self.pointer) <= moment
+    }
+
     fn kept(self) -> KeptRelease {
         KeptRelease {
+            was_active: self.was_active(),
             pointer: self.pointer,
             left_at: self.left_at,
-            was_active: self.was_active,
         }
     }
 }
 
 impl Trail<'_> {
     /// The next pointer. Entries that cannot be used are added to `skipped`.
-    pub(crate) fn next(&mut self, skipped: &mut Vec<Skipped>) -> Option<Before> {
+    pub(crate) fn next(&mut self, skipped: &mut Vec<Skipped>) -> Option<Earlier> {
         loop {
             let serial = self.serials.next()?;
             if self.expected.is_some_and(|expected| serial > expected) {
@@ -406,16 +435,10 @@ impl Trail<'_> {
                     }
                     let superseded_at = self.superseded_at;
                     self.superseded_at = pointer.published;
-                    // The first pointer of a store is active at once.
-                    let first = match pointer.replaces {
-                        Some(_) => pointer.first_activation(),
-                        None => 0,
-                    };
-                    return Some(Before {
-                        left_at,
-                        was_active: first <= superseded_at,
-                        may_be_active: first <= superseded_at.saturating_add(COPY_LAG_S),
+                    return Some(Earlier {
                         pointer,
+                        superseded_at,
+                        left_at,
                     });
                 }
                 Err(error) => {

@@ -533,7 +533,7 @@ fn what_is_no_longer_kept_is_removed() {
     let of = |keep: Keep| move |next: &mut Next| next.keep = keep;
     step(1, 0, &of(keep(DAY, 1, 5)));
     step(2, 0, &of(keep(DAY, 1, 5)));
-    assert_eq!(step(3, 1, &of(keep(DAY, 1, 5))), []);
+    assert_eq!(step(3, 1, &of(keep(DAY + 1, 1, 5))), []);
     assert_eq!(there(), [1, 2, 3], "release 1 was replaced a day ago");
     let mut removed = step(4, 3, &of(keep(DAY, 1, 5)));
     removed.sort_unstable();

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gannet_store::limits::{COPY_LAG_S, FOLLOWED_MAX};
-use gannet_store::{Keep, KeptRelease, Pointer, ReleaseId, Store, StoreError};
+use gannet_store::{Earlier, Keep, KeptRelease, Pointer, ReleaseId, Stage, Store, StoreError};
 use minisign::KeyPair;
 
 const DAY: u64 = 86_400;
@@ -223,10 +223,11 @@ fn what_is_kept_goes_by_age_count_and_bytes() {
     };
     // Replaced 0, 3, 6, 9, ... days ago.
     check(&|_| {}, &[9, 8, 7]);
-    check(&|it| it.keep.age_s = 9 * DAY, &[9, 8, 7, 6]);
+    check(&|it| it.keep.age_s = 9 * DAY + 1, &[9, 8, 7, 6]);
     check(&|it| it.keep.least = 5, &[9, 8, 7, 6, 5]);
     check(&|it| it.keep.least = 0, &[9, 8, 7]);
-    check(&|it| (it.keep.least, it.keep.age_s) = (0, 0), &[9]);
+    check(&|it| (it.keep.least, it.keep.age_s) = (0, 1), &[9]);
+    check(&|it| (it.keep.least, it.keep.age_s) = (0, 0), &[]);
     check(&|it| it.keep.most = 2, &[9, 8]);
     check(&|it| it.keep.most = 0, &[]);
     check(&|it| it.keep.bytes = Some(2000), &[9, 8]);
@@ -300,6 +301,46 @@ fn a_long_log_is_followed_up_to_a_bound() {
     );
 }
 
+/// Each node knows its own stage; the first pointer of a store is active at once.
+#[test]
+fn who_had_not_activated_a_pointer_when_it_was_superseded_never_did() {
+    let folder = Folder::with_store("activated");
+    let publish = |serial: u64, after_s: Option<u64>, stages: &str| {
+        let mut next = pointer(serial, serial as u8, 0);
+        next.published = NOW + 100 * serial;
+        next.activate = after_s.map(|after_s| next.published + after_s);
+        next.stages = Stage::parse_list(stages).unwrap_or_default();
+        folder.publish(&next);
+        next
+    };
+    publish(1, Some(3600), "");
+    publish(2, None, "");
+    publish(3, Some(100), "");
+    publish(4, Some(101), "");
+    let staged = publish(5, None, "50% +0s, 100% +101s");
+    let current = publish(6, Some(3600), "");
+    let nodes: Vec<_> = (0..100).map(|number| number.to_string()).collect();
+    let is_first = |node: &&String| staged.activation(node) == staged.published;
+    let node = |is_wanted: bool| nodes.iter().find(|it| is_first(it) == is_wanted).unwrap();
+    let (first, last) = (node(true), node(false));
+    let store = folder.open();
+    let row = |it: Earlier| {
+        let of = [it.was_active_at(first), it.was_active_at(last)];
+        let all = [it.was_active(), it.was_active_everywhere()];
+        (it.pointer.serial, it.superseded_at - NOW, of, all)
+    };
+    let rows: Vec<_> = store.earlier(&current).unwrap().map(row).collect();
+    let (no, yes, part) = ([false, false], [true, true], [true, false]);
+    let expect = [
+        (5, 600, part, part),
+        (4, 500, no, no),
+        (3, 400, yes, yes),
+        (2, 300, yes, yes),
+        (1, 200, yes, yes),
+    ];
+    assert_eq!(rows, expect);
+}
+
 /// Releases that no node has activated leave room for those that pages refer to.
 #[test]
 fn what_was_superseded_before_its_time_comes_last() {
@@ -335,5 +376,7 @@ fn what_was_superseded_before_its_time_comes_last() {
     assert_eq!(keep(&current, NOW + 6), active);
     current.keep.bytes = None;
     let week = current.keep.age_s;
-    assert_eq!(keep(&current, NOW + 7 + week), active, "three of any age");
+    let young = keep(&current, NOW + 5 + week);
+    assert_eq!(young, [&active[..], &[(3, false)]].concat());
+    assert_eq!(keep(&current, NOW + 6 + week), active, "three of any age");
 }

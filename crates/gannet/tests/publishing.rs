@@ -160,6 +160,35 @@ fn what_is_served_now_is_one_row() {
     );
 }
 
+/// What was superseded before its moment was served by nobody: it is neither current nor a way back.
+#[test]
+fn what_was_superseded_before_its_moment_was_never_current() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let first = line(&current(&folder), "release").to_owned();
+    let later = ["-q", "--activate", "2099-01-01T00:00:00Z"];
+    for page in ["two", "three"] {
+        folder.write("site/index.html", page);
+        publish(&folder, &later).success();
+    }
+    // As if that had been long ago.
+    let date = |serial: u64, published: &str, activate: &str| {
+        let path = folder.join(format!("store/log/{serial}"));
+        let entry = fs::read_to_string(&path).expect("published");
+        let now = line(&entry, "published")[..20].to_owned();
+        let entry = entry.replace(&now, published).replace(later[2], activate);
+        fs::write(path, &entry).expect("written");
+        entry
+    };
+    date(1, "2020-01-01T00:00:00Z", "");
+    date(2, "2020-01-02T00:00:00Z", "2020-01-04T00:00:00Z");
+    let pointer = date(3, "2020-01-03T00:00:00Z", later[2]);
+    fs::write(folder.join("store/current"), pointer).expect("written");
+    assert_eq!(rows(&folder)[2], "*1 current");
+    gannet_in(&folder, ["rollback", "store"]).success();
+    assert_eq!(line(&current(&folder), "release"), first);
+}
+
 /// From one store to another; and a copy without its log.
 #[test]
 fn a_store_is_a_site_too() {

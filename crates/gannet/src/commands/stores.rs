@@ -10,7 +10,7 @@ use gannet_site::archive;
 use gannet_site::pack::Signer;
 use gannet_store::limits::{NOTE_LEN_MAX, POINTER_LEN_MAX, PUBLISHER_LEN_MAX, VOID_MAX};
 use gannet_store::{
-    Pointer, Pruned, Publisher, ReleaseId, Store, StoreError, parse_time, time_text,
+    Earlier, Pointer, Pruned, Publisher, ReleaseId, Store, StoreError, parse_time, time_text,
 };
 
 use crate::messages::{Failure, printable};
@@ -185,9 +185,10 @@ pub(super) fn void_list(
     void
 }
 
-/// The release that was in force before a pointer, is not void, and has a file.
+/// The release that was active last before a pointer, is not void, and has a file.
 pub(super) fn before(store: &Store, current: &Pointer) -> Result<Option<ReleaseId>, Failure> {
-    let mut earlier = store.earlier(current)?.map(|it| it.release);
+    let earlier = store.earlier(current)?.filter(Earlier::was_active);
+    let mut earlier = earlier.map(|it| it.pointer.release);
     Ok(earlier.find(|release| {
         *release != current.release
             && !current.void.contains(release)

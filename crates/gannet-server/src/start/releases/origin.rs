@@ -285,11 +285,15 @@ fn due_before(
     let void: HashSet<ReleaseId> = in_force.void.iter().copied().collect();
     // Those that were in force: the log may have others, whose publishers ended before that.
     let mut before = store.earlier(in_force)?;
-    Ok(before.find(|pointer| {
-        pointer.activation(node) <= now
+    let found = before.find(|it| {
+        let pointer = &it.pointer;
+        // By this server's clock as well as by the publishers'.
+        it.was_active_at(node)
+            && pointer.activation(node) <= now
             && !void.contains(&pointer.release)
             && store.release_path(pointer.release).is_file()
-    }))
+    });
+    Ok(found.map(|it| it.pointer))
 }
 
 impl From<OpenError> for Refusal {

@@ -142,6 +142,28 @@ fn a_server_that_starts_takes_up_nothing_that_was_never_in_force() {
     assert_eq!(it.settle(), seen('b', "a"));
 }
 
+/// What was superseded before its moment was served by nobody, and is not after a restart either.
+#[test]
+fn a_server_that_starts_takes_up_nothing_that_was_superseded_before_its_moment() {
+    let mut it = Follows::store("restart", |publish| publish('a', PLAIN));
+    it.settle();
+    it.publish('b', LATER);
+    assert_eq!(it.settle(), seen('a', "b"));
+    pass(29);
+    it.publish('c', &|next| next.activate = Some(NOW + 60));
+    pass(2);
+    assert_eq!(it.settle(), seen('a', "cb"));
+    let mut new = it.restarted();
+    assert_eq!(new.settle(), seen('a', "c"));
+    pass(29);
+    assert_eq!(new.settle(), seen('c', "ab"));
+    // One whose moment came first was served.
+    new.publish('d', &|next| next.activate = Some(NOW + 61));
+    pass(1);
+    new.publish('e', &|next| next.activate = Some(NOW + 90));
+    assert_eq!(new.restarted().settle(), seen('d', "ecab"));
+}
+
 /// A void release answers nothing, whatever becomes of the release that the pointer names.
 #[test]
 fn void_releases_answer_nothing() {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
-use gannet_store::{Pointer, Store, StoreError, time_text};
+use gannet_store::{Earlier, Pointer, Store, StoreError, time_text};
 
 use super::{stores, text, write};
 use crate::command_line::values;
@@ -131,13 +131,21 @@ impl List {
         }
         let files: HashSet<_> = store.releases()?.into_iter().collect();
         let were_in_force = serials_in_force(&pointers, current);
-        let is_served = |it: &&Pointer| {
-            it.last_activation() <= now
-                && were_in_force.contains(&it.serial)
-                && files.contains(&it.release)
+        let before = || {
+            let mut earlier = store.earlier(current)?;
+            let is_served = |it: &Earlier| {
+                it.was_active_everywhere()
+                    && it.pointer.last_activation() <= now
+                    && files.contains(&it.pointer.release)
+            };
+            Ok::<_, StoreError>(earlier.find(is_served).map(|it| it.pointer))
+        };
+        let served = match current.last_activation() <= now && files.contains(&current.release) {
+            true => None,
+            false => before()?,
         };
         // With nothing before it, servers do not wait for it.
-        let served = pointers.iter().find(is_served).unwrap_or(current);
+        let served = served.as_ref().unwrap_or(current);
         let is_staged = served.serial != current.serial && current.last_activation() > now;
         list.staged_until = is_staged.then(|| current.last_activation());
         list.served = files.contains(&served.release).then_some(served.serial);

@@ -159,18 +159,14 @@ impl Follows {
     /// Another server that starts now with the same store.
     pub(super) fn restarted(self) -> Self {
         let folder = self.folder.clone();
-        let now = CLOCK.get();
         // Its folder must stay.
         mem::forget(self);
         let content = Content::Store(folder.join("store"));
-        let new = Self::of(folder, &content, 1, 100 * length());
-        CLOCK.set(now);
-        new
+        Self::of(folder, &content, 1, 100 * length())
     }
 
     fn of(folder: PathBuf, content: &Content, workers: usize, cache_memory: u64) -> Self {
         TOLD.take();
-        CLOCK.set(NOW);
         let options = Arc::new(ContentOptions::default());
         let room = Arc::new(ArchiveRoom::new(cache_memory));
         let opening = Opening {
@@ -180,7 +176,7 @@ impl Follows {
         };
         let (what, origin) = match content {
             Content::Store(path) => {
-                let store = InStore::open(path, None, "node", NOW).expect("a store");
+                let store = InStore::open(path, None, "node", CLOCK.get()).expect("a store");
                 let path = store.store.release_path(store.pointer.release);
                 let archive = opening
                     .open_archive(&path, Proof::Valid)
@@ -326,7 +322,9 @@ fn publish_to(folder: &std::path::Path, letter: char, now: u64, change: &Change)
     committed.expect("published");
 }
 
+/// A new folder, at the beginning of a test.
 fn folder(name: &str) -> PathBuf {
+    CLOCK.set(NOW);
     let name = format!("gannet-releases-{name}-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     fs::create_dir_all(&folder).expect("made");
