@@ -280,3 +280,33 @@ fn what_cannot_be_read_ends_with_2_and_wrong_words_are_named() {
          help: see 'gannet check --help'\n",
     );
 }
+
+/// It answers today, and not for long.
+#[test]
+fn a_link_to_what_is_only_carried_on_is_told_as_that() {
+    const OLD: &str = "assets/app-BxY3k9Zq.js";
+    let folder = Folder::new();
+    folder.write(format!("old/{OLD}"), "old();");
+    folder.write("old/index.html", format!("<script src={OLD}></script>"));
+    folder.write("new/assets/app-CsGmk6Qp.js", "new();");
+    folder.write("new/_redirects", format!("/latest /{OLD} 302\n"));
+    folder.write(
+        "new/index.html",
+        format!("<script src={OLD}></script>\n<a href=/latest>it</a>"),
+    );
+    let pack = ["pack", "--fast", "-q", "--fresh"];
+    let old = ["old", "-o", "old.gannet"];
+    gannet_in(&folder, [&pack[..], &old].concat()).success();
+    let new = ["new", "-o", "new.gannet", "--previous", "old.gannet"];
+    gannet_in(&folder, [&pack[..], &new, &["--carry", "7d"]].concat()).success();
+    let ended = gannet_in(&folder, ["check", "new.gannet"]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let why = "is of an earlier release, and only carried on for a while";
+    let asset = format!("error: '/{OLD}' {why} [missing-asset]\n");
+    let link = format!("error: '/latest' redirects to '/{OLD}', which {why} [dead-link]\n");
+    let help = "help: name what replaces it, or add it to the site again\n";
+    for line in [asset.as_str(), &link, help] {
+        assert!(ended.text().contains(line), "{line}{}", ended.text());
+    }
+    assert!(!ended.text().contains("there is '"), "{}", ended.text());
+}

@@ -331,9 +331,10 @@ impl Check<'_> {
         for _ in 0..REDIRECTS_MAX {
             let asked = self.asked_by(source, &path, query.as_deref());
             match self.site.locate(asked) {
-                Located::File(found, status)
-                    if status < 400 && !self.site.files()[found].is_carried =>
-                {
+                Located::File(found, status) if status < 400 => {
+                    if self.site.files()[found].is_carried {
+                        return self.carried(source, target, &path);
+                    }
                     self.check_type(source, &asked, found);
                     return self.check_anchor(source, target, found);
                 }
@@ -410,11 +411,28 @@ impl Check<'_> {
         );
     }
 
+    /// A file that the site no longer has answers as long as it is carried on.
+    fn carried(&self, source: &Source<'_>, target: &Internal, path: &[u8]) {
+        let kind = match source.reference.purpose {
+            Purpose::Link => "dead-link",
+            Purpose::Asset | Purpose::Preview => "missing-asset",
+        };
+        let message = format!(
+            "{} is of an earlier release, and only carried on for a while",
+            shown(target, path)
+        );
+        let help = "name what replaces it, or add it to the site again";
+        self.find(
+            source,
+            Severity::Error,
+            kind,
+            message,
+            Some(Help::Text(help.into())),
+        );
+    }
+
     fn missing(&self, source: &Source<'_>, target: &Internal, path: &[u8]) {
-        let mut shown = format!("'{}'", url(path));
-        if path != target.path {
-            shown = format!("'{}' redirects to {shown}, which", url(&target.path));
-        }
+        let shown = shown(target, path);
         let near = self
             .site
             .differently_spelled(self.asked_by(source, path, None));
@@ -527,6 +545,18 @@ impl Check<'_> {
             error_count,
             warning_count,
         }
+    }
+}
+
+/// The target at `path`, and the one that is referred to, if that redirects to it.
+fn shown(target: &Internal, path: &[u8]) -> String {
+    match path == target.path {
+        true => format!("'{}'", url(path)),
+        false => format!(
+            "'{}' redirects to '{}', which",
+            url(&target.path),
+            url(path)
+        ),
     }
 }
 
