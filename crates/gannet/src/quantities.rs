@@ -22,7 +22,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "not a size: write bytes, or a number with K, M, G or T".into())
 }
 
-/// Parses a duration into milliseconds: `15s`, `500ms`, `2m`, `1h`, `1.5s`; a bare number is
+/// Parses a duration into milliseconds: `15s`, `500ms`, `2m`, `1h`, `7d`, `1.5s`; a bare number is
 /// seconds.
 ///
 /// # Errors
@@ -35,9 +35,10 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
         "m" | "min" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
-        _ => return Err("not a duration: write a number with ms, s, m or h".into()),
+        _ => return Err("not a duration: write a number with ms, s, m, h or d".into()),
     };
-    scale(number, factor).ok_or_else(|| "not a duration: write a number with ms, s, m or h".into())
+    scale(number, factor)
+        .ok_or_else(|| "not a duration: write a number with ms, s, m, h or d".into())
 }
 
 /// Formats a length in powers of 1024.

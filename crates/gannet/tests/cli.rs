@@ -202,8 +202,8 @@ fn the_environment_is_read_and_its_mistakes_are_told() {
     check(
         &[("GANNET_GRACE", "soon")],
         2,
-        "gannet: cannot use 'GANNET_GRACE=soon': not a duration: write a number with ms, s, m or \
-         h\nhelp: correct the variable, or unset it\n",
+        "gannet: cannot use 'GANNET_GRACE=soon': not a duration: write a number with ms, s, m, \
+         h or d\nhelp: correct the variable, or unset it\n",
     );
     check(
         &[("GANNET_HAED_TIMEOUT", "1s")],

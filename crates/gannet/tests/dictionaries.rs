@@ -219,6 +219,21 @@ fn every_answer_for_the_path_says_what_it_depends_on() {
         assert_eq!(plain.text(), script("new"));
         assert_ne!(plain.field("etag"), Some(tag.as_str()));
         assert_eq!(plain.field("vary"), Some(VARY));
+        let tag = plain.field("etag").expect("a tag");
+        let line = format!("If-None-Match: {tag}");
+        let same = ask(&mut client, "GET", "localhost", &[line]);
+        assert_eq!((same.status, same.field("vary")), (304, Some(VARY)));
+        // What is carried on has no dictionary, and says nothing of one.
+        let mut old = |line: &str| {
+            client.send(format!(
+                "GET {OLD} HTTP/1.1\r\nHost: localhost\r\n{line}\r\n"
+            ));
+            let answer = client.response();
+            assert_eq!(answer.field("vary"), Some("accept-encoding"), "{line}");
+            answer
+        };
+        let tag = old("").field("etag").expect("a tag").to_owned();
+        assert_eq!(old(&format!("If-None-Match: {tag}\r\n")).status, 304);
     });
 }
 
@@ -588,6 +603,19 @@ fn publish_codes_with_the_release_in_force_and_carries_on_what_is_wanted() {
         "{third}"
     );
     run(&["verify", "store"]);
+    // As of other commands, a store is the release in force.
+    let packed = [
+        "pack",
+        "site",
+        "--fast",
+        "-q",
+        "--fresh",
+        "-o",
+        "new.gannet",
+    ];
+    run(&[&packed[..], &["--previous", "store", "--carry", "7d"]].concat());
+    let listed = run(&["ls", "--json", "new.gannet"]);
+    assert!(listed.contains(&carried), "{listed}");
     // What must not be answered any more is not carried on, either.
     run(&["rollback", "store"]);
     let listed = run(&["releases", "store", "--json"]);

@@ -57,6 +57,28 @@ fn a_full_disk_leaves_the_archive_that_was_there() {
     assert_eq!(before, BEFORE);
 }
 
+/// What has no room is named by its folder: the name of a draft says nothing.
+#[test]
+fn a_full_disk_is_told_in_terms_of_the_store() {
+    let folder = site();
+    folder.write("small/index.html", "front page");
+    gannet_in(&folder, ["pack", "site", "--fast", "-q", "-o", "a.gannet"]).success();
+    // The last is written when the archive is complete.
+    for (blocks, site) in [("1024", "site"), ("1024", "a.gannet"), ("4", "small")] {
+        let gannet = command();
+        let script = format!("ulimit -f {blocks}; exec \"$0\" publish {site} store -q");
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", &script])
+            .arg(gannet.get_program())
+            .current_dir(folder.path());
+        let ended = run(&mut limited);
+        let expect = "gannet: cannot write 'store/releases': file too large (EFBIG)\n";
+        assert!(ended.err.starts_with(expect), "{ended:?}");
+        assert_eq!(ended.status, Some(1));
+    }
+}
+
 /// Complete files are kept, since the directory is the user's; the truncated one is removed.
 #[test]
 fn a_full_disk_leaves_no_cut_file_when_unpacking() {

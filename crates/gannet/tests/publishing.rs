@@ -378,6 +378,15 @@ fn a_store_that_may_not_be_read_is_said_to_be_so() {
         assert!(ended.err.starts_with(expect), "{ended:?}");
         assert_eq!(ended.status, Some(1));
     }
+    for arguments in [&["ls", "store"][..], &["diff", "store", "store"]] {
+        let mut nobody = command_of_nobody();
+        let ended = run(nobody.current_dir(folder.path()).args(arguments));
+        let expect = "gannet: cannot open store 'store': permission denied (EACCES)\n";
+        assert!(ended.err.starts_with(expect), "{ended:?}");
+        // 1 of `diff` means differences.
+        let is_judge = arguments[0] == "diff";
+        assert_eq!(ended.status, Some(1 + i32::from(is_judge)));
+    }
     // A link to a store is one.
     symlink("store", folder.join("link")).unwrap();
     gannet_in(&folder, ["releases", "link"]).success();

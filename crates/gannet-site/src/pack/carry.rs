@@ -80,7 +80,7 @@ impl Carry {
     }
 
     /// Adds the files of a host that its `site` no longer has. Those of the first release that has
-    /// a name are taken; the most recent ones, if there are too many.
+    /// a name are taken; the most recent ones, if there are too many, after those of other hosts.
     pub(super) fn add_host(
         &mut self,
         host: &SourceHost,
@@ -121,8 +121,8 @@ impl Carry {
     /// Warns about files that are too many.
     pub(super) fn warning(&self) -> Option<Warning> {
         let text = format!(
-            "files of earlier releases that are not carried on, since all of them are longer than \
-             {} MiB: {}",
+            "files of earlier releases that are not carried on, since all of them together are \
+             longer than {} MiB: {}",
             CARRIED_BYTES_MAX >> 20,
             self.dropped_count
         );

@@ -125,7 +125,7 @@ pub(super) const ALIKE_MAX: usize = 4;
 /// of a difference is not worth a representation that caches keep for each dictionary.
 pub(super) const DICTIONARY_PERCENT_MAX: u64 = 75;
 
-/// Stored bytes of earlier releases that an archive carries on: the most recent first.
+/// Stored bytes of earlier releases that an archive carries on: the most recent first, host by host.
 pub(super) const CARRIED_BYTES_MAX: u64 = 1 << 30;
 
 /// Names listed in an archive with the evidence for their lifetime; a server holds them in memory.

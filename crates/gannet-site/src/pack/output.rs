@@ -214,13 +214,11 @@ impl Output {
             return Ok(Ok(()));
         }
         let mut metadata = vec![0; usize::try_from(len).unwrap_or(0)];
-        self.file
-            .flush()
-            .and_then(|()| {
-                let file = self.file.get_ref();
-                file.read_exact_at(&mut metadata, finished.metadata_offset)
-            })
-            .map_err(PackError::io("read", &self.target))?;
+        let flushed = self.file.flush();
+        flushed.map_err(PackError::io(WRITE, &self.target))?;
+        let file = self.file.get_ref();
+        let read = file.read_exact_at(&mut metadata, finished.metadata_offset);
+        read.map_err(PackError::io("read", &self.target))?;
         let opened = Superblock::parse(&finished.superblock, finished.file_len)
             .and_then(|superblock| Archive::new(superblock, metadata.as_slice()).map(|_| ()));
         Ok(opened)

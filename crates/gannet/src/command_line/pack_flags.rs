@@ -426,7 +426,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "",
         brief: "an earlier release, besides the archive being replaced; repeatable, newest first",
-        details: "A name whose content has changed since is not a content hash: it is revalidated, \
+        details: "Of a store, the release in force. A name whose content has changed since is not a content hash: it is revalidated, \
             as are names of the same folder and form. New versions of its hashed scripts and styles \
             are also coded with the old ones as dictionaries (RFC 9842), for browsers that have \
             those.",

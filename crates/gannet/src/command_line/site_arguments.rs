@@ -31,7 +31,9 @@ const OF_DIRECTORIES: [&str; 8] = [
 /// A value is invalid, or a flag has no effect on this site.
 pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<SiteOptions, Failure> {
     let path = matches.get_one::<OsString>("site");
-    let path = in_force(path.map_or_else(|| PathBuf::from("."), PathBuf::from))?;
+    let path = path.map_or_else(|| PathBuf::from("."), PathBuf::from);
+    // The commands that take these options judge: 1 is a verdict of theirs.
+    let path = in_force(path).map_err(Failure::as_usage)?;
     check_effects(matches, &path)?;
     if matches.get_flag("spa") && path.is_dir() && !path.join("index.html").is_file() {
         let shown = printable(&path.to_string_lossy());

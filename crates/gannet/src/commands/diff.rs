@@ -2,14 +2,13 @@
 //! options differ.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_site::archive::{
     self, Change, Differences, OptionChange, RuleChange, RuleDifference, SiteError,
 };
 
-use super::{in_force, judge, text};
+use super::{archive_at, judge, text};
 use crate::json;
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
@@ -20,7 +19,7 @@ use crate::quantities::size;
 /// # Errors
 /// An archive cannot be read.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let named = |name| in_force(PathBuf::from(text(matches, name)));
+    let named = |name| archive_at(text(matches, name).into()).map_err(Failure::as_usage);
     let (before, after) = (named("before")?, named("after")?);
     let (before, after) = (before.as_path(), after.as_path());
     let is_json = matches.get_flag("json");

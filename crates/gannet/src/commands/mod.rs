@@ -83,7 +83,19 @@ fn judge(command: impl FnOnce(&mut dyn Write) -> Result<bool, Failure>) -> Resul
 
 /// The archive that is named; of a store, the release in force.
 fn archive(matches: &ArgMatches) -> Result<PathBuf, Failure> {
-    in_force(PathBuf::from(text(matches, "archive")))
+    archive_at(PathBuf::from(text(matches, "archive")))
+}
+
+/// The same for a path that is neither a site nor a draft of one.
+fn archive_at(path: PathBuf) -> Result<PathBuf, Failure> {
+    let path = in_force(path)?;
+    // A folder can only be a store, into which this user may be unable to look.
+    if path.is_dir()
+        && let Err(error @ StoreError::Io { .. }) = Store::open(&path, None)
+    {
+        return Err(error.into());
+    }
+    Ok(path)
 }
 
 /// The file of the release in force if the path is a store, else the path itself.

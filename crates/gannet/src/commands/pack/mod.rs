@@ -22,7 +22,7 @@ use super::failure;
 use super::removal::{RemovalOnSignal, remove_folder};
 use super::serve::Terminal;
 use super::serve::content_kind::is_archive;
-use super::{print, resolve, text};
+use super::{archive_at, print, resolve, text};
 use crate::command_line::commands::PACK_SECTION;
 use crate::command_line::layers::Origins;
 use crate::command_line::pack_flags::{PACK_FLAGS, PackSettings};
@@ -64,6 +64,7 @@ fn options(
                 .help("name its archive with --previous"),
         );
     }
+    let previous = settings.previous.into_iter().map(archive_at);
     Ok(PackOptions {
         source: directory.to_owned(),
         hosts: settings.hosts,
@@ -85,7 +86,7 @@ fn options(
         dotfiles: settings.dotfiles,
         exclude: settings.exclude,
         include: settings.include,
-        previous: settings.previous,
+        previous: previous.collect::<Result<_, _>>()?,
         carry: settings.carry,
         sign: settings.sign,
         memory: BuildMemory {

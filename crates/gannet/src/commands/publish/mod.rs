@@ -58,7 +58,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let shown = Shown::of(&settings);
     let packed = match is_packed {
         true => {
-            publisher.copy(site)?;
+            let copied = publisher.copy(site);
+            copied.map_err(|error| job.of_draft(error.into()))?;
             String::new()
         }
         false => {
@@ -152,8 +153,20 @@ impl Job<'_> {
         }
         // A first release has nothing to carry on.
         settings.carry = settings.carry.filter(|_| !settings.previous.is_empty());
-        let report = pack::build(self.site, settings, origins, self.signer)?;
+        let report = pack::build(self.site, settings, origins, self.signer);
+        let report = report.map_err(|failure| self.of_draft(failure))?;
         Ok(shown.warnings(&report))
+    }
+
+    /// A failure to write the draft, in terms of the folder that it is in: its name is of no use.
+    fn of_draft(&self, failure: Failure) -> Failure {
+        let draft = self.publisher.draft_path();
+        let folder = draft.parent().unwrap_or(&draft);
+        let (draft, folder) = (draft.display().to_string(), folder.display().to_string());
+        Failure {
+            message: failure.message.replace(&draft, &folder),
+            ..failure
+        }
     }
 
     /// An error of the draft, in terms of what the user named.
