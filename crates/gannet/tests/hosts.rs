@@ -432,3 +432,22 @@ fn flags_about_hosts_need_an_archive_with_hosts() {
         assert_eq!(status("all.gannet"), Some(0), "{flags:?}");
     }
 }
+
+/// A store that is the folder of a host is served, not shown: its files are not for the public.
+#[test]
+fn the_folder_of_a_host_may_be_a_store() {
+    let folder = Folder::new();
+    folder.write("site/index.html", "published");
+    folder.write("hosts/b.example/index.html", "site b");
+    gannet_in(&folder, ["publish", "site", "hosts/a.example"]).success();
+    let server = start("epoll", &folder, &["hosts", "--hosts"]);
+    check(
+        &server,
+        &[
+            ("a.example", "/", 200, "published"),
+            ("a.example", "/current", 404, ""),
+            ("a.example", "/log/1", 404, ""),
+            ("b.example", "/", 200, "site b"),
+        ],
+    );
+}

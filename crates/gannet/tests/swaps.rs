@@ -88,12 +88,18 @@ impl Site {
     }
 }
 
-/// Waits until a release answers.
+/// Waits until every worker serves a release: connections go to any of them.
 fn becomes(server: &Gannet, release: u32) {
-    let mut client = Client::new(server);
+    becomes_on(server, "any.example", release);
+}
+
+fn becomes_on(server: &Gannet, host: &str, release: u32) {
     until("the new release is served", || {
-        let page = client.get("/").expect(200);
-        page.text() == format!("page of release {release}")
+        (0..24).all(|_| {
+            let mut client = Client::new(server);
+            client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            client.response().expect(200).text() == format!("page of release {release}")
+        })
     });
 }
 
@@ -312,11 +318,7 @@ fn an_asset_answers_for_its_host_alone() {
             client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
             client.response()
         };
-        let becomes = |release: u32| {
-            until("the new release is served", || {
-                ask("b.example", "/").expect(200).text() == format!("page of release {release}")
-            });
-        };
+        let becomes = |release: u32| becomes_on(&server, "b.example", release);
         site.put(2, &served);
         becomes(2);
         for host in ["a.example", "b.example"] {

@@ -14,7 +14,7 @@ use gannet_content::rules::table::TableError;
 use gannet_io::driver::{File, Meta};
 use gannet_io::memory::{self, Memory};
 use gannet_io::named_file;
-use gannet_store::Pointer;
+use gannet_store::{Pointer, ReleaseId};
 
 use crate::config::ContentOptions;
 use crate::release::files::OpenArchive;
@@ -28,6 +28,8 @@ use crate::start::open::{OpenError, Opening};
 pub(crate) enum Proof<'a> {
     /// That its metadata is valid: at the start, which would otherwise take as long as reading it.
     Valid,
+    /// The same, and that it is the release that this pointer names. The rest is verified later.
+    Named(&'a Pointer),
     /// That everything in it matches its digest.
     Digests,
     /// That the whole file is what this pointer says. If the pointer is signed, so is the file.
@@ -50,6 +52,12 @@ impl Opening<'_> {
         let file = named_file::open(path).map_err(io_error)?;
         let meta = Meta::of(&file).map_err(io_error)?;
         let len = meta.len;
+        if let Proof::Named(pointer) | Proof::Pointer(pointer) = proof
+            && len != pointer.size
+        {
+            // Before anything is read or copied: the length may be any.
+            return Err(OpenError::Other(path.to_owned()));
+        }
         let mut first = vec![0; SUPERBLOCK_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
         file.read_exact_at(&mut first, 0).map_err(io_error)?;
         let superblock = Superblock::parse(&first, len).map_err(bad)?;
@@ -131,6 +139,12 @@ fn verify(
                 return Err(OpenError::Other(path.to_owned()));
             }
         }
+        (Proof::Named(pointer), _) => {
+            let id = ReleaseId::of_build_id(archive.superblock().build_id());
+            if id != pointer.release {
+                return Err(OpenError::Other(path.to_owned()));
+            }
+        }
         (_, Some(key)) => {
             let unsigned = |error| OpenError::Signature(path.to_owned(), error);
             PublicKey::parse(key)
@@ -200,6 +214,22 @@ fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, Tabl
         Ok((host, names, rules))
     };
     hosts(archive).into_iter().map(with_rules).collect()
+}
+
+impl OpenedArchive {
+    /// Whether what is served is what this pointer says. Reads all of it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn is_proven_by(&self, pointer: &Pointer) -> io::Result<bool> {
+        let copy = self.files.first().and_then(|(_, memory)| memory.as_ref());
+        let digest = match (copy, &self.origin) {
+            (Some(memory), _) => *blake3::hash(memory.bytes()).as_bytes(),
+            (None, Some(origin)) => WholeFile::read(&origin.file)?.digest,
+            (None, None) => return Ok(true),
+        };
+        Ok(self.len == pointer.size && digest == pointer.digest)
+    }
 }
 
 /// What reading a whole file shows.

@@ -233,16 +233,39 @@ impl Opening<'_> {
             Content::Store(path) => {
                 let key = options.require_signature.as_deref();
                 let store = InStore::open(path, key, &options.node, unix_now());
-                let store = store.map_err(OpenError::Store)?;
-                let path = store.store.release_path(store.pointer.release);
-                let pointer = store.pointer.clone();
-                let proof = match key {
-                    Some(_) => Proof::Pointer(&pointer),
-                    None => Proof::Valid,
-                };
-                self.open_release(&path, proof, Origin::Store(Box::new(store)))
+                self.open_store(store.map_err(OpenError::Store)?, unix_now())
             }
         }
+    }
+
+    /// The release that a store's pointer names or, if that cannot be served, the newest earlier one
+    /// that is whole: a running server would serve that one on.
+    pub(crate) fn open_store(
+        &self,
+        mut store: InStore,
+        now: u64,
+    ) -> Result<(What, Followed), OpenError> {
+        let path_of = |store: &InStore, release| store.store.release_path(release);
+        let proof = match self.options.require_signature {
+            Some(_) => Proof::Pointer(&store.pointer),
+            None => Proof::Named(&store.pointer),
+        };
+        let first = self.open_archive(&path_of(&store, store.pointer.release), proof);
+        let archive = match first {
+            Ok(archive) => archive,
+            Err(error) => {
+                let whole = store.earlier(now).find_map(|pointer| {
+                    let path = path_of(&store, pointer.release);
+                    let archive = self.open_archive(&path, Proof::Pointer(&pointer));
+                    Some((archive.ok()?, pointer))
+                });
+                let (archive, pointer) = whole.ok_or(error)?;
+                store.begin_with(pointer);
+                archive
+            }
+        };
+        let origin = Origin::Store(Box::new(store));
+        Ok((What::Archive(Arc::new(archive)), Followed::Releases(origin)))
     }
 
     fn open_release(

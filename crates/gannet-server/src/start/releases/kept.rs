@@ -149,11 +149,20 @@ impl Follower {
         // Before reading: then no change is missed.
         store.has_changed();
         self.keep_again_at = None;
-        let Ok(wanted) = store.kept(now) else {
-            // Who cannot list the log will hardly read the pointer, and says so.
-            self.keep_again_at = Some(again_after(Duration::ZERO));
-            return;
+        let wanted = match store.kept(now) {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                self.keep_again_at = Some(again_after(Duration::ZERO));
+                let text = error.to_string();
+                if self.unlisted.as_ref() != Some(&text) {
+                    self.report
+                        .tell(format_args!("cannot keep earlier releases: {text}"));
+                    self.unlisted = Some(text);
+                }
+                return;
+            }
         };
+        self.unlisted = None;
         self.unkept
             .retain(|id, _| wanted.iter().any(|it| it.pointer.release == *id));
         for wanted in wanted {

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{io, mem};
 
 use gannet_io::process;
-use gannet_store::{Pointer, ReleaseId};
+use gannet_store::{Pointer, ReleaseId, StoreError};
 
 use self::board::Board;
 use self::kept::{KeptReleases, Unkept};
@@ -112,6 +112,8 @@ struct Staged {
     applied: Applied,
     /// In a store, the pointer to it.
     pointer: Option<Box<Pointer>>,
+    /// In a store, its file before it was opened.
+    stamp: Option<Stamp>,
     /// It was current before.
     was_current: bool,
 }
@@ -161,8 +163,23 @@ pub(crate) struct Follower {
     unkept: HashMap<ReleaseId, Unkept>,
     /// When there may be another kept release to open.
     keep_again_at: Option<Instant>,
+    /// The file of the current release, in a store.
+    file: CurrentFile,
+    /// Why the store's folders cannot be listed, which is told once.
+    unlisted: Option<String>,
     /// Nothing was published yet: neither kept releases nor previews.
     is_new: bool,
+}
+
+/// What is known of the file of the current release.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum CurrentFile {
+    /// It was served at the start, and is verified behind that.
+    Unproven,
+    /// It was what the pointer says, when it was this file.
+    Proven(Option<Stamp>),
+    /// It is not, since a moment (Unix seconds).
+    Bad(Option<Stamp>, u64),
 }
 
 impl Follower {
@@ -185,6 +202,8 @@ impl Follower {
             bad: None,
             unkept: HashMap::new(),
             keep_again_at: None,
+            file: CurrentFile::Unproven,
+            unlisted: None,
             is_new: true,
         };
         follower.note();
@@ -198,7 +217,10 @@ impl Follower {
             self.unkept.clear();
         }
         match self.source.origin.news(is_asked, now) {
-            News::None => self.report.checked(now),
+            News::None => {
+                self.report.checked(now);
+                self.note_expiry(now);
+            }
             News::Unreachable => {}
             News::Archive => self.replaced(now),
             News::Gone => self.report.tell(format_args!(
@@ -212,7 +234,19 @@ impl Follower {
             self.publish();
         }
         self.go_on(now);
+        self.prove(is_asked, now);
         self.keep_more(is_asked, now);
+    }
+
+    /// Tells that nobody has published for too long.
+    fn note_expiry(&mut self, now: u64) {
+        if let Origin::Store(store) = &self.source.origin
+            && store.pointer.is_expired(now)
+        {
+            let expired = StoreError::Expired(store.store.pointer_path(), store.pointer.serial);
+            let serving = self.archive().short_id();
+            self.report.expired(expired.to_string(), &serving);
+        }
     }
 
     /// Serves the staged release if its time has come, and lets go of others.
@@ -229,6 +263,45 @@ impl Follower {
         match &self.current.what {
             What::Archive(archive) => archive,
             What::Directory(_) => unreachable!("an archive is followed"),
+        }
+    }
+
+    /// Verifies the release that was served at the start, and takes up the file of the current one
+    /// where it was written anew and no copy of it is in memory.
+    fn prove(&mut self, is_asked: bool, now: u64) {
+        let Origin::Store(store) = &self.source.origin else {
+            return;
+        };
+        if self.staged.is_some() {
+            return;
+        }
+        let pointer = &store.pointer;
+        let path = store.store.release_path(pointer.release);
+        let stamp = Stamp::of(&path);
+        match self.file {
+            CurrentFile::Proven(known) if known == stamp || self.archive().is_copied => return,
+            CurrentFile::Bad(known, since) if known == stamp && !is_asked => {
+                self.report.due(Some(since));
+                return;
+            }
+            CurrentFile::Unproven if self.archive().is_proven_by(pointer).is_ok_and(|it| it) => {
+                self.file = CurrentFile::Proven(stamp);
+                return;
+            }
+            _ => {}
+        }
+        let pointer = Box::new(pointer.clone());
+        match self.open_of_store(&path, &pointer) {
+            Ok(archive) => {
+                self.file = CurrentFile::Proven(stamp);
+                self.stage(archive, now, Some(pointer), stamp);
+            }
+            Err(refusal) => {
+                let serving = self.archive().short_id();
+                self.report.current_is_bad(&refusal, &serving);
+                self.report.due(Some(now));
+                self.file = CurrentFile::Bad(stamp, now);
+            }
         }
     }
 
@@ -255,7 +328,7 @@ impl Follower {
     pub(crate) fn found(&mut self, archive: OpenedArchive, now: u64) {
         let is_superseded = self.supersede(now);
         if !is_same(&archive, self.archive()) || !self.archive().is_copied {
-            self.stage(archive, now, None);
+            self.stage(archive, now, None, None);
         } else if is_superseded {
             self.report.due(None);
             self.publish();
@@ -306,7 +379,7 @@ impl Follower {
         }
         let begun = Instant::now();
         match self.open_of_store(&path, &pointer) {
-            Ok(archive) => self.stage(archive, activation, Some(pointer)),
+            Ok(archive) => self.stage(archive, activation, Some(pointer), file.stamp),
             Err(refusal) => {
                 self.bad = refusal.is_final.then_some(file);
                 self.try_again(begun.elapsed());
@@ -347,7 +420,13 @@ impl Follower {
     }
 
     /// Has all workers answer for the immutable assets of a release.
-    fn stage(&mut self, archive: OpenedArchive, activation: u64, pointer: Option<Box<Pointer>>) {
+    fn stage(
+        &mut self,
+        archive: OpenedArchive,
+        activation: u64,
+        pointer: Option<Box<Pointer>>,
+        stamp: Option<Stamp>,
+    ) {
         let archive = Arc::new(archive);
         let now = self.now();
         let was_kept = self.drop_kept(&archive);
@@ -356,6 +435,7 @@ impl Follower {
             activation,
             applied: Applied::to_nobody(),
             pointer,
+            stamp,
             was_current: was_kept.is_some_and(|it| it.was_current),
         });
         self.report.accepted();
@@ -395,6 +475,7 @@ impl Follower {
         };
         let old = Arc::clone(self.archive());
         self.current = Arc::new(next);
+        self.file = CurrentFile::Proven(staged.stamp);
         let (void, settled) = match &staged.pointer {
             Some(pointer) => (&pointer.void[..], pointer.settled()),
             None => (&[][..], now),

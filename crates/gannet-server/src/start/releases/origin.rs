@@ -1,12 +1,11 @@
 //! Where the releases of a content come from: one path that is replaced, or a store.
 
-use std::collections::HashSet;
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gannet_store::{KeptRelease, Pointer, ReleaseId, Store, StoreError};
+use gannet_store::{Earlier, KeptRelease, Pointer, Store, StoreError};
 
 use crate::limits::{OTHER_RELEASES_MAX, REFUSED_AGAIN_MS, REFUSED_PART};
 use crate::start::lookout::{Quiet, Stamp};
@@ -152,23 +151,43 @@ impl InStore {
         if in_force.is_expired(now) {
             return Err(StoreError::Expired(store.pointer_path(), in_force.serial));
         }
-        let is_due = in_force.activation(node) <= now;
-        let before = match is_due {
-            true => None,
-            false => due_before(&store, &in_force, node, now)?,
-        };
-        Ok(Self {
-            // The pointer in force is news as long as another one was chosen.
-            seen: seen.filter(|_| before.is_none()),
+        let mut opened = Self {
+            seen,
             newest: in_force.clone(),
             newest_since: now,
             store,
             node: node.to_owned(),
             is_unreadable: false,
             folders: [None; 2],
-            pointer: before.unwrap_or(in_force),
+            pointer: in_force,
             again_at: None,
-        })
+        };
+        if opened.pointer.activation(node) > now {
+            let has_file = |it: &Pointer| opened.store.release_path(it.release).is_file();
+            let before = opened.earlier(now).find(has_file);
+            before.into_iter().for_each(|it| opened.begin_with(it));
+        }
+        Ok(opened)
+    }
+
+    /// The pointers before the one that it begins with, if the release of that one cannot be served:
+    /// those that this server has activated, by its own clock as well as by the publishers', the
+    /// newest first.
+    pub(crate) fn earlier(&self, now: u64) -> impl Iterator<Item = Pointer> + use<'_> {
+        let earlier = self.store.earlier(&self.pointer).into_iter().flatten();
+        let void = &self.newest.void;
+        let was_active = move |it: &Earlier| {
+            it.was_active_at(&self.node)
+                && it.pointer.activation(&self.node) <= now
+                && !void.contains(&it.pointer.release)
+        };
+        earlier.filter(was_active).map(|it| it.pointer)
+    }
+
+    /// The release of this pointer is served: the pointer in force is news again.
+    pub(crate) fn begin_with(&mut self, pointer: Pointer) {
+        self.pointer = pointer;
+        self.seen = None;
     }
 
     /// When this server activates the release of the newest pointer, Unix seconds: not before it
@@ -272,28 +291,6 @@ impl Origin {
             Self::Store(store) => store.news(is_asked, now),
         }
     }
-}
-
-/// The newest pointer before the one in force that a server of this name has activated, and whose
-/// release is there.
-fn due_before(
-    store: &Store,
-    in_force: &Pointer,
-    node: &str,
-    now: u64,
-) -> Result<Option<Pointer>, StoreError> {
-    let void: HashSet<ReleaseId> = in_force.void.iter().copied().collect();
-    // Those that were in force: the log may have others, whose publishers ended before that.
-    let mut before = store.earlier(in_force)?;
-    let found = before.find(|it| {
-        let pointer = &it.pointer;
-        // By this server's clock as well as by the publishers'.
-        it.was_active_at(node)
-            && pointer.activation(node) <= now
-            && !void.contains(&pointer.release)
-            && store.release_path(pointer.release).is_file()
-    });
-    Ok(found.map(|it| it.pointer))
 }
 
 impl From<OpenError> for Refusal {

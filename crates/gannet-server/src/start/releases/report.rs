@@ -69,6 +69,25 @@ impl Report {
         ));
     }
 
+    /// The file of the current release is not what was published.
+    pub(super) fn current_is_bad(&self, refusal: &Refusal, serving: &str) {
+        self.change(|facts| *facts.refused.entry(refusal.reason).or_default() += 1);
+        self.tell(format_args!(
+            "release {serving} is served, but not as it was published: {}; publish the site again, \
+             or roll back",
+            refusal.text
+        ));
+    }
+
+    /// The origin's pointer has expired, which is told once.
+    pub(super) fn expired(&mut self, text: String, serving: &str) {
+        if self.refused.as_ref() != Some(&text) {
+            self.change(|facts| *facts.refused.entry("expired").or_default() += 1);
+            self.tell(format_args!("{text}; serving release {serving} on"));
+            self.refused = Some(text);
+        }
+    }
+
     /// What the origin has is current or staged: another refusal will be a new one.
     pub(super) fn accepted(&mut self) {
         self.refused = None;

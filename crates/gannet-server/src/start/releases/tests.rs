@@ -285,7 +285,7 @@ fn a_release_that_cannot_be_staged_is_tried_again_and_late_once_it_is_due() {
     };
     fs::write(it.release('b'), &whole[1..]).expect("written");
     assert_eq!(try_again(&mut it), None);
-    assert_eq!(told().len(), 1, "it is another fault");
+    assert_eq!(told().len(), 0, "it still is not what was published");
     fs::write(it.release('b'), archive('c')).expect("written");
     assert_eq!(try_again(&mut it), None);
     assert_eq!(it.facts().refused.values().sum::<u64>(), 3);
@@ -706,4 +706,95 @@ fn copies_beyond_the_bound_are_not_made() {
     it.publish('d', PLAIN);
     assert_eq!(it.settle(), seen('d', "ca"));
     assert!(it.follower.unkept.is_empty(), "it was not read");
+}
+
+/// At the start, only the metadata are looked at.
+#[test]
+fn a_damaged_release_that_is_served_is_not_healthy() {
+    let mut it = Follows::store("unproven", |publish| publish('a', PLAIN));
+    let whole = fs::read(it.release('a')).expect("published");
+    it.settle();
+    assert!(matches!(it.follower.file, CurrentFile::Proven(_)));
+    let mut damaged = whole.clone();
+    damaged[5000] ^= 1;
+    fs::write(it.release('a'), &damaged).expect("written");
+    assert_eq!(it.settle(), None, "it is in memory");
+    assert!(it.is_ready());
+    let mut it = it.restarted();
+    assert_eq!(it.settle(), seen('a', ""));
+    let said = told();
+    assert!(
+        said.len() == 1 && said[0].contains("not as it was published"),
+        "{said:?}"
+    );
+    assert_eq!(it.facts().refused["damaged"], 1);
+    pass(LATE_S);
+    assert!(!it.is_ready());
+    it.settle();
+    assert_eq!(told(), [""; 0], "once");
+    assert!(!it.is_ready());
+    fs::write(it.release('a'), &whole).expect("written");
+    assert_eq!(it.settle(), seen('a', ""));
+    assert!(it.is_ready());
+    assert!(it.follower.leaving.is_empty());
+    it.assert_copies(1);
+    // Another release makes good, too.
+    fs::write(it.release('a'), &damaged).expect("written");
+    let mut it = it.restarted();
+    it.settle();
+    it.publish('b', PLAIN);
+    let (current, _) = it.settle().expect("another one");
+    assert_eq!(current, 'b');
+    pass(LATE_S);
+    assert!(it.is_ready());
+}
+
+#[test]
+fn what_expires_while_it_is_served_is_said_once() {
+    let mut it = Follows::store("expires", |publish| {
+        publish('a', &|next| next.expires = Some(NOW + 30));
+    });
+    it.settle();
+    pass(30);
+    told();
+    it.settle();
+    assert_eq!(it.settle(), None);
+    let said = told();
+    assert!(
+        said.len() == 1 && said[0].contains("has expired"),
+        "{said:?}"
+    );
+    assert_eq!(it.facts().refused["expired"], 1);
+    assert!(it.is_ready(), "nothing better is there");
+}
+
+/// A server that runs would serve the one before on.
+#[test]
+fn a_server_that_starts_serves_what_is_whole() {
+    let mut it = Follows::store("whole", |publish| {
+        publish('a', PLAIN);
+        publish('b', PLAIN);
+        publish('c', PLAIN);
+    });
+    assert_eq!(it.settle(), seen('c', "ba"));
+    let whole = fs::read(it.release('c')).expect("published");
+    let mut damaged = fs::read(it.release('b')).expect("published");
+    damaged[5000] ^= 1;
+    fs::write(it.release('b'), damaged).expect("written");
+    for bad in [&whole[..whole.len() - 1], &archive('x')] {
+        fs::write(it.release('c'), bad).expect("written");
+        it = it.restarted();
+        assert_eq!(it.settle(), seen('a', ""));
+        assert_eq!(it.facts().serial, Some(1));
+        pass(LATE_S);
+        assert!(!it.is_ready());
+    }
+    fs::remove_file(it.release('c')).expect("it was there");
+    it = it.restarted();
+    assert_eq!(it.settle(), seen('a', ""));
+    fs::write(it.release('c'), &whole).expect("written");
+    it.ask();
+    let (current, others) = it.settle().expect("it is there again");
+    assert_eq!((current, &*others), ('c', "a"));
+    assert!(it.is_ready());
 }

@@ -335,7 +335,10 @@ fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
     }
     let hosted = |(host, path): (Option<String>, PathBuf)| Hosted {
         hosts: host.into_iter().collect(),
-        content: Content::HostFolder(path),
+        content: match gannet_store::Store::is_store(&path) {
+            true => Content::Store(path),
+            false => Content::HostFolder(path),
+        },
     };
     Ok(folders.into_iter().map(hosted).collect())
 }

@@ -174,20 +174,15 @@ impl Follows {
             workers,
             room: &room,
         };
-        let (what, origin) = match content {
+        let opened = match content {
             Content::Store(path) => {
                 let store = InStore::open(path, None, "node", CLOCK.get()).expect("a store");
-                let path = store.store.release_path(store.pointer.release);
-                let archive = opening
-                    .open_archive(&path, Proof::Valid)
-                    .expect("a sound archive");
-                let origin = Origin::Store(Box::new(store));
-                (What::Archive(Arc::new(archive)), origin)
+                opening.open_store(store, CLOCK.get())
             }
-            _ => match opening.open(content).expect("a sound archive") {
-                (what, Followed::Releases(origin)) => (what, origin),
-                _ => panic!("an archive is followed"),
-            },
+            _ => opening.open(content),
+        };
+        let (what, Followed::Releases(origin)) = opened.expect("a sound archive") else {
+            panic!("an archive is followed");
         };
         let mut inboxes = Vec::new();
         let mut remotes = Vec::new();
