@@ -87,6 +87,24 @@ impl Publisher {
     pub fn open(folder: &Path, name: &str, now: u64) -> Result<Self, StoreError> {
         Self::open_with(folder, name, now, SystemFiles)
     }
+
+    /// Whether [`Publisher::open`] could open or make a store there, as far as that can be known
+    /// without changing anything.
+    ///
+    /// # Errors
+    /// The folder is neither a store nor empty, the one above it is missing, or the system refuses
+    /// something.
+    pub fn check(folder: &Path) -> Result<(), StoreError> {
+        let refuse = |error| StoreError::io(MAKE_STORE, folder)(error);
+        if !folder.try_exists().map_err(refuse)? {
+            let above = fs::metadata(above(folder)).map_err(refuse)?;
+            return match above.is_dir() {
+                true => Ok(()),
+                false => Err(refuse(io::ErrorKind::NotADirectory.into())),
+            };
+        }
+        may_open(folder).map(|_| ())
+    }
 }
 
 impl<F: Files> Publisher<F> {
@@ -99,11 +117,7 @@ impl<F: Files> Publisher<F> {
         if make_folder(folder, &files)? {
             begun.0.push(folder.to_path_buf());
         }
-        let found = names(folder).map_err(StoreError::io("open store", folder))?;
-        let is_store = Store::is_store(folder);
-        if !is_store && !may_become_store(folder, &found) {
-            return Err(StoreError::NotAStore(folder.to_path_buf()));
-        }
+        let (is_store, found) = may_open(folder)?;
         let lock = lock(folder, &format!("{name}, since {}", time_text(now)))?;
         if !is_store && !found.iter().any(|name| *name == *LOCK) {
             begun.0.push(folder.join(LOCK));
@@ -368,12 +382,27 @@ fn make_folder(folder: &Path, files: &impl Files) -> Result<bool, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
         made => made.map_err(refuse)?,
     }
-    let above = match folder.parent() {
+    files.flush_folder(above(folder)).map_err(refuse)?;
+    Ok(true)
+}
+
+/// The folder above another one.
+fn above(folder: &Path) -> &Path {
+    match folder.parent() {
         Some(above) if above != Path::new("") => above,
         _ => Path::new("."),
-    };
-    files.flush_folder(above).map_err(refuse)?;
-    Ok(true)
+    }
+}
+
+/// Refuses a folder that is neither a store nor may become one; returns which of them it is, and
+/// the names in it.
+fn may_open(folder: &Path) -> Result<(bool, Vec<OsString>), StoreError> {
+    let found = names(folder).map_err(StoreError::io("open store", folder))?;
+    let is_store = Store::is_store(folder);
+    match is_store || may_become_store(folder, &found) {
+        true => Ok((is_store, found)),
+        false => Err(StoreError::NotAStore(folder.to_path_buf())),
+    }
 }
 
 /// A new folder, or a store that was not completed: both of its folders are made before anything

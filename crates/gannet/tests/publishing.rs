@@ -65,6 +65,12 @@ fn a_release_that_is_published_again_keeps_what_no_flag_names() {
     }
     assert!(line(&now, "activate").ends_with('Z'));
     assert_eq!(line(&now, "release"), release);
+    // A remark alone is a wish, too.
+    for (serial, note) in [("7", "a third"), ("7", "a third"), ("8", "")] {
+        publish(&folder, &["-q", "--note", note]).success();
+        let now = current(&folder);
+        assert_eq!((line(&now, "serial"), line(&now, "note")), (serial, note));
+    }
     // There is nothing to take back any more.
     let again = publish(&folder, &["--stages", "", "--expires", ""]).success();
     assert!(again.text().ends_with("nothing to publish\n"), "{again:?}");
@@ -264,6 +270,12 @@ fn messages_name_what_is_wrong() {
         "cannot ask 'https://127.0.0.1:9090': a server has its metrics at http://\nhelp: name the \
          address of --metrics, such as http://127.0.0.1:9090, on its machine or through a tunnel",
     );
+    refused(
+        &["releases", "127.0.0.1:9090"],
+        1,
+        "cannot open store '127.0.0.1:9090': no such file or directory (ENOENT)\nhelp: to ask a \
+         server: 'gannet releases http://127.0.0.1:9090', its address of --metrics",
+    );
     let help = gannet_in(&folder, ["publish", "--help"]).success();
     assert!(
         help.text().contains("--best") && !help.text().contains("-o, --output"),
@@ -336,6 +348,94 @@ fn a_pointer_that_cannot_be_one_is_replaced() {
     fs::write(&pointer, &ahead).unwrap();
     fs::write(folder.join("store/log/4"), ahead).unwrap();
     assert_eq!(rows(&folder)[0], "*4 current");
+}
+
+/// What is kept and what is void does not depend on a pointer that is whole.
+#[test]
+fn the_log_tells_what_a_damaged_pointer_said() {
+    let folder = with_site();
+    publish(&folder, &["-q", "--keep", "30d 10..50"]).success();
+    let one = file_of(&folder, line(&current(&folder), "release"));
+    let rollback =
+        |arguments: &[&str]| gannet_in(&folder, [&["rollback", "store"], arguments].concat());
+    folder.write("site/index.html", "two");
+    publish(&folder, &["-q"]).success();
+    let two = line(&current(&folder), "release").to_owned();
+    let bad = fs::copy(file_of(&folder, &two), folder.join("two.gannet"));
+    bad.expect("it was published");
+    rollback(&["--void"]).success();
+    let damage = || fs::write(folder.join("store/current"), "damaged\n").expect("written");
+    damage();
+    let again = gannet_in(&folder, ["publish", "two.gannet", "store"]);
+    assert!(
+        again.err.contains(&format!("its release {two} is void\n")),
+        "{again:?}"
+    );
+    assert!(rollback(&[&two]).err.contains(": it is void\n"));
+    // As much may vanish as from the one before.
+    folder.write("other/about.html", "another site");
+    let other = gannet_in(&folder, ["publish", "other", "store", "-q"]);
+    assert!(
+        other.err.contains("the front page '/' would vanish"),
+        "{other:?}"
+    );
+    folder.write("site/index.html", "three");
+    assert_eq!(publish(&folder, &["-q"]).status, Some(0));
+    let is_inherited = || {
+        let now = current(&folder);
+        assert_eq!(
+            (line(&now, "keep"), line(&now, "void")),
+            ("30d 10..50", &*two)
+        );
+    };
+    is_inherited();
+    damage();
+    let name = one.file_stem().and_then(|it| it.to_str()).expect("an id");
+    assert_eq!(rollback(&[name]).status, Some(0));
+    is_inherited();
+}
+
+/// Names with a hash in them come and go: neither do they count as vanishing, nor in the tenth.
+#[test]
+fn the_gate_is_of_pages() {
+    let folder = with_site();
+    for number in 0..200 {
+        folder.write(format!("site/_next/static/{number}.js"), "1");
+    }
+    publish(&folder, &["-q"]).success();
+    for page in 0..6 {
+        fs::remove_file(folder.join(format!("site/{page}.html"))).expect("it was there");
+    }
+    let refused = publish(&folder, &["-q"]);
+    let expect = "12 URLs would vanish without a redirect, at most 10 may: ";
+    assert!(refused.err.contains(expect), "{refused:?}");
+    // What cannot be compared is said, and does not hold up the next one.
+    let before = file_of(&folder, line(&current(&folder), "release"));
+    fs::remove_file(&before).expect("it was there");
+    let told = publish(&folder, &["-q"]);
+    let expect =
+        "gannet: URLs that vanish were not looked for: cannot open archive 'store/releases/";
+    assert!(told.err.starts_with(expect), "{told:?}");
+    assert_eq!(told.status, Some(0));
+}
+
+/// Each host has a front page.
+#[test]
+fn no_host_loses_its_front_page() {
+    let folder = Folder::new();
+    for host in ["a.example", "b.example"] {
+        folder.write(format!("site/{host}/index.html"), host);
+        folder.write(format!("site/{host}/other.html"), "other");
+    }
+    publish(&folder, &["-q", "--hosts"]).success();
+    fs::remove_file(folder.join("site/a.example/index.html")).expect("it was there");
+    publish(&folder, &["-q", "--hosts"]).failure(
+        1,
+        "gannet: cannot publish 'site': the front page '//a.example/' would vanish, of 3 URLs: \
+         //a.example/, //a.example/index, //a.example/index.html\n\
+         help: redirect them in _redirects; if they are to vanish: --allow-removal 3\n",
+    );
+    publish(&folder, &["-q", "--hosts", "--allow-removal", "3"]).success();
 }
 
 /// Nothing that a link in the store leads to is written to or removed.

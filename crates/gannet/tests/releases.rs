@@ -30,7 +30,7 @@ fn a_site_is_published_twice_and_rolled_back() {
                 .1
         ),
     );
-    let again = publish(&folder, &["--note", "again", "--activate", "+30s"]).success();
+    let again = publish(&folder, &["--activate", "+30s"]).success();
     same(
         again.text(),
         &format!("{one} is in force already, as serial 1: nothing to publish\n"),
@@ -205,7 +205,7 @@ fn gates_hold_up_what_would_break_a_site() {
     .unwrap();
     publish(&folder, &["-q"]).failure(
         1,
-        "gannet: cannot publish 'site': the front page would vanish, of 3 URLs: /, /index, \
+        "gannet: cannot publish 'site': the front page '/' would vanish, of 3 URLs: /, /index, \
          /index.html\n\
          help: redirect them in _redirects; if they are to vanish: --allow-removal 3\n",
     );
@@ -340,18 +340,24 @@ fn mistakes_are_explained() {
     };
     let not_a_store = "cannot open store 'full': it is not a store\nhelp: a store has 'releases', \
         'log' and 'current'; 'gannet publish SITE STORE' makes one of a new or an empty folder";
+    let no_folder = "cannot make store 'none/store': no such file or directory (ENOENT)\nhelp: make \
+        the folder above it first, with 'mkdir -p'";
     refused(&["publish", "site", "full"], 1, not_a_store);
     refused(&["rollback", "full"], 1, not_a_store);
     refused(&["releases", "full"], 1, not_a_store);
-    refused(
-        &["publish", "site", "none/store"],
-        1,
-        "cannot make store 'none/store': no such file or directory (ENOENT)\nhelp: make the folder \
-         above it first, with 'mkdir -p'",
-    );
+    refused(&["publish", "site", "none/store"], 1, no_folder);
+    let check = |site, store| ["publish", site, store, "--check-config"];
+    refused(&check("site", "none/store"), 1, no_folder);
+    refused(&check("site", "full"), 1, not_a_store);
+    gannet_in(&folder, check("site", "store")).success();
+    folder.write("full/_redirects", "nonsense\n");
+    let rules = gannet_in(&folder, check("full", "store"));
+    let packed = gannet_in(&folder, ["pack", "full", "--check-config"]);
+    assert_eq!((rules.status, rules.err), (Some(1), packed.err));
+    assert!(!folder.join("store").exists());
     for store in ["site/store", "site", "./site/../site/a/b"] {
         let expect = format!(
-            "cannot publish to '{store}': the store is inside of the site, whose next release \
+            "cannot publish to '{store}': the store is inside the site, whose next release \
              would contain it\nhelp: choose a folder beside the site"
         );
         refused(&["publish", "site", store], 1, &expect);
@@ -614,8 +620,13 @@ fn a_server_is_asked_what_it_serves() {
     let part = format!("\"releases\": [{{\"release\": \"{one}\", \"state\": \"current\"");
     assert!(json.text().contains(&part), "{json:?}");
     let not_metrics = format!("http://{}", server.address());
-    let refused = gannet_in(&folder, ["releases", &not_metrics]);
-    assert_eq!(refused.status, Some(1), "{refused:?}");
+    gannet_in(&folder, ["releases", &not_metrics]).failure(
+        1,
+        &format!(
+            "gannet: cannot download '{not_metrics}/metrics': the server answers 404 (expected the \
+             content)\nhelp: name the address of --metrics, such as http://127.0.0.1:9090\n"
+        ),
+    );
     gannet_in(&folder, ["releases", &address, "-p", "key"]).failure(
         2,
         "gannet: --public-key has no effect: a server checks its own\nhelp: leave it out\n",

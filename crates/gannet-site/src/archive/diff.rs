@@ -53,6 +53,9 @@ pub struct Differences {
     pub expired: u64,
     /// URLs that are gone without a redirect.
     pub removed: u64,
+    /// URLs of the earlier archive that are to last: part of the site, and not said never to change,
+    /// as are names with a digest of the content.
+    pub lasting: u64,
     /// Those of the changed URLs whose content was said never to change.
     pub immutable_changed: u64,
     /// Rules that differ.
@@ -107,6 +110,9 @@ pub fn diff(
     };
     diff.walk()?;
     let mut found = diff.found;
+    let is_lasting =
+        |it: &Entry<'_>| is_url(it) && it.carried_since().is_none() && !it.is_immutable();
+    found.lasting = before.archive().entries().filter(is_lasting).count() as u64;
     let (old, new) = (before.archive().stats(), after.archive().stats());
     let codings = Coding::ALL.into_iter().chain(Coding::WITH_DICTIONARY);
     found.codings = codings
@@ -128,8 +134,6 @@ struct Diff<'a> {
 impl<'a> Diff<'a> {
     /// Merges both lists, which are in the order of their keys.
     fn walk(&mut self) -> Result<(), SiteError> {
-        // Bodies that only rules refer to have no URL of their own.
-        let is_url = |entry: &Entry<'_>| entry.key().namespace != Namespace::Unruled;
         let mut old = self.before.archive().entries().peekable();
         let mut new = self.after.archive().entries().peekable();
         loop {
@@ -283,6 +287,11 @@ impl<'a> Diff<'a> {
         }
         (self.tell)(&name, change).map_err(SiteError::Output)
     }
+}
+
+/// Bodies that only rules refer to have no URL of their own.
+fn is_url(entry: &Entry<'_>) -> bool {
+    entry.key().namespace != Namespace::Unruled
 }
 
 /// The digest of the uncoded content.

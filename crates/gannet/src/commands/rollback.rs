@@ -8,7 +8,9 @@ use gannet_site::archive;
 use gannet_site::pack::Signer;
 use gannet_store::{Next, Pointer, Publisher, ReleaseId, Store, StoreError, time_text};
 
-use super::stores::{self, commit, in_force, is_signed_alike, publisher_name, void_list};
+use super::stores::{
+    self, commit, in_force, is_signed_alike, last_known, publisher_name, void_list,
+};
 use super::{print, text};
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
@@ -34,6 +36,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let publisher = Publisher::open(folder, &publisher_name(), now)?;
     let store = publisher.store();
     let current = in_force(store)?;
+    let known = last_known(store, current.as_ref())?;
     is_signed_alike(store, signer.as_ref())?;
     let release = match typed("release") {
         Some(typed) => stores::release(store, &typed)?,
@@ -48,10 +51,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if left == Some(release) {
         return Err(refuse("it is in force".into()));
     }
-    if current
-        .as_ref()
-        .is_some_and(|it| it.void.contains(&release))
-    {
+    if known.as_ref().is_some_and(|it| it.void.contains(&release)) {
         return Err(refuse("it is void".into()).help(
             "if it is good after all, publish its site again with '--void none', which takes all \
              such marks back",
@@ -69,17 +69,15 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         .into_iter()
         .filter(|_| matches.get_flag("void"))
         .collect();
-    let earlier = current
-        .as_ref()
-        .map(|it| it.void.clone())
-        .unwrap_or_default();
+    let earlier = known.as_ref().map(|it| it.void.clone());
+    let earlier = earlier.unwrap_or_default();
     let placed = publisher.placed(release)?;
     let next = Next {
         release,
         placed,
         activate: activate.transpose()?,
         stages: Vec::new(),
-        keep: current.as_ref().map(|it| it.keep).unwrap_or_default(),
+        keep: known.as_ref().map(|it| it.keep).unwrap_or_default(),
         void: void_list(named, &earlier, release),
         note: note.unwrap_or_default(),
         expires: None,

@@ -118,6 +118,18 @@ pub(super) fn in_force(store: &Store) -> Result<Option<Pointer>, Failure> {
     }
 }
 
+/// What the next pointer inherits from: the one in force, or else, if that is damaged or missing, the
+/// newest of the log that can be used.
+pub(super) fn last_known(
+    store: &Store,
+    current: Option<&Pointer>,
+) -> Result<Option<Pointer>, Failure> {
+    match current {
+        Some(current) => Ok(Some(current.clone())),
+        None => Ok(store.history()?.pointers.into_iter().next()),
+    }
+}
+
 /// Whether the pointer in force has the signature that the next one will have. An unsigned pointer
 /// cannot replace a signed one, which nodes that require signatures would refuse in silence.
 pub(super) fn is_signed_alike(store: &Store, signer: Option<&Signer>) -> Result<bool, Failure> {

@@ -219,7 +219,8 @@ pub static COMMANDS: &[Command] = &[
                     "void",
                     'v',
                     "ID",
-                    "a bad release, which answers nothing any more; 'none' takes all back",
+                    "a bad release (this build, whatever it contains), which answers nothing any more; \
+                     'none' takes all back",
                     ValueHint::Other,
                 )
             },
@@ -248,7 +249,8 @@ pub static COMMANDS: &[Command] = &[
             verified, and paths of --must are resolved, before anything changes. --keep holds until \
             it is changed; of a release that is in force already, all other wishes do, and an empty \
             text takes one back (--note ''). At most 10 URLs, or a tenth \
-            of them, may vanish, and the front page may not, unless --allow-removal says otherwise. \
+            of them, may vanish (names with a content hash count for neither), and a front page may \
+            not, unless --allow-removal says otherwise. \
             A publisher that ends early, or loses power, leaves the release before in force.",
         variables: &[(
             "GANNET_KEY_PASSWORD",
@@ -322,8 +324,9 @@ pub static COMMANDS: &[Command] = &[
         brief: "list the releases of a store, or of a server",
         details: "The one that is served is marked with a star. The others are staged (not active \
             everywhere yet), kept (their immutable assets still answer), void, gone (no file), over \
-            (no longer kept; the next publish removes them), repeated (listed above as well), or \
-            unfinished (their publisher ended before they were in force). A server is asked through \
+            (no longer kept; the next publish removes them), repeated (listed above as well), \
+            unfinished (their publisher ended before they were in force), or unknown (the pointer in \
+            force cannot be read). A server is asked through \
             the address of --metrics what it serves of each content.",
         variables: &[],
         example: "gannet releases ./store",

@@ -109,13 +109,26 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let (settings, origins) = resolve(PACK_FLAGS, PACK_SECTION, matches)?;
     let directory = Path::new(text(matches, "directory"));
     if matches.get_flag("check-config") {
-        let job = Job::begin(directory, settings, &origins)?;
-        job.told(pack::check(&job.options))?;
+        check(directory, settings, &origins)?;
         return print("the configuration is valid\n");
     }
     let shown = Shown::of(&settings);
     let report = build(directory, settings, &origins, None)?;
     shown.print(&report)
+}
+
+/// Checks a configuration, and the rules of the site.
+///
+/// # Errors
+/// What packing would refuse.
+pub(super) fn check(
+    source: &Path,
+    settings: PackSettings,
+    origins: &Origins,
+) -> Result<(), Failure> {
+    let job = Job::begin(source, settings, origins)?;
+    job.told(pack::check(&job.options))?;
+    Ok(())
 }
 
 /// What of a report is shown, and how.
@@ -380,7 +393,7 @@ fn check_replaced(output: &Path) -> Result<(), Failure> {
 const SOURCE_HELP: &str = "name the folder that holds the site: 'gannet pack DIR -o site.gannet'; \
     many generators write it to 'public', 'dist', '_site' or 'build'";
 
-/// `site.gannet` in the working directory, for `./dist/site/` as for `.` inside of it.
+/// `site.gannet` in the working directory, for `./dist/site/` as for `.` inside it.
 fn output_name(directory: &Path) -> Result<PathBuf, Failure> {
     let full = directory.canonicalize().map_err(|error| {
         Failure::new("pack", directory.display(), cause(&error)).help("check the path")

@@ -53,10 +53,10 @@ pub(super) fn must_answer(draft: &Path, site: &Path, urls: &[String]) -> Result<
 }
 
 /// Compares with the release in force. Names that vanish without a redirect are bounded, except
-/// those that never change: these are kept, and no new page refers to them. The front page may
-/// vanish only if a bound was given.
+/// those that never change: these are kept, and no new page refers to them. A front page may vanish
+/// only if a bound was given.
 ///
-/// The default bound, a tenth of the URLs and 10 at least, lets pages be deleted every day, and
+/// The default bound, a tenth of all such names and 10 at least, lets pages be deleted every day, and
 /// holds up a build that lost a whole part of the site.
 pub(super) fn removals(
     before: &Path,
@@ -65,7 +65,7 @@ pub(super) fn removals(
     bound: Option<u64>,
 ) -> Result<(), Failure> {
     let mut removed: Vec<String> = Vec::new();
-    let (mut count, mut has_front_page) = (0, true);
+    let (mut count, mut front_page) = (0, None);
     let mut changed: Vec<String> = Vec::new();
     let compared = archive::diff(before, draft, &mut |url, change| {
         match change {
@@ -73,7 +73,9 @@ pub(super) fn removals(
                 was_immutable: false,
             } => {
                 count += 1;
-                has_front_page &= url != "/";
+                if is_front_page(url) && front_page.is_none() {
+                    front_page = Some(printable(url));
+                }
                 if removed.len() < SHOWN {
                     removed.push(printable(url));
                 }
@@ -91,7 +93,7 @@ pub(super) fn removals(
         // A damaged or missing file of the release before must not hold up the next one.
         Err(error @ (SiteError::Open(..) | SiteError::Io { .. })) => {
             ERRORS.tell(format_args!(
-                "gannet: not compared with the release in force: {error}"
+                "gannet: URLs that vanish were not looked for: {error}"
             ));
             return Ok(());
         }
@@ -104,25 +106,32 @@ pub(super) fn removals(
              one: {names}"
         ));
     }
-    let most = bound.unwrap_or_else(|| url_count(before).unwrap_or(0).div_ceil(10).max(LEAST));
-    if count <= most && (has_front_page || bound.is_some()) {
+    let most = bound.unwrap_or_else(|| compared.lasting.div_ceil(10).max(LEAST));
+    let front_page = front_page.filter(|_| bound.is_none());
+    if count <= most && front_page.is_none() {
         return Ok(());
     }
     let names = list(&removed, count);
-    let cause = match has_front_page || bound.is_some() {
-        true => {
+    let cause = match front_page {
+        None => {
             format!("{count} URLs would vanish without a redirect, at most {most} may: {names}")
         }
-        false => format!("the front page would vanish, of {count} URLs: {names}"),
+        Some(page) => {
+            format!("the front page '{page}' would vanish, of {count} URLs: {names}")
+        }
     };
     Err(Failure::new("publish", site.display(), cause).help(format!(
         "redirect them in _redirects; if they are to vanish: --allow-removal {count}"
     )))
 }
 
-fn url_count(archive: &Path) -> Option<u64> {
-    let file = archive::ArchiveFile::open(archive).ok()?;
-    Some(file.archive().entries().count() as u64)
+/// Whether a URL is `/`, or `//host/`.
+fn is_front_page(url: &str) -> bool {
+    let path = match url.strip_prefix("//") {
+        Some(rest) => rest.find('/').map_or("", |at| &rest[at..]),
+        None => url,
+    };
+    path == "/"
 }
 
 /// Some names of `count`.

@@ -13,7 +13,9 @@ use gannet_store::{Publisher, ReleaseId};
 
 use super::pack::{self, Shown};
 use super::serve::content_kind::is_archive;
-use super::stores::{self, commit, in_force, is_signed_alike, publisher_name, void_list};
+use super::stores::{
+    self, commit, in_force, is_signed_alike, last_known, publisher_name, void_list,
+};
 use super::{print, resolve, text};
 use crate::command_line::commands::PACK_SECTION;
 use crate::command_line::layers::{Origin, Origins};
@@ -40,6 +42,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let signer = settings.sign.as_deref().map(Signer::open).transpose()?;
     if matches.get_flag("check-config") {
+        Publisher::check(folder)?;
+        if !is_packed {
+            check_packing(site, folder, settings, &origins)?;
+        }
         return print("the configuration is valid\n");
     }
     let publisher = Publisher::open(folder, &publisher_name(), now)?;
@@ -50,11 +56,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     };
     let current = in_force(publisher.store())?;
     let was_signed_alike = is_signed_alike(publisher.store(), job.signer)?;
-    let before = current
-        .as_ref()
-        .map(|it| publisher.store().release_path(it.release));
-    let before = before.filter(|path| ArchiveFile::open(path).is_ok());
-    let void = wishes.void(publisher.store(), current.as_ref())?;
+    let known = last_known(publisher.store(), current.as_ref())?;
+    let void = wishes.void(publisher.store(), known.as_ref())?;
     let shown = Shown::of(&settings);
     let packed = match is_packed {
         true => {
@@ -64,11 +67,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         }
         false => {
             // What a void release has must not be carried on.
-            let is_void = current
-                .as_ref()
-                .is_some_and(|it| void.contains(&it.release));
-            let before = before.as_deref().filter(|_| !is_void);
-            job.pack(settings, &origins, before, &shown)?
+            let before = known.as_ref().filter(|it| !void.contains(&it.release));
+            let before = before.map(|it| publisher.store().release_path(it.release));
+            let before = before.filter(|path| ArchiveFile::open(path).is_ok());
+            job.pack(settings, &origins, before.as_deref(), &shown)?
         }
     };
     // The draft goes if a gate refuses it.
@@ -82,8 +84,9 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             .help("pack what was corrected; if it is good after all: --void none"));
     }
     gates::must_answer(&path, site, &wishes.must)?;
-    if let Some(before) = &before {
-        gates::removals(before, &path, site, wishes.allow_removal)?;
+    if let Some(before) = known.as_ref().filter(|it| it.release != release) {
+        let before = publisher.store().release_path(before.release);
+        gates::removals(&before, &path, site, wishes.allow_removal)?;
     }
     let placed = publisher.place(release, |path| stores::holds(path, release))?;
     drop(draft);
@@ -102,7 +105,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             current.serial
         ));
     }
-    let next = wishes.next(current.as_ref(), release, placed, void, now);
+    let next = wishes.next(known.as_ref(), release, placed, void, now);
     let pointer = publisher.next(next, now)?;
     if pointer.replaces.is_none() && wishes.delay() {
         ERRORS.tell(format_args!(
@@ -190,7 +193,7 @@ impl Drop for Draft<'_> {
     }
 }
 
-/// Refuses a store inside of the site, which would be packed into the next release.
+/// Refuses a store inside the site, which would be packed into the next release.
 fn refuse_nested(site: &Path, folder: &Path) -> Result<(), Failure> {
     let full = |path: &Path| {
         std::path::absolute(path).and_then(|path| {
@@ -201,12 +204,30 @@ fn refuse_nested(site: &Path, folder: &Path) -> Result<(), Failure> {
     };
     match (full(site), full(folder)) {
         (Ok(site), Ok(inner)) if inner.starts_with(&site) => {
-            let cause = "the store is inside of the site, whose next release would contain it";
+            let cause = "the store is inside the site, whose next release would contain it";
             Err(Failure::new("publish to", folder.display(), cause)
                 .help("choose a folder beside the site"))
         }
         _ => Ok(()),
     }
+}
+
+/// Checks what packing the site would refuse before it begins, and its rules.
+fn check_packing(
+    site: &Path,
+    folder: &Path,
+    mut settings: PackSettings,
+    origins: &Origins,
+) -> Result<(), Failure> {
+    // Nothing is written there.
+    let above = match folder.is_dir() {
+        true => folder,
+        false => folder.parent().unwrap_or(folder),
+    };
+    settings.output = Some(above.join(".new"));
+    // As in a store without a release.
+    settings.carry = settings.carry.filter(|_| !settings.previous.is_empty());
+    pack::check(site, settings, origins)
 }
 
 /// Whether the site is an archive of gannet's.

@@ -90,14 +90,15 @@ impl Wishes {
         Ok(void)
     }
 
-    /// Whether they ask for another pointer, though the release stays. A remark alone does not, nor
-    /// a moment of activation after the release has been activated everywhere: whoever publishes
-    /// after every build gives these each time.
+    /// Whether they ask for another pointer, though the release stays. A moment of activation does
+    /// not after the release has been activated everywhere: whoever publishes after every build
+    /// gives it each time.
     pub(super) fn change(&self, current: &Pointer, void: &[ReleaseId], now: u64) -> bool {
         let is_other = |stages: &Vec<Stage>| *stages != current.stages;
         void != current.void
             || self.keep.is_some_and(|keep| keep != current.keep)
             || self.stages.as_ref().is_some_and(is_other)
+            || self.note.as_ref().is_some_and(|it| *it != current.note)
             || self
                 .expires
                 .is_some_and(|it| it.or(current.expires).is_some())

@@ -61,13 +61,28 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             })?)
         }
     };
-    let store = Store::open(folder, key.as_deref())?;
+    let store = Store::open(folder, key.as_deref());
+    let store = store.map_err(|error| match is_address(&typed.to_string_lossy()) {
+        true => Failure::from(error).help(format!(
+            "to ask a server: 'gannet releases http://{}', its address of --metrics",
+            printable(&typed.to_string_lossy())
+        )),
+        false => error.into(),
+    })?;
     let list = List::of(&store, stores::now())?;
     let status = match matches.get_flag("json") {
         true => write(|out| list.write_json(out)),
         false => write(|out| list.write_table(out)),
     };
     Ok(u8::from(list.is_refused).max(status?))
+}
+
+/// Whether a text has the form `HOST:PORT`.
+fn is_address(text: &str) -> bool {
+    let parts = text.rsplit_once(':');
+    parts.is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok()
+    })
 }
 
 /// What the log has, and what became of it.

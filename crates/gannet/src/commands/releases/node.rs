@@ -35,17 +35,17 @@ struct Release {
 
 /// Asks the metrics of a server, `http://HOST:PORT`.
 pub(super) fn ask(address: &str) -> Result<Vec<Served>, Failure> {
-    let refuse = |cause: &str| {
-        Failure::new("ask", address, cause)
-            .help("name the address of --metrics, such as http://127.0.0.1:9090")
-    };
+    const HELP: &str = "name the address of --metrics, such as http://127.0.0.1:9090";
+    let refuse = |cause: &str| Failure::new("ask", address, cause).help(HELP);
     let url = format!(
         "{}/metrics",
         address.trim_end_matches('/').trim_end_matches("/metrics")
     );
     let url = Url::parse(&url).map_err(|why| refuse(&why).as_usage())?;
     let mut page = Bounded(Vec::new());
-    Client::new(Options::default()).print(&url, &mut page)?;
+    let asked = Client::new(Options::default()).print(&url, &mut page);
+    // Most likely, that of the site itself was named.
+    asked.map_err(|error| Failure::from(error).help(HELP))?;
     let page = String::from_utf8(page.0).map_err(|_| refuse("its answer is not UTF-8"))?;
     if !page.contains("\ngannet_") {
         return Err(refuse("its answer has no metrics of gannet"));
