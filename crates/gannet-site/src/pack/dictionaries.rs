@@ -6,7 +6,7 @@
 //! is decoded and compared before it is stored.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 use gannet_archive::limits::DICTIONARY_LEN_MAX;
@@ -18,6 +18,7 @@ use gannet_content::policy::dictionary::{self, USE_AS_DICTIONARY};
 use gannet_content::rules::headers::FieldChanges;
 
 use super::dictionary_coding::{decode, encode};
+use super::host::SourceHost;
 use super::limits::{
     ALIKE_MAX, DICTIONARIES_MAX, DICTIONARY_LEN_MIN, DICTIONARY_PERCENT_MAX, IN_FLIGHT_MAX,
 };
@@ -30,10 +31,8 @@ use crate::archive::ArchiveFile;
 
 /// The path of a file's versions, if it may be a dictionary of later ones. `changes` are those by
 /// the site's rules.
-pub(super) fn versions(source: &Source, changes: Option<&FieldChanges>) -> Option<Vec<u8>> {
-    let is_fit = (DICTIONARY_LEN_MIN..=DICTIONARY_LEN_MAX).contains(&source.file.len)
-        && source.is_compressible
-        && is_immutable(source, changes);
+fn versions(source: &Source, changes: Option<&FieldChanges>) -> Option<Vec<u8>> {
+    let is_fit = is_fit(source) && is_immutable(source, changes);
     // Clients must know what the content is coded with, and caches what it depends on.
     let is_kept = changes.is_none_or(|changes| {
         let removed = changes.remove.iter().any(|name| name == "vary");
@@ -42,6 +41,42 @@ pub(super) fn versions(source: &Source, changes: Option<&FieldChanges>) -> Optio
     match is_fit && is_kept {
         true => dictionary::versions(&source.file.url),
         false => None,
+    }
+}
+
+/// Whether it is worth coding with a dictionary, or being one.
+fn is_fit(source: &Source) -> bool {
+    let len = source.file.len;
+    source.is_compressible && (DICTIONARY_LEN_MIN..=DICTIONARY_LEN_MAX).contains(&len)
+}
+
+/// The paths of versions of a host's files that are dictionaries: only those of which the host has
+/// few enough files.
+#[derive(Debug, Default)]
+pub(super) struct Offered(HashSet<Vec<u8>>);
+
+impl Offered {
+    pub(super) fn of_host(host: &SourceHost, sources: &Sources) -> Self {
+        let mut counts: HashMap<Vec<u8>, usize> = HashMap::new();
+        let files = sources.of_host(host.number).iter();
+        for source in files.filter(|source| is_fit(source)) {
+            let changes = host.rules.changes(&source.file.url);
+            if let Some(versions) = versions(source, changes.as_ref()) {
+                *counts.entry(versions).or_default() += 1;
+            }
+        }
+        counts.retain(|_, count| *count <= ALIKE_MAX);
+        Self(counts.into_keys().collect())
+    }
+
+    /// The path of a file's versions, if it is a dictionary of later ones. `changes` are those by
+    /// the site's rules.
+    pub(super) fn versions(
+        &self,
+        source: &Source,
+        changes: Option<&FieldChanges>,
+    ) -> Option<Vec<u8>> {
+        versions(source, changes).filter(|versions| self.0.contains(versions))
     }
 }
 
@@ -326,17 +361,12 @@ fn jobs<'j>(
     };
     let olds = releases.dictionaries(hosts().map(|host| host.number));
     for host in hosts() {
-        let mut news = Vec::new();
-        let mut counts: HashMap<Vec<u8>, usize> = HashMap::new();
+        let offered = Offered::of_host(host, sources);
         for source in sources.of_host(host.number) {
             let changes = host.rules.changes(&source.file.url);
-            if let Some(versions) = versions(source, changes.as_ref()) {
-                *counts.entry(versions.clone()).or_default() += 1;
-                news.push((source, versions));
-            }
-        }
-        news.retain(|(_, versions)| counts[versions] <= ALIKE_MAX);
-        for (source, versions) in news {
+            let Some(versions) = offered.versions(source, changes.as_ref()) else {
+                continue;
+            };
             let content = &sources.contents[source.content];
             let has_it = releases.with(host.number, &source.file.url, &content.digest);
             let coded = |(_, entry): &&(_, Entry<'_>)| entry.has_dictionary_variants();

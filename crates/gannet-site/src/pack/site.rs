@@ -21,7 +21,7 @@ use gannet_content::stored_coding;
 use gannet_content::validators::last_modified;
 use gannet_http::semantics::target_path::encode_path;
 
-use super::dictionaries::{self, Dictionaries};
+use super::dictionaries::{Dictionaries, Offered};
 use super::double_claims::DoubleClaims;
 use super::fields::{CommonFields, Representation, add_dictionary_variants, add_variants};
 use super::host::SourceHost;
@@ -65,6 +65,8 @@ pub(super) struct Site<'o> {
     pub(super) double_claims: DoubleClaims,
     /// Files coded with dictionaries.
     pub(super) dictionaries: Dictionaries,
+    /// Files of the host that are dictionaries themselves.
+    offered: Offered,
 }
 
 /// Content, type, modification time, lifetime, and changes to the fields.
@@ -112,6 +114,7 @@ impl<'o> Site<'o> {
             broken_pages: Vec::new(),
             double_claims: DoubleClaims::default(),
             dictionaries: Dictionaries::default(),
+            offered: Offered::default(),
         }
     }
 
@@ -142,6 +145,7 @@ impl<'o> Site<'o> {
         writer: &mut Writer,
         output: &mut Output,
     ) -> Result<(), PackError> {
+        self.offered = Offered::of_host(self.host, sources);
         let files = sources.of_host(self.host.number);
         let mut to = Adding {
             files,
@@ -380,7 +384,7 @@ impl<'o> Site<'o> {
         let changes = changes.filter(|changes| !changes.is_empty());
         let versions = url
             .filter(|url| *url == source.file.url)
-            .and_then(|_| dictionaries::versions(source, changes.as_ref()));
+            .and_then(|_| self.offered.versions(source, changes.as_ref()));
         if let Some(versions) = versions {
             return self.content_of_version(to, source, &versions, changes.as_ref());
         }

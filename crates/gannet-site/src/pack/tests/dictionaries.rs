@@ -207,6 +207,16 @@ fn of_many_files_that_are_alike_none_is_a_dictionary() {
         write(new_count, "other");
         let report = place.pack_as("2", &["1"], None, 1_700_000_000);
         assert_eq!(report.dictionary_count, expect, "{old_count}, {new_count}");
+        // Nor is one kept in vain.
+        for (archive, count) in [("1", old_count), ("2", new_count)] {
+            let file = place.open_as(archive);
+            let paths = file.archive().entries();
+            let paths = paths.map(|entry| String::from_utf8_lossy(entry.path()).into_owned());
+            let chunks = paths.filter(|path| path.contains("/chunk-"));
+            let offers = |path: &String| fields(&file, path).contains("use-as-dictionary: ");
+            let offered = chunks.filter(offers).count();
+            assert_eq!(offered, if count < 5 { count } else { 0 }, "{archive}");
+        }
     };
     check(4, 4, 4);
     check(5, 1, 0);
