@@ -249,7 +249,10 @@ fn reports_what_the_kernel_dropped() {
             client.send_to(&[number; 500], address).unwrap();
         }
         desk.driver.receive_datagrams(FIRST, Token(1));
-        let mut arrived = 0;
+        // Once the first one has arrived, the engine is at it, and empties the socket.
+        let (_, first) = desk.datagram(Token(1));
+        desk.driver.release(first.lease);
+        let mut arrived = 1;
         for completion in desk.settle() {
             let Ok(Done::Datagram(datagram)) = completion.result else {
                 panic!("{completion:?}")
@@ -257,7 +260,7 @@ fn reports_what_the_kernel_dropped() {
             desk.driver.release(datagram.lease);
             arrived += 1;
         }
-        assert!((1..200).contains(&arrived), "{arrived}");
+        assert!(arrived < 200, "{arrived}");
         client.send_to(b"late", address).unwrap();
         let (_, datagram) = desk.datagram(Token(1));
         assert_eq!(datagram.dropped, 200 - arrived, "{}", desk.engine);
