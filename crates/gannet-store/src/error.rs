@@ -35,6 +35,8 @@ pub enum StoreError {
     Pointer(PathBuf, PointerError),
     /// The pointer in the file is not signed as required.
     Signature(PathBuf, SignatureError),
+    /// The file of a release is not the one that its pointer names.
+    OtherFile(PathBuf),
     /// Another publisher is at work.
     Busy {
         /// The store.
@@ -110,6 +112,9 @@ impl StoreError {
                 "see 'gannet releases {}', and publish again if this one is still to come",
                 store.display()
             ),
+            Self::OtherFile(_) => {
+                "it was damaged or replaced: publish its site again, which writes it anew".into()
+            }
             Self::Expired(..) => {
                 "is this a store that somebody still publishes to? 'gannet publish' writes a new one"
                     .into()
@@ -152,6 +157,13 @@ impl fmt::Display for StoreError {
             }
             Self::Overtaken { store, what } => {
                 write!(out, "cannot change store '{}': {what}", store.display())
+            }
+            Self::OtherFile(path) => {
+                let path = path.display();
+                write!(
+                    out,
+                    "cannot use '{path}': it is not the file that its pointer names"
+                )
             }
             Self::Signature(path, error) => {
                 write!(out, "cannot use pointer '{}': {error}", path.display())

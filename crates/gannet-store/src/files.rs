@@ -7,6 +7,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use gannet_io::named_file;
+
+use crate::error::StoreError;
+
 /// Changes to a store. Modes of new files and folders are left to the umask.
 pub trait Files {
     /// Makes a folder. Its name is durable once the folder above it is flushed.
@@ -85,5 +89,25 @@ impl Files for SystemFiles {
     }
 }
 
-/// Bytes copied at one time.
+/// The length and the BLAKE3 digest of a file.
+pub(crate) fn digest_of(path: &Path) -> Result<(u64, [u8; 32]), StoreError> {
+    let refuse = |error| StoreError::io("read", path)(error);
+    let mut file = named_file::open(path).map_err(refuse)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut size = 0;
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok((size, *hasher.finalize().as_bytes())),
+            Ok(len) => {
+                hasher.update(&chunk[..len]);
+                size += len as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(refuse(error)),
+        }
+    }
+}
+
+/// Bytes read or copied at one time.
 const CHUNK: usize = 1 << 20;

@@ -35,3 +35,7 @@ pub const FOLLOWED_MAX: usize = 4096;
 /// How long a copy of a store may be behind it, in seconds: a server that follows the copy may still
 /// activate a release that was superseded so long ago.
 pub const COPY_LAG_S: u64 = 600;
+
+/// By how many bytes two files of one release may differ in length: one is signed, or its signature
+/// has a longer comment. A file of another length is not read to find out.
+pub const SIGNATURES_DIFFER_MAX: u64 = 64 << 10;

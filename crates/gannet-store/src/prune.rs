@@ -25,13 +25,15 @@ pub struct Pruned {
 impl<F: Files> Publisher<F> {
     /// Removes the files of releases that are neither in force nor kept. One that the log does not
     /// name as having been in force may be on its way there: it is removed when it is older than
-    /// what is kept. So is one that was in force more than [`FOLLOWED_MAX`] pointers ago.
+    /// what is kept. So is one that was in force more than [`FOLLOWED_MAX`] pointers ago, or under a
+    /// pointer that cannot be used; but not before the oldest one that can be is as old, so that the
+    /// first signature in a store does not take away what servers still have.
     ///
     /// [`FOLLOWED_MAX`]: crate::limits::FOLLOWED_MAX
     #[must_use]
     pub fn prune(&self, current: &Pointer, now: u64) -> Pruned {
         let mut pruned = Pruned::default();
-        let (left, unknown) = match self.leaving(current, now) {
+        let (left, unknown, since) = match self.leaving(current, now) {
             Ok(found) => found,
             Err(error) => {
                 pruned.errors.push(error);
@@ -43,7 +45,8 @@ impl<F: Files> Publisher<F> {
         }
         for id in unknown {
             let path = self.store().release_path(id);
-            if age_s(&path, now).is_some_and(|age_s| age_s > current.keep.age_s) {
+            let age_s = age_s(&path, now).map(|it| it.min(now.saturating_sub(since)));
+            if age_s.is_some_and(|age_s| age_s > current.keep.age_s) {
                 self.prune_one(id, &mut pruned);
             }
         }
@@ -63,23 +66,25 @@ impl<F: Files> Publisher<F> {
     }
 
     /// The releases that nothing keeps: those that have been in force, and those of which that is
-    /// not known. The log is read as far as that takes.
+    /// not known; and when the oldest pointer was published. The log is read as far as that takes.
     fn leaving(
         &self,
         current: &Pointer,
         now: u64,
-    ) -> Result<(Vec<ReleaseId>, HashSet<ReleaseId>), StoreError> {
+    ) -> Result<(Vec<ReleaseId>, HashSet<ReleaseId>, u64), StoreError> {
         let mut files: HashSet<_> = self.store().releases()?.into_iter().collect();
         files.remove(&current.release);
         for kept in self.store().kept(current, now)?.releases {
             files.remove(&kept.pointer.release);
         }
         let mut left = Vec::new();
+        let mut since = current.published;
         let mut trail = self.store().trail(current)?;
         while !files.is_empty() {
             let Some(before) = trail.next(&mut Vec::new()) else {
                 break;
             };
+            since = since.min(before.pointer.published);
             // Nodes may still serve one that was left just now, void or not.
             let release = before.pointer.release;
             if files.remove(&release) && before.left_at <= now {
@@ -87,7 +92,7 @@ impl<F: Files> Publisher<F> {
             }
         }
         left.extend(current.void.iter().filter(|id| files.remove(id)));
-        Ok((left, files))
+        Ok((left, files, since))
     }
 }
 

@@ -12,9 +12,10 @@
 //! machines on some network file systems, each publisher has names of its own for them: the one
 //! whose files were removed fails, and none ever names what another one wrote.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,9 +25,9 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::error::{self, MAKE_STORE, StoreError};
-use crate::files::{Files, SystemFiles};
+use crate::files::{Files, SystemFiles, digest_of};
 use crate::keep::Keep;
-use crate::limits::SERIAL_MAX;
+use crate::limits::{SERIAL_MAX, SIGNATURES_DIFFER_MAX};
 use crate::pointer::{Pointer, PointerError};
 use crate::quantity::time_text;
 use crate::release_id::ReleaseId;
@@ -148,6 +149,15 @@ impl<F: Files> Publisher<F> {
         Ok(publisher)
     }
 
+    /// From here on, only pointers signed with this public key count, as for [`Store::open`]: who
+    /// signs the next one vouches for all that it takes over from those before.
+    ///
+    /// # Errors
+    /// The key is malformed.
+    pub fn require(&mut self, key: Option<&str>) -> Result<(), StoreError> {
+        self.store.require(key)
+    }
+
     /// The store, for reading.
     #[must_use]
     pub fn store(&self) -> &Store {
@@ -209,8 +219,12 @@ impl<F: Files> Publisher<F> {
     ) -> Result<Placed, StoreError> {
         let (draft, target) = (self.draft_path(), self.store.release_path(id));
         let (size, digest) = digest_of(&draft)?;
-        match digest_of(&target) {
-            Ok((size, found)) if found == digest || is_intact(&target) => {
+        // A file of quite another length is another archive, which need not be read to know that.
+        let there = fs::metadata(&target).ok();
+        let alike = there.filter(|it| it.len().abs_diff(size) <= SIGNATURES_DIFFER_MAX);
+        let found = alike.map(|_| digest_of(&target));
+        match found {
+            Some(Ok((size, found))) if found == digest || is_intact(&target) => {
                 self.discard();
                 return Ok(Placed {
                     size,
@@ -231,21 +245,40 @@ impl<F: Files> Publisher<F> {
         })
     }
 
-    /// The file of a release that the store has.
+    /// The file of a release that the store has, as a pointer names it: the one in force, or one of
+    /// the log.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or no pointer that can be used names it as it is.
     pub fn placed(&self, id: ReleaseId) -> Result<Placed, StoreError> {
-        let (size, digest) = digest_of(&self.store.release_path(id))?;
-        Ok(Placed {
-            size,
-            digest,
-            was_there: true,
-        })
+        let path = self.store.release_path(id);
+        let metadata = fs::metadata(&path).map_err(StoreError::io("read", &path))?;
+        let logged = self.store.serials()?.into_iter();
+        let logged = logged.filter_map(|serial| self.store.logged(serial).ok());
+        let in_force = self.store.pointer().ok();
+        let mut named = in_force
+            .into_iter()
+            .chain(logged)
+            .filter(|it| it.release == id && it.size == metadata.len())
+            .peekable();
+        if named.peek().is_none() {
+            return Err(StoreError::OtherFile(path));
+        }
+        let found = digest_of(&path)?;
+        match named.any(|it| (it.size, it.digest) == found) {
+            true => Ok(Placed {
+                size: found.0,
+                digest: found.1,
+                was_there: true,
+            }),
+            false => Err(StoreError::OtherFile(path)),
+        }
     }
 
     /// The pointer with the next serial, which replaces the one in force; a pointer that cannot be
-    /// read counts as replaced, too. The first one of a store is active at once, whatever `next`
+    /// used counts as replaced, too. The serial follows the highest of those that can be used; names
+    /// that are taken in the log are left out, one after the other, so that a pointer which nobody
+    /// signed cannot use the serials up. The first one of a store is active at once, whatever `next`
     /// says: servers have nothing else to serve. `now` is in Unix seconds.
     ///
     /// # Errors
@@ -253,19 +286,25 @@ impl<F: Files> Publisher<F> {
     /// have.
     pub fn next(&self, next: Next, now: u64) -> Result<Pointer, StoreError> {
         let in_force = self.store.pointer().ok();
-        let in_log = self.store.serials()?.first().copied();
-        let highest = in_log.max(in_force.as_ref().map(|it| it.serial));
+        let known = in_force.iter().map(|it| it.serial);
+        let known = known.chain(self.store.newest()?.map(|it| it.serial)).max();
+        let taken: HashSet<u64> = self.store.serials()?.into_iter().collect();
+        let mut serial = known.unwrap_or(0) + 1;
+        while taken.contains(&serial) {
+            serial += 1;
+        }
         let refuse = |why: &str| {
             let why = why.to_owned();
             StoreError::Pointer(self.store.pointer_path(), PointerError { line: 0, why })
         };
-        if highest.is_some_and(|serial| serial >= SERIAL_MAX) {
+        if serial > SERIAL_MAX {
             return Err(refuse("the serials are used up"));
         }
-        let replaces = in_force.map(|it| it.serial).or(in_log);
+        let before = Some(serial - 1).filter(|it| *it > 0);
+        let replaces = in_force.map(|it| it.serial).or(before);
         let is_first = replaces.is_none();
         let pointer = Pointer {
-            serial: highest.unwrap_or(0) + 1,
+            serial,
             replaces,
             release: next.release,
             size: next.placed.size,
@@ -457,28 +496,6 @@ fn lock(folder: &Path, holder: &str) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// The length and the BLAKE3 digest of a file.
-fn digest_of(path: &Path) -> Result<(u64, [u8; 32]), StoreError> {
-    let refuse = |error| StoreError::io("read", path)(error);
-    let mut file = named_file::open(path).map_err(refuse)?;
-    let mut hasher = blake3::Hasher::new();
-    let mut chunk = vec![0; CHUNK];
-    let mut size = 0;
-    loop {
-        match file.read(&mut chunk) {
-            Ok(0) => return Ok((size, *hasher.finalize().as_bytes())),
-            Ok(len) => {
-                hasher.update(&chunk[..len]);
-                size += len as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(refuse(error)),
-        }
-    }
-}
-
-/// Bytes read at one time.
-const CHUNK: usize = 1 << 20;
 /// Who is at work.
 const LOCK: &str = ".lock";
 /// Bytes read of the lock's file.

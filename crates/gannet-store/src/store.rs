@@ -10,6 +10,7 @@ use gannet_io::cause::cause;
 use gannet_io::named_file;
 
 use crate::error::StoreError;
+use crate::files::digest_of;
 use crate::limits::{COPY_LAG_S, FOLLOWED_MAX, POINTER_LEN_MAX, SERIAL_MAX};
 use crate::pointer::{FIRST_LINE, Pointer, PointerError};
 use crate::quantity::parse_count;
@@ -110,12 +111,20 @@ impl Store {
             }
             return Err(StoreError::NotAStore(path.to_path_buf()));
         }
-        let malformed = || StoreError::Signature(path.to_path_buf(), SignatureError::Key);
-        let key = key.map(|key| PublicKey::parse(key).ok_or_else(malformed));
-        Ok(Self {
+        let mut store = Self {
             folder: path.to_path_buf(),
-            key: key.transpose()?,
-        })
+            key: None,
+        };
+        store.require(key)?;
+        Ok(store)
+    }
+
+    /// From here on, only pointers signed with this key are usable.
+    pub(crate) fn require(&mut self, key: Option<&str>) -> Result<(), StoreError> {
+        let malformed = || StoreError::Signature(self.folder.clone(), SignatureError::Key);
+        let key = key.map(|key| PublicKey::parse(key).ok_or_else(malformed));
+        self.key = key.transpose()?;
+        Ok(())
     }
 
     /// Its folder, as it was opened.
@@ -206,6 +215,41 @@ impl Store {
     /// There is none, it cannot be read, or it is not signed as required.
     pub fn logged(&self, serial: u64) -> Result<Pointer, StoreError> {
         self.entry(serial).map_err(|skipped| skipped.error)
+    }
+
+    /// The newest entry of the log that can be used.
+    ///
+    /// # Errors
+    /// The log cannot be listed.
+    pub fn newest(&self) -> Result<Option<Pointer>, StoreError> {
+        let mut serials = self.serials()?.into_iter();
+        Ok(serials.find_map(|serial| self.logged(serial).ok()))
+    }
+
+    /// The file of a pointer's release, which has the length that the pointer says, or cannot be
+    /// looked at. Whoever could write to the store may have put another one there, whose own numbers
+    /// bound nothing: its length is compared before any of it is read.
+    ///
+    /// # Errors
+    /// It has another length.
+    pub fn release_file(&self, pointer: &Pointer) -> Result<PathBuf, StoreError> {
+        let path = self.release_path(pointer.release);
+        match std::fs::metadata(&path) {
+            Ok(found) if found.len() != pointer.size => Err(StoreError::OtherFile(path)),
+            _ => Ok(path),
+        }
+    }
+
+    /// The file of a pointer's release, read whole: it is the one that the pointer names.
+    ///
+    /// # Errors
+    /// It cannot be read, or is another one.
+    pub fn intact_file(&self, pointer: &Pointer) -> Result<PathBuf, StoreError> {
+        let path = self.release_file(pointer)?;
+        match digest_of(&path)? == (pointer.size, pointer.digest) {
+            true => Ok(path),
+            false => Err(StoreError::OtherFile(path)),
+        }
     }
 
     /// The serials of the log, the highest first. Other names are ignored; a store without a log,

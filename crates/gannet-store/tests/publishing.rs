@@ -569,9 +569,19 @@ fn a_damaged_pointer_is_replaced() {
     fs::write(store.join("current"), "damaged").unwrap();
     let pointer = publish(&store, 3);
     assert_eq!((pointer.serial, pointer.replaces), (3, Some(2)));
-    fs::write(store.join("log").join(SERIAL_MAX.to_string()), "").unwrap();
+    // Names that are taken are left out, and those far ahead do not use the serials up.
+    for taken in [4, 5, SERIAL_MAX] {
+        fs::write(store.join("log").join(taken.to_string()), "").unwrap();
+    }
     let publisher = Publisher::open(&store, "ann", now()).unwrap();
     let placed = publisher.placed(id(3)).unwrap();
+    let pointer = publisher.next(next(3, placed), now()).unwrap();
+    assert_eq!((pointer.serial, pointer.replaces), (6, Some(3)));
+    let last = publisher.store().log_path(SERIAL_MAX);
+    let text = pointer
+        .to_text()
+        .replace("serial 6\n", &format!("serial {SERIAL_MAX}\n"));
+    fs::write(last, text).unwrap();
     let error = publisher.next(next(3, placed), now()).unwrap_err();
     assert!(
         error.to_string().ends_with("the serials are used up"),

@@ -264,12 +264,8 @@ fn a_signed_store_stays_signed() {
     }
     publish(&folder, &[]).success();
     // The same release, now signed, is another pointer.
-    assert!(
-        publish(&folder, &["--sign", "key.key"])
-            .success()
-            .text()
-            .contains("serial 2")
-    );
+    let signed = publish(&folder, &["--sign", "key.key"]);
+    assert!(signed.text().contains("serial 2"), "{signed:?}");
     assert!(
         publish(&folder, &["--sign", "key.key"])
             .success()
@@ -317,11 +313,8 @@ fn a_signed_store_stays_signed() {
         "{other:?}"
     );
     let replaced = publish(&folder, &["--sign", "other.key"]);
-    assert!(
-        replaced
-            .err
-            .starts_with("gannet: the pointer in force is signed with another key")
-    );
+    let expect = "\ngannet: the pointer in force is signed with another key";
+    assert!(replaced.err.contains(expect), "{replaced:?}");
     assert_eq!(replaced.status, Some(0));
     publish(&folder, &["--sign", "none.key"]).failure(
         1,
@@ -453,8 +446,8 @@ fn mistakes_are_explained() {
     let in_force = file_of(&folder, line(&current(&folder), "release"));
     fs::copy(in_force, &kept).unwrap();
     let expect = format!(
-        "cannot go back to '{release}': its file holds another release\nhelp: 'gannet releases \
-         store' lists what there is"
+        "cannot go back to '{release}': no pointer names its file as it is\nhelp: if the file is \
+         good, 'gannet publish store/releases/{release}.gannet store' puts it into force"
     );
     refused(&["rollback", "store"], 1, &expect);
     publish(&folder, &["-q"]).success();

@@ -1,8 +1,8 @@
 //! The state of earlier builds: stamps of files, and archives.
 //!
 //! The main source is the archive about to be replaced. A cache directory keeps further ones
-//! (`last-1.gannet`, `last-2.gannet`, newest first), as hard links if it is on the same file
-//! system, so that builds of two branches do not undo each other's work.
+//! (`last-1.gannet`, `last-2.gannet`, newest first), as copies, so that builds of two branches do not
+//! undo each other's work.
 
 use std::fs;
 use std::io;
@@ -87,7 +87,6 @@ impl Memory {
                 "the next build will take longer: cannot write '{path}': {error}"
             ))
         };
-        // Links first: linking changes a file's change time, and so its stamp.
         if let Some(folder) = kept_in(options)
             && let Err(error) = keep_archive(folder, &options.output)
         {
@@ -145,10 +144,6 @@ fn keep_archive(folder: &Path, archive: &Path) -> io::Result<()> {
             _ => {}
         }
     }
-    let newest = kept_path(folder, 1);
-    match fs::hard_link(archive, &newest) {
-        Ok(()) => Ok(()),
-        // The cache is on another file system, or on one without links.
-        Err(_) => fs::copy(archive, &newest).map(|_| ()),
-    }
+    // A link would let who can write to the archive, as to a store, change what the next one reuses.
+    fs::copy(archive, kept_path(folder, 1)).map(|_| ())
 }

@@ -26,7 +26,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use gannet_store::{Store, StoreError};
+use gannet_store::{Pointer, Store, StoreError};
 
 use crate::command_line::commands::all_flags;
 use crate::command_line::config_file::{self, ConfigFile};
@@ -100,6 +100,14 @@ fn archive_at(path: PathBuf) -> Result<PathBuf, Failure> {
 
 /// The file of the release in force if the path is a store, else the path itself.
 pub(crate) fn in_force(path: PathBuf) -> Result<PathBuf, Failure> {
+    file_in_force(path, Store::release_file)
+}
+
+/// The same, of which `find` makes sure that it is what the pointer names.
+fn file_in_force(
+    path: PathBuf,
+    find: impl FnOnce(&Store, &Pointer) -> Result<PathBuf, StoreError>,
+) -> Result<PathBuf, Failure> {
     if !Store::is_store(&path) {
         return Ok(path);
     }
@@ -108,7 +116,7 @@ pub(crate) fn in_force(path: PathBuf) -> Result<PathBuf, Failure> {
     if pointer.is_expired(stores::now()) {
         Failure::from(StoreError::Expired(store.pointer_path(), pointer.serial)).report();
     }
-    Ok(store.release_path(pointer.release))
+    Ok(find(&store, &pointer)?)
 }
 
 /// All values of an argument.

@@ -6,11 +6,9 @@ use std::path::Path;
 use clap::ArgMatches;
 use gannet_site::archive;
 use gannet_site::pack::Signer;
-use gannet_store::{Next, Pointer, Publisher, ReleaseId, Store, StoreError, time_text};
+use gannet_store::{Next, Pointer, ReleaseId, Store, StoreError, time_text};
 
-use super::stores::{
-    self, commit, in_force, is_signed_alike, last_known, publisher_name, void_list,
-};
+use super::stores::{self, commit, in_force, is_signed_alike, last_known, void_list};
 use super::{print, text};
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
@@ -33,7 +31,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let signer = signer.map(Signer::open).transpose()?;
     // Publishing would make one.
     Store::open(folder, None)?;
-    let publisher = Publisher::open(folder, &publisher_name(), now)?;
+    let publisher = stores::publisher(folder, signer.as_ref(), now)?;
     let store = publisher.store();
     let current = in_force(store)?;
     let known = last_known(store, current.as_ref())?;
@@ -61,6 +59,19 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if !path.is_file() {
         return Err(refuse("its file has been removed".into()));
     }
+    let placed = publisher.placed(release).map_err(|error| match error {
+        StoreError::OtherFile(path) => {
+            let signed = match signer {
+                Some(_) => " that this key has signed",
+                None => "",
+            };
+            let path = printable(&path.to_string_lossy());
+            refuse(format!("no pointer{signed} names its file as it is")).help(format!(
+                "if the file is good, 'gannet publish {path} {shown}' puts it into force"
+            ))
+        }
+        error => error.into(),
+    })?;
     let verified = archive::verify(&path)?;
     if ReleaseId::of_build_id(&verified.build_id) != release {
         return Err(refuse("its file holds another release".into()));
@@ -71,7 +82,6 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         .collect();
     let earlier = known.as_ref().map(|it| it.void.clone());
     let earlier = earlier.unwrap_or_default();
-    let placed = publisher.placed(release)?;
     let next = Next {
         release,
         placed,

@@ -104,29 +104,51 @@ pub(super) fn release(store: &Store, typed: &str) -> Result<ReleaseId, Failure> 
     }
 }
 
-/// The pointer in force; `None` in a new store. A damaged one is replaced by what is published, and
-/// said to be.
+/// Opens a store for publishing. What a signer's key has not signed counts as damaged: who signs
+/// the next pointer vouches for all that it takes over.
+pub(super) fn publisher(
+    folder: &Path,
+    signer: Option<&Signer>,
+    now: u64,
+) -> Result<Publisher, Failure> {
+    let key = signer.map(Signer::public_key).transpose()?;
+    let mut publisher = Publisher::open(folder, &publisher_name(), now)?;
+    publisher.require(key.as_deref())?;
+    Ok(publisher)
+}
+
+/// The pointer in force; `None` in a new store. One that cannot be used is replaced by what is
+/// published, and said to be.
 pub(super) fn in_force(store: &Store) -> Result<Option<Pointer>, Failure> {
     match store.pointer() {
         Ok(pointer) => Ok(Some(pointer)),
         Err(StoreError::Empty(_)) => Ok(None),
-        Err(error @ StoreError::Pointer(..)) => {
-            ERRORS.tell(format_args!("gannet: {error}; it will be replaced"));
+        Err(error @ (StoreError::Pointer(..) | StoreError::Signature(..))) => {
+            let instead = match (&error, store.newest()?) {
+                (StoreError::Pointer(..), _) => String::new(),
+                (_, Some(it)) => format!(", and serial {} is what the new one follows", it.serial),
+                (_, None) => ", and nothing of it is taken over: neither what is kept nor what is \
+                              void, and URLs that vanish are not looked for"
+                    .to_owned(),
+            };
+            ERRORS.tell(format_args!(
+                "gannet: {error}; it will be replaced{instead}"
+            ));
             Ok(None)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// What the next pointer inherits from: the one in force, or else, if that is damaged or missing, the
-/// newest of the log that can be used.
+/// What the next pointer inherits from: the one in force, or else, if that cannot be used or is
+/// missing, the newest of the log that can be.
 pub(super) fn last_known(
     store: &Store,
     current: Option<&Pointer>,
 ) -> Result<Option<Pointer>, Failure> {
     match current {
         Some(current) => Ok(Some(current.clone())),
-        None => Ok(store.history()?.pointers.into_iter().next()),
+        None => Ok(store.newest()?),
     }
 }
 

@@ -22,7 +22,7 @@ use super::failure;
 use super::removal::{RemovalOnSignal, remove_folder};
 use super::serve::Terminal;
 use super::serve::content_kind::is_archive;
-use super::{archive_at, print, resolve, text};
+use super::{archive_at, file_in_force, print, resolve, text};
 use crate::command_line::commands::PACK_SECTION;
 use crate::command_line::layers::Origins;
 use crate::command_line::pack_flags::{PACK_FLAGS, PackSettings};
@@ -64,7 +64,10 @@ fn options(
                 .help("name its archive with --previous"),
         );
     }
-    let previous = settings.previous.into_iter().map(archive_at);
+    let previous = settings.previous.into_iter().map(|path| {
+        let path = file_in_force(path, gannet_store::Store::intact_file)?;
+        archive_at(path)
+    });
     Ok(PackOptions {
         source: directory.to_owned(),
         hosts: settings.hosts,

@@ -9,13 +9,11 @@ use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_site::archive::{self, ArchiveFile, SiteError};
 use gannet_site::pack::Signer;
-use gannet_store::{Publisher, ReleaseId};
+use gannet_store::{Publisher, ReleaseId, Store};
 
 use super::pack::{self, Shown};
 use super::serve::content_kind::is_archive;
-use super::stores::{
-    self, commit, in_force, is_signed_alike, last_known, publisher_name, void_list,
-};
+use super::stores::{self, commit, in_force, is_signed_alike, last_known, void_list};
 use super::{print, resolve, text};
 use crate::command_line::commands::PACK_SECTION;
 use crate::command_line::layers::{Origin, Origins};
@@ -32,7 +30,8 @@ use wishes::Wishes;
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let (settings, origins) = resolve(PACK_FLAGS, PACK_SECTION, matches)?;
     let now = stores::now();
-    let site = &super::in_force(PathBuf::from(text(matches, "site")))?;
+    let site = PathBuf::from(text(matches, "site"));
+    let site = &super::file_in_force(site, Store::intact_file)?;
     let folder = Path::new(text(matches, "store"));
     let wishes = Wishes::of(matches, now)?;
     let is_packed = is_packed(site)?;
@@ -48,16 +47,18 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         }
         return print("the configuration is valid\n");
     }
-    let publisher = Publisher::open(folder, &publisher_name(), now)?;
+    let publisher = stores::publisher(folder, signer.as_ref(), now)?;
     let job = Job {
         publisher: &publisher,
         site,
         signer: signer.as_ref(),
     };
-    let current = in_force(publisher.store())?;
-    let was_signed_alike = is_signed_alike(publisher.store(), job.signer)?;
-    let known = last_known(publisher.store(), current.as_ref())?;
-    let void = wishes.void(publisher.store(), known.as_ref())?;
+    let store = publisher.store();
+    let current = in_force(store)?;
+    let was_signed_alike = is_signed_alike(store, job.signer)?;
+    let known = last_known(store, current.as_ref())?;
+    let before = known.as_ref().map(|it| store.intact_file(it));
+    let void = wishes.void(store, known.as_ref())?;
     let shown = Shown::of(&settings);
     let packed = match is_packed {
         true => {
@@ -67,10 +68,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         }
         false => {
             // What a void release has must not be carried on.
-            let before = known.as_ref().filter(|it| !void.contains(&it.release));
-            let before = before.map(|it| publisher.store().release_path(it.release));
-            let before = before.filter(|path| ArchiveFile::open(path).is_ok());
-            job.pack(settings, &origins, before.as_deref(), &shown)?
+            let is_void = known.as_ref().is_some_and(|it| void.contains(&it.release));
+            let before = before.as_ref().and_then(|it| it.as_deref().ok());
+            let before = before.filter(|path| !is_void && ArchiveFile::open(path).is_ok());
+            job.pack(settings, &origins, before, &shown)?
         }
     };
     // The draft goes if a gate refuses it.
@@ -84,9 +85,15 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             .help("pack what was corrected; if it is good after all: --void none"));
     }
     gates::must_answer(&path, site, &wishes.must)?;
-    if let Some(before) = known.as_ref().filter(|it| it.release != release) {
-        let before = publisher.store().release_path(before.release);
-        gates::removals(&before, &path, site, wishes.allow_removal)?;
+    match &before {
+        // It is what it was, or will be again.
+        _ if known.as_ref().is_some_and(|it| it.release == release) => {}
+        None => {}
+        Some(Ok(before)) => gates::removals(before, &path, site, wishes.allow_removal)?,
+        // A damaged or missing file of the release before must not hold up the next one.
+        Some(Err(error)) => ERRORS.tell(format_args!(
+            "gannet: URLs that vanish were not looked for: {error}"
+        )),
     }
     let placed = publisher.place(release, |path| stores::holds(path, release))?;
     drop(draft);
