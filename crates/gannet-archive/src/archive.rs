@@ -9,7 +9,7 @@ use crate::dictionaries::{self, Dictionary};
 use crate::entry::{Entry, Stored};
 use crate::error::ArchiveError;
 use crate::hosts::{self, HostNames, HostRules};
-use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at};
+use crate::layout::{blob, entry, index, record, slice, u8_at, u16_at, u32_at, u64_at};
 use crate::stats::Stats;
 use crate::superblock::{Options, SectionKind, Superblock};
 use crate::validate;
@@ -344,12 +344,9 @@ impl<'a> View<'a> {
     }
 
     #[inline]
-    pub(crate) fn entry_record(self, number: u32) -> &'a [u8] {
-        slice(
-            self.bytes,
-            self.layout.entries.start + number as usize * entry::LEN,
-            entry::LEN,
-        )
+    pub(crate) fn entry_record(self, number: u32) -> &'a [u8; entry::LEN] {
+        let at = self.layout.entries.start + number as usize * entry::LEN;
+        record(self.bytes, at)
     }
 
     #[inline]

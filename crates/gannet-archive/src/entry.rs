@@ -9,7 +9,7 @@ use crate::archive::{Key, Namespace, View, usize_of};
 use crate::carried;
 use crate::dictionaries::{self, Dictionary};
 use crate::immutable::is_immutable;
-use crate::layout::{blob, entry, i64_at, slice, u8_at, u16_at, u32_at, u64_at, variant};
+use crate::layout::{blob, entry, i64_at, record, slice, u8_at, u16_at, u32_at, u64_at, variant};
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -169,12 +169,22 @@ impl<'a> Entry<'a> {
     /// The shortest variant in one of the acceptable codings.
     #[inline]
     pub fn select(&self, acceptable: CodingSet) -> Option<Variant<'a>> {
-        self.variants()
-            .find(|variant| acceptable.contains(variant.coding()))
+        // By number: only the one that is found becomes a value.
+        let record = self.bytes();
+        let first = u32_at(record, entry::FIRST_VARIANT);
+        let mut numbers = first..first + u32::from(u8_at(record, entry::VARIANT_COUNT));
+        let of = |number| Variant {
+            view: self.view,
+            entry: self.record,
+            record: number,
+        };
+        numbers
+            .find(|number| acceptable.has_number(u8_at(of(*number).bytes(), variant::CODING)))
+            .map(of)
     }
 
     #[inline]
-    fn bytes(&self) -> &'a [u8] {
+    fn bytes(&self) -> &'a [u8; entry::LEN] {
         self.view.entry_record(self.record)
     }
 
@@ -387,8 +397,8 @@ impl<'a> Variant<'a> {
     }
 
     #[inline]
-    fn bytes(&self) -> &'a [u8] {
+    fn bytes(&self) -> &'a [u8; variant::LEN] {
         let at = self.view.layout.variants.start + self.record as usize * variant::LEN;
-        slice(self.view.bytes, at, variant::LEN)
+        record(self.view.bytes, at)
     }
 }

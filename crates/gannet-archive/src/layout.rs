@@ -209,6 +209,16 @@ pub(crate) fn slice(bytes: &[u8], at: usize, len: usize) -> &[u8] {
         .unwrap_or(&[])
 }
 
+/// A record of fixed length at a position; zeros if there is none. What is read of it then needs no
+/// further check.
+#[inline]
+pub(crate) fn record<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .unwrap_or(&[0; N])
+}
+
 #[inline]
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     slice(bytes, at, N).try_into().unwrap_or([0; N])

@@ -107,6 +107,12 @@ impl CodingSet {
         self.0 & 1 << coding as u8 != 0
     }
 
+    /// Whether the coding with a [number](Coding::from_number) is in the set.
+    #[must_use]
+    pub const fn has_number(self, number: u8) -> bool {
+        number < 8 && self.0 >> number & 1 != 0
+    }
+
     /// The codings in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
