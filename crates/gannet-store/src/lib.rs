@@ -35,6 +35,7 @@
 mod error;
 pub mod files;
 mod keep;
+mod lock;
 mod pointer;
 mod prune;
 mod publisher;

@@ -14,20 +14,19 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_io::named_file;
-use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-use crate::error::{self, MAKE_STORE, StoreError};
+use crate::error::{MAKE_STORE, StoreError};
 use crate::files::{Files, SystemFiles, digest_of};
 use crate::keep::Keep;
 use crate::limits::{SERIAL_MAX, SIGNATURES_DIFFER_MAX};
+use crate::lock::{LOCK, Lock};
 use crate::pointer::{Pointer, PointerError};
 use crate::quantity::time_text;
 use crate::release_id::ReleaseId;
@@ -42,8 +41,7 @@ pub struct Publisher<F: Files = SystemFiles> {
     /// Part of the names of its unfinished files, which no other publisher has.
     unique: String,
     _begun: Begun,
-    /// Holds the lock; the system releases it when the process ends, in whatever way.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// A release in the store.
@@ -119,7 +117,7 @@ impl<F: Files> Publisher<F> {
             begun.0.push(folder.to_path_buf());
         }
         let (is_store, found) = may_open(folder)?;
-        let lock = lock(folder, &format!("{name}, since {}", time_text(now)))?;
+        let lock = Lock::take(folder, &format!("{name}, since {}", time_text(now)))?;
         if !is_store && !found.iter().any(|name| *name == *LOCK) {
             begun.0.push(folder.join(LOCK));
         }
@@ -460,45 +458,5 @@ fn has_no_links(error: &io::Error) -> bool {
         .any(|it| error.raw_os_error() == Some(it.raw_os_error()))
 }
 
-/// Takes the lock of a store, and says in its file who has it.
-fn lock(folder: &Path, holder: &str) -> Result<File, StoreError> {
-    let path = folder.join(LOCK);
-    let refuse = |error: io::Error| StoreError::io(error::LOCK, &path)(error);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    // A link would lead the text to another file.
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    let mut file = loop {
-        let file = options.open(&path).map_err(refuse)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let by = named_file::read_text(&path, LOCK_LEN_MAX).unwrap_or_default();
-                return Err(StoreError::Busy {
-                    store: folder.to_path_buf(),
-                    by: by.trim().to_owned(),
-                });
-            }
-            Err(error) => return Err(refuse(error.into())),
-        }
-        // One that failed to begin a store removes its lock.
-        let held = file.metadata().map_err(refuse)?;
-        if fs::metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (held.dev(), held.ino())) {
-            break file;
-        }
-    };
-    // Only a message: that it may be old or cut off does no harm.
-    let written = file
-        .set_len(0)
-        .and_then(|()| file.seek(SeekFrom::Start(0)))
-        .and_then(|_| writeln!(file, "{holder}"));
-    written.map_err(refuse)?;
-    Ok(file)
-}
-
-/// Who is at work.
-const LOCK: &str = ".lock";
-/// Bytes read of the lock's file.
-const LOCK_LEN_MAX: u64 = 256;
 /// How the names of unfinished files begin, after a dot.
 const UNFINISHED: &str = "new";
