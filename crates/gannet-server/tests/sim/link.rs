@@ -109,6 +109,12 @@ impl Link {
             self.core
                 .receive(now, arrived.from, arrived.ecn, &arrived.bytes);
         }
+        self.step_deaf();
+    }
+
+    /// Handles timers, and sends; what arrives is not read.
+    pub(crate) fn step_deaf(&mut self) {
+        let now = at(self.start, self.disk.now());
         if self.core.deadline().is_some_and(|at| at <= now) {
             self.core.handle_time(now);
         }

@@ -13,7 +13,7 @@ use quinn_proto::{ConnectionError, Dir, StreamId};
 use rustls::ClientConfig;
 
 use crate::link::{Link, Opening};
-use crate::run::LIMITS;
+use crate::run::{LIMITS, Tls};
 use crate::server::{LARGE, LATE_MS, Server, check_about};
 
 /// H3_REQUEST_INCOMPLETE (RFC 9114 section 8.1).
@@ -115,6 +115,35 @@ fn a_handshake_has_its_time() {
     assert_eq!(counters.tls.failed.get("timeout"), Some(&1));
     assert_eq!(counters.quic.connections, 0);
     server.until_it("nothing is left", |it| it.counters().connections_now == 0);
+}
+
+/// Requests in early data are answered, but a client that never finishes its handshake has no more
+/// time for them.
+#[test]
+fn early_data_does_not_extend_a_handshake() {
+    let (mut server, config) = Server::with_quic(Faults::none(), TIMES, Tls::Early);
+    let mut first = connected(&mut server, &config, &Opening::new(0));
+    let id = first.get("/small");
+    answer(&mut server, &mut first, id);
+    first.close();
+    server.until_it("it is over", |it| it.counters().connections_now == 0);
+    let mut link = Link::connect(&server.disk, &config, &Opening::new(1));
+    assert!(link.core.connection.has_0rtt());
+    link.open(Dir::Uni, &control(&[]), false);
+    let (disk, mut next) = (server.disk.clone(), 0);
+    let took = server.until_it("a timeout", |it| {
+        if disk.now().0 >= next {
+            next = disk.now().0 + 500_000_000;
+            link.get("/small");
+        }
+        link.step_deaf();
+        it.counters().timeouts == 1
+    });
+    check_about(took, TIMES.head_timeout_ms);
+    let counters = server.driven.counters();
+    assert_eq!(counters.tls.failed.get("timeout"), Some(&1));
+    let requests = counters.quic.requests;
+    assert!(requests > 3, "{requests}");
 }
 
 #[test]

@@ -51,7 +51,12 @@ impl Server {
 
     /// The same, with HTTP/3.
     pub(crate) fn with_datagrams(faults: Faults, limits: Limits) -> (Self, Arc<ClientConfig>) {
-        let tls = (Tls::Own, ENCRYPTED_RECORDS_MAX);
+        Self::with_quic(faults, limits, Tls::Own)
+    }
+
+    /// The same, with this kind of TLS.
+    pub(crate) fn with_quic(faults: Faults, limits: Limits, tls: Tls) -> (Self, Arc<ClientConfig>) {
+        let tls = (tls, ENCRYPTED_RECORDS_MAX);
         let bound = [BOUND.parse().expect("an address")];
         let (server, config) = Self::with_sockets(faults, limits, tls, &bound);
         (server, config.expect("it speaks TLS"))
