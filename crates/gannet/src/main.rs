@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use gannet::command_line::arguments::{self, Parsed};
 use gannet::command_line::commands::REFERENCE_COMMAND;
 use gannet::commands::{
-    cat, check, diff, explain, extract, get, help, import, inspect, keygen, ls, pack, print,
-    publish, releases, rollback, serve, text, verify, write,
+    cat, check, compress, diff, explain, extract, get, help, import, inspect, keygen, ls, pack,
+    print, publish, releases, rollback, serve, text, verify, write,
 };
 use gannet::messages::{Failure, hide_panics};
 use gannet::{components, documents};
@@ -53,6 +53,7 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("ls", matches)) => ls::run(matches),
         Some(("cat", matches)) => cat::run(matches),
         Some(("check", matches)) => check::run(matches),
+        Some(("compress", matches)) => compress::run(matches),
         Some(("diff", matches)) => diff::run(matches),
         Some(("explain", matches)) => explain::run(matches),
         Some(("extract", matches)) => extract::run(matches),

@@ -49,6 +49,7 @@ mod report;
 mod rules;
 mod script_needs;
 mod secrets;
+pub mod sidecars;
 mod sign;
 mod site;
 mod sources;

@@ -297,7 +297,7 @@ fn folder_of(target: &Path) -> PathBuf {
 }
 
 /// The leading dot keeps it out of sites that are served or packed.
-fn hidden_beside(target: &Path, name: &OsStr) -> PathBuf {
+pub(super) fn hidden_beside(target: &Path, name: &OsStr) -> PathBuf {
     let mut hidden = OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".{}.tmp", std::process::id()));

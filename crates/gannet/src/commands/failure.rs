@@ -10,6 +10,7 @@ use gannet_site::archive::SiteError;
 use gannet_site::check::Help;
 use gannet_site::import::ImportError;
 use gannet_site::offline::WhyNot;
+use gannet_site::pack::sidecars::WRITE_COPY;
 use gannet_site::pack::{KEEP, PASSWORD_VARIABLE, PackError, READ, READ_KEY, WRITE};
 use gannet_store::StoreError;
 
@@ -219,6 +220,12 @@ fn io_help(doing: &str, error: &io::Error) -> Option<&'static str> {
         (WRITE, Kind::NotFound) => "make the folder first, or name another file with -o",
         (WRITE, Kind::IsADirectory) => "name a file in it: -o DIR/site.gannet",
         (WRITE, Kind::InvalidInput) => "name another file with -o: the archive would replace it",
+        (WRITE_COPY, Kind::StorageFull | Kind::QuotaExceeded) => {
+            "the copies need up to half as much space as the files; those made so far are complete"
+        }
+        (WRITE_COPY, Kind::PermissionDenied | Kind::ReadOnlyFilesystem) => {
+            "copies are written beside their files, by a user who may write there"
+        }
         (_, Kind::StorageFull | Kind::QuotaExceeded) => {
             "the archive needs about as much space as the site and its compressed copies"
         }

@@ -2,6 +2,7 @@
 
 pub mod cat;
 pub mod check;
+pub mod compress;
 pub mod diff;
 pub mod explain;
 pub mod extract;

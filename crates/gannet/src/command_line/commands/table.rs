@@ -599,6 +599,39 @@ pub static COMMANDS: &[Command] = &[
         table: Table::None,
     },
     Command {
+        name: "compress",
+        arguments: &[
+            positional(
+                "directory",
+                "DIR",
+                "the site's directory",
+                ValueHint::DirPath,
+            ),
+            option(
+                "compress",
+                'c',
+                "LIST",
+                "codings to make, with a level if wanted: gzip=zopfli,br=11,zstd=19",
+                ValueHint::Other,
+            ),
+            switch(
+                "force",
+                'f',
+                "make every copy again, also one that gannet did not make",
+            ),
+        ],
+        brief: "write compressed copies beside the files of a directory",
+        details: "Makes NAME.br, NAME.zst and NAME.gz of the files that 'gannet pack' would \
+            compress, where they save enough, for any server that sends such copies. Each has \
+            permissions and time of its file, and appears when it is complete. Copies that hold \
+            what the file holds are left as they are; those that do not are replaced, or removed, \
+            if gannet made them. Nothing else is changed. Files behind links to folders, and \
+            files that are gone, have no new copies.",
+        variables: &[],
+        example: "gannet compress ./site",
+        table: Table::None,
+    },
+    Command {
         name: "help",
         arguments: &[Argument {
             is_required: false,

@@ -1,10 +1,10 @@
 //! `gannet pack`: the settings become options, the report becomes a table.
 
 mod effects;
-mod progress;
+pub(super) mod progress;
 mod table;
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
@@ -15,7 +15,7 @@ use gannet_server::notices::ERRORS;
 use gannet_site::import;
 use gannet_site::pack::{
     self, BuildMemory, Compressible, Encoder, NoProgress, PackError, PackOptions, PackReport,
-    Progress, Signer,
+    Signer,
 };
 
 use super::failure;
@@ -27,8 +27,6 @@ use crate::command_line::commands::PACK_SECTION;
 use crate::command_line::layers::Origins;
 use crate::command_line::pack_flags::{PACK_FLAGS, PackSettings};
 use crate::messages::{Failure, cause, printable};
-
-use progress::{Bar, ProgressLines};
 
 /// The environment variable that conventionally makes builds reproducible
 /// (<https://reproducible-builds.org/specs/source-date-epoch/>).
@@ -181,17 +179,13 @@ pub(super) fn build(
     let levels = settings.compress.iter().any(|(_, level)| level.is_some());
     let offers_fast = !settings.fast && !levels;
     let job = Job::begin(source, settings, origins)?;
-    let mut bar = Bar::new(offers_fast);
-    let mut lines = ProgressLines::new(offers_fast);
-    let mut nothing = NoProgress;
-    let progress: &mut dyn Progress = match (quiet, io::stderr().is_terminal()) {
-        (true, _) => &mut nothing,
-        (false, true) => &mut bar,
-        (false, false) => &mut lines,
+    let mut shown = match quiet {
+        true => Box::new(NoProgress),
+        false => progress::shown(offers_fast),
     };
     let packed = match signer {
-        Some(signer) => pack::pack_signed(&job.options, Some(signer), progress),
-        None => pack::pack(&job.options, progress),
+        Some(signer) => pack::pack_signed(&job.options, Some(signer), &mut *shown),
+        None => pack::pack(&job.options, &mut *shown),
     };
     let packed = job.told(packed)?;
     Ok(match &job.imported {

@@ -1,6 +1,6 @@
 //! Reports the progress of packing: as a bar on a terminal, elsewhere as a line now and then.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use gannet_site::pack::{Phase, Progress};
@@ -22,19 +22,28 @@ fn name(phase: Phase) -> &'static str {
     }
 }
 
+/// The form that fits standard error. If packing takes long, it names the faster way, if there is
+/// one.
+#[must_use]
+pub(in crate::commands) fn shown(offers_fast: bool) -> Box<dyn Progress> {
+    match io::stderr().is_terminal() {
+        true => Box::new(Bar::new(offers_fast)),
+        false => Box::new(ProgressLines::new(offers_fast)),
+    }
+}
+
 /// A bar on standard error; create it only if that is a terminal.
 #[derive(Debug)]
-pub(super) struct Bar {
+struct Bar {
     bar: ProgressBar,
     started: Instant,
     offers_fast: bool,
 }
 
 impl Bar {
-    /// Creates a bar that appears when packing begins. If packing takes long, it names the faster
-    /// way, if there is one.
+    /// Creates a bar that appears when packing begins.
     #[must_use]
-    pub(super) fn new(offers_fast: bool) -> Self {
+    fn new(offers_fast: bool) -> Self {
         Self {
             bar: ProgressBar::new_spinner(),
             started: Instant::now(),
@@ -75,7 +84,7 @@ impl Progress for Bar {
 
 /// Prints a line on standard error now and then, for build logs.
 #[derive(Debug)]
-pub(super) struct ProgressLines {
+struct ProgressLines {
     every: Duration,
     last: Instant,
     offers_fast: bool,
@@ -85,10 +94,9 @@ pub(super) struct ProgressLines {
 }
 
 impl ProgressLines {
-    /// Prints nothing if packing finishes quickly. The first line names the faster way, if there is
-    /// one.
+    /// Prints nothing if packing finishes quickly.
     #[must_use]
-    pub(super) fn new(offers_fast: bool) -> Self {
+    fn new(offers_fast: bool) -> Self {
         Self {
             every: TOLD_EVERY,
             last: Instant::now(),

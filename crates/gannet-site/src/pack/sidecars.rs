@@ -1,0 +1,426 @@
+//! Makes sidecars: compressed copies beside the files of a folder (`app.js.br`), for any server
+//! that sends such copies.
+//!
+//! Which files are compressed, and which results are worth keeping, is decided as for archives. A
+//! copy gets permissions and modification time of its file, and appears under its name when it is
+//! complete. It is *current* if it decodes to the bytes of its file, whoever made it; times prove
+//! nothing, since a build may give all its files the same.
+//!
+//! A copy that is not current is replaced if it was made here. Its extended attribute says so, with
+//! the digest of its bytes, so that neither another program's file of that name nor one that was
+//! changed later is taken for it. Nothing tells an outdated copy from `data.csv.gz` with all the
+//! data beside `data.csv` with a sample of it, so other copies are left alone.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gannet_archive::Coding;
+use gannet_content::directory::sidecars::{SIDECARS, may_have_sidecars};
+use gannet_content::mime::Types;
+use gannet_content::stored_coding;
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
+
+use super::compress::{compress, decoder};
+use super::encoders::Encoder;
+use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
+use super::output::hidden_beside;
+use super::parallel::{Work, in_order};
+use super::progress::{Phase, Progress};
+use super::sources::open;
+use super::stamps::Stamp;
+use super::walk::{SourceFile, walk};
+use super::{Compressible, PackError, PackOptions};
+
+/// The action in [`PackError::Io`] for a copy.
+pub const WRITE_COPY: &str = "write compressed copy";
+
+/// What to compress, and how.
+#[derive(Clone, Debug)]
+pub struct SidecarOptions {
+    /// The folder with the files, beside which the copies are written.
+    pub folder: PathBuf,
+    /// An encoder for each coding to make.
+    pub encoders: Vec<Encoder>,
+    /// Makes current copies again, and replaces those that were not made here.
+    pub is_forced: bool,
+}
+
+/// The outcome. Lengths are in bytes.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SidecarReport {
+    /// Files of the folder that are no copies.
+    pub file_count: u64,
+    /// Their total length.
+    pub bytes: u64,
+    /// Files that have a copy in at least one of the codings.
+    pub compressed_count: u64,
+    /// Their total length.
+    pub compressed_bytes: u64,
+    /// The total length of the smallest copy of each of them.
+    pub best_bytes: u64,
+    /// Copies that were made, or made again.
+    pub made_count: u64,
+    /// Copies that were current.
+    pub current_count: u64,
+    /// Copies that were out of date, were made here, and would save too little now.
+    pub removed_count: u64,
+    /// Files named as copies that hold something else and were not made here: left alone.
+    pub foreign: Vec<PathBuf>,
+    /// Files that changed while they were read: they have no new copies.
+    pub changed: Vec<PathBuf>,
+    /// Folders behind links, whose files are elsewhere: they have no copies.
+    pub linked: Vec<PathBuf>,
+    /// Compressible files that are too long for it.
+    pub too_long: Vec<PathBuf>,
+}
+
+/// The files being written, which a program that is stopped removes.
+#[derive(Clone, Debug, Default)]
+pub struct Unfinished(Arc<Mutex<BTreeSet<PathBuf>>>);
+
+impl Unfinished {
+    /// Removes them, and keeps others from being written: call it before the process ends.
+    pub fn remove_all(&self) {
+        let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for path in paths.iter() {
+            // One that has its name by now is whole.
+            let _ = fs::remove_file(path);
+        }
+        std::mem::forget(paths);
+    }
+
+    fn begin(&self, path: &Path) {
+        let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        paths.insert(path.to_path_buf());
+    }
+
+    fn end(&self, path: &Path) {
+        let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        paths.remove(path);
+    }
+}
+
+/// Makes the copies that are missing or out of date.
+///
+/// # Errors
+/// A file cannot be read, or a copy cannot be written; copies made before remain, and are complete.
+pub fn make(
+    options: &SidecarOptions,
+    unfinished: &Unfinished,
+    progress: &mut dyn Progress,
+) -> Result<SidecarReport, PackError> {
+    let walked = PackOptions::new(&options.folder, "");
+    let tree = walk(&options.folder, 0, &walked, |count, bytes| {
+        progress.found(count, bytes);
+    })?;
+    let mut report = SidecarReport::default();
+    let types = Types::default();
+    let mut places = Places::new(&options.folder)?;
+    let mut files = Vec::new();
+    for (number, file) in tree.files.iter().enumerate() {
+        if walked.routing.is_rules_file(&file.url[1..]) || is_copy(&tree.files, number) {
+            continue;
+        }
+        report.file_count += 1;
+        report.bytes += file.len;
+        let is_compressible = may_have_sidecars(&file.url, file.len)
+            && stored_coding::of(&file.url).is_none()
+            && Compressible::default().fits(types.content_type(&file.url));
+        if !is_compressible {
+            continue;
+        }
+        if file.len >= STREAMED_FROM {
+            report.too_long.push(file.path.clone());
+        } else if places.is_inside(&file.path)? {
+            files.push(file);
+        }
+    }
+    report.linked = places.linked();
+    progress.begin(
+        Phase::Compressing,
+        files.iter().map(|file| file.len).sum::<u64>(),
+    );
+    let work = Work {
+        items: &files,
+        threads: 0,
+        cost_max: IN_FLIGHT_MAX,
+    };
+    in_order(
+        &work,
+        |file| file.len.max(IN_FLIGHT_MIN),
+        |file| copies_of(file, options, unfinished),
+        |file, copies| {
+            report.add(file, copies?);
+            progress.advance(file.len);
+            Ok::<(), PackError>(())
+        },
+    )?;
+    progress.end();
+    Ok(report)
+}
+
+impl SidecarReport {
+    fn add(&mut self, file: &SourceFile, copies: Copies) {
+        if copies.has_changed {
+            self.changed.push(file.path.clone());
+        }
+        self.made_count += copies.made;
+        self.current_count += copies.current;
+        self.removed_count += copies.removed;
+        self.foreign.extend(copies.foreign);
+        if let Some(len) = copies.best_len {
+            self.compressed_count += 1;
+            self.compressed_bytes += file.len;
+            self.best_bytes += len;
+        }
+    }
+}
+
+/// The copies of one file.
+#[derive(Debug, Default)]
+struct Copies {
+    made: u64,
+    current: u64,
+    removed: u64,
+    foreign: Vec<PathBuf>,
+    best_len: Option<u64>,
+    has_changed: bool,
+}
+
+impl Copies {
+    fn has(&mut self, len: u64) {
+        self.best_len = Some(self.best_len.map_or(len, |best| best.min(len)));
+    }
+}
+
+fn copies_of(
+    file: &SourceFile,
+    options: &SidecarOptions,
+    unfinished: &Unfinished,
+) -> Result<Copies, PackError> {
+    let read = |error| PackError::io("read", &file.path)(error);
+    let mut copies = Copies::default();
+    let source = open(&file.path)?;
+    let metadata = source.metadata().map_err(read)?;
+    let mut body = Vec::with_capacity(file.len as usize);
+    (&source)
+        .take(STREAMED_FROM)
+        .read_to_end(&mut body)
+        .map_err(read)?;
+    // Copies of half a write would be sent in place of the whole.
+    let after = source.metadata().map_err(read)?;
+    if Stamp::of(&metadata) != Stamp::of(&after) || body.len() as u64 != metadata.len() {
+        copies.has_changed = true;
+        return Ok(copies);
+    }
+    let mut wanted = Vec::new();
+    let mut outdated = Vec::new();
+    for encoder in &options.encoders {
+        let path = path_of(&file.path, encoder.coding());
+        let found = Found::look(&path, encoder.coding(), &body)
+            .map_err(|error| PackError::io("read", &path)(error))?;
+        match found {
+            Found::Current(len) if !options.is_forced => {
+                date(&path, &metadata).map_err(PackError::io(WRITE_COPY, &path))?;
+                copies.current += 1;
+                copies.has(len);
+            }
+            Found::Foreign if !options.is_forced => copies.foreign.push(path),
+            Found::NoFile => copies.foreign.push(path),
+            Found::Outdated => {
+                outdated.push(path);
+                wanted.push(*encoder);
+            }
+            Found::Nothing | Found::Current(_) | Found::Foreign => wanted.push(*encoder),
+        }
+    }
+    let coded = compress(&body, &wanted).map_err(read)?;
+    for one in &coded {
+        let path = path_of(&file.path, one.coding);
+        write(&path, &one.bytes, &metadata, unfinished)
+            .map_err(PackError::io(WRITE_COPY, &path))?;
+        outdated.retain(|it| *it != path);
+        copies.made += 1;
+        copies.has(one.bytes.len() as u64);
+    }
+    for path in outdated {
+        // It may be sent in place of the file, which it no longer holds.
+        fs::remove_file(&path).map_err(PackError::io("remove", &path))?;
+        copies.removed += 1;
+    }
+    Ok(copies)
+}
+
+/// What has the name of a copy.
+enum Found {
+    Nothing,
+    /// It decodes to the file; with its length.
+    Current(u64),
+    /// Made here, from another version of the file.
+    Outdated,
+    /// Something that was not made here.
+    Foreign,
+    /// A folder, a link or another thing that is not replaced.
+    NoFile,
+}
+
+impl Found {
+    fn look(path: &Path, coding: Coding, body: &[u8]) -> io::Result<Self> {
+        let metadata = match fs::symlink_metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
+            Err(error) => return Err(error),
+        };
+        if !metadata.is_file() {
+            return Ok(Self::NoFile);
+        }
+        if metadata.len() >= STREAMED_FROM {
+            return Ok(Self::Foreign);
+        }
+        let mut coded = Vec::new();
+        let mut file = File::open(path)?;
+        file.read_to_end(&mut coded)?;
+        Ok(if decodes_to(coding, &coded, body) {
+            Self::Current(metadata.len())
+        } else if is_made_here(&file, &coded) {
+            Self::Outdated
+        } else {
+            Self::Foreign
+        })
+    }
+}
+
+/// Whether `coded` is `body` in a coding. Damage is a difference.
+fn decodes_to(coding: Coding, coded: &[u8], mut body: &[u8]) -> bool {
+    let Ok(mut decoded) = decoder(coding, coded) else {
+        return false;
+    };
+    let mut chunk = vec![0; COPY_CHUNK.min(body.len() + 1)];
+    loop {
+        match decoded.read(&mut chunk) {
+            Ok(0) => return body.is_empty(),
+            Ok(count) => match body.strip_prefix(&chunk[..count]) {
+                Some(rest) => body = rest,
+                None => return false,
+            },
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+fn is_made_here(file: &File, bytes: &[u8]) -> bool {
+    let mut digest = [0; 32];
+    let len = fgetxattr(file, MADE_HERE, &mut digest);
+    len == Ok(digest.len()) && digest == *blake3::hash(bytes).as_bytes()
+}
+
+/// Writes a copy, replacing the one before when it is complete.
+fn write(path: &Path, bytes: &[u8], of: &Metadata, unfinished: &Unfinished) -> io::Result<()> {
+    let temporary = hidden_beside(path, path.file_name().unwrap_or_default());
+    unfinished.begin(&temporary);
+    let written = write_as(&temporary, bytes, of).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // The first error is reported.
+        let _ = fs::remove_file(&temporary);
+    }
+    unfinished.end(&temporary);
+    written
+}
+
+fn write_as(path: &Path, bytes: &[u8], of: &Metadata) -> io::Result<()> {
+    // Left by a process with this number that was killed.
+    let _ = fs::remove_file(path);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)?;
+    // Without it, a later run takes the copy for another program's, and leaves it alone.
+    let digest = blake3::hash(bytes);
+    let _ = fsetxattr(&file, MADE_HERE, digest.as_bytes(), XattrFlags::empty());
+    file.set_permissions(Permissions::from_mode(of.permissions().mode() & 0o777))?;
+    file.set_modified(of.modified()?)?;
+    file.sync_all()
+}
+
+/// Gives a current copy the time of its file, since servers ignore an older copy.
+fn date(path: &Path, of: &Metadata) -> io::Result<()> {
+    let time = of.modified()?;
+    if fs::metadata(path)?.modified()? >= time {
+        return Ok(());
+    }
+    OpenOptions::new()
+        .append(true)
+        .open(path)?
+        .set_modified(time)
+}
+
+/// The extended attribute of copies made here: the BLAKE3 digest of their bytes.
+const MADE_HERE: &str = "user.gannet.sidecar";
+
+fn path_of(file: &Path, coding: Coding) -> PathBuf {
+    let mut path = OsString::from(file);
+    let sidecar = SIDECARS.iter().find(|it| it.coding == coding);
+    let suffix = sidecar.map_or(&b""[..], |it| it.suffix);
+    path.push(String::from_utf8_lossy(suffix).as_ref());
+    path.into()
+}
+
+/// Whether a file has the name of another one's copy.
+fn is_copy(files: &[SourceFile], number: usize) -> bool {
+    let url = &files[number].url;
+    let original = SIDECARS.iter().find_map(|it| url.strip_suffix(it.suffix));
+    original.is_some_and(|original| {
+        let by_url = |it: &SourceFile| it.url.as_slice().cmp(original);
+        files.binary_search_by(by_url).is_ok()
+    })
+}
+
+/// Tells folders that are inside the given one from those that a link leads to: nothing is written
+/// elsewhere than asked, nor twice in one place.
+struct Places {
+    folder: PathBuf,
+    root: PathBuf,
+    known: HashMap<PathBuf, bool>,
+}
+
+impl Places {
+    fn new(folder: &Path) -> Result<Self, PackError> {
+        let root = folder
+            .canonicalize()
+            .map_err(PackError::io("read", folder))?;
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            root,
+            known: HashMap::new(),
+        })
+    }
+
+    fn is_inside(&mut self, file: &Path) -> Result<bool, PackError> {
+        let parent = file.parent().unwrap_or(&self.folder);
+        if let Some(known) = self.known.get(parent) {
+            return Ok(*known);
+        }
+        let is = parent
+            .canonicalize()
+            .map_err(PackError::io("read", parent))?;
+        let inner = parent.strip_prefix(&self.folder).unwrap_or(parent);
+        let is_inside = is == self.root.join(inner);
+        self.known.insert(parent.to_path_buf(), is_inside);
+        Ok(is_inside)
+    }
+
+    fn linked(&self) -> Vec<PathBuf> {
+        let linked = self.known.iter().filter(|(_, is_inside)| !**is_inside);
+        let mut linked: Vec<_> = linked.map(|(path, _)| path.clone()).collect();
+        linked.sort();
+        linked
+    }
+}

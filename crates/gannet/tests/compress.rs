@@ -1,0 +1,226 @@
+//! `gannet compress`: copies beside files, which hold what the files hold, and never anything of
+//! others.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use gannet_testkit::client::ask;
+use gannet_testkit::{Folder, Gannet, gannet};
+
+const PAGE: &str = "<!doctype html><title>page</title><p>once more, and once more\n";
+
+/// A folder with a page, and what is not to be compressed.
+fn site() -> Folder {
+    let site = Folder::new();
+    site.write("page.html", PAGE.repeat(100));
+    site.write("docs/app.js", "let value = 1;\n".repeat(300));
+    site.write("short.txt", "short");
+    site.write("image.png", PAGE.repeat(100));
+    site.write("_headers", "/*\n  x-one: 1\n".repeat(100));
+    site.write(".hidden/page.html", PAGE.repeat(100));
+    site.write("data.csv.gz", PAGE.repeat(100));
+    site
+}
+
+fn names(site: &Folder) -> Vec<String> {
+    let files = site.files().into_iter();
+    let mut names: Vec<_> = files.map(|(path, _)| path.display().to_string()).collect();
+    names.retain(|name| !name.starts_with('.'));
+    names
+}
+
+fn compress(site: &Folder, flags: &[&str]) -> (String, String) {
+    let path = site.path().to_str().expect("UTF-8");
+    let arguments = ["compress", path].into_iter().chain(flags.iter().copied());
+    let ended = gannet(arguments);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let text = ended.text().replace(path, "SITE");
+    (text, ended.err.replace(path, "SITE"))
+}
+
+/// The decoded content of a copy.
+fn decoded(path: &Path) -> Vec<u8> {
+    let coded = fs::read(path).expect("a copy");
+    let mut content = Vec::new();
+    match path.extension().and_then(|it| it.to_str()) {
+        Some("gz") => flate2::read::GzDecoder::new(&coded[..])
+            .read_to_end(&mut content)
+            .expect("gzip"),
+        Some("br") => brotli::Decompressor::new(&coded[..], 4096)
+            .read_to_end(&mut content)
+            .expect("Brotli"),
+        _ => zstd::stream::read::Decoder::new(&coded[..])
+            .and_then(|mut decoder| decoder.read_to_end(&mut content))
+            .expect("zstd"),
+    };
+    content
+}
+
+fn set_time(path: &Path, seconds: u64) {
+    let file = File::options().append(true).open(path).expect("the file");
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    file.set_modified(time).expect("a time");
+}
+
+#[test]
+fn files_that_become_smaller_get_copies_with_their_time_and_permissions() {
+    let site = site();
+    let page = site.join("page.html");
+    fs::set_permissions(&page, fs::Permissions::from_mode(0o640)).expect("permissions");
+    set_time(&page, 1_000_000_000);
+    let (text, err) = compress(&site, &[]);
+    assert_eq!(err, "");
+    assert!(text.starts_with("SITE: 5 files, "), "{text}");
+    assert!(
+        text.ends_with("copies: 6 made, 0 current, 0 removed\n"),
+        "{text}"
+    );
+    let expected = [
+        "_headers",
+        "data.csv.gz",
+        "docs/app.js",
+        "docs/app.js.br",
+        "docs/app.js.gz",
+        "docs/app.js.zst",
+        "image.png",
+        "page.html",
+        "page.html.br",
+        "page.html.gz",
+        "page.html.zst",
+        "short.txt",
+    ];
+    assert_eq!(names(&site), expected);
+    assert!(!site.join(".hidden/page.html.br").exists());
+    for suffix in ["br", "gz", "zst"] {
+        let copy = site.join(format!("page.html.{suffix}"));
+        let metadata = fs::metadata(&copy).expect("a copy");
+        assert_eq!(metadata.mode() & 0o777, 0o640, "{suffix}");
+        assert_eq!(metadata.mtime(), 1_000_000_000, "{suffix}");
+        assert_eq!(decoded(&copy), PAGE.repeat(100).into_bytes());
+    }
+    let server = Gannet::serve(site.path(), &[]);
+    let answer = ask(&server, "GET", "/page.html", &["accept-encoding: br"]);
+    assert_eq!(answer.field("content-encoding"), Some("br"));
+    assert_eq!(
+        answer.body,
+        fs::read(site.join("page.html.br")).expect("a copy")
+    );
+}
+
+#[test]
+fn what_is_current_stays_and_what_is_out_of_date_is_made_again() {
+    let site = site();
+    compress(&site, &[]);
+    let copy = site.join("page.html.br");
+    let before = fs::metadata(&copy).expect("a copy").ino();
+    let (text, _) = compress(&site, &[]);
+    assert!(
+        text.ends_with("copies: 0 made, 6 current, 0 removed\n"),
+        "{text}"
+    );
+    assert_eq!(fs::metadata(&copy).expect("a copy").ino(), before);
+    // A later time alone makes no copy out of date, but servers would ignore it.
+    let later = fs::metadata(site.join("page.html")).expect("it").mtime() + 100;
+    set_time(&site.join("page.html"), later as u64);
+    let (text, _) = compress(&site, &[]);
+    assert!(
+        text.ends_with("copies: 0 made, 6 current, 0 removed\n"),
+        "{text}"
+    );
+    let metadata = fs::metadata(&copy).expect("a copy");
+    assert_eq!((metadata.ino(), metadata.mtime()), (before, later));
+    // Other content at the same time, as builds with a fixed time have.
+    site.write("page.html", PAGE.replace("once", "twice").repeat(100));
+    set_time(&site.join("page.html"), later as u64);
+    site.write("docs/app.js", "short");
+    let (text, err) = compress(&site, &[]);
+    if err.contains("not made by gannet") {
+        // A file system without extended attributes.
+        gannet_testkit::left_out("extended attributes", &err);
+        return;
+    }
+    assert!(
+        text.ends_with("copies: 3 made, 0 current, 3 removed\n"),
+        "{text}"
+    );
+    let content = fs::read(site.join("page.html")).expect("the page");
+    assert_eq!(decoded(&copy), content);
+    assert!(
+        !site.join("docs/app.js.gz").exists(),
+        "an older script would be sent"
+    );
+}
+
+#[test]
+fn what_others_made_is_left_alone_unless_forced() {
+    let site = site();
+    let all = "id,value\n1,2\n".repeat(900);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(all.as_bytes()).expect("in memory");
+    let all = gzip.finish().expect("in memory");
+    site.write("data.csv", "id,value\n1,2\n".repeat(90));
+    site.write("data.csv.gz", &all);
+    symlink("data.csv.gz", site.join("data.csv.br")).expect("a link");
+    // Made by gannet, and changed by someone else.
+    compress(&site, &["--compress", "gzip"]);
+    site.write("page.html.gz", "mine");
+    let (_, err) = compress(&site, &["--compress", "gzip,br"]);
+    let expect = "gannet: not made by gannet, and left alone: 3, such as 'SITE/data.csv.gz'; ";
+    assert!(err.starts_with(expect), "{err}");
+    assert_eq!(fs::read(site.join("data.csv.gz")).expect("it"), all);
+    assert_eq!(fs::read(site.join("page.html.gz")).expect("it"), b"mine");
+    let (text, err) = compress(&site, &["--force", "--compress", "gzip,br"]);
+    assert!(text.contains("copies: 5 made, 0 current"), "{text}");
+    assert!(
+        err.contains("left alone: 1, such as 'SITE/data.csv.br'"),
+        "{err}"
+    );
+    let content = fs::read(site.join("data.csv")).expect("it");
+    assert_eq!(decoded(&site.join("data.csv.gz")), content);
+    assert!(site.join("data.csv.br").is_symlink());
+}
+
+#[test]
+fn nothing_is_written_behind_links_to_folders() {
+    let (site, other) = (site(), Folder::site());
+    symlink(other.path(), site.join("linked")).expect("a link");
+    symlink("page.html", site.join("same.html")).expect("a link");
+    let before = other.files();
+    let (text, err) = compress(&site, &[]);
+    assert!(
+        text.ends_with("copies: 9 made, 0 current, 0 removed\n"),
+        "{text}"
+    );
+    assert!(
+        err.contains("folders behind links, without copies: "),
+        "{err}"
+    );
+    assert_eq!(other.files(), before);
+    assert_eq!(
+        decoded(&site.join("same.html.gz")),
+        PAGE.repeat(100).into_bytes()
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let site = site();
+    let path = site.path().to_str().expect("UTF-8");
+    let file = site.join("page.html");
+    let file = file.to_str().expect("UTF-8");
+    gannet(["compress", file]).failure(
+        1,
+        &format!(
+            "gannet: cannot compress '{file}': not a directory\n\
+             help: name the folder that holds the files: 'gannet compress DIR'\n"
+        ),
+    );
+    gannet(["compress", path, "--compress", "none"]).failure(
+        2,
+        "gannet: cannot use '--compress none': nothing is left to do\n\
+         help: see 'gannet compress --help'\n",
+    );
+}
