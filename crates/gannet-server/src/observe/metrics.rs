@@ -101,7 +101,7 @@ pub struct QuicCounters {
 /// Counters of TLS.
 #[derive(Clone, Debug, Default)]
 pub struct TlsCounters {
-    /// Open TLS connections, including those in their handshake.
+    /// Open connections over TLS or QUIC, including those in their handshake.
     pub connections_now: u64,
     /// Handshakes with a certificate.
     pub full: u64,

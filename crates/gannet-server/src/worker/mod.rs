@@ -412,13 +412,15 @@ impl<D: Driver> Worker<D> {
 
     /// A copy of the counters, brought up to date.
     pub(crate) fn snapshot(&mut self) -> Counters {
-        Counters {
+        let mut counters = Counters {
             connections_now: self.connection_count() as u64,
             log_dropped: self.shared.log.dropped(),
             io: self.shared.driver.counters(),
             held: self.holdings(),
             ..self.shared.counters.clone()
-        }
+        };
+        counters.tls.connections_now += self.quic.as_ref().map_or(0, Quic::len) as u64;
+        counters
     }
 
     /// Runs handshakes deferred by earlier turns.

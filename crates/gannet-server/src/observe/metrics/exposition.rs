@@ -226,7 +226,7 @@ impl Text {
         self.single(
             "gannet_tls_connections",
             "gauge",
-            "Connections over TLS open now.",
+            "Connections over TLS or QUIC open now.",
             tls.connections_now,
         );
         self.counters(
