@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use crate::disk::Listed;
 use crate::file::{File, OpenedFile};
 use crate::operation::{Lease, Socket, Token};
+use crate::survey::Survey;
 
 /// The completion of an operation, or one of several for `accept`, `receive` and
 /// `receive_datagrams`.
@@ -38,6 +39,8 @@ pub enum Done {
     /// The answer to `read` when it was `Pending`; shorter than requested only at the end of the
     /// file.
     Read(Vec<u8>),
+    /// The answer to `survey`.
+    Surveyed(Survey),
     /// The answer to `list`.
     Listed(Listed),
     /// The answer to `copy`.

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   open ─▶ OpenedFile ─▶ read, copy, meta, or Network::send_file ─▶ dropped
-//!   peek, list: by path; no descriptor remains open
+//!   peek, survey, list: by path; no descriptor remains open
 //! ```
 //!
 //! `peek` and `meta` never wait. A call that returns [`Started`] ends at once if nothing has to be
@@ -24,6 +24,7 @@ use crate::file::{File, OpenedFile};
 use crate::meta::{DirectoryEntry, Meta};
 use crate::operation::{Started, Token};
 use crate::root::Root;
+use crate::survey::{KeepName, Survey};
 
 /// The result of reading a directory.
 #[derive(Debug)]
@@ -68,6 +69,27 @@ pub trait Disk {
     /// Errors: `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EXDEV` (left the root),
     /// `EMFILE`, `EIO`, ...
     fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile>;
+
+    /// As [`open`](Self::open), for a path that was a regular file or a directory a moment ago: see
+    /// [`Survey::is_plain`]. A first lookup that has no side effects is left out. If a FIFO or a
+    /// device took the path meanwhile, it is opened as well, without waiting, and closed again when
+    /// the result is dropped.
+    fn open_plain(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+        self.open(root, path, token)
+    }
+
+    /// Reads at most `max` names of the directory `path` below `root`, always on a helper thread.
+    /// `keep` has what is kept of each.
+    ///
+    /// # Errors
+    /// `EXDEV` on another mount than the root's, and where any call may hang.
+    fn survey(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        max_and_keep: (usize, KeepName),
+        token: Token,
+    ) -> Started<Survey>;
 
     /// The metadata of the file that `path` names below `root` now, if available at once. `None`
     /// where [`open`](Self::open) would fail, and where the query might wait: the kernel does not

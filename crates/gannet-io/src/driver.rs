@@ -24,6 +24,7 @@ pub use crate::operation::{
     Started, Token,
 };
 pub use crate::root::Root;
+pub use crate::survey::{KeepName, Survey};
 pub use crate::waker::Waker;
 
 /// An engine: submits operations to a kernel (or to a simulation of one) and reaps completions.

@@ -23,6 +23,7 @@ use crate::limits;
 use crate::operation::Token;
 use crate::reserve;
 use crate::root::{Reach, Root};
+use crate::survey::{KeepName, Survey, survey};
 use crate::waker::Bell;
 
 /// The stack of a helper thread, in bytes. The thread needs about as much again besides.
@@ -41,6 +42,14 @@ pub(crate) enum Job {
         file: File,
         offset: u64,
         len: usize,
+        token: Token,
+    },
+    Survey {
+        root: Root,
+        path: Box<[u8]>,
+        max: usize,
+        keep: KeepName,
+        reach: Reach,
         token: Token,
     },
     List {
@@ -96,6 +105,7 @@ pub(crate) enum Owner {
 pub(crate) enum Answer {
     Opened(Token, Result<OpenedFile, Errno>),
     Read(Token, Result<Vec<u8>, Errno>),
+    Surveyed(Token, Result<Survey, Errno>),
     Listed(Token, Result<Listed, Errno>),
     Copied(Token, Result<File, Errno>),
     Warmed(SlotKey, Result<(), Errno>),
@@ -367,6 +377,7 @@ impl Job {
         match self {
             Self::Open { token, .. }
             | Self::Read { token, .. }
+            | Self::Survey { token, .. }
             | Self::List { token, .. }
             | Self::Copy { token, .. } => Some(Owner::Caller(*token)),
             Self::Warm { key, .. } | Self::Fetch { key, .. } => Some(Owner::Socket(*key)),
@@ -379,7 +390,7 @@ impl Job {
     /// descriptors and connections.
     fn is_new(&self) -> bool {
         match self {
-            Self::Open { .. } | Self::List { .. } | Self::Copy { .. } => true,
+            Self::Open { .. } | Self::Survey { .. } | Self::List { .. } | Self::Copy { .. } => true,
             Self::Read { .. } | Self::Warm { .. } | Self::Fetch { .. } | Self::Close { .. } => {
                 false
             }
@@ -389,7 +400,9 @@ impl Job {
     /// Whether it may hang in a file system of another machine or process.
     fn is_foreign(&self) -> bool {
         match self {
-            Self::Open { reach, .. } | Self::List { reach, .. } => *reach == Reach::Everywhere,
+            Self::Open { reach, .. } | Self::Survey { reach, .. } | Self::List { reach, .. } => {
+                *reach == Reach::Everywhere
+            }
             Self::Read { file, .. }
             | Self::Copy { file, .. }
             | Self::Warm { file, .. }
@@ -422,6 +435,14 @@ impl Job {
                 len,
                 token,
             } => Answer::Read(token, file.as_os().read(offset, len, Blocking::Yes)),
+            Self::Survey {
+                root,
+                path,
+                max,
+                keep,
+                reach,
+                token,
+            } => Answer::Surveyed(token, survey(root.as_os(), &path, max, keep, reach)),
             Self::List {
                 root,
                 path,

@@ -48,6 +48,7 @@ pub mod sim;
 pub(crate) mod socket;
 pub mod standard;
 pub(crate) mod store;
+mod survey;
 pub mod udp;
 pub(crate) mod unavailable;
 pub mod unix_socket;

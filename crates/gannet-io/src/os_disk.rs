@@ -14,6 +14,7 @@ use crate::limits;
 use crate::operation::{Nanos, Started, Token};
 use crate::root::{Reach, Root};
 use crate::store::Store;
+use crate::survey::{KeepName, Survey};
 use crate::waker::{Bell, Waker, WakerInner};
 
 /// The file side of a real engine: the helpers, and the bell that they ring.
@@ -54,10 +55,20 @@ impl OsDisk {
         Waker(Arc::new(WakerInner::Bell(Arc::clone(&self.bell))))
     }
 
-    pub(crate) fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+    /// Opens a path, perhaps one that was a regular file or a directory a moment ago.
+    pub(crate) fn open(
+        &mut self,
+        root: &Root,
+        (path, was_plain): (&[u8], bool),
+        token: Token,
+    ) -> Started<OpenedFile> {
         let real = root.as_os();
         if !real.is_remote() {
-            match real.open(path, Reach::Cached) {
+            let opened = match was_plain {
+                true => real.open_to_read(path, Reach::Cached),
+                false => real.open(path, Reach::Cached),
+            };
+            match opened {
                 // The kernel's cache does not have all of the path, or the path leaves the root's
                 // mount.
                 Err(Errno::AGAIN | Errno::XDEV) => {}
@@ -119,6 +130,26 @@ impl OsDisk {
         if fits && self.reads.len() < limits::READS_KEPT_MAX {
             self.reads.push(bytes);
         }
+    }
+
+    pub(crate) fn survey(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        (max, keep): (usize, KeepName),
+        token: Token,
+    ) -> Started<Survey> {
+        if root.as_os().is_remote() {
+            return Started::Now(Err(Errno::XDEV));
+        }
+        self.hand_over(Job::Survey {
+            root: root.clone(),
+            path: path.into(),
+            max,
+            keep,
+            reach: Reach::Mount,
+            token,
+        })
     }
 
     pub(crate) fn list(
@@ -220,6 +251,7 @@ impl OsDisk {
             match answer {
                 Answer::Opened(token, result) => end(token, result.map(Done::Opened)),
                 Answer::Read(token, result) => end(token, result.map(Done::Read)),
+                Answer::Surveyed(token, result) => end(token, result.map(Done::Surveyed)),
                 Answer::Listed(token, result) => end(token, result.map(Done::Listed)),
                 Answer::Copied(token, result) => end(token, result.map(Done::Copied)),
                 Answer::Warmed(key, result) => {

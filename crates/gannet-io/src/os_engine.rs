@@ -31,6 +31,7 @@ use crate::os_disk::{OsDisk, Ready};
 use crate::outputs::Outputs;
 use crate::progress::Progress;
 use crate::root::Root;
+use crate::survey::{KeepName, Survey};
 use crate::udp::DatagramEndpoint;
 use crate::waker::Waker;
 
@@ -550,7 +551,23 @@ impl<E: OsEngine> Network for E {
 
 impl<E: OsEngine> Disk for E {
     fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
-        self.parts_mut().disk.open(root, path, token)
+        self.parts_mut().disk.open(root, (path, false), token)
+    }
+
+    fn open_plain(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+        self.parts_mut().disk.open(root, (path, true), token)
+    }
+
+    fn survey(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        max_and_keep: (usize, KeepName),
+        token: Token,
+    ) -> Started<Survey> {
+        self.parts_mut()
+            .disk
+            .survey(root, path, max_and_keep, token)
     }
 
     fn peek(&self, root: &Root, path: &[u8]) -> Option<Meta> {

@@ -96,7 +96,7 @@ impl Root {
 
     /// One `openat2`, confined to this directory. May block.
     pub(crate) fn below(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        let path = or_dot(path.as_os_str().as_bytes());
+        let path = path.as_os_str().as_bytes();
         let opened = self.as_os().resolve(path, flags, Reach::Everywhere);
         opened.map_err(|errno| match errno {
             Errno::XDEV => io::Error::new(io::ErrorKind::CrossesDevices, LEADS_OUT),
@@ -206,7 +206,6 @@ impl OsRoot {
     /// A file system that is mounted below the root may be slower than the root's own, and even a
     /// metadata query may block: callers that must not block do not cross into it.
     pub(crate) fn open(&self, path: &[u8], reach: Reach) -> Result<OpenedFile, Errno> {
-        let path = or_dot(path);
         let reference = self.resolve(path, OFlags::PATH, reach)?;
         let meta = meta_of(&rustix::fs::fstat(&reference)?);
         if meta.kind == FileKind::Other {
@@ -215,6 +214,12 @@ impl OsRoot {
                 meta,
             });
         }
+        self.open_to_read(path, reach)
+    }
+
+    /// Opens `path` for reading and reads its metadata, without a look at what it is: see
+    /// [`Disk::open_plain`](crate::disk::Disk::open_plain).
+    pub(crate) fn open_to_read(&self, path: &[u8], reach: Reach) -> Result<OpenedFile, Errno> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = match self.resolve(path, flags, reach) {
             // A socket or a device without a driver took the path meanwhile.
@@ -241,15 +246,19 @@ impl OsRoot {
         if self.is_remote() {
             return None;
         }
-        let reference = self
-            .resolve(or_dot(path), OFlags::PATH, Reach::Cached)
-            .ok()?;
+        let reference = self.resolve(path, OFlags::PATH, Reach::Cached).ok()?;
         let stat = rustix::fs::fstat(&reference).ok()?;
         Some(meta_of(&stat))
     }
 
     /// One `openat2`, confined to the root.
-    fn resolve(&self, path: &[u8], flags: OFlags, reach: Reach) -> Result<OwnedFd, Errno> {
+    pub(crate) fn resolve(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        reach: Reach,
+    ) -> Result<OwnedFd, Errno> {
+        let path = or_dot(path);
         let flags = flags | OFlags::CLOEXEC;
         let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let confined = match reach {

@@ -9,7 +9,8 @@ use std::sync::mpsc;
 
 use desk::{Desk, Folder, each, pattern};
 use gannet_io::driver::{
-    DirectoryEntry, Done, Errno, FileKind, OpenedFile, Render, Root, Started, Token,
+    DirectoryEntry, Done, Errno, FileKind, KeepName, OpenedFile, Render, Root, Started, Survey,
+    Token,
 };
 use gannet_testkit::left_out;
 
@@ -330,4 +331,51 @@ fn swapped_links_never_leak() {
             eprintln!("{}: {opened_count} of 5000 opened", desk.engine);
         });
     });
+}
+
+fn survey(desk: &mut Desk, root: &Root, path: &str, max: usize) -> Result<Survey, Errno> {
+    // Keeps the length of names that have a dot.
+    let keep: KeepName = |name| name.contains(&b'.').then_some(name.len() as u64);
+    match desk
+        .driver
+        .survey(root, path.as_bytes(), (max, keep), Token(4))
+    {
+        Started::Now(result) => result,
+        Started::Pending => match desk.next().result? {
+            Done::Surveyed(survey) => Ok(survey),
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
+/// The names of a folder as far as they are asked for, and whether opening them may have effects.
+#[test]
+fn surveys_names() {
+    let folder = Folder::new("survey");
+    for name in ["a.gz", "b", "c.html"] {
+        std::fs::write(folder.path().join(name), "x").unwrap();
+    }
+    std::fs::create_dir(folder.path().join("d")).unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    each(|mut desk| {
+        let found = survey(&mut desk, &root, "", 10).unwrap();
+        let mut kept = found.kept.clone();
+        kept.sort_unstable();
+        assert_eq!((kept, found.count), (vec![4, 6], 4));
+        assert!(found.is_whole && found.is_plain);
+        assert_eq!(Some(found.meta), desk.driver.peek(&root, b""));
+        let part = survey(&mut desk, &root, "", 3).unwrap();
+        assert_eq!((part.count, part.is_whole), (3, false));
+        assert_eq!(survey(&mut desk, &root, "b", 3), Err(Errno::NOTDIR));
+        assert_eq!(survey(&mut desk, &root, "missing", 3), Err(Errno::NOENT));
+        for (path, kind) in [("b", FileKind::Regular), ("d", FileKind::Directory)] {
+            let opened = desk.driver.open_plain(&root, path.as_bytes(), Token(1));
+            let Started::Now(Ok(opened)) = opened else {
+                panic!("{opened:?}")
+            };
+            assert_eq!(opened.meta.kind, kind);
+        }
+    });
+    symlink("b", folder.path().join("link")).unwrap();
+    each(|mut desk| assert!(!survey(&mut desk, &root, "", 10).unwrap().is_plain));
 }

@@ -147,6 +147,35 @@ pub(crate) const OPEN_IDLE_MS: u64 = 4_000;
 /// Request paths cached by a worker in directory mode.
 pub(crate) const CACHED_PATHS_MAX: usize = 65_536;
 
+/// Paths that a site's cache admits at their first request; beyond that, short files enter at their
+/// second.
+pub(crate) const ADMITTED_FREELY_MAX: usize = 1_024;
+
+/// Paths of a site remembered as requested once, four bytes each.
+pub(crate) const ASKED_ONCE_MAX: usize = 16_384;
+
+/// How long what is known of a folder's names counts before its metadata are compared, in
+/// milliseconds: a lookup's result counts from then, so it may be this much older than the lookup.
+pub(crate) const FOLDER_FRESH_MS: u64 = 100;
+
+/// How long a folder counts as one of regular files alone, in milliseconds. A FIFO that is put there
+/// meanwhile is opened before it is recognized.
+pub(crate) const FOLDER_PLAIN_MS: u64 = 1_000;
+
+/// Names that the first survey of a folder reads: 0.1 ms of a helper thread.
+pub(crate) const FOLDER_NAMES_FIRST: usize = 2_048;
+
+/// Names that a survey reads at most: 10 ms of a helper thread.
+pub(crate) const FOLDER_NAMES_MAX: usize = 131_072;
+
+/// Names that a survey may read for each lookup that missed it: they take as long as the lookups of
+/// three sidecars that it replaces.
+pub(crate) const FOLDER_NAMES_PER_MISS: usize = 64;
+
+/// Bytes of what is known about the folders of a site, per worker: the longest survey of sidecars,
+/// and thousands of folders.
+pub(crate) const FOLDERS_HELD_MAX: u64 = 2 << 20;
+
 /// Descriptors of large files kept open by a worker in directory mode.
 pub(crate) const OPEN_FILES_MAX: usize = 2_048;
 

@@ -21,6 +21,8 @@ mod files;
 mod first_reads;
 #[path = "sim/floods.rs"]
 mod floods;
+#[path = "sim/folders.rs"]
+mod folders;
 #[path = "sim/forged.rs"]
 mod forged;
 #[path = "sim/link.rs"]

@@ -9,6 +9,7 @@ use std::{
     io::{BufWriter, Write},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -24,6 +25,9 @@ pub(crate) const LARGE: u64 = 16 * 1024 * 1024;
 /// Maximum file length in a quick run, in bytes: above the 4 MiB up to which gannet copies files of
 /// a directory, so that both of its paths are exercised.
 const QUICK_SIZE_MAX: u64 = 8 * 1024 * 1024;
+/// How long files rest before they are requested: gannet does not cache content of a file that has
+/// changed within the last two seconds, which is not typical of real sites.
+pub(crate) const SETTLES: Duration = Duration::from_millis(2_200);
 /// Maximum number of files of a site in a quick run.
 const QUICK_FILES_MAX: usize = 1_000;
 
@@ -36,6 +40,23 @@ pub(crate) struct Site {
 }
 
 impl Site {
+    /// The same files under new names: hard links below `root`, which must not exist.
+    pub(crate) fn linked(&self, root: &Path) -> Result<Self> {
+        for target in &self.targets {
+            let name = target.path.trim_start_matches('/');
+            let link = root.join(name);
+            if let Some(folder) = link.parent().filter(|folder| !folder.exists()) {
+                fs::create_dir_all(folder)?;
+            }
+            fs::hard_link(self.root.join(name), link)?;
+        }
+        std::thread::sleep(SETTLES);
+        Ok(Self {
+            root: root.to_owned(),
+            targets: self.targets.clone(),
+        })
+    }
+
     /// Total size of the files, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.targets.iter().map(|target| target.content.len()).sum()

@@ -198,6 +198,7 @@ pub(crate) fn measure(
         };
         task.site.targets.iter().map(with).collect::<Vec<_>>()
     });
+    let is_once = load.order == Order::Once;
     let plan = Plan {
         address: server.address,
         targets: constant.as_ref().unwrap_or(&task.site.targets),
@@ -207,8 +208,8 @@ pub(crate) fn measure(
         bursts: load.bursts,
         tls: tls.as_ref(),
         verify_every: load.verify_every,
-        warm_up: Duration::from_secs_f64(method.warm_up_s),
-        duration: Duration::from_secs_f64(method.duration_s),
+        warm_up: Duration::from_secs_f64(if is_once { 0.0 } else { method.warm_up_s }),
+        duration: Duration::from_secs_f64(if is_once { 0.0 } else { method.duration_s }),
         stall: STALL,
         // Thousands of connections take a while when a backlog overflows.
         connect: Duration::from_secs(20),
@@ -249,7 +250,8 @@ pub(crate) fn measure(
         tls: tls_checking.as_ref(),
         ..check
     };
-    let checked = match to_check.is_empty() {
+    // What is requested for the first time during the run is compared then.
+    let checked = match to_check.is_empty() || is_once {
         true => Ok(()),
         false => check_all(&check, asker, task.work),
     };
@@ -265,7 +267,7 @@ pub(crate) fn measure(
         (None, Asker::OwnH3(shape), _) => h3::run(&plan, shape, &mut observe)
             .map_err(anyhow::Error::from)
             .map(Load::Own),
-        (None, Asker::Own, Client::Wrk) if !load.bursts => {
+        (None, Asker::Own, Client::Wrk) if !load.bursts && !is_once => {
             wrk::run(&plan, task.work, &mut observe).map(Load::Wrk)
         }
         (None, Asker::Own, _) => load::run(&plan, &mut observe)

@@ -350,6 +350,11 @@ impl Scenario {
             !content.sparse || matches!(content.sizes, Sizes::Fixed { .. }),
             "content.sparse is for files of one size"
         );
+        ensure!(
+            load.order != Order::Once
+                || load.protocol == Protocol::H1 && load.client.is_none() && !content.sparse,
+            "order once is for HTTP/1.1 and the lab's own client"
+        );
         if let Some(client) = load.client {
             ensure!(
                 content.files == 1 && scenario.vary.is_none() && load.keep_alive,

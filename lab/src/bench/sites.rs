@@ -4,7 +4,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::Result;
@@ -17,10 +16,6 @@ use super::{
 
 /// Maximum size of kept content, in bytes: enough for the sites of most scenarios.
 pub(crate) const KEPT: u64 = 512 << 20;
-
-/// How long files rest before they are requested: gannet does not cache content of a file that has
-/// changed within the last two seconds, which is not typical of real sites.
-const SETTLES: Duration = Duration::from_millis(2_200);
 
 /// A site and its archive.
 pub(crate) struct Made {
@@ -102,7 +97,7 @@ impl Sites {
         let root = self.directory.join(format!("site-{}", self.count));
         self.count += 1;
         let site = content::create(spec, &root, self.quick)?;
-        std::thread::sleep(SETTLES);
+        std::thread::sleep(content::SETTLES);
         self.made.push(Made {
             spec: spec.clone(),
             site,

@@ -44,6 +44,22 @@ pub(crate) fn run(plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) -> Result<Tal
     client.run(observe)
 }
 
+/// Steps of this length visit each of `count` places once, neighbours far apart in time.
+pub(super) fn scattering_step(count: u64) -> u64 {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let golden = (count as f64 * 0.618_034) as u64;
+    let steps = golden.max(1)..=count.max(1);
+    steps
+        .into_iter()
+        .find(|&step| gcd(step, count) == 1)
+        .unwrap_or(1)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Unopened,
@@ -174,10 +190,14 @@ impl<'a> Client<'a> {
         self.connect_all(&mut events)?;
         if self.plan.duration.is_zero() {
             let all = self.plan.targets.len() as u64;
+            observe(Phase::Opens);
+            let (wall, cpu) = (Instant::now(), thread_cpu());
             while self.responses < all {
                 self.turn(&mut events)?;
             }
-            return Ok(self.tally(Duration::from_nanos(self.now()), Duration::ZERO));
+            let (wall, cpu) = (wall.elapsed(), thread_cpu().saturating_sub(cpu));
+            observe(Phase::Closes);
+            return Ok(self.tally(wall, cpu));
         }
         self.run_for(self.plan.warm_up, &mut events)?;
         self.counts = Counts::default();
@@ -450,6 +470,11 @@ impl<'a> Client<'a> {
             Order::RoundRobin => {
                 let index = self.next;
                 self.next = if index + 1 == count { 0 } else { index + 1 };
+                index
+            }
+            Order::Once => {
+                let index = self.next;
+                self.next = (index + scattering_step(count)) % count;
                 index
             }
             Order::Random => {

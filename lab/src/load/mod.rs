@@ -92,6 +92,8 @@ pub(crate) enum Order {
     RoundRobin,
     /// Drawn by a generator of fixed seed: the same sequence in every run.
     Random,
+    /// Each once, scattered over all of them: the run ends when all have been answered.
+    Once,
 }
 
 /// What to do to a server, and for how long.

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use crate::driver::{Completion, DirectoryEntry, Done, File, Listed, Meta, OpenedFile};
+use crate::driver::{
+    Completion, DirectoryEntry, Done, File, FileKind, KeepName, Listed, Meta, OpenedFile, Survey,
+};
 use crate::sim::disk::lock;
 use crate::sim::world::{JobKind, World, sim_file};
 
@@ -15,6 +17,7 @@ impl World {
         let result = match job.what {
             JobKind::Open(path) => self.open(&path).map(Done::Opened),
             JobKind::Read(file, offset, len) => self.read(&file, offset, len).map(Done::Read),
+            JobKind::Survey(path, max, keep) => self.survey(&path, max, keep).map(Done::Surveyed),
             JobKind::List(path, max, render) => {
                 let read = self.list(&path, max);
                 read.map(|(meta, entries)| {
@@ -66,6 +69,19 @@ impl World {
         // Fewer bytes are an error unless they reach the end of the file.
         let is_whole = bytes.len() == len || offset + bytes.len() as u64 >= node.meta.len;
         if is_whole { Ok(bytes) } else { Err(Errno::IO) }
+    }
+
+    fn survey(&mut self, path: &[u8], max: usize, keep: KeepName) -> Result<Survey, Errno> {
+        if self.random.chance(self.faults.io_error) {
+            return Err(Errno::IO);
+        }
+        let (meta, entries) = self.list(path, max + 1)?;
+        let mut survey = Survey::new(meta);
+        for entry in entries {
+            let is_plain = entry.meta.kind != FileKind::Other;
+            survey.take(&entry.name, is_plain, max, keep);
+        }
+        Ok(survey)
     }
 
     fn list(&self, path: &[u8], max: usize) -> Result<(Meta, Vec<DirectoryEntry>), Errno> {

@@ -39,9 +39,9 @@ use std::sync::{Arc, Mutex};
 use rustix::io::Errno;
 
 use crate::driver::{
-    Completion, DatagramSocket, Disk, Done, EngineReport, File, IoCounters, Lease, Listed,
-    Listener, Meta, Nanos, Network, OpenedFile, Render, Root, SendList, Socket, Started, Token,
-    Waker,
+    Completion, DatagramSocket, Disk, Done, EngineReport, File, IoCounters, KeepName, Lease,
+    Listed, Listener, Meta, Nanos, Network, OpenedFile, Render, Root, SendList, Socket, Started,
+    Survey, Token, Waker,
 };
 use crate::ktls::{ControlRecord, ControlType, TxKeys};
 use crate::options::EngineOptions;
@@ -478,6 +478,26 @@ impl Disk for Sim {
             }
         };
         self.pend(due, token, JobKind::Read(file.clone(), offset, len));
+        Started::Pending
+    }
+
+    fn survey(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        (max, keep): (usize, KeepName),
+        token: Token,
+    ) -> Started<Survey> {
+        let path = below(root, path);
+        let due = {
+            let mut world = lock(&self.world);
+            if world.disk.foreign_ns(&path).is_some() {
+                return Started::Now(Err(Errno::XDEV));
+            }
+            let now = world.now;
+            world.due(0).unwrap_or(now)
+        };
+        self.pend(due, token, JobKind::Survey(path, max, keep));
         Started::Pending
     }
 

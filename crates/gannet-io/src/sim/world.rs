@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use crate::driver::{Completion, Done, File, IoCounters, Listener, Nanos, Render, Socket, Token};
+use crate::driver::{
+    Completion, Done, File, IoCounters, KeepName, Listener, Nanos, Render, Socket, Token,
+};
 use crate::ktls::ControlRecord;
 use crate::outputs::Outputs;
 use crate::progress::Progress;
@@ -97,6 +99,7 @@ pub(super) struct Job {
 pub(super) enum JobKind {
     Open(Vec<u8>),
     Read(File, u64, usize),
+    Survey(Vec<u8>, usize, KeepName),
     List(Vec<u8>, usize, Render),
     Copy(File, u64),
 }

@@ -22,7 +22,7 @@ pub(crate) mod shortage;
 pub(crate) mod waiting;
 
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Done, Errno, File, OpenedFile};
+use gannet_io::driver::{Done, Errno, File, OpenedFile, Survey};
 
 use crate::release::directory::listings::ListingPage;
 
@@ -30,6 +30,8 @@ use crate::release::directory::listings::ListingPage;
 pub(crate) enum Wakeup {
     Opened(OpenedFile),
     Read(Vec<u8>),
+    /// The names of a folder.
+    Surveyed(Survey),
     /// A listing that several requests may have waited for, or the status of its failure.
     Listed(Result<ListingPage, Status>),
     /// A copy of the file to be read.
@@ -50,8 +52,9 @@ impl TryFrom<Done> for Wakeup {
         match done {
             Done::Opened(opened) => Ok(Self::Opened(opened)),
             Done::Read(bytes) => Ok(Self::Read(bytes)),
+            Done::Surveyed(survey) => Ok(Self::Surveyed(survey)),
             _ => {
-                debug_assert!(false, "waiters only open and read");
+                debug_assert!(false, "waiters only open, survey and read");
                 Err(Errno::IO)
             }
         }

@@ -227,6 +227,16 @@ impl Release {
         }
     }
 
+    /// Live directories.
+    pub(crate) fn directory_count(&self) -> usize {
+        self.directories().count()
+    }
+
+    /// Bytes of memory of what is known about their folders.
+    pub(crate) fn folder_memory(&self) -> u64 {
+        self.directories().map(DirectorySite::folder_memory).sum()
+    }
+
     fn directories(&self) -> impl Iterator<Item = &DirectorySite> {
         self.sites.iter().filter_map(|site| match site {
             Site::Directory(directory) => Some(&**directory),

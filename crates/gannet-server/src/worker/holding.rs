@@ -45,6 +45,7 @@ impl<D: Driver> Worker<D> {
         all[Account::FirstReads] = self.shared.first_reads.held_bytes();
         all[Account::Copies] = self.shared.ledger.copies();
         all[Account::Loads] = self.shared.loading.held_bytes();
+        all[Account::Folders] = self.shared.release.folder_memory();
         let mut peaks = self.peaks.0.get();
         let holdings = Account::ALL.map(|account| {
             let bound = self.shared.ledger.bound(account);

@@ -42,6 +42,8 @@ pub enum Account {
     Copies,
     /// Stored bodies being read, or waiting to be decoded.
     Loads,
+    /// What is known about the folders of live directories that were requested.
+    Folders,
 }
 
 /// Number of accounts.
@@ -49,7 +51,7 @@ const ACCOUNTS: usize = Account::ALL.len();
 
 impl Account {
     /// All accounts.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Input,
         Self::Waiting,
         Self::Answers,
@@ -61,6 +63,7 @@ impl Account {
         Self::FirstReads,
         Self::Copies,
         Self::Loads,
+        Self::Folders,
     ];
 
     /// Its name in the metrics.
@@ -78,6 +81,7 @@ impl Account {
             Self::FirstReads => "first_reads",
             Self::Copies => "copies",
             Self::Loads => "loads",
+            Self::Folders => "folders",
         }
     }
 }
@@ -147,6 +151,8 @@ pub(crate) struct Ledger {
     charged: Arc<Charged>,
     /// Maximum bytes of copies.
     copies_max: u64,
+    /// Live directories served.
+    directories: u64,
 }
 
 /// Bytes of copies, now and at most. One thread charges; another one may release the charge with
@@ -158,17 +164,21 @@ struct Charged {
 }
 
 impl Ledger {
-    /// An empty ledger for a worker whose cache may hold `cache_memory` bytes of live files.
-    pub(crate) fn new(cache_memory: u64) -> Self {
+    /// An empty ledger for a worker that serves this many live directories, whose caches may hold
+    /// `cache_memory` bytes together.
+    pub(crate) fn new(cache_memory: u64, directories: usize) -> Self {
         Self {
             charged: Arc::default(),
             copies_max: cache_memory.saturating_add(limits::COPIES_SPARE),
+            directories: directories as u64,
         }
     }
 
-    /// Changes the bytes of live files that the worker's cache may hold.
-    pub(crate) fn set_cache_memory(&mut self, cache_memory: u64) {
+    /// Changes the live directories that the worker serves, and the bytes that their caches may
+    /// hold.
+    pub(crate) fn set_release(&mut self, cache_memory: u64, directories: usize) {
         self.copies_max = cache_memory.saturating_add(limits::COPIES_SPARE);
+        self.directories = directories as u64;
     }
 
     /// The bound of an account.
@@ -185,6 +195,7 @@ impl Ledger {
             Account::FirstReads => Bound::Worker(limits::FIRST_READS_HELD_MAX),
             Account::Copies => Bound::Worker(self.copies_max),
             Account::Loads => Bound::Worker(limits::LOADS_HELD_MAX),
+            Account::Folders => Bound::Worker(self.directories * limits::FOLDERS_HELD_MAX),
         }
     }
 
@@ -287,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_charge_is_held_until_it_is_dropped() {
-        let ledger = Ledger::new(1_000);
+        let ledger = Ledger::new(1_000, 1);
         let most = 1_000 + limits::COPIES_SPARE;
         let all = ledger.charge(most);
         assert!(!ledger.has_room(1));

@@ -119,7 +119,7 @@ impl<D: Driver> Worker<D> {
             certificates: settings.certificates.as_ref().map(Adopted::new),
             hellos: VecDeque::new(),
             budget: Budget::whole(),
-            ledger: Ledger::new(release.cache_memory),
+            ledger: Ledger::new(release.cache_memory, release.directory_count()),
             first_reads: FirstReads::default(),
             shortage: Shortage::default(),
             ended: 0,

@@ -175,7 +175,8 @@ impl<D: Driver> Shared<D> {
         if self.settings.number == 0 {
             self.counters.archive_copied = opened.copied_len();
         }
-        self.ledger.set_cache_memory(next.cache_memory);
+        let directories = next.directory_count();
+        self.ledger.set_release(next.cache_memory, directories);
         self.release = Rc::new(next);
     }
 

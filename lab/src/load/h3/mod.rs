@@ -31,7 +31,10 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use self::connection::Slot;
-use super::{LoadError, Order, Phase, Plan, Tally, client::thread_cpu};
+use super::{
+    LoadError, Order, Phase, Plan, Tally,
+    client::{scattering_step, thread_cpu},
+};
 
 mod connection;
 mod response;
@@ -401,6 +404,11 @@ impl<'a> Client<'a> {
             Order::RoundRobin => {
                 let index = self.next;
                 self.next = if index + 1 == count { 0 } else { index + 1 };
+                index
+            }
+            Order::Once => {
+                let index = self.next;
+                self.next = (index + scattering_step(count)) % count;
                 index
             }
             Order::Random => {

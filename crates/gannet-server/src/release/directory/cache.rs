@@ -5,13 +5,16 @@
 //! its place.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
 use gannet_http::semantics::response::Status;
 use gannet_io::driver::Nanos;
 
 use super::Cached;
-use crate::limits::{BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_IDLE_MS};
+use crate::limits::{
+    ADMITTED_FREELY_MAX, ASKED_ONCE_MAX, BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_IDLE_MS,
+};
 
 struct Remembered {
     cached: Rc<Cached>,
@@ -48,6 +51,22 @@ impl Generation {
         Some((path, value))
     }
 
+    fn retain(&mut self, mut is_kept: impl FnMut(&Remembered) -> bool) {
+        let Self {
+            paths,
+            weight,
+            descriptors,
+        } = self;
+        paths.retain(|_, value| {
+            let is_kept = is_kept(value);
+            if !is_kept {
+                *weight -= value.weight;
+                *descriptors -= value.descriptors;
+            }
+            is_kept
+        });
+    }
+
     fn forget(&mut self, value: &Remembered) {
         self.weight -= value.weight;
         self.descriptors -= value.descriptors;
@@ -68,6 +87,8 @@ pub(super) struct Cache {
     young: Generation,
     old: Generation,
     room: Room,
+    /// Hashes of paths that were requested and not admitted; empty until one was.
+    asked_once: Vec<u32>,
 }
 
 impl Cache {
@@ -76,6 +97,7 @@ impl Cache {
             young: Generation::default(),
             old: Generation::default(),
             room,
+            asked_once: Vec::new(),
         }
     }
 
@@ -89,16 +111,15 @@ impl Cache {
         self.room.memory
     }
 
-    /// Closes cached open files: those of the old generation, or if it has none, those of the young
-    /// one. False if none is open.
+    /// Closes cached open files that no response is being sent from: those of the old generation, or
+    /// if it has none, those of the young one. False if there are none.
     pub(super) fn drop_descriptors(&mut self) -> bool {
-        let ages = [&mut self.old, &mut self.young];
-        let holder = ages.into_iter().find(|it| it.descriptors > 0);
-        let has_some = holder.is_some();
-        if let Some(generation) = holder {
-            *generation = Generation::default();
-        }
-        has_some
+        let mut ages = [&mut self.old, &mut self.young].into_iter();
+        ages.any(|generation| {
+            let before = generation.descriptors;
+            generation.retain(|value| value.descriptors == 0 || value.cached.is_in_use());
+            generation.descriptors < before
+        })
     }
 
     /// The resolution of a path, if the disk confirmed it recently or `is_same` confirms it now.
@@ -142,6 +163,24 @@ impl Cache {
         Some(Rc::clone(&found.cached))
     }
 
+    /// Whether to cache the resolution of a path. Once there are many, a short file is cached at its
+    /// second request: most of a large site's files are requested once in a long time, and caching
+    /// those costs as much as looking them up, and displaces others.
+    pub(super) fn admits(&mut self, path: &[u8], cached: &Cached) -> bool {
+        let is_free = self.young.paths.len() + self.old.paths.len() < ADMITTED_FREELY_MAX;
+        let has = |it: &Generation| it.paths.contains_key(path);
+        if is_free || !cached.is_short() || has(&self.young) || has(&self.old) {
+            return true;
+        }
+        if self.asked_once.is_empty() {
+            self.asked_once = vec![0; ASKED_ONCE_MAX];
+        }
+        let hash = self.young.paths.hasher().hash_one(path);
+        let mark = (hash >> 32) as u32 | 1;
+        let place = &mut self.asked_once[hash as usize % ASKED_ONCE_MAX];
+        std::mem::replace(place, mark) == mark
+    }
+
     /// Caches the resolution of a path as of `now`. For the same resolution, later times are kept.
     pub(super) fn insert(&mut self, path: &[u8], cached: Rc<Cached>, status: Status, now: Nanos) {
         let old = self.old.take(path).map(|(_, value)| value);
@@ -169,18 +208,9 @@ impl Cache {
     pub(super) fn close_idle(&mut self, now: Nanos) -> bool {
         let mut is_left = false;
         for generation in [&mut self.young, &mut self.old] {
-            let Generation {
-                paths,
-                weight,
-                descriptors,
-            } = generation;
-            paths.retain(|_, value| {
+            generation.retain(|value| {
                 let is_live = value.cached.is_live();
                 let is_kept = !is_live || now <= value.confirmed.plus_ms(OPEN_IDLE_MS);
-                if !is_kept {
-                    *weight -= value.weight;
-                    *descriptors -= value.descriptors;
-                }
                 is_left |= is_live && is_kept;
                 is_kept
             });
@@ -287,5 +317,28 @@ mod tests {
             cache.young.weight + cache.old.weight,
             1_024 * (cache.young.paths.len() + cache.old.paths.len()) as u64
         );
+    }
+
+    /// A large cache admits a path at its second request, and so keeps what is used.
+    #[test]
+    fn a_crawler_displaces_nothing() {
+        let mut cache = Cache::new(room(1 << 30));
+        let asked = |cache: &mut Cache, path: &str| {
+            let found = cached();
+            let admits = cache.admits(path.as_bytes(), &found);
+            if admits {
+                cache.insert(path.as_bytes(), found, Status(200), Nanos(0));
+            }
+            admits
+        };
+        for number in 0..ADMITTED_FREELY_MAX {
+            assert!(asked(&mut cache, &number.to_string()));
+        }
+        assert!(!asked(&mut cache, "new"));
+        assert!(asked(&mut cache, "new"));
+        assert!(asked(&mut cache, "new"), "a newer state of it");
+        assert!(!(0..100_000).any(|number| asked(&mut cache, &format!("once{number}"))));
+        let kept = cache.young.paths.len() + cache.old.paths.len();
+        assert_eq!(kept, ADMITTED_FREELY_MAX + 1);
     }
 }

@@ -1,7 +1,7 @@
 //! A lookup on disk for one request: a chain of operations, each of which may complete later.
 //!
 //! ```text
-//!   Looking ──file──▶ Sidecar ──▶ Sidecar ... ──▶ done, or Reading ──▶ done
+//!   Looking ──file──▶ (Surveying) ──▶ Sidecar ──▶ Sidecar ... ──▶ done, or Reading ──▶ done
 //!      └──directory, redirect, missing ──▶ done
 //! ```
 //!
@@ -31,6 +31,7 @@ use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, 
 
 use self::at_path::{at_path, is_shortage};
 use self::coded_alone::Alone;
+use super::folders::{Glance, folder_of, sidecar_hash};
 use super::listings::ListingPage;
 use super::{Cached, CodedAlone, DirectorySite, Draft, Role, is_recent, is_settled};
 use crate::exchange::Wakeup;
@@ -113,8 +114,15 @@ pub(crate) struct Fill {
     tries: u32,
     /// Time of its last operation or wake-up, Unix seconds.
     unix: i64,
-    /// When it began. Its result counts as no newer than that, however long the disk takes.
+    /// When it began.
     began: Nanos,
+    /// Its result counts as no newer than that: when it began, however long the disk takes, or when
+    /// what it knows of the folder was confirmed.
+    as_of: Nanos,
+    /// Sidecars that are known to be absent: a bit for each of [`SIDECARS`].
+    absent: u8,
+    /// What is known of the folder was considered.
+    has_glanced: bool,
 }
 
 /// The pending operation.
@@ -131,6 +139,8 @@ enum State {
     },
     /// Opens this sidecar.
     Sidecar(usize),
+    /// Reads the names of the file's folder, before this sidecar is opened; since when.
+    Surveying(usize, (Nanos, i64)),
     /// Opens the missing file in this one of the codings.
     Alone(usize),
     /// Reads the last bytes of this gzip file.
@@ -192,6 +202,9 @@ impl Fill {
             tries: 0,
             unix,
             began: now,
+            as_of: now,
+            absent: 0,
+            has_glanced: false,
         }
     }
 
@@ -215,7 +228,7 @@ impl Fill {
         Some(Ruling::new(rules, asked))
     }
 
-    /// Time from which its result counts.
+    /// When it began.
     pub(crate) fn began(&self) -> Nanos {
         self.began
     }
@@ -228,7 +241,7 @@ impl Fill {
     /// Caches the result for later requests to the same release. True if that keeps a file open
     /// that may be deleted.
     pub(crate) fn remember(&self, cached: Rc<Cached>, status: Status) -> bool {
-        self.site.remember(&self.key(), cached, status, self.began)
+        self.site.remember(&self.key(), cached, status, self.as_of)
     }
 
     /// The canonical request path.
@@ -297,23 +310,44 @@ impl Fill {
         has_next
     }
 
-    fn ask<D: Driver>(&self, driver: &mut D, root: &Root, token: Token) -> Started<Wakeup> {
+    fn ask<D: Driver>(&mut self, driver: &mut D, root: &Root, token: Token) -> Started<Wakeup> {
         let open = |started| match started {
             Started::Now(result) => Started::Now(Result::map(result, Wakeup::Opened)),
             Started::Pending => Started::Pending,
         };
         match &self.state {
             State::Looking => match self.lookup.step() {
-                Step::Open(path) => open(driver.open(root, path, token)),
+                Step::Open(path) => open(match self.site.is_plain(path, driver) {
+                    true if self.missing_in == 0 => driver.open_plain(root, path, token),
+                    _ => driver.open(root, path, token),
+                }),
                 Step::Done(_) => unreachable!("a finished lookup leaves this state"),
             },
             State::Sidecar(index) => {
-                let name = [&self.file_path, SIDECARS[*index].suffix].concat();
+                let index = *index;
+                if !self.has_glanced
+                    && let Some(max) = self.glance(driver)
+                {
+                    self.state = State::Surveying(index, (driver.now(), self.unix));
+                    let folder = folder_of(&self.file_path);
+                    self.site.survey(folder, max);
+                    return match driver.survey(root, folder, (max, sidecar_hash), token) {
+                        Started::Now(result) => Started::Now(result.map(Wakeup::Surveyed)),
+                        Started::Pending => Started::Pending,
+                    };
+                }
+                if self.absent >> index & 1 == 1 {
+                    return Started::Now(Err(Errno::NOENT));
+                }
+                let name = [&self.file_path, SIDECARS[index].suffix].concat();
                 open(driver.open(root, &name, token))
             }
             State::Alone(index) => open(driver.open(root, &self.coded_name(*index), token)),
             State::GzipEnd(opened) => Self::ask_end(driver, opened, token),
-            State::Reading { .. } | State::Measuring(..) | State::Decoding(_) => {
+            State::Surveying(..)
+            | State::Reading { .. }
+            | State::Measuring(..)
+            | State::Decoding(_) => {
                 unreachable!("what is being read was asked for")
             }
         }
@@ -328,7 +362,10 @@ impl Fill {
         // Content reads handle shortage themselves.
         let is_lookup = !matches!(
             self.state,
-            State::Reading { .. } | State::Measuring(..) | State::Decoding(_)
+            State::Surveying(..)
+                | State::Reading { .. }
+                | State::Measuring(..)
+                | State::Decoding(_)
         );
         if let Err(errno) = &result
             && is_lookup
@@ -363,6 +400,17 @@ impl Fill {
                 self.take(coding, opened, index + 1)
             }
             (State::Sidecar(index), _) => self.next_sidecar(index + 1),
+            (State::Surveying(index, since), result) => {
+                let survey = match result {
+                    Ok(Wakeup::Surveyed(survey)) => Some(survey),
+                    _ => None,
+                };
+                self.site
+                    .surveyed(folder_of(&self.file_path), survey, since);
+                // Another one is not for this lookup, however long this one took.
+                let _ = self.glance(driver);
+                self.next_sidecar(index)
+            }
             (State::Alone(index), result) => self.coded_opened(index, result),
             (State::GzipEnd(opened), result) => self.gzip_end(opened, result),
             (reading @ State::Reading { .. }, result) => {
@@ -496,12 +544,34 @@ impl Fill {
         self.drafts.clear();
         self.status = Status::OK;
         self.is_own = true;
+        self.absent = 0;
+        self.has_glanced = false;
+    }
+
+    /// Considers what is known of the folder of the file found. If that is nothing, perhaps a survey
+    /// of at most so many names is due.
+    fn glance<D: Driver>(&mut self, driver: &D) -> Option<usize> {
+        self.has_glanced = true;
+        if self.missing_in > 0 {
+            return None;
+        }
+        match self.site.glance(&self.file_path, driver) {
+            Glance::Known { as_of, absent } => {
+                self.as_of = self.as_of.min(as_of);
+                self.absent = absent;
+                None
+            }
+            Glance::Due(max) => Some(max),
+            Glance::Unknown => None,
+        }
     }
 
     fn next_sidecar(&mut self, next: usize) -> Option<Filled> {
         let original_len = self.drafts.first().map_or(0, |draft| draft.meta.len);
         let has = |sidecar: &Sidecar| self.drafts.iter().any(|it| it.coding == sidecar.coding);
-        let next = next + usize::from(SIDECARS.get(next).is_some_and(has));
+        let is_out = |(index, it): &(usize, &Sidecar)| self.absent >> index & 1 == 1 || has(it);
+        let others = SIDECARS.iter().enumerate().skip(next);
+        let next = next + others.take_while(is_out).count();
         let wanted = self.site.options.sidecars
             && next < SIDECARS.len()
             && may_have_sidecars(&self.file_path, original_len)

@@ -9,6 +9,7 @@
 mod cache;
 mod coded;
 pub(crate) mod fill;
+mod folders;
 pub(crate) mod kept_names;
 pub(crate) mod listings;
 
@@ -30,11 +31,12 @@ use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::ready_fields::ReadyFields;
 use gannet_http::semantics::response::ReadyBlock;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Driver, Meta, Nanos, OpenedFile, Root};
+use gannet_io::driver::{Driver, Meta, Nanos, OpenedFile, Root, Survey};
 
 use self::cache::Cache;
 pub(crate) use self::cache::Room;
 use self::coded::CodedAlone;
+use self::folders::{Folders, Glance};
 use self::kept_names::KeptNames;
 use super::bodies::Bodies;
 use super::opened::OpenedDirectory;
@@ -57,6 +59,8 @@ pub(crate) struct DirectorySite {
     kept: Arc<KeptNames>,
     /// Cached files; `None` once the site is retired.
     cache: RefCell<Option<Cache>>,
+    /// What lookups know about its folders; `None` once the site is retired.
+    folders: RefCell<Option<Folders>>,
     /// Decoded content of files that exist only in a coding: the last one.
     bodies: Bodies,
 }
@@ -125,8 +129,8 @@ struct CachedVariant {
     draft: Draft,
     tag: String,
     ready: ReadyFields,
-    /// The same fields for HTTP/2.
-    hpack: Option<ReadyFields>,
+    /// The same fields for HTTP/2, once it is cached.
+    hpack: OnceCell<Option<ReadyFields>>,
     /// Its SHA-256, computed on the first request for it.
     sha256: OnceCell<[u8; 32]>,
     /// Bytes that requests took of it before there was a copy.
@@ -204,7 +208,7 @@ impl Cached {
             variants.push(CachedVariant {
                 draft,
                 tag,
-                hpack: hpack::ready::render(ready.as_block()),
+                hpack: OnceCell::new(),
                 ready,
                 sha256: OnceCell::new(),
                 taken: Cell::new(0),
@@ -234,6 +238,20 @@ impl Cached {
 
     fn variant_in(&self, coding: Coding) -> Option<&CachedVariant> {
         self.variants.iter().find(|v| v.draft.coding == coding)
+    }
+
+    /// Renders what later requests need: once for all.
+    fn render(&self) {
+        for variant in &self.variants {
+            let render = || hpack::ready::render(variant.ready.as_block());
+            variant.hpack.get_or_init(render);
+        }
+    }
+
+    /// Whether looking it up again costs little: its bodies are short, or it has none.
+    fn is_short(&self) -> bool {
+        let mut drafts = self.variants.iter().map(|variant| &variant.draft);
+        drafts.all(|draft| draft.len <= SMALL_FILE_MAX && draft.coded.is_none())
     }
 
     /// Sets the content of a coding after it was read.
@@ -297,7 +315,10 @@ impl Cached {
             status,
             block: ReadyBlock {
                 h1: variant.ready.as_block(),
-                hpack: variant.hpack.as_ref().map(ReadyFields::as_block),
+                hpack: variant
+                    .hpack
+                    .get()
+                    .and_then(|it| Some(it.as_ref()?.as_block())),
             },
             representation: Representation {
                 len: variant.draft.len,
@@ -320,6 +341,11 @@ impl Cached {
     /// Whether it is sent from a file that may change.
     fn is_live(&self) -> bool {
         self.files().any(|file| !file.is_constant())
+    }
+
+    /// Whether a response is being sent from one of its files: dropping it would not close that.
+    fn is_in_use(&self) -> bool {
+        self.files().any(|file| Rc::strong_count(file) > 1)
     }
 
     /// Approximate bytes of memory that caching it takes.
@@ -392,12 +418,16 @@ impl DirectorySite {
             options: Arc::clone(&opened.options),
             kept: Arc::clone(&opened.kept),
             cache: RefCell::new(Some(Cache::new(room))),
+            folders: RefCell::new(Some(Folders::default())),
             bodies: Bodies::new(0),
         }
     }
 
-    /// Drops the cached files.
+    /// Drops the cached files, and what is known about folders.
     pub(crate) fn forget(&self) {
+        if let Some(folders) = &mut *self.folders.borrow_mut() {
+            folders.clear();
+        }
         if let Some(cache) = &mut *self.cache.borrow_mut() {
             cache.clear();
         }
@@ -411,6 +441,7 @@ impl DirectorySite {
     /// Drops the caches and disables them: another release has replaced this one.
     pub(crate) fn retire(&self) {
         *self.cache.borrow_mut() = None;
+        *self.folders.borrow_mut() = None;
         self.bodies.retire();
     }
 
@@ -478,6 +509,43 @@ impl DirectorySite {
         found.filter(|(cached, _)| cached.files().all(|file| file.is_unchanged(driver)))
     }
 
+    /// Bytes of memory of what is known about its folders.
+    pub(crate) fn folder_memory(&self) -> u64 {
+        self.folders.borrow().as_ref().map_or(0, Folders::held)
+    }
+
+    /// Whether a path can be opened without a look at what it is: see
+    /// [`Disk::open_plain`](gannet_io::driver::Disk::open_plain).
+    fn is_plain<D: Driver>(&self, path: &[u8], driver: &D) -> bool {
+        let folders = self.folders.borrow();
+        folders
+            .as_ref()
+            .is_some_and(|it| it.is_plain(path, driver.now()))
+    }
+
+    /// What is known of the folder of a file.
+    fn glance<D: Driver>(&self, path: &[u8], driver: &D) -> Glance {
+        let meta_now = |folder: &[u8]| driver.peek(self.root.as_ref()?, folder);
+        match &mut *self.folders.borrow_mut() {
+            Some(folders) => folders.glance(path, driver.now(), meta_now),
+            None => Glance::Unknown,
+        }
+    }
+
+    /// A survey of a folder begins.
+    fn survey(&self, folder: &[u8], max: usize) {
+        if let Some(folders) = &mut *self.folders.borrow_mut() {
+            folders.begin(folder, max);
+        }
+    }
+
+    /// Takes the result of a survey of a folder that began at `since`; `None` if it failed.
+    fn surveyed(&self, folder: &[u8], survey: Option<Survey>, since: (Nanos, i64)) {
+        if let Some(folders) = &mut *self.folders.borrow_mut() {
+            folders.take(folder, survey, since);
+        }
+    }
+
     /// Closes files kept open for later requests, the oldest first. False if none is open.
     pub(crate) fn drop_descriptors(&self) -> bool {
         let mut cache = self.cache.borrow_mut();
@@ -500,10 +568,15 @@ impl DirectorySite {
         now: Nanos,
     ) -> bool {
         let is_live = cached.is_live();
-        match &mut *self.cache.borrow_mut() {
-            Some(cache) => cache.insert(path, cached, status, now),
-            None => return false,
+        let mut cache = self.cache.borrow_mut();
+        let Some(cache) = cache.as_mut() else {
+            return false;
+        };
+        if !cache.admits(path, &cached) {
+            return false;
         }
+        cached.render();
+        cache.insert(path, cached, status, now);
         is_live
     }
 

@@ -1,0 +1,259 @@
+//! What lookups know about the folders of a live directory without asking the disk: which sidecars
+//! are certainly not there, and whether opening a file can have side effects.
+//!
+//! A file may have three sidecars, and most files have none. The kernel caches the absence of a
+//! name only after a lookup that may wait for the disk, so asking for each sidecar of each file
+//! would take three trips to a helper thread. Reading the folder's names takes one, for all its
+//! files: a *survey*. It keeps what ends like a sidecar, as hashes, so that a folder without any
+//! costs a hundred bytes.
+//!
+//! A survey counts for [`FOLDER_FRESH_MS`]; after that only while the folder's metadata are the
+//! same, which any new name changes, and only if they were not quite new when its names were read
+//! (see `is_settled`). What a lookup concludes from it counts from the time for which the folder was
+//! confirmed last, so a new sidecar is found as soon as without surveys.
+//!
+//! A long folder is read in steps, each once as many lookups have missed it as pay for it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+
+use gannet_content::directory::sidecars::SIDECARS;
+use gannet_io::driver::{Meta, Nanos, Survey};
+
+use super::is_settled;
+use crate::limits::{
+    FOLDER_FRESH_MS, FOLDER_NAMES_FIRST, FOLDER_NAMES_MAX, FOLDER_NAMES_PER_MISS, FOLDER_PLAIN_MS,
+    FOLDERS_HELD_MAX,
+};
+
+/// What is known of the folders of one site.
+#[derive(Default)]
+pub(super) struct Folders {
+    folders: HashMap<Box<[u8]>, Folder, foldhash::fast::RandomState>,
+    /// Approximate bytes of memory.
+    held: u64,
+}
+
+#[derive(Default)]
+struct Folder {
+    known: Option<Known>,
+    /// Lookups since the last survey that found nothing known.
+    missed: usize,
+    /// Names that the next survey reads at most; 0 before the first one.
+    max: usize,
+    /// Lookups to miss before the next survey.
+    due: usize,
+    /// No survey before this time.
+    not_before: Nanos,
+}
+
+struct Known {
+    meta: Meta,
+    /// Metadata tell whether it still has the same names.
+    is_settled: bool,
+    is_plain: bool,
+    /// Hashes of the names that end like sidecars, sorted.
+    sidecars: Box<[u64]>,
+    /// When it was last known to have these names.
+    as_of: Nanos,
+}
+
+/// What is known of one folder.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Glance {
+    /// Its names are known.
+    Known {
+        /// Since when.
+        as_of: Nanos,
+        /// The sidecars that the file does not have: a bit for each of [`SIDECARS`].
+        absent: u8,
+    },
+    /// Nothing; a survey of at most this many names is due, which [`Folders::take`] takes.
+    Due(usize),
+    /// Nothing, and a survey is not worth it yet.
+    Unknown,
+}
+
+/// The hash of a name that ends like a sidecar. Upper and lower case count as the same: file
+/// systems exist where they are.
+pub(super) fn sidecar_hash(name: &[u8]) -> Option<u64> {
+    let ends = |suffix: &[u8]| {
+        let start = name.len().checked_sub(suffix.len());
+        start.is_some_and(|start| name[start..].eq_ignore_ascii_case(suffix))
+    };
+    SIDECARS.iter().any(|it| ends(it.suffix)).then(|| {
+        let mut hasher = foldhash::fast::FixedState::default().build_hasher();
+        hasher.write(&name.to_ascii_lowercase());
+        hasher.finish()
+    })
+}
+
+/// The folder of a path below the root, and the name in it.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// The folder of a path below the root.
+pub(super) fn folder_of(path: &[u8]) -> &[u8] {
+    split(path).0
+}
+
+impl Folders {
+    /// Bytes of memory that it takes.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// What is known of the folder of a file. `meta_now` queries the folder's metadata, if that takes
+    /// no time.
+    pub(super) fn glance(
+        &mut self,
+        path: &[u8],
+        now: Nanos,
+        meta_now: impl FnOnce(&[u8]) -> Option<Meta>,
+    ) -> Glance {
+        let (path, name) = split(path);
+        let Some(folder) = self.folders.get_mut(path) else {
+            return Glance::Due(FOLDER_NAMES_FIRST);
+        };
+        let Some(known) = &mut folder.known else {
+            return folder.miss(now);
+        };
+        if now > known.as_of.plus_ms(FOLDER_FRESH_MS) {
+            match meta_now(path) {
+                Some(meta) if meta == known.meta && known.is_settled => known.as_of = now,
+                // Not in the kernel's caches now: what is known may still hold.
+                None if known.is_settled => return Glance::Unknown,
+                _ => {
+                    self.held -= known.held();
+                    folder.known = None;
+                    return folder.miss(now);
+                }
+            }
+        }
+        Glance::Known {
+            as_of: known.as_of,
+            absent: known.absent(name),
+        }
+    }
+
+    /// Whether files in the folder of a path can be opened without a look at what they are.
+    pub(super) fn is_plain(&self, path: &[u8], now: Nanos) -> bool {
+        let known = self
+            .folders
+            .get(folder_of(path))
+            .and_then(|it| it.known.as_ref());
+        known.is_some_and(|it| it.is_plain && now <= it.as_of.plus_ms(FOLDER_PLAIN_MS))
+    }
+
+    /// A survey of a folder begins: no other begins for the lookups that miss it meanwhile.
+    pub(super) fn begin(&mut self, folder: &[u8], max: usize) {
+        if !self.folders.contains_key(folder) {
+            self.make_room(weight(folder));
+            self.held += weight(folder);
+            self.folders.insert(folder.into(), Folder::default());
+        }
+        if let Some(found) = self.folders.get_mut(folder) {
+            found.max = max;
+            found.missed = 0;
+            found.due = (max / FOLDER_NAMES_PER_MISS).max(1);
+        }
+    }
+
+    /// Takes the result of a survey that began at `as_of` (`unix`, seconds): `None` if it failed.
+    pub(super) fn take(
+        &mut self,
+        path: &[u8],
+        survey: Option<Survey>,
+        (as_of, unix): (Nanos, i64),
+    ) {
+        let Some(folder) = self.folders.get_mut(path) else {
+            return;
+        };
+        folder.missed = 0;
+        let Some(mut survey) = survey else {
+            folder.due = FOLDER_NAMES_MAX / FOLDER_NAMES_PER_MISS;
+            return;
+        };
+        if !survey.is_whole {
+            folder.max = (8 * folder.max).min(FOLDER_NAMES_MAX);
+            return;
+        }
+        folder.max = (2 * survey.count).clamp(FOLDER_NAMES_FIRST, FOLDER_NAMES_MAX);
+        folder.due = (survey.count / FOLDER_NAMES_PER_MISS).max(1);
+        folder.not_before = as_of.plus_ms(FOLDER_FRESH_MS);
+        survey.kept.sort_unstable();
+        let known = Known {
+            meta: survey.meta,
+            is_settled: is_settled(&survey.meta, unix),
+            is_plain: survey.is_plain,
+            sidecars: survey.kept.into(),
+            as_of,
+        };
+        let more = known.held();
+        let before = folder.known.replace(known);
+        self.held -= before.map_or(0, |it| it.held());
+        self.make_room(more);
+        self.held += match self.folders.is_empty() {
+            true => 0,
+            false => more,
+        };
+    }
+
+    /// Forgets everything if `more` bytes do not fit: rare, and learnt again soon.
+    fn make_room(&mut self, more: u64) {
+        if self.held + more > FOLDERS_HELD_MAX {
+            self.clear();
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Bytes of memory of a folder without what is known of it.
+fn weight(path: &[u8]) -> u64 {
+    (path.len() + size_of::<Folder>() + 64) as u64
+}
+
+impl Folder {
+    fn miss(&mut self, now: Nanos) -> Glance {
+        self.missed += 1;
+        match self.missed >= self.due && now >= self.not_before {
+            true => Glance::Due(self.max),
+            false => Glance::Unknown,
+        }
+    }
+}
+
+impl Known {
+    fn held(&self) -> u64 {
+        size_of_val(&*self.sidecars) as u64
+    }
+
+    fn absent(&self, name: &[u8]) -> u8 {
+        if self.sidecars.is_empty() {
+            return u8::MAX;
+        }
+        // Letters outside ASCII may have several forms that name the same file.
+        if !name.is_ascii() {
+            return 0;
+        }
+        let is_absent = |suffix: &[u8]| {
+            let hash = sidecar_hash(&[name, suffix].concat());
+            hash.is_some_and(|hash| self.sidecars.binary_search(&hash).is_err())
+        };
+        let bits = SIDECARS.iter().enumerate();
+        bits.fold(0, |bits, (index, it)| {
+            bits | u8::from(is_absent(it.suffix)) << index
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
