@@ -20,6 +20,8 @@ pub struct Settings {
     pub port: Option<u16>,
     /// Listen on all interfaces.
     pub expose: bool,
+    /// Print the QR code of the address; `None` is on a terminal, where other machines can connect.
+    pub qr: Option<bool>,
     /// The TLS flags.
     pub tls: TlsSettings,
     /// How paths are resolved, and which fields answers have.

@@ -1,6 +1,7 @@
 //! The program at a terminal.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 
 use gannet_testkit::{Folder, Gannet, Signal, command, same};
 
@@ -53,4 +54,37 @@ fn a_closed_terminal_ends_the_server_and_a_rotated_log_does_not() {
     server.signal(Signal::HUP);
     assert_eq!(server.wait().status, Some(0));
     assert!(log.exists(), "the log was not reopened");
+}
+
+/// A code is printed if it is wanted, or if others can connect and somebody sees it.
+#[test]
+fn the_code_of_the_address_is_printed_for_those_who_can_use_it() {
+    let site = Folder::site();
+    let is_code = |line: &&String| line.chars().count() == 33 && line.contains('▄');
+    let codes = |flags: &[&str]| {
+        let server = Gannet::start(command().args(["-p", "0"]).args(flags).arg(site.path()));
+        let count = server.start_lines().iter().filter(is_code).count();
+        server.stop().success();
+        count
+    };
+    assert_eq!(codes(&[]), 0);
+    assert_eq!(codes(&["--expose"]), 0, "standard output is no terminal");
+    assert!(codes(&["--qr"]) > 8);
+    assert_eq!(codes(&["--expose", "--qr=false"]), 0);
+
+    let (outer, inner) = terminal();
+    let mut child = command()
+        .args(["-p", "0"])
+        .arg(site.path())
+        .stdout(inner)
+        .spawn()
+        .expect("it starts");
+    let lines = BufReader::new(outer).lines().map_while(Result::ok);
+    let lines: Vec<String> = lines
+        .take_while(|line| !line.starts_with("Ctrl-C"))
+        .collect();
+    assert!(lines.iter().any(|line| line.contains("http://127.0.0.1:")));
+    assert!(!lines.iter().any(|line| line.contains('▄')), "{lines:#?}");
+    child.kill().expect("ours");
+    child.wait().expect("ours");
 }

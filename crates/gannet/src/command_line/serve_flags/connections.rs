@@ -67,6 +67,22 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
+        name: "qr",
+        short: None,
+        value: Value::Switch,
+        group: Group::Addresses,
+        default: "",
+        brief: "print the QR code of the address; the default on a terminal where others can connect",
+        details: "It shows the first address that other machines reach, HTTPS before HTTP, and with \
+            --expose that of the interface by which this machine reaches others. If only this \
+            machine can connect, --qr shows that address. --qr=false prints none.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.qr = Some(switch(values)?);
+            Ok(())
+        },
+    },
+    Flag {
         name: "metrics",
         short: None,
         value: one("ADDR:PORT"),

@@ -76,6 +76,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("listen", Need::Nothing),
     ("port", Need::Nothing),
     ("expose", Need::Nothing),
+    ("qr", Need::Tcp),
     ("metrics", Need::Nothing),
     ("tls", Need::HttpsAddress),
     ("tls-cert", Need::HttpsAddress),

@@ -386,7 +386,8 @@ pub fn urls(
     urls
 }
 
-fn url(address: SocketAddr, scheme: Scheme) -> String {
+/// The URL of an address.
+pub(super) fn url(address: SocketAddr, scheme: Scheme) -> String {
     let (name, default) = match scheme {
         Scheme::Http | Scheme::Redirect => ("http", 80),
         Scheme::Https => ("https", 443),

@@ -5,6 +5,7 @@ pub mod content_kind;
 mod effects;
 mod port_owner;
 mod process_limits;
+mod qr_code;
 mod signals;
 pub mod start_lines;
 pub mod tls;
@@ -186,6 +187,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         report: prepared.report(),
         log: (log, log_file.as_deref()),
         note: note.as_deref(),
+        qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
         colour: terminal.colour,
     };
     Ok(Ready {

@@ -29,6 +29,8 @@ pub struct Lines<'a> {
     pub log: (LogFormat, Option<&'a Path>),
     /// Something unexpected, such as another port.
     pub note: Option<&'a str>,
+    /// A QR code, several lines.
+    pub qr: Option<String>,
     /// Use ANSI colours.
     pub colour: bool,
 }
@@ -70,6 +72,9 @@ impl Lines<'_> {
         self.engine(&mut text);
         if let Some(note) = self.note {
             self.line(&mut text, "note", &self.paint("33", note));
+        }
+        if let Some(code) = &self.qr {
+            let _ = write!(text, "\n{code}\n");
         }
         let expose = match self.addresses {
             [(ListenAddress::Tcp(only), _)] if only.ip().is_loopback() => {
@@ -291,6 +296,7 @@ mod tests {
             report: &report(),
             log: (LogFormat::Json, Some(Path::new("/var/log/site"))),
             note: Some("port 8080 is busy; using 8081"),
+            qr: None,
             colour: false,
         };
         let version = env!("CARGO_PKG_VERSION");
@@ -305,6 +311,8 @@ mod tests {
              Ctrl-C to stop; only this machine can connect (--expose serves the network)\n"
         );
         assert_eq!(lines.render(), expect);
+        lines.qr = Some("code\n".into());
+        assert!(lines.render().contains("8081\n\ncode\n\nCtrl-C"));
         lines.colour = true;
         assert!(
             lines
