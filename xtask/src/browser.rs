@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{browser_dictionaries, browser_site};
+use crate::{browser_dictionaries, browser_listing, browser_site};
 use xtask::process;
 use xtask::served::Served;
 
@@ -39,7 +39,8 @@ pub(crate) fn main() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("gannet-browser-{}", std::process::id()));
     let result = show_all(&chromium, &gannet, &folder)
         .and_then(|()| browser_site::run_all(&chromium, &gannet, &folder.join("site-2")))
-        .and_then(|()| browser_dictionaries::run_all(&chromium, &gannet, &folder.join("coded")));
+        .and_then(|()| browser_dictionaries::run_all(&chromium, &gannet, &folder.join("coded")))
+        .and_then(|()| browser_listing::run_all(&chromium, &gannet, &folder.join("listing")));
     fs::remove_dir_all(&folder)?;
     result
 }

@@ -156,6 +156,8 @@ pub(crate) fn open(chromium: &Path, folder: &Path, server: &Served) -> Result<Br
     let mut browser = headless(chromium, folder);
     // A user would have clicked.
     browser.args(["--disable-popup-blocking", "--remote-debugging-port=0"]);
+    // Windows behind others would wait a second for each timer.
+    browser.arg("--disable-background-timer-throttling");
     browser.arg(format!("http://127.0.0.1:{}/", server.port));
     browser
         .stdin(Stdio::null())

@@ -10,6 +10,7 @@ use xtask::process;
 
 mod browser;
 mod browser_dictionaries;
+mod browser_listing;
 mod browser_site;
 mod check;
 mod crawl;

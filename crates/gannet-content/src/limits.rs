@@ -9,14 +9,13 @@ pub const NOT_FOUND_FOLDERS_MAX: usize = 64;
 /// fits in one 128-bit number; registered ones have at most eleven.
 pub const SUFFIX_MAX: usize = 16;
 
-/// The most entries that a listing shows. A page of this many is about 2 MB, which a browser still
-/// scrolls; a folder with more gets a note.
-pub const LISTING_ENTRIES_MAX: usize = 10_000;
+/// The most rows of a listing's page, about 2 MB of it, which a browser lays out in half a second. A
+/// folder with more gets a note, and the page's script takes the other entries from the JSON.
+pub const LISTING_ROWS_MAX: usize = 10_000;
 
-/// The longest listing, in bytes; one with the maximum number of entries and names of the usual
-/// length takes a quarter of it. A name of 255 bytes can take 2.5 KB on a page, if all of its bytes
-/// are escaped twice.
-pub const LISTING_BYTES_MAX: usize = 8 << 20;
+/// The longest listing, in bytes: JSON of 100,000 entries, if their names have 60 bytes on average. A
+/// name of 255 bytes can take 2.5 KB on a page, if all of its bytes are escaped twice.
+pub const LISTING_BYTES_MAX: usize = 12 << 20;
 
 /// The most folders that a listing's breadcrumbs link to, the nearest ones. Their links take bytes
 /// with the square of the depth, and a path may be 2,000 folders deep.

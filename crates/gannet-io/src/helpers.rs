@@ -452,9 +452,9 @@ impl Job {
                 token,
             } => {
                 let read = root.as_os().list(&path, max, reach);
-                let listed = read.map(|(meta, entries)| Listed {
+                let listed = read.map(|(meta, read)| Listed {
                     meta,
-                    rendered: render.run(entries),
+                    rendered: render.run(read),
                 });
                 Answer::Listed(token, listed)
             }

@@ -29,6 +29,9 @@ pub const HELPERS_LOCAL_PART: usize = 4;
 /// `EAGAIN`, so that jobs for a disk that hangs do not pile up in memory.
 pub const HELPER_QUEUE_MAX: usize = 4096;
 
+/// Bytes of the names that are read of one directory, in total: 100,000 of 80 bytes.
+pub const LISTED_NAMES_MAX: usize = 8 << 20;
+
 /// Wire vectors kept for reuse.
 pub const OUTPUTS_KEPT_MAX: usize = 256;
 

@@ -39,10 +39,31 @@ pub struct Meta {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DirectoryEntry {
     /// Its name: one segment, not necessarily UTF-8.
-    pub name: Vec<u8>,
-    /// Its metadata, with symbolic links followed inside the root; an entry that cannot be resolved
+    pub name: Box<[u8]>,
+    /// What it is, with symbolic links followed inside the root; an entry that cannot be resolved
     /// inside the root is left out of a listing.
-    pub meta: Meta,
+    pub kind: FileKind,
+    /// Its length in bytes.
+    pub len: u64,
+    /// When it was modified, in Unix seconds.
+    pub modified: i64,
+}
+
+impl DirectoryEntry {
+    /// An entry with the part of its metadata that a listing shows: a directory may have very many.
+    pub(crate) fn new(name: &[u8], meta: &Meta) -> Self {
+        let seconds = meta.mtime_ns.div_euclid(1_000_000_000);
+        Self {
+            name: name.into(),
+            kind: meta.kind,
+            len: meta.len,
+            modified: i64::try_from(seconds).unwrap_or(if seconds < 0 {
+                i64::MIN
+            } else {
+                i64::MAX
+            }),
+        }
+    }
 }
 
 impl Meta {

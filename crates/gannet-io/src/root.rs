@@ -279,45 +279,46 @@ impl OsRoot {
         }
     }
 
-    /// Lists the directory `path`, at most `max` entries, with its own metadata read beforehand.
+    /// Lists the directory `path`, at most `max` entries, with its own metadata read beforehand. True
+    /// if it has more.
     pub(crate) fn list(
         &self,
         path: &[u8],
         max: usize,
         reach: Reach,
-    ) -> Result<(Meta, Vec<DirectoryEntry>), Errno> {
+    ) -> Result<(Meta, (Vec<DirectoryEntry>, bool)), Errno> {
         let path = or_dot(path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = self.resolve(path, flags, reach)?;
         let meta = meta_of(&rustix::fs::fstat(&directory)?);
         let mut entries = Vec::new();
+        let (mut names_len, mut is_partial) = (0, false);
         let mut full = path.to_vec();
         full.push(b'/');
         let parent_len = full.len();
         for entry in rustix::fs::Dir::read_from(&directory)? {
             let entry = entry?;
-            if entries.len() == max {
-                break;
-            }
             let name = entry.file_name();
             if name == c"." || name == c".." {
                 continue;
+            }
+            names_len += name.count_bytes();
+            is_partial = entries.len() == max || names_len > limits::LISTED_NAMES_MAX;
+            if is_partial {
+                break;
             }
             full.truncate(parent_len);
             full.extend_from_slice(name.to_bytes());
             let kind = entry.file_type();
             if let Some(meta) = self.entry_meta(&directory, name, kind, &full, reach)? {
-                entries.push(DirectoryEntry {
-                    name: name.to_bytes().to_vec(),
-                    meta,
-                });
+                entries.push(DirectoryEntry::new(name.to_bytes(), &meta));
             }
         }
         // A directory that was deleted reads as an empty one.
         if entries.is_empty() && rustix::fs::fstat(&directory)?.st_nlink == 0 {
             return Err(Errno::NOENT);
         }
-        Ok((meta, entries))
+        Ok((meta, (entries, is_partial)))
     }
 
     /// Metadata of one entry, following a symbolic link inside the root only; `None` if

@@ -43,10 +43,10 @@ fn list(
     root: &Root,
     path: &str,
     max: usize,
-) -> Result<Vec<DirectoryEntry>, Errno> {
+) -> Result<(Vec<DirectoryEntry>, bool), Errno> {
     let (sender, entries) = mpsc::channel();
-    let render = Render::new(move |entries| {
-        sender.send(entries).unwrap();
+    let render = Render::new(move |entries, is_partial| {
+        sender.send((entries, is_partial)).unwrap();
         b"rendered".to_vec()
     });
     let started = desk
@@ -270,11 +270,12 @@ fn lists_directories() {
     symlink("absent", path.join("sub/broken")).unwrap();
     let root = Root::open(path).unwrap();
     each(|mut desk| {
-        let mut entries = list(&mut desk, &root, "sub", 100).unwrap();
+        let (mut entries, is_partial) = list(&mut desk, &root, "sub", 100).unwrap();
+        assert!(!is_partial);
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let seen: Vec<_> = entries
             .iter()
-            .map(|entry| (entry.name.as_slice(), entry.meta.kind, entry.meta.len))
+            .map(|entry| (&*entry.name, entry.kind, entry.len))
             .collect();
         assert_eq!(seen.len(), 3, "{seen:?}");
         assert_eq!(seen[0], (b"file".as_slice(), FileKind::Regular, 5));
@@ -283,8 +284,10 @@ fn lists_directories() {
             (b"folder".as_slice(), FileKind::Directory)
         );
         assert_eq!(seen[2], (b"link".as_slice(), FileKind::Regular, 5));
-        assert_eq!(list(&mut desk, &root, "", 100).unwrap().len(), 1);
-        assert_eq!(list(&mut desk, &root, "sub", 2).unwrap().len(), 2);
+        assert_eq!(list(&mut desk, &root, "", 1).unwrap().0.len(), 1);
+        assert!(!list(&mut desk, &root, "", 1).unwrap().1);
+        let (some, is_partial) = list(&mut desk, &root, "sub", 2).unwrap();
+        assert_eq!((some.len(), is_partial), (2, true));
         assert_eq!(
             list(&mut desk, &root, "absent", 2).unwrap_err(),
             Errno::NOENT

@@ -264,8 +264,8 @@ fn truncation_shows_as_zeros() {
 
 /// The names of a directory, as text.
 fn names() -> Render {
-    Render::new(|entries| {
-        let line = |entry: DirectoryEntry| [entry.name, b" ".to_vec()].concat();
+    Render::new(|entries, _| {
+        let line = |entry: DirectoryEntry| [&entry.name, &b" "[..]].concat();
         entries.into_iter().flat_map(line).collect()
     })
 }

@@ -205,24 +205,31 @@ pub(crate) const SHORT_PAUSE_MAX_MS: u64 = 64;
 /// Connections whose disk operations may stay queued after the connections have ended.
 pub(crate) const UNAWAITED_MAX: u32 = 32;
 
-/// Entries read of one directory for a listing.
-pub(crate) const LISTING_MAX: usize = 20_000;
+/// Entries read of one directory for a listing: it is sorted and counted as a whole, so those that
+/// are not read are as if they were not there.
+pub(crate) const LISTING_MAX: usize = 100_000;
 
 /// Directories that a worker reads concurrently: one on local disks, one on foreign file systems,
 /// so that a file system that hangs delays only requests to foreign ones. Each occupies a thread
-/// for up to 0.1 s, and at most [`LISTING_BYTES_MAX`] of memory; further requests queue.
+/// for up to half a second, and at most [`LISTING_MAKING_MAX`] of memory; further requests queue.
 pub(crate) const LISTINGS_READ_MAX: usize = 2;
 
 /// The longest listing.
 pub(crate) const LISTING_BYTES_MAX: u64 = gannet_content::limits::LISTING_BYTES_MAX as u64;
 
+/// Bytes of a listing that is being made: itself, the names, and for each entry 192 bytes: a record of
+/// what was read (40) and one of what is shown (56), in vectors that double as they grow, and the
+/// allocation of its name.
+pub(crate) const LISTING_MAKING_MAX: u64 =
+    LISTING_BYTES_MAX + gannet_io::limits::LISTED_NAMES_MAX as u64 + LISTING_MAX as u64 * 192;
+
 /// Bytes of finished listings in memory, per worker: cached, and being sent. A request for a
 /// listing that does not fit gets 503 until a peer has received its page.
-pub(crate) const LISTINGS_PAGES_MAX: u64 = 3 * LISTING_BYTES_MAX;
+pub(crate) const LISTINGS_PAGES_MAX: u64 = 2 * LISTING_BYTES_MAX;
 
 /// Bytes of all listings, including those being made, which have room of their own.
 pub(crate) const LISTINGS_HELD_MAX: u64 =
-    LISTINGS_PAGES_MAX + LISTINGS_READ_MAX as u64 * LISTING_BYTES_MAX;
+    LISTINGS_PAGES_MAX + LISTINGS_READ_MAX as u64 * LISTING_MAKING_MAX;
 
 /// Bytes of listings cached for later requests, within a quarter of a site's cache.
 pub(crate) const LISTINGS_KEPT_MAX: u64 = LISTING_BYTES_MAX;

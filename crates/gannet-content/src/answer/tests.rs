@@ -90,19 +90,24 @@ fn a_redirect_keeps_the_query_and_nothing_in_it_ends_the_field() {
 }
 
 #[test]
-fn the_policy_of_pages_can_be_sent_and_has_the_hash_of_each_style_sheet() {
-    let policy = PAGE_POLICY;
-    check_field("content-security-policy", policy.as_bytes()).expect("a field that can be sent");
-    for style in [
-        include_str!("../error_page/style.css"),
-        include_str!("../directory/listing/style.css"),
+fn the_policies_of_pages_can_be_sent_and_have_the_hashes_of_style_sheets_and_of_the_script() {
+    let style = include_str!("../directory/listing/style.css");
+    let script = include_str!("../directory/listing/script.js");
+    for (policy, directive, text) in [
+        (
+            PAGE_POLICY,
+            "style-src",
+            include_str!("../error_page/style.css"),
+        ),
+        (LISTING_POLICY, "style-src", style),
+        (LISTING_POLICY, "script-src", script),
     ] {
-        let hash = base64(&Sha256::digest(style));
-        assert!(
-            policy.contains(&format!("'sha256-{hash}'")),
-            "sha256-{hash}"
-        );
+        check_field("content-security-policy", policy.as_bytes())
+            .expect("a field that can be sent");
+        let source = format!("{directive} 'sha256-{}';", base64(&Sha256::digest(text)));
+        assert!(policy.contains(&source), "{source}");
     }
+    assert!(!PAGE_POLICY.contains("script-src"));
 }
 
 /// RFC 4648 section 4.

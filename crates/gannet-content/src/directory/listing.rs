@@ -1,18 +1,18 @@
-//! A directory listing, as a page without scripts and as JSON.
+//! A directory listing, as a page and as JSON.
 //!
 //! Names come from the disk and may be anything that a file name can be. On the page they are
 //! escaped as text and percent-encoded as links; links begin with `./`, so that no name can be read
-//! as a scheme (`javascript:x`) or a host. Sorting works by links: `?sort=size&order=desc`.
+//! as a scheme (`javascript:x`) or a host. Sorting works by links: `?sort=size&order=desc`. The script
+//! of the page, which only adds to that, inserts names as text.
 //!
-//! Send it with [`answer::PAGE_POLICY`](crate::answer::PAGE_POLICY), which allows the style sheet
-//! of the page, and with [`Page::further`].
+//! Send it with [`answer::LISTING_POLICY`](crate::answer::LISTING_POLICY), which allows the style
+//! sheet and the script of the page, and with [`Page::further`].
 
 use std::cmp::Ordering;
 
 use gannet_http::semantics::date::{DATE_MAX, DATE_MIN, write_timestamp};
 use gannet_http::semantics::request::Request;
 
-use crate::limits::LISTING_ENTRIES_MAX;
 use crate::mime::accepts_by_name;
 
 mod html;
@@ -82,6 +82,8 @@ pub struct ListingRequest<'a> {
     pub format: Format,
     /// Names that begin with a dot are listed too.
     pub dotfiles: bool,
+    /// The directory has more entries than the given ones.
+    pub is_partial: bool,
 }
 
 impl<'a> ListingRequest<'a> {
@@ -138,8 +140,10 @@ pub struct Page {
     pub further: Option<(&'static str, &'static [u8])>,
 }
 
-/// Renders a listing. Shows only the first [`LISTING_ENTRIES_MAX`] entries, and as many as fit in
-/// [`LISTING_BYTES_MAX`](crate::limits::LISTING_BYTES_MAX); a page mentions that.
+/// Renders a listing of as many entries as fit in
+/// [`LISTING_BYTES_MAX`](crate::limits::LISTING_BYTES_MAX), as a page of at most
+/// [`LISTING_ROWS_MAX`](crate::limits::LISTING_ROWS_MAX); a page mentions how many it shows, and
+/// its totals are those of all entries.
 #[must_use]
 pub fn render(request: &ListingRequest<'_>, mut entries: Vec<Entry>) -> Page {
     entries.retain(|entry| {
@@ -147,10 +151,9 @@ pub fn render(request: &ListingRequest<'_>, mut entries: Vec<Entry>) -> Page {
         !is_hidden && !entry.name.is_empty() && !entry.name.contains(&b'/')
     });
     entries.sort_by(|a, b| compare(request, a, b));
-    let shown = &entries[..entries.len().min(LISTING_ENTRIES_MAX)];
     let content = match request.format {
-        Format::Html => html::render(request, shown, entries.len() > shown.len()),
-        Format::Json => json::render(shown),
+        Format::Html => html::render(request, &entries),
+        Format::Json => json::render(&entries),
     };
     Page {
         content_type: request.format.content_type(),

@@ -3,7 +3,7 @@
 use super::cache::{CACHE_NOTHING, Lifetime};
 use super::csp::Policy;
 use super::security::{Cors, cors_fields, fields};
-use crate::answer::PAGE_POLICY;
+use crate::answer::{LISTING_POLICY, PAGE_POLICY};
 
 /// The fields that responses have by default.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,18 +42,16 @@ impl DefaultFields {
         all
     }
 
-    /// For a page that the server generates on demand: an error or a listing. It must not be
-    /// stored, and is allowed nothing.
+    /// For an error page. It must not be stored, and is allowed nothing.
     #[must_use]
     pub fn of_page(&self) -> Vec<(&'static str, String)> {
-        let mut all = vec![
-            ("cache-control", CACHE_NOTHING.to_owned()),
-            ("content-security-policy", PAGE_POLICY.to_owned()),
-            (NOSNIFF, "nosniff".to_owned()),
-        ];
-        all.extend(self.security(None));
-        all.extend(cors_fields(&self.cors));
-        all
+        self.generated(PAGE_POLICY)
+    }
+
+    /// For a listing. It must not be stored, and is allowed its own script only.
+    #[must_use]
+    pub fn of_listing(&self) -> Vec<(&'static str, String)> {
+        self.generated(LISTING_POLICY)
     }
 
     /// For the default icon of sites without one.
@@ -71,6 +69,17 @@ impl DefaultFields {
         let cache_control = Lifetime::NoCache.cache_control().to_owned();
         let mut all = vec![
             ("cache-control", cache_control),
+            (NOSNIFF, "nosniff".to_owned()),
+        ];
+        all.extend(self.security(None));
+        all.extend(cors_fields(&self.cors));
+        all
+    }
+
+    fn generated(&self, policy: &str) -> Vec<(&'static str, String)> {
+        let mut all = vec![
+            ("cache-control", CACHE_NOTHING.to_owned()),
+            ("content-security-policy", policy.to_owned()),
             (NOSNIFF, "nosniff".to_owned()),
         ];
         all.extend(self.security(None));
@@ -102,7 +111,12 @@ mod tests {
             cors: Cors::Any,
             ..DefaultFields::default()
         };
-        for fields in [on.of_content(None), on.of_page(), on.of_redirect()] {
+        for fields in [
+            on.of_content(None),
+            on.of_page(),
+            on.of_listing(),
+            on.of_redirect(),
+        ] {
             let mut sorted = names(&fields);
             sorted.sort_unstable();
             let count = sorted.len();

@@ -219,7 +219,11 @@ impl Disk {
         path.starts_with(folder).then_some(*slow_ns)
     }
 
-    pub(super) fn list(&self, path: &[u8], max: usize) -> Result<Vec<DirectoryEntry>, Errno> {
+    pub(super) fn list(
+        &self,
+        path: &[u8],
+        max: usize,
+    ) -> Result<(Vec<DirectoryEntry>, bool), Errno> {
         if self.files.contains_key(path) {
             return Err(Errno::NOTDIR);
         }
@@ -230,26 +234,23 @@ impl Disk {
         for (rest, node) in self.below(path) {
             match rest.iter().position(|&byte| byte == b'/') {
                 Some(slash) => {
-                    let name = rest[..slash].to_vec();
+                    let name = &rest[..slash];
                     let full = match path {
-                        b"" => name.clone(),
-                        _ => [path, b"/", &name].concat(),
+                        b"" => name.to_vec(),
+                        _ => [path, b"/", name].concat(),
                     };
                     let meta = self.directory_node(&full).meta;
-                    entries
-                        .entry(name.clone())
-                        .or_insert(DirectoryEntry { name, meta });
+                    let entry = entries.entry(name.to_vec());
+                    entry.or_insert_with(|| DirectoryEntry::new(name, &meta));
                 }
                 None => {
-                    let entry = DirectoryEntry {
-                        name: rest.to_vec(),
-                        meta: lock(node).meta,
-                    };
+                    let entry = DirectoryEntry::new(rest, &lock(node).meta);
                     entries.insert(rest.to_vec(), entry);
                 }
             }
         }
-        Ok(entries.into_values().take(max).collect())
+        let is_partial = entries.len() > max;
+        Ok((entries.into_values().take(max).collect(), is_partial))
     }
 
     fn directory_node(&self, path: &[u8]) -> Node {

@@ -20,8 +20,8 @@ impl World {
             JobKind::Survey(path, max, keep) => self.survey(&path, max, keep).map(Done::Surveyed),
             JobKind::List(path, max, render) => {
                 let read = self.list(&path, max);
-                read.map(|(meta, entries)| {
-                    let rendered = render.run(entries);
+                read.map(|(meta, read)| {
+                    let rendered = render.run(read);
                     Done::Listed(Listed { meta, rendered })
                 })
             }
@@ -75,19 +75,19 @@ impl World {
         if self.random.chance(self.faults.io_error) {
             return Err(Errno::IO);
         }
-        let (meta, entries) = self.list(path, max + 1)?;
+        let (meta, (entries, _)) = self.list(path, max + 1)?;
         let mut survey = Survey::new(meta);
         for entry in entries {
-            let is_plain = entry.meta.kind != FileKind::Other;
+            let is_plain = entry.kind != FileKind::Other;
             survey.take(&entry.name, is_plain, max, keep);
         }
         Ok(survey)
     }
 
-    fn list(&self, path: &[u8], max: usize) -> Result<(Meta, Vec<DirectoryEntry>), Errno> {
+    fn list(&self, path: &[u8], max: usize) -> Result<(Meta, (Vec<DirectoryEntry>, bool)), Errno> {
         let path = path.strip_suffix(b"/").unwrap_or(path);
-        let entries = self.disk.list(path, max)?;
-        Ok((self.disk.meta(path)?, entries))
+        let read = self.disk.list(path, max)?;
+        Ok((self.disk.meta(path)?, read))
     }
 
     fn copy(&mut self, file: &File, len: u64) -> Result<File, Errno> {

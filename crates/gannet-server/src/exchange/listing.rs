@@ -16,7 +16,7 @@ use gannet_io::driver::{
 use super::Wakeup;
 use super::first_reads::Lane;
 use crate::limits::{
-    LISTING_BYTES_MAX, LISTING_MAX, LISTINGS_KEPT_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX,
+    LISTING_MAKING_MAX, LISTING_MAX, LISTINGS_KEPT_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX,
 };
 use crate::release::directory::DirectorySite;
 use crate::release::directory::fill::Fill;
@@ -66,10 +66,10 @@ impl Listing {
         self.pages.forget_site(site.address());
     }
 
-    /// Bytes of all listings; those being made count with the maximum length.
+    /// Bytes of all listings; those being made count with the maximum.
     pub(crate) fn held_bytes(&self) -> u64 {
         let reading = self.reading.iter().flatten().count() as u64;
-        self.pages.held_bytes() + reading * LISTING_BYTES_MAX
+        self.pages.held_bytes() + reading * LISTING_MAKING_MAX
     }
 }
 
@@ -214,25 +214,29 @@ impl<D: Driver> Worker<D> {
 fn render(site: &DirectorySite, key: ListingKey) -> Render {
     let routing = std::sync::Arc::clone(&site.options.routing);
     let shows_dotfiles = site.options.lookup.dotfiles;
-    Render::new(move |entries: Vec<DirectoryEntry>| {
+    Render::new(move |entries: Vec<DirectoryEntry>, is_partial| {
         let mut start = key.folder.clone();
         if !start.is_empty() {
             start.push(b'/');
         }
         let is_shown = |entry: &DirectoryEntry| {
-            let is_hidden = entry.name.starts_with(b".") && entry.name != b".well-known";
-            entry.meta.kind != FileKind::Other
+            let is_hidden = entry.name.starts_with(b".") && *entry.name != *b".well-known";
+            entry.kind != FileKind::Other
                 && (shows_dotfiles || !is_hidden)
                 // No request can name an entry with control characters or a backslash.
-                && is_normalised(&[b"/", entry.name.as_slice()].concat())
-                && !routing.is_rules_file(&[&start, entry.name.as_slice()].concat())
+                && is_normalised(&[b"/", &*entry.name].concat())
+                && !routing.is_rules_file(&[&start, &*entry.name].concat())
         };
         let entries = entries.into_iter().filter(is_shown).map(|entry| Listable {
-            name: entry.name,
-            is_directory: entry.meta.kind == FileKind::Directory,
-            len: entry.meta.len,
-            modified: i64::try_from(entry.meta.mtime_ns.div_euclid(1_000_000_000)).ok(),
+            name: entry.name.into_vec(),
+            is_directory: entry.kind == FileKind::Directory,
+            len: entry.len,
+            modified: Some(entry.modified),
         });
-        listing::render(&key.wanted(), entries.collect()).content
+        let wanted = ListingRequest {
+            is_partial,
+            ..key.wanted()
+        };
+        listing::render(&wanted, entries.collect()).content
     })
 }

@@ -73,7 +73,7 @@ impl Answering<'_> {
         let fields = [("content-type", page.format.content_type()), listing::VARY];
         let (status, len) = (Status::OK, page.content.len() as u64);
         let mut body_len = 0;
-        if self.made(status, Some(len), &self.turn.defaults.page, &fields) {
+        if self.made(status, Some(len), &self.turn.defaults.listing, &fields) {
             self.body(Source::Memory(&page.content, 0), 0..len);
             body_len = len;
         }

@@ -15,8 +15,10 @@ pub const FAVICON: &[u8] = include_bytes!("favicon.png");
 /// Default fields of responses that the server makes itself.
 #[derive(Debug)]
 pub(crate) struct OwnFields {
-    /// Of error pages and listings.
+    /// Of error pages.
     pub(crate) page: Vec<(&'static str, String)>,
+    /// Of listings.
+    pub(crate) listing: Vec<(&'static str, String)>,
     /// Of redirects.
     pub(crate) redirect: Vec<(&'static str, String)>,
     /// Of answers to `OPTIONS`.
@@ -45,6 +47,7 @@ impl OwnFields {
             favicon: options.favicon.then(|| free(options.defaults.of_icon())),
             // Configured caching fields do not apply to errors.
             page: options.defaults.of_page(),
+            listing: options.defaults.of_listing(),
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),
             health: options.health.clone().map(String::into_bytes),

@@ -530,7 +530,7 @@ fn listings_are_of_their_release() {
         let mut got = Vec::new();
         server.until("a listing", || {
             got.extend(client.read());
-            got.ends_with(b"</footer>\n")
+            got.ends_with(b"</script>\n")
         });
         let text = String::from_utf8_lossy(&got).into_owned();
         ["href=\"./a\"", "href=\"./b\""].map(|link| text.contains(link))

@@ -1,18 +1,23 @@
-//! The listing as a page: no scripts, usable in dark mode, on a phone, and with a screen reader.
+//! The listing as a page, usable in dark mode, on a phone, with a keyboard, with a screen reader, and
+//! without its script.
+//!
+//! The script (`script.js`) sorts and filters the rows without a request; if the page has only some
+//! of the folder's entries, it takes all of them from the JSON. End tags of rows are left out, as HTML
+//! allows: a page may have thousands of rows.
 
 use gannet_http::semantics::decimal::write_decimal;
 use gannet_http::semantics::target_path::encode_path;
 
 use super::{Entry, ListingRequest, Sort, escape_html, rfc3339};
-use crate::limits::{LISTING_BYTES_MAX, LISTING_CRUMBS_MAX};
+use crate::limits::{LISTING_BYTES_MAX, LISTING_CRUMBS_MAX, LISTING_ROWS_MAX};
 
-pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry], is_cut: bool) -> Vec<u8> {
+pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry]) -> Vec<u8> {
     let segments: Vec<&[u8]> = request
         .path
         .split(|&byte| byte == b'/')
         .filter(|segment| !segment.is_empty())
         .collect();
-    let mut out = Vec::with_capacity(4096 + entries.len() * 256);
+    let mut out = Vec::with_capacity((32 << 10) + entries.len().min(LISTING_ROWS_MAX) * 192);
     out.extend_from_slice(HEAD_START.as_bytes());
     for segment in &segments {
         text(segment, &mut out);
@@ -20,28 +25,41 @@ pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry], is_cut: bo
     }
     out.extend_from_slice(HEAD_END.as_bytes());
     breadcrumbs(&segments, &mut out);
-    out.extend_from_slice(b"</h1>\n</header>\n<main>\n<table>\n<thead>\n<tr>");
+    out.extend_from_slice(b"</h1>\n<div id=tools>\n<p>");
+    summary(entries, request.is_partial, &mut out);
+    out.extend_from_slice(b"</p>\n");
+    let note_at = out.len();
+    out.extend_from_slice(b"</div>\n</header>\n<main>\n<table aria-label=Entries>\n<thead>\n<tr>");
     column(request, Sort::Name, "name", "Name", &mut out);
     column(request, Sort::Size, "size", "Size", &mut out);
-    column(request, Sort::Modified, "modified", "Modified", &mut out);
+    column(
+        request,
+        Sort::Modified,
+        "modified",
+        "Modified (UTC)",
+        &mut out,
+    );
     out.extend_from_slice(b"</tr>\n</thead>\n<tbody>\n");
     if !segments.is_empty() {
         out.extend_from_slice(PARENT.as_bytes());
     }
     let mut shown = 0;
-    // The longest row and the end of the page still fit then.
-    while shown < entries.len() && out.len() < LISTING_BYTES_MAX - ROOM_AT_END {
+    // The longest row, the note and the end of the page still fit then.
+    while shown < entries.len().min(LISTING_ROWS_MAX) && out.len() < ROWS_END_MAX {
         row(&entries[shown], &mut out);
         shown += 1;
     }
-    let (entries, is_cut) = (&entries[..shown], is_cut || shown < entries.len());
     out.extend_from_slice(b"</tbody>\n</table>\n");
     if entries.is_empty() {
         out.extend_from_slice(b"<p class=empty>This folder is empty.</p>\n");
     }
-    out.extend_from_slice(b"</main>\n<footer>\n<p>");
-    summary(entries, is_cut, &mut out);
-    out.extend_from_slice(b"</p>\n<p><a href=\"?format=json\">JSON</a></p>\n</footer>\n");
+    out.extend_from_slice(END.as_bytes());
+    if request.is_partial || shown < entries.len() {
+        let mut note = b"<p id=cut>The first ".to_vec();
+        grouped(shown as u64, &mut note);
+        note.extend_from_slice(b" are shown; sort to see others.</p>\n");
+        out.splice(note_at..note_at, note);
+    }
     out
 }
 
@@ -104,23 +122,25 @@ fn column(request: &ListingRequest<'_>, sort: Sort, key: &str, label: &str, out:
 
 fn row(entry: &Entry, out: &mut Vec<u8>) {
     let slash: &[u8] = if entry.is_directory { b"/" } else { b"" };
-    out.extend_from_slice(b"<tr><td><a href=\"");
+    out.extend_from_slice(if entry.is_directory {
+        b"<tr class=d><td><a href=\""
+    } else {
+        b"<tr><td><a href=\""
+    });
     let mut href = b".".to_vec();
     encode_path(&entry.name, &mut href);
     href.extend_from_slice(slash);
     // Encoded paths are ASCII; `&` and `'` remain unescaped in them.
     escape_html(&String::from_utf8_lossy(&href), out);
-    out.extend_from_slice(b"\"><svg aria-hidden=true><use href=\"");
-    out.extend_from_slice(if entry.is_directory { b"#d" } else { b"#f" });
-    out.extend_from_slice(b"\"/></svg><span><bdi>");
+    out.extend_from_slice(b"\"><bdi>");
     text(&entry.name, out);
     out.extend_from_slice(b"</bdi>");
     out.extend_from_slice(slash);
-    out.extend_from_slice(b"</span></a></td><td>");
+    out.extend_from_slice(b"</a><td>");
     if !entry.is_directory {
         size(entry.len, out);
     }
-    out.extend_from_slice(b"</td><td>");
+    out.extend_from_slice(b"<td>");
     if let Some(time) = entry.modified.and_then(rfc3339) {
         out.extend_from_slice(b"<time datetime=\"");
         out.extend_from_slice(&time);
@@ -134,7 +154,7 @@ fn row(entry: &Entry, out: &mut Vec<u8>) {
         out.extend_from_slice(&time[11..16]);
         out.extend_from_slice(b"</span></time>");
     }
-    out.extend_from_slice(b"</td></tr>\n");
+    out.push(b'\n');
 }
 
 /// A length in a unit that keeps it short, with the exact one as title.
@@ -192,18 +212,17 @@ fn grouped(number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// The numbers of folders and files.
-fn summary(entries: &[Entry], is_cut: bool, out: &mut Vec<u8>) {
+/// The numbers of folders and files, and the bytes of the files: of all entries, however many are
+/// shown.
+fn summary(entries: &[Entry], is_partial: bool, out: &mut Vec<u8>) {
     let folders = entries.iter().filter(|entry| entry.is_directory).count();
     let files = entries.len() - folders;
     let total = entries
         .iter()
         .filter(|entry| !entry.is_directory)
         .fold(0, |total: u64, entry| total.saturating_add(entry.len));
-    if is_cut {
-        out.extend_from_slice(b"Only the first ");
-        grouped(entries.len() as u64, out);
-        out.extend_from_slice(b" entries are shown: ");
+    if is_partial {
+        out.extend_from_slice(b"More than ");
     }
     if folders > 0 {
         grouped(folders as u64, out);
@@ -223,7 +242,8 @@ fn summary(entries: &[Entry], is_cut: bool, out: &mut Vec<u8>) {
 
 /// Appends a name as text: invalid UTF-8 as the replacement character, control characters as the
 /// pictures that Unicode has for them, since a page must not contain them and a reader should see
-/// them.
+/// them. Characters that turn the direction of the text around them become replacement characters:
+/// with them `exe.pdf` can be shown where the name ends in `fdp.exe`.
 fn text(name: &[u8], out: &mut Vec<u8>) {
     let name = String::from_utf8_lossy(name);
     let visible: String = name.chars().map(picture).collect();
@@ -234,13 +254,13 @@ fn picture(character: char) -> char {
     match u32::from(character) {
         code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or('\u{fffd}'),
         0x7f => '\u{2421}',
-        0x80..0xa0 => '\u{fffd}',
+        0x80..0xa0 | 0x202a..=0x202e | 0x2066..=0x2069 => '\u{fffd}',
         _ => character,
     }
 }
 
-/// Room for a row with the longest name and for the end of the page, in bytes.
-const ROOM_AT_END: usize = 8 << 10;
+/// The last row begins before this place of a page.
+const ROWS_END_MAX: usize = LISTING_BYTES_MAX - (32 << 10);
 
 const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
@@ -253,14 +273,13 @@ const HEAD_START: &str = "<!doctype html>
 const HEAD_END: &str = concat!(
     "</title>\n<style>",
     include_str!("style.css"),
-    "</style>\n<svg class=icons>\
-     <symbol id=d viewBox=\"0 0 20 20\"><path d=\"M2 5.5A1.5 1.5 0 0 1 3.5 4h4l2 2.5h7A1.5 1.5 \
-     0 0 1 18 8v7a1.5 1.5 0 0 1-1.5 1.5h-13A1.5 1.5 0 0 1 2 15z\"/></symbol>\
-     <symbol id=f viewBox=\"0 0 20 20\"><path d=\"M5 2.5h6.5l4 4v10a1 1 0 0 1-1 1H5a1 1 0 0 1-1-1\
-     v-13a1 1 0 0 1 1-1z\"/><path d=\"M11.5 2.5v4h4\"/></symbol>\
-     <symbol id=u viewBox=\"0 0 20 20\"><path d=\"M10 16.5v-12M5 9.5l5-5 5 5\"/></symbol></svg>\n\
-     <header>\n<h1>"
+    "</style>\n<header>\n<h1>"
 );
 
-const PARENT: &str = "<tr class=up><td><a href=\"../\"><svg aria-hidden=true><use href=\"#u\"/>\
-                      </svg><span>Parent folder</span></a></td><td></td><td></td></tr>\n";
+const PARENT: &str = "<tr class=u><td><a href=\"../\">Parent folder</a><td><td>\n";
+
+const END: &str = concat!(
+    "</main>\n<footer><a href=\"?format=json\">JSON</a></footer>\n<script>",
+    include_str!("script.js"),
+    "</script>\n"
+);

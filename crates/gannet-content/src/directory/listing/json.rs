@@ -8,7 +8,7 @@ use crate::limits::LISTING_BYTES_MAX;
 
 /// One object per line, so that simple tools can process a listing too.
 pub(super) fn render(entries: &[Entry]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(entries.len() * 96 + 8);
+    let mut out = Vec::with_capacity((entries.len() * 96 + 8).min(LISTING_BYTES_MAX));
     out.push(b'[');
     for (index, entry) in entries.iter().enumerate() {
         if out.len() >= LISTING_BYTES_MAX - ROOM_AT_END {

@@ -2,6 +2,7 @@ use gannet_http::semantics::fields::Fields;
 use gannet_http::semantics::request::{Content, Method, RequestTarget, TargetForm, Version};
 
 use super::*;
+use crate::limits::LISTING_ROWS_MAX;
 
 fn entry(name: &[u8], is_directory: bool, len: u64, modified: i64) -> Entry {
     Entry {
@@ -37,7 +38,7 @@ fn order(sort: Sort, is_descending: bool, entries: &[Entry]) -> Vec<String> {
         ..Default::default()
     };
     let page = html(&request, entries.to_vec());
-    let rows = page.split("<tr><td><a href=\"./").skip(1);
+    let rows = page.split("<td><a href=\"./").skip(1);
     rows.filter_map(|row| Some(row.split_once('"')?.0.to_string()))
         .collect()
 }
@@ -154,8 +155,10 @@ fn the_order_of_names_is_total() {
 fn names_are_escaped_as_text_and_encoded_as_links() {
     let check = |name: &[u8], href: &str, text: &str| {
         let page = html(&ListingRequest::default(), vec![entry(name, false, 1, 1)]);
-        has(&page, &format!("<tr><td><a href=\"{href}\">"));
-        has(&page, &format!("<bdi>{text}</bdi>"));
+        has(
+            &page,
+            &format!("<tr><td><a href=\"{href}\"><bdi>{text}</bdi></a><td>"),
+        );
     };
     check(b"a b.txt", "./a%20b.txt", "a b.txt");
     check(
@@ -171,7 +174,16 @@ fn names_are_escaped_as_text_and_encoded_as_links() {
         "./a%0Ab%1B%7F",
         "a\u{240a}b\u{241b}\u{2421}",
     );
-    check("\u{202e}fdp".as_bytes(), "./%E2%80%AEfdp", "\u{202e}fdp");
+    // It would be shown as `a-exe.pdf`, and such a letter must not turn anything outside the name.
+    check(
+        "a-\u{202e}fdp.exe".as_bytes(),
+        "./a-%E2%80%AEfdp.exe",
+        "a-\u{fffd}fdp.exe",
+    );
+    check("\u{2067}x".as_bytes(), "./%E2%81%A7x", "\u{fffd}x");
+    check("שלום".as_bytes(), "./%D7%A9%D7%9C%D7%95%D7%9D", "שלום");
+    let (long, end) = ([b'<'; 255], "%3C".repeat(255));
+    check(&long, &format!("./{end}"), &"&lt;".repeat(255));
 }
 
 #[test]
@@ -209,7 +221,7 @@ fn breadcrumbs_and_parent_are_relative() {
                 "<h1><a href=\"../../\" class=root",
                 "<a href=\"../\"><bdi>a&amp;b</bdi></a>",
                 "<a href=\"./\" aria-current=page><bdi>c</bdi></a>",
-                "<tr class=up><td><a href=\"../\">",
+                "<tr class=u><td><a href=\"../\">",
             ],
         );
     }
@@ -229,7 +241,8 @@ fn breadcrumbs_of_a_deep_path_are_bounded() {
         crate::limits::LISTING_CRUMBS_MAX
     );
     // The title has the whole path, and the link to the root climbs all of it.
-    assert!(page.len() < 32 << 10, "{} bytes", page.len());
+    let bare = html(&ListingRequest::default(), Vec::new());
+    assert!(page.len() - bare.len() < 24 << 10, "{} bytes", page.len());
 }
 
 #[test]
@@ -315,26 +328,72 @@ fn what_is_in_the_folder_is_counted() {
         entry(b"f", false, 512, 1),
         entry(b"g", false, 512, 1),
     ];
-    has(&page(entries), "<p>1 folder, 2 files, 1.0 KiB</p>");
-    let many = (0..=LISTING_ENTRIES_MAX).map(|n| entry(n.to_string().as_bytes(), false, 1, 1));
-    let page = page(many.collect());
+    let text = page(entries.clone());
+    has(&text, "<p>1 folder, 2 files, 1.0 KiB</p>");
+    assert!(!text.contains("id=cut"));
+    let request = ListingRequest {
+        is_partial: true,
+        ..ListingRequest::default()
+    };
+    let text = html(&request, entries);
+    has(&text, "<p>More than 1 folder, 2 files, 1.0 KiB</p>");
     has(
-        &page,
-        "Only the first 10,000 entries are shown: 10,000 files",
+        &text,
+        "<p id=cut>The first 3 are shown; sort to see others.</p>",
     );
-    assert!(page.contains("\"./9999\"") && !page.contains("\"./10000\""));
 }
 
 #[test]
-fn a_page_runs_no_scripts_and_loads_nothing() {
-    let page = html(&ListingRequest::default(), vec![entry(b"f", true, 1, 1)]);
+fn a_page_has_so_many_rows_and_the_totals_and_the_order_are_those_of_all() {
+    let many: Vec<_> = (0..=LISTING_ROWS_MAX)
+        .map(|n| entry(n.to_string().as_bytes(), false, 1, 1))
+        .collect();
+    let page = html(&ListingRequest::default(), many.clone());
+    has(&page, "<p>10,001 files, 9.8 KiB</p>");
+    has(&page, "<p id=cut>The first 10,000 are shown;");
+    assert!(page.contains("\"./9999\"") && !page.contains("\"./10000\""));
+    assert_eq!(order(Sort::Name, true, &many)[0], "10000");
+    assert_eq!(json(many).lines().count(), 2 + LISTING_ROWS_MAX + 1);
+}
+
+/// One script, exactly the one whose hash the policy has, and nothing else that would run or load.
+#[test]
+fn a_page_runs_its_own_script_only_and_loads_nothing() {
+    let names: [&[u8]; 4] = [
+        b"f",
+        b"<script>alert(1)</script>",
+        b"\" onclick=\"alert(1)",
+        b"</bdi></a><img src=x onerror=alert(1)>",
+    ];
+    let entries = names.iter().map(|name| entry(name, true, 1, 1)).collect();
+    let request = ListingRequest {
+        path: b"<script>x</script>/<style>y</style>",
+        ..ListingRequest::default()
+    };
+    let page = html(&request, entries);
+    let script = include_str!("script.js");
+    assert!(!script.contains("</script") && !script.contains("<!--"));
+    has(&page, &format!("<script>{script}</script>\n"));
+    let page = page
+        .replace(script, "")
+        .replace(include_str!("style.css"), "");
+    let rest = page
+        .replacen("<script></script>", "", 1)
+        .replacen("<style></style>", "", 1);
     for part in [
-        "<script", " on", "http:", "https:", "src=", "style=", "url(",
+        "<script", "<style", "<img", "<link", "http:", "https:", "src=\"", "url(",
     ] {
         assert!(
-            !page.to_ascii_lowercase().replace(" one", "").contains(part),
-            "{part}"
+            !rest.to_ascii_lowercase().contains(part),
+            "{part} in {rest}"
         );
+    }
+    // Attributes of the page's own tags: `on` occurs in them within words only.
+    let tags = rest
+        .split('<')
+        .filter_map(|tag| Some(tag.split_once('>')?.0));
+    for tag in tags {
+        assert!(!tag.contains(" on") && !tag.contains(" style="), "{tag}");
     }
 }
 
@@ -388,8 +447,9 @@ fn a_listing_of_the_longest_names_is_cut() {
     let text = String::from_utf8(page.content).expect("a page is UTF-8");
     let rows = text.matches("<tr><td><a href=\"./").count();
     assert!((1_000..10_000).contains(&rows), "{rows}");
-    assert!(text.contains("Only the first "), "it says so");
-    assert!(text.ends_with("</footer>\n"));
+    has(&text, "<p>10,000 files, 9.8 KiB</p>");
+    assert!(text.contains("<p id=cut>The first "), "it says so");
+    assert!(text.ends_with("</script>\n"));
     let request = ListingRequest {
         format: Format::Json,
         ..ListingRequest::default()

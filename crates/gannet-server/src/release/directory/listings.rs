@@ -61,6 +61,7 @@ impl ListingKey {
             is_descending: self.is_descending,
             format: self.format,
             dotfiles: true,
+            is_partial: false,
         }
     }
 }

@@ -158,7 +158,7 @@ impl Site<'_> {
         }
         let content_type = str::from_utf8(page.content_type)
             .map_err(|_| PackError::Types(String::from_utf8_lossy(page.content_type).into()))?;
-        let defaults = self.options.defaults.of_page();
+        let defaults = self.options.defaults.of_listing();
         let fields: Vec<_> = defaults
             .iter()
             // Packed content cannot change before the archive does.
