@@ -72,7 +72,7 @@ pub const PAGE_POLICY: &str = "default-src 'none'; style-src \
 /// It allows their own style sheet and their own script, by hash, and that this script requests the
 /// JSON of the folder. Nothing else, whatever a file name might inject.
 pub const LISTING_POLICY: &str = "default-src 'none'; style-src \
-    'sha256-YbDTfupDIXsCDrUWP7I7M4uYbH+Hh+hfNBHUUlf6iq4='; script-src \
+    'sha256-+dNf9UOQ96snh+G12C5891LFcmNPDHUHNM73XTnMjiw='; script-src \
     'sha256-KHJqIJT8xUYbalhtz8OIfU2YNcgWC76+gyS/kmVx+bc='; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -211,7 +211,7 @@ pub(crate) const LISTING_MAX: usize = 100_000;
 
 /// Directories that a worker reads concurrently: one on local disks, one on foreign file systems,
 /// so that a file system that hangs delays only requests to foreign ones. Each occupies a thread
-/// for up to half a second, and at most [`LISTING_MAKING_MAX`] of memory; further requests queue.
+/// for up to 0.4 s of CPU time, and at most [`LISTING_MAKING_MAX`] of memory; further requests queue.
 pub(crate) const LISTINGS_READ_MAX: usize = 2;
 
 /// The longest listing.
