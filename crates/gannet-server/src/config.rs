@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
+use gannet_content::rules::headers::is_coding_forbidden;
 use gannet_io::unix_socket::Access;
 
 /// Which I/O engine to use.
@@ -148,6 +149,8 @@ pub struct ContentOptions {
     pub clean_urls: bool,
     /// Use the `.br`, `.zst` and `.gz` files beside the original.
     pub sidecars: bool,
+    /// Code text that has no sidecar in the background, for later requests (directory mode).
+    pub compress: bool,
     /// Serve `NAME` from `NAME.gz` if there is no `NAME`.
     pub compressed_only: bool,
     /// Serve dotfiles. Otherwise they are neither served nor listed, except `.well-known`.
@@ -203,6 +206,16 @@ impl ContentOptions {
         self.snapshot_max.max(crate::limits::SMALL_FILE_MAX) / TAIL_PART
     }
 
+    /// Whether text is coded while it is served: the operator may forbid it for every response.
+    pub(crate) fn codes_text(&self) -> bool {
+        let mut fields = self.fields.iter();
+        // Without a cache, each request would have its file coded anew.
+        let may_keep = self.cache_memory > 0;
+        self.compress
+            && may_keep
+            && !fields.any(|(name, value)| is_coding_forbidden(name, value.as_bytes()))
+    }
+
     /// Whether to copy archives into memory regardless of their length: on request, or because a
     /// signature must hold for every byte sent.
     #[must_use]
@@ -218,6 +231,7 @@ impl Default for ContentOptions {
             spa: false,
             clean_urls: true,
             sidecars: true,
+            compress: true,
             compressed_only: false,
             dotfiles: false,
             types: Vec::new(),

@@ -10,6 +10,7 @@ use gannet_content::rules::{Compat, SourceFile};
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
 use gannet_store::ReleaseId;
 
+use crate::coder::{Coder, CoderCounts};
 use crate::config::{ContentOptions, Limits, LogFormat, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::observe::log::LogWriter;
@@ -64,6 +65,7 @@ pub struct Driven<D: Driver> {
     options: ContentOptions,
     published: Arc<Published>,
     remote: Remote,
+    coder: Arc<Coder>,
 }
 
 /// A release of an archive for several driven workers: its bytes, and the same bytes as a file of the
@@ -105,6 +107,7 @@ impl DrivenReleases {
             options: options.clone(),
             published: Arc::clone(&published),
             remote,
+            coder: Arc::default(),
         });
         let driven = driven.collect();
         let source = Source {
@@ -169,7 +172,9 @@ impl<D: Driver> Driven<D> {
         limits: Limits,
         tls: Option<DrivenTls>,
     ) -> Result<Self, ArchiveError> {
-        let opened = Arc::new(Opened::one(opened(content, &driver, options)?, options));
+        let coder = Arc::default();
+        let what = opened(content, &driver, options, &coder)?;
+        let opened = Arc::new(Opened::one(what, options));
         let (messages, inbox) = mpsc::channel();
         let waker = driver.waker(Worker::<D>::wake_token());
         let remote = Remote::new(messages, waker);
@@ -178,6 +183,7 @@ impl<D: Driver> Driven<D> {
             options: options.clone(),
             published: Arc::new(Published::new(opened, vec![remote.clone()])),
             remote,
+            coder,
         })
     }
 
@@ -189,7 +195,7 @@ impl<D: Driver> Driven<D> {
     /// # Panics
     /// A rule is not valid.
     pub fn replace(&mut self, content: DrivenContent) -> Result<(), ArchiveError> {
-        let what = opened(content, self.worker.driver(), &self.options)?;
+        let what = opened(content, self.worker.driver(), &self.options, &self.coder)?;
         let content = OpenedContent {
             hosts: Vec::new(),
             what,
@@ -204,6 +210,16 @@ impl<D: Driver> Driven<D> {
     /// The engine failed and cannot continue.
     pub fn turn(&mut self, until: Option<Nanos>) -> Result<(), Errno> {
         self.worker.turn(until)
+    }
+
+    /// Codes the next file that is queued for it, as another thread would; false if there is none.
+    pub fn code_next(&mut self) -> bool {
+        self.coder.code_next()
+    }
+
+    /// What was coded so far.
+    pub fn coder_counts(&self) -> CoderCounts {
+        self.coder.counts()
     }
 
     /// The engine.
@@ -288,13 +304,21 @@ fn opened<D: Driver>(
     content: DrivenContent,
     driver: &D,
     options: &ContentOptions,
+    coder: &Arc<Coder>,
 ) -> Result<What, ArchiveError> {
+    let directory = |root, redirects, headers| {
+        let options = DirectoryOptions::new(options, None, Some(coder));
+        directory(
+            root,
+            redirects,
+            headers,
+            options.expect("the types were checked"),
+        )
+    };
     Ok(match content {
-        DrivenContent::Directory(root) => directory(root, None, None, options),
-        DrivenContent::Ruled(root, headers) => directory(root, None, Some(headers), options),
-        DrivenContent::Redirected(root, redirects) => {
-            directory(root, Some(redirects), None, options)
-        }
+        DrivenContent::Directory(root) => directory(root, None, None),
+        DrivenContent::Ruled(root, headers) => directory(root, None, Some(headers)),
+        DrivenContent::Redirected(root, redirects) => directory(root, Some(redirects), None),
         DrivenContent::Archive(bytes, file) => {
             What::Archive(Arc::new(archive((bytes, vec![file]), driver)?))
         }
@@ -331,9 +355,8 @@ fn directory(
     root: Root,
     redirects: Option<&[u8]>,
     headers: Option<&[u8]>,
-    options: &ContentOptions,
+    options: DirectoryOptions,
 ) -> What {
-    let options = DirectoryOptions::new(options, None);
     let redirects = redirects.map(|text| SourceFile {
         path: "_redirects",
         text,
@@ -343,7 +366,7 @@ fn directory(
         roots: vec![root],
         others: Vec::new(),
         rules: rules.expect("the rules were checked").map(Arc::new),
-        options: Arc::new(options.expect("the types were checked")),
+        options: Arc::new(options),
         kept: Arc::default(),
     })
 }

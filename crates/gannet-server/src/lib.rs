@@ -7,6 +7,7 @@
 //! `connection/sending`.
 #![forbid(unsafe_code)]
 
+mod coder;
 pub mod config;
 mod connection;
 pub mod driven;
@@ -19,6 +20,7 @@ mod start;
 pub mod tls;
 mod worker;
 
+pub use coder::CoderCounts;
 pub use exchange::own_fields::FAVICON;
 pub use observe::{metrics, notices};
 pub use release::rules::RulesError;

@@ -124,6 +124,16 @@ pub(crate) const SNAPSHOT_MAX: u64 = 4 << 20;
 /// the cache's own limit. Beyond that, files are sent from the disk like long ones.
 pub(crate) const COPIES_SPARE: u64 = 32 << 20;
 
+/// Live files queued to be coded; beyond that, requests for further ones ask again later.
+pub(crate) const CODER_QUEUE_MAX: usize = 256;
+
+/// Bytes of these files: their copies stay in memory until it is their turn, and must leave room for
+/// others ([`COPIES_SPARE`]).
+pub(crate) const CODER_QUEUE_BYTES_MAX: u64 = 8 << 20;
+
+/// Versions of live files whose codings workers share: as many as one of them caches.
+pub(crate) const CODED_FILES_MAX: usize = CACHED_PATHS_MAX;
+
 /// How long a cached file is fresh before its metadata are compared again, in milliseconds. Every
 /// change is visible within a second.
 pub(crate) const BELIEVED_MS: u64 = 700;

@@ -9,6 +9,8 @@ mod asks;
 mod budget;
 #[path = "sim/client.rs"]
 mod client;
+#[path = "sim/coding.rs"]
+mod coding;
 #[path = "sim/datagrams.rs"]
 mod datagrams;
 #[path = "sim/directed.rs"]

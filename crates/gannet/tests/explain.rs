@@ -67,7 +67,7 @@ fn rules_files_variants_and_origins_are_told() {
     let gzip = ["/assets/app.css", "-H", "accept-encoding: gzip"];
     check(
         &gzip,
-        &["content-encoding: gzip", "    several codings are stored"],
+        &["content-encoding: gzip", "    there are several codings"],
     );
     // Without the field, a browser's value is assumed, with a note.
     let browser = "like a browser, with 'accept-encoding: gzip, deflate, br, zstd' (to change it: \

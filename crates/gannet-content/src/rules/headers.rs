@@ -89,6 +89,14 @@ impl FieldChanges {
         self.set.is_empty() && self.remove.is_empty()
     }
 
+    /// Whether they forbid to code content while it is served: it is coded already, or nobody may
+    /// transform it (RFC 9111 section 5.2.2.6).
+    #[must_use]
+    pub fn forbid_coding(&self) -> bool {
+        let mut set = self.set.iter();
+        set.any(|(name, value)| is_coding_forbidden(name, value))
+    }
+
     /// Whether they set or remove a field.
     #[must_use]
     pub fn touch(&self, name: &str) -> bool {
@@ -259,6 +267,34 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
         rule.operations.sort_by_key(is_set);
     }
     (headers, problems)
+}
+
+impl Headers {
+    /// Whether the changes for any request may [forbid](FieldChanges::forbid_coding) coding.
+    #[must_use]
+    pub fn may_forbid_coding(&self) -> bool {
+        let operations = self.rules.iter().flat_map(|rule| &rule.operations);
+        let mut set = operations.filter_map(|operation| match operation {
+            FieldOperation::Set { name, value } => Some((name, value)),
+            FieldOperation::Remove { .. } => None,
+        });
+        set.any(|(name, value)| {
+            let mut parts = value.iter();
+            parts.any(|part| match part {
+                ValuePart::Literal(text) => is_coding_forbidden(name, text),
+                ValuePart::Capture(_) => name == CODING,
+            })
+        })
+    }
+}
+
+/// Whether a field with this value forbids to code content while it is served. Its name is in lower
+/// case.
+#[must_use]
+pub fn is_coding_forbidden(name: &str, value: &[u8]) -> bool {
+    let mut directives = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    name == CODING
+        || name == "cache-control" && directives.any(|it| it.eq_ignore_ascii_case(b"no-transform"))
 }
 
 /// Whether a field controls caching in browsers or intermediaries (RFC 9111, RFC 9213). Its name is

@@ -38,6 +38,7 @@ use crate::quic::streams::Stream;
 use crate::release::bodies::Unloaded;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
+use crate::worker::ledger::Ledger;
 
 /// State common to all requests of a turn.
 pub(crate) struct Turn<'a> {
@@ -57,6 +58,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) defaults: &'a OwnFields,
     /// The scheme of the connection.
     pub(crate) scheme: Scheme,
+    /// Charges copies of content.
+    pub(crate) ledger: &'a Ledger,
 }
 
 impl Turn<'_> {

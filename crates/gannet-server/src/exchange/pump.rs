@@ -311,9 +311,9 @@ impl<D: Driver> Pump<'_, D> {
         let input = || rule_input(self.turn.scheme, request, path);
         to.ruling = site.rules().map(|rules| Ruling::new(rules, input()));
         let wait = |waits| Err(WaitingRequest::new(request, self.release, waits));
-        let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
         match site {
             Site::Archive(archive) => {
+                let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
                 let wanted = Wanted {
                     path,
                     codings,
@@ -353,13 +353,15 @@ impl<D: Driver> Pump<'_, D> {
                     self.counters.cache_misses += 1;
                     return look_up(None);
                 };
-                let selected = cached.select(codings, status);
+                let selected = cached.select(request, status);
                 if to.is_unread(request, &selected) {
                     self.counters.cache_misses += 1;
                     return look_up(None);
                 }
                 self.counters.cache_hits += 1;
-                Ok(to.selected(request, &selected))
+                let answered = to.selected(request, &selected);
+                directory.have_coded(path, &cached, request, self.turn.ledger);
+                Ok(answered)
             }
         }
     }

@@ -2,8 +2,6 @@
 
 use std::rc::Rc;
 
-use gannet_http::semantics::coding::accept_encoding;
-use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::status::Status;
@@ -137,12 +135,16 @@ impl WaitingRequest {
         let request = &self.request();
         match filled {
             Filled::File(cached, status, live) => {
-                let lines = request.fields.lines(KnownField::AcceptEncoding);
-                let mut selected = cached.select(accept_encoding(lines), status);
-                if let Some(file) = &live {
-                    selected.source = Source::File(file, 0);
-                }
+                let selected = match &live {
+                    // The file that was opened is one of these.
+                    Some(file) => Selected {
+                        source: Source::File(file, 0),
+                        ..cached.select_stored(request, status)
+                    },
+                    None => cached.select(request, status),
+                };
                 let answered = to.selected(request, &selected);
+                cached.have_coded(request, to.turn.ledger);
                 if fill.remember(cached, status) {
                     self.release.note_live();
                 }
@@ -226,8 +228,7 @@ impl<D: Driver> Shared<D> {
         }
         let now = self.driver.now();
         let (cached, status) = fill.site().lookup(fill.path(), now, &self.driver)?;
-        let lines = request.fields.lines(KnownField::AcceptEncoding);
-        let selected = cached.select(accept_encoding(lines), status);
+        let selected = cached.select(request, status);
         let unix = self.driver.unix_seconds();
         let is_whole = selected.is_at_hand() || needed_bytes(request, &selected, unix).is_none();
         is_whole.then_some((cached, status))
@@ -262,8 +263,7 @@ impl<D: Driver> Shared<D> {
                 Filled::Undecoded(load) => return self.ask_to_decode(load, waiter),
                 filled => return Some(filled),
             };
-            let lines = request.fields.lines(KnownField::AcceptEncoding);
-            let selected = cached.select(accept_encoding(lines), status);
+            let selected = cached.select(request, status);
             let needed = needed_bytes(request, &selected, self.driver.unix_seconds());
             let Some(needed) = needed.filter(|_| !selected.is_at_hand()) else {
                 return Some(Filled::File(cached, status, None));

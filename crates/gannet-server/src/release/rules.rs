@@ -24,6 +24,8 @@ pub(crate) struct SiteRules {
     headers: Option<HeaderTable>,
     /// It answers under the name of a preview, which search engines are not to list.
     is_preview: bool,
+    /// A rule for fields may forbid to code content while it is served.
+    may_forbid_coding: bool,
 }
 
 /// Why a site's rules files cannot be used.
@@ -65,6 +67,7 @@ impl SiteRules {
             redirects: redirects.transpose()?,
             headers: headers.transpose()?,
             is_preview: false,
+            may_forbid_coding: false,
         }
         .or_none())
     }
@@ -111,6 +114,7 @@ impl SiteRules {
             redirects: (!rules.rules.is_empty()).then(|| RedirectTable::new(rules)),
             headers: None,
             is_preview: false,
+            may_forbid_coding: false,
         };
         if let Some(text) = headers {
             let file = SourceFile {
@@ -119,6 +123,7 @@ impl SiteRules {
             };
             let (rules, more) = headers::parse(&file, compat);
             problems.extend(more);
+            found.may_forbid_coding = rules.may_forbid_coding();
             found.headers = (!rules.rules.is_empty()).then(|| HeaderTable::new(rules));
         }
         match has_errors(&problems) {
@@ -153,6 +158,11 @@ impl SiteRules {
     /// rendered once.
     pub(crate) fn fields_are_fixed(&self) -> bool {
         !self.is_preview && !self.headers.as_ref().is_some_and(HeaderTable::has_hosts)
+    }
+
+    /// Whether the fields of some response may forbid to code it.
+    pub(crate) fn may_forbid_coding(&self) -> bool {
+        self.may_forbid_coding
     }
 
     /// The changes to the fields of the response; `None` if there are none.

@@ -363,6 +363,7 @@ mod tests {
                 options: &options,
                 workers: 1,
                 room: &Arc::new(ArchiveRoom::new(0)),
+                coder: None,
             };
             let content = Content::Directory(self.site());
             let (what, source) = opening.open(&content).expect("it is there");

@@ -32,6 +32,7 @@ use self::releases::board::Board;
 use self::running::{Certificates, Running, SiteReport, StartReport};
 use self::start_error::StartError;
 use self::workers::{Descriptors, Plan, ReadyWorker};
+use crate::coder::{Coder, CoderThreads};
 use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
 use crate::limits::APPLIED_MS;
 use crate::observe::log::LogWriter;
@@ -64,6 +65,8 @@ pub struct Prepared {
     room: Arc<ArchiveRoom>,
     options: Arc<ContentOptions>,
     board: Arc<Board>,
+    /// Codes text of the live directories.
+    coder: Arc<Coder>,
 }
 
 /// Performs every step that can fail before a server serves: opens content, log, certificates and
@@ -87,10 +90,12 @@ pub fn prepare(
         }
     }
     let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory));
+    let coder = Arc::new(Coder::default());
     let opening = Opening {
         options: &config.content,
         workers,
         room: &archive_room,
+        coder: Some(&coder),
     };
     let mut contents = Vec::with_capacity(content.len());
     let mut sources = Vec::new();
@@ -182,6 +187,7 @@ pub fn prepare(
         room: archive_room,
         options: Arc::new(config.content),
         board,
+        coder,
     })
 }
 
@@ -202,6 +208,7 @@ impl Prepared {
             engine: self.report.engine.name,
             certificates: self.tls.as_ref().map(|tls| Arc::clone(&tls.store)),
             board: Arc::clone(&self.board),
+            coder: Arc::clone(&self.coder),
         };
         let certificates = self.tls.map(|tls| Certificates {
             source: tls.source,
@@ -227,6 +234,10 @@ impl Prepared {
         let peers = Peers::new(running.remotes());
         for remote in running.remotes() {
             remote.tell(Message::Peers(peers.clone()));
+        }
+        if !self.sources.is_empty() && self.options.codes_text() {
+            let threads = CoderThreads::start(self.coder);
+            running.code_text(threads.map_err(StartError::Resource)?);
         }
         let workers = running.remotes().to_vec();
         let surroundings = Surroundings {

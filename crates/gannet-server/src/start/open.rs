@@ -17,6 +17,7 @@ use gannet_io::driver::Errno;
 use gannet_io::named_file;
 use gannet_store::StoreError;
 
+use crate::coder::Coder;
 use crate::config::{Content, ContentOptions};
 use crate::release::directory::DirectoryOptions;
 use crate::release::opened::{OpenedDirectory, What};
@@ -204,6 +205,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) workers: usize,
     /// Budget for archives copied into memory by default.
     pub(crate) room: &'a Arc<ArchiveRoom>,
+    /// Codes text of live directories.
+    pub(crate) coder: Option<&'a Arc<Coder>>,
 }
 
 impl Opening<'_> {
@@ -295,7 +298,7 @@ impl Opening<'_> {
         let rules = compat.map(|compat| SiteRules::of_directory(&root, path, compat));
         let rules = rules.transpose();
         let rules = rules.map_err(|e| OpenError::Rules(path.to_owned(), e))?;
-        let options = DirectoryOptions::new(self.options, single);
+        let options = DirectoryOptions::new(self.options, single, self.coder);
         let options = options.map_err(|e| refuse(invalid_types(e)))?;
         let roots = (1..self.workers).map(|_| root.reopen());
         let mut roots: Vec<_> = roots.collect::<Result<_, _>>().map_err(refuse)?;

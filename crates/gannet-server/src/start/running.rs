@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use gannet_io::driver::{EngineReport, Waker};
 use gannet_io::unix_socket::SocketFile;
 
+use crate::coder::CoderThreads;
 use crate::limits::LOOKS_PART;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::{self, exposition::About};
@@ -114,6 +115,8 @@ pub struct Running {
     certificates: Option<Certificates>,
     /// Threads that follow certificates, live directories and their rules.
     lookouts: Vec<Lookout>,
+    /// Code text of the live directories.
+    coders: Option<CoderThreads>,
     /// Removed at the end.
     socket_files: Vec<SocketFile>,
 }
@@ -135,6 +138,7 @@ impl Running {
             metrics: None,
             certificates,
             lookouts: Vec::new(),
+            coders: None,
             socket_files: Vec::new(),
         }
     }
@@ -146,6 +150,11 @@ impl Running {
     /// Keeps the threads that follow the live directories.
     pub(crate) fn follow(&mut self, lookouts: Vec<Lookout>) {
         self.lookouts.extend(lookouts);
+    }
+
+    /// Keeps the threads that code text.
+    pub(crate) fn code_text(&mut self, threads: CoderThreads) {
+        self.coders = Some(threads);
     }
 
     /// Starts serving metrics.

@@ -232,6 +232,15 @@ pub(crate) struct Charge {
     bytes: u64,
 }
 
+impl Charge {
+    /// Reduces it to `bytes`.
+    pub(crate) fn shrink_to(&mut self, bytes: u64) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.charged.held.fetch_sub(less, Ordering::Relaxed);
+        self.bytes -= less;
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         self.charged.held.fetch_sub(self.bytes, Ordering::Relaxed);

@@ -150,6 +150,7 @@ impl<D: Driver> Shared<D> {
                 scheme,
                 redirect: self.settings.redirect,
                 defaults: &policy.own,
+                ledger: &self.ledger,
             },
             driver: &self.driver,
             counters: &mut self.counters,

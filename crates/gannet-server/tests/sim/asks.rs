@@ -129,9 +129,9 @@ fn asked(path: &str, is_head: bool, files: &Files, random: &mut Random) -> (Aske
         ));
         asked.has_many_ranges = true;
     }
-    if random.chance(300) {
-        fields.push_str("accept-encoding: gzip\r\n");
-        asked.accepts_gzip = true;
+    if random.chance(500) {
+        asked.accepts = CODINGS[random.below(CODINGS.len() as u64) as usize];
+        fields.push_str(&format!("accept-encoding: {}\r\n", asked.accepts));
     }
     let tag = files.some_tag(path, random);
     if let Some(tag) = tag.filter(|_| random.chance(300)) {
@@ -145,6 +145,9 @@ fn asked(path: &str, is_head: bool, files: &Files, random: &mut Random) -> (Aske
     }
     (asked, fields)
 }
+
+/// What clients accept.
+const CODINGS: [&str; 4] = ["gzip", "br", "zstd;q=0.5", "gzip, deflate, br, zstd"];
 
 /// An invalid request.
 pub(crate) fn nonsense(random: &mut Random) -> Ask {

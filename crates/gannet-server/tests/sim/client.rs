@@ -36,7 +36,8 @@ pub(crate) struct Asked {
     pub(crate) if_none_match: Option<String>,
     pub(crate) if_match: Option<String>,
     pub(crate) if_range: Option<String>,
-    pub(crate) accepts_gzip: bool,
+    /// Its `accept-encoding`.
+    pub(crate) accepts: &'static str,
     /// By HEAD, for which there are no ranges (RFC 9110 section 14.2).
     pub(crate) is_head: bool,
 }
@@ -542,16 +543,22 @@ pub(crate) fn judge_file(
     files: &mut Files,
 ) -> Result<(), String> {
     let Reading { head, body, .. } = reading;
-    let coded = match head.field("content-encoding") {
-        None => path.to_owned(),
-        Some("gzip") if asked.accepts_gzip => format!("{path}.gz"),
-        Some(other) => return Err(format!("content-encoding: {other}")),
-    };
     let tag = head.field("etag");
+    let coding = head.field("content-encoding");
+    if let Some(coding) = coding.filter(|coding| !asked.accepts.contains(*coding)) {
+        return Err(format!("content-encoding: {coding}"));
+    }
+    // The tag of a coding that the server itself has made says so.
+    let made = coding.filter(|coding| tag.is_some_and(|it| it.contains(&format!("-{coding}"))));
+    let coded = match coding {
+        Some("gzip") if made.is_none() => format!("{path}.gz"),
+        Some(other) if made.is_none() => return Err(format!("content-encoding: {other}")),
+        _ => path.to_owned(),
+    };
     let modified = head.field("last-modified").filter(|_| coded == path);
     let mut check = |total: u64, offset: u64, bytes: &[u8]| {
         let tag = tag.ok_or("no entity tag")?;
-        files.judge(&Slice {
+        let slice = Slice {
             path: &coded,
             window,
             total,
@@ -559,7 +566,11 @@ pub(crate) fn judge_file(
             bytes,
             tag,
             modified,
-        })
+        };
+        match made {
+            None => files.judge(&slice),
+            Some(coding) => files.judge_coded(&slice, coding),
+        }
     };
     let is_matched = |list: &Option<String>| list.is_some() && list.as_deref() == tag;
     match head.status {

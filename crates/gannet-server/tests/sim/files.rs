@@ -5,6 +5,7 @@
 //! incarnation, and any slice of it can be checked on its own.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use gannet_io::sim::{Random, SimHandle};
 
@@ -41,6 +42,8 @@ pub(crate) struct Files {
     disk: SimHandle,
     files: BTreeMap<String, Tracked>,
     tags: BTreeMap<(String, String), Bound>,
+    /// Codings that the server has made, by tag.
+    coded: BTreeMap<String, Vec<u8>>,
     is_live: bool,
 }
 
@@ -64,6 +67,7 @@ impl Files {
             disk,
             files: BTreeMap::new(),
             tags: BTreeMap::new(),
+            coded: BTreeMap::new(),
             is_live,
         }
     }
@@ -88,7 +92,12 @@ impl Files {
         let file = self.files.entry(path.into()).or_default();
         file.is_sidecar = path.ends_with(".gz");
         let key = random.next_u64();
-        file.incarnations.push(pattern(key, len * 2 + 64));
+        let is_text = path.ends_with(".html") || path.ends_with(".txt");
+        let bytes = pattern(key, len * 2 + 64);
+        file.incarnations.push(match is_text {
+            true => text(&bytes),
+            false => bytes,
+        });
         file.turn(now, Some((file.incarnations.len() - 1, len)));
         file.incarnations.last().unwrap()[..len as usize].to_vec()
     }
@@ -202,6 +211,59 @@ impl Files {
         }
         Ok(())
     }
+}
+
+impl Files {
+    /// Checks a slice of a coding that the server has made: decoded, it must be a version of the
+    /// file; and its tag stands for these coded bytes alone.
+    pub(crate) fn judge_coded(&mut self, slice: &Slice<'_>, coding: &str) -> Result<(), String> {
+        let range = slice.offset as usize..slice.offset as usize + slice.bytes.len();
+        if let Some(whole) = self.coded.get(slice.tag) {
+            let is_same =
+                whole.len() as u64 == slice.total && whole.get(range) == Some(slice.bytes);
+            if !is_same {
+                return Err(format!("the tag {} has stood for other bytes", slice.tag));
+            }
+        }
+        if slice.bytes.len() as u64 != slice.total {
+            return Ok(());
+        }
+        let decoded = decode(coding, slice.bytes)?;
+        self.judge(&Slice {
+            total: decoded.len() as u64,
+            offset: 0,
+            bytes: &decoded,
+            ..*slice
+        })?;
+        self.coded
+            .insert(slice.tag.to_owned(), slice.bytes.to_vec());
+        Ok(())
+    }
+}
+
+/// The content of a coding.
+pub(crate) fn decode(coding: &str, coded: &[u8]) -> Result<Vec<u8>, String> {
+    let mut decoded = Vec::new();
+    match coding {
+        "br" => {
+            let mut decoder = brotli::Decompressor::new(coded, 4_096);
+            let read = decoder.read_to_end(&mut decoded);
+            read.map_err(|error| format!("br: {error}"))?;
+        }
+        "zstd" => decoded = zstd::decode_all(coded).map_err(|error| format!("zstd: {error}"))?,
+        _ => {
+            decoded.resize(1 << 20, 0);
+            let mut decoder = libdeflater::Decompressor::new();
+            let len = decoder.gzip_decompress(coded, &mut decoded);
+            decoded.truncate(len.map_err(|error| format!("gzip: {error}"))?);
+        }
+    }
+    Ok(decoded)
+}
+
+/// As unique, and it can be compressed.
+fn text(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().map(|byte| b'a' + byte % 16).collect()
 }
 
 impl Tracked {

@@ -164,7 +164,8 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     let content = content(&mut driver, &mut files, scenario, &mut random);
     // In some runs, no file has just been changed at the beginning.
     if random.chance(700) {
-        disk.age_files(10_000);
+        // Or for so long that a file's bytes are known by its metadata.
+        disk.age_files(if random.chance(500) { 10_000 } else { 100_000 });
     }
     disk.set_near(scenario.is_near);
     disk.set_faults(faults.clone());
@@ -404,6 +405,10 @@ impl Run {
         let started = self.disk.now().0;
         while !self.server.is_over() {
             self.act()?;
+            // The thread that codes text gets the processor now and then.
+            if self.random.chance(300) {
+                self.server.code_next();
+            }
             let now = self.disk.now().0;
             let seen = self.clients.iter().map(|client| client.seen());
             let all_done = seen.into_iter().all(|seen| seen.acts_at.is_none());

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use gannet_io::process::ProcessFacts;
 
+use crate::coder::{Coder, CoderCounts};
+
 use super::{Counters, TlsCounters};
 use crate::observe::snapshots::WorkerCounts;
 use crate::start::releases::board::{self, Board};
@@ -25,6 +27,8 @@ pub(crate) struct About {
     pub(crate) certificates: Option<Arc<CertificateStore>>,
     /// The releases of followed archives.
     pub(crate) board: Arc<Board>,
+    /// What codes text of live directories.
+    pub(crate) coder: Arc<Coder>,
 }
 
 /// The whole exposition: the workers' counters, build and certificate facts, and process metrics.
@@ -36,6 +40,7 @@ pub(crate) fn prometheus(workers: &[WorkerCounts], about: &About) -> String {
     if let Some(store) = &about.certificates {
         text.certificates(&store.current().facts().collect::<Vec<_>>());
     }
+    text.codings(&about.coder.counts());
     text.releases(&about.board.all(), unix_now());
     text.process(&ProcessFacts::read());
     text.0
@@ -116,6 +121,37 @@ impl Text {
         }
         self.tls(&sum.tls);
         self.held(&sum.held);
+    }
+
+    /// Text of live directories that is coded while it is served.
+    fn codings(&mut self, counts: &CoderCounts) {
+        self.counters(
+            "gannet_codings_total",
+            "Live files to be coded, by what became of them.",
+            "result",
+            [
+                ("made", counts.made),
+                ("reused", counts.reused),
+                ("useless", counts.useless),
+                ("dropped", counts.dropped),
+                ("refused", counts.refused),
+            ],
+        );
+        self.counters(
+            "gannet_codings_bytes_total",
+            "Bytes of the files that were coded, before and after.",
+            "of",
+            [
+                ("source", counts.source_bytes),
+                ("coded", counts.made_bytes),
+            ],
+        );
+        self.single(
+            "gannet_codings_queued",
+            "gauge",
+            "Live files that wait to be coded.",
+            counts.queued,
+        );
     }
 
     /// The releases of each followed archive or store.

@@ -203,6 +203,18 @@ impl Cache {
         self.age();
     }
 
+    /// Counts anew what a cached resolution weighs, after it has grown.
+    pub(super) fn weigh_again(&mut self, path: &[u8]) {
+        for generation in [&mut self.young, &mut self.old] {
+            if let Some(value) = generation.paths.get_mut(path) {
+                let weight = value.cached.weight();
+                generation.weight = generation.weight - value.weight + weight;
+                value.weight = weight;
+            }
+        }
+        self.age();
+    }
+
     /// Removes entries that keep open a file that may change and was not confirmed for a while.
     /// True if other such entries remain.
     pub(super) fn close_idle(&mut self, now: Nanos) -> bool {
@@ -257,6 +269,7 @@ mod tests {
             content_type: "text/plain".into(),
             last_modified: None,
             variants: Vec::new(),
+            on_the_fly: None,
         })
     }
 

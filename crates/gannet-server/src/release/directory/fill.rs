@@ -614,11 +614,14 @@ impl Fill {
                 };
                 let content_type = std::mem::take(&mut self.content_type);
                 match Cached::new(content_type, drafts, self.unix, &self.site, &role) {
-                    Some(cached) => Rc::new(Cached {
-                        is_brief,
-                        read_again_at,
-                        ..cached
-                    }),
+                    Some(cached) => {
+                        let cached = cached.after(self.previous().as_deref());
+                        Rc::new(Cached {
+                            is_brief,
+                            read_again_at,
+                            ..cached
+                        })
+                    }
                     None => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
                 }
             }

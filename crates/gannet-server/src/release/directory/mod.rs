@@ -12,6 +12,7 @@ pub(crate) mod fill;
 mod folders;
 pub(crate) mod kept_names;
 pub(crate) mod listings;
+mod on_the_fly;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -27,8 +28,10 @@ use gannet_content::routing::Routing;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::{self, LiveFile};
 use gannet_http::h2::hpack;
-use gannet_http::semantics::coding::{Coding, CodingSet};
+use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
+use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::ready_fields::ReadyFields;
+use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::ReadyBlock;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Meta, Nanos, OpenedFile, Root, Survey};
@@ -38,13 +41,16 @@ pub(crate) use self::cache::Room;
 use self::coded::CodedAlone;
 use self::folders::{Folders, Glance};
 use self::kept_names::KeptNames;
+use self::on_the_fly::OnTheFly;
 use super::bodies::Bodies;
 use super::opened::OpenedDirectory;
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
+use crate::coder::Coder;
 use crate::config::ContentOptions;
 use crate::exchange::body::Body;
 use crate::limits::{RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
+use crate::worker::ledger::Ledger;
 
 /// A live directory as one worker sees it: the directory at a path at some time, with its rules.
 pub(crate) struct DirectorySite {
@@ -72,6 +78,8 @@ pub(crate) struct DirectoryOptions {
     pub(crate) defaults: DefaultFields,
     pub(crate) types: Types,
     pub(crate) sidecars: bool,
+    /// Codes text while it is served.
+    pub(crate) coder: Option<Arc<Coder>>,
     /// Serve `NAME` from `NAME.gz` if there is no `NAME`.
     pub(crate) compressed_only: bool,
     /// Files up to this length are read whole before they are sent.
@@ -82,7 +90,7 @@ pub(crate) struct DirectoryOptions {
 
 /// The cached representations of a file.
 pub(crate) struct Cached {
-    content_type: String,
+    content_type: Rc<str>,
     last_modified: Option<i64>,
     /// In order of length; the first acceptable one is sent.
     variants: Vec<CachedVariant>,
@@ -94,6 +102,51 @@ pub(crate) struct Cached {
     read_again_at: Option<Nanos>,
     /// It is the content of a path, not a substitute.
     is_own: bool,
+    /// Its codings that are made while it is served, if it is ever coded.
+    on_the_fly: Option<Box<OnTheFly>>,
+}
+
+/// How the fields of a file's variants are rendered.
+#[derive(Clone)]
+struct Shaping {
+    options: Arc<DirectoryOptions>,
+    content_type: Rc<str>,
+    last_modified: Option<i64>,
+    lifetime: Lifetime,
+    /// There may be several codings.
+    has_choice: bool,
+    changes: Option<Rc<FieldChanges>>,
+}
+
+impl Shaping {
+    /// Prepares a variant for sending. `None` if its fields cannot be rendered.
+    fn variant(&self, draft: Draft, tag: String) -> Option<CachedVariant> {
+        let fields = self.options.defaults.of_content(None);
+        let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+        let ready = answer::ready_fields(&Resource {
+            content_type: &self.content_type,
+            coding: draft.coding,
+            len: draft.len,
+            entity_tag: &tag,
+            last_modified: self.last_modified,
+            vary: self.has_choice.then_some(answer::VARY_BY_CODING),
+            cache_control: Some(self.lifetime.cache_control()),
+            fields: &fields,
+        });
+        let mut ready = ready.ok()?;
+        if let Some(changes) = &self.changes {
+            ready = changes.apply_to_block(ready.as_block()).ok()?;
+        }
+        Some(CachedVariant {
+            draft,
+            tag,
+            hpack: OnceCell::new(),
+            ready,
+            sha256: OnceCell::new(),
+            taken: Cell::new(0),
+            live: RefCell::default(),
+        })
+    }
 }
 
 /// The use of a file in responses.
@@ -169,16 +222,23 @@ impl Cached {
         let is_original = |draft: &&Draft| draft.coding == Coding::Identity;
         let original = drafts.iter().find(is_original).or(drafts.first())?;
         let last_modified = validators::last_modified(original.meta.mtime_ns, unix);
-        let has_choice = drafts.len() > 1;
         let lifetime = match role {
             Role { is_own: true, .. } => site.lifetime(role.name, original, &content_type),
             Role { is_error: true, .. } => Lifetime::NoCache,
             Role { .. } => Lifetime::Revalidate,
         };
+        let mut shaping = Shaping {
+            options: Arc::clone(&site.options),
+            content_type: content_type.into(),
+            last_modified,
+            lifetime,
+            has_choice: true,
+            changes: role.changes.cloned().map(Rc::new),
+        };
+        let on_the_fly = OnTheFly::new(original, &site.options, site.rules(), role, &shaping);
+        shaping.has_choice = drafts.len() > 1 || on_the_fly.is_some();
         // Variants that require decoding come last.
         drafts.sort_by_key(|draft| (draft.coded.is_some(), draft.len));
-        let fields = site.options.defaults.of_content(None);
-        let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let mut variants = Vec::with_capacity(drafts.len());
         for draft in drafts {
             let mut tag = validators::live_tag(&LiveFile {
@@ -191,38 +251,17 @@ impl Cached {
                 // The coded representation of the same file has a tag as well.
                 tag.insert_str(tag.len() - 1, "-i");
             }
-            let ready = answer::ready_fields(&Resource {
-                content_type: &content_type,
-                coding: draft.coding,
-                len: draft.len,
-                entity_tag: &tag,
-                last_modified,
-                vary: has_choice.then_some(answer::VARY_BY_CODING),
-                cache_control: Some(lifetime.cache_control()),
-                fields: &fields,
-            });
-            let mut ready = ready.ok()?;
-            if let Some(changes) = role.changes {
-                ready = changes.apply_to_block(ready.as_block()).ok()?;
-            }
-            variants.push(CachedVariant {
-                draft,
-                tag,
-                hpack: OnceCell::new(),
-                ready,
-                sha256: OnceCell::new(),
-                taken: Cell::new(0),
-                live: RefCell::default(),
-            });
+            variants.push(shaping.variant(draft, tag)?);
         }
         Some(Self {
-            content_type,
+            content_type: shaping.content_type,
             last_modified,
             variants,
             is_ruled: role.changes.is_some(),
             is_own: role.is_own,
             is_brief: false,
             read_again_at: None,
+            on_the_fly: on_the_fly.map(Box::new),
         })
     }
 
@@ -297,20 +336,32 @@ impl Cached {
                 .all(|draft| self.variant(draft.coding, &draft.meta).is_some())
     }
 
-    /// The smallest acceptable variant; without one, the file itself (RFC 9110 section 12.5.3 lets
-    /// a server disregard the field), which may be coded and too long to decode.
-    pub(crate) fn select(&self, codings: CodingSet, status: Status) -> Selected<'_> {
-        let variant = self
-            .variants
+    /// The representation for a request: its smallest acceptable variant.
+    pub(crate) fn select(&self, request: &Request<'_>, status: Status) -> Selected<'_> {
+        let accepted = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
+        let stored = self.stored(accepted);
+        let made = self.made_for(request, accepted, stored.draft.len);
+        self.selected(made.unwrap_or(stored), status)
+    }
+
+    /// The same among the variants that are files.
+    pub(crate) fn select_stored(&self, request: &Request<'_>, status: Status) -> Selected<'_> {
+        let accepted = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
+        self.selected(self.stored(accepted), status)
+    }
+
+    /// Without an acceptable variant, the file itself (RFC 9110 section 12.5.3 lets a server
+    /// disregard the field), which may be coded and too long to decode.
+    fn stored(&self, accepted: CodingSet) -> &CachedVariant {
+        self.variants
             .iter()
-            .find(|v| codings.contains(v.draft.coding))
-            .or_else(|| {
-                self.variants
-                    .iter()
-                    .find(|v| v.draft.coding == Coding::Identity)
-            })
+            .find(|v| accepted.contains(v.draft.coding))
+            .or_else(|| self.variant_in(Coding::Identity))
             .or_else(|| self.variants.first())
-            .expect("a cached file has a variant");
+            .expect("a cached file has a variant")
+    }
+
+    fn selected<'c>(&'c self, variant: &'c CachedVariant, status: Status) -> Selected<'c> {
         Selected {
             status,
             block: ReadyBlock {
@@ -354,7 +405,11 @@ impl Cached {
             Some(body) if !body.is_live() => body.len(),
             _ => 0,
         });
-        bodies.sum::<u64>() + 1_024
+        let made = self.on_the_fly.as_ref().map_or(0, |fly| {
+            let original = self.variant_in(Coding::Identity);
+            original.map_or(0, |it| fly.weight(it.draft.len))
+        });
+        bodies.sum::<u64>() + made + 1_024
     }
 
     /// Descriptors that it keeps open.
@@ -374,13 +429,14 @@ impl Cached {
 }
 
 impl DirectoryOptions {
-    /// The options of a directory, or of a `single` file in it.
+    /// The options of a directory, or of a `single` file in it; `coder` codes its text.
     ///
     /// # Errors
     /// A configured content type is invalid.
     pub(crate) fn new(
         options: &ContentOptions,
         single: Option<Vec<u8>>,
+        coder: Option<&Arc<Coder>>,
     ) -> Result<Self, TypesError> {
         let lookup = LookupOptions {
             clean_urls: options.clean_urls && single.is_none(),
@@ -400,6 +456,7 @@ impl DirectoryOptions {
             defaults: options.defaults.clone(),
             types: Types::new(types.map(|(suffix, t)| (suffix.as_str(), t.as_str())))?,
             sidecars: options.sidecars,
+            coder: coder.filter(|_| options.codes_text()).cloned(),
             compressed_only: options.compressed_only && single.is_none(),
             read_max: options.snapshot_max.clamp(SMALL_FILE_MAX, SNAPSHOT_MAX),
             single,
@@ -550,6 +607,21 @@ impl DirectorySite {
     pub(crate) fn drop_descriptors(&self) -> bool {
         let mut cache = self.cache.borrow_mut();
         cache.as_mut().is_some_and(Cache::drop_descriptors)
+    }
+
+    /// Has a coding made that a request for a cached path would have used.
+    pub(crate) fn have_coded(
+        &self,
+        path: &[u8],
+        cached: &Cached,
+        request: &Request<'_>,
+        ledger: &Ledger,
+    ) {
+        if cached.have_coded(request, ledger)
+            && let Some(cache) = &mut *self.cache.borrow_mut()
+        {
+            cache.weigh_again(path);
+        }
     }
 
     /// The cached entry for a path, fresh or stale.

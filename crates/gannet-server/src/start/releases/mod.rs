@@ -415,6 +415,7 @@ impl Follower {
             options: &self.surroundings.options,
             workers: self.surroundings.workers,
             room: &self.surroundings.room,
+            coder: None,
         };
         opening.open_archive(path, proof).map_err(Refusal::from)
     }

@@ -197,6 +197,22 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
+        name: "no-compress",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "do not compress text of a directory while serving it",
+        details: "Otherwise text from 1 KiB to 4 MiB without a sidecar is compressed in the background, \
+            for later requests; the first one gets it as it is. Never where a field forbids it \
+            ('Cache-Control: no-transform').",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.compress = !switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
         name: "compressed-only",
         short: None,
         value: Value::Switch,

@@ -66,6 +66,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("health", Need::Nothing),
     ("no-favicon", Need::Content),
     ("no-sidecars", LIVE),
+    ("no-compress", LIVE),
     ("compressed-only", DIRECTORY),
     ("dotfiles", DIRECTORY),
     ("type", LIVE),

@@ -15,7 +15,9 @@ use gannet_archive::{Entry, SectionKind};
 use gannet_content::answer::{
     CACHE_NO_CACHE, Resource, VARY_BY_CODING, private_cache_control, ready_fields,
 };
+use gannet_content::directory::coding;
 use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
+use gannet_content::mime;
 use gannet_content::policy::cache::{Lifetimes, Reason};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::policy::dictionary;
@@ -62,6 +64,8 @@ struct Asked<'a> {
     is_https: bool,
     /// The host that is asked, with its port if that is named; this machine's for a path alone.
     authority: &'a str,
+    /// No rule for fields forbids to code content while it is served.
+    may_code: bool,
 }
 
 /// A form in which a content can be sent.
@@ -88,6 +92,8 @@ struct Field {
 struct Answer {
     status: u16,
     fields: Vec<Field>,
+    /// A server codes the content after a first request; later answers have another length and tag.
+    is_made_on_the_fly: bool,
 }
 
 /// Returns 0, or 1 if a running server's answer differs from the expected one.
@@ -191,7 +197,7 @@ fn refused(target: &Target, text: &mut String) -> Answer {
     line(text, "status 400");
     Answer {
         status: 400,
-        fields: Vec::new(),
+        ..Answer::default()
     }
 }
 
@@ -228,6 +234,7 @@ fn foresee(
             true => "localhost",
             false => &authority,
         },
+        may_code: !forbids_coding(site, target, &asked),
     };
     let mut answer = Answer::default();
     match &located {
@@ -379,7 +386,13 @@ fn content(site: &Site, number: usize, asked: &Asked<'_>, answer: &mut Answer, t
             Some(entry) => of_archive(&entry, accepted, asked),
             None => return,
         },
-        Place::Directory(directory) => of_directory(directory, number, accepted),
+        Place::Directory(directory) => of_directory(directory, number, accepted, asked.may_code),
+    };
+    let made = match site.place() {
+        Place::Directory(directory) if asked.may_code => {
+            made_on_the_fly(directory, number, accepted, &variants)
+        }
+        _ => None,
     };
     variants.sort_by_key(|variant| variant.len);
     let place = |coding: Coding| variants.iter().position(|it| it.coding == coding);
@@ -404,6 +417,17 @@ fn content(site: &Site, number: usize, asked: &Asked<'_>, answer: &mut Answer, t
         };
         line(text, format!("  {name:<9}{len:>10}  {why}{how}"));
     }
+    if let Some(coding) = made {
+        answer.is_made_on_the_fly = true;
+        let name = coding.name();
+        line(
+            text,
+            format!(
+                "  {name:<9}{:>10}  made by the server after a first request, unless --no-compress",
+                "-"
+            ),
+        );
+    }
     for (name, value) in block {
         let origin = match (name.as_str(), site.place()) {
             ("cache-control", _) => reason_of(site, number).to_string(),
@@ -411,6 +435,21 @@ fn content(site: &Site, number: usize, asked: &Asked<'_>, answer: &mut Answer, t
         };
         answer.set(&name, &value, &origin);
     }
+}
+
+/// The coding that a server makes of a directory's file for this client, if there is no sidecar.
+fn made_on_the_fly(
+    directory: &DirectoryPlace,
+    number: usize,
+    accepted: CodingSet,
+    variants: &[Variant],
+) -> Option<Coding> {
+    let url = &directory_url(directory, number);
+    let original = variants.iter().find(|it| it.coding == Coding::Identity)?;
+    let coding = coding::wanted(accepted)?;
+    let is_made = coding::is_coded(url, mime::content_type(url), original.len)
+        && !variants.iter().any(|it| it.coding == coding);
+    is_made.then_some(coding)
 }
 
 /// Names and values of a prepared field block.
@@ -463,6 +502,7 @@ fn of_directory(
     directory: &DirectoryPlace,
     number: usize,
     accepted: CodingSet,
+    may_code: bool,
 ) -> (Vec<Variant>, Vec<(String, String)>) {
     let Some(path) = directory.path_of(number) else {
         return Default::default();
@@ -499,10 +539,11 @@ fn of_directory(
         }
     }
     found.sort_by_key(|(_, file)| file.len);
-    let is_coded = found.len() > 1;
+    let content_type = mime::content_type(url);
+    let is_made = may_code && coding::is_coded(url, content_type, original.len);
+    let has_choice = is_made || found.len() > 1;
     let chosen = found.iter().find(|(coding, _)| accepted.contains(*coding));
     let chosen = chosen.or_else(|| found.iter().find(|(coding, _)| *coding == Coding::Identity));
-    let content_type = gannet_content::mime::content_type(url);
     let lifetime = live_reason(directory, number).lifetime();
     let block = chosen.and_then(|(coding, file)| {
         let further = security::fields(None);
@@ -517,7 +558,7 @@ fn of_directory(
             len: file.len,
             entity_tag: &live_tag(file),
             last_modified: last_modified(original.mtime_ns, i64::MAX),
-            vary: is_coded.then_some(VARY_BY_CODING),
+            vary: has_choice.then_some(VARY_BY_CODING),
             cache_control: Some(lifetime.cache_control()),
             fields: &further,
         };
@@ -586,7 +627,7 @@ fn origin(name: &str, place: &Place) -> String {
         "etag" if is_archive => "BLAKE3 of the bytes sent",
         "etag" => "time, length and inode of the file",
         "last-modified" => "modification time of the file",
-        "vary" => "several codings are stored",
+        "vary" => "there are several codings",
         "use-as-dictionary" => "browsers keep it as a dictionary for its next version",
         "accept-ranges" => "ranges are supported",
         "x-content-type-options" => "always sent",
@@ -601,6 +642,25 @@ fn scheme(target: &Target) -> Scheme {
         true => Scheme::Https,
         false => Scheme::Http,
     }
+}
+
+/// Whether rules for fields keep a server from coding a file on the fly.
+fn forbids_coding(site: &Site, target: &Target, asked: &RequestUrl<'_>) -> bool {
+    let own = site.rules(asked.host);
+    let Some(table) = own.headers() else {
+        return false;
+    };
+    // Where the fields differ from request to request, any rule counts.
+    if table.has_hosts() || !site.has_content(asked.host, asked.path) {
+        return table.headers().may_forbid_coding();
+    }
+    let request = RuleInput {
+        scheme: scheme(target),
+        host: b"",
+        path: &target.path,
+        query: None,
+    };
+    table.changes(&request).forbid_coding()
 }
 
 /// Applies the rules for fields. An archive without rules for single hosts has them applied

@@ -41,6 +41,7 @@ fn whole() -> String {
         engine: "epoll",
         certificates: None,
         board: Arc::new(board()),
+        coder: Arc::default(),
     };
     let mut text = Text(prometheus(&workers, &about));
     text.certificates(&[&facts("example.org"), &facts("*.example.org")]);

@@ -173,6 +173,7 @@ impl Follows {
             options: &options,
             workers,
             room: &room,
+            coder: None,
         };
         let opened = match content {
             Content::Store(path) => {

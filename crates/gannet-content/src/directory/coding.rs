@@ -1,0 +1,91 @@
+//! Which files of a live directory are coded while they are served: text, of a length for which it
+//! pays, in the codings for which they have no sidecar.
+
+use crate::directory::sidecars::may_have_sidecars;
+use crate::{mime, stored_coding};
+use gannet_http::semantics::coding::{Coding, CodingSet};
+
+/// A shorter file fits into the first packets of an answer, whatever its coding.
+pub const CODED_FROM: u64 = 1 << 10;
+
+/// The longest file that is coded: also the longest that a server copies into memory before it sends
+/// it, which is what makes a coding one of the very bytes that others get uncoded.
+pub const CODED_UP_TO: u64 = 4 << 20;
+
+/// The codings that are made, the usually smallest one first: of those that a client accepts, the
+/// first one is made for it.
+pub const MADE: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+
+/// Whether a file is coded: its path below the root, its content type, and its length in bytes.
+/// Fields of the answer may still forbid it: see
+/// [`FieldChanges::forbid_coding`](crate::rules::headers::FieldChanges::forbid_coding).
+#[must_use]
+pub fn is_coded(path: &[u8], content_type: &str, len: u64) -> bool {
+    (CODED_FROM..=CODED_UP_TO).contains(&len)
+        && may_have_sidecars(path, len)
+        && mime::is_compressible(content_type)
+        && stored_coding::of(path).is_none()
+}
+
+/// The coding that is made for a client that accepts these, if any.
+#[must_use]
+pub fn wanted(accepted: CodingSet) -> Option<Coding> {
+    MADE.into_iter().find(|coding| accepted.contains(*coding))
+}
+
+/// Whether a coded form is worth keeping: it saves a packet, and a twentieth.
+#[must_use]
+pub fn pays(len: u64, coded_len: u64) -> bool {
+    let saved = len.saturating_sub(coded_len);
+    saved >= SAVED_MIN && saved * 20 >= len
+}
+
+const SAVED_MIN: u64 = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_fitting_length_is_coded() {
+        let check = |path: &str, len, expect| {
+            let content_type = mime::content_type(path.as_bytes());
+            let found = is_coded(path.as_bytes(), content_type, len);
+            assert_eq!(found, expect, "{path}, {len} bytes");
+        };
+        check("a.html", CODED_FROM, true);
+        check("a.html", CODED_FROM - 1, false);
+        check("a.css", CODED_UP_TO, true);
+        check("a.css", CODED_UP_TO + 1, false);
+        check("a.svg", 10_000, true);
+        check("a.png", 10_000, false);
+        check("a.js.gz", 10_000, false);
+        check("Build/game.wasm.br", 10_000, false);
+        check("game.wasm", 10_000, true);
+        check("LICENSE.bin", 10_000, false);
+    }
+
+    #[test]
+    fn the_first_accepted_coding_is_made() {
+        let set = |codings: &[Coding]| {
+            let all = codings.iter();
+            all.fold(CodingSet::IDENTITY, |set, coding| set.with(*coding))
+        };
+        assert_eq!(wanted(CodingSet::ALL), Some(Coding::Brotli));
+        assert_eq!(
+            wanted(set(&[Coding::Gzip, Coding::Zstd])),
+            Some(Coding::Zstd)
+        );
+        assert_eq!(wanted(set(&[Coding::Gzip])), Some(Coding::Gzip));
+        assert_eq!(wanted(set(&[])), None);
+    }
+
+    #[test]
+    fn a_small_saving_does_not_pay() {
+        assert!(pays(1_024, 896));
+        assert!(!pays(1_024, 897));
+        assert!(pays(100_000, 95_000));
+        assert!(!pays(100_000, 95_001));
+        assert!(!pays(100, 200));
+    }
+}

@@ -1,0 +1,367 @@
+//! Codes files of live directories in the background, once for all workers.
+//!
+//! A request that would have used a coding which its file does not have is answered without it, and
+//! queues the very bytes that it was answered with. A thread of the lowest priority codes them, and
+//! later requests to any worker find the result.
+//!
+//! ```text
+//!   worker ──ask──▶ queue ──▶ thread ──▶ Codings (written once) ◀── every worker's next request
+//! ```
+//!
+//! No file is opened here, and nothing is keyed by a name: a coded form belongs to bytes in memory
+//! whose version the worker has checked. What two workers share is keyed by metadata that identify
+//! a version ([`Coder::codings_of`]); a file that may still be changing is not shared.
+//!
+//! Workers never wait: they only try the lock, because the thread that holds it may not get the
+//! processor for a while. Results belong to the cached files of the workers ([`Codings`] are kept
+//! by nobody else), so the cache's memory limit bounds them, and what is evicted there is gone.
+
+mod encoders;
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::{io, thread};
+
+use gannet_content::directory::coding::{MADE, pays};
+use gannet_http::semantics::coding::{Coding, CodingSet};
+use gannet_io::driver::{File, Meta};
+use gannet_io::memory::Memory;
+use gannet_io::process::lowest_priority;
+
+use crate::limits::{CODED_FILES_MAX, CODER_QUEUE_BYTES_MAX, CODER_QUEUE_MAX};
+use crate::worker::ledger::Charge;
+
+/// The coded forms of one version of a file: each is set once, and never changes.
+#[derive(Default)]
+pub(crate) struct Codings {
+    /// Digest of the bytes that are coded.
+    source: OnceLock<[u8; 32]>,
+    /// The codings that were asked for: bits of a [`CodingSet`].
+    asked: AtomicU8,
+    /// In the order of [`MADE`]; `None` inside if the coding is not worth it, or failed.
+    made: [OnceLock<Option<Made>>; MADE.len()],
+}
+
+/// One coded form.
+#[derive(Clone)]
+pub(crate) struct Made {
+    pub(crate) content: Arc<Memory>,
+    /// Distinguishes it from what another encoder would make of the same bytes.
+    pub(crate) mark: u32,
+}
+
+impl Codings {
+    /// The form in a coding, once it was made and if it is worth it.
+    #[inline]
+    pub(crate) fn made(&self, coding: Coding) -> Option<&Made> {
+        self.made[place(coding)?].get()?.as_ref()
+    }
+
+    /// Whether a coding was asked for, by any worker.
+    #[inline]
+    pub(crate) fn is_asked(&self, coding: Coding) -> bool {
+        self.asked.load(Ordering::Relaxed) & CodingSet::from(coding).bits() != 0
+    }
+
+    /// Bytes of memory that they take, or will: at most `len` each, the length of the file.
+    pub(crate) fn weight(&self, len: u64) -> u64 {
+        let asked = MADE.into_iter().filter(|coding| self.is_asked(*coding));
+        let weights = asked.map(|coding| match place(coding).map(|it| self.made[it].get()) {
+            Some(Some(Some(made))) => made.content.len() as u64,
+            Some(Some(None)) | None => 0,
+            Some(None) => len,
+        });
+        weights.sum()
+    }
+}
+
+/// The place of a coding in [`MADE`].
+fn place(coding: Coding) -> Option<usize> {
+    MADE.iter().position(|made| *made == coding)
+}
+
+/// The bytes of a file.
+pub(crate) enum Content {
+    /// In memory.
+    Memory(Arc<Memory>, Range<usize>),
+    /// In a sealed copy.
+    Copy(File),
+}
+
+/// What to code.
+pub(crate) struct Asked {
+    pub(crate) coding: Coding,
+    pub(crate) content: Content,
+    /// Length of the content in bytes.
+    pub(crate) len: u64,
+    /// What was made of the file before it was read again.
+    pub(crate) before: Option<Arc<Codings>>,
+    /// The charge for the result, at first of as many bytes as the content has.
+    pub(crate) charge: Charge,
+}
+
+struct Job {
+    /// Dropped by all workers: nobody needs it any more.
+    codings: Weak<Codings>,
+    asked: Asked,
+}
+
+#[derive(Default)]
+struct Work {
+    queue: VecDeque<Job>,
+    queued_bytes: u64,
+    /// Codings by version of a file, for all workers.
+    files: HashMap<Meta, Weak<Codings>, foldhash::fast::RandomState>,
+    /// How many of them to keep until those that are gone are removed.
+    files_max: usize,
+    is_over: bool,
+}
+
+/// The work done and refused so far.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CoderCounts {
+    /// Forms that were made.
+    pub made: u64,
+    /// Bytes of the files that they were made of.
+    pub source_bytes: u64,
+    /// Their own bytes.
+    pub made_bytes: u64,
+    /// Forms that were made of the same bytes before.
+    pub reused: u64,
+    /// Forms that were not worth it, or failed.
+    pub useless: u64,
+    /// Files that no worker had any more when it was their turn.
+    pub dropped: u64,
+    /// Files that were not queued: the queue was full.
+    pub refused: u64,
+    /// Files in the queue now.
+    pub queued: u64,
+}
+
+#[derive(Default)]
+struct Counted {
+    made: AtomicU64,
+    source_bytes: AtomicU64,
+    made_bytes: AtomicU64,
+    reused: AtomicU64,
+    useless: AtomicU64,
+    dropped: AtomicU64,
+    refused: AtomicU64,
+    queued: AtomicU64,
+}
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Coder {
+    work: Mutex<Work>,
+    is_due: Condvar,
+    counted: Counted,
+}
+
+impl Coder {
+    /// The codings of a version of a file, which must have been unchanged for so long that `meta`
+    /// identify it. `None` if the lock is taken.
+    pub(crate) fn codings_of(&self, meta: &Meta) -> Option<Arc<Codings>> {
+        let mut work = self.work.try_lock().ok()?;
+        if let Some(known) = work.files.get(meta).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        let codings = Arc::new(Codings::default());
+        // If it cannot be shared, each worker has it coded.
+        if work.files.len() < CODED_FILES_MAX {
+            work.files.insert(*meta, Arc::downgrade(&codings));
+        }
+        Some(codings)
+    }
+
+    /// Queues content to be coded. False if it is queued or done already, or cannot be queued now.
+    pub(crate) fn ask(&self, codings: &Arc<Codings>, asked: Asked) -> bool {
+        let Ok(mut work) = self.work.try_lock() else {
+            return false;
+        };
+        let is_full = work.queue.len() >= CODER_QUEUE_MAX
+            || work.queued_bytes + asked.len > CODER_QUEUE_BYTES_MAX;
+        if is_full || work.is_over {
+            add(&self.counted.refused, 1);
+            return false;
+        }
+        let bit = CodingSet::from(asked.coding).bits();
+        if codings.asked.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return false;
+        }
+        work.queued_bytes += asked.len;
+        let codings = Arc::downgrade(codings);
+        work.queue.push_back(Job { codings, asked });
+        add(&self.counted.queued, 1);
+        drop(work);
+        self.is_due.notify_one();
+        true
+    }
+
+    /// Codes the first file of the queue; false if there is none.
+    pub(crate) fn code_next(&self) -> bool {
+        let job = self.take(&mut self.lock());
+        let is_some = job.is_some();
+        if let Some(job) = job {
+            self.code(job);
+        }
+        is_some
+    }
+
+    /// Codes files until [`end`](Self::end).
+    fn run(&self) {
+        let mut work = self.lock();
+        while !work.is_over {
+            match self.take(&mut work) {
+                Some(job) => {
+                    drop(work);
+                    self.code(job);
+                    work = self.lock();
+                }
+                None => {
+                    let waited = self.is_due.wait(work);
+                    work = waited.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// Ends the threads after their current files.
+    fn end(&self) {
+        let mut work = self.lock();
+        work.is_over = true;
+        let left = std::mem::take(&mut work.queue);
+        work.queued_bytes = 0;
+        drop(work);
+        drop(left);
+        self.is_due.notify_all();
+    }
+
+    /// What was done so far.
+    pub(crate) fn counts(&self) -> CoderCounts {
+        let counted = &self.counted;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        CoderCounts {
+            made: read(&counted.made),
+            source_bytes: read(&counted.source_bytes),
+            made_bytes: read(&counted.made_bytes),
+            reused: read(&counted.reused),
+            useless: read(&counted.useless),
+            dropped: read(&counted.dropped),
+            refused: read(&counted.refused),
+            queued: read(&counted.queued),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        // No code under the lock can panic halfway.
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, work: &mut Work) -> Option<Job> {
+        if work.files.len() > work.files_max {
+            work.files.retain(|_, codings| codings.strong_count() > 0);
+            work.files_max = 2 * work.files.len() + FILES_SPARE;
+        }
+        let job = work.queue.pop_front()?;
+        work.queued_bytes -= job.asked.len;
+        self.counted.queued.fetch_sub(1, Ordering::Relaxed);
+        Some(job)
+    }
+
+    fn code(&self, job: Job) {
+        let Some(codings) = job.codings.upgrade() else {
+            return add(&self.counted.dropped, 1);
+        };
+        let asked = job.asked;
+        let Some(place) = place(asked.coding) else {
+            debug_assert!(false, "it can be made");
+            return;
+        };
+        let made = match &asked.content {
+            Content::Memory(memory, range) => memory.bytes().get(range.clone()),
+            Content::Copy(file) => file.sealed_memory().map(|memory| memory.bytes()),
+        };
+        let made = made.and_then(|source| {
+            let digest = *blake3::hash(source).as_bytes();
+            if *codings.source.get_or_init(|| digest) != digest {
+                // A version has one content; if not, nothing is mixed.
+                add(&self.counted.useless, 1);
+                return None;
+            }
+            let before = asked.before.as_deref();
+            let same = before.filter(|it| it.source.get() == Some(&digest));
+            if let Some(known) = same.and_then(|it| it.made[place].get()) {
+                add(&self.counted.reused, 1);
+                return known.clone();
+            }
+            self.encode(asked.coding, source, asked.charge)
+        });
+        // Only one thread has this job.
+        let _ = codings.made[place].set(made);
+    }
+
+    fn encode(&self, coding: Coding, source: &[u8], mut charge: Charge) -> Option<Made> {
+        let coded = encoders::encode(coding, source);
+        let len = source.len() as u64;
+        let Some(mut coded) = coded.filter(|coded| pays(len, coded.len() as u64)) else {
+            add(&self.counted.useless, 1);
+            return None;
+        };
+        coded.shrink_to_fit();
+        charge.shrink_to(coded.len() as u64);
+        add(&self.counted.made, 1);
+        add(&self.counted.source_bytes, len);
+        add(&self.counted.made_bytes, coded.len() as u64);
+        let digest = blake3::hash(&coded);
+        let [a, b, c, d, ..] = *digest.as_bytes();
+        Some(Made {
+            content: Arc::new(Memory::from_vec_with(coded, charge)),
+            mark: u32::from_be_bytes([a, b, c, d]),
+        })
+    }
+}
+
+fn add(count: &AtomicU64, more: u64) {
+    count.fetch_add(more, Ordering::Relaxed);
+}
+
+/// Entries of files that are gone tolerated before they are removed.
+const FILES_SPARE: usize = 1_024;
+
+/// The running threads of a coder; they end with this value, without being waited for.
+pub(crate) struct CoderThreads(Arc<Coder>);
+
+impl CoderThreads {
+    /// Starts one, or on a machine with many processors two.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub(crate) fn start(coder: Arc<Coder>) -> io::Result<Self> {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..(processors / PROCESSORS_PER_THREAD).clamp(1, THREADS_MAX) {
+            let coder = Arc::clone(&coder);
+            let work = move || {
+                // Otherwise it competes with the workers for the processor; the scheduler is fair.
+                let _ = lowest_priority();
+                coder.run();
+            };
+            thread::Builder::new().name("coder".into()).spawn(work)?;
+        }
+        Ok(Self(coder))
+    }
+}
+
+impl Drop for CoderThreads {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+const PROCESSORS_PER_THREAD: usize = 4;
+const THREADS_MAX: usize = 2;
+
+#[cfg(test)]
+mod tests;

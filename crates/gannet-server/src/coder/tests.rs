@@ -1,0 +1,145 @@
+use gannet_io::driver::FileKind;
+
+use super::*;
+use crate::worker::ledger::Ledger;
+
+fn meta(inode: u64) -> Meta {
+    Meta {
+        kind: FileKind::Regular,
+        len: 10_000,
+        mtime_ns: 1,
+        ctime_ns: 1,
+        identity: (1, inode),
+        links: 1,
+    }
+}
+
+fn asked(ledger: &Ledger, content: Vec<u8>) -> Asked {
+    let len = content.len();
+    Asked {
+        coding: Coding::Gzip,
+        content: Content::Memory(Arc::new(Memory::from_vec(content)), 0..len),
+        len: len as u64,
+        before: None,
+        charge: ledger.charge(len as u64),
+    }
+}
+
+#[test]
+fn a_version_is_coded_once_for_all_workers() {
+    let (coder, ledger) = (Coder::default(), Ledger::new(0));
+    let first = coder.codings_of(&meta(1)).expect("nobody has the lock");
+    let second = coder.codings_of(&meta(1)).expect("nobody has the lock");
+    assert!(Arc::ptr_eq(&first, &second));
+    assert!(coder.ask(&first, asked(&ledger, vec![b'a'; 10_000])));
+    assert!(!coder.ask(&second, asked(&ledger, vec![b'a'; 10_000])));
+    assert_eq!(first.weight(10_000), 10_000, "until it is made");
+    assert_eq!(ledger.copies(), 10_000);
+    assert!(first.made(Coding::Gzip).is_none());
+    assert!(coder.code_next() && !coder.code_next());
+    let made = second.made(Coding::Gzip).expect("it was made");
+    let len = made.content.len() as u64;
+    assert!((20..200).contains(&len));
+    assert_eq!((second.weight(10_000), ledger.copies()), (len, len));
+    drop((first, second));
+    assert_eq!(ledger.copies(), 0, "nobody else keeps it");
+    let again = coder.codings_of(&meta(1)).expect("nobody has the lock");
+    assert!(again.made(Coding::Gzip).is_none());
+}
+
+#[test]
+fn what_is_read_again_unchanged_is_not_coded_again() {
+    let (coder, ledger) = (Coder::default(), Ledger::new(0));
+    let before = Arc::new(Codings::default());
+    assert!(coder.ask(&before, asked(&ledger, vec![b'a'; 10_000])));
+    assert!(coder.code_next());
+    for (byte, is_same) in [(b'a', true), (b'b', false)] {
+        let codings = Arc::new(Codings::default());
+        let asked = Asked {
+            before: Some(Arc::clone(&before)),
+            ..asked(&ledger, vec![byte; 10_000])
+        };
+        assert!(coder.ask(&codings, asked) && coder.code_next());
+        let made = |codings: &Codings| Arc::clone(&codings.made(Coding::Gzip).unwrap().content);
+        assert_eq!(Arc::ptr_eq(&made(&before), &made(&codings)), is_same);
+    }
+    assert_eq!((coder.counts().made, coder.counts().reused), (2, 1));
+}
+
+#[test]
+fn what_nobody_has_any_more_is_not_coded() {
+    let (coder, ledger) = (Coder::default(), Ledger::new(0));
+    let codings = Arc::new(Codings::default());
+    assert!(coder.ask(&codings, asked(&ledger, vec![b'a'; 10_000])));
+    drop(codings);
+    assert!(coder.code_next());
+    assert_eq!((coder.counts().dropped, coder.counts().made), (1, 0));
+    assert_eq!(ledger.copies(), 0);
+}
+
+#[test]
+fn what_saves_nothing_is_not_kept() {
+    let (coder, ledger) = (Coder::default(), Ledger::new(0));
+    let codings = Arc::new(Codings::default());
+    let mut noise = vec![0; 10_000];
+    blake3::Hasher::new().finalize_xof().fill(&mut noise);
+    assert!(coder.ask(&codings, asked(&ledger, noise)));
+    assert!(coder.code_next());
+    assert!(codings.is_asked(Coding::Gzip) && codings.made(Coding::Gzip).is_none());
+    assert_eq!((codings.weight(10_000), ledger.copies()), (0, 0));
+}
+
+/// A flood of distinct files fills the queue in count or in bytes, and no further.
+#[test]
+fn the_queue_is_bounded() {
+    for (len, most) in [(1_024, CODER_QUEUE_MAX), (4 << 20, 2)] {
+        let (coder, ledger) = (Coder::default(), Ledger::new(0));
+        let mut all = Vec::new();
+        for number in 0..CODER_QUEUE_MAX as u64 + 10 {
+            let codings = coder
+                .codings_of(&meta(number))
+                .expect("nobody has the lock");
+            let is_queued = coder.ask(&codings, asked(&ledger, vec![0; len]));
+            assert_eq!(is_queued, number < most as u64, "{len}: {number}");
+            assert_eq!(codings.is_asked(Coding::Gzip), is_queued);
+            all.push(codings);
+        }
+        let counts = coder.counts();
+        assert_eq!(counts.queued, most as u64);
+        assert_eq!(counts.refused, all.len() as u64 - most as u64);
+        coder.end();
+        assert_eq!(ledger.copies(), 0);
+    }
+}
+
+/// The table of shared files forgets those that no worker has any more.
+#[test]
+fn files_that_are_gone_are_forgotten() {
+    let (coder, ledger) = (Coder::default(), Ledger::new(0));
+    for number in 0..3 * FILES_SPARE as u64 {
+        let codings = coder
+            .codings_of(&meta(number))
+            .expect("nobody has the lock");
+        assert!(coder.ask(&codings, asked(&ledger, vec![0; 1_024])));
+        drop(codings);
+        assert!(coder.code_next());
+    }
+    assert!(coder.lock().files.len() <= FILES_SPARE + 1);
+}
+
+#[test]
+fn threads_code_what_is_asked_for_and_end() {
+    let (coder, ledger) = (Arc::new(Coder::default()), Ledger::new(0));
+    let threads = CoderThreads::start(Arc::clone(&coder)).expect("a thread");
+    let codings = Arc::new(Codings::default());
+    while !coder.ask(&codings, asked(&ledger, vec![b'a'; 10_000])) {
+        thread::yield_now();
+    }
+    while codings.made(Coding::Gzip).is_none() {
+        thread::yield_now();
+    }
+    drop(threads);
+    while Arc::strong_count(&coder) > 1 {
+        thread::yield_now();
+    }
+}

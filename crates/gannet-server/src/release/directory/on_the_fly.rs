@@ -1,0 +1,200 @@
+//! The codings of a cached file that are made while it is served: see [`coder`](crate::coder).
+//!
+//! A coding is one more variant of the cached file, whose content is memory that all workers share.
+//! It belongs to this cached version of the file and goes with it.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use gannet_content::directory::coding::{self, MADE};
+use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
+use gannet_http::semantics::fields::KnownField;
+use gannet_http::semantics::request::{Method, Request};
+
+use super::{Cached, CachedVariant, DirectoryOptions, Draft, Role, Shaping};
+use crate::coder::{Asked, Coder, Codings, Content};
+use crate::exchange::body::Body;
+use crate::release::rules::SiteRules;
+use crate::worker::ledger::Ledger;
+
+/// See the module documentation.
+pub(super) struct OnTheFly {
+    coder: Arc<Coder>,
+    shaping: Shaping,
+    codings: OnceCell<Arc<Codings>>,
+    /// Those of the cached version that this one has replaced, perhaps with the same bytes.
+    before: Option<Arc<Codings>>,
+    /// In the order of [`MADE`].
+    variants: [OnceCell<CachedVariant>; MADE.len()],
+}
+
+impl OnTheFly {
+    /// `None` if the file is never coded.
+    pub(super) fn new(
+        original: &Draft,
+        options: &DirectoryOptions,
+        rules: Option<&SiteRules>,
+        role: &Role<'_>,
+        shaping: &Shaping,
+    ) -> Option<Self> {
+        let coder = options.coder.as_ref()?;
+        let is_forbidden = match role.changes {
+            Some(changes) => changes.forbid_coding(),
+            // They differ from request to request.
+            None => rules.is_some_and(|rules| rules.may_forbid_coding()),
+        };
+        let is_coded = original.coding == Coding::Identity
+            && original.coded.is_none()
+            && original.meta.len <= options.read_max
+            && coding::is_coded(&original.path, &shaping.content_type, original.len)
+            && !is_forbidden;
+        is_coded.then(|| Self {
+            coder: Arc::clone(coder),
+            shaping: shaping.clone(),
+            codings: OnceCell::new(),
+            before: None,
+            variants: Default::default(),
+        })
+    }
+
+    /// Bytes of memory that the codings take; each at most `len`.
+    pub(super) fn weight(&self, len: u64) -> u64 {
+        let all = self.codings.get().into_iter().chain(&self.before);
+        all.map(|codings| codings.weight(len)).sum()
+    }
+
+    /// A coding that was made of `original`, ready to be sent.
+    fn variant(&self, coding: Coding, original: &CachedVariant) -> Option<&CachedVariant> {
+        let place = MADE.iter().position(|made| *made == coding)?;
+        if let Some(variant) = self.variants[place].get() {
+            return Some(variant);
+        }
+        let made = self.codings.get()?.made(coding)?;
+        let len = made.content.len();
+        let mut tag = original.tag.clone();
+        // Strong: of these bytes alone.
+        tag.insert_str(
+            tag.len() - 1,
+            &format!("-{}{:08x}", coding.name(), made.mark),
+        );
+        let draft = Draft {
+            path: original.draft.path.clone(),
+            coding,
+            meta: original.draft.meta,
+            len: len as u64,
+            body: OnceCell::from(Body::Shared(Arc::clone(&made.content), 0..len)),
+            coded: None,
+        };
+        let variant = self.shaping.variant(draft, tag)?;
+        Some(self.variants[place].get_or_init(|| variant))
+    }
+}
+
+impl Cached {
+    /// The same, with the codings of the version that it replaces.
+    pub(super) fn after(mut self, previous: Option<&Self>) -> Self {
+        let meta = |cached: &Self| Some(cached.variant_in(Coding::Identity)?.draft.meta);
+        if let Some(fly) = &mut self.on_the_fly
+            && let Some(previous) = previous.and_then(|it| it.on_the_fly.as_ref().zip(meta(it)))
+        {
+            let is_same = self
+                .variants
+                .iter()
+                .any(|it| it.draft.coding == Coding::Identity && it.draft.meta == previous.1);
+            fly.before = previous.0.codings.get().filter(|_| is_same).cloned();
+        }
+        self
+    }
+
+    /// The smallest coding made on the fly that a request accepts and that is smaller than `than`.
+    ///
+    /// A range is one of what the client has: of the coding whose tag `If-Range` names, otherwise of
+    /// the file itself. Whether a coding was made meanwhile must not change what it gets.
+    pub(super) fn made_for(
+        &self,
+        request: &Request<'_>,
+        accepted: CodingSet,
+        than: u64,
+    ) -> Option<&CachedVariant> {
+        let fly = self.on_the_fly.as_ref()?;
+        let original = self.variant_in(Coding::Identity)?;
+        let is_accepted = |coding: &Coding| accepted.contains(*coding);
+        let variants = MADE.into_iter().filter(is_accepted);
+        let mut variants = variants.filter_map(|coding| fly.variant(coding, original));
+        if request.method == Method::Get && request.fields.has(KnownField::Range) {
+            let tag = request
+                .fields
+                .lines(KnownField::IfRange)
+                .next()?
+                .trim_ascii();
+            return variants.find(|it| it.tag.as_bytes() == tag);
+        }
+        let smaller = variants.filter(|it| it.draft.len < than);
+        smaller.min_by_key(|it| it.draft.len)
+    }
+
+    /// Has the coding made that a request would have used, if it can be made now. True if the cached
+    /// file takes more memory than before.
+    pub(crate) fn have_coded(&self, request: &Request<'_>, ledger: &Ledger) -> bool {
+        let Some(fly) = &self.on_the_fly else {
+            return false;
+        };
+        let accepted = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
+        let Some(coding) = coding::wanted(accepted) else {
+            return false;
+        };
+        let is_asked = |codings: &Arc<Codings>| codings.is_asked(coding);
+        let is_range = request.fields.has(KnownField::Range);
+        if request.method != Method::Get || is_range || fly.codings.get().is_some_and(is_asked) {
+            return false;
+        }
+        self.ask(fly, coding, ledger)
+    }
+
+    #[cold]
+    fn ask(&self, fly: &OnTheFly, coding: Coding, ledger: &Ledger) -> bool {
+        let Some(original) = self.variant_in(Coding::Identity) else {
+            return false;
+        };
+        // A file that has just changed may be one of several versions; and there may be a sidecar.
+        if self.is_brief || self.variant_in(coding).is_some() {
+            return false;
+        }
+        let Some(codings) = self.codings(fly, original) else {
+            return false;
+        };
+        if codings.is_asked(coding) {
+            // By another worker.
+            return true;
+        }
+        let len = original.draft.len;
+        let content = match original.draft.body.get() {
+            Some(Body::Shared(memory, range)) => Content::Memory(Arc::clone(memory), range.clone()),
+            Some(Body::File(file, _)) if file.is_constant() => Content::Copy(file.file.clone()),
+            _ => return false,
+        };
+        if !ledger.has_room(len) {
+            return false;
+        }
+        let asked = Asked {
+            coding,
+            content,
+            len,
+            before: fly.before.clone(),
+            charge: ledger.charge(len),
+        };
+        fly.coder.ask(codings, asked)
+    }
+
+    /// The codings of this version: shared with other workers, unless the file may be changing.
+    fn codings<'f>(&self, fly: &'f OnTheFly, original: &CachedVariant) -> Option<&'f Arc<Codings>> {
+        if fly.codings.get().is_none() {
+            let codings = match self.read_again_at {
+                None => fly.coder.codings_of(&original.draft.meta)?,
+                Some(_) => Arc::default(),
+            };
+            let _ = fly.codings.set(codings);
+        }
+        fly.codings.get()
+    }
+}

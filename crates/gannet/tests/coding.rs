@@ -1,0 +1,96 @@
+//! Text of a directory that is compressed while it is served.
+
+use gannet_testkit::Folder;
+use gannet_testkit::client::{Client, Response, ask, metric};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::Peer;
+use gannet_testkit::process::until;
+
+use std::io::Read;
+
+/// Text of `len` bytes.
+fn text(len: usize) -> String {
+    let line = |number: usize| format!("<p>number {number}, {}</p>\n", number * 7_919 % 10_007);
+    let mut text: String = (0..len / 10).map(line).collect();
+    text.truncate(len);
+    text
+}
+
+fn decoded(response: &Response) -> Vec<u8> {
+    let mut content = Vec::new();
+    match response.field("content-encoding") {
+        Some("br") => {
+            let mut decoder = brotli::Decompressor::new(&response.body[..], 4_096);
+            decoder.read_to_end(&mut content).expect("sound");
+        }
+        Some("zstd") => content = zstd::decode_all(&response.body[..]).expect("sound"),
+        Some("gzip") => {
+            let mut decoder = flate2::read::GzDecoder::new(&response.body[..]);
+            decoder.read_to_end(&mut content).expect("sound");
+        }
+        _ => content.clone_from(&response.body),
+    }
+    content
+}
+
+/// A file in the worker's memory and a longer one, of which it has a sealed copy, in each coding,
+/// for every version of HTTP in clear text.
+#[test]
+fn text_is_compressed_for_later_requests() {
+    let site = Folder::new();
+    // Not longer than the largest short file, and longer.
+    let files = [("page.html", text(20_000)), ("long.txt", text(900_000))];
+    for (name, content) in &files {
+        site.write(name, content);
+    }
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "2", "--metrics", "127.0.0.1:0"]);
+        for (name, content) in &files {
+            let target = format!("/{name}");
+            for coding in ["gzip", "zstd", "br"] {
+                let line = format!("accept-encoding: {coding}");
+                let mut client = Client::new(&server);
+                let mut response = None;
+                // A file that has just been written is left alone for some seconds.
+                until("it is compressed", || {
+                    let one = client.request("GET", &target, &[&line]).expect(200);
+                    assert_eq!(one.field("vary"), Some("accept-encoding"), "{name}");
+                    assert!(decoded(&one) == content.as_bytes(), "{name} {coding}");
+                    let is_coded = one.field("content-encoding") == Some(coding);
+                    response = Some(one);
+                    is_coded
+                });
+                let response = response.expect("it was read");
+                assert!(response.body.len() * 3 < content.len(), "{name} {coding}");
+                assert!(response.tag().contains(&format!("-{coding}")), "{name}");
+                let plain = client.get(&target).expect(200);
+                assert!(plain.body == content.as_bytes(), "{name}");
+                assert_eq!(plain.field("content-encoding"), None, "{name}");
+            }
+            let mut peer = Peer::new(&server);
+            until("the other worker has it as well", || {
+                let fields = [("accept-encoding", "gzip")];
+                let answer = peer.request("GET", &target, &fields).expect(200);
+                answer.field("content-encoding") == Some("gzip")
+            });
+        }
+        let made = metric(&server, "gannet_codings_total{result=\"made\"}");
+        assert!(made >= 6, "{made}");
+        let coded = metric(&server, "gannet_codings_bytes_total{of=\"coded\"}");
+        let source = metric(&server, "gannet_codings_bytes_total{of=\"source\"}");
+        assert!(coded * 3 < source, "{coded} of {source}");
+    });
+}
+
+#[test]
+fn it_can_be_turned_off() {
+    let site = Folder::new();
+    site.write("page.html", text(20_000));
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--no-compress"]);
+        let line = "accept-encoding: gzip, deflate, br, zstd";
+        let one = ask(&server, "GET", "/page.html", &[line]).expect(200);
+        assert_eq!(one.field("vary"), None);
+        assert_eq!(one.field("content-encoding"), None);
+    });
+}
