@@ -419,6 +419,8 @@ impl Actor for DatagramsClient {
         }
         self.read(now, usize::MAX, files)?;
         for stream in std::mem::take(&mut self.streams).into_values() {
+            // The server's grace period ended first.
+            self.outcome.lost += 1;
             self.outcome.judge(&stream.exchange, false, files)?;
         }
         self.link = None;

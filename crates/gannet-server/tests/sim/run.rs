@@ -9,7 +9,7 @@ use gannet_archive::{
 use gannet_content::answer::{self, Resource};
 use gannet_content::validators::hash_tag;
 use gannet_http::semantics::coding::Coding as ContentCoding;
-use gannet_io::driver::{Disk, File, Nanos, Network, Started, Token};
+use gannet_io::driver::{Disk, Done, File, Nanos, Network, Started, Token};
 use gannet_io::ktls::TxKeys;
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordEncryptor, Sim, SimHandle};
@@ -512,7 +512,13 @@ impl Run {
             driver.wait(None, &mut rest).map_err(|e| e.to_string())?;
             leaks = self.disk.leaks();
         }
-        rest.clear();
+        for completion in rest.drain(..) {
+            // Datagrams that arrived while the disk was waited for.
+            if let Ok(Done::Datagram(datagram)) = completion.result {
+                self.server.driver().release(datagram.lease);
+            }
+        }
+        let leaks = self.disk.leaks();
         if leaks.open_sockets + leaks.leases_out + leaks.operations_in_flight > 0 {
             return Err(format!("left behind: {leaks:?}"));
         }
