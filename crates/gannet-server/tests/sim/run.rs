@@ -9,7 +9,7 @@ use gannet_archive::{
 use gannet_content::answer::{self, Resource};
 use gannet_content::validators::hash_tag;
 use gannet_http::semantics::coding::Coding as ContentCoding;
-use gannet_io::driver::{Disk, Done, File, Nanos, Network, Started, Token};
+use gannet_io::driver::{Disk, File, Nanos, Started, Token};
 use gannet_io::ktls::TxKeys;
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordEncryptor, Sim, SimHandle};
@@ -30,6 +30,7 @@ use crate::client::{Actor, Allowed, Ask, Client, Manners, Seen};
 use crate::datagrams::{self, DatagramsClient};
 use crate::files::Files;
 use crate::link::BOUND;
+use crate::server::await_disk;
 use crate::streams::{self, StreamsClient};
 use crate::tls_support::{Authority, Issued, KeyKind, store};
 
@@ -501,23 +502,7 @@ impl Run {
     /// Checks the end of the server: no resource is left, and everything sent is correct to the
     /// last byte.
     fn end(mut self, started: u64) -> Result<Outcome, String> {
-        let mut rest = Vec::new();
-        let mut leaks = self.disk.leaks();
-        // Completions of the disk that have no waiter any more.
-        for _ in 0..1_000 {
-            if leaks.operations_in_flight == 0 {
-                break;
-            }
-            let driver = self.server.driver();
-            driver.wait(None, &mut rest).map_err(|e| e.to_string())?;
-            leaks = self.disk.leaks();
-        }
-        for completion in rest.drain(..) {
-            // Datagrams that arrived while the disk was waited for.
-            if let Ok(Done::Datagram(datagram)) = completion.result {
-                self.server.driver().release(datagram.lease);
-            }
-        }
+        await_disk(&mut self.server, &self.disk)?;
         let leaks = self.disk.leaks();
         if leaks.open_sockets + leaks.leases_out + leaks.operations_in_flight > 0 {
             return Err(format!("left behind: {leaks:?}"));

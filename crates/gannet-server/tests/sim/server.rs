@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gannet_io::driver::{Listener, Nanos};
+use gannet_io::driver::{Done, Listener, Nanos, Network};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
@@ -166,6 +166,25 @@ impl Server {
             disk.now() >= end
         });
     }
+}
+
+/// Waits for completions of the disk that have no waiter any more, after the worker's end.
+pub(crate) fn await_disk(driven: &mut Driven<Sim>, disk: &SimHandle) -> Result<(), String> {
+    let mut rest = Vec::new();
+    for _ in 0..1_000 {
+        if disk.leaks().operations_in_flight == 0 {
+            break;
+        }
+        let driver = driven.driver();
+        driver.wait(None, &mut rest).map_err(|e| e.to_string())?;
+    }
+    for completion in rest {
+        // Meanwhile datagrams may arrive.
+        if let Ok(Done::Datagram(datagram)) = completion.result {
+            driven.driver().release(datagram.lease);
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn get(path: &str) -> Vec<u8> {
