@@ -192,6 +192,14 @@ struct CachedVariant {
     live: RefCell<Weak<ServedFile>>,
 }
 
+impl CachedVariant {
+    /// Renders its fields for HTTP/2, once.
+    fn render(&self) {
+        let render = || hpack::ready::render(self.ready.as_block());
+        self.hpack.get_or_init(render);
+    }
+}
+
 /// Whether a file has been unchanged for so long that bytes read now may be cached. The timestamps
 /// of a file are set when a write begins, no finer than a clock tick: a read during a write may
 /// return a mix of old and new bytes, which no later check can detect. (git calls such files racy.)
@@ -281,14 +289,15 @@ impl Cached {
 
     /// Renders what later requests need: once for all.
     fn render(&self) {
-        for variant in &self.variants {
-            let render = || hpack::ready::render(variant.ready.as_block());
-            variant.hpack.get_or_init(render);
-        }
+        self.variants.iter().for_each(CachedVariant::render);
     }
 
-    /// Whether looking it up again costs little: its bodies are short, or it has none.
+    /// Whether looking it up again costs little: its bodies are short, or it has none, and none is
+    /// being coded.
     fn is_short(&self) -> bool {
+        if self.made_weight() > 0 {
+            return false;
+        }
         let mut drafts = self.variants.iter().map(|variant| &variant.draft);
         drafts.all(|draft| draft.len <= SMALL_FILE_MAX && draft.coded.is_none())
     }
@@ -405,11 +414,7 @@ impl Cached {
             Some(body) if !body.is_live() => body.len(),
             _ => 0,
         });
-        let made = self.on_the_fly.as_ref().map_or(0, |fly| {
-            let original = self.variant_in(Coding::Identity);
-            original.map_or(0, |it| fly.weight(it.draft.len))
-        });
-        bodies.sum::<u64>() + made + 1_024
+        bodies.sum::<u64>() + self.made_weight() + 1_024
     }
 
     /// Descriptors that it keeps open.

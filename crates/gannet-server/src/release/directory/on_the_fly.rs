@@ -86,6 +86,7 @@ impl OnTheFly {
             coded: None,
         };
         let variant = self.shaping.variant(draft, tag)?;
+        variant.render();
         Some(self.variants[place].get_or_init(|| variant))
     }
 }
@@ -104,6 +105,13 @@ impl Cached {
             fly.before = previous.0.codings.get().filter(|_| is_same).cloned();
         }
         self
+    }
+
+    /// Bytes of memory that its codings take, or will.
+    pub(super) fn made_weight(&self) -> u64 {
+        let original = self.variant_in(Coding::Identity);
+        let made = self.on_the_fly.as_ref().zip(original);
+        made.map_or(0, |(fly, original)| fly.weight(original.draft.len))
     }
 
     /// The smallest coding made on the fly that a request accepts and that is smaller than `than`.
