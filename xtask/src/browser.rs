@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{browser_dictionaries, browser_listing, browser_site};
+use crate::{browser_dev, browser_dictionaries, browser_listing, browser_site};
 use xtask::process;
 use xtask::served::Served;
 
@@ -40,7 +40,8 @@ pub(crate) fn main() -> Result<()> {
     let result = show_all(&chromium, &gannet, &folder)
         .and_then(|()| browser_site::run_all(&chromium, &gannet, &folder.join("site-2")))
         .and_then(|()| browser_dictionaries::run_all(&chromium, &gannet, &folder.join("coded")))
-        .and_then(|()| browser_listing::run_all(&chromium, &gannet, &folder.join("listing")));
+        .and_then(|()| browser_listing::run_all(&chromium, &gannet, &folder.join("listing")))
+        .and_then(|()| browser_dev::run_all(&chromium, &gannet, &folder.join("dev")));
     fs::remove_dir_all(&folder)?;
     result
 }

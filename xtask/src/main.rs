@@ -9,6 +9,7 @@ use lexopt::prelude::*;
 use xtask::process;
 
 mod browser;
+mod browser_dev;
 mod browser_dictionaries;
 mod browser_listing;
 mod browser_site;
@@ -33,7 +34,7 @@ cargo xtask NAME
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
   h3-interop   a site over HTTP/3 by aioquic, quic-go, curl and Chromium, on each engine
-  browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, deploys
+  browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, deploys, dev
   crawl        sites of twelve generators, compared with nginx path by path
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   deny         licences and known vulnerabilities of dependencies

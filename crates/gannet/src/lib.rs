@@ -9,6 +9,7 @@ mod alt_svc;
 pub mod command_line;
 pub mod commands;
 pub mod components;
+mod dev;
 pub mod documents;
 mod https_record;
 pub mod json;

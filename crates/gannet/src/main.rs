@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use gannet::command_line::arguments::{self, Parsed};
 use gannet::command_line::commands::REFERENCE_COMMAND;
 use gannet::commands::{
-    cat, check, compress, diff, explain, extract, get, help, import, inspect, keygen, ls, pack,
-    print, publish, releases, rollback, serve, text, verify, write,
+    cat, check, compress, dev, diff, explain, extract, get, help, import, inspect, keygen, ls,
+    pack, print, publish, releases, rollback, serve, text, verify, write,
 };
 use gannet::messages::{Failure, hide_panics};
 use gannet::{components, documents};
@@ -46,6 +46,7 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
     match matches.subcommand() {
         None => serve::run(&matches),
         Some(("serve", matches)) => serve::run(matches),
+        Some(("dev", matches)) => dev::run(matches),
         Some(("pack", matches)) => pack::run(matches),
         Some(("publish", matches)) => publish::run(matches),
         Some(("rollback", matches)) => rollback::run(matches),

@@ -3,6 +3,7 @@
 pub mod cat;
 pub mod check;
 pub mod compress;
+pub mod dev;
 pub mod diff;
 pub mod explain;
 pub mod extract;

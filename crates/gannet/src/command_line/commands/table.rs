@@ -146,6 +146,73 @@ pub static COMMANDS: &[Command] = &[
         table: Table::Serve,
     },
     Command {
+        name: "dev",
+        arguments: &[
+            Argument {
+                is_required: false,
+                ..positional(
+                    "site",
+                    "DIR",
+                    "the site's directory, by default the current one",
+                    ValueHint::DirPath,
+                )
+            },
+            option(
+                "port",
+                'p',
+                "N",
+                "the port; by default 8080, or the next free one",
+                ValueHint::Other,
+            ),
+            switch(
+                "open",
+                'o',
+                "open a browser: that of BROWSER, or xdg-open's",
+            ),
+            option(
+                "build",
+                'b',
+                "COMMAND",
+                "a shell command that makes DIR; run at the start and at changes",
+                ValueHint::CommandString,
+            ),
+            Argument {
+                is_repeatable: true,
+                ..option(
+                    "watch",
+                    'w',
+                    "SOURCES",
+                    "a directory at whose changes to build; by default the current one without DIR",
+                    ValueHint::DirPath,
+                )
+            },
+            switch(
+                "expose",
+                'e',
+                "let the network connect, and get what you get: messages of rules and builds, too",
+            ),
+            COMPAT,
+            NO_RULES,
+            INDEX,
+            TRAILING_SLASH,
+            NO_CLEAN_URLS,
+            SPA,
+            NO_LISTING,
+            NO_FAVICON,
+            DOTFILES,
+        ],
+        brief: "serve a directory while working at it: browsers follow every change",
+        details: "Pages are loaded again when a file changes; if only style sheets did, only those \
+            are. Nothing is cached. Mistakes in _redirects and _headers, and the output of a build \
+            that fails, are shown in the page and on the terminal. Pages get a script for that, at \
+            the start of their head. Only this machine can connect, unless --expose is given; even \
+            then, script and messages are for requests that name an address, localhost, or the \
+            machine. Hidden files, node_modules and what editors leave are not watched.",
+        variables: &[("BROWSER", "the browser of --open")],
+        example: "gannet dev ./public --build 'hugo' --open",
+        table: Table::None,
+    },
+    Command {
         name: "pack",
         arguments: &[positional(
             "directory",

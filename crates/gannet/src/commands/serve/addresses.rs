@@ -301,7 +301,7 @@ fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
 }
 
 /// Explains why an address cannot be bound, with the next step.
-pub(super) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
+pub(crate) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
     let failure = Failure::new("listen on", address, cause(error));
     match (error.kind(), address) {
         (io::ErrorKind::AddrInUse, ListenAddress::Tcp(_)) => {

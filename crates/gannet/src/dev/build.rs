@@ -1,0 +1,225 @@
+//! Runs the command of `--build`: in a process group of its own, so that all of it can be ended.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::limits::{OUTPUT_SHOWN, STOP_PATIENCE};
+use super::state::Problem;
+
+/// The builds of a run, one after the other.
+#[derive(Clone)]
+pub(super) struct Builds {
+    command: String,
+    /// The process group of the running one.
+    group: Arc<Mutex<Option<Pid>>>,
+}
+
+/// What became of a build.
+pub(super) struct Built {
+    pub(super) problem: Option<Problem>,
+    pub(super) took: Duration,
+}
+
+/// How long to wait for the rest of the output, which processes in the background may hold open.
+const REST: Duration = Duration::from_millis(500);
+
+impl Builds {
+    pub(super) fn new(command: String) -> Self {
+        Self {
+            command,
+            group: Arc::default(),
+        }
+    }
+
+    /// Runs the command; calls `ended` on another thread.
+    pub(super) fn begin(&self, ended: impl FnOnce(Built) + Send + 'static) {
+        let builds = self.clone();
+        let run = move || {
+            let started = Instant::now();
+            let problem = builds.run().unwrap_or_else(|error| {
+                Some(Problem {
+                    title: "The build cannot be run".into(),
+                    text: format!("{}\n{error}", builds.command),
+                })
+            });
+            let took = started.elapsed();
+            ended(Built { problem, took });
+        };
+        thread::spawn(run);
+    }
+
+    fn group(&self) -> MutexGuard<'_, Option<Pid>> {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) -> io::Result<Option<Problem>> {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(&self.command).process_group(0);
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = {
+            let mut group = self.group();
+            let child = command.spawn()?;
+            *group = Pid::from_raw(child.id().cast_signed());
+            child
+        };
+        let tail = Arc::new(Mutex::new(VecDeque::new()));
+        let out = pass(child.stdout.take(), io::stdout(), &tail);
+        let err = pass(child.stderr.take(), io::stderr(), &tail);
+        let status = self.wait(&mut child)?;
+        for reader in [out, err] {
+            // It ends by itself once nothing holds the pipe.
+            let _ = reader.recv_timeout(REST);
+        }
+        if status.success() {
+            return Ok(None);
+        }
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, signal) => format!("ended by signal {}", signal.unwrap_or_default()),
+        };
+        let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let output: Vec<u8> = tail.iter().copied().collect();
+        Ok(Some(Problem {
+            title: format!("The build failed ({how})"),
+            text: format!("$ {}\n{}", self.command, plain(&output)),
+        }))
+    }
+
+    /// Waits for the command. While its process exists, its group cannot be another's.
+    fn wait(&self, child: &mut Child) -> io::Result<ExitStatus> {
+        if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
+            let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while matches!(waitid(WaitId::Pid(pid), ended), Err(Errno::INTR)) {}
+        }
+        *self.group() = None;
+        child.wait()
+    }
+
+    /// Ends the running build with everything that it started.
+    pub(super) fn stop(&self) {
+        let is_over = |signal| {
+            let group = self.group();
+            group.is_none_or(|group| kill_process_group(group, signal).is_err())
+        };
+        let until = Instant::now() + STOP_PATIENCE;
+        if is_over(Signal::TERM) {
+            return;
+        }
+        while Instant::now() < until {
+            if self.group().is_none() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        is_over(Signal::KILL);
+    }
+}
+
+/// Passes output on, and keeps the end of it. The receiver ends with the output.
+fn pass(
+    from: Option<impl Read + Send + 'static>,
+    mut to: impl Write + Send + 'static,
+    tail: &Arc<Mutex<VecDeque<u8>>>,
+) -> Receiver<()> {
+    let (end, ended) = mpsc::channel::<()>();
+    let tail = Arc::clone(tail);
+    thread::spawn(move || {
+        let _end = end;
+        let mut chunk = [0; 8 << 10];
+        let Some(mut from) = from else {
+            return;
+        };
+        while let Ok(count @ 1..) = from.read(&mut chunk) {
+            // A terminal that is gone does not end the build.
+            let _ = to.write_all(&chunk[..count]).and_then(|()| to.flush());
+            let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+            tail.extend(&chunk[..count]);
+            let excess = tail.len().saturating_sub(OUTPUT_SHOWN);
+            tail.drain(..excess);
+        }
+    });
+    ended
+}
+
+/// Output without the colours of terminals.
+fn plain(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    let mut plain = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\x1b' if letters.as_str().starts_with('[') => {
+                letters.next();
+                let _ = letters.find(|it| ('@'..='~').contains(it));
+            }
+            '\n' | '\t' => plain.push(letter),
+            _ if letter.is_control() => {}
+            _ => plain.push(letter),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(command: &str) -> Option<Problem> {
+        let (send, ended) = mpsc::channel();
+        Builds::new(command.into()).begin(move |built| {
+            let _ = send.send(built.problem);
+        });
+        ended
+            .recv_timeout(Duration::from_secs(20))
+            .expect("it ends")
+    }
+
+    #[test]
+    fn a_build_that_fails_is_shown_with_its_output() {
+        assert_eq!(run("true"), None);
+        let problem = run("printf 'o%s\\n' ne; printf '\\033[31mt%s\\033[0m' wo >&2; exit 3");
+        let problem = problem.expect("it fails");
+        assert_eq!(problem.title, "The build failed (exit status 3)");
+        assert!(problem.text.starts_with("$ printf"), "{problem:?}");
+        assert!(problem.text.contains("one") && problem.text.contains("two"));
+        assert!(!problem.text.contains('\x1b'), "{problem:?}");
+        let problem = run("kill -9 $$").expect("it fails");
+        assert_eq!(problem.title, "The build failed (ended by signal 9)");
+        // Something stays in the background, with the output open.
+        let problem = run("sleep 2 & seq 20000; exit 1").expect("it fails");
+        assert!(problem.text.len() < OUTPUT_SHOWN + 100 && problem.text.contains("20000"));
+    }
+
+    #[test]
+    fn a_build_is_stopped_with_what_it_started() {
+        let begun = std::env::temp_dir().join(format!("gannet-build-{}", std::process::id()));
+        let script = format!(
+            "trap '' TERM; : > {}; sleep 1000 & wait; sleep 1000",
+            begun.display()
+        );
+        let builds = Builds::new(script);
+        let (send, ended) = mpsc::channel();
+        builds.begin(move |built| {
+            let _ = send.send(built.problem);
+        });
+        while !begun.exists() {
+            thread::yield_now();
+        }
+        std::fs::remove_file(&begun).expect("it is there");
+        builds.stop();
+        let problem = ended
+            .recv_timeout(Duration::from_secs(20))
+            .expect("it ends");
+        assert!(problem.is_some_and(|it| it.title.contains("signal 9")));
+    }
+}

@@ -1,0 +1,358 @@
+//! Watches folders: what has been made, changed, replaced or removed in them.
+//!
+//! inotify only wakes; what changed is found by comparing the metadata of all files with what they
+//! were. So nothing depends on the order or the completeness of events, on how an editor replaces a
+//! file, or on whether a folder was made and filled before it was watched. Where the kernel gives no
+//! more watches, the same look is taken at intervals.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gannet_server::notices::ERRORS;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+use super::limits::{DEPTH_MAX, LOOK_EVERY, WATCHED_MAX};
+use crate::messages::printable;
+
+/// A file's state: device, inode, length, and the times of modification and of change.
+type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
+
+/// A folder that is watched.
+struct Root {
+    path: PathBuf,
+    /// Folders in it that are not looked at, as the system names them.
+    without: Vec<PathBuf>,
+    files: BTreeMap<PathBuf, Stamp>,
+}
+
+/// Watches folders.
+pub(super) struct Watcher {
+    roots: Vec<Root>,
+    /// `None` where inotify cannot be used.
+    inotify: Option<OwnedFd>,
+    /// How often to look without having been woken.
+    every: Option<Duration>,
+    has_warned: bool,
+}
+
+/// Folders of tools: they are large, and not part of what is written by hand.
+const TOOLS: [&[u8]; 2] = [b"node_modules", b"__pycache__"];
+
+impl Watcher {
+    /// Watches nothing yet. `wake` is called, on another thread, after each change.
+    pub(super) fn new(wake: impl Fn() + Send + 'static) -> Self {
+        let inotify = inotify::init(CreateFlags::CLOEXEC)
+            .map_err(io::Error::from)
+            .and_then(|fd| {
+                let mut events = File::from(fd.try_clone()?);
+                let listen = move || {
+                    let mut buffer = [0; 16 << 10];
+                    loop {
+                        // The contents of events do not matter.
+                        match events.read(&mut buffer) {
+                            Ok(_) => wake(),
+                            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                            Err(_) => return,
+                        }
+                    }
+                };
+                thread::Builder::new()
+                    .name("gannet-dev-watch".into())
+                    .spawn(listen)?;
+                Ok(fd)
+            });
+        Self {
+            roots: Vec::new(),
+            every: inotify.is_err().then_some(LOOK_EVERY),
+            inotify: inotify.ok(),
+            has_warned: false,
+        }
+    }
+
+    /// Watches a folder, which need not exist, but for some folders in it. Returns its number.
+    pub(super) fn add(&mut self, path: &Path, without: Vec<PathBuf>) -> usize {
+        self.roots.push(Root {
+            path: path.to_path_buf(),
+            without,
+            files: BTreeMap::new(),
+        });
+        self.look();
+        self.roots.len() - 1
+    }
+
+    /// How often to call [`Watcher::look`] without having been woken.
+    pub(super) fn every(&self) -> Option<Duration> {
+        self.every
+    }
+
+    /// What changed since the last look: the number of the folder, and the path in it.
+    pub(super) fn look(&mut self) -> Vec<(usize, PathBuf)> {
+        let started = Instant::now();
+        let mut changed = Vec::new();
+        for number in 0..self.roots.len() {
+            let root = &self.roots[number];
+            let (path, without) = (root.path.clone(), root.without.clone());
+            // The folder itself may be made again.
+            if let Some(parent) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
+                self.watch(parent, PARENT);
+            }
+            let mut look = Look {
+                real: path.canonicalize().unwrap_or_else(|_| path.clone()),
+                without,
+                seen: HashSet::new(),
+                files: BTreeMap::new(),
+                count: 0,
+            };
+            if let Ok(metadata) = fs::metadata(&path) {
+                look.seen.insert((metadata.dev(), metadata.ino()));
+            }
+            look.folder(self, &path, Path::new(""), 0);
+            if look.count > WATCHED_MAX && !std::mem::replace(&mut self.has_warned, true) {
+                ERRORS.tell(format_args!(
+                    "gannet: '{}' has more than {WATCHED_MAX} files: changes of some are not \
+                     noticed\nhelp: watch a smaller folder, with --watch DIR",
+                    printable(&path.to_string_lossy())
+                ));
+            }
+            let before = std::mem::replace(&mut self.roots[number].files, look.files);
+            let files = &self.roots[number].files;
+            let gone = before.keys().filter(|it| !files.contains_key(*it));
+            let new = files
+                .iter()
+                .filter(|(it, stamp)| before.get(*it) != Some(*stamp));
+            let all = new.map(|(it, _)| it).chain(gone);
+            changed.extend(all.map(|it| (number, it.clone())));
+        }
+        if let Some(every) = &mut self.every {
+            // Looking takes a twentieth of the time at most.
+            *every = LOOK_EVERY.max(started.elapsed() * 20);
+        }
+        changed
+    }
+
+    fn watch(&mut self, path: &Path, flags: WatchFlags) {
+        let Some(inotify) = &self.inotify else {
+            return;
+        };
+        let Err(error) = inotify::add_watch(inotify.as_fd(), path, flags) else {
+            return;
+        };
+        use rustix::io::Errno;
+        if matches!(error, Errno::NOSPC | Errno::NOMEM) && self.every.is_none() {
+            self.every = Some(LOOK_EVERY);
+            ERRORS.tell(
+                "gannet: the kernel watches no more folders; looking for changes every second\n\
+                 help: raise fs.inotify.max_user_watches (sysctl), or watch a smaller folder",
+            );
+        }
+    }
+}
+
+/// The folder that the watched one is in, where others may write a lot. It may be watched as well.
+const PARENT: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::ONLYDIR)
+    .union(WatchFlags::MASK_ADD);
+
+const FOLDER: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
+/// The file that a link leads to, in a folder that may not be watched.
+const LINKED: WatchFlags = WatchFlags::MODIFY
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF);
+
+/// One look at a folder.
+struct Look {
+    real: PathBuf,
+    without: Vec<PathBuf>,
+    /// Folders that were looked at: links can lead to one twice, or in a circle.
+    seen: HashSet<(u64, u64)>,
+    files: BTreeMap<PathBuf, Stamp>,
+    count: usize,
+}
+
+impl Look {
+    fn folder(&mut self, watcher: &mut Watcher, path: &Path, inner: &Path, depth: usize) {
+        // Before it is read: what comes after that wakes.
+        watcher.watch(path, FOLDER);
+        // One that cannot be read is as good as empty.
+        for item in fs::read_dir(path).into_iter().flatten().flatten() {
+            let name = item.file_name();
+            if is_left_out(&name) {
+                continue;
+            }
+            self.count += 1;
+            if self.count > WATCHED_MAX {
+                return;
+            }
+            let (path, inner) = (path.join(&name), inner.join(&name));
+            let Ok(metadata) = fs::metadata(&path) else {
+                continue;
+            };
+            let is_link = item.file_type().is_ok_and(|it| it.is_symlink());
+            if metadata.is_dir() {
+                let is_elsewhere = is_link
+                    && !path
+                        .canonicalize()
+                        .is_ok_and(|it| it.starts_with(&self.real));
+                let is_new = self.seen.insert((metadata.dev(), metadata.ino()));
+                if is_elsewhere || !is_new || depth >= DEPTH_MAX || self.is_without(&path) {
+                    continue;
+                }
+                self.folder(watcher, &path, &inner, depth + 1);
+            } else {
+                if is_link {
+                    watcher.watch(&path, LINKED);
+                }
+                self.files.insert(inner, stamp(&metadata));
+            }
+        }
+    }
+
+    fn is_without(&self, path: &Path) -> bool {
+        !self.without.is_empty()
+            && path
+                .canonicalize()
+                .is_ok_and(|real| self.without.contains(&real))
+    }
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    (
+        metadata.dev(),
+        metadata.ino(),
+        metadata.len(),
+        (metadata.mtime(), metadata.mtime_nsec()),
+        (metadata.ctime(), metadata.ctime_nsec()),
+    )
+}
+
+/// Hidden names, folders of tools, and what editors write beside a file.
+fn is_left_out(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let is_of_editor = name.ends_with(b"~")
+        || name.ends_with(b".swp")
+        || name.ends_with(b".swx")
+        || (name.starts_with(b"#") && name.ends_with(b"#"))
+        || name == b"4913";
+    name.starts_with(b".") || is_of_editor || TOOLS.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A folder, removed on drop.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("gannet-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).expect("it is new");
+            Self(path)
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+            fs::write(path, text).expect("it can be written");
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn changes_wake_and_are_named() {
+        let folder = Folder::new("watch");
+        folder.write("site/a.html", "a");
+        folder.write("site/css/a.css", "a");
+        folder.write("outside/a.txt", "a");
+        let (wake, woken) = mpsc::channel();
+        let mut watcher = Watcher::new(move || {
+            let _ = wake.send(());
+        });
+        let site = folder.0.join("site");
+        watcher.add(
+            &site,
+            vec![site.join("out").canonicalize().unwrap_or(site.join("out"))],
+        );
+        let mut check = |expect: &[&str]| {
+            let mut found = BTreeMap::new();
+            // The events of a change may come one by one.
+            while found
+                .keys()
+                .map(PathBuf::as_path)
+                .ne(expect.iter().map(Path::new))
+            {
+                let _: () = woken
+                    .recv_timeout(Duration::from_secs(20))
+                    .expect("it wakes");
+                found.extend(watcher.look().into_iter().map(|(_, path)| (path, ())));
+            }
+        };
+        folder.write("site/a.html", "changed");
+        check(&["a.html"]);
+        // As editors save.
+        folder.write("site/css/a.css~", "new");
+        fs::rename(site.join("css/a.css~"), site.join("css/a.css")).expect("renamed");
+        check(&["css/a.css"]);
+        folder.write("site/new/deep/b.html", "b");
+        check(&["new/deep/b.html"]);
+        folder.write("site/new/deep/b.html", "changed");
+        check(&["new/deep/b.html"]);
+        fs::remove_file(site.join("a.html")).expect("removed");
+        check(&["a.html"]);
+        symlink("../outside/a.txt", site.join("link.txt")).expect("a link");
+        check(&["link.txt"]);
+        folder.write("outside/a.txt", "changed");
+        check(&["link.txt"]);
+        // Made anew, as builds do.
+        fs::rename(&site, folder.0.join("before")).expect("renamed");
+        check(&["css/a.css", "link.txt", "new/deep/b.html"]);
+        folder.write("site/out/left-out.html", "a");
+        folder.write("site/.git/index", "a");
+        folder.write("site/node_modules/a.js", "a");
+        folder.write("site/c.html", "c");
+        check(&["c.html"]);
+    }
+
+    #[test]
+    fn links_in_a_circle_are_looked_at_once() {
+        let folder = Folder::new("watch-circle");
+        folder.write("a/b.html", "b");
+        symlink("..", folder.0.join("a/up")).expect("a link");
+        symlink("/", folder.0.join("all")).expect("a link");
+        let mut watcher = Watcher::new(|| {});
+        watcher.add(&folder.0, Vec::new());
+        assert!(
+            watcher.roots[0].files.len() <= 2,
+            "{:?}",
+            watcher.roots[0].files
+        );
+    }
+}

@@ -1,0 +1,420 @@
+//! `gannet dev`: what browsers get, what they are told, and who is told nothing.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::ops::{Deref, DerefMut};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gannet_testkit::client::{Client, Response};
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, command, gannet};
+use rustix::process::Signal;
+
+/// A server, and the folder for its socket, which one that is killed leaves behind.
+struct Dev {
+    server: Gannet,
+    sockets: Folder,
+}
+
+impl Dev {
+    fn start(command: &mut Command) -> Self {
+        let sockets = Folder::new();
+        let server = Gannet::start(command.env("TMPDIR", sockets.path()));
+        Self { server, sockets }
+    }
+}
+
+impl Deref for Dev {
+    type Target = Gannet;
+
+    fn deref(&self) -> &Gannet {
+        &self.server
+    }
+}
+
+impl DerefMut for Dev {
+    fn deref_mut(&mut self) -> &mut Gannet {
+        &mut self.server
+    }
+}
+
+fn dev(folder: &Folder, flags: &[&str]) -> Dev {
+    let mut command = command();
+    command.args(["dev", "--port", "0"]).args(flags);
+    Dev::start(command.arg(folder.path()))
+}
+
+/// A request as browsers on this machine send it.
+fn request(client: &mut Client, method: &str, target: &str, lines: &[&str]) -> Response {
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    client.send(format!(
+        "{method} {target} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n"
+    ));
+    client.response_to(method)
+}
+
+fn get(server: &Gannet, target: &str) -> Response {
+    request(&mut Client::new(server), "GET", target, &[])
+}
+
+fn text(answer: &Response) -> String {
+    String::from_utf8_lossy(&answer.body).into_owned()
+}
+
+/// The script's element in a page, and the page without it.
+fn script(answer: &Response) -> (String, String) {
+    let page = text(answer);
+    let start = page
+        .find("<script src=\"/.gannet/dev.js?at=")
+        .expect("a script");
+    let end = start + page[start..].find("</script>").expect("an end") + "</script>".len();
+    (
+        page[start..end].to_owned(),
+        [&page[..start], &page[end..]].concat(),
+    )
+}
+
+/// The mark of a page.
+fn mark(answer: &Response) -> String {
+    let (script, _) = script(answer);
+    let rest = script.split("?at=").nth(1).expect("a mark");
+    rest.split('"').next().expect("an end").to_owned()
+}
+
+/// A window that hears about changes.
+struct Window(BufReader<TcpStream>);
+
+impl Window {
+    fn open(server: &Gannet, mark: &str) -> Self {
+        let stream = TcpStream::connect(server.address()).expect("it listens");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a timeout");
+        let head = format!("GET /.gannet/events?at={mark} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        (&mut &stream)
+            .write_all(head.as_bytes())
+            .expect("it takes it");
+        let mut window = Self(BufReader::new(stream));
+        assert_eq!(window.line(), "HTTP/1.1 200 OK");
+        while !window.line().is_empty() {}
+        window
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a line in time");
+        line.trim_end().to_owned()
+    }
+
+    /// The next message, but for those without news.
+    fn hear(&mut self) -> String {
+        loop {
+            if let Some(told) = self.line().strip_prefix("data: ") {
+                return told.to_owned();
+            }
+        }
+    }
+
+    /// Hears until a message has this.
+    fn hear_of(&mut self, what: &str) -> String {
+        loop {
+            let told = self.hear();
+            if told.contains(what) {
+                return told;
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_get_the_script_and_nothing_is_kept() {
+    let site = Folder::site();
+    site.write("plain/data.json", "{}");
+    site.write("film.mp4", "0123456789");
+    let server = dev(&site, &[]);
+    let mut client = Client::new(&server);
+    let page = request(&mut client, "GET", "/", &[]).expect(200);
+    let (script_element, rest) = script(&page);
+    assert_eq!(
+        rest,
+        fs::read_to_string(site.join("index.html")).expect("the page")
+    );
+    assert!(
+        text(&page).starts_with("<!doctype html><script "),
+        "{script_element}"
+    );
+    assert_eq!(page.field("cache-control"), Some("no-store"));
+    for name in ["etag", "last-modified", "accept-ranges"] {
+        assert_eq!(page.field(name), None, "{name}");
+    }
+    // On the same connection.
+    let style = request(&mut client, "GET", "/assets/app.css", &[]).expect(200);
+    assert_eq!(
+        style.body,
+        fs::read(site.join("assets/app.css")).expect("the style")
+    );
+    assert_eq!(style.field("cache-control"), Some("no-store"));
+    let tag = style.field("etag").expect("a tag").to_owned();
+    let condition = format!("if-none-match: {tag}");
+    let again = request(
+        &mut client,
+        "GET",
+        "/assets/app.css",
+        &[&condition, "accept-encoding: br"],
+    );
+    assert_eq!(again.expect(200).body, style.body);
+    let part = request(&mut client, "GET", "/film.mp4", &["range: bytes=2-4"]);
+    assert_eq!(part.expect(206).body, b"234");
+    let lines = ["range: bytes=2-4", "accept: text/html,*/*"];
+    script(&request(&mut client, "GET", "/", &lines).expect(200));
+    let head = request(&mut client, "HEAD", "/", &[]).expect(200);
+    let len = head.content_length().expect("a length");
+    assert!(
+        len > page.body.len() as u64 - 9 && head.body.is_empty(),
+        "{len}"
+    );
+    request(&mut client, "POST", "/", &["content-length: 0"]).expect(405);
+    let own = request(&mut client, "GET", "/.gannet/dev.js", &[]).expect(200);
+    assert!(text(&own).contains("EventSource"));
+    script(&request(&mut client, "GET", "/.gannet/none", &[]).expect(404));
+    // Pages of the server: their policy allows the script alone.
+    for (target, status) in [("/plain/", 200), ("/docs", 308)] {
+        let page = request(&mut client, "GET", target, &[]).expect(status);
+        let Some(policy) = page.field("content-security-policy") else {
+            assert_ne!(target, "/plain/", "a page of the server");
+            continue;
+        };
+        let (element, _) = script(&page);
+        let nonce = element.split("nonce=\"").nth(1).expect("a nonce");
+        let nonce = nonce.split('"').next().expect("an end");
+        assert!(policy.contains(&format!(" 'nonce-{nonce}'")), "{policy}");
+        assert!(policy.contains("connect-src 'self'"), "{policy}");
+    }
+}
+
+#[test]
+fn windows_are_told_what_changed_and_get_what_is_new() {
+    let site = Folder::site();
+    let server = dev(&site, &[]);
+    let first = mark(&get(&server, "/"));
+    let mut window = Window::open(&server, &first);
+    assert!(
+        window
+            .hear()
+            .contains("\"change\":\"nothing\",\"problems\":[]")
+    );
+    site.write("assets/app.css", "body { margin: 1px }");
+    assert!(window.hear().contains("\"change\":\"styles\""));
+    assert_eq!(
+        text(&get(&server, "/assets/app.css")),
+        "body { margin: 1px }"
+    );
+    // Several times in a row: nothing of before is cached.
+    for number in 0..5 {
+        let page = format!("<!doctype html><p>{number}");
+        site.write("new.tmp", &page);
+        fs::rename(site.join("new.tmp"), site.join("about.html")).expect("renamed");
+        while !script(&get(&server, "/about"))
+            .1
+            .ends_with(&number.to_string())
+        {
+            window.hear_of("\"change\":\"page\"");
+        }
+    }
+    // A window that was away.
+    Window::open(&server, &first).hear_of("\"change\":\"page\"");
+    let mut late = Window::open(&server, &first);
+    assert!(late.hear().contains("\"change\":\"page\""));
+    let Dev { server, sockets } = server;
+    assert_eq!(fs::read_dir(sockets.path()).expect("a folder").count(), 1);
+    let ended = server.stop();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let left = fs::read_dir(sockets.path()).expect("a folder").count();
+    assert_eq!(left, 0, "a folder is left behind");
+    let out = ended.text();
+    assert!(
+        out.contains("changed  assets/app.css; styles loaded again in 1 window\n"),
+        "{out}"
+    );
+    assert!(out.contains("changed  about.html"), "{out}");
+}
+
+#[test]
+fn rules_that_cannot_be_used_are_shown_until_they_are_mended() {
+    let site = Folder::site();
+    site.write("_redirects", "/old /about 999\n");
+    let mut server = dev(&site, &[]);
+    let line = server.next_error_line().expect("a message");
+    assert!(
+        line.starts_with("gannet: cannot use the rules of "),
+        "{line}"
+    );
+    let mut window = Window::open(&server, &mark(&get(&server, "/")));
+    let told = window.hear();
+    assert!(
+        told.contains("_redirects:1:") && told.contains("999"),
+        "{told}"
+    );
+    get(&server, "/old").expect(404);
+    site.write("_redirects", "/old /about 301\n");
+    window.hear_of("\"change\":\"page\",\"problems\":[]");
+    assert_eq!(
+        get(&server, "/old").expect(301).field("location"),
+        Some("/about")
+    );
+    site.write("_headers", "/*\n  Bad Name: 1\n");
+    assert!(window.hear_of("_headers:2:").contains("problems\":[{"));
+    get(&server, "/").expect(200);
+}
+
+#[test]
+fn other_sites_get_neither_script_nor_events() {
+    let site = Folder::site();
+    let server = dev(&site, &[]);
+    let request = |target: &str, lines: &str| {
+        let mut client = Client::new(&server);
+        client.send(format!("GET {target} HTTP/1.1\r\n{lines}\r\n\r\n"));
+        client.response()
+    };
+    for (lines, is_told) in [
+        ("host: localhost", true),
+        (
+            "host: app.localhost:8080\r\nsec-fetch-site: same-origin",
+            true,
+        ),
+        ("host: [::1]:8080\r\nsec-fetch-site: none", true),
+        // A name that another site leads here.
+        ("host: example.org", false),
+        ("host: localhost.example.org", false),
+    ] {
+        let page = request("/", lines).expect(200);
+        assert_eq!(text(&page).contains("/.gannet/"), is_told, "{lines}");
+        let status = if is_told { 200 } else { 404 };
+        let own = request("/.gannet/dev.js", lines).expect(status);
+        assert_eq!(text(&own).contains("EventSource"), is_told, "{lines}");
+    }
+    // A page of another site asks.
+    for site in ["cross-site", "same-site"] {
+        let lines = format!("host: localhost\r\nsec-fetch-site: {site}");
+        request("/.gannet/dev.js", &lines).expect(404);
+        request("/.gannet/events", &lines).expect(404);
+    }
+    request("/.gannet/events", "host: example.org").expect(404);
+}
+
+#[test]
+fn a_build_runs_at_changes_of_its_sources() {
+    let folder = Folder::new();
+    folder.write("src/page.txt", "one");
+    // It writes among its sources, but where it need not, and into the folder that is served.
+    let script = "echo building; mkdir -p out; cat src/page.txt > out/index.html; \
+        grep -q bad src/page.txt && { echo 'line 7: it is bad' >&2; exit 3; }; true";
+    let mut command = command();
+    command.args(["dev", "out", "--port", "0", "--build", script]);
+    let mut server = Dev::start(command.current_dir(folder.path()));
+    assert!(server.start_lines().iter().any(|it| it == "building"));
+    let page = get(&server, "/").expect(200);
+    assert_eq!(script_free(&page), "one");
+    let mut window = Window::open(&server, &mark(&page));
+    folder.write("src/page.txt", "two");
+    window.hear_of("\"change\":\"page\",\"problems\":[]");
+    assert_eq!(script_free(&get(&server, "/")), "two");
+    folder.write("src/page.txt", "bad");
+    let told = window.hear_of("The build failed (exit status 3)");
+    assert!(told.contains("line 7: it is bad"), "{told}");
+    folder.write("src/page.txt", "three");
+    window.hear_of("\"problems\":[]");
+    while script_free(&get(&server, "/")) != "three" {
+        window.hear();
+    }
+    // What the builds wrote started none.
+    server.signal(Signal::INT);
+    let mut builds = 1;
+    while let Some(line) = server.next_line() {
+        builds += usize::from(line == "building");
+    }
+    assert!(
+        (4..=7).contains(&builds),
+        "{builds}: writes and their times are two changes at most"
+    );
+}
+
+fn script_free(page: &Response) -> String {
+    script(page).1
+}
+
+#[test]
+fn a_build_that_starts_itself_is_stopped() {
+    let folder = Folder::new();
+    folder.write("out/index.html", "page");
+    folder.write("counter", "");
+    let mut command = command();
+    let script = "echo building; echo x >> counter";
+    command.args(["dev", "out", "--port", "0", "--build", script]);
+    let mut server = Dev::start(command.current_dir(folder.path()));
+    folder.write("source", "changed");
+    let line = server.next_error_line().expect("a message");
+    let expect = "gannet: not built again, although 'counter' changed during the build: ";
+    assert!(line.starts_with(expect), "{line}");
+}
+
+#[test]
+fn the_end_is_the_end_of_the_build() {
+    let folder = Folder::new();
+    let script = "sleep 1000 & echo $! > pid.tmp; mv pid.tmp pid; wait";
+    let mut command = command();
+    command.args(["dev", "out", "--port", "0", "--build", script]);
+    command
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut server = command.spawn().expect("it starts");
+    until("the build runs", || folder.join("pid").exists());
+    let pid = fs::read_to_string(folder.join("pid")).expect("a number");
+    let id = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(id, Signal::INT).expect("it runs");
+    assert_eq!(server.wait().expect("it ends").code(), Some(0));
+    let is_gone = || {
+        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        state.is_empty() || state.contains(") Z ")
+    };
+    until("the build's process ends", is_gone);
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    let site = Folder::site();
+    let path = site.path().to_str().expect("UTF-8");
+    gannet(["dev", path, "--watch", "src"]).failure(
+        2,
+        "gannet: --watch has no effect without --build\n\
+         help: the folder that is served is watched anyway\n",
+    );
+    let run = |flags: &[&str]| {
+        let mut command = command();
+        command.args(["dev", "--port", "0"]).args(flags);
+        gannet_testkit::run(command.current_dir(path))
+    };
+    run(&["--build", "true"]).failure(
+        2,
+        "gannet: cannot watch '.': it is served: what the build writes there would start the build \
+         again\nhelp: name the folders with the sources with --watch DIR\n",
+    );
+    run(&["index.html"]).failure(
+        1,
+        "gannet: cannot serve 'index.html': not a directory\n\
+         help: name the folder to work at: 'gannet dev DIR'\n",
+    );
+    let ended = run(&["none", "--build", "exit 1"]);
+    assert!(
+        ended.err.contains("the build failed, and did not make it"),
+        "{ended:?}"
+    );
+    run(&["--port", "http"]).failure(
+        2,
+        "gannet: cannot use '--port http': not a number from 0 to 65535\n\
+         help: see 'gannet dev --help'\n",
+    );
+}
