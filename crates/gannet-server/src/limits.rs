@@ -124,12 +124,15 @@ pub(crate) const SNAPSHOT_MAX: u64 = 4 << 20;
 /// the cache's own limit. Beyond that, files are sent from the disk like long ones.
 pub(crate) const COPIES_SPARE: u64 = 32 << 20;
 
-/// Live files queued to be coded; beyond that, requests for further ones ask again later.
-pub(crate) const CODER_QUEUE_MAX: usize = 256;
+/// Live files queued to be coded; beyond that, requests for further ones ask again later. One client
+/// that fetches a whole documentation is faster than the coder.
+pub(crate) const CODER_QUEUE_MAX: usize = 2_048;
 
-/// Bytes of these files: their copies stay in memory until it is their turn, and must leave room for
-/// others ([`COPIES_SPARE`]).
-pub(crate) const CODER_QUEUE_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of these files: their copies stay in memory until it is their turn.
+pub(crate) const CODER_QUEUE_BYTES_MAX: u64 = 16 << 20;
+
+/// Room for copies of a worker that files queued to be coded, and their codings, leave to others.
+pub(crate) const CODER_ROOM_LEFT: u64 = COPIES_SPARE / 2;
 
 /// Versions of live files whose codings workers share: as many as one of them caches.
 pub(crate) const CODED_FILES_MAX: usize = CACHED_PATHS_MAX;

@@ -108,6 +108,13 @@ struct Job {
     asked: Asked,
 }
 
+impl Job {
+    /// Whether all workers have dropped the file.
+    fn is_unwanted(&self) -> bool {
+        self.codings.strong_count() == 0
+    }
+}
+
 #[derive(Default)]
 struct Work {
     queue: VecDeque<Job>,
@@ -117,6 +124,13 @@ struct Work {
     /// How many of them to keep until those that are gone are removed.
     files_max: usize,
     is_over: bool,
+}
+
+impl Work {
+    /// Whether a file of `len` bytes has no place in the queue.
+    fn is_full(&self, len: u64) -> bool {
+        self.queue.len() >= CODER_QUEUE_MAX || self.queued_bytes + len > CODER_QUEUE_BYTES_MAX
+    }
 }
 
 /// The work done and refused so far.
@@ -134,7 +148,7 @@ pub struct CoderCounts {
     pub useless: u64,
     /// Files that no worker had any more when it was their turn.
     pub dropped: u64,
-    /// Files that were not queued: the queue was full.
+    /// Files that were not queued: the queue was full, or there was little room for copies.
     pub refused: u64,
     /// Files in the queue now.
     pub queued: u64,
@@ -181,10 +195,12 @@ impl Coder {
         let Ok(mut work) = self.work.try_lock() else {
             return false;
         };
-        let is_full = work.queue.len() >= CODER_QUEUE_MAX
-            || work.queued_bytes + asked.len > CODER_QUEUE_BYTES_MAX;
-        if is_full || work.is_over {
-            add(&self.counted.refused, 1);
+        while work.is_full(asked.len) && work.queue.front().is_some_and(Job::is_unwanted) {
+            let unwanted = self.take(&mut work);
+            add(&self.counted.dropped, u64::from(unwanted.is_some()));
+        }
+        if work.is_full(asked.len) || work.is_over {
+            self.refuse();
             return false;
         }
         let bit = CodingSet::from(asked.coding).bits();
@@ -198,6 +214,11 @@ impl Coder {
         drop(work);
         self.is_due.notify_one();
         true
+    }
+
+    /// Counts a file that is not queued.
+    pub(crate) fn refuse(&self) {
+        add(&self.counted.refused, 1);
     }
 
     /// Codes the first file of the queue; false if there is none.

@@ -92,10 +92,10 @@ fn what_saves_nothing_is_not_kept() {
 /// A flood of distinct files fills the queue in count or in bytes, and no further.
 #[test]
 fn the_queue_is_bounded() {
-    for (len, most) in [(1_024, CODER_QUEUE_MAX), (4 << 20, 2)] {
+    for (len, most) in [(1_024, CODER_QUEUE_MAX), (4 << 20, 4)] {
         let (coder, ledger) = (Coder::default(), Ledger::new(0, 1));
         let mut all = Vec::new();
-        for number in 0..CODER_QUEUE_MAX as u64 + 10 {
+        for number in 0..most as u64 + 10 {
             let codings = coder
                 .codings_of(&meta(number))
                 .expect("nobody has the lock");

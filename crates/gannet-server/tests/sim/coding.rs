@@ -298,7 +298,7 @@ fn what_is_read_again_is_not_coded_again() {
 /// and what the cache has dropped is not coded.
 #[test]
 fn a_flood_of_distinct_files_is_bounded() {
-    const FILES: u64 = 600;
+    const FILES: u64 = 1_500;
     let options = ContentOptions {
         cache_memory: 1 << 20,
         ..ContentOptions::default()
@@ -315,8 +315,8 @@ fn a_flood_of_distinct_files_is_bounded() {
         get(&mut server, &target, &[BROWSER]).expect(200);
     }
     let counts = server.driven.coder_counts();
-    assert!(counts.queued + counts.refused == FILES, "{counts:?}");
-    assert!(counts.queued <= 256 && counts.refused > 0, "{counts:?}");
+    let all = counts.queued + counts.dropped + counts.refused;
+    assert!(all == FILES && counts.refused > 0, "{counts:?}");
     while server.driven.code_next() {}
     let counts = server.driven.coder_counts();
     assert!(counts.dropped > 200, "{counts:?}");

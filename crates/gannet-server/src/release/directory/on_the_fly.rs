@@ -14,6 +14,7 @@ use gannet_http::semantics::request::{Method, Request};
 use super::{Cached, CachedVariant, DirectoryOptions, Draft, Role, Shaping};
 use crate::coder::{Asked, Coder, Codings, Content};
 use crate::exchange::body::Body;
+use crate::limits::CODER_ROOM_LEFT;
 use crate::release::rules::SiteRules;
 use crate::worker::ledger::Ledger;
 
@@ -181,7 +182,8 @@ impl Cached {
             Some(Body::File(file, _)) if file.is_constant() => Content::Copy(file.file.clone()),
             _ => return false,
         };
-        if !ledger.has_room(len) {
+        if !ledger.has_room(len + CODER_ROOM_LEFT) {
+            fly.coder.refuse();
             return false;
         }
         let asked = Asked {
