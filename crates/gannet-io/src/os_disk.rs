@@ -12,6 +12,7 @@ use crate::file::{Blocking, File, OpenedFile, OsFile};
 use crate::helpers::{Answer, Helpers, Job, Owner, SlotKey};
 use crate::limits;
 use crate::operation::{Nanos, Started, Token};
+use crate::outputs::Outputs;
 use crate::root::{Reach, Root};
 use crate::store::Store;
 use crate::survey::{KeepName, Survey};
@@ -86,11 +87,15 @@ impl OsDisk {
     pub(crate) fn read(
         &mut self,
         file: &File,
-        offset: u64,
-        len: usize,
+        (offset, len): (u64, usize),
         token: Token,
+        outputs: &mut Outputs,
     ) -> Started<Vec<u8>> {
         let real = file.as_os();
+        if self.reads.is_empty() {
+            // Perhaps a vector that was read into and sent as it was.
+            self.reads.extend(outputs.take_spare(len));
+        }
         let result = match real.store {
             Store::Memory => self.read_now(real, offset, len, Blocking::Yes),
             Store::Disk => self.read_now(real, offset, len, Blocking::No),

@@ -579,7 +579,9 @@ impl<E: OsEngine> Disk for E {
     }
 
     fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>> {
-        self.parts_mut().disk.read(file, offset, len, token)
+        let parts = self.parts_mut();
+        let range = (offset, len);
+        parts.disk.read(file, range, token, &mut parts.outputs)
     }
 
     fn list(

@@ -17,6 +17,13 @@ impl Outputs {
             .unwrap_or_else(|| Vec::with_capacity(limits::OUTPUT_CAPACITY))
     }
 
+    /// A long vector with room for this many bytes and not for far more, if one is kept.
+    pub(crate) fn take_spare(&mut self, len: usize) -> Option<Vec<u8>> {
+        let fits = |vec: &Vec<u8>| (len..=2 * len).contains(&vec.capacity());
+        let at = self.large.iter().rposition(fits)?;
+        Some(self.large.remove(at))
+    }
+
     /// A vector of at least this length, with arbitrary content. Long ones keep their length:
     /// truncating one would mean clearing it when it grows again, only to be overwritten.
     pub(crate) fn take_of(&mut self, len: usize) -> Vec<u8> {
@@ -24,9 +31,7 @@ impl Outputs {
             self.take()
         } else {
             // Not a far longer one: a sender that waits for its peer holds all of it.
-            let fits = |vec: &Vec<u8>| (len..=2 * len).contains(&vec.capacity());
-            let found = self.large.iter().rposition(fits);
-            found.map_or_else(Vec::new, |at| self.large.remove(at))
+            self.take_spare(len).unwrap_or_default()
         };
         if vec.len() < len {
             vec.resize(len, 0);

@@ -120,6 +120,17 @@ pub(crate) const FIRST_READS_HELD_MAX: u64 = 2 * COPIES_AT_ONCE_MAX as u64 * SNA
 /// The longest live file copied into memory.
 pub(crate) const SNAPSHOT_MAX: u64 = 4 << 20;
 
+/// Longer live files are copied in the background once this many requests have followed the first: the
+/// copy costs about as much as answering one.
+pub(crate) const LONG_COPY_AFTER: u64 = 2;
+
+/// Their copies take at most a site's room divided by this, over all workers, and a single one that
+/// divided by it again.
+pub(crate) const LONG_COPY_PART: u64 = 2;
+
+/// A copy that was requested within this time makes no room for others, in milliseconds.
+pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
+
 /// Bytes of copies that have left the cache but are still being sent to slow peers, in addition to
 /// the cache's own limit. Beyond that, files are sent from the disk like long ones.
 pub(crate) const COPIES_SPARE: u64 = 32 << 20;

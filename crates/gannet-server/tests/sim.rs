@@ -11,6 +11,8 @@ mod budget;
 mod client;
 #[path = "sim/coding.rs"]
 mod coding;
+#[path = "sim/cold.rs"]
+mod cold;
 #[path = "sim/datagrams.rs"]
 mod datagrams;
 #[path = "sim/directed.rs"]
@@ -31,6 +33,8 @@ mod forged;
 mod link;
 #[path = "sim/loading.rs"]
 mod loading;
+#[path = "sim/long_copies.rs"]
+mod long_copies;
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
 mod model;
 #[path = "sim/pipelines.rs"]

@@ -27,7 +27,7 @@ fn asked(ledger: &Ledger, content: Vec<u8>) -> Asked {
 
 #[test]
 fn a_version_is_coded_once_for_all_workers() {
-    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1));
+    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
     let first = coder.codings_of(&meta(1)).expect("nobody has the lock");
     let second = coder.codings_of(&meta(1)).expect("nobody has the lock");
     assert!(Arc::ptr_eq(&first, &second));
@@ -49,7 +49,7 @@ fn a_version_is_coded_once_for_all_workers() {
 
 #[test]
 fn what_is_read_again_unchanged_is_not_coded_again() {
-    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1));
+    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
     let before = Arc::new(Codings::default());
     assert!(coder.ask(&before, asked(&ledger, vec![b'a'; 10_000])));
     assert!(coder.code_next());
@@ -68,7 +68,7 @@ fn what_is_read_again_unchanged_is_not_coded_again() {
 
 #[test]
 fn what_nobody_has_any_more_is_not_coded() {
-    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1));
+    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
     let codings = Arc::new(Codings::default());
     assert!(coder.ask(&codings, asked(&ledger, vec![b'a'; 10_000])));
     drop(codings);
@@ -79,7 +79,7 @@ fn what_nobody_has_any_more_is_not_coded() {
 
 #[test]
 fn what_saves_nothing_is_not_kept() {
-    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1));
+    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
     let codings = Arc::new(Codings::default());
     let mut noise = vec![0; 10_000];
     blake3::Hasher::new().finalize_xof().fill(&mut noise);
@@ -93,7 +93,7 @@ fn what_saves_nothing_is_not_kept() {
 #[test]
 fn the_queue_is_bounded() {
     for (len, most) in [(1_024, CODER_QUEUE_MAX), (4 << 20, 4)] {
-        let (coder, ledger) = (Coder::default(), Ledger::new(0, 1));
+        let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
         let mut all = Vec::new();
         for number in 0..most as u64 + 10 {
             let codings = coder
@@ -115,7 +115,7 @@ fn the_queue_is_bounded() {
 /// The table of shared files forgets those that no worker has any more.
 #[test]
 fn files_that_are_gone_are_forgotten() {
-    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1));
+    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
     for number in 0..3 * FILES_SPARE as u64 {
         let codings = coder
             .codings_of(&meta(number))
@@ -129,7 +129,7 @@ fn files_that_are_gone_are_forgotten() {
 
 #[test]
 fn threads_code_what_is_asked_for_and_end() {
-    let (coder, ledger) = (Arc::new(Coder::default()), Ledger::new(0, 1));
+    let (coder, ledger) = (Arc::new(Coder::default()), Ledger::new(0, 1, 0));
     let threads = CoderThreads::start(Arc::clone(&coder)).expect("a thread");
     let codings = Arc::new(Codings::default());
     while !coder.ask(&codings, asked(&ledger, vec![b'a'; 10_000])) {

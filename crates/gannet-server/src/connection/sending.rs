@@ -152,12 +152,17 @@ impl<D: Driver> Active<'_, D> {
             self.send_encrypted(wire, &bytes, more);
             return self.shared.driver.give_back(bytes);
         }
-        // Many slow readers at once have a slice each: without memory for one, its response ends.
-        if wire.try_reserve_exact(bytes.len()).is_err() {
-            return self.cut_short();
+        if wire.is_empty() {
+            // As it was read: no further copy.
+            self.shared.keep_spare(std::mem::replace(&mut wire, bytes));
+        } else {
+            // Many slow readers at once have a slice each: without memory for one, its response ends.
+            if wire.try_reserve_exact(bytes.len()).is_err() {
+                return self.cut_short();
+            }
+            wire.extend_from_slice(&bytes);
+            self.shared.driver.give_back(bytes);
         }
-        wire.extend_from_slice(&bytes);
-        self.shared.driver.give_back(bytes);
         let list = SendList {
             wire,
             more,

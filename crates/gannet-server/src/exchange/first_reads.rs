@@ -16,8 +16,8 @@ use gannet_io::driver::{Done, Driver, Errno, File, OpenedFile, Started, Token};
 
 use super::Wakeup;
 use crate::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
-use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
+use crate::release::directory::{Cached, LongCopying};
 use crate::worker::Worker;
 use crate::worker::ledger::{Charge, Work};
 use crate::worker::shared::Shared;
@@ -53,7 +53,12 @@ pub(crate) struct FirstReads {
     copying: [Option<Copying>; 2 * COPIES_AT_ONCE_MAX],
     /// Lookups deferred with short files, in the order of their requests.
     reads: Line,
+    /// A longer file that is being copied in the background: no request waits for it.
+    long: Option<LongCopying>,
 }
+
+/// The number of the latter in its token.
+const LONG_PLACE: u32 = 2 * COPIES_AT_ONCE_MAX as u32;
 
 struct Copying {
     /// The version being copied.
@@ -202,6 +207,23 @@ impl<D: Driver> Shared<D> {
         Some(copying.ended(result).map(Wakeup::Copied))
     }
 
+    /// Copies the longer file that a response is sent from, if that is due and none is being copied.
+    pub(super) fn copy_long(&mut self, fill: &Fill, cached: &Cached) {
+        if self.first_reads.long.is_some() {
+            return;
+        }
+        let Some(copying) = fill.begin_long_copy(cached, &self.driver) else {
+            return;
+        };
+        let (file, len) = (copying.file.clone(), copying.meta.len);
+        self.counters.first_reads += 1;
+        let token = token(Kind::FirstRead, LONG_PLACE);
+        // Begun or refused: a copy is never made at once.
+        if let Started::Pending = self.driver.copy(&file, len, token) {
+            self.first_reads.long = Some(copying);
+        }
+    }
+
     /// Whether `len` bytes may be read now: no other lookup is waiting, and the budget allows it.
     fn may_read(&mut self, len: u64) -> bool {
         self.first_reads.reads.0.is_empty() && self.budget.take(Work::Read, len)
@@ -229,6 +251,13 @@ impl<D: Driver> Shared<D> {
 impl<D: Driver> Worker<D> {
     /// Wakes all waiters of a file that was copied, or could not be.
     pub(crate) fn first_read_ended(&mut self, place: u32, result: Result<Done, Errno>) {
+        if place == LONG_PLACE {
+            let copying = self.shared.first_reads.long.take();
+            if let (Some(copying), Ok(Done::Copied(file))) = (copying, result) {
+                copying.ended(file, &self.shared.driver);
+            }
+            return;
+        }
         let place = self.shared.first_reads.copying.get_mut(place as usize);
         let Some(mut copying) = place.and_then(Option::take) else {
             return;

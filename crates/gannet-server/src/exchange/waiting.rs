@@ -266,6 +266,7 @@ impl<D: Driver> Shared<D> {
             let selected = cached.select(request, status);
             let needed = needed_bytes(request, &selected, self.driver.unix_seconds());
             let Some(needed) = needed.filter(|_| !selected.is_at_hand()) else {
+                self.copy_long(fill, &cached);
                 return Some(Filled::File(cached, status, None));
             };
             if let Source::Unloaded(body) = selected.source {

@@ -307,7 +307,7 @@ mod tests {
     }
 
     fn charge() -> Charge {
-        Ledger::new(0, 0).charge(36)
+        Ledger::new(0, 0, 0).charge(36)
     }
 
     /// The body of a number, decoded if it is not in memory.

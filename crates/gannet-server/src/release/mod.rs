@@ -237,6 +237,16 @@ impl Release {
         self.directories().map(DirectorySite::folder_memory).sum()
     }
 
+    /// Bytes of copies of longer files.
+    pub(crate) fn long_copies(&self) -> u64 {
+        self.directories().map(DirectorySite::long_copies).sum()
+    }
+
+    /// How many bytes copies of longer files may have.
+    pub(crate) fn long_max(&self) -> u64 {
+        self.directories().map(DirectorySite::long_max).sum()
+    }
+
     fn directories(&self) -> impl Iterator<Item = &DirectorySite> {
         self.sites.iter().filter_map(|site| match site {
             Site::Directory(directory) => Some(&**directory),

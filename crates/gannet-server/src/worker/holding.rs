@@ -46,6 +46,10 @@ impl<D: Driver> Worker<D> {
         all[Account::Copies] = self.shared.ledger.copies();
         all[Account::Loads] = self.shared.loading.held_bytes();
         all[Account::Folders] = self.shared.release.folder_memory();
+        // Those of all workers, reported by one.
+        if self.shared.settings.number == 0 {
+            all[Account::LongCopies] = self.shared.release.long_copies();
+        }
         let mut peaks = self.peaks.0.get();
         let holdings = Account::ALL.map(|account| {
             let bound = self.shared.ledger.bound(account);

@@ -44,6 +44,8 @@ pub enum Account {
     Loads,
     /// What is known about the folders of live directories that were requested.
     Folders,
+    /// Copies of longer live files, of all workers.
+    LongCopies,
 }
 
 /// Number of accounts.
@@ -51,7 +53,7 @@ const ACCOUNTS: usize = Account::ALL.len();
 
 impl Account {
     /// All accounts.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Input,
         Self::Waiting,
         Self::Answers,
@@ -64,6 +66,7 @@ impl Account {
         Self::Copies,
         Self::Loads,
         Self::Folders,
+        Self::LongCopies,
     ];
 
     /// Its name in the metrics.
@@ -82,6 +85,7 @@ impl Account {
             Self::Copies => "copies",
             Self::Loads => "loads",
             Self::Folders => "folders",
+            Self::LongCopies => "long_copies",
         }
     }
 }
@@ -153,6 +157,8 @@ pub(crate) struct Ledger {
     copies_max: u64,
     /// Live directories served.
     directories: u64,
+    /// Maximum bytes of copies of longer files.
+    long_max: u64,
 }
 
 /// Bytes of copies, now and at most. One thread charges; another one may release the charge with
@@ -165,20 +171,23 @@ struct Charged {
 
 impl Ledger {
     /// An empty ledger for a worker that serves this many live directories, whose caches may hold
-    /// `cache_memory` bytes together.
-    pub(crate) fn new(cache_memory: u64, directories: usize) -> Self {
+    /// `cache_memory` bytes together, and copies of longer files `long_max` bytes over all workers.
+    pub(crate) fn new(cache_memory: u64, directories: usize, long_max: u64) -> Self {
         Self {
             charged: Arc::default(),
             copies_max: cache_memory.saturating_add(limits::COPIES_SPARE),
             directories: directories as u64,
+            long_max,
         }
     }
 
-    /// Changes the live directories that the worker serves, and the bytes that their caches may
-    /// hold.
-    pub(crate) fn set_release(&mut self, cache_memory: u64, directories: usize) {
-        self.copies_max = cache_memory.saturating_add(limits::COPIES_SPARE);
-        self.directories = directories as u64;
+    /// Changes these bounds: another release is served.
+    pub(crate) fn set_release(&mut self, cache_memory: u64, directories: usize, long_max: u64) {
+        let charged = Arc::clone(&self.charged);
+        *self = Self {
+            charged,
+            ..Self::new(cache_memory, directories, long_max)
+        };
     }
 
     /// The bound of an account.
@@ -195,6 +204,7 @@ impl Ledger {
             Account::FirstReads => Bound::Worker(limits::FIRST_READS_HELD_MAX),
             Account::Copies => Bound::Worker(self.copies_max),
             Account::Loads => Bound::Worker(limits::LOADS_HELD_MAX),
+            Account::LongCopies => Bound::Worker(self.long_max),
             Account::Folders => Bound::Worker(self.directories * limits::FOLDERS_HELD_MAX),
         }
     }
@@ -307,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_charge_is_held_until_it_is_dropped() {
-        let ledger = Ledger::new(1_000, 1);
+        let ledger = Ledger::new(1_000, 1, 0);
         let most = 1_000 + limits::COPIES_SPARE;
         let all = ledger.charge(most);
         assert!(!ledger.has_room(1));

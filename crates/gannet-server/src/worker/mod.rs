@@ -119,7 +119,11 @@ impl<D: Driver> Worker<D> {
             certificates: settings.certificates.as_ref().map(Adopted::new),
             hellos: VecDeque::new(),
             budget: Budget::whole(),
-            ledger: Ledger::new(release.cache_memory, release.directory_count()),
+            ledger: Ledger::new(
+                release.cache_memory,
+                release.directory_count(),
+                release.long_max(),
+            ),
             first_reads: FirstReads::default(),
             shortage: Shortage::default(),
             ended: 0,

@@ -177,7 +177,9 @@ impl<D: Driver> Shared<D> {
             self.counters.archive_copied = opened.copied_len();
         }
         let directories = next.directory_count();
-        self.ledger.set_release(next.cache_memory, directories);
+        let long_max = next.long_max();
+        self.ledger
+            .set_release(next.cache_memory, directories, long_max);
         self.release = Rc::new(next);
     }
 

@@ -317,7 +317,8 @@ pub(crate) fn check_holdings(server: &Driven<Sim>, disk: &SimHandle) -> Result<(
     };
     let copied = disk.copied_bytes() + of(Account::FirstReads);
     // The others are short files, which the server itself reads into memory.
-    let Some(short) = of(Account::Copies).checked_sub(copied) else {
+    let charged = of(Account::Copies) + of(Account::LongCopies);
+    let Some(short) = charged.checked_sub(copied) else {
         return Err(format!("{copied} bytes of copies, charged: {holdings:?}"));
     };
     // The bodies of an archive are not charged, because it contains them anyway.

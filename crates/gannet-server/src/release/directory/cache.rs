@@ -87,6 +87,8 @@ pub(super) struct Cache {
     young: Generation,
     old: Generation,
     room: Room,
+    /// Bytes of that which are used otherwise.
+    taken: u64,
     /// Hashes of paths that were requested and not admitted; empty until one was.
     asked_once: Vec<u32>,
 }
@@ -97,6 +99,7 @@ impl Cache {
             young: Generation::default(),
             old: Generation::default(),
             room,
+            taken: 0,
             asked_once: Vec::new(),
         }
     }
@@ -109,6 +112,17 @@ impl Cache {
     /// Bytes that it may cache.
     pub(super) fn memory(&self) -> u64 {
         self.room.memory
+    }
+
+    /// Caches less: so many bytes of its memory are used otherwise.
+    pub(super) fn set_taken(&mut self, bytes: u64) {
+        self.taken = bytes;
+    }
+
+    /// Forgets a path.
+    pub(super) fn remove(&mut self, path: &[u8]) {
+        self.young.take(path);
+        self.old.take(path);
     }
 
     /// Closes cached open files that no response is being sent from: those of the old generation, or
@@ -239,7 +253,7 @@ impl Cache {
 
     fn age(&mut self) {
         let young = &self.young;
-        if young.weight > self.room.memory / 2
+        if young.weight > self.room.memory.saturating_sub(self.taken) / 2
             || young.paths.len() > CACHED_PATHS_MAX / 2
             || young.descriptors > self.room.descriptors / 2
         {

@@ -33,7 +33,7 @@ use self::at_path::{at_path, is_shortage};
 use self::coded_alone::Alone;
 use super::folders::{Glance, folder_of, sidecar_hash};
 use super::listings::ListingPage;
-use super::{Cached, CodedAlone, DirectorySite, Draft, Role, is_recent, is_settled};
+use super::{Cached, CodedAlone, DirectorySite, Draft, LongCopying, Role, is_recent, is_settled};
 use crate::exchange::Wakeup;
 use crate::exchange::body::Body;
 use crate::limits::{CONFIRMED_MS, DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
@@ -492,7 +492,12 @@ impl Fill {
             };
             body.filter(is_kept)
         };
-        let body = match self.previous().as_ref().and_then(same) {
+        let long_copy = match is_settled && meta.len > copy_max {
+            true => self.site.long_copy(&meta, self.began),
+            false => None,
+        };
+        let long_copy = long_copy.map(|file| Body::copy(file, meta.len));
+        let body = match long_copy.or_else(|| self.previous().as_ref().and_then(same)) {
             Some(body) => Some(body),
             None if is_copied => {
                 self.unread.push((coding, opened));
@@ -514,6 +519,15 @@ impl Fill {
     /// The status of the result.
     pub(crate) fn status(&self) -> Status {
         self.status
+    }
+
+    /// Begins to copy the longer file that its result is sent from, if it is requested often enough.
+    pub(crate) fn begin_long_copy<D: Driver>(
+        &self,
+        cached: &Cached,
+        driver: &D,
+    ) -> Option<LongCopying> {
+        self.site.begin_long_copy(self.key(), cached, driver)
     }
 
     /// Admits the lookup to read content.

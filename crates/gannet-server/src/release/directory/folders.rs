@@ -18,9 +18,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
 use gannet_content::directory::sidecars::SIDECARS;
-use gannet_io::driver::{Meta, Nanos, Survey};
+use gannet_io::driver::{Driver, Meta, Nanos, Survey};
 
-use super::is_settled;
+use super::{DirectorySite, is_settled};
 use crate::limits::{
     FOLDER_FRESH_MS, FOLDER_NAMES_FIRST, FOLDER_NAMES_MAX, FOLDER_NAMES_PER_MISS, FOLDER_PLAIN_MS,
     FOLDERS_HELD_MAX,
@@ -252,6 +252,45 @@ impl Known {
         bits.fold(0, |bits, (index, it)| {
             bits | u8::from(is_absent(it.suffix)) << index
         })
+    }
+}
+
+impl DirectorySite {
+    /// Bytes of memory of what is known about its folders.
+    pub(crate) fn folder_memory(&self) -> u64 {
+        self.folders.borrow().as_ref().map_or(0, Folders::held)
+    }
+
+    /// Whether a path can be opened without a look at what it is: see
+    /// [`Disk::open_plain`](gannet_io::driver::Disk::open_plain).
+    pub(super) fn is_plain<D: Driver>(&self, path: &[u8], driver: &D) -> bool {
+        let folders = self.folders.borrow();
+        folders
+            .as_ref()
+            .is_some_and(|it| it.is_plain(path, driver.now()))
+    }
+
+    /// What is known of the folder of a file.
+    pub(super) fn glance<D: Driver>(&self, path: &[u8], driver: &D) -> Glance {
+        let meta_now = |folder: &[u8]| driver.peek(self.root.as_ref()?, folder);
+        match &mut *self.folders.borrow_mut() {
+            Some(folders) => folders.glance(path, driver.now(), meta_now),
+            None => Glance::Unknown,
+        }
+    }
+
+    /// A survey of a folder begins.
+    pub(super) fn survey(&self, folder: &[u8], max: usize) {
+        if let Some(folders) = &mut *self.folders.borrow_mut() {
+            folders.begin(folder, max);
+        }
+    }
+
+    /// Takes the result of a survey of a folder that began at `since`; `None` if it failed.
+    pub(super) fn surveyed(&self, folder: &[u8], survey: Option<Survey>, since: (Nanos, i64)) {
+        if let Some(folders) = &mut *self.folders.borrow_mut() {
+            folders.take(folder, survey, since);
+        }
     }
 }
 

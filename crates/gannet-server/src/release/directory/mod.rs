@@ -12,6 +12,7 @@ pub(crate) mod fill;
 mod folders;
 pub(crate) mod kept_names;
 pub(crate) mod listings;
+pub(crate) mod long_copies;
 mod on_the_fly;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -34,13 +35,15 @@ use gannet_http::semantics::ready_fields::ReadyFields;
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::ReadyBlock;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Driver, Meta, Nanos, OpenedFile, Root, Survey};
+use gannet_io::driver::{Driver, Meta, Nanos, OpenedFile, Root};
 
 use self::cache::Cache;
 pub(crate) use self::cache::Room;
 use self::coded::CodedAlone;
-use self::folders::{Folders, Glance};
+use self::folders::Folders;
 use self::kept_names::KeptNames;
+use self::long_copies::LongCopies;
+pub(crate) use self::long_copies::LongCopying;
 use self::on_the_fly::OnTheFly;
 use super::bodies::Bodies;
 use super::opened::OpenedDirectory;
@@ -49,7 +52,7 @@ use super::{Selected, ServedFile, Source};
 use crate::coder::Coder;
 use crate::config::ContentOptions;
 use crate::exchange::body::Body;
-use crate::limits::{RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
+use crate::limits::{LONG_COPY_PART, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
 use crate::worker::ledger::Ledger;
 
 /// A live directory as one worker sees it: the directory at a path at some time, with its rules.
@@ -69,6 +72,9 @@ pub(crate) struct DirectorySite {
     folders: RefCell<Option<Folders>>,
     /// Decoded content of files that exist only in a coding: the last one.
     bodies: Bodies,
+    /// Bytes that copies of longer files may take, over all workers.
+    long_max: u64,
+    workers: u64,
 }
 
 /// How a directory is served.
@@ -86,6 +92,8 @@ pub(crate) struct DirectoryOptions {
     pub(crate) read_max: u64,
     /// Only this file of the directory is served, at `/` and at its name.
     pub(crate) single: Option<Vec<u8>>,
+    /// Copies of longer files, for all workers.
+    long_copies: LongCopies,
 }
 
 /// The cached representations of a file.
@@ -339,10 +347,14 @@ impl Cached {
 
     /// Whether it consists of exactly these drafts.
     fn is_made_of(&self, drafts: &[Draft]) -> bool {
+        let is_live = |draft: &Draft| draft.body.get().map(Body::is_live);
         self.variants.len() == drafts.len()
-            && drafts
-                .iter()
-                .all(|draft| self.variant(draft.coding, &draft.meta).is_some())
+            && drafts.iter().all(|draft| {
+                let variant = self.variant(draft.coding, &draft.meta);
+                variant.is_some_and(|it| {
+                    is_live(draft).is_none() || is_live(draft) == is_live(&it.draft)
+                })
+            })
     }
 
     /// The representation for a request: its smallest acceptable variant.
@@ -411,7 +423,8 @@ impl Cached {
     /// Approximate bytes of memory that caching it takes.
     fn weight(&self) -> u64 {
         let bodies = self.variants.iter().map(|v| match v.draft.body.get() {
-            Some(body) if !body.is_live() => body.len(),
+            // Longer copies are counted elsewhere.
+            Some(body) if !body.is_live() && body.len() <= SNAPSHOT_MAX => body.len(),
             _ => 0,
         });
         bodies.sum::<u64>() + self.made_weight() + 1_024
@@ -465,6 +478,7 @@ impl DirectoryOptions {
             compressed_only: options.compressed_only && single.is_none(),
             read_max: options.snapshot_max.clamp(SMALL_FILE_MAX, SNAPSHOT_MAX),
             single,
+            long_copies: LongCopies::default(),
         })
     }
 }
@@ -482,6 +496,8 @@ impl DirectorySite {
             cache: RefCell::new(Some(Cache::new(room))),
             folders: RefCell::new(Some(Folders::default())),
             bodies: Bodies::new(0),
+            workers: opened.roots.len() as u64,
+            long_max: room.memory * opened.roots.len().max(1) as u64 / LONG_COPY_PART,
         }
     }
 
@@ -490,6 +506,7 @@ impl DirectorySite {
         if let Some(folders) = &mut *self.folders.borrow_mut() {
             folders.clear();
         }
+        self.options.long_copies.forget();
         if let Some(cache) = &mut *self.cache.borrow_mut() {
             cache.clear();
         }
@@ -568,44 +585,10 @@ impl DirectorySite {
                 .all(|v| driver.peek(root, &v.draft.path) == Some(v.draft.meta))
         };
         let found = self.cache.borrow_mut().as_mut()?.fresh(path, now, is_same);
-        found.filter(|(cached, _)| cached.files().all(|file| file.is_unchanged(driver)))
-    }
-
-    /// Bytes of memory of what is known about its folders.
-    pub(crate) fn folder_memory(&self) -> u64 {
-        self.folders.borrow().as_ref().map_or(0, Folders::held)
-    }
-
-    /// Whether a path can be opened without a look at what it is: see
-    /// [`Disk::open_plain`](gannet_io::driver::Disk::open_plain).
-    fn is_plain<D: Driver>(&self, path: &[u8], driver: &D) -> bool {
-        let folders = self.folders.borrow();
-        folders
-            .as_ref()
-            .is_some_and(|it| it.is_plain(path, driver.now()))
-    }
-
-    /// What is known of the folder of a file.
-    fn glance<D: Driver>(&self, path: &[u8], driver: &D) -> Glance {
-        let meta_now = |folder: &[u8]| driver.peek(self.root.as_ref()?, folder);
-        match &mut *self.folders.borrow_mut() {
-            Some(folders) => folders.glance(path, driver.now(), meta_now),
-            None => Glance::Unknown,
-        }
-    }
-
-    /// A survey of a folder begins.
-    fn survey(&self, folder: &[u8], max: usize) {
-        if let Some(folders) = &mut *self.folders.borrow_mut() {
-            folders.begin(folder, max);
-        }
-    }
-
-    /// Takes the result of a survey of a folder that began at `since`; `None` if it failed.
-    fn surveyed(&self, folder: &[u8], survey: Option<Survey>, since: (Nanos, i64)) {
-        if let Some(folders) = &mut *self.folders.borrow_mut() {
-            folders.take(folder, survey, since);
-        }
+        found.filter(|(cached, _)| {
+            cached.files().all(|file| file.is_unchanged(driver))
+                && !cached.wishes_copy(self.long_max)
+        })
     }
 
     /// Closes files kept open for later requests, the oldest first. False if none is open.
@@ -652,6 +635,8 @@ impl DirectorySite {
         if !cache.admits(path, &cached) {
             return false;
         }
+        let workers = self.workers.max(1);
+        cache.set_taken(self.long_copies() / workers);
         cached.render();
         cache.insert(path, cached, status, now);
         is_live
