@@ -16,7 +16,7 @@ const SLOW_MS: u64 = 200;
 /// The longest time for which a request for a cached file may wait, in milliseconds.
 const STALL_MS_MAX: u64 = 50;
 
-const COLD: usize = 60;
+const COLD: usize = 20;
 
 /// Short files, files that are copied for their first request, and files that are read in slices,
 /// each requested by a client of its own, while another one requests a cached file all the time.
