@@ -81,7 +81,8 @@ pub fn is_low() -> bool {
 }
 
 /// Whether there is a memory limit, and a reserve for it.
-pub(crate) fn is_kept() -> bool {
+#[must_use]
+pub fn is_kept() -> bool {
     BLOCK_LEN.load(Ordering::Relaxed) > 0
 }
 

@@ -8,6 +8,7 @@ use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
 use gannet_content::rules::headers::is_coding_forbidden;
+use gannet_io::reserve;
 use gannet_io::unix_socket::Access;
 
 /// Which I/O engine to use.
@@ -211,8 +212,10 @@ impl ContentOptions {
         let mut fields = self.fields.iter();
         // Without a cache, each request would have its file coded anew.
         let may_keep = self.cache_memory > 0;
+        // An encoder allocates megabytes at once, and ends the process if it does not get them.
         self.compress
             && may_keep
+            && !reserve::is_kept()
             && !fields.any(|(name, value)| is_coding_forbidden(name, value.as_bytes()))
     }
 
