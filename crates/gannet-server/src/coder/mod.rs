@@ -190,6 +190,12 @@ impl Coder {
         Some(codings)
     }
 
+    /// The same, if another worker has them: then a first request here need not go without.
+    pub(crate) fn known(&self, meta: &Meta) -> Option<Arc<Codings>> {
+        let work = self.work.try_lock().ok()?;
+        work.files.get(meta).and_then(Weak::upgrade)
+    }
+
     /// Queues content to be coded. False if it is queued or done already, or cannot be queued now.
     pub(crate) fn ask(&self, codings: &Arc<Codings>, asked: Asked) -> bool {
         let Ok(mut work) = self.work.try_lock() else {

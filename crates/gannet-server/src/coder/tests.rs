@@ -31,6 +31,9 @@ fn a_version_is_coded_once_for_all_workers() {
     let first = coder.codings_of(&meta(1)).expect("nobody has the lock");
     let second = coder.codings_of(&meta(1)).expect("nobody has the lock");
     assert!(Arc::ptr_eq(&first, &second));
+    let known = coder.known(&meta(1)).expect("nobody has the lock");
+    assert!(Arc::ptr_eq(&first, &known) && coder.known(&meta(2)).is_none());
+    drop(known);
     assert!(coder.ask(&first, asked(&ledger, vec![b'a'; 10_000])));
     assert!(!coder.ask(&second, asked(&ledger, vec![b'a'; 10_000])));
     assert_eq!(first.weight(10_000), 10_000, "until it is made");

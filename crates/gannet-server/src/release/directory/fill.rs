@@ -630,11 +630,12 @@ impl Fill {
                 match Cached::new(content_type, drafts, self.unix, &self.site, &role) {
                     Some(cached) => {
                         let cached = cached.after(self.previous().as_deref());
-                        Rc::new(Cached {
+                        let cached = Cached {
                             is_brief,
                             read_again_at,
                             ..cached
-                        })
+                        };
+                        Rc::new(cached.with_known_codings())
                     }
                     None => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
                 }

@@ -108,6 +108,19 @@ impl Cached {
         self
     }
 
+    /// The same, with the codings that other workers have of this version.
+    pub(super) fn with_known_codings(self) -> Self {
+        if let Some(fly) = &self.on_the_fly
+            && let Some(original) = self.variant_in(Coding::Identity)
+            && self.read_again_at.is_none()
+            && !self.is_brief
+            && let Some(known) = fly.coder.known(&original.draft.meta)
+        {
+            let _ = fly.codings.set(known);
+        }
+        self
+    }
+
     /// Bytes of memory that its codings take, or will.
     pub(super) fn made_weight(&self) -> u64 {
         let original = self.variant_in(Coding::Identity);
