@@ -33,7 +33,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             dotfiles: site.lookup.dotfiles,
             routing: site.routing,
             favicon: site.icon,
-            // Copies of what is being changed.
+            // Nothing is worth coding that changes in a moment, nor are its old copies.
+            compress: false,
             sidecars: false,
             ..ContentOptions::default()
         },
