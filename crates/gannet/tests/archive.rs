@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use gannet_testkit::client::{Client, ask, get, metric};
 use gannet_testkit::content::{Numbers, assert_pattern, pattern};
 use gannet_testkit::engine::on_both_engines;
-use gannet_testkit::{Folder, command, gannet_in, run};
+use gannet_testkit::{Folder, Gannet, command, gannet_in, run};
 
 /// A tree with all kinds of files: compressible text, noise, empty, small, large and equal ones,
 /// odd names.
@@ -245,6 +245,19 @@ fn a_navigation_to_a_name_with_a_dot_is_the_applications() {
             ask(server, "GET", "/.env", &["Sec-Fetch-Mode: navigate"]).expect(404);
         }
     });
+}
+
+#[test]
+fn a_file_may_have_the_name_of_the_json_of_a_listing() {
+    let (folder, out) = (Folder::new(), Folder::new());
+    folder.write("?format=json", "its own");
+    let server = Gannet::serve(&pack(&folder, &out, &["--listing"]), &[]);
+    assert_eq!(
+        ask(&server, "GET", "/%3Fformat=json", &[]).text(),
+        "its own"
+    );
+    let page = ask(&server, "GET", "/?format=json", &[]);
+    assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
 }
 
 /// A folder of an archive is listed in the same two forms as a live one.

@@ -230,7 +230,9 @@ impl ArchiveSite {
         let is_json = entry.is_generated()
             && ListingRequest::of(wanted.request, wanted.path).format == Format::Json;
         let json = is_json.then(|| self.host().find(Space::Content, &json_path(wanted.path)));
-        json.flatten().unwrap_or(entry)
+        // A file may have that name.
+        let json = json.flatten().filter(Entry::is_generated);
+        json.unwrap_or(entry)
     }
 
     fn answer<'s>(

@@ -48,6 +48,10 @@ impl Site<'_> {
                 continue;
             }
             for format in [Format::Html, Format::Json] {
+                // A file may have the name under which the archive keeps the JSON.
+                if format == Format::Json && self.names.contains(&listing::json_path(url)) {
+                    continue;
+                }
                 let page = self.render_listing(url, folder, (asked.folders, files), format);
                 self.add_listing(url, &page, format, writer, output)?;
             }
