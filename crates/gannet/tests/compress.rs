@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -188,6 +188,9 @@ fn nothing_is_written_behind_links_to_folders() {
     let (site, other) = (site(), Folder::site());
     symlink(other.path(), site.join("linked")).expect("a link");
     symlink("page.html", site.join("same.html")).expect("a link");
+    // The server refuses to follow it; a copy would publish what it leads to.
+    other.write("private.html", PAGE.repeat(100));
+    symlink(other.join("private.html"), site.join("out.html")).expect("a link");
     let before = other.files();
     let (text, err) = compress(&site, &[]);
     assert!(
@@ -195,14 +198,28 @@ fn nothing_is_written_behind_links_to_folders() {
         "{text}"
     );
     assert!(
-        err.contains("folders behind links, without copies: "),
+        err.contains("behind links to folders or out of this one, without copies: 4, such as "),
         "{err}"
     );
     assert_eq!(other.files(), before);
+    assert!(!site.join("out.html.gz").exists());
     assert_eq!(
         decoded(&site.join("same.html.gz")),
         PAGE.repeat(100).into_bytes()
     );
+}
+
+#[test]
+fn a_copy_has_the_owner_and_the_group_of_its_file() {
+    let site = site();
+    let page = site.join("page.html");
+    if let Err(error) = chown(&page, Some(1_234), Some(4_321)) {
+        gannet_testkit::left_out("files of other users", error);
+        return;
+    }
+    compress(&site, &["--compress", "gzip"]);
+    let copy = fs::metadata(site.join("page.html.gz")).expect("a copy");
+    assert_eq!((copy.uid(), copy.gid()), (1_234, 4_321));
 }
 
 #[test]

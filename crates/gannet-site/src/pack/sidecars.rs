@@ -2,7 +2,7 @@
 //! that sends such copies.
 //!
 //! Which files are compressed, and which results are worth keeping, is decided as for archives. A
-//! copy gets permissions and modification time of its file, and appears under its name when it is
+//! copy gets owner, permissions and modification time of its file, and appears under its name when it is
 //! complete. It is *current* if it decodes to the bytes of its file, whoever made it; times prove
 //! nothing, since a build may give all its files the same.
 //!
@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -73,7 +73,8 @@ pub struct SidecarReport {
     pub foreign: Vec<PathBuf>,
     /// Files that changed while they were read: they have no new copies.
     pub changed: Vec<PathBuf>,
-    /// Folders behind links, whose files are elsewhere: they have no copies.
+    /// Links to folders and out of the given folder: what is elsewhere has no copies. A server that
+    /// refuses such a link would send a copy, which is no link.
     pub linked: Vec<PathBuf>,
     /// Compressible files that are too long for it.
     pub too_long: Vec<PathBuf>,
@@ -345,7 +346,15 @@ fn write_as(path: &Path, bytes: &[u8], of: &Metadata) -> io::Result<()> {
     // Without it, a later run takes the copy for another program's, and leaves it alone.
     let digest = blake3::hash(bytes);
     let _ = fsetxattr(&file, MADE_HERE, digest.as_bytes(), XattrFlags::empty());
-    file.set_permissions(Permissions::from_mode(of.permissions().mode() & 0o777))?;
+    let mut mode = of.permissions().mode() & 0o777;
+    // The permissions are meant for the owner and the group of the file.
+    let is_given = fchown(&file, Some(of.uid()), Some(of.gid())).is_ok()
+        || fchown(&file, None, Some(of.gid())).is_ok();
+    if !is_given {
+        // Another group gets what everybody gets.
+        mode = mode & !0o070 | (mode & 0o007) << 3;
+    }
+    file.set_permissions(Permissions::from_mode(mode))?;
     file.set_modified(of.modified()?)?;
     file.sync_all()
 }
@@ -383,12 +392,14 @@ fn is_copy(files: &[SourceFile], number: usize) -> bool {
     })
 }
 
-/// Tells folders that are inside the given one from those that a link leads to: nothing is written
-/// elsewhere than asked, nor twice in one place.
+/// Tells what is inside the given folder from what links lead to: nothing is written elsewhere than
+/// asked, nor twice in one place, and nothing from outside is published by a copy.
 struct Places {
     folder: PathBuf,
     root: PathBuf,
     known: HashMap<PathBuf, bool>,
+    /// Links to files outside.
+    outside: Vec<PathBuf>,
 }
 
 impl Places {
@@ -400,10 +411,27 @@ impl Places {
             folder: folder.to_path_buf(),
             root,
             known: HashMap::new(),
+            outside: Vec::new(),
         })
     }
 
     fn is_inside(&mut self, file: &Path) -> Result<bool, PackError> {
+        Ok(self.is_folder_inside(file)? && self.is_file_inside(file)?)
+    }
+
+    fn is_file_inside(&mut self, file: &Path) -> Result<bool, PackError> {
+        let read = PackError::io("read", file);
+        let is_inside = fs::symlink_metadata(file).and_then(|metadata| {
+            Ok(!metadata.is_symlink() || file.canonicalize()?.starts_with(&self.root))
+        });
+        let is_inside = is_inside.map_err(read)?;
+        if !is_inside {
+            self.outside.push(file.to_path_buf());
+        }
+        Ok(is_inside)
+    }
+
+    fn is_folder_inside(&mut self, file: &Path) -> Result<bool, PackError> {
         let parent = file.parent().unwrap_or(&self.folder);
         if let Some(known) = self.known.get(parent) {
             return Ok(*known);
@@ -417,9 +445,10 @@ impl Places {
         Ok(is_inside)
     }
 
-    fn linked(&self) -> Vec<PathBuf> {
-        let linked = self.known.iter().filter(|(_, is_inside)| !**is_inside);
-        let mut linked: Vec<_> = linked.map(|(path, _)| path.clone()).collect();
+    fn linked(self) -> Vec<PathBuf> {
+        let folders = self.known.into_iter().filter(|(_, is_inside)| !is_inside);
+        let mut linked = self.outside;
+        linked.extend(folders.map(|(path, _)| path));
         linked.sort();
         linked
     }

@@ -1,13 +1,14 @@
 //! `gannet compress`: writes compressed copies beside the files of a directory.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_site::pack::encoders::parse_list;
 use gannet_site::pack::sidecars::{self, SidecarOptions, SidecarReport, Unfinished};
-use gannet_site::pack::{Effort, Encoder, PackError};
+use gannet_site::pack::{Effort, Encoder, PackError, READ};
 
 use super::pack::progress;
 use super::removal::RemovalOnSignal;
@@ -31,12 +32,21 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let _removal = RemovalOnSignal::by(move || stopped.remove_all())?;
     let mut shown = progress::shown(false);
     let report = sidecars::make(&options, &unfinished, &mut *shown);
-    let report = report.map_err(|error| match error {
-        PackError::NotADirectory(path) => {
+    let report = report.map_err(|failed| match failed {
+        PackError::NotADirectory(ref path) => {
             Failure::new("compress", path.display(), "not a directory")
                 .help("name the folder that holds the files: 'gannet compress DIR'")
         }
-        error => error.into(),
+        PackError::Io {
+            doing: READ,
+            ref error,
+            ..
+        } if error.kind() == ErrorKind::PermissionDenied => {
+            let help =
+                "run it as a user who may read it, or leave it out by a line in .gannetignore";
+            Failure::from(failed).help(help)
+        }
+        _ => failed.into(),
     })?;
     for warning in warnings(&report) {
         ERRORS.tell(format_args!("gannet: {warning}"));
@@ -99,7 +109,7 @@ fn warnings(report: &SidecarReport) -> impl Iterator<Item = String> {
         ),
         (
             &report.linked,
-            "folders behind links, without copies",
+            "behind links to folders or out of this one, without copies",
             "name the folder that a link leads to",
         ),
         (
