@@ -251,7 +251,7 @@ fn a_navigation_to_a_name_with_a_dot_is_the_applications() {
 fn a_file_may_have_the_name_of_the_json_of_a_listing() {
     let (folder, out) = (Folder::new(), Folder::new());
     folder.write("?format=json", "its own");
-    let server = Gannet::serve(&pack(&folder, &out, &["--listing"]), &[]);
+    let server = Gannet::serve(pack(&folder, &out, &["--listing"]), &[]);
     assert_eq!(
         ask(&server, "GET", "/%3Fformat=json", &[]).text(),
         "its own"
