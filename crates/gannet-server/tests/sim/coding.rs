@@ -243,6 +243,21 @@ fn a_sidecar_wins() {
     );
 }
 
+/// Paths to the same file share what is made of it, even if only one was looked up since there is a
+/// sidecar.
+#[test]
+fn a_sidecar_wins_over_what_another_path_had_made() {
+    let mut server = plain_server();
+    coded(&mut server);
+    let sidecar = vec![b's'; 10_000];
+    server.disk.put_file("page.html.br", sidecar.clone());
+    (0..LONG_MS / 1_000).for_each(|_| server.pass(1_000));
+    get(&mut server, "/page", &["accept-encoding: gzip"]).expect(200);
+    while server.driven.code_next() {}
+    let found = get(&mut server, "/page", &["accept-encoding: br"]);
+    assert_eq!((coding_of(&found), &found.body), ("br", &sidecar));
+}
+
 /// Whenever the file changes, no bytes of one version come with the tag or length of another.
 #[test]
 fn a_coding_goes_with_its_version() {

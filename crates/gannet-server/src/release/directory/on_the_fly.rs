@@ -140,8 +140,10 @@ impl Cached {
     ) -> Option<&CachedVariant> {
         let fly = self.on_the_fly.as_ref()?;
         let original = self.variant_in(Coding::Identity)?;
-        let is_accepted = |coding: &Coding| accepted.contains(*coding);
-        let variants = MADE.into_iter().filter(is_accepted);
+        // Another path to the same file may have had made what this one has a sidecar for.
+        let is_usable =
+            |coding: &Coding| accepted.contains(*coding) && self.variant_in(*coding).is_none();
+        let variants = MADE.into_iter().filter(is_usable);
         let mut variants = variants.filter_map(|coding| fly.variant(coding, original));
         if request.method == Method::Get && request.fields.has(KnownField::Range) {
             let tag = request
