@@ -45,6 +45,37 @@ const SLOW: &str = "<!doctype html><html lang=en><title>overlay</title>
 const POLICY: &str = "/*\n  Content-Security-Policy: default-src 'self'; script-src 'unsafe-inline'; \
     connect-src http://localhost:OTHER; img-src *\n";
 
+/// A page with more frames than a browser has connections for a host; once they are there, it asks for
+/// something.
+const FRAMES: &str = "<!doctype html><title>frames</title><body><script>
+for (let i = 0; i < 8; i++) document.body.append(Object.assign(document.createElement('iframe'), {src: 'frame.html'}));
+onload = () => setTimeout(() => fetch('frame.html').then(() =>
+  fetch('http://localhost:OTHER/told-answered', {mode: 'no-cors'})), 500);
+</script>";
+
+/// A page that its service worker keeps for good.
+const KEPT: &str = "<!doctype html><title>kept</title><script>
+navigator.serviceWorker.register('worker.js').then(() => navigator.serviceWorker.ready).then(() =>
+  fetch('http://localhost:OTHER/told-ready', {mode: 'no-cors'}));
+setInterval(() => {
+  const overlay = document.querySelector('gannet-overlay');
+  if (overlay && overlay.shadowRoot.textContent.includes('service worker'))
+    fetch('http://localhost:OTHER/told-kept', {mode: 'no-cors'});
+}, 200);
+</script>";
+
+const WORKER: &str = "addEventListener('fetch', event => {
+  if (event.request.mode === 'navigate') event.respondWith(caches.open('kept').then(async cache => {
+    const kept = await cache.match(event.request);
+    if (kept) return kept;
+    const fresh = await fetch(event.request);
+    await cache.put(event.request, fresh.clone());
+    return fresh;
+  }));
+});
+addEventListener('install', () => skipWaiting());
+addEventListener('activate', event => event.waitUntil(clients.claim()));";
+
 /// The colour of the line above the message.
 const LINE: [u8; 3] = [0xe5, 0x48, 0x4d];
 
@@ -78,6 +109,29 @@ pub(crate) fn run_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<(
     show(chromium, gannet, folder, &screenshot)?;
     fs::remove_file(site.join("_redirects"))?;
     wait_for(&log, &["mended"]).context("rules that are mended")?;
+    drop(browser);
+    let site = folder.join("framed");
+    fs::create_dir_all(&site)?;
+    let with_port = |page: &str| page.replace("OTHER", &other_server.port);
+    fs::write(site.join("index.html"), with_port(FRAMES))?;
+    fs::write(site.join("frame.html"), "a frame")?;
+    let server = dev(gannet, &site)?;
+    let browser = open(chromium, &folder.join("framed-profile"), &server)?;
+    wait_for(&log, &["answered"]).context("a page with many frames")?;
+    drop(browser);
+    let site = folder.join("kept");
+    fs::create_dir_all(&site)?;
+    fs::write(site.join("index.html"), with_port(KEPT))?;
+    fs::write(site.join("worker.js"), WORKER)?;
+    let server = dev(gannet, &site)?;
+    let browser = open(chromium, &folder.join("kept-profile"), &server)?;
+    wait_for(&log, &["ready"]).context("a service worker")?;
+    // The first change has the worker keep the page, the second finds it kept.
+    for text in ["one", "two"] {
+        fs::write(site.join("new.txt"), text)?;
+        std::thread::sleep(std::time::Duration::from_secs(2));
+    }
+    wait_for(&log, &["kept"]).context("a page that its service worker keeps")?;
     drop(browser);
     println!("dev: styles and page are loaded again; what is wrong is shown until it is mended");
     Ok(())

@@ -175,6 +175,17 @@ fn pages_get_the_script_and_nothing_is_kept() {
         len > page.body.len() as u64 - 9 && head.body.is_empty(),
         "{len}"
     );
+    let head = request(&mut client, "HEAD", "/film.mp4", &["range: bytes=2-4"]);
+    assert_eq!(head.expect(200).content_length(), Some(10));
+    // What a script of a page fetches.
+    let lines = ["sec-fetch-dest: empty", "sec-fetch-site: same-origin"];
+    let fetched = request(&mut client, "GET", "/", &lines).expect(200);
+    assert_eq!(text(&fetched), rest);
+    let lines = ["sec-fetch-dest: iframe", "sec-fetch-site: same-origin"];
+    script(&request(&mut client, "GET", "/", &lines).expect(200));
+    let mut old = Client::new(&server);
+    old.send("GET /film.mp4 HTTP/1.0\r\n\r\n");
+    assert_eq!(old.response().expect(200).body, b"0123456789");
     request(&mut client, "POST", "/", &["content-length: 0"]).expect(405);
     let own = request(&mut client, "GET", "/.gannet/dev.js", &[]).expect(200);
     assert!(text(&own).contains("EventSource"));
@@ -381,6 +392,49 @@ fn the_end_is_the_end_of_the_build() {
         state.is_empty() || state.contains(") Z ")
     };
     until("the build's process ends", is_gone);
+}
+
+#[test]
+fn a_link_to_the_folder_is_followed_when_it_changes() {
+    let folder = Folder::new();
+    folder.write("1/index.html", "one");
+    folder.write("2/index.html", "two");
+    std::os::unix::fs::symlink("1", folder.join("site")).expect("a link");
+    let mut command = command();
+    command.args(["dev", "site", "--port", "0"]);
+    let server = Dev::start(command.current_dir(folder.path()));
+    let page = get(&server, "/");
+    assert_eq!(script_free(&page), "one");
+    let mut window = Window::open(&server, &mark(&page));
+    std::os::unix::fs::symlink("2", folder.join("new")).expect("a link");
+    fs::rename(folder.join("new"), folder.join("site")).expect("renamed");
+    window.hear_of("\"change\":\"page\"");
+    assert_eq!(script_free(&get(&server, "/")), "two");
+}
+
+#[test]
+fn the_second_signal_ends_a_build_that_does_not_want_to() {
+    let folder = Folder::new();
+    let mut command = command();
+    let script = "trap '' TERM; echo $$ > pid.tmp; mv pid.tmp pid; sleep 1000; sleep 1000";
+    command.args(["dev", "out", "--port", "0", "--build", script]);
+    command
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut server = command.spawn().expect("it starts");
+    until("the build runs", || folder.join("pid").exists());
+    let pid = fs::read_to_string(folder.join("pid")).expect("a number");
+    let id = rustix::process::Pid::from_child(&server);
+    until("it ends", || {
+        rustix::process::kill_process(id, Signal::INT).expect("it is not reaped");
+        server.try_wait().expect("a child").is_some()
+    });
+    let is_gone = || {
+        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        state.is_empty() || state.contains(") Z ")
+    };
+    until("the build ends", is_gone);
 }
 
 #[test]

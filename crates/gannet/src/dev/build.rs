@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -21,6 +22,8 @@ pub(super) struct Builds {
     command: String,
     /// The process group of the running one.
     group: Arc<Mutex<Option<Pid>>>,
+    /// Set before the last one is stopped.
+    is_stopping: Arc<AtomicBool>,
 }
 
 /// What became of a build.
@@ -37,6 +40,7 @@ impl Builds {
         Self {
             command,
             group: Arc::default(),
+            is_stopping: Arc::default(),
         }
     }
 
@@ -101,18 +105,19 @@ impl Builds {
             let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while matches!(waitid(WaitId::Pid(pid), ended), Err(Errno::INTR)) {}
         }
-        *self.group() = None;
+        let group = self.group().take();
+        if let Some(group) = group.filter(|_| self.is_stopping.load(Ordering::SeqCst)) {
+            // What ignored the signal that ended the shell. None left is no error.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         child.wait()
     }
 
     /// Ends the running build with everything that it started.
     pub(super) fn stop(&self) {
-        let is_over = |signal| {
-            let group = self.group();
-            group.is_none_or(|group| kill_process_group(group, signal).is_err())
-        };
+        self.is_stopping.store(true, Ordering::SeqCst);
         let until = Instant::now() + STOP_PATIENCE;
-        if is_over(Signal::TERM) {
+        if !self.signal(Signal::TERM) {
             return;
         }
         while Instant::now() < until {
@@ -121,7 +126,18 @@ impl Builds {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        is_over(Signal::KILL);
+        self.kill();
+    }
+
+    /// Ends it without patience.
+    pub(super) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Returns whether a build was running.
+    fn signal(&self, signal: Signal) -> bool {
+        let group = self.group();
+        group.is_some_and(|group| kill_process_group(group, signal).is_ok())
     }
 }
 
@@ -221,5 +237,36 @@ mod tests {
             .recv_timeout(Duration::from_secs(20))
             .expect("it ends");
         assert!(problem.is_some_and(|it| it.title.contains("signal 9")));
+    }
+
+    #[test]
+    fn what_outlives_the_shell_is_stopped_too() {
+        let begun = std::env::temp_dir().join(format!("gannet-outlives-{}", std::process::id()));
+        let script = format!(
+            "(trap '' TERM; : > {}; exec sleep 1000) & echo $!; wait",
+            begun.display()
+        );
+        let builds = Builds::new(script);
+        let (send, ended) = mpsc::channel();
+        builds.begin(move |built| {
+            let _ = send.send(built.problem);
+        });
+        while !begun.exists() {
+            thread::yield_now();
+        }
+        std::fs::remove_file(&begun).expect("it is there");
+        builds.stop();
+        let problem = ended
+            .recv_timeout(Duration::from_secs(20))
+            .expect("it ends");
+        let text = problem.expect("it was stopped").text;
+        let pid = text.lines().last().expect("a number").to_owned();
+        loop {
+            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                break;
+            }
+            thread::yield_now();
+        }
     }
 }

@@ -4,6 +4,13 @@
   const own = document.currentScript;
   let at = new URL(own.src).searchParams.get('at');
   own.remove();
+  const first = at;
+  // The page around a frame hears for it: each stream takes one of a host's few connections.
+  try {
+    if (parent !== window && parent.location.origin === location.origin) return;
+  } catch {
+    // The page around it is of another site.
+  }
   let source = null;
   let overlay = null;
 
@@ -27,16 +34,41 @@
   const hear = (told) => {
     at = told.at;
     if (told.change === 'page' || (told.change === 'styles' && !loadStyles())) {
-      disconnect();
-      location.reload();
-      return;
+      if (reload()) return;
+      told.problems.push({
+        title: 'This page is not what is served now',
+        text: 'It is the same after it was loaded again: a service worker of the site answers from its cache.',
+      });
     }
     show(told.problems);
   };
 
+  // Loads the page again, unless that gave this very page before: it would go on for ever.
+  const reload = () => {
+    try {
+      if (sessionStorage.getItem('gannet-dev') === first) return false;
+      sessionStorage.setItem('gannet-dev', first);
+    } catch {
+      // No storage, no service worker.
+    }
+    disconnect();
+    location.reload();
+    return true;
+  };
+
+  // A document and those of its frames, but for other sites'.
+  const documents = (of) => {
+    try {
+      return [of.document, ...Array.from(of, documents)];
+    } catch {
+      return [];
+    }
+  };
+
   // Loads the style sheets again, each of which stays until the new one is there.
   const loadStyles = () => {
-    const links = [...document.querySelectorAll('link[rel~="stylesheet" i][href]')];
+    const find = (it) => [...it.querySelectorAll('link[rel~="stylesheet" i][href]')];
+    const links = documents(window).flat(Infinity).flatMap(find);
     const ours = links.filter((it) => new URL(it.href).origin === location.origin);
     for (const before of ours) {
       const after = before.cloneNode();

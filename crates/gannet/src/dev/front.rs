@@ -94,7 +94,8 @@ struct Asked {
     head: Vec<u8>,
     method: Method,
     own: Option<Own>,
-    is_own_host: bool,
+    /// Whether pages get the script.
+    gets_script: bool,
     /// For messages.
     line: String,
 }
@@ -228,11 +229,13 @@ impl Asked {
         };
         let target = request.target.raw;
         let shown = String::from_utf8_lossy(target);
+        // A browser that shows a page wants all of it; HEAD knows no ranges.
+        let takes_ranges = !is_page && request.method == Method::Get;
         Self {
-            head: upstream::head(method, target, &request.fields, is_page),
+            head: upstream::head(method, target, &request.fields, takes_ranges),
             method: request.method,
             own,
-            is_own_host,
+            gets_script: is_own_host && is_shown(field("sec-fetch-dest")),
             line: format!("{} {shown}", String::from_utf8_lossy(request.method_name)),
         }
     }
@@ -283,8 +286,7 @@ fn answer(
     let (mut fields, len) = (answer.fields.clone(), answer.len());
     fields.retain(|(name, _)| !LEFT_OUT.contains(&name.as_str()));
     let is_without = asked.method == Method::Head || matches!(answer.code(), 204 | 304);
-    let gets_script = asked.is_own_host && is_page(&answer);
-    if gets_script {
+    if asked.gets_script && is_page(&answer) {
         fields.retain(|(name, _)| !OF_BYTES.contains(&name.as_str()));
         let nonce = allow_script(&mut fields);
         let mut content = Vec::new();
@@ -321,6 +323,13 @@ fn answer(
     }
     let sent = io::copy(&mut answer.content(), &mut &*stream)?;
     Ok(len == Some(sent))
+}
+
+/// Whether a browser asks for something to show as a page of its own (`sec-fetch-dest`): what the
+/// scripts of a page fetch is for them. Programs that do not say get what is shown.
+fn is_shown(destination: Option<&[u8]>) -> bool {
+    const SHOWN: [&[u8]; 5] = [b"document", b"embed", b"frame", b"iframe", b"object"];
+    destination.is_none_or(|it| SHOWN.contains(&it))
 }
 
 /// Whether an answer is a page that can get the script.

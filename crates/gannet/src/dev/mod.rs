@@ -85,9 +85,9 @@ enum Event {
 /// The folder cannot be served, or no port is free.
 pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
     let (events, inbox) = mpsc::channel();
-    stop_on_signals(events.clone())?;
-    let (listener, note) = listen(options)?;
     let builds = options.build.clone().map(Builds::new);
+    stop_on_signals(events.clone(), builds.clone())?;
+    let (listener, note) = listen(options)?;
     let mut built = None;
     if let Some(builds) = &builds {
         match first_build(builds, &events, &inbox) {
@@ -96,8 +96,9 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
         }
     }
     let folder = folder(options, built.as_ref())?;
-    let server = Server::new(&folder, options.content.clone())
-        .map_err(|error| Failure::of_system("make", "a folder for a socket", &error))?;
+    let server = Server::new(&folder, options.content.clone()).map_err(|error| {
+        Failure::of_system("make a folder in", std::env::temp_dir().display(), &error)
+    })?;
     let rules = match server.renew() {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(told(of_start(&error))),
@@ -144,6 +145,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
 
 /// Runs the first build to its end; `None` if a signal ends it.
 fn first_build(builds: &Builds, events: &Sender<Event>, inbox: &Receiver<Event>) -> Option<Built> {
+    OUTPUT.write("building first; what it makes is served when that ends\n".into());
     begin(builds, events);
     loop {
         match inbox.recv() {
@@ -364,11 +366,16 @@ fn told(problem: Problem) -> Problem {
     problem
 }
 
-/// The folder to serve, by its full path.
+/// The folder to serve, by its full path. A link in its place is followed at each change.
 fn folder(options: &Options, built: Option<&Problem>) -> Result<PathBuf, Failure> {
     let path = &options.folder;
     match path.canonicalize() {
-        Ok(full) if full.is_dir() => Ok(full),
+        Ok(full) if full.is_dir() => {
+            let absolute = std::path::absolute(path).unwrap_or_else(|_| full.clone());
+            let named = absolute.parent().zip(absolute.file_name());
+            let named = named.and_then(|(it, name)| Some(it.canonicalize().ok()?.join(name)));
+            Ok(named.unwrap_or(full))
+        }
         Ok(_) => Err(Failure::new("serve", path.display(), "not a directory")
             .help("name the folder to work at: 'gannet dev DIR'")),
         Err(_) if built.is_some() => Err(Failure::new(
@@ -405,7 +412,7 @@ fn watcher(
         let full = source
             .canonicalize()
             .map_err(|error| Failure::of_system("watch", source.display(), &error))?;
-        if full.starts_with(folder) {
+        if full.starts_with(folder.canonicalize().unwrap_or_default()) {
             let cause = "it is served: what the build writes there would start the build again";
             return Err(Failure::new("watch", source.display(), cause)
                 .as_usage()
@@ -448,12 +455,16 @@ fn listen(options: &Options) -> Result<(TcpListener, Option<String>), Failure> {
     }
 }
 
-fn stop_on_signals(events: Sender<Event>) -> Result<(), Failure> {
+/// The second signal ends the process at once, and the build with it.
+fn stop_on_signals(events: Sender<Event>, builds: Option<Builds>) -> Result<(), Failure> {
     let refuse = |error: io::Error| Failure::of_system("listen for", "signals", &error);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refuse)?;
     let listen = move || {
         for (count, signal) in signals.forever().enumerate() {
             if count > 0 || events.send(Event::Stop).is_err() {
+                if let Some(builds) = &builds {
+                    builds.kill();
+                }
                 std::process::exit(128 + signal);
             }
         }

@@ -36,15 +36,27 @@ const LEFT_OUT: [&str; 12] = [
     "upgrade",
 ];
 
-/// The head of the request to the server behind. A browser that shows a page wants all of it.
-pub(super) fn head(method: &[u8], target: &[u8], fields: &Fields<'_>, is_page: bool) -> Vec<u8> {
+/// The head of the request to the server behind, with a range only if it `takes_ranges`.
+pub(super) fn head(
+    method: &[u8],
+    target: &[u8],
+    fields: &Fields<'_>,
+    takes_ranges: bool,
+) -> Vec<u8> {
     let mut head = [method, b" ", target, b" HTTP/1.1\r\n"].concat();
     for (name, value) in fields.iter() {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        if LEFT_OUT.into_iter().any(is) || (is_page && (is("range") || is("if-range"))) {
+        if LEFT_OUT.into_iter().any(is) || (!takes_ranges && (is("range") || is("if-range"))) {
             continue;
         }
         head.extend([name, b": ", value, b"\r\n"].concat());
+    }
+    // HTTP/1.0 does without.
+    if !fields
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case(b"host"))
+    {
+        head.extend(b"host: localhost\r\n");
     }
     head.extend(b"connection: close\r\n\r\n");
     head

@@ -28,7 +28,7 @@ type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
 /// A folder that is watched.
 struct Root {
     path: PathBuf,
-    /// Folders in it that are not looked at, as the system names them.
+    /// Folders in it that are not looked at, or links to them.
     without: Vec<PathBuf>,
     files: BTreeMap<PathBuf, Stamp>,
 }
@@ -99,7 +99,10 @@ impl Watcher {
         let mut changed = Vec::new();
         for number in 0..self.roots.len() {
             let root = &self.roots[number];
-            let (path, without) = (root.path.clone(), root.without.clone());
+            let path = root.path.clone();
+            // A link may lead elsewhere by now.
+            let real = |it: &PathBuf| it.canonicalize().unwrap_or_else(|_| it.clone());
+            let without = root.without.iter().map(real).collect();
             // The folder itself may be made again.
             if let Some(parent) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
                 self.watch(parent, PARENT);
