@@ -62,7 +62,9 @@ mod tests {
         check("a.js.gz", 10_000, false);
         check("Build/game.wasm.br", 10_000, false);
         check("game.wasm", 10_000, true);
-        check("LICENSE.bin", 10_000, false);
+        // Of unknown type: worth a try.
+        check("LICENSE.bin", 10_000, true);
+        check("a.zip", 10_000, false);
     }
 
     #[test]
