@@ -178,10 +178,10 @@ fn pages_get_the_script_and_nothing_is_kept() {
     let head = request(&mut client, "HEAD", "/film.mp4", &["range: bytes=2-4"]);
     assert_eq!(head.expect(200).content_length(), Some(10));
     // What a script of a page fetches.
-    let lines = ["sec-fetch-dest: empty", "sec-fetch-site: same-origin"];
+    let lines = ["sec-fetch-mode: cors", "sec-fetch-site: same-origin"];
     let fetched = request(&mut client, "GET", "/", &lines).expect(200);
     assert_eq!(text(&fetched), rest);
-    let lines = ["sec-fetch-dest: iframe", "sec-fetch-site: same-origin"];
+    let lines = ["sec-fetch-mode: navigate", "sec-fetch-site: same-origin"];
     script(&request(&mut client, "GET", "/", &lines).expect(200));
     let mut old = Client::new(&server);
     old.send("GET /film.mp4 HTTP/1.0\r\n\r\n");

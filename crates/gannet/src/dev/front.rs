@@ -235,7 +235,7 @@ impl Asked {
             head: upstream::head(method, target, &request.fields, takes_ranges),
             method: request.method,
             own,
-            gets_script: is_own_host && is_shown(field("sec-fetch-dest")),
+            gets_script: is_own_host && is_shown(field("sec-fetch-mode")),
             line: format!("{} {shown}", String::from_utf8_lossy(request.method_name)),
         }
     }
@@ -325,11 +325,10 @@ fn answer(
     Ok(len == Some(sent))
 }
 
-/// Whether a browser asks for something to show as a page of its own (`sec-fetch-dest`): what the
-/// scripts of a page fetch is for them. Programs that do not say get what is shown.
-fn is_shown(destination: Option<&[u8]>) -> bool {
-    const SHOWN: [&[u8]; 5] = [b"document", b"embed", b"frame", b"iframe", b"object"];
-    destination.is_none_or(|it| SHOWN.contains(&it))
+/// Whether a browser asks for something to show (`sec-fetch-mode`), itself or by a service worker: what
+/// the scripts of a page fetch is for them. Programs that do not say get what is shown.
+fn is_shown(mode: Option<&[u8]>) -> bool {
+    mode.is_none_or(|it| it == b"navigate")
 }
 
 /// Whether an answer is a page that can get the script.
