@@ -96,8 +96,6 @@ pub(crate) struct Asked {
     pub(crate) content: Content,
     /// Length of the content in bytes.
     pub(crate) len: u64,
-    /// What was made of the file before it was read again.
-    pub(crate) before: Option<Arc<Codings>>,
     /// The charge for the result, at first of as many bytes as the content has.
     pub(crate) charge: Charge,
 }
@@ -142,8 +140,6 @@ pub struct CoderCounts {
     pub source_bytes: u64,
     /// Their own bytes.
     pub made_bytes: u64,
-    /// Forms that were made of the same bytes before.
-    pub reused: u64,
     /// Forms that were not worth it, or failed.
     pub useless: u64,
     /// Files that no worker had any more when it was their turn.
@@ -159,7 +155,6 @@ struct Counted {
     made: AtomicU64,
     source_bytes: AtomicU64,
     made_bytes: AtomicU64,
-    reused: AtomicU64,
     useless: AtomicU64,
     dropped: AtomicU64,
     refused: AtomicU64,
@@ -274,7 +269,6 @@ impl Coder {
             made: read(&counted.made),
             source_bytes: read(&counted.source_bytes),
             made_bytes: read(&counted.made_bytes),
-            reused: read(&counted.reused),
             useless: read(&counted.useless),
             dropped: read(&counted.dropped),
             refused: read(&counted.refused),
@@ -317,12 +311,6 @@ impl Coder {
                 // A version has one content; if not, nothing is mixed.
                 add(&self.counted.useless, 1);
                 return None;
-            }
-            let before = asked.before.as_deref();
-            let same = before.filter(|it| it.source.get() == Some(&digest));
-            if let Some(known) = same.and_then(|it| it.made[place].get()) {
-                add(&self.counted.reused, 1);
-                return known.clone();
             }
             self.encode(asked.coding, source, asked.charge)
         });

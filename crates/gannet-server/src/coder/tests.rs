@@ -20,7 +20,6 @@ fn asked(ledger: &Ledger, content: Vec<u8>) -> Asked {
         coding: Coding::Gzip,
         content: Content::Memory(Arc::new(Memory::from_vec(content)), 0..len),
         len: len as u64,
-        before: None,
         charge: ledger.charge(len as u64),
     }
 }
@@ -48,25 +47,6 @@ fn a_version_is_coded_once_for_all_workers() {
     assert_eq!(ledger.copies(), 0, "nobody else keeps it");
     let again = coder.codings_of(&meta(1)).expect("nobody has the lock");
     assert!(again.made(Coding::Gzip).is_none());
-}
-
-#[test]
-fn what_is_read_again_unchanged_is_not_coded_again() {
-    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
-    let before = Arc::new(Codings::default());
-    assert!(coder.ask(&before, asked(&ledger, vec![b'a'; 10_000])));
-    assert!(coder.code_next());
-    for (byte, is_same) in [(b'a', true), (b'b', false)] {
-        let codings = Arc::new(Codings::default());
-        let asked = Asked {
-            before: Some(Arc::clone(&before)),
-            ..asked(&ledger, vec![byte; 10_000])
-        };
-        assert!(coder.ask(&codings, asked) && coder.code_next());
-        let made = |codings: &Codings| Arc::clone(&codings.made(Coding::Gzip).unwrap().content);
-        assert_eq!(Arc::ptr_eq(&made(&before), &made(&codings)), is_same);
-    }
-    assert_eq!((coder.counts().made, coder.counts().reused), (2, 1));
 }
 
 #[test]

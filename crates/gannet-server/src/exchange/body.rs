@@ -114,6 +114,19 @@ impl Body {
         }
     }
 
+    /// Its bytes, if that requires no read.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Own(memory, range) | Self::Shared(memory, range) => {
+                memory.bytes().get(range.clone())
+            }
+            Self::File(file, range) => {
+                let range = range.start as usize..range.end as usize;
+                file.file.sealed_memory()?.bytes().get(range)
+            }
+        }
+    }
+
     /// The memory, if it is shared.
     pub(crate) fn shared(&self) -> Option<&Arc<Memory>> {
         match self {

@@ -131,7 +131,6 @@ impl Text {
             "result",
             [
                 ("made", counts.made),
-                ("reused", counts.reused),
                 ("useless", counts.useless),
                 ("dropped", counts.dropped),
                 ("refused", counts.refused),

@@ -315,6 +315,7 @@ impl Cached {
         if let Some(variant) = self.variant_in(coding) {
             // If it is already set, it was read from the same version.
             let _ = variant.draft.body.set(body);
+            self.recognize();
         }
     }
 

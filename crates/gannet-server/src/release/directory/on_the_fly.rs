@@ -3,7 +3,7 @@
 //! A coding is one more variant of the cached file, whose content is memory that all workers share.
 //! It belongs to this cached version of the file and goes with it.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 use gannet_content::directory::coding::{self, MADE};
@@ -23,10 +23,16 @@ pub(super) struct OnTheFly {
     coder: Arc<Coder>,
     shaping: Shaping,
     codings: OnceCell<Arc<Codings>>,
-    /// Those of the cached version that this one has replaced, perhaps with the same bytes.
-    before: Option<Arc<Codings>>,
+    /// What this one has replaced, until its own content is there.
+    before: RefCell<Option<Before>>,
     /// In the order of [`MADE`].
     variants: [OnceCell<CachedVariant>; MADE.len()],
+}
+
+/// An earlier reading of a file whose metadata have not changed since.
+struct Before {
+    content: Body,
+    codings: Arc<Codings>,
 }
 
 impl OnTheFly {
@@ -53,14 +59,16 @@ impl OnTheFly {
             coder: Arc::clone(coder),
             shaping: shaping.clone(),
             codings: OnceCell::new(),
-            before: None,
+            before: RefCell::default(),
             variants: Default::default(),
         })
     }
 
     /// Bytes of memory that the codings take; each at most `len`.
     pub(super) fn weight(&self, len: u64) -> u64 {
-        let all = self.codings.get().into_iter().chain(&self.before);
+        let before = self.before.borrow();
+        let before = before.as_ref().map(|it| &it.codings);
+        let all = self.codings.get().into_iter().chain(before);
         all.map(|codings| codings.weight(len)).sum()
     }
 
@@ -93,19 +101,37 @@ impl OnTheFly {
 }
 
 impl Cached {
-    /// The same, with the codings of the version that it replaces.
-    pub(super) fn after(mut self, previous: Option<&Self>) -> Self {
-        let meta = |cached: &Self| Some(cached.variant_in(Coding::Identity)?.draft.meta);
-        if let Some(fly) = &mut self.on_the_fly
-            && let Some(previous) = previous.and_then(|it| it.on_the_fly.as_ref().zip(meta(it)))
+    /// The same, with the codings of what it replaces, if that has the same content: files that have
+    /// changed a short while ago are read again and again, and clients have the tags of codings.
+    pub(super) fn after(self, previous: Option<&Self>) -> Self {
+        if let Some(fly) = &self.on_the_fly
+            && let Some(previous) = previous
+            && let Some(codings) = previous.on_the_fly.as_ref().and_then(|it| it.codings.get())
+            && let Some(now) = self.variant_in(Coding::Identity)
+            && let Some(then) = previous.variant_in(Coding::Identity)
+            && now.draft.meta == then.draft.meta
+            && let Some(content) = then.draft.body.get()
         {
-            let is_same = self
-                .variants
-                .iter()
-                .any(|it| it.draft.coding == Coding::Identity && it.draft.meta == previous.1);
-            fly.before = previous.0.codings.get().filter(|_| is_same).cloned();
+            fly.before.replace(Some(Before {
+                content: content.clone(),
+                codings: Arc::clone(codings),
+            }));
+            self.recognize();
         }
         self
+    }
+
+    /// Takes over the codings of what it replaces, once its own content is there, if that is equal.
+    pub(super) fn recognize(&self) {
+        if let Some(fly) = &self.on_the_fly
+            && let Some(original) = self.variant_in(Coding::Identity)
+            && let Some(content) = original.draft.body.get()
+            && let Some(before) = fly.before.take()
+            && content.bytes().is_some()
+            && content.bytes() == before.content.bytes()
+        {
+            let _ = fly.codings.set(before.codings);
+        }
     }
 
     /// The same, with the codings that other workers have of this version.
@@ -205,7 +231,6 @@ impl Cached {
             coding,
             content,
             len,
-            before: fly.before.clone(),
             charge: ledger.charge(len),
         };
         fly.coder.ask(codings, asked)
