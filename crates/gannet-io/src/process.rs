@@ -35,18 +35,8 @@ pub fn lower_priority() -> io::Result<()> {
     setpriority_process(None, nice + NICE_OF_HELPERS)
 }
 
-/// Lowers it as far as possible: for work that nobody waits for.
-///
-/// # Errors
-/// The kernel refused.
-pub fn lowest_priority() -> io::Result<()> {
-    setpriority_process(None, NICE_MAX)
-}
-
-/// A seventieth of the weight of a thread with the default nice value.
-const NICE_MAX: i32 = 19;
-
-/// A tenth of the weight of a thread with the default nice value.
+/// A tenth of the weight of a thread with the default nice value. Not less: when a process ends, each
+/// of its threads has to get the processor once more.
 const NICE_OF_HELPERS: i32 = 10;
 
 impl ProcessFacts {

@@ -1,7 +1,7 @@
 //! Codes files of live directories in the background, once for all workers.
 //!
 //! A request that would have used a coding which its file does not have is answered without it, and
-//! queues the very bytes that it was answered with. A thread of the lowest priority codes them, and
+//! queues the very bytes that it was answered with. A thread of low priority codes them, and
 //! later requests to any worker find the result.
 //!
 //! ```text
@@ -28,7 +28,7 @@ use gannet_content::directory::coding::{MADE, pays};
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_io::driver::{File, Meta};
 use gannet_io::memory::Memory;
-use gannet_io::process::lowest_priority;
+use gannet_io::process::lower_priority;
 
 use crate::limits::{CODED_FILES_MAX, CODER_QUEUE_BYTES_MAX, CODER_QUEUE_MAX};
 use crate::worker::ledger::Charge;
@@ -360,7 +360,7 @@ impl CoderThreads {
             let coder = Arc::clone(&coder);
             let work = move || {
                 // Otherwise it competes with the workers for the processor; the scheduler is fair.
-                let _ = lowest_priority();
+                let _ = lower_priority();
                 coder.run();
             };
             thread::Builder::new().name("coder".into()).spawn(work)?;
