@@ -281,7 +281,7 @@ fn rules_that_cannot_be_used_are_shown_until_they_are_mended() {
 }
 
 #[test]
-fn other_sites_get_neither_script_nor_events() {
+fn other_sites_get_nothing() {
     let site = Folder::site();
     let server = dev(&site, &[]);
     let request = |target: &str, lines: &str| {
@@ -300,9 +300,11 @@ fn other_sites_get_neither_script_nor_events() {
         ("host: example.org", false),
         ("host: localhost.example.org", false),
     ] {
-        let page = request("/", lines).expect(200);
+        let status = if is_told { 200 } else { 421 };
+        let page = request("/", lines).expect(status);
         assert_eq!(text(&page).contains("/.gannet/"), is_told, "{lines}");
-        let status = if is_told { 200 } else { 404 };
+        let is_refusal = text(&page).starts_with("gannet dev answers under");
+        assert_eq!(is_refusal, !is_told, "{lines}");
         let own = request("/.gannet/dev.js", lines).expect(status);
         assert_eq!(text(&own).contains("EventSource"), is_told, "{lines}");
     }
@@ -312,7 +314,13 @@ fn other_sites_get_neither_script_nor_events() {
         request("/.gannet/dev.js", &lines).expect(404);
         request("/.gannet/events", &lines).expect(404);
     }
-    request("/.gannet/events", "host: example.org").expect(404);
+    request("/.gannet/events", "host: example.org").expect(421);
+    let mut client = Client::new(&server);
+    client.send(
+        "HEAD / HTTP/1.1\r\nhost: example.org\r\n\r\nGET / HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    );
+    client.response_to("HEAD").expect(421);
+    client.response().expect(200);
 }
 
 #[test]

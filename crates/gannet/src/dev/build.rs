@@ -216,13 +216,10 @@ mod tests {
         assert!(problem.text.len() < OUTPUT_SHOWN + 100 && problem.text.contains("20000"));
     }
 
-    #[test]
-    fn a_build_is_stopped_with_what_it_started() {
-        let begun = std::env::temp_dir().join(format!("gannet-build-{}", std::process::id()));
-        let script = format!(
-            "trap '' TERM; : > {}; sleep 1000 & wait; sleep 1000",
-            begun.display()
-        );
+    /// Runs a script, whose BEGUN is a file that it makes, and stops it then.
+    fn stopped(name: &str, script: &str) -> Problem {
+        let begun = std::env::temp_dir().join(format!("gannet-{name}-{}", std::process::id()));
+        let script = script.replace("BEGUN", &begun.display().to_string());
         let builds = Builds::new(script);
         let (send, ended) = mpsc::channel();
         builds.begin(move |built| {
@@ -233,33 +230,21 @@ mod tests {
         }
         std::fs::remove_file(&begun).expect("it is there");
         builds.stop();
-        let problem = ended
-            .recv_timeout(Duration::from_secs(20))
-            .expect("it ends");
-        assert!(problem.is_some_and(|it| it.title.contains("signal 9")));
+        let problem = ended.recv_timeout(Duration::from_secs(20));
+        problem.expect("it ends").expect("it was stopped")
+    }
+
+    #[test]
+    fn a_build_is_stopped_with_what_it_started() {
+        let script = "trap '' TERM; : > BEGUN; sleep 1000 & wait; sleep 1000";
+        let problem = stopped("build", script);
+        assert!(problem.title.contains("signal 9"));
     }
 
     #[test]
     fn what_outlives_the_shell_is_stopped_too() {
-        let begun = std::env::temp_dir().join(format!("gannet-outlives-{}", std::process::id()));
-        let script = format!(
-            "(trap '' TERM; : > {}; exec sleep 1000) & echo $!; wait",
-            begun.display()
-        );
-        let builds = Builds::new(script);
-        let (send, ended) = mpsc::channel();
-        builds.begin(move |built| {
-            let _ = send.send(built.problem);
-        });
-        while !begun.exists() {
-            thread::yield_now();
-        }
-        std::fs::remove_file(&begun).expect("it is there");
-        builds.stop();
-        let problem = ended
-            .recv_timeout(Duration::from_secs(20))
-            .expect("it ends");
-        let text = problem.expect("it was stopped").text;
+        let script = "(trap '' TERM; : > BEGUN; exec sleep 1000) & echo $!; wait";
+        let text = stopped("outlives", script).text;
         let pid = text.lines().last().expect("a number").to_owned();
         loop {
             let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

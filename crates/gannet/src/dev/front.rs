@@ -27,6 +27,10 @@ use super::upstream::{self, Answer};
 use super::{page, policy};
 use crate::messages::printable;
 
+/// The answer to requests that name a foreign host.
+const MISDIRECTED: &str = "gannet dev answers under addresses, localhost and names below it, so that no \
+    other site can read the directory.\nTo serve it under other names: gannet DIR\n";
+
 /// The script of pages.
 const SCRIPT: &[u8] = include_bytes!("dev.js");
 
@@ -102,6 +106,8 @@ struct Asked {
 
 /// What the front answers itself.
 enum Own {
+    /// To a request that names a foreign host.
+    Refusal,
     Script,
     /// With the mark of the page.
     Events(String),
@@ -213,6 +219,8 @@ impl Asked {
         let site = field("sec-fetch-site").unwrap_or(b"none");
         let may = is_own_host && matches!(site, b"same-origin" | b"none");
         let own = match request.target.path {
+            // Whoever owns the name could lead it here, and read an unpublished site as their own.
+            _ if request.authority.is_some() && !is_own_host => Some(Own::Refusal),
             _ if !may || request.method != Method::Get => None,
             b"/.gannet/dev.js" => Some(Own::Script),
             b"/.gannet/events" => {
@@ -249,6 +257,26 @@ fn answer(
     asked: Asked,
 ) -> io::Result<bool> {
     match asked.own {
+        Some(Own::Refusal) => {
+            advance(machine, 421);
+            let fields = [(
+                "content-type".to_owned(),
+                "text/plain; charset=utf-8".to_owned(),
+            )];
+            let len = Some(MISDIRECTED.len() as u64);
+            let head = head(
+                "421 Misdirected Request",
+                &fields,
+                len,
+                machine.is_closing(),
+            );
+            let content = match asked.method {
+                Method::Head => "",
+                _ => MISDIRECTED,
+            };
+            (&mut &*stream).write_all(&[head, content.to_owned()].concat().into_bytes())?;
+            return Ok(true);
+        }
         Some(Own::Script) => {
             advance(machine, 200);
             let fields = [
