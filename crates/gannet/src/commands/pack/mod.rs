@@ -20,8 +20,8 @@ use gannet_site::pack::{
 
 use super::failure;
 use super::removal::{RemovalOnSignal, remove_folder};
-use super::serve::Terminal;
 use super::serve::content_kind::is_archive;
+use super::serve::output::Terminal;
 use super::{archive_at, file_in_force, print, resolve, text};
 use crate::command_line::commands::PACK_SECTION;
 use crate::command_line::layers::Origins;

@@ -1,0 +1,158 @@
+//! The content that settings name: one path, sites by host, or a folder of hosts.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use gannet_archive::{SUPERBLOCK_LEN, SectionKind, Superblock};
+use gannet_io::named_file;
+use gannet_server::config::{Content, Hosted};
+use gannet_server::notices::ERRORS;
+use gannet_site::host_folders::HostFolders;
+
+use super::content_kind;
+use crate::command_line::arguments::mistyped_command;
+use crate::command_line::serve_flags::needs::Kind;
+use crate::command_line::settings::Settings;
+use crate::messages::{Failure, printable};
+
+/// The content to serve; without a terminal, refuses to guess.
+pub(super) fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
+    let mut contents = Vec::new();
+    if settings.server.content.dummy.is_some() {
+        return Ok(contents);
+    }
+    check_hosts_once(&settings.sites)?;
+    for (hosts, path) in &settings.sites {
+        contents.push(Hosted {
+            hosts: hosts.clone(),
+            content: look(path)?,
+        });
+    }
+    if settings.path.is_none() && !contents.is_empty() {
+        return Ok(contents);
+    }
+    let content = main_content(settings)?;
+    match &content {
+        Content::Directory(path) if settings.hosts => contents.extend(host_folders(path)?),
+        _ if settings.hosts => {
+            let path = settings.path.as_deref().unwrap_or(Path::new("."));
+            let cause = "not a directory, which --hosts needs";
+            return Err(Failure::new("serve", path.display(), cause)
+                .as_usage()
+                .help("omit --hosts; an archive knows its hosts"));
+        }
+        _ => contents.push(Hosted {
+            hosts: Vec::new(),
+            content,
+        }),
+    }
+    Ok(contents)
+}
+
+/// Rejects a host that names two sites: the second would never be served.
+fn check_hosts_once(sites: &[(Vec<String>, PathBuf)]) -> Result<(), Failure> {
+    let mut known: BTreeMap<&str, &Path> = BTreeMap::new();
+    for (hosts, path) in sites {
+        for host in hosts {
+            let Some(first) = known.insert(host, path) else {
+                continue;
+            };
+            let shown = |path: &Path| printable(&path.to_string_lossy());
+            let (first, second) = (shown(first), shown(path));
+            return Err(Failure::usage(format!(
+                "the host '{host}' is named twice: for '{first}' and for '{second}'"
+            ))
+            .help("leave it out of one --site; case and a dot at the end make no other host"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a site is for some hosts only, or an archive with several. Unreadable archives are
+/// rejected elsewhere.
+pub(super) fn has_hosts(hosted: &Hosted) -> bool {
+    let of_archive = |path: &Path| {
+        let file = named_file::open(path)?;
+        let len = file.metadata()?.len();
+        let mut first = Vec::new();
+        file.take(SUPERBLOCK_LEN as u64).read_to_end(&mut first)?;
+        let superblock = Superblock::parse(&first, len).ok();
+        let sections = superblock.iter().flat_map(Superblock::sections);
+        let has_names = sections.into_iter().any(|it| it.kind == SectionKind::Hosts);
+        io::Result::Ok(superblock.is_none() || has_names)
+    };
+    match &hosted.content {
+        _ if !hosted.hosts.is_empty() => true,
+        Content::Archive(path) => of_archive(path).unwrap_or(true),
+        // A release of it may have hosts.
+        Content::Store(_) => true,
+        Content::Directory(_) | Content::HostFolder(_) | Content::File(_) => false,
+    }
+}
+
+/// The folders of a directory that are named after hosts.
+fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
+    let fail = |error: io::Error| Failure::of_system("read", root.display(), &error);
+    let HostFolders { folders, others } = HostFolders::of(root).map_err(fail)?;
+    let is_hidden = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(b".")
+    };
+    for (path, cause) in others {
+        if path.is_dir() && !is_hidden(&path) {
+            let path = path.to_string_lossy();
+            ERRORS.tell(format_args!(
+                "gannet: no site for the folder '{}': {cause}",
+                printable(&path)
+            ));
+        }
+    }
+    if folders.is_empty() {
+        let cause = "no folder has the name of a host";
+        return Err(Failure::new("serve", root.display(), cause)
+            .help("make one such as 'example.org', or leave --hosts out"));
+    }
+    let hosted = |(host, path): (Option<String>, PathBuf)| Hosted {
+        hosts: host.into_iter().collect(),
+        content: match gannet_store::Store::is_store(&path) {
+            true => Content::Store(path),
+            false => Content::HostFolder(path),
+        },
+    };
+    Ok(folders.into_iter().map(hosted).collect())
+}
+
+/// The content for hosts without a site of their own.
+fn main_content(settings: &Settings) -> Result<Content, Failure> {
+    match &settings.path {
+        Some(path) => look(path),
+        None if io::stdin().is_terminal() || io::stdout().is_terminal() => {
+            content_kind::examine(Path::new("."))
+        }
+        None => Err(
+            Failure::usage("no path given, and not running in a terminal")
+                .help("name what to serve: 'gannet PATH'; for the current directory 'gannet .'"),
+        ),
+    }
+}
+
+fn look(path: &Path) -> Result<Content, Failure> {
+    content_kind::examine(path).map_err(|failure| {
+        match mistyped_command(Some(&path.as_os_str().to_owned())) {
+            Some(meant) => failure.help(format!("did you mean the command 'gannet {meant}'?")),
+            None if failure.help.is_none() && !path.exists() => failure.help("check the path"),
+            None => failure,
+        }
+    })
+}
+
+/// The kind of it, for which flags have an effect.
+pub(super) fn kind(content: &Content) -> Kind {
+    match content {
+        Content::Directory(_) | Content::HostFolder(_) => Kind::Directory,
+        Content::File(_) => Kind::File,
+        Content::Archive(_) => Kind::Archive,
+        Content::Store(_) => Kind::Store,
+    }
+}
