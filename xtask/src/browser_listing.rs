@@ -19,7 +19,7 @@ use xtask::process;
 const MANY: usize = 100_000;
 
 /// Names that a page could get wrong.
-const AWKWARD: [&[u8]; 14] = [
+const AWKWARD: [&[u8]; 20] = [
     b"<b>&\"'.txt",
     b"100%?#.txt",
     b"javascript:alert(1)",
@@ -28,6 +28,14 @@ const AWKWARD: [&[u8]; 14] = [
     "evil-\u{202e}fdp.exe".as_bytes(),
     "שלום.txt".as_bytes(),
     "日本語.txt".as_bytes(),
+    // In the order of bytes, and not in that of UTF-16.
+    "\u{1f426}.txt".as_bytes(),
+    "\u{ff21}.txt".as_bytes(),
+    "\u{e000}.txt".as_bytes(),
+    // Shown as another character.
+    "\u{85}.txt".as_bytes(),
+    "\u{a0}.txt".as_bytes(),
+    b"latin-\xfc.txt",
     b"app-1.2.9.tar.gz",
     b"app-1.2.10.tar.gz",
     b"App-1.2.010.tar.gz",

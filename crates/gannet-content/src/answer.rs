@@ -73,7 +73,7 @@ pub const PAGE_POLICY: &str = "default-src 'none'; style-src \
 /// JSON of the folder. Nothing else, whatever a file name might inject.
 pub const LISTING_POLICY: &str = "default-src 'none'; style-src \
     'sha256-+dNf9UOQ96snh+G12C5891LFcmNPDHUHNM73XTnMjiw='; script-src \
-    'sha256-KHJqIJT8xUYbalhtz8OIfU2YNcgWC76+gyS/kmVx+bc='; connect-src 'self'; \
+    'sha256-qq3UXWJyDzTtRriiUonTmDpemnv1db8GEhc+uZn3b6o='; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// One form of a resource, as it will be sent.

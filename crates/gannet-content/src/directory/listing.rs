@@ -50,7 +50,8 @@ pub enum Format {
     #[default]
     Html,
     /// An array of objects: `name`, `type` (`file` or `directory`), `size` (of files), `mtime`
-    /// (RFC 3339), and `href` where the name is not UTF-8 and `name` therefore not exact.
+    /// (RFC 3339), and `href` where the name is not UTF-8 and `name` therefore not exact. By name:
+    /// whoever reads it can sort, and a long folder has one listing to keep, not six.
     Json,
 }
 
@@ -89,8 +90,8 @@ pub struct ListingRequest<'a> {
 impl<'a> ListingRequest<'a> {
     /// Reads from a request how to list the directory at `path`.
     ///
-    /// The query may have `sort=name|size|modified`, `order=asc|desc` and `format=html|json`;
-    /// anything else in it is ignored. Without `format` the form is JSON for clients that accept
+    /// The query may have `format=html|json`, and for a page `sort=name|size|modified` and
+    /// `order=asc|desc`; anything else in it is ignored. Without `format` the form is JSON for clients that accept
     /// `application/json` by name but not `text/html`, which no browser does.
     #[must_use]
     pub fn of(request: &Request<'_>, path: &'a [u8]) -> Self {
@@ -118,7 +119,14 @@ impl<'a> ListingRequest<'a> {
                 _ => {}
             }
         }
-        listing
+        match listing.format {
+            Format::Html => listing,
+            Format::Json => Self {
+                path,
+                format: Format::Json,
+                ..Self::default()
+            },
+        }
     }
 }
 

@@ -15,9 +15,7 @@ use gannet_io::driver::{
 
 use super::Wakeup;
 use super::first_reads::Lane;
-use crate::limits::{
-    LISTING_MAKING_MAX, LISTING_MAX, LISTINGS_KEPT_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX,
-};
+use crate::limits::{LISTING_MAKING_MAX, LISTING_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX};
 use crate::release::directory::DirectorySite;
 use crate::release::directory::fill::Fill;
 use crate::release::directory::listings::{ListingKey, ListingPage, Listings, Made};
@@ -186,15 +184,14 @@ impl<D: Driver> Worker<D> {
                     meta: listed.meta,
                     at,
                     unix,
+                    took: self.shared.driver.now().since(at),
                 };
                 // No page of a retired site is cached.
-                let kept_max = LISTINGS_KEPT_MAX.min(job.site.memory() / 4);
+                let kept_max = LISTINGS_PAGES_MAX.min(job.site.memory() / 4);
                 let pages = &mut self.shared.listing.pages;
-                match pages.make_room(listed.rendered.len() as u64, LISTINGS_PAGES_MAX) {
-                    true => Ok(pages.add(&key, listed.rendered, &made, kept_max)),
-                    // Pages held by peers use up the limit.
-                    false => Err(Status::SERVICE_UNAVAILABLE),
-                }
+                let page = pages.add(&key, listed.rendered, &made, kept_max, LISTINGS_PAGES_MAX);
+                // Without room, pages held by peers use up the limit.
+                page.ok_or(Status::SERVICE_UNAVAILABLE)
             }
             // The directory has just been removed.
             (Err(Errno::NOENT | Errno::NOTDIR), _) => Err(Status::NOT_FOUND),

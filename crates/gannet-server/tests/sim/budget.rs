@@ -159,6 +159,34 @@ fn listings_that_are_not_taken_have_a_bound() {
     assert_eq!(status(&mut server, &again).0, 200);
 }
 
+/// They come one after the other, so that the listing is made again for each.
+#[test]
+fn slow_readers_of_one_listing_leave_room_for_others() {
+    let mut server = server();
+    for directory in 0..2 {
+        for number in 0..3_150 {
+            let name = format!("d{directory}/{}{number}", "&".repeat(240));
+            server.disk.put_file(&name, "x");
+        }
+    }
+    let mut slow = Vec::new();
+    for _ in 0..5 {
+        // However long it took to make, it is made again by then.
+        server.pass(1_000);
+        server.disk.put_file("d0/gone", "x");
+        server.disk.remove_file("d0/gone");
+        let client = server.connect();
+        client.write(&get("d0/"));
+        server.until("an answer", || client.readable() >= 1_000);
+        assert_eq!(status(&mut server, &client).0, 200);
+        slow.push(client);
+    }
+    assert_eq!(server.driven.counters().listings, 5);
+    let other = server.connect();
+    other.write(&get("d1/"));
+    assert_eq!(status(&mut server, &other).0, 200);
+}
+
 #[test]
 fn what_metadata_answer_reads_nothing() {
     let mut server = server();

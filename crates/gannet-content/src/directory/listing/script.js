@@ -19,6 +19,11 @@
     name.replace(/[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, (c) =>
       c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : c === "\x7f" ? "\u2421" : "\ufffd");
 
+  // The bytes of the name that a link leads to, one character for each: in their order, not in that of
+  // UTF-16.
+  const bytes = (href) =>
+    href.slice(2).replace(/\/$/, "").replace(/%(..)/g, (_, code) => String.fromCharCode("0x" + code));
+
   // A name in the natural order of the server: compared as text, numbers count.
   const natural = (name) =>
     name.replace(/[A-Z]/g, (c) => c.toLowerCase()).replace(/\d+/g, (digits) => {
@@ -72,6 +77,7 @@
     return {
       row,
       name: name.querySelector("bdi").textContent,
+      href: name.querySelector("a").getAttribute("href"),
       isFolder: row.className === "d",
       size: Number(size.firstElementChild?.value ?? 0),
       time: date.firstElementChild?.dateTime ?? "",
@@ -101,12 +107,13 @@
         ? objects.map(ofObject)
         : [...body.rows].filter((row) => row !== parent).map(ofRow);
       for (const entry of entries) {
-        entry.key = natural(entry.name);
+        entry.bytes = bytes(entry.href);
+        entry.key = natural(entry.bytes);
         entry.low = entry.name.toLowerCase();
       }
       const byName = (a, b) =>
         b.isFolder - a.isFolder ||
-        (a.key < b.key ? -1 : a.key > b.key ? 1 : a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+        (a.key < b.key ? -1 : a.key > b.key ? 1 : a.bytes < b.bytes ? -1 : a.bytes > b.bytes ? 1 : 0);
       [...entries].sort(byName).forEach((entry, place) => { entry.place = place; });
       cut?.remove();
       isWhole = true;

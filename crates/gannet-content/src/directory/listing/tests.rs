@@ -90,6 +90,11 @@ fn how_a_listing_is_wanted_is_read_strictly() {
         "text/html",
         (Sort::Name, false, Format::Json),
     );
+    check(
+        Some("sort=size&format=json&order=desc"),
+        "text/html",
+        (Sort::Name, false, Format::Json),
+    );
     check(None, "application/json", (Sort::Name, false, Format::Json));
     check(
         None,

@@ -3,19 +3,23 @@
 //! All clients that requested a page share it. It is fresh for
 //! [`BELIEVED_MS`](crate::limits::BELIEVED_MS), then for as long as the directory's own metadata
 //! are unchanged, at most for [`CONFIRMED_MS`](crate::limits::CONFIRMED_MS): these metadata reflect
-//! changes of names, not of the sizes and dates of files.
+//! changes of names, not of the sizes and dates of files. A directory that takes long to read is
+//! read less often, so that however many of its listings are asked for, in however many orders, a
+//! small part of a processor makes them.
 //!
 //! Pages no longer cached may still be being sent to slow peers. They are counted until the last of
-//! these has received its page.
+//! these has received its page. One that is made again with the same content is the same page: what
+//! slow peers can hold are distinct contents.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use gannet_content::directory::listing::{Format, ListingRequest, Sort};
 use gannet_io::driver::{Meta, Nanos};
 use gannet_io::memory::Memory;
 
-use crate::limits::{BELIEVED_MS, CONFIRMED_MS, RACY_NS};
+use crate::limits::{BELIEVED_MS, CONFIRMED_MS, LISTING_REST, RACY_NS};
 
 /// The key of a listing.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -79,8 +83,8 @@ struct KeptListing {
     meta: Meta,
     /// The directory had been unchanged long enough that any later change shows in its metadata.
     is_settled: bool,
-    /// The time before the first read.
-    read_at: Nanos,
+    /// When it is read again, whatever its metadata are.
+    over_at: Nanos,
     confirmed: Nanos,
 }
 
@@ -90,6 +94,8 @@ pub(crate) struct Made {
     /// Both clocks before the first read.
     pub(crate) at: Nanos,
     pub(crate) unix: i64,
+    /// How long reading and rendering took.
+    pub(crate) took: Duration,
 }
 
 /// The pages of a worker.
@@ -100,7 +106,7 @@ pub(crate) struct Listings {
     order: VecDeque<ListingKey>,
     kept_bytes: u64,
     /// All pages that may still be in memory.
-    alive: Vec<Weak<Memory>>,
+    alive: Vec<(ListingKey, Weak<Memory>)>,
 }
 
 impl Listings {
@@ -113,8 +119,7 @@ impl Listings {
     ) -> Option<ListingPage> {
         let kept = self.kept.get_mut(key)?;
         if now > kept.confirmed.plus_ms(BELIEVED_MS) {
-            if now > kept.read_at.plus_ms(CONFIRMED_MS) || !kept.is_settled || !is_same(&kept.meta)
-            {
+            if now > kept.over_at || !kept.is_settled || !is_same(&kept.meta) {
                 self.forget(key);
                 return None;
             }
@@ -123,31 +128,39 @@ impl Listings {
         Some(kept.page.clone())
     }
 
-    /// Takes a new page, and caches it within `bytes_max` of all cached pages.
+    /// Takes a new page, and caches it within `kept_max` bytes of all cached pages. `None` if it
+    /// does not fit into `held_max` with all pages in memory, even without the cached ones.
     pub(crate) fn add(
         &mut self,
         key: &ListingKey,
         rendered: Vec<u8>,
         made: &Made,
-        bytes_max: u64,
-    ) -> ListingPage {
+        kept_max: u64,
+        held_max: u64,
+    ) -> Option<ListingPage> {
+        let len = rendered.len() as u64;
+        let content = match self.same(key, &rendered) {
+            Some(content) => content,
+            None => {
+                self.forget(key);
+                while self.held_bytes() + len > held_max {
+                    self.forget_oldest()?;
+                }
+                let content = Arc::new(Memory::from_vec(rendered));
+                self.alive.retain(|(_, page)| page.strong_count() > 0);
+                self.alive.push((key.clone(), Arc::downgrade(&content)));
+                content
+            }
+        };
         let page = ListingPage {
             format: key.format,
-            content: Arc::new(Memory::from_vec(rendered)),
+            content,
         };
-        self.alive.retain(|page| page.strong_count() > 0);
-        self.alive.push(Arc::downgrade(&page.content));
         self.forget(key);
-        let len = page.content.len() as u64;
-        if len > bytes_max {
-            return page;
+        if len > kept_max {
+            return Some(page);
         }
-        while self.kept_bytes + len > bytes_max {
-            let Some(oldest) = self.order.front().cloned() else {
-                break;
-            };
-            self.forget(&oldest);
-        }
+        while self.kept_bytes + len > kept_max && self.forget_oldest().is_some() {}
         self.kept_bytes += len;
         self.order.push_back(key.clone());
         self.kept.insert(
@@ -157,20 +170,26 @@ impl Listings {
                 meta: made.meta,
                 is_settled: made.meta.ctime_ns.max(made.meta.mtime_ns) + RACY_NS
                     < i128::from(made.unix) * 1_000_000_000,
-                read_at: made.at,
+                over_at: made
+                    .at
+                    .plus_ms(CONFIRMED_MS.max(LISTING_REST * made.took.as_millis() as u64)),
                 confirmed: made.at,
             },
         );
-        page
+        Some(page)
     }
 
-    /// Whether a page of this length fits besides all pages in memory. Drops the cached ones if
-    /// necessary.
-    pub(crate) fn make_room(&mut self, len: u64, bytes_max: u64) -> bool {
-        if self.held_bytes() + len > bytes_max {
-            self.forget_all();
-        }
-        self.held_bytes() + len <= bytes_max
+    /// The content in memory that equals a new one of the same listing.
+    fn same(&self, key: &ListingKey, rendered: &[u8]) -> Option<Arc<Memory>> {
+        let all = self.alive.iter().filter(|(of, _)| of == key);
+        let mut all = all.filter_map(|(_, content)| content.upgrade());
+        all.find(|content| content.bytes() == rendered)
+    }
+
+    fn forget_oldest(&mut self) -> Option<()> {
+        let oldest = self.order.front().cloned()?;
+        self.forget(&oldest);
+        Some(())
     }
 
     /// Drops the cached pages of this site.
@@ -202,7 +221,7 @@ impl Listings {
 
     /// Bytes of all pages in memory, cached or referenced.
     pub(crate) fn held_bytes(&self) -> u64 {
-        let alive = self.alive.iter().filter_map(Weak::upgrade);
+        let alive = self.alive.iter().filter_map(|(_, page)| page.upgrade());
         alive.map(|page| page.len() as u64).sum()
     }
 }
@@ -224,6 +243,13 @@ mod tests {
         )
     }
 
+    const KEPT: u64 = 1_000;
+    const HELD: u64 = 2_000;
+
+    fn add(pages: &mut Listings, key: &ListingKey, len: usize, made: &Made) -> Option<ListingPage> {
+        pages.add(key, vec![1; len], made, KEPT, HELD)
+    }
+
     fn made(changed_s: i64, read_s: i64) -> Made {
         let changed_ns = i128::from(changed_s) * 1_000_000_000;
         Made {
@@ -237,6 +263,7 @@ mod tests {
             },
             at: Nanos(0).plus_ms(1_000),
             unix: read_s,
+            took: Duration::ZERO,
         }
     }
 
@@ -244,7 +271,7 @@ mod tests {
     fn a_page_is_sent_again_while_the_directory_is_unchanged() {
         let (mut pages, key) = (Listings::default(), key(b"/a/"));
         let start = made(0, 0).at;
-        let first = pages.add(&key, vec![1; 100], &made(1_000, 1_010), 1_000);
+        let first = add(&mut pages, &key, 100, &made(1_000, 1_010)).unwrap();
         let believed = start.plus_ms(BELIEVED_MS);
         let again = pages
             .fresh(&key, believed, |_| panic!("not compared yet"))
@@ -268,8 +295,40 @@ mod tests {
         );
         let over = last.plus_ms(BELIEVED_MS + 1);
         assert!(pages.fresh(&key, over, |_| true).is_none());
-        pages.add(&key, vec![1; 100], &made(1_000, 1_010), 1_000);
+        add(&mut pages, &key, 100, &made(1_000, 1_010));
         assert!(pages.fresh(&key, later, |_| false).is_none(), "a change");
+    }
+
+    #[test]
+    fn what_takes_long_to_read_is_read_less_often() {
+        let (mut pages, key) = (Listings::default(), key(b"/a/"));
+        let made = Made {
+            took: Duration::from_millis(CONFIRMED_MS),
+            ..made(1_000, 1_010)
+        };
+        add(&mut pages, &key, 100, &made);
+        let last = made.at.plus_ms(LISTING_REST * CONFIRMED_MS);
+        assert!(pages.fresh(&key, last, |_| true).is_some());
+        let over = last.plus_ms(BELIEVED_MS + 1);
+        assert!(pages.fresh(&key, over, |_| true).is_none());
+    }
+
+    /// Slow peers hold distinct contents, not each time that one was made.
+    #[test]
+    fn the_same_content_is_the_same_page() {
+        let (mut pages, key) = (Listings::default(), key(b"/a/"));
+        let settled = made(1_000, 1_010);
+        let slow = add(&mut pages, &key, 900, &settled).unwrap();
+        for _ in 0..10 {
+            pages.forget_all();
+            let again = add(&mut pages, &key, 900, &settled).unwrap();
+            assert!(Arc::ptr_eq(&again.content, &slow.content));
+        }
+        assert_eq!(pages.held_bytes(), 900);
+        assert!(
+            add(&mut pages, &key, 901, &settled).is_some(),
+            "another one"
+        );
     }
 
     /// A directory that changed just before it was read may change once more with the same
@@ -277,7 +336,7 @@ mod tests {
     #[test]
     fn a_fresh_change_confirms_nothing() {
         let (mut pages, key) = (Listings::default(), key(b"/a/"));
-        pages.add(&key, vec![1; 100], &made(1_000, 1_001), 1_000);
+        add(&mut pages, &key, 100, &made(1_000, 1_001));
         let later = made(0, 0).at.plus_ms(BELIEVED_MS + 1);
         assert!(pages.fresh(&key, later, |_| true).is_none());
     }
@@ -286,13 +345,30 @@ mod tests {
     fn pages_are_counted_while_somebody_has_them() {
         let mut pages = Listings::default();
         let settled = made(1_000, 1_010);
-        let held = pages.add(&key(b"/a/"), vec![1; 600], &settled, 1_000);
-        pages.add(&key(b"/b/"), vec![1; 600], &settled, 1_000);
+        let held = add(&mut pages, &key(b"/a/"), 600, &settled);
+        add(&mut pages, &key(b"/b/"), 600, &settled);
         assert_eq!((pages.kept.len(), pages.held_bytes()), (1, 1_200));
         drop(held);
         assert_eq!((pages.kept_bytes, pages.held_bytes()), (600, 600));
-        pages.add(&key(b"/c/"), vec![1; 1_001], &settled, 1_000);
+        add(&mut pages, &key(b"/c/"), 1_001, &settled);
         assert_eq!(pages.kept.len(), 1, "a page that is too long is not cached");
         assert_eq!(pages.order.len(), 1);
+    }
+
+    #[test]
+    fn cached_pages_give_way_to_new_ones_the_oldest_first() {
+        let mut pages = Listings::default();
+        let settled = made(1_000, 1_010);
+        for path in [b"/a/", b"/b/", b"/c/"] {
+            add(&mut pages, &key(path), 300, &settled);
+        }
+        let held = [b"/d/", b"/e/"].map(|path| add(&mut pages, &key(path), 900, &settled));
+        assert!(held.iter().all(Option::is_some));
+        assert!(!pages.kept.contains_key(&key(b"/c/")), "it made room");
+        let kept = pages.kept.contains_key(&key(b"/e/"));
+        assert!(kept && pages.held_bytes() <= HELD, "{}", pages.held_bytes());
+        assert!(add(&mut pages, &key(b"/f/"), 900, &settled).is_none());
+        drop(held);
+        assert!(add(&mut pages, &key(b"/f/"), 900, &settled).is_some());
     }
 }
