@@ -24,11 +24,21 @@ const wait = async () => {
 fetch('/told-old').then(wait);
 ";
 
-/// It says how many bytes came, and how many of them the page sees.
+/// It says how many bytes came, and how many of them the page sees. A browser writes a dictionary to its
+/// disk in its own time: until it has it, the script comes whole, and is asked for again.
 const NEW_END: &str = "
-const { encodedBodySize, decodedBodySize } =
-  performance.getEntriesByName(document.querySelector('script').src)[0];
-fetch(`/told-new-${encodedBodySize}-${decodedBodySize}`);
+const { src } = document.querySelector('script');
+const tell = async () => {
+  const { encodedBodySize, decodedBodySize } = performance.getEntriesByName(src).at(-1);
+  if (encodedBodySize < decodedBodySize / 20) {
+    fetch(`/told-new-${encodedBodySize}-${decodedBodySize}`);
+    return;
+  }
+  await new Promise((done) => setTimeout(done, 200));
+  await (await fetch(src, { cache: 'reload' })).arrayBuffer();
+  tell();
+};
+tell();
 ";
 
 /// Tests both codings.
@@ -83,7 +93,6 @@ fn run(chromium: &Path, gannet: &Path, folder: &Path, encoder: &str) -> Result<(
     let lengths = told.split_once('-').context("two lengths")?;
     let (coded, decoded): (u64, u64) = (lengths.0.parse()?, lengths.1.parse()?);
     ensure!(decoded == whole, "{decoded} of {whole} bytes");
-    ensure!(coded < whole / 20, "{coded} bytes came for {whole}");
     Ok((coded, whole))
 }
 
