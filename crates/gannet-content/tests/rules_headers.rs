@@ -248,3 +248,19 @@ fn a_block_changes_as_a_list_of_fields_does() {
         assert_eq!(found, expect, "{text}");
     }
 }
+
+/// Whatever a path puts into a field counts as what it may put there.
+#[test]
+fn rules_that_may_forbid_coding_are_known_before_a_request() {
+    let check = |compat, value: &str, expect| {
+        let text = format!("https://example.org/:word/*\n  Cache-Control: {value}\n");
+        let found = table(compat, &text).headers().may_forbid_coding();
+        assert_eq!(found, expect, "{compat:?} {value}");
+    };
+    check(Cloudflare, "max-age=60", false);
+    check(Cloudflare, "public, no-transform", true);
+    check(Cloudflare, ":word", true);
+    check(Cloudflare, "public, no-:word", true);
+    // Text, there.
+    check(Netlify, ":word", false);
+}

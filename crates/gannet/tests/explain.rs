@@ -113,6 +113,19 @@ fn a_server_answers_as_foreseen() {
                 }
             }
         }
+        // What a server codes is for its operator to say.
+        let page = "<p>once more\n".repeat(200);
+        let long = Folder::new();
+        long.write("page.html", &page);
+        for flags in [&[][..], &["--no-compress"]] {
+            let server = engine.serve(long.path(), flags);
+            let address = format!("http://{}", server.address());
+            for field in ["accept-encoding: br", "accept: */*"] {
+                let arguments = ["/page.html", "-H", field, "--server", &address];
+                let ended = explain(long.path(), &arguments);
+                assert_eq!(ended.status, Some(0), "{flags:?}: {}", ended.text());
+            }
+        }
         // Effects of single requests are predicted, too.
         let requests = [
             ("/", "authorization: Basic dTpwdw==", "private, max-age=1"),

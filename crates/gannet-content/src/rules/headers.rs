@@ -278,12 +278,10 @@ impl Headers {
             FieldOperation::Set { name, value } => Some((name, value)),
             FieldOperation::Remove { .. } => None,
         });
-        set.any(|(name, value)| {
-            let mut parts = value.iter();
-            parts.any(|part| match part {
-                ValuePart::Literal(text) => is_coding_forbidden(name, text),
-                ValuePart::Capture(_) => name == CODING,
-            })
+        set.any(|(name, value)| match value.as_slice() {
+            [ValuePart::Literal(text)] => is_coding_forbidden(name, text),
+            // A path may have any directive in it, or a part of one.
+            _ => name == CODING || name == "cache-control",
         })
     }
 }

@@ -154,6 +154,53 @@ fn conditions_and_ranges_are_those_of_what_the_client_has() {
         assert_eq!((part.status, part.tag()), (206, one.tag()));
         assert_eq!(part.body, one.body[range]);
     }
+    for one in [&first, &second] {
+        let tag = format!("if-match: \"none\", {}", one.tag());
+        let same = get(&mut server, "/page.html", &[BROWSER, &tag]);
+        assert_eq!(
+            (same.status, same.tag(), &same.body),
+            (200, one.tag(), &one.body)
+        );
+        let bytes = "range: bytes=100-199";
+        let range = format!("if-range: {}", one.tag());
+        let part = get(&mut server, "/page.html", &[BROWSER, &tag, bytes, &range]);
+        assert_eq!((part.status, part.tag()), (206, one.tag()));
+        assert_eq!(part.body, one.body[100..200]);
+        let weak = format!("if-match: W/{}", one.tag());
+        assert_eq!(
+            get(&mut server, "/page.html", &[BROWSER, &weak]).status,
+            412
+        );
+    }
+    let any = get(&mut server, "/page.html", &[BROWSER, "if-match: *"]);
+    assert_eq!((any.status, any.tag()), (200, second.tag()));
+}
+
+/// A server may disregard that only codings are accepted while it has none (RFC 9110 section
+/// 12.5.3); and the parts that a client gets are of one representation.
+#[test]
+fn ranges_for_clients_that_refuse_the_file_are_its_own() {
+    let mut server = plain_server();
+    let text = page("page.html");
+    let lines = ["accept-encoding: identity;q=0, br", "range: bytes=100-199"];
+    for _ in 0..2 {
+        let part = get(&mut server, "/page.html", &lines);
+        assert_eq!((part.status, coding_of(&part)), (206, "identity"));
+        assert_eq!(part.body, text[100..200]);
+        assert_eq!(
+            part.field("content-range"),
+            Some(&*format!("bytes 100-199/{}", text.len()))
+        );
+        assert_eq!(part.field("vary"), Some("accept-encoding"));
+        assert!(!server.driven.code_next(), "a range has none made");
+        coded_or_not(&mut server);
+    }
+}
+
+/// Has the page coded, if it is not.
+fn coded_or_not(server: &mut Server) {
+    get(server, "/page.html", &[BROWSER]).expect(200);
+    while server.driven.code_next() {}
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gannet_content::directory::coding::{self, MADE};
 use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
+use gannet_http::semantics::entity_tag::{Comparison, EntityTag, list_matches};
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::{Method, Request};
 
@@ -100,6 +101,13 @@ impl OnTheFly {
     }
 }
 
+/// Whether `If-Match` names this tag, or is not there.
+fn is_wanted(request: &Request<'_>, tag: &[u8]) -> bool {
+    let lines = request.fields.lines(KnownField::IfMatch);
+    !request.fields.has(KnownField::IfMatch)
+        || list_matches(lines, EntityTag::parse(tag), Comparison::Strong)
+}
+
 impl Cached {
     /// The same, with the codings of what it replaces, if that has the same content: files that have
     /// changed a short while ago are read again and again, and clients have the tags of codings.
@@ -157,7 +165,8 @@ impl Cached {
     /// The smallest coding made on the fly that a request accepts and that is smaller than `than`.
     ///
     /// A range is one of what the client has: of the coding whose tag `If-Range` names, otherwise of
-    /// the file itself. Whether a coding was made meanwhile must not change what it gets.
+    /// the file itself. With `If-Match`, the client wants what it has, too. Whether a coding was made
+    /// meanwhile must not change what it gets.
     pub(super) fn made_for(
         &self,
         request: &Request<'_>,
@@ -170,7 +179,8 @@ impl Cached {
         let is_usable =
             |coding: &Coding| accepted.contains(*coding) && self.variant_in(*coding).is_none();
         let variants = MADE.into_iter().filter(is_usable);
-        let mut variants = variants.filter_map(|coding| fly.variant(coding, original));
+        let variants = variants.filter_map(|coding| fly.variant(coding, original));
+        let mut variants = variants.filter(|it| is_wanted(request, it.tag.as_bytes()));
         if request.method == Method::Get && request.fields.has(KnownField::Range) {
             let tag = request
                 .fields

@@ -94,6 +94,8 @@ struct Answer {
     fields: Vec<Field>,
     /// A server codes the content after a first request; later answers have another length and tag.
     is_made_on_the_fly: bool,
+    /// The server says that there are several codings only if it makes some.
+    is_vary_of_made_ones: bool,
 }
 
 /// Returns 0, or 1 if a running server's answer differs from the expected one.
@@ -390,6 +392,7 @@ fn content(site: &Site, number: usize, asked: &Asked<'_>, answer: &mut Answer, t
     };
     let made = match site.place() {
         Place::Directory(directory) if asked.may_code => {
+            answer.is_vary_of_made_ones = variants.len() == 1;
             made_on_the_fly(directory, number, accepted, &variants)
         }
         _ => None,
