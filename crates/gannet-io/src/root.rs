@@ -109,6 +109,20 @@ impl Root {
         Self(Arc::new(Inner::Virtual(start.into())))
     }
 
+    /// One `openat2`, confined to this directory, without following any link. May block.
+    pub(crate) fn straight_below(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let path = or_dot(path.as_os_str().as_bytes());
+        let flags = flags | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        loop {
+            let opened = rustix::fs::openat2(&self.as_os().fd, path, flags, Mode::empty(), resolve);
+            // Something was renamed on the way.
+            if !matches!(opened, Err(Errno::AGAIN | Errno::INTR)) {
+                return opened;
+            }
+        }
+    }
+
     /// The prefix that a virtual disk puts before a path; empty for a directory of the kernel.
     pub(crate) fn virtual_start(&self) -> &[u8] {
         match &*self.0 {

@@ -5,10 +5,13 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use gannet_testkit::client::ask;
-use gannet_testkit::{Folder, Gannet, gannet};
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, command, command_of_nobody, gannet, run};
+use rustix::fs::{Mode, OFlags};
 
 const PAGE: &str = "<!doctype html><title>page</title><p>once more, and once more\n";
 
@@ -207,6 +210,74 @@ fn nothing_is_written_behind_links_to_folders() {
         decoded(&site.join("same.html.gz")),
         PAGE.repeat(100).into_bytes()
     );
+}
+
+#[test]
+fn what_cannot_be_read_keeps_no_others_from_being_compressed() {
+    let site = site();
+    site.write("secret.html", PAGE.repeat(100));
+    site.write("closed/page.html", PAGE.repeat(100));
+    let set = |path: &str, mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(site.join(path), permissions).expect("permissions");
+    };
+    for path in ["", "docs"] {
+        set(path, 0o777);
+    }
+    set("secret.html", 0);
+    set("closed", 0);
+    let mut command = command_of_nobody();
+    let ended = run(command.arg("compress").arg(site.path()));
+    set("closed", 0o755);
+    let path = site.path().to_str().expect("UTF-8");
+    let help = "help: run it as a user who may read it, or leave it out by a line in .gannetignore";
+    let lines = ["closed", "secret.html"].map(|name| {
+        format!("gannet: cannot read '{path}/{name}': permission denied (EACCES)\n{help}\n")
+    });
+    assert_eq!(ended.err, lines.concat());
+    assert_eq!(ended.status, Some(1));
+    assert!(
+        ended
+            .text()
+            .ends_with("copies: 6 made, 0 current, 0 removed\n"),
+        "{ended:?}"
+    );
+    assert!(site.join("page.html.br").exists());
+}
+
+/// Killed while copies are made: whole ones are there, and nothing else.
+#[test]
+fn nothing_is_left_of_a_run_that_is_killed() {
+    let site = Folder::new();
+    for number in 0..200 {
+        site.write(
+            &format!("{number}.html"),
+            format!("{number} {}", PAGE.repeat(200)),
+        );
+    }
+    let flags = OFlags::WRONLY | OFlags::TMPFILE;
+    if let Err(error) = rustix::fs::open(site.path(), flags, Mode::RWXU) {
+        gannet_testkit::left_out("files without a name", error);
+        return;
+    }
+    let mut command = command();
+    command.arg("compress").arg(site.path());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("it starts");
+    until("three copies", || site.files().len() > 202);
+    child.kill().expect("it is not waited for");
+    child.wait().expect("it ends");
+    let copies: Vec<_> = site
+        .files()
+        .into_iter()
+        .filter(|(path, _)| !path.extension().is_some_and(|it| it == "html"))
+        .collect();
+    assert!((3..600).contains(&copies.len()), "{}", copies.len());
+    for (path, _) in copies {
+        let original = fs::read(site.join(path.with_extension("").to_str().expect("UTF-8")));
+        let whole = decoded(&site.join(path.to_str().expect("UTF-8")));
+        assert_eq!(whole, original.expect("a file"), "{}", path.display());
+    }
 }
 
 #[test]

@@ -10,12 +10,15 @@
 //! the digest of its bytes, so that neither another program's file of that name nor one that was
 //! changed later is taken for it. Nothing tells an outdated copy from `data.csv.gz` with all the
 //! data beside `data.csv` with a sample of it, so other copies are left alone.
+//!
+//! Folders are those below the given one, whatever their owners put in their place meanwhile: a copy is
+//! never written, and nothing is read, behind a link that leads elsewhere.
 
-use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +26,9 @@ use gannet_archive::Coding;
 use gannet_content::directory::sidecars::{SIDECARS, may_have_sidecars};
 use gannet_content::mime::Types;
 use gannet_content::stored_coding;
+use gannet_io::driver::Root;
+use gannet_io::folder::Folder;
+use gannet_io::named_file;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 
 use super::compress::{compress, decoder};
@@ -31,10 +37,9 @@ use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
 use super::output::hidden_beside;
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
-use super::sources::open;
 use super::stamps::Stamp;
-use super::walk::{SourceFile, walk};
-use super::{Compressible, PackError, PackOptions};
+use super::walk::{SourceFile, walk_what_can_be};
+use super::{Compressible, PackError, PackOptions, READ};
 
 /// The action in [`PackError::Io`] for a copy.
 pub const WRITE_COPY: &str = "write compressed copy";
@@ -51,7 +56,7 @@ pub struct SidecarOptions {
 }
 
 /// The outcome. Lengths are in bytes.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Debug, Default)]
 pub struct SidecarReport {
     /// Files of the folder that are no copies.
     pub file_count: u64,
@@ -75,7 +80,10 @@ pub struct SidecarReport {
     pub changed: Vec<PathBuf>,
     /// Links to folders and out of the given folder: what is elsewhere has no copies. A server that
     /// refuses such a link would send a copy, which is no link.
-    pub linked: Vec<PathBuf>,
+    pub linked: BTreeSet<PathBuf>,
+    /// Files and folders that could not be read, and copies that could not be written: the others
+    /// were done nevertheless.
+    pub failed: Vec<PackError>,
     /// Compressible files that are too long for it.
     pub too_long: Vec<PathBuf>,
 }
@@ -109,19 +117,22 @@ impl Unfinished {
 /// Makes the copies that are missing or out of date.
 ///
 /// # Errors
-/// A file cannot be read, or a copy cannot be written; copies made before remain, and are complete.
+/// The folder is none, or has no room for more copies; copies made before remain, and are complete.
 pub fn make(
     options: &SidecarOptions,
     unfinished: &Unfinished,
     progress: &mut dyn Progress,
 ) -> Result<SidecarReport, PackError> {
     let walked = PackOptions::new(&options.folder, "");
-    let tree = walk(&options.folder, 0, &walked, |count, bytes| {
+    let mut tree = walk_what_can_be(&options.folder, &walked, |count, bytes| {
         progress.found(count, bytes);
     })?;
-    let mut report = SidecarReport::default();
+    let root = Root::open(&options.folder).map_err(PackError::io(READ, &options.folder))?;
+    let mut report = SidecarReport {
+        failed: std::mem::take(&mut tree.failed),
+        ..SidecarReport::default()
+    };
     let types = Types::default();
-    let mut places = Places::new(&options.folder)?;
     let mut files = Vec::new();
     for (number, file) in tree.files.iter().enumerate() {
         if walked.routing.is_rules_file(&file.url[1..]) || is_copy(&tree.files, number) {
@@ -137,11 +148,10 @@ pub fn make(
         }
         if file.len >= STREAMED_FROM {
             report.too_long.push(file.path.clone());
-        } else if places.is_inside(&file.path)? {
+        } else {
             files.push(file);
         }
     }
-    report.linked = places.linked();
     progress.begin(
         Phase::Compressing,
         files.iter().map(|file| file.len).sum::<u64>(),
@@ -154,15 +164,31 @@ pub fn make(
     in_order(
         &work,
         |file| file.len.max(IN_FLIGHT_MIN),
-        |file| copies_of(file, options, unfinished),
+        |file| copies_of(file, &root, options, unfinished),
         |file, copies| {
-            report.add(file, copies?);
+            match copies {
+                Ok(copies) => report.add(file, copies),
+                Err(error) if is_general(&error) => return Err(error),
+                Err(error) => report.failed.push(error),
+            }
             progress.advance(file.len);
-            Ok::<(), PackError>(())
+            Ok(())
         },
     )?;
     progress.end();
     Ok(report)
+}
+
+/// Whether an error is one of the disk, which would only come again.
+fn is_general(error: &PackError) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let PackError::Io { error, .. } = error else {
+        return false;
+    };
+    matches!(
+        error.kind(),
+        StorageFull | QuotaExceeded | ReadOnlyFilesystem
+    )
 }
 
 impl SidecarReport {
@@ -174,6 +200,7 @@ impl SidecarReport {
         self.current_count += copies.current;
         self.removed_count += copies.removed;
         self.foreign.extend(copies.foreign);
+        self.linked.extend(copies.linked);
         if let Some(len) = copies.best_len {
             self.compressed_count += 1;
             self.compressed_bytes += file.len;
@@ -189,6 +216,8 @@ struct Copies {
     current: u64,
     removed: u64,
     foreign: Vec<PathBuf>,
+    /// The link to a folder or a file that keeps it from having copies.
+    linked: Option<PathBuf>,
     best_len: Option<u64>,
     has_changed: bool,
 }
@@ -201,12 +230,26 @@ impl Copies {
 
 fn copies_of(
     file: &SourceFile,
+    root: &Root,
     options: &SidecarOptions,
     unfinished: &Unfinished,
 ) -> Result<Copies, PackError> {
-    let read = |error| PackError::io("read", &file.path)(error);
+    let read = |error| PackError::io(READ, &file.path)(error);
     let mut copies = Copies::default();
-    let source = open(&file.path)?;
+    let inner = file.path.strip_prefix(&options.folder);
+    let inner = inner.unwrap_or(&file.path);
+    let parent = inner.parent().unwrap_or(Path::new(""));
+    let Some(folder) = Folder::open(root, parent).map_err(read)? else {
+        copies.linked = file.path.parent().map(Path::to_path_buf);
+        return Ok(copies);
+    };
+    let source = match named_file::open_below(root, inner) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            copies.linked = Some(file.path.clone());
+            return Ok(copies);
+        }
+        opened => opened.map_err(read)?,
+    };
     let metadata = source.metadata().map_err(read)?;
     let mut body = Vec::with_capacity(file.len as usize);
     (&source)
@@ -222,46 +265,56 @@ fn copies_of(
     let mut wanted = Vec::new();
     let mut outdated = Vec::new();
     for encoder in &options.encoders {
-        let path = path_of(&file.path, encoder.coding());
-        let found = Found::look(&path, encoder.coding(), &body)
-            .map_err(|error| PackError::io("read", &path)(error))?;
+        let place = Place::new(&folder, &file.path, encoder.coding());
+        let found = Found::look(&place, encoder.coding(), &body)
+            .map_err(|error| PackError::io(READ, &place.path)(error))?;
         match found {
-            Found::Current(len) if !options.is_forced => {
-                date(&path, &metadata).map_err(PackError::io(WRITE_COPY, &path))?;
+            Found::Current(copy, len) if !options.is_forced => {
+                date(&copy, &metadata).map_err(PackError::io(WRITE_COPY, &place.path))?;
                 copies.current += 1;
                 copies.has(len);
             }
-            Found::Foreign if !options.is_forced => copies.foreign.push(path),
-            Found::NoFile => copies.foreign.push(path),
+            Found::Foreign if !options.is_forced => copies.foreign.push(place.path),
+            Found::NoFile => copies.foreign.push(place.path),
             Found::Outdated => {
-                outdated.push(path);
+                outdated.push(place);
                 wanted.push(*encoder);
             }
-            Found::Nothing | Found::Current(_) | Found::Foreign => wanted.push(*encoder),
+            Found::Nothing | Found::Current(..) | Found::Foreign => wanted.push(*encoder),
         }
     }
     let coded = compress(&body, &wanted).map_err(read)?;
     for one in &coded {
-        let path = path_of(&file.path, one.coding);
-        write(&path, &one.bytes, &metadata, unfinished)
-            .map_err(PackError::io(WRITE_COPY, &path))?;
-        outdated.retain(|it| *it != path);
+        let place = Place::new(&folder, &file.path, one.coding);
+        place
+            .write(&one.bytes, &metadata, unfinished)
+            .map_err(PackError::io(WRITE_COPY, &place.path))?;
+        outdated.retain(|it| it.name != place.name);
         copies.made += 1;
         copies.has(one.bytes.len() as u64);
     }
-    for path in outdated {
+    for place in outdated {
         // It may be sent in place of the file, which it no longer holds.
-        fs::remove_file(&path).map_err(PackError::io("remove", &path))?;
+        let removed = folder.remove(&place.name);
+        removed.map_err(PackError::io("remove", &place.path))?;
         copies.removed += 1;
     }
     Ok(copies)
+}
+
+/// Where a copy is.
+struct Place<'f> {
+    folder: &'f Folder,
+    name: OsString,
+    /// For messages.
+    path: PathBuf,
 }
 
 /// What has the name of a copy.
 enum Found {
     Nothing,
     /// It decodes to the file; with its length.
-    Current(u64),
+    Current(File, u64),
     /// Made here, from another version of the file.
     Outdated,
     /// Something that was not made here.
@@ -271,23 +324,21 @@ enum Found {
 }
 
 impl Found {
-    fn look(path: &Path, coding: Coding, body: &[u8]) -> io::Result<Self> {
-        let metadata = match fs::symlink_metadata(path) {
-            Ok(metadata) => metadata,
+    fn look(place: &Place<'_>, coding: Coding, body: &[u8]) -> io::Result<Self> {
+        let mut file = match place.folder.read(&place.name) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(Self::NoFile),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
             Err(error) => return Err(error),
         };
-        if !metadata.is_file() {
-            return Ok(Self::NoFile);
-        }
-        if metadata.len() >= STREAMED_FROM {
+        let len = file.metadata()?.len();
+        if len >= STREAMED_FROM {
             return Ok(Self::Foreign);
         }
         let mut coded = Vec::new();
-        let mut file = File::open(path)?;
-        file.read_to_end(&mut coded)?;
+        (&mut file).take(STREAMED_FROM).read_to_end(&mut coded)?;
         Ok(if decodes_to(coding, &coded, body) {
-            Self::Current(metadata.len())
+            Self::Current(file, len)
         } else if is_made_here(&file, &coded) {
             Self::Outdated
         } else {
@@ -321,35 +372,66 @@ fn is_made_here(file: &File, bytes: &[u8]) -> bool {
     len == Ok(digest.len()) && digest == *blake3::hash(bytes).as_bytes()
 }
 
-/// Writes a copy, replacing the one before when it is complete.
-fn write(path: &Path, bytes: &[u8], of: &Metadata, unfinished: &Unfinished) -> io::Result<()> {
-    let temporary = hidden_beside(path, path.file_name().unwrap_or_default());
-    unfinished.begin(&temporary);
-    let written = write_as(&temporary, bytes, of).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // The first error is reported.
-        let _ = fs::remove_file(&temporary);
+impl<'f> Place<'f> {
+    fn new(folder: &'f Folder, file: &Path, coding: Coding) -> Self {
+        let path = path_of(file, coding);
+        Self {
+            folder,
+            name: path.file_name().unwrap_or_default().to_owned(),
+            path,
+        }
     }
-    unfinished.end(&temporary);
-    written
+
+    /// Writes a copy, replacing the one before when it is complete. Where the file system allows,
+    /// nothing is left of it if the process is killed.
+    fn write(&self, bytes: &[u8], of: &Metadata, unfinished: &Unfinished) -> io::Result<()> {
+        let unnamed = self.folder.create_unnamed()?;
+        if let Some(file) = &unnamed {
+            fill(file, bytes, of)?;
+            match self.folder.link(file, &self.name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                done => return done,
+            }
+        }
+        let temporary = hidden_beside(&self.path, &self.name);
+        let name = temporary.file_name().unwrap_or_default();
+        unfinished.begin(&temporary);
+        let written = self.replace_by(name, unnamed.as_ref(), bytes, of);
+        if written.is_err() {
+            // The first error is reported.
+            let _ = self.folder.remove(name);
+        }
+        unfinished.end(&temporary);
+        written
+    }
+
+    /// Gives a file that is complete, or else is made, a name and then the name of the copy.
+    fn replace_by(
+        &self,
+        name: &OsStr,
+        complete: Option<&File>,
+        bytes: &[u8],
+        of: &Metadata,
+    ) -> io::Result<()> {
+        // Left by a process with this number that was killed.
+        let _ = self.folder.remove(name);
+        match complete {
+            Some(file) => self.folder.link(file, name)?,
+            None => fill(&self.folder.create(name)?, bytes, of)?,
+        }
+        self.folder.rename(name, &self.name)
+    }
 }
 
-fn write_as(path: &Path, bytes: &[u8], of: &Metadata) -> io::Result<()> {
-    // Left by a process with this number that was killed.
-    let _ = fs::remove_file(path);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+fn fill(mut file: &File, bytes: &[u8], of: &Metadata) -> io::Result<()> {
     file.write_all(bytes)?;
     // Without it, a later run takes the copy for another program's, and leaves it alone.
     let digest = blake3::hash(bytes);
-    let _ = fsetxattr(&file, MADE_HERE, digest.as_bytes(), XattrFlags::empty());
+    let _ = fsetxattr(file, MADE_HERE, digest.as_bytes(), XattrFlags::empty());
     let mut mode = of.permissions().mode() & 0o777;
     // The permissions are meant for the owner and the group of the file.
-    let is_given = fchown(&file, Some(of.uid()), Some(of.gid())).is_ok()
-        || fchown(&file, None, Some(of.gid())).is_ok();
+    let is_given = fchown(file, Some(of.uid()), Some(of.gid())).is_ok()
+        || fchown(file, None, Some(of.gid())).is_ok();
     if !is_given {
         // Another group gets what everybody gets.
         mode = mode & !0o070 | (mode & 0o007) << 3;
@@ -360,15 +442,12 @@ fn write_as(path: &Path, bytes: &[u8], of: &Metadata) -> io::Result<()> {
 }
 
 /// Gives a current copy the time of its file, since servers ignore an older copy.
-fn date(path: &Path, of: &Metadata) -> io::Result<()> {
+fn date(copy: &File, of: &Metadata) -> io::Result<()> {
     let time = of.modified()?;
-    if fs::metadata(path)?.modified()? >= time {
-        return Ok(());
+    match copy.metadata()?.modified()? >= time {
+        true => Ok(()),
+        false => copy.set_modified(time),
     }
-    OpenOptions::new()
-        .append(true)
-        .open(path)?
-        .set_modified(time)
 }
 
 /// The extended attribute of copies made here: the BLAKE3 digest of their bytes.
@@ -390,66 +469,4 @@ fn is_copy(files: &[SourceFile], number: usize) -> bool {
         let by_url = |it: &SourceFile| it.url.as_slice().cmp(original);
         files.binary_search_by(by_url).is_ok()
     })
-}
-
-/// Tells what is inside the given folder from what links lead to: nothing is written elsewhere than
-/// asked, nor twice in one place, and nothing from outside is published by a copy.
-struct Places {
-    folder: PathBuf,
-    root: PathBuf,
-    known: HashMap<PathBuf, bool>,
-    /// Links to files outside.
-    outside: Vec<PathBuf>,
-}
-
-impl Places {
-    fn new(folder: &Path) -> Result<Self, PackError> {
-        let root = folder
-            .canonicalize()
-            .map_err(PackError::io("read", folder))?;
-        Ok(Self {
-            folder: folder.to_path_buf(),
-            root,
-            known: HashMap::new(),
-            outside: Vec::new(),
-        })
-    }
-
-    fn is_inside(&mut self, file: &Path) -> Result<bool, PackError> {
-        Ok(self.is_folder_inside(file)? && self.is_file_inside(file)?)
-    }
-
-    fn is_file_inside(&mut self, file: &Path) -> Result<bool, PackError> {
-        let read = PackError::io("read", file);
-        let is_inside = fs::symlink_metadata(file).and_then(|metadata| {
-            Ok(!metadata.is_symlink() || file.canonicalize()?.starts_with(&self.root))
-        });
-        let is_inside = is_inside.map_err(read)?;
-        if !is_inside {
-            self.outside.push(file.to_path_buf());
-        }
-        Ok(is_inside)
-    }
-
-    fn is_folder_inside(&mut self, file: &Path) -> Result<bool, PackError> {
-        let parent = file.parent().unwrap_or(&self.folder);
-        if let Some(known) = self.known.get(parent) {
-            return Ok(*known);
-        }
-        let is = parent
-            .canonicalize()
-            .map_err(PackError::io("read", parent))?;
-        let inner = parent.strip_prefix(&self.folder).unwrap_or(parent);
-        let is_inside = is == self.root.join(inner);
-        self.known.insert(parent.to_path_buf(), is_inside);
-        Ok(is_inside)
-    }
-
-    fn linked(self) -> Vec<PathBuf> {
-        let folders = self.known.into_iter().filter(|(_, is_inside)| !is_inside);
-        let mut linked = self.outside;
-        linked.extend(folders.map(|(path, _)| path));
-        linked.sort();
-        linked
-    }
 }

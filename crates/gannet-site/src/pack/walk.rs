@@ -58,6 +58,8 @@ pub(super) struct Tree {
     pub(super) skipped: Vec<Skipped>,
     /// Warnings for the user.
     pub(super) warnings: Vec<Warning>,
+    /// What could not be read, if the walk went on.
+    pub(super) failed: Vec<PackError>,
 }
 
 /// Walks the site of a host in the folder `root`. Symbolic links are followed, inside the site and
@@ -67,6 +69,25 @@ pub(super) fn walk(
     root: &Path,
     host: u16,
     options: &PackOptions,
+    found: impl FnMut(u64, u64),
+) -> Result<Tree, PackError> {
+    walk_as(root, host, options, false, found)
+}
+
+/// The same; goes on beside files and folders that cannot be read.
+pub(super) fn walk_what_can_be(
+    root: &Path,
+    options: &PackOptions,
+    found: impl FnMut(u64, u64),
+) -> Result<Tree, PackError> {
+    walk_as(root, 0, options, true, found)
+}
+
+fn walk_as(
+    root: &Path,
+    host: u16,
+    options: &PackOptions,
+    goes_on: bool,
     mut found: impl FnMut(u64, u64),
 ) -> Result<Tree, PackError> {
     let canonical = root.canonicalize().map_err(PackError::io("read", root))?;
@@ -80,6 +101,7 @@ pub(super) fn walk(
         host,
         routing: &options.routing,
         rules: IgnoreRules::new(options, root)?,
+        goes_on,
         tree: Tree::default(),
         chain: vec![id(&metadata)],
         outside: Vec::new(),
@@ -112,6 +134,7 @@ struct Walk<'f> {
     output: Option<(u64, u64)>,
     routing: &'f Routing,
     rules: IgnoreRules,
+    goes_on: bool,
     tree: Tree,
     /// The folders from the root to here: a link to one of them is a cycle.
     chain: Vec<(u64, u64)>,
@@ -124,6 +147,12 @@ struct Walk<'f> {
 impl Walk<'_> {
     fn folder(&mut self, path: &Path, url: &[u8]) -> Result<(), PackError> {
         self.rules.enter(path)?;
+        let done = self.items(path, url);
+        self.rules.leave();
+        done
+    }
+
+    fn items(&mut self, path: &Path, url: &[u8]) -> Result<(), PackError> {
         let mut items = Vec::new();
         for item in fs::read_dir(path).map_err(PackError::io("read", path))? {
             let item = item.map_err(PackError::io("read", path))?;
@@ -139,9 +168,11 @@ impl Walk<'_> {
                 true => fs::metadata(&path),
                 false => item.metadata(),
             };
-            self.item(path, url, &name, kind, metadata)?;
+            match self.item(path, url, &name, kind, metadata) {
+                Err(error) if self.goes_on => self.tree.failed.push(error),
+                done => done?,
+            }
         }
-        self.rules.leave();
         Ok(())
     }
 
@@ -226,9 +257,9 @@ impl Walk<'_> {
             return self.skip(path, "folders too deep");
         }
         self.chain.push(id);
-        self.folder(path, &[url, b"/".as_slice()].concat())?;
+        let done = self.folder(path, &[url, b"/".as_slice()].concat());
         self.chain.pop();
-        Ok(())
+        done
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "so that callers can end with it")]

@@ -19,7 +19,7 @@ use crate::quantities::{counted, size};
 /// Makes the copies, and prints what they save.
 ///
 /// # Errors
-/// A file cannot be read, or a copy cannot be written.
+/// The directory cannot be read, or has no room for copies.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let folder = PathBuf::from(text(matches, "directory"));
     let options = SidecarOptions {
@@ -37,21 +37,36 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             Failure::new("compress", path.display(), "not a directory")
                 .help("name the folder that holds the files: 'gannet compress DIR'")
         }
-        PackError::Io {
-            doing: READ,
-            ref error,
-            ..
-        } if error.kind() == ErrorKind::PermissionDenied => {
-            let help =
-                "run it as a user who may read it, or leave it out by a line in .gannetignore";
-            Failure::from(failed).help(help)
-        }
         _ => failed.into(),
     })?;
     for warning in warnings(&report) {
         ERRORS.tell(format_args!("gannet: {warning}"));
     }
-    print(&summary(&folder, &report))
+    let text = summary(&folder, &report);
+    let count = report.failed.len();
+    for failed in report.failed.into_iter().take(FAILED_SHOWN) {
+        explained(failed).report();
+    }
+    if let more @ 1.. = count.saturating_sub(FAILED_SHOWN) {
+        ERRORS.tell(format_args!("gannet: {more} more of this kind"));
+    }
+    let status = print(&text)?;
+    Ok(if count > 0 { 1 } else { status })
+}
+
+/// Files that could not be read or have no copies, each with a line.
+const FAILED_SHOWN: usize = 10;
+
+fn explained(failed: PackError) -> Failure {
+    match failed {
+        PackError::Io {
+            doing: READ,
+            ref error,
+            ..
+        } if error.kind() == ErrorKind::PermissionDenied => Failure::from(failed)
+            .help("run it as a user who may read it, or leave it out by a line in .gannetignore"),
+        _ => failed.into(),
+    }
 }
 
 /// The encoders of `--compress`, or one for each coding.
@@ -96,24 +111,24 @@ fn summary(folder: &Path, report: &SidecarReport) -> String {
 }
 
 fn warnings(report: &SidecarReport) -> impl Iterator<Item = String> {
-    let kinds: [(&[PathBuf], &str, &str); 4] = [
+    let kinds: [(Vec<&PathBuf>, &str, &str); 4] = [
         (
-            &report.foreign,
+            report.foreign.iter().collect(),
             "not made by gannet, and left alone",
             "servers send such files as copies; --force replaces them, but for links and folders",
         ),
         (
-            &report.changed,
+            report.changed.iter().collect(),
             "changed while being read",
             "run it again when nothing is writing to them",
         ),
         (
-            &report.linked,
+            report.linked.iter().collect(),
             "behind links to folders or out of this one, without copies",
             "name the folder that a link leads to",
         ),
         (
-            &report.too_long,
+            report.too_long.iter().collect(),
             "too long to be compressed",
             "64 MiB are the limit",
         ),
