@@ -13,7 +13,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -67,6 +67,25 @@ pub fn bind(path: &Path, access: &Access) -> io::Result<(OwnedFd, SocketFile)> {
     file.open_to(access.mode, group)?;
     rustix::net::listen(&socket, limits::BACKLOG)?;
     Ok((socket, file))
+}
+
+/// Binds a listener without a file, at an address that the kernel chooses: one in the abstract
+/// namespace, which ends with the listener. Anybody on this machine may connect.
+///
+/// # Errors
+/// The kernel's error.
+pub fn bind_unnamed() -> io::Result<(OwnedFd, SocketAddr)> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new_unnamed())?;
+    rustix::net::listen(&socket, limits::BACKLOG)?;
+    let listener = UnixListener::from(socket);
+    let address = listener.local_addr()?;
+    Ok((listener.into(), address))
 }
 
 /// Device and inode.

@@ -24,7 +24,7 @@ pub use coder::CoderCounts;
 pub use exchange::own_fields::FAVICON;
 pub use observe::{metrics, notices};
 pub use release::rules::RulesError;
-pub use start::bound::{Bound, bind};
+pub use start::bound::{Bound, bind, bind_unnamed};
 pub use start::open::{OpenError, permission};
 pub use start::quic::Http3Report;
 pub use start::running::{Running, SiteReport, StartReport};

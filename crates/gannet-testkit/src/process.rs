@@ -15,6 +15,15 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until a process has ended, whether or not its parent knows.
+pub fn until_gone(pid: &str) {
+    let stat = format!("/proc/{}/stat", pid.trim());
+    until("the process ends", || {
+        let state = fs::read_to_string(&stat).unwrap_or_default();
+        state.is_empty() || state.contains(") Z ")
+    });
+}
+
 /// The number of descriptors that a server has open.
 pub fn descriptors(server: &Gannet) -> usize {
     fs::read_dir(format!("/proc/{}/fd", server.pid()))

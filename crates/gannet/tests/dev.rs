@@ -1,49 +1,20 @@
 //! `gannet dev`: what browsers get, what they are told, and who is told nothing.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::ops::{Deref, DerefMut};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use gannet_testkit::client::{Client, Response};
-use gannet_testkit::process::until;
+use gannet_testkit::process::{until, until_gone};
 use gannet_testkit::{Folder, Gannet, command, gannet};
 use rustix::process::Signal;
 
-/// A server, and the folder for its socket, which one that is killed leaves behind.
-struct Dev {
-    server: Gannet,
-    sockets: Folder,
-}
-
-impl Dev {
-    fn start(command: &mut Command) -> Self {
-        let sockets = Folder::new();
-        let server = Gannet::start(command.env("TMPDIR", sockets.path()));
-        Self { server, sockets }
-    }
-}
-
-impl Deref for Dev {
-    type Target = Gannet;
-
-    fn deref(&self) -> &Gannet {
-        &self.server
-    }
-}
-
-impl DerefMut for Dev {
-    fn deref_mut(&mut self) -> &mut Gannet {
-        &mut self.server
-    }
-}
-
-fn dev(folder: &Folder, flags: &[&str]) -> Dev {
+fn dev(folder: &Folder, flags: &[&str]) -> Gannet {
     let mut command = command();
     command.args(["dev", "--port", "0"]).args(flags);
-    Dev::start(command.arg(folder.path()))
+    Gannet::start(command.arg(folder.path()))
 }
 
 /// A request as browsers on this machine send it.
@@ -238,12 +209,8 @@ fn windows_are_told_what_changed_and_get_what_is_new() {
     Window::open(&server, &first).hear_of("\"change\":\"page\"");
     let mut late = Window::open(&server, &first);
     assert!(late.hear().contains("\"change\":\"page\""));
-    let Dev { server, sockets } = server;
-    assert_eq!(fs::read_dir(sockets.path()).expect("a folder").count(), 1);
     let ended = server.stop();
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let left = fs::read_dir(sockets.path()).expect("a folder").count();
-    assert_eq!(left, 0, "a folder is left behind");
     let out = ended.text();
     assert!(
         out.contains("changed  assets/app.css; styles loaded again in 1 window\n"),
@@ -314,6 +281,12 @@ fn other_sites_get_nothing() {
         request("/.gannet/dev.js", &lines).expect(404);
         request("/.gannet/events", &lines).expect(404);
     }
+    // A browser that does not say which site asks names the origin.
+    let lines = "host: localhost\r\norigin: http://example.org";
+    request("/.gannet/events", lines).expect(404);
+    request("/.gannet/events", "host: localhost\r\norigin: null").expect(404);
+    let lines = "host: localhost\r\norigin: http://localhost";
+    request("/.gannet/dev.js", lines).expect(200);
     request("/.gannet/events", "host: example.org").expect(421);
     let mut client = Client::new(&server);
     client.send(
@@ -321,6 +294,69 @@ fn other_sites_get_nothing() {
     );
     client.response_to("HEAD").expect(421);
     client.response().expect(200);
+}
+
+#[test]
+fn others_on_the_network_get_what_the_author_gets_if_asked_for() {
+    let site = Folder::site();
+    let server = dev(&site, &["--expose"]);
+    let lines = server.start_lines();
+    let note = "note     others on the network get everything, also messages of builds and rules";
+    assert!(lines.iter().any(|it| it == note), "{lines:?}");
+    let urls = lines.iter().filter_map(|it| it.split_once("http://"));
+    let mut authorities = urls.map(|(_, rest)| rest.trim_end_matches('/').to_owned());
+    let Some(authority) = authorities.find(|it| !it.starts_with("127.")) else {
+        gannet_testkit::left_out("a network card", "no address but that of this machine");
+        return;
+    };
+    let ask = |host: &str, target: &str| {
+        let stream = TcpStream::connect(&authority).expect("it listens there");
+        let head = format!("GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        (&stream).write_all(head.as_bytes()).expect("it takes it");
+        let mut answer = String::new();
+        (&stream).read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    for host in [&authority, &name, &format!("{name}.local")] {
+        let page = ask(host, "/");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{host}: {page}");
+        assert!(page.contains("/.gannet/dev.js?at="), "{host}: {page}");
+        assert!(
+            ask(host, "/.gannet/dev.js").contains("EventSource"),
+            "{host}"
+        );
+    }
+    for target in ["/", "/.gannet/dev.js", "/.gannet/events"] {
+        let answer = ask("example.org", target);
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{target}: {answer}");
+    }
+}
+
+#[test]
+fn no_folder_for_temporary_files_is_needed() {
+    let site = Folder::site();
+    let mut command = command();
+    command.args(["dev", "--port", "0"]).arg(site.path());
+    let server = Gannet::start(command.env("TMPDIR", "/nowhere"));
+    script(&get(&server, "/").expect(200));
+}
+
+/// A page is sent in several parts; its length is that of all.
+#[test]
+fn long_pages_get_the_script_up_to_a_limit() {
+    let site = Folder::new();
+    let page = format!("<!doctype html><p>{}", "long ".repeat(1_600_000));
+    site.write("index.html", &page);
+    site.write("longer.html", page.repeat(2));
+    let server = dev(&site, &[]);
+    let (_, rest) = script(&get(&server, "/").expect(200));
+    assert!(rest == page, "{} of {} bytes", rest.len(), page.len());
+    let longer = get(&server, "/longer").expect(200);
+    assert!(text(&longer) == page.repeat(2));
 }
 
 #[test]
@@ -332,7 +368,7 @@ fn a_build_runs_at_changes_of_its_sources() {
         grep -q bad src/page.txt && { echo 'line 7: it is bad' >&2; exit 3; }; true";
     let mut command = command();
     command.args(["dev", "out", "--port", "0", "--build", script]);
-    let mut server = Dev::start(command.current_dir(folder.path()));
+    let mut server = Gannet::start(command.current_dir(folder.path()));
     assert!(server.start_lines().iter().any(|it| it == "building"));
     let page = get(&server, "/").expect(200);
     assert_eq!(script_free(&page), "one");
@@ -372,7 +408,7 @@ fn a_build_that_starts_itself_is_stopped() {
     let mut command = command();
     let script = "echo building; echo x >> counter";
     command.args(["dev", "out", "--port", "0", "--build", script]);
-    let mut server = Dev::start(command.current_dir(folder.path()));
+    let mut server = Gannet::start(command.current_dir(folder.path()));
     folder.write("source", "changed");
     let line = server.next_error_line().expect("a message");
     let expect = "gannet: not built again, although 'counter' changed during the build: ";
@@ -395,11 +431,7 @@ fn the_end_is_the_end_of_the_build() {
     let id = rustix::process::Pid::from_child(&server);
     rustix::process::kill_process(id, Signal::INT).expect("it runs");
     assert_eq!(server.wait().expect("it ends").code(), Some(0));
-    let is_gone = || {
-        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        state.is_empty() || state.contains(") Z ")
-    };
-    until("the build's process ends", is_gone);
+    until_gone(&pid);
 }
 
 #[test]
@@ -410,7 +442,7 @@ fn a_link_to_the_folder_is_followed_when_it_changes() {
     std::os::unix::fs::symlink("1", folder.join("site")).expect("a link");
     let mut command = command();
     command.args(["dev", "site", "--port", "0"]);
-    let server = Dev::start(command.current_dir(folder.path()));
+    let server = Gannet::start(command.current_dir(folder.path()));
     let page = get(&server, "/");
     assert_eq!(script_free(&page), "one");
     let mut window = Window::open(&server, &mark(&page));
@@ -438,11 +470,7 @@ fn the_second_signal_ends_a_build_that_does_not_want_to() {
         rustix::process::kill_process(id, Signal::INT).expect("it is not reaped");
         server.try_wait().expect("a child").is_some()
     });
-    let is_gone = || {
-        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        state.is_empty() || state.contains(") Z ")
-    };
-    until("the build ends", is_gone);
+    until_gone(&pid);
 }
 
 #[test]

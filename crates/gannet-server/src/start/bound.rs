@@ -3,12 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix;
 
 use gannet_io::net;
 use gannet_io::udp::{self, Transport};
-use gannet_io::unix_socket::{self, SocketFile};
+use gannet_io::unix_socket::{self, Access, SocketFile};
 
-use crate::config::{ListenAddress, Scheme};
+use crate::config::{ListenAddress, Scheme, UnixAddress};
 use crate::start::start_error::StartError;
 
 /// A bound address: one listening socket per worker.
@@ -90,6 +91,25 @@ pub fn bind(address: &ListenAddress, scheme: Scheme, workers: usize) -> io::Resu
             })
         }
     }
+}
+
+/// Binds a Unix socket without a file, for one worker and clients in this process. Also returns the
+/// address for these: one that no other socket has, and that programs of other users can find.
+///
+/// # Errors
+/// The kernel's error.
+pub fn bind_unnamed() -> io::Result<(Bound, unix::net::SocketAddr)> {
+    let (socket, address) = unix_socket::bind_unnamed()?;
+    let bound = Bound {
+        address: ListenAddress::Unix(UnixAddress {
+            path: "(no file)".into(),
+            access: Access::default(),
+        }),
+        scheme: Scheme::Http,
+        sockets: vec![socket],
+        file: None,
+    };
+    Ok((bound, address))
 }
 
 /// The address with a port that no other server has.

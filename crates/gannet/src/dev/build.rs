@@ -1,9 +1,10 @@
-//! Runs the command of `--build`: in a process group of its own, so that all of it can be ended.
+//! Runs the command of `--build`: in a process group of its own, so that all of it can be ended: also what
+//! a build has left in the background, when the next one begins and at the end.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
+};
 
 use super::limits::{OUTPUT_SHOWN, STOP_PATIENCE};
 use super::state::Problem;
@@ -20,10 +23,26 @@ use super::state::Problem;
 #[derive(Clone)]
 pub(super) struct Builds {
     command: String,
-    /// The process group of the running one.
-    group: Arc<Mutex<Option<Pid>>>,
+    last: Arc<Mutex<Option<Last>>>,
     /// Set before the last one is stopped.
     is_stopping: Arc<AtomicBool>,
+}
+
+/// The build that began last.
+struct Last {
+    /// The shell. While nobody has waited for it, its process group cannot be another's.
+    shell: Child,
+    group: Pid,
+    is_over: bool,
+}
+
+impl Last {
+    /// Ends what is left of it.
+    fn end(mut self) {
+        // None left is no error.
+        let _ = kill_process_group(self.group, Signal::KILL);
+        let _ = self.shell.wait();
+    }
 }
 
 /// What became of a build.
@@ -39,7 +58,7 @@ impl Builds {
     pub(super) fn new(command: String) -> Self {
         Self {
             command,
-            group: Arc::default(),
+            last: Arc::default(),
             is_stopping: Arc::default(),
         }
     }
@@ -61,8 +80,8 @@ impl Builds {
         thread::spawn(run);
     }
 
-    fn group(&self) -> MutexGuard<'_, Option<Pid>> {
-        self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, Option<Last>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) -> io::Result<Option<Problem>> {
@@ -70,24 +89,34 @@ impl Builds {
         command.arg("-c").arg(&self.command).process_group(0);
         command.stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = {
-            let mut group = self.group();
-            let child = command.spawn()?;
-            *group = Pid::from_raw(child.id().cast_signed());
-            child
+        let (group, out, err) = {
+            let mut last = self.last();
+            if let Some(before) = last.take() {
+                before.end();
+            }
+            if self.is_stopping.load(Ordering::SeqCst) {
+                return Ok(None);
+            }
+            let mut shell = command.spawn()?;
+            let (out, err) = (shell.stdout.take(), shell.stderr.take());
+            let group = Pid::from_child(&shell);
+            *last = Some(Last {
+                shell,
+                group,
+                is_over: false,
+            });
+            (group, out, err)
         };
         let tail = Arc::new(Mutex::new(VecDeque::new()));
-        let out = pass(child.stdout.take(), io::stdout(), &tail);
-        let err = pass(child.stderr.take(), io::stderr(), &tail);
-        let status = self.wait(&mut child)?;
+        let out = pass(out, io::stdout(), &tail);
+        let err = pass(err, io::stderr(), &tail);
+        let status = self.wait(group)?;
         for reader in [out, err] {
             // It ends by itself once nothing holds the pipe.
             let _ = reader.recv_timeout(REST);
         }
-        if status.success() {
-            return Ok(None);
-        }
-        let how = match (status.code(), status.signal()) {
+        let how = match (status.exit_status(), status.terminating_signal()) {
+            (Some(0), _) => return Ok(None),
             (Some(code), _) => format!("exit status {code}"),
             (None, signal) => format!("ended by signal {}", signal.unwrap_or_default()),
         };
@@ -99,31 +128,28 @@ impl Builds {
         }))
     }
 
-    /// Waits for the command. While its process exists, its group cannot be another's.
-    fn wait(&self, child: &mut Child) -> io::Result<ExitStatus> {
-        if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
-            let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            while matches!(waitid(WaitId::Pid(pid), ended), Err(Errno::INTR)) {}
+    /// Waits for the shell, and leaves it as it is.
+    fn wait(&self, shell: Pid) -> io::Result<WaitIdStatus> {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = loop {
+            match waitid(WaitId::Pid(shell), ended) {
+                Ok(Some(status)) => break status,
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        };
+        if let Some(last) = &mut *self.last() {
+            last.is_over = true;
         }
-        let group = self.group().take();
-        if let Some(group) = group.filter(|_| self.is_stopping.load(Ordering::SeqCst)) {
-            // What ignored the signal that ended the shell. None left is no error.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        child.wait()
+        Ok(status)
     }
 
-    /// Ends the running build with everything that it started.
+    /// Ends the last build with everything that it started.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
         let until = Instant::now() + STOP_PATIENCE;
-        if !self.signal(Signal::TERM) {
-            return;
-        }
-        while Instant::now() < until {
-            if self.group().is_none() {
-                return;
-            }
+        self.signal(Signal::TERM);
+        while self.is_running() && Instant::now() < until {
             thread::sleep(Duration::from_millis(10));
         }
         self.kill();
@@ -131,13 +157,19 @@ impl Builds {
 
     /// Ends it without patience.
     pub(super) fn kill(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
         self.signal(Signal::KILL);
     }
 
-    /// Returns whether a build was running.
-    fn signal(&self, signal: Signal) -> bool {
-        let group = self.group();
-        group.is_some_and(|group| kill_process_group(group, signal).is_ok())
+    fn is_running(&self) -> bool {
+        self.last().as_ref().is_some_and(|last| !last.is_over)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(last) = &*self.last() {
+            // None left is no error.
+            let _ = kill_process_group(last.group, signal);
+        }
     }
 }
 
@@ -188,6 +220,8 @@ fn plain(output: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gannet_testkit::process::until_gone;
+
     use super::*;
 
     fn run(command: &str) -> Option<Problem> {
@@ -245,13 +279,24 @@ mod tests {
     fn what_outlives_the_shell_is_stopped_too() {
         let script = "(trap '' TERM; : > BEGUN; exec sleep 1000) & echo $!; wait";
         let text = stopped("outlives", script).text;
-        let pid = text.lines().last().expect("a number").to_owned();
-        loop {
-            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            if state.is_empty() || state.contains(") Z ") {
-                break;
-            }
-            thread::yield_now();
-        }
+        until_gone(text.lines().last().expect("a number"));
+    }
+
+    #[test]
+    fn what_a_build_leaves_in_the_background_ends_with_the_next_and_at_the_end() {
+        let begun = std::env::temp_dir().join(format!("gannet-left-{}", std::process::id()));
+        let script = format!("sleep 1000 >&- 2>&- & echo $! > {}", begun.display());
+        let builds = Builds::new(script);
+        let run = || {
+            assert_eq!(builds.run().expect("it runs"), None);
+            let pid = std::fs::read_to_string(&begun).expect("a number");
+            assert!(std::path::Path::new("/proc").join(pid.trim()).exists());
+            pid
+        };
+        let (first, second) = (run(), run());
+        until_gone(&first);
+        builds.stop();
+        until_gone(&second);
+        std::fs::remove_file(&begun).expect("it is there");
     }
 }

@@ -130,7 +130,7 @@
     for (const problem of problems) {
       main.append(element('h2', problem.title), element('pre', problem.text));
     }
-    main.append(element('p', 'This goes away when it is mended. Escape closes it until the next change.'));
+    main.append(element('p', 'This goes away when it is fixed. Escape closes it until the next change.'));
     root.append(main);
     document.documentElement.append(overlay);
   };

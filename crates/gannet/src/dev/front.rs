@@ -19,7 +19,7 @@ use gannet_http::semantics::request::{Method, Request, Version};
 use gannet_http::semantics::response::{ResponseHead, Status};
 use gannet_server::notices::OUTPUT;
 
-use super::hosts::is_own;
+use super::hosts::{is_own, is_same_origin};
 use super::limits::{BEAT, CONNECTIONS_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, PAGE_MAX};
 use super::served::Server;
 use super::state::State;
@@ -217,7 +217,9 @@ impl Asked {
             .is_some_and(|it| is_own(it, front.own_name.as_deref()));
         // Browsers say which site asks; other programs do not, and may.
         let site = field("sec-fetch-site").unwrap_or(b"none");
-        let may = is_own_host && matches!(site, b"same-origin" | b"none");
+        let is_own_page = field("origin")
+            .is_none_or(|it| is_same_origin(it, request.authority.unwrap_or_default()));
+        let may = is_own_host && is_own_page && matches!(site, b"same-origin" | b"none");
         let own = match request.target.path {
             // Whoever owns the name could lead it here, and read an unpublished site as their own.
             _ if request.authority.is_some() && !is_own_host => Some(Own::Refusal),
@@ -317,27 +319,31 @@ fn answer(
     if asked.gets_script && is_page(&answer) {
         fields.retain(|(name, _)| !OF_BYTES.contains(&name.as_str()));
         let nonce = allow_script(&mut fields);
-        let mut content = Vec::new();
+        let mut content = Vec::with_capacity(len.unwrap_or_default() as usize);
         answer.content().take(PAGE_MAX).read_to_end(&mut content)?;
         if len.is_some_and(|len| len != content.len() as u64) {
             return Ok(false);
         }
-        if let Some(place) = page::place(&content) {
-            let script = format!(
-                "<script src=\"/.gannet/dev.js?at={mark}\" nonce=\"{nonce}\" async></script>"
-            );
-            content.splice(place..place, script.into_bytes());
-        }
-        let head = head(
-            &answer.status,
-            &fields,
-            Some(content.len() as u64),
-            machine.is_closing(),
-        );
+        let (place, script) = match page::place(&content) {
+            None => (0, String::new()),
+            Some(place) => (
+                place,
+                format!(
+                    "<script src=\"/.gannet/dev.js?at={mark}\" nonce=\"{nonce}\" async></script>"
+                ),
+            ),
+        };
+        let len = content.len() + script.len();
+        let is_last = machine.is_closing();
+        let head = head(&answer.status, &fields, Some(len as u64), is_last);
+        let mut stream = stream;
         if is_without {
-            content.clear();
+            return stream.write_all(head.as_bytes()).map(|()| true);
         }
-        (&mut &*stream).write_all(&[head.as_bytes(), &content].concat())?;
+        // The long rest is not copied.
+        let (start, rest) = content.split_at(place);
+        stream.write_all(&[head.as_bytes(), start, script.as_bytes()].concat())?;
+        stream.write_all(rest)?;
         return Ok(true);
     }
     fields.retain(|(name, _)| name != "content-length");
@@ -403,7 +409,7 @@ fn head(status: &str, fields: &[(String, String)], len: Option<u64>, is_last: bo
 
 /// Tells a window about changes until it has gone.
 fn tell(mut stream: &TcpStream, state: &State, mark: &str) -> io::Result<()> {
-    let Some(_stream) = state.stream() else {
+    let Some(_place) = state.stream(stream)? else {
         return stream.write_all(
             b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
         );

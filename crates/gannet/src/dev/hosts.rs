@@ -29,9 +29,30 @@ pub(super) fn is_own(authority: &[u8], own: Option<&str>) -> bool {
         || own.filter(|it| !it.is_empty()).is_some_and(is_machine)
 }
 
+/// Whether a request with this `Origin` comes from a page that was loaded from this authority.
+pub(super) fn is_same_origin(origin: &[u8], authority: &[u8]) -> bool {
+    let at = origin.windows(3).position(|it| it == b"://");
+    at.is_some_and(|at| origin[at + 3..].eq_ignore_ascii_case(authority))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_origin_is_compared_with_the_host() {
+        let check = |origin: &[u8], expect| {
+            assert_eq!(is_same_origin(origin, b"Localhost:8080"), expect);
+        };
+        check(b"http://localhost:8080", true);
+        // A proxy that speaks TLS is in front.
+        check(b"https://localhost:8080", true);
+        check(b"http://localhost", false);
+        check(b"http://localhost:8081", false);
+        check(b"http://example.org", false);
+        check(b"null", false);
+        check(b"", false);
+    }
 
     #[test]
     fn names_of_other_sites_are_not_own() {

@@ -50,6 +50,10 @@ pub(super) const QUIET_MAX: Duration = Duration::from_millis(500);
 /// The shortest interval of looking at all files where the kernel does not tell about changes.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// A look at all files that takes longer is announced: six system calls for each folder and one for
+/// each file take a second for some 50,000.
+pub(super) const LOOK_LONG: Duration = Duration::from_secs(1);
+
 /// The last bytes of the output of a build, which a page shows if it fails.
 pub(super) const OUTPUT_SHOWN: usize = 32 << 10;
 

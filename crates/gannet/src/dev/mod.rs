@@ -96,9 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
         }
     }
     let folder = folder(options, built.as_ref())?;
-    let server = Server::new(&folder, options.content.clone()).map_err(|error| {
-        Failure::of_system("make a folder in", std::env::temp_dir().display(), &error)
-    })?;
+    let server = Server::new(&folder, options.content.clone());
     let rules = match server.renew() {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(told(of_start(&error))),
@@ -300,7 +298,7 @@ impl Session {
                 drop(told(problem.clone()));
             }
             None if self.problems[1].is_some() => {
-                OUTPUT.write("mended: the site is served as it is\n".into())
+                OUTPUT.write("fixed: the site is served as it is\n".into())
             }
             _ => {}
         }
@@ -311,6 +309,8 @@ impl Session {
             true => Change::Styles,
             false => Change::Page,
         };
+        // Before they hear of it, and close their connections to load the page again.
+        let windows = counted(self.front.state.windows() as u64, "window");
         self.front.state.change(change);
         let shown = printable(&first.to_string_lossy()).to_string();
         let more = match changed.len() - 1 {
@@ -321,7 +321,6 @@ impl Session {
             Change::Styles => "styles loaded again",
             Change::Page => "loaded again",
         };
-        let windows = counted(self.front.state.windows() as u64, "window");
         OUTPUT.write(format!("changed  {shown}{more}; {what} in {windows}\n"));
     }
 
@@ -383,7 +382,7 @@ fn folder(options: &Options, built: Option<&Problem>) -> Result<PathBuf, Failure
             path.display(),
             "the build failed, and did not make it",
         )
-        .help("mend the build: its output is above")),
+        .help("fix the build: its output is above")),
         Err(error) => Err(Failure::of_system("serve", path.display(), &error)),
     }
 }

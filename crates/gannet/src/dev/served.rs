@@ -1,73 +1,39 @@
-//! The server behind `gannet dev`: the usual one, at a Unix socket that only this user can reach.
+//! The server behind `gannet dev`: the usual one, at a Unix socket without a file.
 //!
 //! It caches for moments, as a server of a live directory does. So after each change another one
 //! takes its place, which has seen nothing of what was before; that takes a few milliseconds.
+//!
+//! Programs of other users on this machine can connect to the socket, as they can to the port.
 
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_io::unix_socket::Access;
-use gannet_server::config::{
-    Config, Content, ContentOptions, Hosted, ListenAddress, Scheme, UnixAddress,
-};
-use gannet_server::{Running, StartError};
-
-/// The folder of the sockets, removed on drop.
-pub(super) struct Sockets(PathBuf);
-
-impl Sockets {
-    pub(super) fn new() -> io::Result<Self> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let nonce = now.map_or(0, |it| it.as_nanos() as u64);
-        let name = format!("gannet-dev-{}-{nonce:x}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Sockets {
-    /// Connections may hold the server until the process ends, so that dropping is not enough.
-    fn remove(&self) {
-        // What is left is a folder without content.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Drop for Sockets {
-    fn drop(&mut self) {
-        self.remove();
-    }
-}
+use gannet_server::config::{Config, Content, ContentOptions, Hosted, ListenAddress, UnixAddress};
+use gannet_server::{Running, StartError, bind_unnamed};
 
 /// The one that serves now.
 pub(super) struct Server {
-    sockets: Sockets,
     folder: PathBuf,
     content: ContentOptions,
     current: Mutex<Option<Current>>,
 }
 
 struct Current {
-    number: u64,
-    socket: Arc<Path>,
+    socket: SocketAddr,
     running: Running,
 }
 
 impl Server {
-    pub(super) fn new(folder: &Path, content: ContentOptions) -> io::Result<Self> {
-        Ok(Self {
-            sockets: Sockets::new()?,
+    pub(super) fn new(folder: &Path, content: ContentOptions) -> Self {
+        Self {
             folder: folder.to_path_buf(),
             content,
             current: Mutex::new(None),
-        })
+        }
     }
 
     /// Serves the folder as it is now. Rules that cannot be used are left out, and returned as an
@@ -88,15 +54,12 @@ impl Server {
     }
 
     fn start(&self, content: ContentOptions) -> Result<(), StartError> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = current.as_ref().map_or(0, |it| it.number + 1);
-        let socket = self.sockets.0.join(number.to_string());
-        let address = ListenAddress::Unix(UnixAddress {
-            path: socket.clone(),
-            access: Access::default(),
-        });
-        let bound = gannet_server::bind(&address, Scheme::Http, 1)
-            .map_err(|error| StartError::Listen(address, error))?;
+        let mut current = self.current();
+        let (bound, socket) = bind_unnamed().map_err(|error| {
+            let path = PathBuf::from("(no file)");
+            let access = Access::default();
+            StartError::Listen(ListenAddress::Unix(UnixAddress { path, access }), error)
+        })?;
         let config = Config {
             workers: 1,
             content,
@@ -107,11 +70,7 @@ impl Server {
             content: Content::Directory(self.folder.clone()),
         };
         let running = gannet_server::prepare(config, vec![hosted], vec![bound])?.serve()?;
-        let before = current.replace(Current {
-            number,
-            socket: socket.into(),
-            running,
-        });
+        let before = current.replace(Current { socket, running });
         drop(current);
         if let Some(Current { running, .. }) = before {
             running.stop();
@@ -121,24 +80,24 @@ impl Server {
         Ok(())
     }
 
-    /// A connection to the one that serves now.
-    pub(super) fn connect(&self) -> io::Result<UnixStream> {
-        let socket = || {
-            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            let socket = current.as_ref().map(|it| Arc::clone(&it.socket));
-            socket.ok_or(io::ErrorKind::NotConnected)
-        };
-        // The one that was current a moment ago may be gone.
-        UnixStream::connect(socket()?).or_else(|_| UnixStream::connect(socket()?))
+    fn current(&self) -> MutexGuard<'_, Option<Current>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends at once, and leaves nothing behind.
+    /// A connection to the one that serves now.
+    pub(super) fn connect(&self) -> io::Result<UnixStream> {
+        // Locked until it is connected: the kernel may give the address of one that has ended to
+        // another program.
+        let current = self.current();
+        let current = current.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        UnixStream::connect_addr(&current.socket)
+    }
+
+    /// Ends at once.
     pub(super) fn stop(&self) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Current { running, .. }) = current.take() {
+        if let Some(Current { running, .. }) = self.current().take() {
             running.stop_now();
             running.wait();
         }
-        self.sockets.remove();
     }
 }

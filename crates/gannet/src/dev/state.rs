@@ -1,8 +1,13 @@
 //! What windows are told: that something changed, and what is wrong.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::TcpStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 
 use super::limits::{CHANGES_MAX, STREAMS_MAX};
 use crate::json;
@@ -16,7 +21,7 @@ pub(super) enum Change {
     Page,
 }
 
-/// Something that the author has to mend.
+/// Something that the author has to fix.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Problem {
     /// What it is, in a few words.
@@ -42,7 +47,10 @@ struct Inner {
     problems: Vec<Problem>,
     /// How often the problems changed.
     problems_number: u64,
-    streams: usize,
+    /// The connections with streams of events, by number.
+    streams: BTreeMap<u64, TcpStream>,
+    /// The number of the next one.
+    next_stream: u64,
     is_over: bool,
 }
 
@@ -55,11 +63,11 @@ pub(super) struct Told {
 }
 
 /// The place of a stream of events, given back on drop.
-pub(super) struct Stream<'a>(&'a State);
+pub(super) struct Stream<'a>(&'a State, u64);
 
 impl Drop for Stream<'_> {
     fn drop(&mut self) {
-        self.0.lock().streams -= 1;
+        self.0.lock().streams.remove(&self.1);
     }
 }
 
@@ -95,18 +103,22 @@ impl State {
         }
     }
 
-    pub(super) fn stream(&self) -> Option<Stream<'_>> {
+    /// A place for a stream of events, if one is free.
+    pub(super) fn stream(&self, connection: &TcpStream) -> io::Result<Option<Stream<'_>>> {
+        let connection = connection.try_clone()?;
         let mut inner = self.lock();
-        if inner.streams >= STREAMS_MAX {
-            return None;
+        if inner.windows() >= STREAMS_MAX {
+            return Ok(None);
         }
-        inner.streams += 1;
-        Some(Stream(self))
+        let number = inner.next_stream;
+        inner.next_stream += 1;
+        inner.streams.insert(number, connection);
+        Ok(Some(Stream(self, number)))
     }
 
     /// The number of windows that hear about changes.
     pub(super) fn windows(&self) -> usize {
-        self.lock().streams
+        self.lock().windows()
     }
 
     pub(super) fn change(&self, change: Change) {
@@ -189,8 +201,31 @@ impl State {
     }
 }
 
+impl Inner {
+    /// Streams notice at their next event that their window has gone; this asks the connections.
+    fn windows(&self) -> usize {
+        self.streams.values().filter(|it| is_open(it)).count()
+    }
+}
+
+/// Whether the client has not closed its connection, on which it sends nothing more.
+fn is_open(connection: &TcpStream) -> bool {
+    match recv(
+        connection,
+        &mut [0; 1],
+        RecvFlags::PEEK | RecvFlags::DONTWAIT,
+    ) {
+        Ok((count, _)) => count > 0,
+        Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use gannet_testkit::process::until;
+
     use super::*;
 
     #[test]
@@ -247,9 +282,23 @@ mod tests {
     #[test]
     fn streams_are_bounded() {
         let state = State::new(1);
-        let streams: Vec<_> = (0..STREAMS_MAX).map(|_| state.stream()).collect();
-        assert!(streams.iter().all(Option::is_some) && state.stream().is_none());
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let connect = || {
+            let client = TcpStream::connect(address).expect("it listens");
+            (client, listener.accept().expect("a client").0)
+        };
+        let stream = |(_, server): &(_, TcpStream)| state.stream(server).expect("a descriptor");
+        let mut pairs: Vec<_> = (0..STREAMS_MAX).map(|_| connect()).collect();
+        let streams: Vec<_> = pairs.iter().map(stream).collect();
+        let one_more = connect();
+        assert!(streams.iter().all(Option::is_some) && stream(&one_more).is_none());
+        // A window that was closed does not count, although its stream has not noticed yet.
+        let (closed, _server) = pairs.pop().expect("there are some");
+        drop(closed);
+        until("it is noticed", || state.windows() == STREAMS_MAX - 1);
+        assert!(stream(&one_more).is_some());
         drop(streams);
-        assert_eq!((state.windows(), state.stream().is_some()), (0, true));
+        assert_eq!((state.windows(), stream(&one_more).is_some()), (0, true));
     }
 }

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gannet_server::notices::ERRORS;
+use gannet_server::notices::{ERRORS, OUTPUT};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::limits::{DEPTH_MAX, LOOK_EVERY, WATCHED_MAX};
+use super::limits::{DEPTH_MAX, LOOK_EVERY, LOOK_LONG, WATCHED_MAX};
 use crate::messages::printable;
 
 /// A file's state: device, inode, length, and the times of modification and of change.
@@ -41,6 +41,8 @@ pub(super) struct Watcher {
     /// How often to look without having been woken.
     every: Option<Duration>,
     has_warned: bool,
+    /// A look has taken long, and this was said.
+    is_known_to_be_slow: bool,
 }
 
 /// Folders of tools: they are large, and not part of what is written by hand.
@@ -74,6 +76,7 @@ impl Watcher {
             every: inotify.is_err().then_some(LOOK_EVERY),
             inotify: inotify.ok(),
             has_warned: false,
+            is_known_to_be_slow: false,
         }
     }
 
@@ -108,6 +111,7 @@ impl Watcher {
                 self.watch(parent, PARENT);
             }
             let mut look = Look {
+                started,
                 real: path.canonicalize().unwrap_or_else(|_| path.clone()),
                 without,
                 seen: HashSet::new(),
@@ -184,6 +188,7 @@ const LINKED: WatchFlags = WatchFlags::MODIFY
 
 /// One look at a folder.
 struct Look {
+    started: Instant,
     real: PathBuf,
     without: Vec<PathBuf>,
     /// Folders that were looked at: links can lead to one twice, or in a circle.
@@ -194,6 +199,14 @@ struct Look {
 
 impl Look {
     fn folder(&mut self, watcher: &mut Watcher, path: &Path, inner: &Path, depth: usize) {
+        if !watcher.is_known_to_be_slow && self.started.elapsed() > LOOK_LONG {
+            watcher.is_known_to_be_slow = true;
+            OUTPUT.write(format!(
+                "looking at all files of '{}', {} so far: a smaller folder is watched sooner\n",
+                printable(&self.real.to_string_lossy()),
+                self.count
+            ));
+        }
         // Before it is read: what comes after that wakes.
         watcher.watch(path, FOLDER);
         // One that cannot be read is as good as empty.
