@@ -16,7 +16,7 @@ pub use rustix::io::Errno;
 
 pub use crate::completion::{Completion, Datagram, Done};
 pub use crate::disk::{Disk, Listed, Render};
-pub use crate::file::{File, OpenedFile};
+pub use crate::file::{File, OpenedFile, WeakFile};
 pub use crate::meta::{DirectoryEntry, FileKind, Meta};
 pub use crate::network::{EngineReport, IoCounters, Network};
 pub use crate::operation::{

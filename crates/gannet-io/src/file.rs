@@ -4,12 +4,13 @@
 
 use std::any::Any;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use crate::closer::Closer;
+use crate::closer::{Closer, Closing};
+use crate::limits;
 use crate::memory::{Attached, Memory};
 use crate::meta::{Meta, heard_of, meta_of, meta_of_statx};
 use crate::residency::{Residency, last_errno};
@@ -18,6 +19,18 @@ use crate::store::Store;
 /// An open file. Cheap to clone; it is closed when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct File(Arc<Inner>);
+
+/// A [`File`] that is open only as long as someone else has it.
+#[derive(Clone, Debug)]
+pub struct WeakFile(Weak<Inner>);
+
+impl WeakFile {
+    /// The file, if it is still open.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<File> {
+        self.0.upgrade().map(File)
+    }
+}
 
 /// What a [`File`] holds.
 #[derive(Debug)]
@@ -51,7 +64,7 @@ pub(crate) struct OsFile {
     fd: Option<OwnedFd>,
     pub(crate) store: Store,
     pub(crate) residency: Residency,
-    /// Closes the descriptor, where closing may block.
+    /// Closes the descriptor, where closing may take long.
     pub(crate) closer: OnceLock<Closer>,
     /// Its mapping, if it is sealed memory and a mapping was requested.
     sealed: OnceLock<Option<Arc<Memory>>>,
@@ -86,6 +99,12 @@ impl File {
             what,
             attached: OnceLock::new(),
         }))
+    }
+
+    /// The same, without keeping it open.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakFile {
+        WeakFile(Arc::downgrade(&self.0))
     }
 
     /// Whether it is on a file system of another machine or process, which may hang for any length
@@ -153,7 +172,8 @@ pub(crate) enum Blocking {
 impl Drop for OsFile {
     fn drop(&mut self) {
         if let (Some(closer), Some(fd)) = (self.closer.get(), self.fd.take()) {
-            closer.close(fd);
+            let mapping = self.sealed.take().flatten();
+            closer.close(Closing { fd, mapping });
         }
     }
 }
@@ -246,9 +266,21 @@ impl OsFile {
         Ok(count)
     }
 
-    /// Sets how the descriptor is closed, if closing it may block.
+    /// Whether closing it may take long: on a file system that may hang, or because it frees more
+    /// memory than a worker should.
+    pub(crate) fn is_slow_to_close(&self) -> bool {
+        match self.store {
+            Store::Remote => true,
+            Store::Memory => {
+                rustix::fs::fstat(self).is_ok_and(|stat| stat.st_size > limits::FREED_AT_ONCE_MAX)
+            }
+            Store::Disk => false,
+        }
+    }
+
+    /// Sets how the descriptor is closed, if that may take long.
     pub(crate) fn close_by(&self, closer: impl FnOnce() -> Closer) {
-        if self.store == Store::Remote {
+        if self.is_slow_to_close() {
             self.closer.get_or_init(closer);
         }
     }

@@ -10,13 +10,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::io::Errno;
 
-use crate::closer::Closer;
+use crate::closer::{Closer, Closing};
 use crate::disk::{Listed, Render};
 use crate::file::{Blocking, File, OpenedFile};
 use crate::limits;
@@ -76,14 +75,14 @@ pub(crate) enum Job {
         len: usize,
         key: SlotKey,
     },
-    /// Closes a descriptor on a file system where that may block.
-    Close { fd: OwnedFd },
+    /// Closes a file where that may take long.
+    Close { closing: Closing, is_foreign: bool },
 }
 
-/// Leaves a descriptor to the process exit, which is imminent: its helpers have ended, and closing
-/// it here might wait for a file system that does not answer.
-fn leave_open(fd: OwnedFd) {
-    std::mem::forget(fd);
+/// Leaves a file to the process exit, which is imminent: its helpers have ended, and closing it here
+/// might wait for a file system that does not answer.
+fn leave_open(closing: Closing) {
+    std::mem::forget(closing.fd);
 }
 
 /// A socket that waits for a helper: its slot and the slot's generation.
@@ -238,8 +237,8 @@ impl Drop for Helpers {
         drop(queue);
         self.shared.changed.notify_all();
         for job in left.into_iter().flatten() {
-            if let Job::Close { fd } = job {
-                leave_open(fd);
+            if let Job::Close { closing, .. } = job {
+                leave_open(closing);
             }
         }
     }
@@ -268,24 +267,28 @@ impl Queue {
 }
 
 impl Shared {
-    /// Hands descriptors to the helpers to close, as long as there are any.
-    fn closer(self: &Arc<Self>) -> Closer {
+    /// Hands files to the helpers to close, as long as there are any; `is_foreign` if that may hang.
+    fn closer(self: &Arc<Self>, is_foreign: bool) -> Closer {
         let helpers = Arc::downgrade(self);
-        Closer::new(move |fd| match helpers.upgrade() {
-            Some(helpers) => helpers.close(fd),
-            None => leave_open(fd),
+        Closer::new(move |closing| match helpers.upgrade() {
+            Some(helpers) => helpers.close(closing, is_foreign),
+            None => leave_open(closing),
         })
     }
 
-    /// Closes the descriptor later. The queue's bound does not apply: it limits new jobs, and there
-    /// are no more of these than descriptors.
-    fn close(&self, fd: OwnedFd) {
+    /// Closes the file later. The queue's bound does not apply: it limits new jobs, and there are no
+    /// more of these than descriptors.
+    fn close(&self, closing: Closing, is_foreign: bool) {
         let mut queue = lock(&self.queue);
         if queue.ended {
             drop(queue);
-            return leave_open(fd);
+            return leave_open(closing);
         }
-        queue.foreign.push_back(Job::Close { fd });
+        let job = Job::Close {
+            closing,
+            is_foreign,
+        };
+        queue.of(is_foreign).push_back(job);
         drop(queue);
         self.changed.notify_one();
     }
@@ -306,8 +309,12 @@ impl Shared {
     }
 
     fn answer(self: &Arc<Self>, answer: Answer) {
-        if let Answer::Opened(_, Ok(opened)) = &answer {
-            opened.file.as_os().close_by(|| self.closer());
+        match &answer {
+            Answer::Opened(_, Ok(OpenedFile { file, .. })) | Answer::Copied(_, Ok(file)) => {
+                let is_foreign = file.is_foreign();
+                file.as_os().close_by(|| self.closer(is_foreign));
+            }
+            _ => {}
         }
         lock(&self.answers).push(answer);
         self.bell.ring();
@@ -407,7 +414,7 @@ impl Job {
             | Self::Copy { file, .. }
             | Self::Warm { file, .. }
             | Self::Fetch { file, .. } => file.is_foreign(),
-            Self::Close { .. } => true,
+            Self::Close { is_foreign, .. } => *is_foreign,
         }
     }
 
@@ -474,8 +481,8 @@ impl Job {
                 len,
                 key,
             } => Answer::Fetched(key, file.as_os().read(offset, len, Blocking::Yes)),
-            Self::Close { fd } => {
-                drop(fd);
+            Self::Close { closing, .. } => {
+                drop(closing);
                 return Outcome::Done;
             }
         })
@@ -540,7 +547,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let mut helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
         let file = File::os(writer, crate::store::Store::Remote);
-        file.as_os().close_by(|| helpers.shared.closer());
+        file.as_os().close_by(|| helpers.shared.closer(true));
         // Even when the helpers are far behind.
         let null = File::from(std::fs::File::open("/dev/null").unwrap());
         let read = || Job::Read {
@@ -559,17 +566,59 @@ mod tests {
         assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0));
     }
 
+    /// Much memory is freed by a helper, mapping and all; little is freed at once.
+    #[test]
+    fn frees_long_copies_for_others() {
+        let mut helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
+        let content = vec![7; 2 << 20];
+        for (len, is_long) in [
+            (limits::FREED_AT_ONCE_MAX as usize, false),
+            (content.len(), true),
+        ] {
+            let file = crate::memory::sealed_bytes(&content[..len]).unwrap();
+            let charge = Arc::new(());
+            file.attach(Arc::clone(&charge));
+            assert_eq!(file.sealed_memory().unwrap().len(), len);
+            // As it is done to what a helper has copied.
+            helpers.shared.answer(Answer::Copied(Token(0), Ok(file)));
+            drop(helpers.take_answers());
+            let queued = lock(&helpers.shared.queue).jobs.len();
+            assert_eq!(queued, usize::from(is_long), "{len}");
+            assert_eq!(
+                Arc::strong_count(&charge) > 1,
+                is_long,
+                "it counts until it is free"
+            );
+        }
+        let null = File::from(std::fs::File::open("/dev/null").unwrap());
+        helpers
+            .submit(Job::Read {
+                file: null,
+                offset: 0,
+                len: 1,
+                token: Token(0),
+            })
+            .unwrap();
+        while !lock(&helpers.shared.queue).jobs.is_empty() {
+            thread::yield_now();
+        }
+    }
+
     /// A worker that stops does not wait for a file system that hangs.
     #[test]
     fn closes_nothing_when_it_has_ended() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
         let file = File::os(writer, crate::store::Store::Remote);
-        file.as_os().close_by(|| helpers.shared.closer());
+        file.as_os().close_by(|| helpers.shared.closer(true));
         let queued = rustix::io::dup(&reader).unwrap();
-        lock(&helpers.shared.queue)
-            .foreign
-            .push_back(Job::Close { fd: queued });
+        lock(&helpers.shared.queue).foreign.push_back(Job::Close {
+            closing: Closing {
+                fd: queued,
+                mapping: None,
+            },
+            is_foreign: true,
+        });
         drop(helpers);
         drop(file);
         rustix::io::ioctl_fionbio(&reader, true).unwrap();
@@ -594,7 +643,7 @@ mod tests {
         };
         let (closed, writer) = rustix::pipe::pipe().unwrap();
         let file = File::os(writer, crate::store::Store::Remote);
-        file.as_os().close_by(|| helpers.shared.closer());
+        file.as_os().close_by(|| helpers.shared.closer(true));
         let of_socket = Job::Warm {
             file,
             offset: 0,
@@ -614,7 +663,7 @@ mod tests {
         // The caller drops what it kept for such a job, perhaps the last reference to a file.
         let (kept_closed, writer) = rustix::pipe::pipe().unwrap();
         let kept_file = File::os(writer, crate::store::Store::Remote);
-        kept_file.as_os().close_by(|| helpers.shared.closer());
+        kept_file.as_os().close_by(|| helpers.shared.closer(true));
         let mut kept_file = Some(kept_file);
         helpers.retain(|owner| {
             kept_file.take();

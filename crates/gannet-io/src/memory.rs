@@ -13,6 +13,8 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::residency::last_errno;
+
 /// Immutable memory shared with the kernel while a send is under way: heap bytes, or a sealed,
 /// immutable copy of a file in a `memfd`. A mapping of a file that can still be truncated does not
 /// qualify: access beyond the end raises SIGBUS.
@@ -168,9 +170,10 @@ pub fn read_large(file: impl AsFd, offset: u64, len: usize) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// An immutable file in memory that holds the first `len` bytes of `file`. Its length is rarely a
-/// multiple of the huge page size, so it is written rather than mapped: a page that is written
-/// whole is not cleared first.
+/// An immutable file in memory that holds the first `len` bytes of `file`: in huge pages as far as
+/// whole ones fit and the kernel has them, whatever its policy for such files is. They are sent in
+/// longer pieces, and freed in a moment. The rest is written rather than mapped: a page that is
+/// written whole is not cleared first.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`; `ENOMEM` when no copy can be made, whatever the cause: a sandbox may refuse
@@ -182,32 +185,80 @@ pub(crate) fn sealed_file(file: impl AsFd, len: u64) -> Result<OwnedFd, Errno> {
         Errno::MFILE | Errno::NFILE => errno,
         _ => Errno::NOMEM,
     })?;
+    let mut done = copy_huge(file.as_fd(), memfd.as_fd(), len)?;
     let mut buffer = Vec::new();
-    let room = len.min(COPY_BUFFER_LEN) as usize;
+    let room = (len - done).min(COPY_BUFFER_LEN) as usize;
     buffer.try_reserve_exact(room).map_err(|_| Errno::NOMEM)?;
     buffer.resize(room, 0);
-    let mut done = 0;
     while done < len {
         let most = room.min(usize::try_from(len - done).unwrap_or(room));
         match rustix::io::pread(file.as_fd(), &mut buffer[..most], done) {
             Ok(0) => return Err(Errno::NODATA),
             Ok(count) => {
-                write_all(memfd.as_fd(), &buffer[..count])?;
+                write_all(memfd.as_fd(), &buffer[..count], done)?;
                 done += count as u64;
             }
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&memfd, seals)?;
+    rustix::fs::fcntl_add_seals(&memfd, SEALS)?;
     Ok(memfd)
 }
 
-fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+/// An immutable file in memory that holds `bytes`: `sendfile` passes its pages on, where a send of
+/// heap memory copies.
+///
+/// # Errors
+/// Those of `memfd_create`, `write` and `fcntl`.
+pub fn sealed_bytes(bytes: &[u8]) -> io::Result<crate::driver::File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memfd = rustix::fs::memfd_create(c"gannet-coded", flags)?;
+    write_all(memfd.as_fd(), bytes, 0)?;
+    rustix::fs::fcntl_add_seals(&memfd, SEALS)?;
+    Ok(std::fs::File::from(memfd).into())
+}
+
+/// Copies as many whole huge pages of `file` as it has to an empty `memfd`; returns their bytes, 0
+/// if the kernel has no such pages for it (before Linux 6.1, or too little contiguous memory).
+///
+/// # Errors
+/// As [`sealed_file`].
+fn copy_huge(file: BorrowedFd<'_>, memfd: BorrowedFd<'_>, len: u64) -> Result<u64, Errno> {
+    let whole = usize::try_from(len).unwrap_or(0) / HUGE_PAGE * HUGE_PAGE;
+    if whole == 0 {
+        return Ok(0);
+    }
+    rustix::fs::ftruncate(memfd, whole as u64)?;
+    // The kernel collapses only ranges of which there is a page. Written, not touched in a mapping:
+    // a lack of memory is an error here, and a signal there.
+    for at in (0..whole).step_by(HUGE_PAGE) {
+        write_all(memfd, &[0], at as u64)?;
+    }
+    let Ok(mut target) = Mapping::aligned(memfd, whole) else {
+        return Ok(0);
+    };
+    if target.collapse().is_err() {
+        return Ok(0);
+    }
+    match fill(file, target.writable()) {
+        Ok(()) => Ok(whole as u64),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(Errno::NODATA),
+        Err(e) => Err(match Errno::from_io_error(&e) {
+            // A page of the mapping could not be had.
+            None | Some(Errno::FAULT) => Errno::NOMEM,
+            Some(errno) => errno,
+        }),
+    }
+}
+
+fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
     while !bytes.is_empty() {
-        match rustix::io::write(to, bytes) {
-            Ok(count) => bytes = &bytes[count..],
+        match rustix::io::pwrite(to, bytes, offset) {
+            Ok(count) => {
+                bytes = &bytes[count..];
+                offset += count as u64;
+            }
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
@@ -230,8 +281,7 @@ fn seal(file: BorrowedFd<'_>, len: usize) -> io::Result<OwnedFd> {
     fill(file, &mut target.writable()[..len])?;
     // `F_SEAL_WRITE` is refused while a writable mapping exists.
     drop(target);
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&memfd, seals)?;
+    rustix::fs::fcntl_add_seals(&memfd, SEALS)?;
     Ok(memfd)
 }
 
@@ -245,12 +295,21 @@ impl fmt::Debug for Memory {
     }
 }
 
+/// Against every change, and against other seals.
+const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::WRITE)
+    .union(SealFlags::SEAL);
+
 /// Sealed files up to this length are mapped into the page tables at once; for larger ones, of
 /// which few pages may ever be needed, the kernel does so on demand.
 const POPULATED_MAX: usize = 8 << 20;
 
 /// Bytes copied at a time: they stay in the second-level cache between read and write.
 const COPY_BUFFER_LEN: u64 = 128 << 10;
+
+/// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, which not every C library declares.
+const MADV_COLLAPSE: libc::c_int = 25;
 
 /// The size of a huge page on every machine we know of with 4 KiB base pages.
 const HUGE_PAGE: usize = 2 << 20;
@@ -301,6 +360,45 @@ impl Mapping {
         Ok(Self { base, len })
     }
 
+    /// A writable mapping that begins at a multiple of the huge page size, without which the kernel
+    /// gives it no such pages.
+    fn aligned(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        let hint = std::ptr::null_mut();
+        let (none, write) = (ProtFlags::empty(), ProtFlags::READ | ProtFlags::WRITE);
+        let room = len + HUGE_PAGE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.
+        let room_at = unsafe { rustix::mm::mmap_anonymous(hint, room, none, MapFlags::PRIVATE)? };
+        let lead = room_at.addr().next_multiple_of(HUGE_PAGE) - room_at.addr();
+        let start = room_at.wrapping_byte_add(lead);
+        let fixed = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: `lead` is less than a huge page, so the range is within the reserved one, which is
+        // ours and unused.
+        let mapped = unsafe { rustix::mm::mmap(start, len, write, fixed, file, 0) };
+        let end = start.wrapping_byte_add(len);
+        let (before, after) = match mapped {
+            Ok(_) => ((room_at, lead), (end, HUGE_PAGE - lead)),
+            Err(_) => ((room_at, room), (end, 0)),
+        };
+        for (at, len) in [before, after] {
+            if len > 0 {
+                // SAFETY: parts of the reserved range that nothing uses.
+                let unmapped = unsafe { rustix::mm::munmap(at, len) };
+                debug_assert!(unmapped.is_ok(), "a mapping of ours can be unmapped");
+            }
+        }
+        let base = NonNull::new(mapped?).expect("mmap never returns null without MAP_FIXED");
+        Ok(Self { base, len })
+    }
+
+    /// Puts what the mapping shows into huge pages now (`MADV_COLLAPSE`, Linux 6.1).
+    fn collapse(&self) -> rustix::io::Result<()> {
+        // SAFETY: the range is ours, and this advice changes none of its content.
+        match unsafe { libc::madvise(self.base.as_ptr(), self.len, MADV_COLLAPSE) } {
+            0 => Ok(()),
+            _ => Err(last_errno()),
+        }
+    }
+
     fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
         // SAFETY: the range is ours, and none of the two pieces of advice in use (populate, huge
         // pages) changes its content.
@@ -309,9 +407,9 @@ impl Mapping {
 
     /// The bytes of a fresh `memfd` mapping.
     fn writable(&mut self) -> &mut [u8] {
-        // SAFETY: only `seal` calls this, on a shared writable mapping of a memfd that is not
-        // shared with anything else; the memfd is as long as the mapping; `&mut self` keeps it
-        // exclusive.
+        // SAFETY: only `seal` and `copy_huge` call this, on a shared writable mapping of a memfd
+        // that is not shared with anything else; the memfd is as long as the mapping; `&mut self`
+        // keeps it exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().cast(), self.len) }
     }
 
@@ -371,6 +469,23 @@ mod tests {
         file.set_len(0).unwrap();
         let memory = Memory::map_sealed(&sealed).unwrap();
         assert_eq!(memory.bytes()[..2_999_997], content[..2_999_997]);
+    }
+
+    /// The copy of a file has its bytes, and no more, whether or not it has huge pages; a file that
+    /// is shorter is an error.
+    #[test]
+    fn a_sealed_file_has_the_bytes() {
+        let huge = HUGE_PAGE as u64;
+        let content: Vec<u8> = (0..3 * huge).map(|at| (at / 5 % 251) as u8).collect();
+        let file = file_with(&content);
+        for len in [1, huge - 1, huge, huge + 1, 2 * huge, 3 * huge - 1] {
+            let sealed = sealed_file(&file, len).unwrap();
+            let memory = Memory::map_sealed(&sealed).unwrap();
+            assert!(memory.bytes() == &content[..len as usize], "{len} bytes");
+        }
+        for len in [3 * huge + 1, 4 * huge] {
+            assert_eq!(sealed_file(&file, len).unwrap_err(), Errno::NODATA);
+        }
     }
 
     /// A sealed file can be mapped for reading; a mutable one cannot.
