@@ -8,6 +8,7 @@
 //!   caches        whether caches in front do as the manual says
 //!   link          page loads over a link with delay, rate and loss
 //!   swap          releases that are swapped under load
+//!   wire          text that is compressed while it is served, in bytes
 //! ```
 //!
 //! It runs gannet as a program and shares no code with it, so that it cannot share its defects.
@@ -26,6 +27,7 @@ mod link;
 mod load;
 mod same_certificate;
 mod swap;
+mod wire;
 
 fn main() -> ExitCode {
     match dispatch() {
@@ -50,6 +52,7 @@ fn dispatch() -> Result<()> {
         "instructions" => instructions::main(&mut parser),
         "link" => link::main(&mut parser),
         "swap" => swap::main(&mut parser),
+        "wire" => wire::main(&mut parser),
         other => bail!("the lab has no '{other}'; 'cargo xtask --help' lists what there is"),
     }
 }

@@ -42,12 +42,21 @@ cargo xtask NAME
   link         page loads over slow and lossy links, compared with other servers (--help for its flags)
   idle         user memory of idle connections, of each kind (--help for its flags)
   swap         swaps of releases under load, and what they cost (--help for its flags)
+  wire         bytes of a documentation's text while gannet compresses it (--help for its flags)
   vm           tests on Debian's kernels in QEMU, including kernel TLS (--help for its flags)
   bench        measure gannet and its peers side by side (--help for its flags)
 ";
 
 /// Chores of the lab.
-const LAB: [&str; 6] = ["bench", "caches", "idle", "instructions", "link", "swap"];
+const LAB: [&str; 7] = [
+    "bench",
+    "caches",
+    "idle",
+    "instructions",
+    "link",
+    "swap",
+    "wire",
+];
 
 fn main() -> ExitCode {
     match dispatch() {
