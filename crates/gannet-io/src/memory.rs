@@ -206,19 +206,6 @@ pub(crate) fn sealed_file(file: impl AsFd, len: u64) -> Result<OwnedFd, Errno> {
     Ok(memfd)
 }
 
-/// An immutable file in memory that holds `bytes`: `sendfile` passes its pages on, where a send of
-/// heap memory copies.
-///
-/// # Errors
-/// Those of `memfd_create`, `write` and `fcntl`.
-pub fn sealed_bytes(bytes: &[u8]) -> io::Result<crate::driver::File> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memfd = rustix::fs::memfd_create(c"gannet-coded", flags)?;
-    write_all(memfd.as_fd(), bytes, 0)?;
-    rustix::fs::fcntl_add_seals(&memfd, SEALS)?;
-    Ok(std::fs::File::from(memfd).into())
-}
-
 /// Copies as many whole huge pages of `file` as it has to an empty `memfd`; returns their bytes, 0
 /// if the kernel has no such pages for it (before Linux 6.1, or too little contiguous memory).
 ///
