@@ -135,12 +135,10 @@ pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
 /// the cache's own limit. Beyond that, files are sent from the disk like long ones.
 pub(crate) const COPIES_SPARE: u64 = 32 << 20;
 
-/// Live files queued to be coded; beyond that, requests for further ones ask again later. One client
-/// that fetches a whole documentation is faster than the coder.
-pub(crate) const CODER_QUEUE_MAX: usize = 2_048;
-
-/// Bytes of these files: their copies stay in memory until it is their turn.
-pub(crate) const CODER_QUEUE_BYTES_MAX: u64 = 16 << 20;
+/// Live files queued to be coded, some 150 bytes each, whose content the caches keep; beyond that,
+/// requests for further ones ask again later. One client that fetches a whole documentation is faster
+/// than the coder.
+pub(crate) const CODER_QUEUE_MAX: usize = 16_384;
 
 /// Room for copies of a worker that files queued to be coded, and their codings, leave to others.
 pub(crate) const CODER_ROOM_LEFT: u64 = COPIES_SPARE / 2;

@@ -26,11 +26,11 @@ use std::{io, thread};
 
 use gannet_content::directory::coding::{MADE, pays};
 use gannet_http::semantics::coding::{Coding, CodingSet};
-use gannet_io::driver::{File, Meta};
+use gannet_io::driver::{File, Meta, WeakFile};
 use gannet_io::memory::Memory;
 use gannet_io::process::lower_priority;
 
-use crate::limits::{CODED_FILES_MAX, CODER_QUEUE_BYTES_MAX, CODER_QUEUE_MAX};
+use crate::limits::{CODED_FILES_MAX, CODER_QUEUE_MAX};
 use crate::worker::ledger::Charge;
 
 /// The coded forms of one version of a file: each is set once, and never changes.
@@ -83,6 +83,7 @@ fn place(coding: Coding) -> Option<usize> {
 }
 
 /// The bytes of a file.
+#[derive(Clone)]
 pub(crate) enum Content {
     /// In memory.
     Memory(Arc<Memory>, Range<usize>),
@@ -90,45 +91,61 @@ pub(crate) enum Content {
     Copy(File),
 }
 
+impl Content {
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Memory(memory, range) => memory.bytes().get(range.clone()),
+            Self::Copy(file) => file.sealed_memory().map(|memory| memory.bytes()),
+        }
+    }
+}
+
+/// Content that is kept by the caches of workers alone.
+enum Source {
+    Memory(Weak<Memory>, Range<usize>),
+    Copy(WeakFile),
+}
+
+impl Source {
+    fn of(content: &Content) -> Self {
+        match content {
+            Content::Memory(memory, range) => Self::Memory(Arc::downgrade(memory), range.clone()),
+            Content::Copy(file) => Self::Copy(file.downgrade()),
+        }
+    }
+
+    fn upgrade(&self) -> Option<Content> {
+        Some(match self {
+            Self::Memory(memory, range) => Content::Memory(memory.upgrade()?, range.clone()),
+            Self::Copy(file) => Content::Copy(file.upgrade()?),
+        })
+    }
+}
+
 /// What to code.
 pub(crate) struct Asked {
     pub(crate) coding: Coding,
     pub(crate) content: Content,
-    /// Length of the content in bytes.
-    pub(crate) len: u64,
     /// The charge for the result, at first of as many bytes as the content has.
     pub(crate) charge: Charge,
 }
 
+/// A queued coding. It keeps nothing of the file in memory: what the caches drop is not coded.
 struct Job {
-    /// Dropped by all workers: nobody needs it any more.
     codings: Weak<Codings>,
-    asked: Asked,
-}
-
-impl Job {
-    /// Whether all workers have dropped the file.
-    fn is_unwanted(&self) -> bool {
-        self.codings.strong_count() == 0
-    }
+    coding: Coding,
+    source: Source,
+    charge: Charge,
 }
 
 #[derive(Default)]
 struct Work {
     queue: VecDeque<Job>,
-    queued_bytes: u64,
     /// Codings by version of a file, for all workers.
     files: HashMap<Meta, Weak<Codings>, foldhash::fast::RandomState>,
     /// How many of them to keep until those that are gone are removed.
     files_max: usize,
     is_over: bool,
-}
-
-impl Work {
-    /// Whether a file of `len` bytes has no place in the queue.
-    fn is_full(&self, len: u64) -> bool {
-        self.queue.len() >= CODER_QUEUE_MAX || self.queued_bytes + len > CODER_QUEUE_BYTES_MAX
-    }
 }
 
 /// The work done and refused so far.
@@ -142,7 +159,7 @@ pub struct CoderCounts {
     pub made_bytes: u64,
     /// Forms that were not worth it, or failed.
     pub useless: u64,
-    /// Files that no worker had any more when it was their turn.
+    /// Files whose content no worker had any more when it was their turn.
     pub dropped: u64,
     /// Files that were not queued: the queue was full, or there was little room for copies.
     pub refused: u64,
@@ -196,11 +213,13 @@ impl Coder {
         let Ok(mut work) = self.work.try_lock() else {
             return false;
         };
-        while work.is_full(asked.len) && work.queue.front().is_some_and(Job::is_unwanted) {
+        // They have room for copies, which others need.
+        let is_unwanted = |job: &Job| job.codings.strong_count() == 0;
+        while work.queue.front().is_some_and(is_unwanted) {
             let unwanted = self.take(&mut work);
             add(&self.counted.dropped, u64::from(unwanted.is_some()));
         }
-        if work.is_full(asked.len) || work.is_over {
+        if work.queue.len() >= CODER_QUEUE_MAX || work.is_over {
             self.refuse();
             return false;
         }
@@ -208,9 +227,12 @@ impl Coder {
         if codings.asked.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
             return false;
         }
-        work.queued_bytes += asked.len;
-        let codings = Arc::downgrade(codings);
-        work.queue.push_back(Job { codings, asked });
+        work.queue.push_back(Job {
+            codings: Arc::downgrade(codings),
+            coding: asked.coding,
+            source: Source::of(&asked.content),
+            charge: asked.charge,
+        });
         add(&self.counted.queued, 1);
         drop(work);
         self.is_due.notify_one();
@@ -255,7 +277,6 @@ impl Coder {
         let mut work = self.lock();
         work.is_over = true;
         let left = std::mem::take(&mut work.queue);
-        work.queued_bytes = 0;
         drop(work);
         drop(left);
         self.is_due.notify_all();
@@ -287,7 +308,6 @@ impl Coder {
             work.files_max = 2 * work.files.len() + FILES_SPARE;
         }
         let job = work.queue.pop_front()?;
-        work.queued_bytes -= job.asked.len;
         self.counted.queued.fetch_sub(1, Ordering::Relaxed);
         Some(job)
     }
@@ -296,23 +316,24 @@ impl Coder {
         let Some(codings) = job.codings.upgrade() else {
             return add(&self.counted.dropped, 1);
         };
-        let asked = job.asked;
-        let Some(place) = place(asked.coding) else {
+        let Some(place) = place(job.coding) else {
             debug_assert!(false, "it can be made");
             return;
         };
-        let made = match &asked.content {
-            Content::Memory(memory, range) => memory.bytes().get(range.clone()),
-            Content::Copy(file) => file.sealed_memory().map(|memory| memory.bytes()),
+        let Some(content) = job.source.upgrade() else {
+            // Another worker has the codings, or another reading of the file: that may ask again.
+            let bit = CodingSet::from(job.coding).bits();
+            codings.asked.fetch_and(!bit, Ordering::Relaxed);
+            return add(&self.counted.dropped, 1);
         };
-        let made = made.and_then(|source| {
+        let made = content.bytes().and_then(|source| {
             let digest = *blake3::hash(source).as_bytes();
             if *codings.source.get_or_init(|| digest) != digest {
                 // A version has one content; if not, nothing is mixed.
                 add(&self.counted.useless, 1);
                 return None;
             }
-            self.encode(asked.coding, source, asked.charge)
+            self.encode(job.coding, source, job.charge)
         });
         // Only one thread has this job.
         let _ = codings.made[place].set(made);
@@ -330,8 +351,7 @@ impl Coder {
         add(&self.counted.made, 1);
         add(&self.counted.source_bytes, len);
         add(&self.counted.made_bytes, coded.len() as u64);
-        let digest = blake3::hash(&coded);
-        let [a, b, c, d, ..] = *digest.as_bytes();
+        let [a, b, c, d, ..] = *blake3::hash(&coded).as_bytes();
         Some(Made {
             content: Arc::new(Memory::from_vec_with(coded, charge)),
             mark: u32::from_be_bytes([a, b, c, d]),

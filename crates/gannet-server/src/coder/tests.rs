@@ -1,4 +1,5 @@
 use gannet_io::driver::FileKind;
+use gannet_io::memory::sealed_copy;
 
 use super::*;
 use crate::worker::ledger::Ledger;
@@ -14,27 +15,36 @@ fn meta(inode: u64) -> Meta {
     }
 }
 
-fn asked(ledger: &Ledger, content: Vec<u8>) -> Asked {
+fn cached(content: Vec<u8>) -> Content {
     let len = content.len();
+    Content::Memory(Arc::new(Memory::from_vec(content)), 0..len)
+}
+
+fn text() -> Content {
+    cached(vec![b'a'; 10_000])
+}
+
+/// What a worker asks for that has this content in its cache.
+fn asked(ledger: &Ledger, content: &Content) -> Asked {
+    let len = content.bytes().map_or(0, <[u8]>::len);
     Asked {
         coding: Coding::Gzip,
-        content: Content::Memory(Arc::new(Memory::from_vec(content)), 0..len),
-        len: len as u64,
+        content: content.clone(),
         charge: ledger.charge(len as u64),
     }
 }
 
 #[test]
 fn a_version_is_coded_once_for_all_workers() {
-    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
+    let (coder, ledger, text) = (Coder::default(), Ledger::new(0, 1, 0), text());
     let first = coder.codings_of(&meta(1)).expect("nobody has the lock");
     let second = coder.codings_of(&meta(1)).expect("nobody has the lock");
     assert!(Arc::ptr_eq(&first, &second));
     let known = coder.known(&meta(1)).expect("nobody has the lock");
     assert!(Arc::ptr_eq(&first, &known) && coder.known(&meta(2)).is_none());
     drop(known);
-    assert!(coder.ask(&first, asked(&ledger, vec![b'a'; 10_000])));
-    assert!(!coder.ask(&second, asked(&ledger, vec![b'a'; 10_000])));
+    assert!(coder.ask(&first, asked(&ledger, &text)));
+    assert!(!coder.ask(&second, asked(&ledger, &text)));
     assert_eq!(first.weight(10_000), 10_000, "until it is made");
     assert_eq!(ledger.copies(), 10_000);
     assert!(first.made(Coding::Gzip).is_none());
@@ -49,11 +59,36 @@ fn a_version_is_coded_once_for_all_workers() {
     assert!(again.made(Coding::Gzip).is_none());
 }
 
+/// A queued job keeps no content: what the caches have dropped is not coded, and may be asked for
+/// again.
+#[test]
+fn content_that_is_dropped_is_not_coded() {
+    let ledger = Ledger::new(0, 1, 0);
+    let source = std::fs::File::open("/dev/zero").expect("zeros");
+    let copy = sealed_copy(source, 10_000).expect("a sealed copy");
+    let copy = File::from(std::fs::File::from(copy));
+    for content in [text(), Content::Copy(copy)] {
+        let coder = Coder::default();
+        let codings = Arc::new(Codings::default());
+        assert!(coder.ask(&codings, asked(&ledger, &content)));
+        let again = content.clone();
+        drop(content);
+        assert!(coder.code_next() && codings.made(Coding::Gzip).is_some());
+
+        let codings = Arc::new(Codings::default());
+        assert!(coder.ask(&codings, asked(&ledger, &again)));
+        drop(again);
+        assert!(coder.code_next() && codings.made(Coding::Gzip).is_none());
+        assert!(!codings.is_asked(Coding::Gzip));
+        assert!(coder.ask(&codings, asked(&ledger, &text())));
+    }
+}
+
 #[test]
 fn what_nobody_has_any_more_is_not_coded() {
-    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
+    let (coder, ledger, text) = (Coder::default(), Ledger::new(0, 1, 0), text());
     let codings = Arc::new(Codings::default());
-    assert!(coder.ask(&codings, asked(&ledger, vec![b'a'; 10_000])));
+    assert!(coder.ask(&codings, asked(&ledger, &text)));
     drop(codings);
     assert!(coder.code_next());
     assert_eq!((coder.counts().dropped, coder.counts().made), (1, 0));
@@ -66,44 +101,43 @@ fn what_saves_nothing_is_not_kept() {
     let codings = Arc::new(Codings::default());
     let mut noise = vec![0; 10_000];
     blake3::Hasher::new().finalize_xof().fill(&mut noise);
-    assert!(coder.ask(&codings, asked(&ledger, noise)));
+    let content = cached(noise);
+    assert!(coder.ask(&codings, asked(&ledger, &content)));
     assert!(coder.code_next());
     assert!(codings.is_asked(Coding::Gzip) && codings.made(Coding::Gzip).is_none());
     assert_eq!((codings.weight(10_000), ledger.copies()), (0, 0));
 }
 
-/// A flood of distinct files fills the queue in count or in bytes, and no further.
+/// A flood of distinct files fills the queue, and no further.
 #[test]
 fn the_queue_is_bounded() {
-    for (len, most) in [(1_024, CODER_QUEUE_MAX), (4 << 20, 4)] {
-        let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
-        let mut all = Vec::new();
-        for number in 0..most as u64 + 10 {
-            let codings = coder
-                .codings_of(&meta(number))
-                .expect("nobody has the lock");
-            let is_queued = coder.ask(&codings, asked(&ledger, vec![0; len]));
-            assert_eq!(is_queued, number < most as u64, "{len}: {number}");
-            assert_eq!(codings.is_asked(Coding::Gzip), is_queued);
-            all.push(codings);
-        }
-        let counts = coder.counts();
-        assert_eq!(counts.queued, most as u64);
-        assert_eq!(counts.refused, all.len() as u64 - most as u64);
-        coder.end();
-        assert_eq!(ledger.copies(), 0);
+    let (coder, ledger, text) = (Coder::default(), Ledger::new(0, 1, 0), text());
+    let mut all = Vec::new();
+    for number in 0..CODER_QUEUE_MAX as u64 + 10 {
+        let codings = coder
+            .codings_of(&meta(number))
+            .expect("nobody has the lock");
+        let is_queued = coder.ask(&codings, asked(&ledger, &text));
+        assert_eq!(is_queued, number < CODER_QUEUE_MAX as u64, "{number}");
+        assert_eq!(codings.is_asked(Coding::Gzip), is_queued);
+        all.push(codings);
     }
+    let counts = coder.counts();
+    assert_eq!(counts.queued, CODER_QUEUE_MAX as u64);
+    assert_eq!(counts.refused, 10);
+    coder.end();
+    assert_eq!(ledger.copies(), 0);
 }
 
 /// The table of shared files forgets those that no worker has any more.
 #[test]
 fn files_that_are_gone_are_forgotten() {
-    let (coder, ledger) = (Coder::default(), Ledger::new(0, 1, 0));
+    let (coder, ledger, text) = (Coder::default(), Ledger::new(0, 1, 0), text());
     for number in 0..3 * FILES_SPARE as u64 {
         let codings = coder
             .codings_of(&meta(number))
             .expect("nobody has the lock");
-        assert!(coder.ask(&codings, asked(&ledger, vec![0; 1_024])));
+        assert!(coder.ask(&codings, asked(&ledger, &text)));
         drop(codings);
         assert!(coder.code_next());
     }
@@ -113,9 +147,10 @@ fn files_that_are_gone_are_forgotten() {
 #[test]
 fn threads_code_what_is_asked_for_and_end() {
     let (coder, ledger) = (Arc::new(Coder::default()), Ledger::new(0, 1, 0));
+    let text = text();
     let threads = CoderThreads::start(Arc::clone(&coder)).expect("a thread");
     let codings = Arc::new(Codings::default());
-    while !coder.ask(&codings, asked(&ledger, vec![b'a'; 10_000])) {
+    while !coder.ask(&codings, asked(&ledger, &text)) {
         thread::yield_now();
     }
     while codings.made(Coding::Gzip).is_none() {

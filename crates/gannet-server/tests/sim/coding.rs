@@ -355,8 +355,8 @@ fn what_is_read_again_keeps_its_coding() {
     assert_eq!(server.driven.coder_counts().made, 1);
 }
 
-/// Many distinct files: the queue is bounded, no account exceeds its bound (checked in every turn),
-/// and what the cache has dropped is not coded.
+/// Many distinct files: no account exceeds its bound (checked in every turn), and what the cache has
+/// dropped is not coded.
 #[test]
 fn a_flood_of_distinct_files_is_bounded() {
     const FILES: u64 = 1_500;
@@ -377,7 +377,7 @@ fn a_flood_of_distinct_files_is_bounded() {
     }
     let counts = server.driven.coder_counts();
     let all = counts.queued + counts.dropped + counts.refused;
-    assert!(all == FILES && counts.refused > 0, "{counts:?}");
+    assert!(all == FILES && counts.queued < FILES / 2, "{counts:?}");
     while server.driven.code_next() {}
     let counts = server.driven.coder_counts();
     assert!(counts.dropped > 200, "{counts:?}");

@@ -240,7 +240,6 @@ impl Cached {
         let asked = Asked {
             coding,
             content,
-            len,
             charge: ledger.charge(len),
         };
         fly.coder.ask(codings, asked)
