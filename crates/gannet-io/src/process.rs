@@ -6,6 +6,8 @@ use rustix::io;
 use rustix::process::{Resource, getpriority_process, getrlimit, setpriority_process};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::residency::last_errno;
+
 /// Facts about this process. Those that `/proc` does not provide, as in a chroot without it, are
 /// absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,6 +24,24 @@ pub struct ProcessFacts {
     pub descriptors_max: Option<u64>,
     /// When it started, seconds of Unix time.
     pub started_at: Option<f64>,
+}
+
+/// Random bytes of the kernel, for a secret. A library of cryptography may first gather randomness of
+/// its own, which takes one 50 ms: too long for a start.
+#[must_use]
+pub fn random_bytes() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let mut count = -1;
+    while count < 0 {
+        // SAFETY: the kernel writes at most `len()` bytes to the array, which is alive during the
+        // call.
+        count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        let is_retried = count >= 0 || last_errno() == io::Errno::INTR;
+        assert!(is_retried, "the kernel has random bytes");
+    }
+    // Up to 256 bytes are never cut short (getrandom(2)).
+    assert_eq!(count as usize, bytes.len(), "all bytes are random");
+    bytes
 }
 
 /// Lowers the priority of the calling thread below that of the threads that answer requests, so that
@@ -96,6 +116,12 @@ fn boot_time(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn random_bytes_differ() {
+        assert_ne!(random_bytes(), random_bytes());
+        assert_ne!(random_bytes(), [0; 32]);
+    }
 
     #[test]
     fn fields_are_counted_behind_the_name() {

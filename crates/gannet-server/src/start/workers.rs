@@ -11,6 +11,7 @@ use gannet_io::descriptors;
 use gannet_io::driver::{Driver, EngineReport, Waker};
 use gannet_io::epoll::Epoll;
 use gannet_io::options::EngineOptions;
+use gannet_io::process::random_bytes;
 use gannet_io::uring::Uring;
 
 use super::Tls;
@@ -246,7 +247,7 @@ impl Plan<'_> {
                 0 => self.opened.copied_len(),
                 _ => 0,
             },
-            secret: secret(),
+            secret: random_bytes(),
         }
     }
 }
@@ -310,13 +311,6 @@ impl Seat {
 
 /// A worker's thread. It returns false if a response was cut off.
 pub(super) type Thread = JoinHandle<bool>;
-
-/// Random bytes.
-fn secret() -> [u8; 32] {
-    let mut secret = [0; 32];
-    aws_lc_rs::rand::fill(&mut secret).expect("the kernel has random bytes");
-    secret
-}
 
 #[cfg(test)]
 mod tests {
