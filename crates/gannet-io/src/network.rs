@@ -54,6 +54,9 @@ pub struct EngineReport {
     pub missing: Vec<(&'static str, String)>,
 }
 
+/// The feature of a ring that takes only its engine's operations.
+pub const RING_RESTRICTIONS: &str = "ring restrictions";
+
 /// Counters of one driver since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct IoCounters {

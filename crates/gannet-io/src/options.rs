@@ -2,7 +2,7 @@
 
 use crate::limits;
 
-/// Sizes of one driver. `Default` is what the program uses.
+/// The parameters of one driver. `Default` is what the program uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EngineOptions {
     /// Entries of the submission queue (a power of two, 16 to 32768); `uring` only.
@@ -15,6 +15,9 @@ pub struct EngineOptions {
     pub buffer_len: u32,
     /// The most helper threads for slow files (1 to 64). They start when first needed.
     pub helpers: usize,
+    /// The ring takes only the operations that the engine uses, if the kernel can ensure that;
+    /// `uring` only.
+    pub restricts: bool,
 }
 
 impl Default for EngineOptions {
@@ -25,6 +28,7 @@ impl Default for EngineOptions {
             buffers: limits::RECEIVE_BUFFERS,
             buffer_len: limits::RECEIVE_BUFFER_LEN,
             helpers: limits::HELPERS_MAX,
+            restricts: true,
         }
     }
 }

@@ -10,7 +10,7 @@
 //! was free, or the file that had it is checked after the exchange, and restored unless it is the
 //! stale socket found before.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::limits;
+use crate::user::group_id;
 
 /// Who may connect. Omitted values follow the process's umask and group.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -235,39 +236,6 @@ impl Drop for SocketFile {
         if is_ours {
             let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
         }
-    }
-}
-
-/// The number of a group, given by name or number.
-fn group_id(group: &str) -> io::Result<u32> {
-    if let Ok(number) = group.parse() {
-        return Ok(number);
-    }
-    let unknown = || {
-        let text = format!("there is no group '{group}'");
-        io::Error::new(io::ErrorKind::InvalidInput, text)
-    };
-    let name = CString::new(group).map_err(|_| unknown())?;
-    // The buffer also holds the list of members; a group of a directory service may have many.
-    let mut buffer = vec![0; 1 << 20];
-    // SAFETY: an all-zero `group` is valid: numbers and null pointers.
-    let mut entry: libc::group = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    // SAFETY: the name ends with a zero; entry, buffer (with its length) and found are ours and
-    // outlive the call.
-    let result = unsafe {
-        libc::getgrnam_r(
-            name.as_ptr(),
-            &raw mut entry,
-            buffer.as_mut_ptr(),
-            buffer.len(),
-            &raw mut found,
-        )
-    };
-    match result {
-        _ if !found.is_null() => Ok(entry.gr_gid),
-        0 => Err(unknown()),
-        errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::completion::{Completion, Done};
 use crate::endpoint::Endpoint;
 use crate::helpers::SlotKey;
 use crate::limits;
-use crate::network::{EngineReport, IoCounters};
+use crate::network::{EngineReport, IoCounters, RING_RESTRICTIONS};
 use crate::operation::{Lease, Listener, Nanos, Token};
 use crate::options::EngineOptions;
 use crate::os_engine::{OsEngine, OsSends, Parts};
@@ -59,9 +59,11 @@ impl Uring {
     /// [`Unavailable`] says what this kernel lacks or forbids, and how to fix it.
     /// [`probe::check`](crate::probe::check) tests the kernel without giving listeners away.
     pub fn new(listeners: Vec<OwnedFd>, options: &EngineOptions) -> Result<Self, Unavailable> {
-        let ring = Ring::new(options.entries, options.completions)?;
+        let mut ring = Ring::new(options.entries, options.completions)?;
         let buffers = Buffers::new(ring.uring(), options.buffers, options.buffer_len)
             .map_err(|errno| Unavailable::explain("provided buffer ring", errno))?;
+        ring.start(options.restricts)
+            .map_err(|errno| Unavailable::explain("io_uring_register", errno))?;
         let parts =
             Parts::new(options.helpers).map_err(|errno| Unavailable::explain("eventfd", errno))?;
         let mut engine = Self {
@@ -167,6 +169,13 @@ impl OsEngine for Uring {
             "direct submission queue",
             "needs Linux 6.6",
         );
+        if let Some(restricted) = self.ring.restricted {
+            optional(
+                restricted.is_ok(),
+                RING_RESTRICTIONS,
+                "the kernel refused them",
+            );
+        }
         EngineReport {
             name: "io_uring",
             in_use,

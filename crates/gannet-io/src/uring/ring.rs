@@ -5,8 +5,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
+use io_uring::register::Restriction;
 use io_uring::types::{SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, squeue};
+use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use crate::residency::last_errno;
@@ -21,6 +22,8 @@ pub(super) struct Ring {
     backlog: VecDeque<squeue::Entry>,
     /// Whether the kernel took the ring without the indirection array (Linux 6.6).
     pub(super) is_direct: bool,
+    /// Whether it takes only the operations in [`OPERATIONS`]; if not though that was wanted, why.
+    pub(super) restricted: Option<Result<(), Errno>>,
     pub(super) enters: u64,
     pub(super) submissions: u64,
     pub(super) queue_full: u64,
@@ -46,6 +49,7 @@ struct RingUpdate {
 pub(super) const BATCH: usize = 32;
 
 impl Ring {
+    /// A ring that does not run before [`start`](Self::start).
     pub(super) fn new(entries: u32, completions: u32) -> Result<Self, Unavailable> {
         let (uring, is_direct) = match build(entries, completions, true) {
             Ok(uring) => (uring, true),
@@ -68,11 +72,26 @@ impl Ring {
             registered,
             backlog: VecDeque::new(),
             is_direct,
+            restricted: None,
             enters: 0,
             submissions: 0,
             queue_full: 0,
             overflows: 0,
         })
+    }
+
+    /// Lets the ring run, after everything was registered with it. A restricted one takes no other
+    /// operations than ours from then on, and no registrations: neither files nor restrictions.
+    pub(super) fn start(&mut self, restricts: bool) -> Result<(), Errno> {
+        let submitter = self.uring.submitter();
+        if restricts {
+            self.restricted = Some(
+                submitter
+                    .register_restrictions(&mut restrictions())
+                    .map_err(errno),
+            );
+        }
+        submitter.register_enable_rings().map_err(errno)
     }
 
     pub(super) fn is_registered(&self) -> bool {
@@ -214,16 +233,41 @@ fn build(entries: u32, completions: u32, direct: bool) -> Result<IoUring, Errno>
         .setup_single_issuer()
         .setup_defer_taskrun()
         .setup_submit_all()
+        .setup_r_disabled()
         .setup_cqsize(completions.max(entries))
         .setup_clamp();
     if direct {
         builder.setup_no_sqarray();
     }
-    builder.build(entries).map_err(|error| {
-        error
-            .raw_os_error()
-            .map_or(Errno::IO, Errno::from_raw_os_error)
-    })
+    builder.build(entries).map_err(errno)
+}
+
+/// All operations that the engine submits.
+const OPERATIONS: [u8; 7] = [
+    opcode::PollAdd::CODE,
+    opcode::AcceptMulti::CODE,
+    opcode::Recv::CODE,
+    opcode::RecvMsgMulti::CODE,
+    opcode::Send::CODE,
+    opcode::SendMsg::CODE,
+    opcode::AsyncCancel2::CODE,
+];
+
+fn restrictions() -> Vec<Restriction> {
+    let flags = squeue::Flags::BUFFER_SELECT | squeue::Flags::SKIP_SUCCESS;
+    let others = [
+        Restriction::sqe_flags_allowed(flags.bits()),
+        // The ring's end: see `Drop`.
+        Restriction::register_op(UNREGISTER_RING_FDS as u8),
+    ];
+    let operations = OPERATIONS.into_iter().map(Restriction::sqe_op);
+    operations.chain(others).collect()
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    error
+        .raw_os_error()
+        .map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
 /// Registers the ring with its thread; `None` if the kernel cannot (before Linux 5.18).

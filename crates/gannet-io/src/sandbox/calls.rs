@@ -1,0 +1,243 @@
+//! The system calls of each kind of thread: those of the engines, of the standard library, and of
+//! the C libraries glibc and musl.
+
+use libc::c_long;
+
+use super::Calls;
+use super::seccomp::Condition;
+
+/// The calls that are allowed with any arguments.
+pub(super) fn allowed(calls: Calls) -> Vec<c_long> {
+    let lists: &[&[c_long]] = match calls {
+        Calls::Worker { opens: false } => &[WORKERS, WORKERS_OF_OLD],
+        Calls::Worker { opens: true } => &[WORKERS, WORKERS_OF_OLD, OPENS, OPENS_OF_OLD],
+        Calls::Control => &[
+            WORKERS,
+            WORKERS_OF_OLD,
+            OPENS,
+            OPENS_OF_OLD,
+            CONTROL,
+            CONTROL_OF_OLD,
+        ],
+    };
+    lists.concat()
+}
+
+/// The calls that are allowed with some arguments.
+pub(super) fn conditions(calls: Calls) -> Vec<Condition> {
+    let when = |call, argument, mask, values| Condition {
+        call,
+        argument,
+        mask,
+        values,
+    };
+    let families = match calls {
+        Calls::Worker { .. } => FAMILIES,
+        Calls::Control => FAMILIES_OF_CONTROL,
+    };
+    vec![
+        // Memory is never executable.
+        when(libc::SYS_mmap, 2, libc::PROT_EXEC as u32, &[0]),
+        when(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32, &[0]),
+        // Threads, never processes.
+        when(libc::SYS_clone, 0, THREAD, &[THREAD]),
+        // No sockets to other machines.
+        when(libc::SYS_socket, 0, u32::MAX, families),
+        when(libc::SYS_ioctl, 1, u32::MAX, REQUESTS),
+        when(libc::SYS_prctl, 0, u32::MAX, NAMES),
+        // Limits of this process, not of others.
+        when(libc::SYS_prlimit64, 0, u32::MAX, &[0]),
+    ]
+}
+
+/// What makes a clone a thread of this process.
+const THREAD: u32 = (libc::CLONE_THREAD | libc::CLONE_VM) as u32;
+
+/// `route` asks the kernel for interfaces.
+const FAMILIES: &[u32] = &[libc::AF_NETLINK as u32];
+/// And the service manager is told about the state of the server.
+const FAMILIES_OF_CONTROL: &[u32] = &[libc::AF_NETLINK as u32, libc::AF_UNIX as u32];
+
+/// What is asked of sockets and terminals. Nothing that types into a terminal.
+const REQUESTS: &[u32] = &[
+    libc::FIONBIO as u32,
+    libc::FIONREAD as u32,
+    libc::FIOCLEX as u32,
+    libc::TCGETS as u32,
+    libc::TIOCGWINSZ as u32,
+    // SIOCOUTQ has the number of TIOCOUTQ.
+    libc::TIOCOUTQ as u32,
+    // SIOCOUTQNSD
+    0x894b,
+];
+
+/// Names of threads and, from the C library, of mappings.
+const NAMES: &[u32] = &[
+    libc::PR_SET_NAME as u32,
+    libc::PR_GET_NAME as u32,
+    // PR_SET_VMA
+    0x5356_4d41,
+];
+
+/// Everything on descriptors that are open, memory, threads, and time.
+const WORKERS: &[c_long] = &[
+    // Engines.
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_eventfd2,
+    // Sockets.
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendfile,
+    libc::SYS_shutdown,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    // Open files. `newfstatat` and `statx` take paths as well: that something exists is no secret
+    // that Landlock would keep.
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pwrite64,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_fstatfs,
+    libc::SYS_getdents64,
+    libc::SYS_fadvise64,
+    libc::SYS_readahead,
+    CACHESTAT,
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    // Memory.
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_mincore,
+    libc::SYS_brk,
+    libc::SYS_membarrier,
+    // Threads, and their end.
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_set_tid_address,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getcpu,
+    libc::SYS_getpriority,
+    libc::SYS_setpriority,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    // For `abort`. Landlock keeps signals from other processes.
+    libc::SYS_tgkill,
+    libc::SYS_tkill,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    // Time, chance, and facts.
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+];
+
+/// `libc` lacks it on some platforms. Linux 6.5; the same number everywhere.
+const CACHESTAT: c_long = 451;
+
+/// Calls that only this processor has beside newer ones.
+#[cfg(target_arch = "x86_64")]
+const WORKERS_OF_OLD: &[c_long] = &[
+    libc::SYS_epoll_wait,
+    libc::SYS_poll,
+    libc::SYS_time,
+    libc::SYS_arch_prctl,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const WORKERS_OF_OLD: &[c_long] = &[];
+
+/// Opening files; which ones is for Landlock to decide.
+const OPENS: &[c_long] = &[
+    libc::SYS_openat2,
+    libc::SYS_openat,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+];
+#[cfg(target_arch = "x86_64")]
+const OPENS_OF_OLD: &[c_long] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OPENS_OF_OLD: &[c_long] = &[];
+
+/// The rest of the process.
+const CONTROL: &[c_long] = &[
+    libc::SYS_unlinkat,
+    libc::SYS_statfs,
+    libc::SYS_getcwd,
+    libc::SYS_flock,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_pipe2,
+    libc::SYS_socketpair,
+    libc::SYS_epoll_create1,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_waitid,
+    libc::SYS_wait4,
+    libc::SYS_capget,
+    libc::SYS_getresuid,
+    libc::SYS_getresgid,
+    libc::SYS_getgroups,
+    libc::SYS_getppid,
+    libc::SYS_umask,
+    // The C library changes the user on every thread: see `user`. Without privileges, none of them
+    // leads to another one.
+    libc::SYS_setgroups,
+    libc::SYS_setgid,
+    libc::SYS_setuid,
+    libc::SYS_setresgid,
+    libc::SYS_setresuid,
+];
+#[cfg(target_arch = "x86_64")]
+const CONTROL_OF_OLD: &[c_long] = &[libc::SYS_unlink];
+#[cfg(not(target_arch = "x86_64"))]
+const CONTROL_OF_OLD: &[c_long] = &[];

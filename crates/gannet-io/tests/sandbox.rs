@@ -1,0 +1,222 @@
+//! Threads in domains try what they must not do, and what they must be able to.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use gannet_io::sandbox::{Calls, Domain, Kernel, Reach, forbid_privileges};
+use gannet_testkit::left_out;
+use rustix::io::Errno;
+
+/// Runs this on a thread of its own in such a domain, if the kernel has all parts of it.
+fn confined<T: Send + 'static>(
+    reach: &Reach,
+    calls: Calls,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let kernel = Kernel::look();
+    if let Err(errno) = kernel.landlock {
+        left_out("Landlock", errno);
+        return None;
+    }
+    if let Err(errno) = kernel.seccomp {
+        left_out("seccomp", errno);
+        return None;
+    }
+    let domain = Domain::new(&kernel, reach, calls).expect("a domain");
+    let main = move || {
+        forbid_privileges().expect("every process may");
+        domain.enter().expect("the kernel has all of it");
+        run()
+    };
+    Some(thread::spawn(main).join().expect("it does not panic"))
+}
+
+fn folder(name: &str) -> PathBuf {
+    let name = format!("gannet-sandbox-{}-{name}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("site")).unwrap();
+    fs::write(folder.join("site/page"), "page").unwrap();
+    fs::write(folder.join("secret"), "secret").unwrap();
+    folder
+}
+
+#[track_caller]
+fn refused<T>(result: io::Result<T>) {
+    let errno = result.err().and_then(|error| error.raw_os_error());
+    let refusals = [libc::EPERM, libc::EACCES];
+    assert!(errno.is_some_and(|it| refusals.contains(&it)), "{errno:?}");
+}
+
+/// What no thread may do, wherever files are open to it.
+fn refuses_the_rest(folder: &Path) {
+    refused(fs::write(folder.join("site/new"), "x"));
+    refused(fs::write(folder.join("site/page"), "x"));
+    refused(File::create(folder.join("new")));
+    refused(fs::rename(folder.join("secret"), folder.join("moved")));
+    refused(fs::create_dir(folder.join("made")));
+    refused(fs::remove_file(folder.join("site/page")));
+    refused(symlink("/", folder.join("link")));
+    refused(TcpListener::bind("127.0.0.1:0"));
+    refused(TcpStream::connect("127.0.0.1:9"));
+    refused(std::net::UdpSocket::bind("127.0.0.1:0"));
+    refused(UnixStream::connect("/run/socket"));
+    refused(Command::new("/bin/true").spawn());
+    // Executable memory.
+    let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::EXEC;
+    assert_eq!(map(access), Err(Errno::PERM));
+}
+
+#[test]
+fn a_worker_of_archives_reaches_nothing_but_what_is_open() {
+    let folder = folder("archive");
+    let mut open = File::open(folder.join("site/page")).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let client = thread::spawn(move || {
+        let mut answer = String::new();
+        let stream = TcpStream::connect(address);
+        stream.unwrap().read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let inner = folder.clone();
+    let calls = Calls::Worker { opens: false };
+    let ran = confined(&Reach::default(), calls, move || {
+        refused(File::open(inner.join("site/page")));
+        refused(fs::read_dir(inner.join("site")));
+        refused(File::open("/proc/self/maps"));
+        refuses_the_rest(&inner);
+        // A thread started here is confined as well.
+        let same = inner.clone();
+        thread::spawn(move || refused(File::open(same.join("site/page"))))
+            .join()
+            .unwrap();
+        let mut text = String::new();
+        open.read_to_string(&mut text).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+    });
+    match ran {
+        Some(()) => assert_eq!(client.join().unwrap(), "page"),
+        None => drop(TcpStream::connect(address)),
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_worker_of_directories_reads_them_and_nothing_else() {
+    let folder = folder("directory");
+    symlink("../secret", folder.join("site/out")).unwrap();
+    let reach = Reach {
+        read: vec![folder.join("site"), folder.join("not-there")],
+        ..Reach::default()
+    };
+    let inner = folder.clone();
+    confined(&reach, Calls::Worker { opens: true }, move || {
+        assert_eq!(fs::read(inner.join("site/page")).unwrap(), b"page");
+        assert!(fs::read_dir(inner.join("site")).unwrap().count() >= 2);
+        refused(File::open(inner.join("secret")));
+        refused(File::open(inner.join("site/out")));
+        refused(File::open("/etc/passwd"));
+        refuses_the_rest(&inner);
+    });
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// A link that is swapped all the time between a file inside and one outside.
+#[test]
+fn a_race_of_links_leads_nowhere() {
+    let folder = folder("race");
+    let reach = Reach {
+        read: vec![folder.join("site")],
+        ..Reach::default()
+    };
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let swapped = folder.clone();
+    symlink("page", folder.join("site/link")).unwrap();
+    let swaps = thread::spawn(move || {
+        let (link, new) = (swapped.join("site/link"), swapped.join("site/new-link"));
+        let mut targets = ["../secret", "page"].into_iter().cycle();
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            symlink(targets.next().unwrap(), &new).unwrap();
+            fs::rename(&new, &link).unwrap();
+        }
+    });
+    let inner = folder.clone();
+    confined(&reach, Calls::Worker { opens: true }, move || {
+        let mut seen = [0; 2];
+        // Until both have been met, and often enough for a race.
+        while seen.iter().sum::<i32>() < 20_000 || seen.contains(&0) {
+            match fs::read(inner.join("site/link")) {
+                Ok(bytes) => {
+                    assert_eq!(bytes, b"page");
+                    seen[0] += 1;
+                }
+                error => {
+                    refused(error);
+                    seen[1] += 1;
+                }
+            }
+        }
+    });
+    drop(stop);
+    swaps.join().unwrap();
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_control_thread_writes_and_removes_only_where_it_may() {
+    let folder = folder("control");
+    fs::create_dir(folder.join("logs")).unwrap();
+    fs::create_dir(folder.join("sockets")).unwrap();
+    fs::write(folder.join("sockets/one"), "").unwrap();
+    let reach = Reach {
+        read: vec![folder.join("site")],
+        write: vec![folder.join("logs")],
+        remove: vec![folder.join("sockets")],
+    };
+    let inner = folder.clone();
+    confined(&reach, Calls::Control, move || {
+        fs::write(inner.join("logs/new"), "line").unwrap();
+        fs::remove_file(inner.join("sockets/one")).unwrap();
+        refused(fs::remove_file(inner.join("logs/new")));
+        refused(File::create(inner.join("sockets/new")));
+        refused(File::open(inner.join("secret")));
+        refuses_the_rest(&inner);
+    });
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// What the C library and the standard library do by themselves still works.
+#[test]
+fn a_confined_thread_can_still_start_threads_panic_and_allocate() {
+    confined(&Reach::default(), Calls::Worker { opens: false }, || {
+        let threads: Vec<_> = (0..8)
+            .map(|n| {
+                thread::Builder::new()
+                    .name(format!("inner-{n}"))
+                    .spawn(move || vec![n as u8; 8 << 20].len())
+                    .unwrap()
+            })
+            .collect();
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), 8 << 20);
+        }
+        let panic = thread::spawn(|| std::panic::resume_unwind(Box::new("on purpose")));
+        assert!(panic.join().is_err());
+        thread::sleep(std::time::Duration::from_nanos(1));
+        assert!(thread::available_parallelism().is_ok());
+    });
+}
+
+fn map(access: rustix::mm::ProtFlags) -> Result<(), Errno> {
+    let flags = rustix::mm::MapFlags::PRIVATE;
+    // SAFETY: a new mapping at an address of the kernel's choice, which nothing uses.
+    unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4096, access, flags) }.map(drop)
+}
