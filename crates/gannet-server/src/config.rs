@@ -10,6 +10,7 @@ use gannet_content::routing::Routing;
 use gannet_content::rules::headers::is_coding_forbidden;
 use gannet_io::reserve;
 use gannet_io::unix_socket::Access;
+use gannet_io::user::User;
 
 /// Which I/O engine to use.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -310,6 +311,28 @@ pub enum LogFormat {
     Json,
 }
 
+/// Whether a server confines its threads, and the one that calls
+/// [`serve`](crate::Prepared::serve) with them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SandboxChoice {
+    /// No: for a process that does other things as well.
+    Off,
+    /// As far as the kernel can.
+    #[default]
+    Auto,
+    /// Completely, or not start.
+    Require,
+}
+
+/// A user to run as.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RunAs {
+    /// As the operator named it.
+    pub name: String,
+    /// Its rights.
+    pub user: User,
+}
+
 /// The complete configuration of a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Config {
@@ -331,4 +354,8 @@ pub struct Config {
     pub content: ContentOptions,
     /// Required if any address speaks [`Scheme::Https`].
     pub tls: Option<TlsConfig>,
+    /// Whether threads give up rights that they do not need.
+    pub sandbox: SandboxChoice,
+    /// The user whose rights the process has while it serves; `None`: those it was started with.
+    pub run_as: Option<RunAs>,
 }

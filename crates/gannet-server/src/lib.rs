@@ -28,6 +28,7 @@ pub use start::bound::{Bound, bind, bind_unnamed};
 pub use start::open::{OpenError, permission};
 pub use start::quic::Http3Report;
 pub use start::running::{Running, SiteReport, StartReport};
+pub use start::sandbox::SandboxReport;
 pub use start::start_error::StartError;
 pub use start::{Prepared, prepare};
 pub use worker::ledger;

@@ -51,6 +51,14 @@ impl Place {
         })
     }
 
+    /// Its path.
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::Path(path) => path.clone(),
+            Self::Below(hosts, name) => hosts.join(name),
+        }
+    }
+
     /// Opens the directory that is there now.
     ///
     /// # Errors
@@ -121,11 +129,15 @@ impl LiveDirectory {
 pub(crate) fn follow(
     sources: Vec<(usize, LiveDirectory)>,
     published: &Arc<Published>,
+    readable: Option<Arc<[PathBuf]>>,
 ) -> io::Result<Vec<Lookout>> {
     let count = sources.len().min(FOLLOWERS_MAX);
     let mut threads: Vec<Vec<Follower>> = (0..count).map(|_| Vec::new()).collect();
     for (at, (place, source)) in sources.into_iter().enumerate() {
-        threads[at % count].push(Follower::new(source, place, Arc::clone(published)));
+        threads[at % count].push(Follower {
+            readable: readable.clone(),
+            ..Follower::new(source, place, Arc::clone(published))
+        });
     }
     let every = Duration::from_millis(FOLLOW_MS);
     let start = |mut followers: Vec<Follower>| {
@@ -148,6 +160,8 @@ struct Follower {
     kept: Vec<(Root, Instant)>,
     /// When folders are next searched for rules files.
     next_search: Instant,
+    /// The folders that the sandbox leaves readable; `None` without one.
+    readable: Option<Arc<[PathBuf]>>,
 }
 
 impl Follower {
@@ -159,6 +173,7 @@ impl Follower {
             kept: Vec::new(),
             source,
             next_search: Instant::now(),
+            readable: None,
         }
     }
 
@@ -188,6 +203,7 @@ impl Follower {
                     self.read_rules(&root);
                 }
             }
+            Ok(_) if !self.is_readable() => self.refuse(),
             Ok(root) => self.take(&root),
             Err(error) if now.directory != was => self.miss(&error),
             Err(_) => {}
@@ -238,6 +254,25 @@ impl Follower {
         let name = self.source.name.display();
         ERRORS.tell(format_args!(
             "gannet: '{name}' was replaced; serving the new directory"
+        ));
+    }
+
+    /// Whether the sandbox lets files be opened where the path leads now.
+    fn is_readable(&self) -> bool {
+        let Some(readable) = &self.readable else {
+            return true;
+        };
+        let target = self.source.place.path().canonicalize();
+        target.is_ok_and(|it| readable.iter().any(|folder| it.starts_with(folder)))
+    }
+
+    /// Keeps the old directory, as no file of the new one could be opened.
+    fn refuse(&self) {
+        let name = self.source.name.display();
+        ERRORS.tell(format_args!(
+            "gannet: cannot serve the new '{name}': the sandbox has not left it readable; \
+             keeping the old directory\nhelp: start gannet again; it can follow a link within the \
+             folder that holds both the link and its targets"
         ));
     }
 

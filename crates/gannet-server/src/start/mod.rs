@@ -11,12 +11,14 @@ pub(crate) mod published;
 pub(crate) mod quic;
 pub(crate) mod releases;
 pub(crate) mod running;
+pub(crate) mod sandbox;
 pub(crate) mod start_error;
 mod workers;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use gannet_io::probe;
@@ -30,6 +32,7 @@ use self::quic::{Datagrams, Http3Report};
 use self::releases::Surroundings;
 use self::releases::board::Board;
 use self::running::{Certificates, Running, SiteReport, StartReport};
+use self::sandbox::Sandbox;
 use self::start_error::StartError;
 use self::workers::{Descriptors, Plan, ReadyWorker};
 use crate::coder::{Coder, CoderThreads};
@@ -67,6 +70,7 @@ pub struct Prepared {
     board: Arc<Board>,
     /// Codes text of the live directories.
     coder: Arc<Coder>,
+    sandbox: Sandbox,
 }
 
 /// Performs every step that can fail before a server serves: opens content, log, certificates and
@@ -97,6 +101,7 @@ pub fn prepare(
         room: &archive_room,
         coder: Some(&coder),
     };
+    let hosted = content.clone();
     let mut contents = Vec::with_capacity(content.len());
     let mut sources = Vec::new();
     let mut releases = Vec::new();
@@ -161,7 +166,10 @@ pub fn prepare(
         datagrams: &datagrams,
     };
     let (waiting, engine, fallback) = plan.start_workers()?;
+    // With the log file in place.
+    let sandbox = Sandbox::plan(&config, &hosted, &listeners);
     let report = StartReport {
+        sandbox: sandbox.report(&engine)?,
         engine,
         fallback,
         workers,
@@ -188,6 +196,7 @@ pub fn prepare(
         options: Arc::new(config.content),
         board,
         coder,
+        sandbox,
     })
 }
 
@@ -198,11 +207,15 @@ impl Prepared {
         &self.report
     }
 
-    /// Starts serving.
+    /// Starts serving. With a sandbox, the calling thread is confined from then on.
     ///
     /// # Errors
-    /// A thread cannot be started, or another server has taken the path of a Unix socket.
+    /// A thread cannot be started or confined, or another server has taken the path of a Unix
+    /// socket.
     pub fn serve(self) -> Result<Running, StartError> {
+        let files = self.listeners.into_iter().map(Bound::publish);
+        let files: Vec<_> = files.collect::<Result<_, _>>()?;
+        let domain = self.sandbox.begin()?;
         notices::begin().map_err(StartError::Resource)?;
         let about = About {
             engine: self.report.engine.name,
@@ -214,10 +227,8 @@ impl Prepared {
             source: tls.source,
             store: tls.store,
         });
-        let files = self.listeners.into_iter().map(Bound::publish);
-        let files: Vec<_> = files.collect::<Result<_, _>>()?;
         let mut log = self.log;
-        log.keep();
+        log.begin().map_err(StartError::Resource)?;
         let (handles, starts): (Vec<_>, Vec<_>) = self
             .workers
             .into_iter()
@@ -250,13 +261,22 @@ impl Prepared {
             clock: releases::unix_now,
             messages: &notices::ERRORS,
         };
-        let lookouts = follow::follow(self.sources, &surroundings.published);
+        let lookouts = follow::follow(
+            self.sources,
+            &surroundings.published,
+            self.sandbox.readable(),
+        );
         running.follow(lookouts.map_err(StartError::Resource)?);
         let lookouts = releases::follow(self.releases, &self.opened.contents, &surroundings);
         running.follow(lookouts.map_err(StartError::Resource)?);
+        let (entered, confined) = mpsc::channel();
         for go in starts {
             // A worker that has ended meanwhile is detected like one that ends later.
-            let _ = go.send(());
+            let _ = go.send(domain.clone().map(|domain| (domain, entered.clone())));
+        }
+        drop(entered);
+        for result in confined {
+            result.or_else(|error| self.sandbox.refused(&error))?;
         }
         Ok(running)
     }

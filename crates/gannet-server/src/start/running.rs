@@ -17,6 +17,7 @@ use crate::observe::metrics_server::MetricsServer;
 use crate::observe::snapshots::Snapshots;
 use crate::start::lookout::Lookout;
 use crate::start::quic::Http3Report;
+use crate::start::sandbox::SandboxReport;
 use crate::start::workers::Thread;
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
@@ -45,6 +46,8 @@ pub struct StartReport {
     pub http3: Option<Http3Report>,
     /// Whether the kernel encrypts large bodies, if any address speaks TLS.
     pub kernel_tls: Option<KernelTls>,
+    /// The parts of the sandbox, if there is one.
+    pub sandbox: Option<SandboxReport>,
 }
 
 /// The certificates in use, and their source.
@@ -227,6 +230,9 @@ impl Running {
             text.push_str(&format!("; without {feature}: {why}"));
         }
         text.push('\n');
+        if let Some(sandbox) = &self.report.sandbox {
+            text.push_str(&format!("sandbox: {sandbox}\n"));
+        }
         text.push_str(&metrics::summary(&self.snapshots.take()));
         text
     }

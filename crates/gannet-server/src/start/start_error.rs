@@ -40,6 +40,10 @@ pub enum StartError {
     Listen(ListenAddress, io::Error),
     /// Accepting cannot be deferred at this address.
     DeferAccept(SocketAddr, io::Error),
+    /// A part of the sandbox is required and missing, for this reason.
+    Sandbox(&'static str, String),
+    /// The process cannot become this user's.
+    User(String, io::Error),
     /// A thread cannot be started, or no descriptor is free.
     Resource(io::Error),
 }
@@ -63,6 +67,8 @@ impl fmt::Display for StartError {
             Self::DeferAccept(address, error) => {
                 write!(f, "cannot defer accepting on '{address}': {}", cause(error))
             }
+            Self::Sandbox(part, why) => write!(f, "cannot sandbox the server: {part}: {why}"),
+            Self::User(name, error) => write!(f, "cannot run as '{name}': {}", cause(error)),
             Self::Resource(error) => write!(f, "cannot start the server: {}", cause(error)),
         }
     }
@@ -98,6 +104,10 @@ impl StartError {
             },
             Self::Listen(..) => None,
             Self::DeferAccept(..) => Some("leave --defer-accept out".into()),
+            Self::Sandbox(..) => Some("use --sandbox auto, which goes on without it".into()),
+            Self::User(..) => {
+                Some("root has to start gannet, with CAP_SETUID and CAP_SETGID".into())
+            }
             Self::Resource(_) => Some("check 'ulimit -n', 'ulimit -u' and 'ulimit -v'".into()),
         }
     }

@@ -12,6 +12,7 @@ use gannet_io::driver::{Driver, EngineReport, Waker};
 use gannet_io::epoll::Epoll;
 use gannet_io::options::EngineOptions;
 use gannet_io::process::random_bytes;
+use gannet_io::sandbox::Domain;
 use gannet_io::uring::Uring;
 
 use super::Tls;
@@ -19,7 +20,7 @@ use super::bound::Bound;
 use super::quic::Datagrams;
 use super::running::WorkerHandle;
 use super::start_error::StartError;
-use crate::config::{Config, EngineChoice, ListenAddress, Scheme};
+use crate::config::{Config, EngineChoice, ListenAddress, SandboxChoice, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
 use crate::observe::log::{LogFactory, LogSink};
@@ -159,6 +160,7 @@ impl Plan<'_> {
         let (sender, inbox) = mpsc::channel();
         let (ready, answer) = mpsc::channel();
         let (go, on_go) = mpsc::channel();
+        let restricts = self.config.sandbox != SandboxChoice::Off;
         let main = move || {
             let seat = Seat {
                 settings,
@@ -168,7 +170,10 @@ impl Plan<'_> {
                 ready,
                 on_go,
             };
-            let engine = EngineOptions::default();
+            let engine = EngineOptions {
+                restricts,
+                ..EngineOptions::default()
+            };
             if uring {
                 match Uring::new(sockets, &engine) {
                     Ok(driver) => seat.serve(driver.with_datagrams(datagrams)),
@@ -256,8 +261,11 @@ impl Plan<'_> {
 pub(super) struct ReadyWorker {
     pub(super) handle: WorkerHandle,
     /// Starts the worker; dropping it ends the worker instead.
-    pub(super) go: Sender<()>,
+    pub(super) go: Sender<Go>,
 }
+
+/// The signal to serve: in this domain, if any, and with an answer whether that was entered.
+pub(super) type Go = Option<(Arc<Domain>, Sender<io::Result<()>>)>;
 
 type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
 
@@ -269,7 +277,7 @@ struct Seat {
     inbox: Receiver<Message>,
     ready: Ready,
     /// Receives the signal to start serving.
-    on_go: Receiver<()>,
+    on_go: Receiver<Go>,
 }
 
 impl Seat {
@@ -285,8 +293,16 @@ impl Seat {
             ready,
             on_go,
         } = self;
-        if ready.send(Ok((waker, report))).is_err() || on_go.recv().is_err() {
+        if ready.send(Ok((waker, report))).is_err() {
             return true;
+        }
+        match on_go.recv() {
+            Ok(Some((domain, entered))) => {
+                // The receiver waits for all workers, or has ended the server.
+                let _ = entered.send(domain.enter());
+            }
+            Ok(None) => {}
+            Err(_) => return true,
         }
         let release = Release::new(&opened, settings.number, None);
         // Otherwise this would keep replaced content in memory.

@@ -32,6 +32,8 @@ pub struct Settings {
     pub hosts: bool,
     /// Serve one site for every host.
     pub ignore_host: bool,
+    /// The user to run as, and perhaps its group: `NAME[:GROUP]`.
+    pub user: Option<String>,
     /// Memory limit of the process in bytes; 0 is no limit.
     pub max_memory: u64,
     /// Descriptor limit of the process; 0 is as many as allowed.

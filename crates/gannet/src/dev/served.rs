@@ -12,7 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use gannet_io::unix_socket::Access;
-use gannet_server::config::{Config, Content, ContentOptions, Hosted, ListenAddress, UnixAddress};
+use gannet_server::config::{
+    Config, Content, ContentOptions, Hosted, ListenAddress, SandboxChoice, UnixAddress,
+};
 use gannet_server::{Running, StartError, bind_unnamed};
 
 /// The one that serves now.
@@ -63,6 +65,8 @@ impl Server {
         let config = Config {
             workers: 1,
             content,
+            // This process runs the site's own commands.
+            sandbox: SandboxChoice::Off,
             ..Config::default()
         };
         let hosted = Hosted {

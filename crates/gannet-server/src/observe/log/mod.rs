@@ -287,8 +287,9 @@ mod tests {
     #[test]
     fn a_failed_write_is_counted() {
         let full = std::path::Path::new("/dev/full");
-        let (writer, factory) =
+        let (mut writer, factory) =
             LogWriter::start(LogFormat::Combined, Some(full)).expect("it can be opened");
+        writer.begin().expect("a thread");
         let (mut one, mut other) = (factory.sink(), factory.sink());
         drop(factory);
         for _ in 0..3 {

@@ -27,6 +27,8 @@ enum Order {
 pub(crate) struct LogWriter {
     queue: Option<SyncSender<Vec<u8>>>,
     orders: Sender<Order>,
+    /// The thread's work, until it begins.
+    write: Option<Box<dyn FnOnce() + Send>>,
     thread: Option<JoinHandle<()>>,
     /// Disconnected once the thread has ended.
     ended: Receiver<()>,
@@ -45,6 +47,7 @@ impl LogWriter {
             let writer = Self {
                 queue: None,
                 orders,
+                write: None,
                 thread: None,
                 ended,
                 made: Made(None),
@@ -66,17 +69,16 @@ impl LogWriter {
             queue: Some(queue.clone()),
             failed: Arc::clone(&failed),
         };
-        let thread = std::thread::Builder::new()
-            .name("gannet-log".into())
-            .spawn(move || {
-                write_lines(target, &lines, &order_inbox, &failed);
-                drop(end);
-            })?;
+        let write = move || {
+            write_lines(target, &lines, &order_inbox, &failed);
+            drop(end);
+        };
         Ok((
             Self {
                 queue: Some(queue),
                 orders,
-                thread: Some(thread),
+                write: Some(Box::new(write)),
+                thread: None,
                 ended,
                 made,
             },
@@ -84,9 +86,18 @@ impl LogWriter {
         ))
     }
 
-    /// Called when the server serves: a log file that was created is kept.
-    pub(crate) fn keep(&mut self) {
+    /// Called when the server serves: lines are written, and a log file that was created is kept.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
+        if let Some(write) = self.write.take() {
+            // Not earlier: the thread is confined like the one that starts it.
+            let thread = std::thread::Builder::new().name("gannet-log".into());
+            self.thread = Some(thread.spawn(write)?);
+        }
         self.made.0 = None;
+        Ok(())
     }
 
     /// Makes the writer reopen its file (after a rotation).

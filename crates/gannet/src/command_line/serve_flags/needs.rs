@@ -106,6 +106,8 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("grace", Need::Nothing),
     ("engine", Need::Nothing),
     ("workers", Need::Nothing),
+    ("sandbox", Need::Nothing),
+    ("user", Need::Nothing),
     ("log", Need::Nothing),
     ("log-file", Need::Log),
     ("quiet", Need::Nothing),

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use gannet_server::config::EngineChoice;
+use gannet_server::config::{EngineChoice, SandboxChoice};
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::{LogChoice, Settings};
@@ -291,6 +291,52 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
                 return Err("not a whole number from 0 to 1024".into());
             }
             settings.server.workers = usize::from(count);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "sandbox",
+        short: None,
+        value: one_of("WHEN", &["auto", "require", "off"]),
+        group: Group::Engine,
+        default: "auto",
+        brief: "confine threads: auto, require or off",
+        details: "Once it serves, the server can open only what it serves or reads again, write \
+            only its log, start no program and connect to nothing (Landlock, seccomp, restrictions \
+            of io_uring). auto goes without what the kernel lacks, and says so in the first lines \
+            of output; require is an error then.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.sandbox = choice(
+                values,
+                &[
+                    ("auto", SandboxChoice::Auto),
+                    ("require", SandboxChoice::Require),
+                    ("off", SandboxChoice::Off),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "user",
+        short: None,
+        value: one("NAME[:GROUP]"),
+        group: Group::Engine,
+        default: "",
+        brief: "become this user once addresses are bound and keys are read",
+        details: "Only root can. With a group, the process is in that one alone, otherwise in all \
+            of the user's. Certificates, rules and content are read again, and the log reopened, \
+            with the user's rights.",
+        is_common: false,
+        apply: |settings, values| {
+            let named = text(values)?;
+            let mut parts = named.split(':');
+            let is_named = parts.by_ref().take(2).all(|part| !part.is_empty());
+            if !is_named || parts.next().is_some() {
+                return Err("not NAME or NAME:GROUP".into());
+            }
+            settings.user = Some(named.to_owned());
             Ok(())
         },
     },

@@ -1,6 +1,7 @@
 //! `gannet` and `gannet serve`: prepare (inspect the path, bind, open), serve, wait for signals.
 
 pub mod addresses;
+mod confinement;
 mod content;
 pub mod content_kind;
 mod effects;
@@ -55,7 +56,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 /// Serves until a signal stops it; returns the exit status.
 fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let used = Used::now(settings);
-    let commands = match signals::listen() {
+    confinement::begin(settings.server.sandbox)?;
+    let commands = match signals::listen(settings.server.sandbox) {
         Ok(commands) => commands,
         Err(error) => {
             // Too low a limit is the likely cause: if so, that is the error to report.
@@ -119,6 +121,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         log: log_format(settings, &terminal),
         log_file: log_file(settings),
         tls,
+        run_as: confinement::run_as(settings.user.as_deref())?,
         content: ContentOptions {
             routing: settings.site.routing(),
             defaults: settings.site.defaults(),

@@ -7,9 +7,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
+use gannet_server::config::SandboxChoice;
 use gannet_server::tls::watch::Reload;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+
+use super::confinement::confine;
 
 /// A command for the main thread.
 #[derive(Debug)]
@@ -48,7 +51,7 @@ const END_AT_ONCE: Duration = Duration::from_millis(1_500);
 ///
 /// # Errors
 /// The handlers cannot be installed, or the thread cannot be started.
-pub(crate) fn listen() -> io::Result<Commands> {
+pub(crate) fn listen(sandbox: SandboxChoice) -> io::Result<Commands> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     let (sender, inbox) = mpsc::channel();
     let commands = Commands {
@@ -60,6 +63,7 @@ pub(crate) fn listen() -> io::Result<Commands> {
     thread::Builder::new()
         .name("gannet-signals".into())
         .spawn(move || {
+            confine(sandbox);
             let mut stops = 0;
             for signal in signals.forever() {
                 let command = match signal {

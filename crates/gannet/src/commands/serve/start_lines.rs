@@ -70,6 +70,9 @@ impl Lines<'_> {
         self.log(&mut text);
         self.tls(&mut text);
         self.engine(&mut text);
+        if let Some(sandbox) = &self.report.sandbox {
+            self.line(&mut text, "sandbox", &sandbox.to_string());
+        }
         if let Some(note) = self.note {
             self.line(&mut text, "note", &self.paint("33", note));
         }

@@ -1,0 +1,250 @@
+//! The sandbox: what each thread may still do once the server serves.
+//!
+//! ```text
+//!  prepare: plan ─▶ serve: files of sockets ─▶ user ─▶ main thread, and all that it starts now
+//!                                                 └──▶ each worker, before its first connection
+//! ```
+//!
+//! Workers, which have the bytes of peers, get the least: they open files below live directories,
+//! and none at all where there are only archives. The threads that read content again, write the
+//! log and remove the files of sockets reach what that takes.
+
+use std::fmt;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use gannet_io::cause::cause;
+use gannet_io::driver::{EngineReport, Errno, RING_RESTRICTIONS};
+use gannet_io::sandbox::{Calls, Domain, Kernel, Reach};
+
+use crate::config::{Config, Content, Hosted, ListenAddress, RunAs, SandboxChoice};
+use crate::observe::notices::ERRORS;
+use crate::start::bound::Bound;
+use crate::start::start_error::StartError;
+
+/// What the sandbox of a server consists of.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SandboxReport {
+    /// The parts in use: `user www`, `landlock 6`, `seccomp`, `ring restrictions`.
+    pub in_use: Vec<String>,
+    /// The parts that are missing, each with the reason.
+    pub missing: Vec<(&'static str, String)>,
+}
+
+impl fmt::Display for SandboxReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.in_use.is_empty() {
+            true => f.write_str("none")?,
+            false => f.write_str(&self.in_use.join(", "))?,
+        }
+        let mut missing = self.missing.iter();
+        missing.try_for_each(|(part, why)| write!(f, "; without {part}: {why}"))
+    }
+}
+
+/// The sandbox of a server that has not begun.
+pub(crate) struct Sandbox {
+    choice: SandboxChoice,
+    kernel: Kernel,
+    user: Option<RunAs>,
+    worker: Reach,
+    worker_calls: Calls,
+    control: Reach,
+}
+
+impl Sandbox {
+    /// Plans the sandbox: what will have to be opened while serving.
+    pub(crate) fn plan(config: &Config, contents: &[Hosted], listeners: &[Bound]) -> Self {
+        let is_live =
+            |content: &Content| !matches!(content, Content::Archive(_) | Content::Store(_));
+        let mut worker = Reach::default();
+        // What tells about the process and the memory of the machine.
+        let mut control = Reach {
+            read: vec!["/proc".into(), "/sys/fs/cgroup".into()],
+            ..Reach::default()
+        };
+        for Hosted { content, .. } in contents {
+            let folders = holders(&content.clone().into_path());
+            if is_live(content) {
+                worker.read.extend(folders.iter().cloned());
+            }
+            control.read.extend(folders);
+        }
+        let pairs = config.tls.iter().flat_map(|tls| &tls.source.pairs);
+        for file in pairs.flat_map(|pair| [&pair.certificate, &pair.key]) {
+            control.read.extend(holders(file));
+        }
+        if let Some(log) = &config.log_file {
+            // A device or a FIFO is opened again, but never made.
+            match log.is_file() {
+                true => control.write.extend(holders(log)),
+                false => control.write.push(log.clone()),
+            }
+        }
+        for bound in listeners {
+            if let ListenAddress::Unix(unix) = &bound.address {
+                control.remove.extend(holders(&unix.path));
+            }
+        }
+        Self {
+            choice: config.sandbox,
+            kernel: Kernel::look(),
+            user: config.run_as.clone(),
+            worker_calls: Calls::Worker {
+                opens: contents.iter().any(|it| is_live(&it.content)),
+            },
+            worker,
+            control,
+        }
+    }
+
+    /// Names the parts; `None` if there is to be no sandbox at all.
+    ///
+    /// # Errors
+    /// One is missing that is required.
+    pub(crate) fn report(
+        &self,
+        engine: &EngineReport,
+    ) -> Result<Option<SandboxReport>, StartError> {
+        let mut report = SandboxReport::default();
+        if let Some(user) = &self.user {
+            report.in_use.push(format!("user {}", user.name));
+        }
+        if self.choice == SandboxChoice::Off {
+            return Ok(self.user.is_some().then_some(report));
+        }
+        match self.kernel.landlock {
+            Ok(version) => report.in_use.push(format!("landlock {version}")),
+            Err(errno) => report.missing.push(("landlock", why(errno))),
+        }
+        match self.kernel.seccomp {
+            Ok(()) => report.in_use.push("seccomp".into()),
+            Err(errno) => report.missing.push(("seccomp", why(errno))),
+        }
+        if engine.in_use.contains(&RING_RESTRICTIONS) {
+            report.in_use.push(RING_RESTRICTIONS.into());
+        }
+        let ring = engine.missing.iter();
+        let mut ring = ring.filter(|(part, _)| *part == RING_RESTRICTIONS);
+        report.missing.extend(ring.next().cloned());
+        match report.missing.first() {
+            Some((part, why)) if self.choice == SandboxChoice::Require => {
+                Err(StartError::Sandbox(part, why.clone()))
+            }
+            _ => Ok(Some(report)),
+        }
+    }
+
+    /// Changes the user of the process, confines the calling thread, and returns what to confine
+    /// the workers with.
+    ///
+    /// # Errors
+    /// The user cannot be changed; a part is refused that is required.
+    pub(crate) fn begin(&self) -> Result<Option<Arc<Domain>>, StartError> {
+        if let Some(RunAs { name, user }) = &self.user {
+            let refuse = |error| StartError::User(name.clone(), error);
+            user.become_it().map_err(refuse)?;
+        }
+        if self.choice == SandboxChoice::Off {
+            return Ok(None);
+        }
+        let domain = |reach, calls| Domain::new(&self.kernel, reach, calls);
+        let domains = domain(&self.worker, self.worker_calls)
+            .and_then(|worker| Ok((worker, domain(&self.control, Calls::Control)?)));
+        let entered = domains.and_then(|(worker, control)| {
+            control.enter()?;
+            Ok(worker)
+        });
+        match entered {
+            Ok(worker) => Ok(Some(Arc::new(worker))),
+            Err(error) => self.refused(&error).map(|()| None),
+        }
+    }
+
+    /// A thread could not be confined, though the kernel has all it takes: an error if it has to be.
+    pub(crate) fn refused(&self, error: &io::Error) -> Result<(), StartError> {
+        let why = cause(error);
+        if self.choice == SandboxChoice::Require {
+            return Err(StartError::Sandbox("a thread's domain", why));
+        }
+        ERRORS.tell(format_args!(
+            "gannet: cannot confine a thread: {why}; going on without"
+        ));
+        Ok(())
+    }
+
+    /// The folders of live directories that can be served; `None` without a sandbox.
+    pub(crate) fn readable(&self) -> Option<Arc<[PathBuf]>> {
+        let is_confined = self.choice != SandboxChoice::Off && self.kernel.landlock.is_ok();
+        is_confined.then(|| self.worker.read.as_slice().into())
+    }
+}
+
+fn why(errno: Errno) -> String {
+    match errno {
+        Errno::NOSYS => "this kernel lacks it (ENOSYS)".into(),
+        Errno::OPNOTSUPP => "it is off: it has to be in the kernel's parameter lsm=".into(),
+        errno => cause(&errno.into()),
+    }
+}
+
+/// The folders from which a path can be replaced, by renaming or by changing a link on the way: the
+/// one that holds it, and the one that holds both the link and its target. The root itself is never
+/// among them: it would be everything.
+fn holders(path: &Path) -> Vec<PathBuf> {
+    let named = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let real = named.canonicalize().unwrap_or_else(|_| named.clone());
+    let holder = |path: &Path| {
+        let parent = path.parent().filter(|it| it.parent().is_some());
+        parent.unwrap_or(path).to_owned()
+    };
+    let mut folders = vec![holder(&real)];
+    if named != real {
+        let begin = holder(&named);
+        let steps = begin.components().zip(real.components());
+        let shared: PathBuf = steps
+            .take_while(|(one, other)| one == other)
+            .map(|(step, _)| step)
+            .collect();
+        if shared
+            .components()
+            .any(|it| matches!(it, Component::Normal(_)))
+        {
+            folders.push(shared);
+        }
+    }
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn holders_allow_for_renames_and_links_but_never_for_all() {
+        let name = format!("gannet-holders-{}", std::process::id());
+        let base = std::env::temp_dir().canonicalize().unwrap().join(name);
+        fs::create_dir_all(base.join("releases/42/public")).unwrap();
+        symlink("releases/42", base.join("current")).unwrap();
+        symlink("/usr", base.join("elsewhere")).unwrap();
+        let check = |path: &Path, expect: &[PathBuf]| {
+            assert_eq!(holders(path), expect, "{}", path.display());
+        };
+        check(&base.join("releases/42"), &[base.join("releases")]);
+        check(
+            &base.join("current"),
+            &[base.join("releases"), base.clone()],
+        );
+        let inner = base.join("current/public");
+        check(&inner, &[base.join("releases/42"), base.clone()]);
+        check(&base.join("elsewhere"), &["/usr".into()]);
+        check(&base.join("not-there"), &[base.clone()]);
+        check("/usr".as_ref(), &["/usr".into()]);
+        check("/".as_ref(), &["/".into()]);
+        fs::remove_dir_all(base).unwrap();
+    }
+}

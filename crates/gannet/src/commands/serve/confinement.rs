@@ -1,0 +1,53 @@
+//! What the process gives up: its user, and rights that no server needs.
+
+use gannet_io::sandbox::{Calls, Domain, Kernel, Reach, forbid_privileges};
+use gannet_io::user::{User, is_root};
+use gannet_server::config::{RunAs, SandboxChoice};
+
+use crate::messages::{Failure, cause};
+
+/// Gives up what could add rights later. Called before any thread starts, which would keep it.
+///
+/// # Errors
+/// The kernel refused.
+pub(super) fn begin(choice: SandboxChoice) -> Result<(), Failure> {
+    if choice == SandboxChoice::Off {
+        return Ok(());
+    }
+    forbid_privileges().map_err(|error| Failure::of_system("give up", "privileges", &error))
+}
+
+/// Confines the calling thread, which opens nothing at all.
+pub(super) fn confine(choice: SandboxChoice) {
+    if choice != SandboxChoice::Off {
+        let domain = Domain::new(&Kernel::look(), &Reach::default(), Calls::Control);
+        // Whatever the kernel refuses here it refuses the main thread as well, which reports it.
+        let _ = domain.and_then(|domain| domain.enter());
+    }
+}
+
+/// The user that `--user NAME[:GROUP]` names.
+///
+/// # Errors
+/// There is none of this name, or this process is not root's.
+pub(super) fn run_as(named: Option<&str>) -> Result<Option<RunAs>, Failure> {
+    let Some(named) = named else {
+        return Ok(None);
+    };
+    if !is_root() {
+        let text = format!("--user {named}: only root can become another user");
+        return Err(Failure::usage(text).help("leave --user out, or start gannet as root"));
+    }
+    let (user, group) = match named.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (named, None),
+    };
+    let user = User::find(user, group).map_err(|error| {
+        Failure::usage(format!("--user {named}: {}", cause(&error)))
+            .help("name an account and a group of this machine, such as www-data:www-data")
+    })?;
+    Ok(Some(RunAs {
+        name: named.to_owned(),
+        user,
+    }))
+}
