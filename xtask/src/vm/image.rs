@@ -26,16 +26,18 @@ pub(super) struct Suites {
 
 /// Test binaries that are useful in a VM: package and name. Tests that do not depend on the kernel
 /// are left out, since an emulated machine is slow.
-const TESTS: [(&str, &str); 11] = [
+const TESTS: [(&str, &str); 13] = [
     ("gannet-io", "accept"),
     ("gannet-io", "cancel"),
     ("gannet-io", "datagrams"),
     ("gannet-io", "kernel_tls"),
     ("gannet-io", "open"),
     ("gannet-io", "receive"),
+    ("gannet-io", "sandbox"),
     ("gannet-io", "send"),
     ("gannet-io", "send_file"),
     ("gannet-io", "waker"),
+    ("gannet", "confinement"),
     ("gannet", "ktls"),
     ("gannet", "serve"),
 ];

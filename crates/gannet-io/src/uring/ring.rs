@@ -292,3 +292,37 @@ unsafe fn ring_register(uring: &IoUring, opcode: libc::c_uint, update: &RingUpda
         unsafe { libc::syscall(libc::SYS_io_uring_register, fd, opcode, &raw mut update, 1) };
     (result == 1).then_some(update.offset)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The result of an operation that the engine never submits.
+    fn foreign(restricts: bool) -> Option<i32> {
+        let mut ring = Ring::new(8, 8).ok()?;
+        ring.start(restricts).unwrap();
+        if ring
+            .restricted
+            .is_some_and(|restricted| restricted.is_err())
+        {
+            return None;
+        }
+        // SAFETY: the operation names no memory.
+        unsafe { ring.push(opcode::Nop::new().build()) };
+        ring.enter(1, None).unwrap();
+        let mut room = [const { MaybeUninit::uninit() }; BATCH];
+        ring.reap(&mut room).first().map(cqueue::Entry::result)
+    }
+
+    #[test]
+    fn a_restricted_ring_takes_no_foreign_operations() {
+        let Some(result) = foreign(false) else {
+            return gannet_testkit::left_out("io_uring", "no ring can be set up");
+        };
+        assert_eq!(result, 0);
+        match foreign(true) {
+            None => gannet_testkit::left_out("ring restrictions", "the kernel refuses them"),
+            Some(result) => assert_eq!(result, -libc::EACCES),
+        }
+    }
+}

@@ -65,7 +65,12 @@ impl Sandbox {
             ..Reach::default()
         };
         for Hosted { content, .. } in contents {
-            let folders = holders(&content.clone().into_path());
+            let path = std::path::absolute(content.clone().into_path()).unwrap_or_default();
+            let folders = match content {
+                // Its folder is the served directory.
+                Content::File(_) => holders(path.parent().unwrap_or(&path)),
+                _ => holders(&path),
+            };
             if is_live(content) {
                 worker.read.extend(folders.iter().cloned());
             }

@@ -1,0 +1,204 @@
+//! The sandbox: each thread of a server is in it, what it has to do still works, and what is missing
+//! is named.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+
+use gannet_testkit::client::{Client, get};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, Signal, command, command_of_nobody, left_out, run, seccomp};
+
+/// The number of `landlock_create_ruleset`, everywhere.
+const LANDLOCK_CREATE_RULESET: u32 = 444;
+const EOPNOTSUPP: i32 = 95;
+
+/// What the first lines say of the sandbox.
+fn sandbox(server: &Gannet) -> Option<&str> {
+    let mut lines = server.start_lines().iter();
+    lines.find_map(|line| line.strip_prefix("sandbox  "))
+}
+
+/// The values of a line of all threads' statuses (proc_pid_status(5)), each once.
+fn of_threads(server: &Gannet, name: &str) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+    let mut values: Vec<String> = tasks
+        // A thread may have ended meanwhile.
+        .filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok())
+        .map(|status| {
+            let mut lines = status.lines();
+            let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.unwrap_or_default().trim().replace('\t', " ")
+        })
+        .collect();
+    values.sort();
+    values.dedup();
+    values
+}
+
+#[test]
+fn every_thread_is_in_the_sandbox() {
+    on_both_engines(|engine| {
+        let folder = Folder::site();
+        let log = folder.join("access.log");
+        let flags = ["--metrics", "127.0.0.1:0", "--log-file"];
+        let flags = [&flags[..], &[log.to_str().unwrap()]].concat();
+        let server = engine.serve(folder.path(), &flags);
+        let named = sandbox(&server).expect("it is on by default").to_owned();
+        if named.contains("without") {
+            return left_out("a whole sandbox", named);
+        }
+        assert!(named.starts_with("landlock "), "{named}");
+        assert!(named.contains(", seccomp"), "{named}");
+        let has_ring = engine.name() == "uring";
+        assert_eq!(named.contains("ring restrictions"), has_ring, "{named}");
+        assert_eq!(get(&server, "/").status, 200);
+        assert_eq!(get(&server, "/missing").status, 404);
+        assert_eq!(of_threads(&server, "Seccomp"), ["2"]);
+        assert_eq!(of_threads(&server, "NoNewPrivs"), ["1"]);
+        server.stop().success();
+        assert!(fs::read_to_string(&log).unwrap().contains("GET /missing"));
+    });
+}
+
+#[test]
+fn it_can_be_turned_off() {
+    let folder = Folder::site();
+    let server = Gannet::serve(folder.path(), &["--sandbox", "off"]);
+    assert_eq!(sandbox(&server), None);
+    assert_eq!(of_threads(&server, "Seccomp"), ["0"]);
+    assert_eq!(of_threads(&server, "NoNewPrivs"), ["0"]);
+    server.stop().success();
+}
+
+#[test]
+fn a_missing_part_is_named_or_an_error() {
+    let folder = Folder::site();
+    let without = || seccomp::without(&[LANDLOCK_CREATE_RULESET], EOPNOTSUPP);
+    let Some(mut auto) = without() else {
+        return;
+    };
+    let arguments = ["--listen", "127.0.0.1:0"];
+    let server = Gannet::start(auto.arg(folder.path()).args(arguments));
+    let named = sandbox(&server).unwrap();
+    let why = "without landlock: it is off: it has to be in the kernel's parameter lsm=";
+    assert!(named.contains(why), "{named}");
+    assert!(!named.contains("landlock 1"), "{named}");
+    assert_eq!(get(&server, "/").status, 200);
+    server.stop().success();
+    let mut require = without().unwrap();
+    require.arg(folder.path()).args(arguments);
+    run(require.args(["--sandbox", "require"])).failure(
+        1,
+        "gannet: cannot sandbox the server: landlock: it is off: it has to be in the kernel's \
+         parameter lsm=\nhelp: use --sandbox auto, which goes on without it\n",
+    );
+}
+
+/// A link that is switched to the next release is followed; one that leads elsewhere is refused.
+#[test]
+fn links_are_followed_where_the_sandbox_lets_files_be_read() {
+    on_both_engines(|engine| {
+        let (folder, elsewhere) = (Folder::new(), Folder::new());
+        folder.write("releases/1/public/page", "one");
+        folder.write("releases/2/public/page", "two");
+        elsewhere.write("public/page", "elsewhere");
+        let switch = |target: &Path| {
+            let _ = fs::remove_file(folder.join("next"));
+            symlink(target, folder.join("next")).unwrap();
+            fs::rename(folder.join("next"), folder.join("current")).unwrap();
+        };
+        switch("releases/1".as_ref());
+        let mut server = engine.serve(folder.join("current/public"), &[]);
+        let named = sandbox(&server).unwrap().to_owned();
+        let body = |server: &Gannet| get(server, "/page").body;
+        assert_eq!(body(&server), b"one");
+        switch("releases/2".as_ref());
+        until("the next release", || body(&server) == b"two");
+        assert!(server.next_error_line().unwrap().contains("was replaced"));
+        if named.contains("without landlock") {
+            return left_out("Landlock", named);
+        }
+        switch(elsewhere.path());
+        let told = server.next_error_line().unwrap();
+        assert!(
+            told.contains("the sandbox has not left it readable"),
+            "{told}"
+        );
+        assert!(
+            server
+                .next_error_line()
+                .unwrap()
+                .starts_with("help: start gannet again")
+        );
+        assert_eq!(body(&server), b"two");
+        switch("releases/1".as_ref());
+        until("the release before", || body(&server) == b"one");
+    });
+}
+
+#[test]
+fn root_becomes_another_user_for_good() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root can become another user");
+    }
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("site/page", "page");
+        folder.write("site/secret", "secret");
+        fs::create_dir(folder.join("logs")).unwrap();
+        let mode = |path, mode| {
+            fs::set_permissions(folder.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode("", 0o755);
+        mode("site/secret", 0o600);
+        chown(folder.join("logs"), Some(65_534), Some(65_534)).unwrap();
+        let log = folder.join("logs/access");
+        let flags = ["--user", "65534:65534", "--log-file", log.to_str().unwrap()];
+        let server = engine.serve(folder.join("site"), &flags);
+        let named = sandbox(&server).unwrap();
+        assert!(named.starts_with("user 65534:65534"), "{named}");
+        assert_eq!(of_threads(&server, "Uid"), ["65534 65534 65534 65534"]);
+        assert_eq!(of_threads(&server, "Gid"), ["65534 65534 65534 65534"]);
+        assert_eq!(of_threads(&server, "Groups"), ["65534"]);
+        for set in ["CapPrm", "CapEff", "CapInh", "CapAmb"] {
+            assert_eq!(of_threads(&server, set), ["0000000000000000"], "{set}");
+        }
+        let mut client = Client::new(&server);
+        assert_eq!(client.get("/page").body, b"page");
+        assert_eq!(client.get("/secret").status, 403);
+        // The log that root made is renamed, and the user makes the next one.
+        fs::rename(&log, folder.join("logs/old")).unwrap();
+        server.signal(Signal::HUP);
+        until("the next log", || {
+            client.get("/page");
+            fs::metadata(&log).is_ok_and(|meta| meta.len() > 0)
+        });
+        server.stop().success();
+    });
+}
+
+#[test]
+fn a_user_that_cannot_be_had_is_an_error() {
+    let folder = Folder::site();
+    run(command_of_nobody()
+        .arg(folder.path())
+        .args(["--user", "nobody"]))
+    .failure(
+        2,
+        "gannet: --user nobody: only root can become another user\n\
+         help: leave --user out, or start gannet as root\n",
+    );
+    run(command().arg(folder.path()).args(["--user", "www:"])).failure(
+        2,
+        "gannet: cannot use '--user www:': not NAME or NAME:GROUP\nhelp: see 'gannet --help-all'\n",
+    );
+    if rustix::process::geteuid().is_root() {
+        run(command().arg(folder.path()).args(["--user", "no-such-user"])).failure(
+            2,
+            "gannet: --user no-such-user: there is no user 'no-such-user'\nhelp: name an account and \
+             a group of this machine, such as www-data:www-data\n",
+        );
+    }
+}
