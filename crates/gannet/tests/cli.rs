@@ -783,6 +783,8 @@ fn a_summary_comes_on_standard_error_when_asked_for() {
     let line = server.next_error_line().expect("a summary");
     assert!(line.starts_with("engine: "), "{line}");
     let line = server.next_error_line().expect("more of it");
+    assert!(line.starts_with("sandbox: "), "{line}");
+    let line = server.next_error_line().expect("more of it");
     assert!(line.starts_with("connections: "), "{line}");
     assert_eq!(server.stop().status, Some(0));
 }
