@@ -1,6 +1,7 @@
 //! Binding listening sockets: TCP over IPv4 and IPv6. Unix sockets are in
 //! [`unix_socket`](crate::unix_socket).
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -88,16 +89,34 @@ pub fn local_addr(listener: impl AsFd) -> io::Result<Option<SocketAddr>> {
     Ok(SocketAddr::try_from(rustix::net::getsockname(listener)?).ok())
 }
 
-/// The peer's address as text: `192.0.2.1:443`, `[2001:db8::1]:80`, `unix`; `unknown` when the
-/// connection is gone already.
-pub(crate) fn peer(socket: impl AsFd) -> String {
-    match rustix::net::getpeername(socket) {
-        Ok(Some(address)) => {
-            SocketAddr::try_from(address).map_or_else(|_| "unix".into(), |ip| ip.to_string())
+/// The other end of a connection, in text `192.0.2.1:443`, `[2001:db8::1]:80`, `unix` or `unknown`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Peer {
+    /// A TCP address.
+    Ip(SocketAddr),
+    /// The client of a Unix socket.
+    Unix,
+    /// The connection is gone already.
+    Unknown,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix => f.write_str("unix"),
+            Self::Unknown => f.write_str("unknown"),
         }
+    }
+}
+
+/// The peer of a connected socket.
+pub(crate) fn peer(socket: impl AsFd) -> Peer {
+    match rustix::net::getpeername(socket) {
+        Ok(Some(address)) => SocketAddr::try_from(address).map_or(Peer::Unix, Peer::Ip),
         // A Unix socket whose client did not bind a name.
-        Ok(None) => "unix".into(),
-        Err(_) => "unknown".into(),
+        Ok(None) => Peer::Unix,
+        Err(_) => Peer::Unknown,
     }
 }
 

@@ -40,6 +40,7 @@ use rustix::io::Errno;
 use crate::completion::Completion;
 use crate::file::File;
 use crate::ktls::{ControlType, TxKeys};
+use crate::net::Peer;
 use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Token};
 use crate::waker::Waker;
 
@@ -125,8 +126,8 @@ pub trait Network {
     /// delivered by the next wait.
     fn stop_accepting(&mut self, listener: Listener);
 
-    /// The peer's address as text (`192.0.2.1:443`, `[2001:db8::1]:80`, `unix`), for logs.
-    fn peer(&self, socket: Socket) -> String;
+    /// The other end of a connection.
+    fn peer(&self, socket: Socket) -> Peer;
 
     /// Receives until the end of the stream or an error. Running out of buffers is not an error:
     /// the driver resumes when buffers are returned.

@@ -25,6 +25,7 @@ use crate::helpers::{Owner, SlotKey};
 use crate::ktls::{self, ControlRecord, ControlType, Stage, TxKeys};
 use crate::limits;
 use crate::meta::Meta;
+use crate::net::Peer;
 use crate::network::{EngineReport, IoCounters, Network};
 use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Started, Token};
 use crate::os_disk::{OsDisk, Ready};
@@ -379,7 +380,7 @@ impl<E: OsEngine> Network for E {
         OsEngine::stop_accepting(self, listener);
     }
 
-    fn peer(&self, socket: Socket) -> String {
+    fn peer(&self, socket: Socket) -> Peer {
         crate::net::peer(self.fd(socket))
     }
 

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use desk::{ACCEPT, Desk, Folder, each};
-use gannet_io::driver::{Done, Errno, Listener, SendList, Token};
+use gannet_io::driver::{Done, Errno, Listener, Peer, SendList, Token};
 use gannet_io::epoll::Epoll;
 use gannet_io::net;
 use gannet_io::options::EngineOptions;
@@ -25,7 +25,7 @@ fn accepts_many() {
         let mut peers: Vec<_> = (0..300)
             .map(|_| {
                 let socket = desk.accepted();
-                desk.driver.peer(socket)
+                desk.driver.peer(socket).to_string()
             })
             .collect();
         let mut expected: Vec<_> = clients
@@ -104,7 +104,7 @@ fn accepts_unix() {
     let run = |mut desk: Desk| {
         let mut client = UnixStream::connect(&path).unwrap();
         let socket = desk.accepted();
-        assert_eq!(desk.driver.peer(socket), "unix");
+        assert_eq!(desk.driver.peer(socket), Peer::Unix);
         desk.driver.receive(socket, Token(1));
         std::io::Write::write_all(&mut client, b"hello").unwrap();
         assert_eq!(desk.received(Token(1)), b"hello");

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::clients::network::Network;
 use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
@@ -333,6 +334,16 @@ pub struct RunAs {
     pub user: User,
 }
 
+/// Whom to believe about clients.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClientRules {
+    /// The addresses of proxies. They may name the client of a connection at a proxied address, and
+    /// that of each request.
+    pub trust: Vec<Network>,
+    /// Whoever connects to a Unix socket is such a proxy.
+    pub trust_unix: bool,
+}
+
 /// The complete configuration of a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Config {
@@ -342,6 +353,8 @@ pub struct Config {
     pub workers: usize,
     /// Timeouts and limits.
     pub limits: Limits,
+    /// Proxies and their clients.
+    pub clients: ClientRules,
     /// Accept TCP connections only once their first bytes have arrived.
     pub defer_accept: bool,
     /// Format of the access log.

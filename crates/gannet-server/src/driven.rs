@@ -10,8 +10,9 @@ use gannet_content::rules::{Compat, SourceFile};
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
 use gannet_store::ReleaseId;
 
+use crate::clients::Clients;
 use crate::coder::{Coder, CoderCounts};
-use crate::config::{ContentOptions, Limits, LogFormat, Scheme};
+use crate::config::{ClientRules, ContentOptions, Limits, LogFormat, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::Counters;
@@ -33,7 +34,7 @@ use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
 use crate::worker::ledger::Holding;
-use crate::worker::{Message, Worker, WorkerSettings};
+use crate::worker::{ListenerKind, Message, Worker, WorkerSettings};
 
 /// The content of a driven worker.
 pub enum DrivenContent {
@@ -57,6 +58,15 @@ pub struct DrivenTls {
     pub key_records_max: u64,
     /// Number of datagram sockets of its driver, for HTTP/3.
     pub datagram_sockets: u32,
+}
+
+/// Rules about the clients of a driven worker.
+#[derive(Clone, Debug, Default)]
+pub struct DrivenClients {
+    /// The rules.
+    pub rules: ClientRules,
+    /// Connections begin with a header of the PROXY protocol.
+    pub is_proxied: bool,
 }
 
 /// One worker without a thread.
@@ -103,7 +113,13 @@ impl DrivenReleases {
         let published = Arc::new(Published::new(Arc::clone(&opened), remotes.clone()));
         let parts = drivers.into_iter().zip(inboxes).zip(remotes).enumerate();
         let driven = parts.map(|(number, ((driver, inbox), remote))| Driven {
-            worker: worker(driver, inbox, (number, &opened), (options, limits), None),
+            worker: worker(
+                driver,
+                inbox,
+                (number, &opened),
+                (options, limits),
+                (None, &DrivenClients::default()),
+            ),
             options: options.clone(),
             published: Arc::clone(&published),
             remote,
@@ -166,11 +182,29 @@ impl<D: Driver> Driven<D> {
     /// # Panics
     /// A configured content type or a rule is not valid.
     pub fn new(
-        mut driver: D,
+        driver: D,
         content: DrivenContent,
         options: &ContentOptions,
         limits: Limits,
         tls: Option<DrivenTls>,
+    ) -> Result<Self, ArchiveError> {
+        let clients = DrivenClients::default();
+        Self::with_clients(driver, content, options, limits, (tls, clients))
+    }
+
+    /// The same, with rules about clients.
+    ///
+    /// # Errors
+    /// The archive is not valid.
+    ///
+    /// # Panics
+    /// A configured content type or a rule is not valid.
+    pub fn with_clients(
+        mut driver: D,
+        content: DrivenContent,
+        options: &ContentOptions,
+        limits: Limits,
+        (tls, clients): (Option<DrivenTls>, DrivenClients),
     ) -> Result<Self, ArchiveError> {
         let coder = Arc::default();
         let what = opened(content, &driver, options, &coder)?;
@@ -179,7 +213,13 @@ impl<D: Driver> Driven<D> {
         let waker = driver.waker(Worker::<D>::wake_token());
         let remote = Remote::new(messages, waker);
         Ok(Self {
-            worker: worker(driver, inbox, (0, &opened), (options, limits), tls),
+            worker: worker(
+                driver,
+                inbox,
+                (0, &opened),
+                (options, limits),
+                (tls, &clients),
+            ),
             options: options.clone(),
             published: Arc::new(Published::new(opened, vec![remote.clone()])),
             remote,
@@ -262,7 +302,7 @@ fn worker<D: Driver>(
     inbox: Receiver<Message>,
     (number, opened): (usize, &Opened),
     (options, limits): (&ContentOptions, Limits),
-    tls: Option<DrivenTls>,
+    (tls, clients): (Option<DrivenTls>, &DrivenClients),
 ) -> Worker<D> {
     let scheme = match tls {
         Some(_) => Scheme::Https,
@@ -284,7 +324,11 @@ fn worker<D: Driver>(
             0 => usize::MAX,
             n => n as usize,
         },
-        listeners: vec![scheme],
+        listeners: vec![ListenerKind {
+            scheme,
+            is_proxied: clients.is_proxied,
+        }],
+        clients: Clients::new(&clients.rules),
         redirect: Redirect::default(),
         certificates,
         quic,

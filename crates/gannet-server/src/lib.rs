@@ -7,6 +7,7 @@
 //! `connection/sending`.
 #![forbid(unsafe_code)]
 
+mod clients;
 mod coder;
 pub mod config;
 mod connection;
@@ -20,6 +21,7 @@ mod start;
 pub mod tls;
 mod worker;
 
+pub use clients::network::Network;
 pub use coder::CoderCounts;
 pub use exchange::own_fields::FAVICON;
 pub use observe::{metrics, notices};

@@ -9,6 +9,8 @@ mod asks;
 mod budget;
 #[path = "sim/client.rs"]
 mod client;
+#[path = "sim/clients.rs"]
+mod clients;
 #[path = "sim/coding.rs"]
 mod coding;
 #[path = "sim/cold.rs"]

@@ -13,3 +13,4 @@ mod write;
 
 pub use connection::{Connection, Event, Step};
 pub use error::{Rejection, Why};
+pub use target::is_authority;

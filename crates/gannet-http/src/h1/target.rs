@@ -104,7 +104,8 @@ fn split_query(target: &[u8]) -> Result<(&[u8], Option<&[u8]>), Why> {
 /// Two restrictions: no comma in a name, because two joined `Host` lines look like that; no IP
 /// literals other than IPv6 addresses without a zone.
 #[inline]
-pub(crate) fn is_authority(value: &[u8]) -> bool {
+#[must_use]
+pub fn is_authority(value: &[u8]) -> bool {
     let host_len = match value.first() {
         Some(b'[') => match ip_literal_len(value) {
             Some(len) => len,

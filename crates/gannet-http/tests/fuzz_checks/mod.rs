@@ -5,6 +5,7 @@
 pub(crate) mod peer;
 pub mod pipelines;
 
+use gannet_http::proxy_protocol::{self, Malformed};
 use gannet_http::semantics::date::{parse_date, write_date};
 use gannet_http::semantics::range::{RangeRequest, parse_range};
 use gannet_http::semantics::target_path::{decode_path, encode_path};
@@ -150,4 +151,26 @@ pub(crate) fn target_path(bytes: &[u8]) {
     assert!(encoded.is_ascii() && !encoded.starts_with(b"//"));
     let mut scratch = Vec::new();
     assert_eq!(decode_path(&encoded, &mut scratch), Ok(path));
+}
+
+/// A header that parses does so as soon as its last byte is there, whatever comes behind it; what is
+/// malformed stays so.
+#[allow(dead_code)]
+pub(crate) fn proxy_protocol(bytes: &[u8]) {
+    let parse = |len: usize| proxy_protocol::parse(&bytes[..len]);
+    let whole = parse(bytes.len());
+    for len in 0..bytes.len() {
+        match (parse(len), whole) {
+            (Ok(None), _) | (Err(Malformed), Err(Malformed)) => {}
+            (Ok(Some(found)), Ok(Some(expect))) => {
+                assert_eq!(found, expect);
+                assert!(len >= found.1);
+            }
+            (found, whole) => panic!("{found:?} after {len} bytes, then {whole:?}"),
+        }
+    }
+    if let Ok(Some((_, len))) = whole {
+        assert!(len <= proxy_protocol::limits::HEADER_LEN_MAX);
+        assert_eq!(parse(len), whole);
+    }
 }

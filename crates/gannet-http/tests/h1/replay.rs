@@ -42,3 +42,8 @@ fn target_paths() {
 fn pipelines() {
     replay("pipeline", fuzz_checks::pipeline);
 }
+
+#[test]
+fn proxy_protocol() {
+    replay("proxy_protocol", fuzz_checks::proxy_protocol);
+}

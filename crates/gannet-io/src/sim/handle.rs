@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use crate::driver::{Listener, Nanos, Root};
+use crate::driver::{Listener, Nanos, Peer, Root};
 use crate::sim::disk::{Change, lock};
 use crate::sim::faults::Faults;
 use crate::sim::kernel_tls::KernelTlsModel;
@@ -78,7 +78,17 @@ impl SimHandle {
     /// Connects a client. `None` when the listener is closed.
     #[must_use]
     pub fn connect(&self, listener: Listener) -> Option<Client> {
-        let id = lock(&self.0).connect(listener)?;
+        self.connect_as(listener, None)
+    }
+
+    /// The same, by a client at this address.
+    #[must_use]
+    pub fn connect_from(&self, listener: Listener, peer: Peer) -> Option<Client> {
+        self.connect_as(listener, Some(peer))
+    }
+
+    fn connect_as(&self, listener: Listener, peer: Option<Peer>) -> Option<Client> {
+        let id = lock(&self.0).connect(listener, peer)?;
         Some(Client {
             world: Arc::clone(&self.0),
             id,

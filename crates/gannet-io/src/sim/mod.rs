@@ -40,8 +40,8 @@ use rustix::io::Errno;
 
 use crate::driver::{
     Completion, DatagramSocket, Disk, Done, EngineReport, File, IoCounters, KeepName, Lease,
-    Listed, Listener, Meta, Nanos, Network, OpenedFile, Render, Root, SendList, Socket, Started,
-    Survey, Token, Waker,
+    Listed, Listener, Meta, Nanos, Network, OpenedFile, Peer, Render, Root, SendList, Socket,
+    Started, Survey, Token, Waker,
 };
 use crate::ktls::{ControlRecord, ControlType, TxKeys};
 use crate::options::EngineOptions;
@@ -265,9 +265,8 @@ impl Network for Sim {
         }
     }
 
-    fn peer(&self, socket: Socket) -> String {
-        let id = lock(&self.world).sockets[socket.0 as usize].connection;
-        format!("192.0.2.1:{}", id.expect("a socket in use"))
+    fn peer(&self, socket: Socket) -> Peer {
+        lock(&self.world).connection(socket).peer
     }
 
     fn receive(&mut self, socket: Socket, token: Token) {

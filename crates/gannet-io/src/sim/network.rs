@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use crate::net::Peer;
 use crate::sim::disk::{Node, lock};
 
 /// A connection, seen from both ends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Connection {
+    /// The client, as the server sees it.
+    pub(super) peer: Peer,
     /// Bytes from the client that the server has not received.
     pub(super) to_server: VecDeque<u8>,
     /// The client sends no more.
@@ -48,6 +51,20 @@ enum Chunk {
 }
 
 impl Connection {
+    pub(super) fn new(peer: Peer) -> Self {
+        Self {
+            peer,
+            to_server: VecDeque::new(),
+            client_ended: false,
+            client_reset: false,
+            to_client: VecDeque::new(),
+            to_client_len: 0,
+            server_end: ServerEnd::Open,
+            acknowledged: 0,
+            is_closed: false,
+        }
+    }
+
     pub(super) fn queued(&self) -> usize {
         self.to_client_len
     }

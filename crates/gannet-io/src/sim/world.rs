@@ -1,12 +1,13 @@
 //! The state of a simulation, and the one event that happens next in it.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
 use crate::driver::{
-    Completion, Done, File, IoCounters, KeepName, Listener, Nanos, Render, Socket, Token,
+    Completion, Done, File, IoCounters, KeepName, Listener, Nanos, Peer, Render, Socket, Token,
 };
 use crate::ktls::ControlRecord;
 use crate::outputs::Outputs;
@@ -161,14 +162,19 @@ impl World {
         }
     }
 
-    pub(super) fn connect(&mut self, listener: Listener) -> Option<usize> {
+    /// A connection by `peer`; `None` is a client of its own port at one address.
+    pub(super) fn connect(&mut self, listener: Listener, peer: Option<Peer>) -> Option<usize> {
         let listening = &mut self.listeners[listener.0 as usize];
         if listening.is_closed {
             return None;
         }
         let id = self.connections.len();
         listening.queue.push_back(id);
-        self.connections.push(Connection::default());
+        let peer = peer.unwrap_or_else(|| {
+            let port = u16::try_from(id % 65_536).expect("a remainder");
+            Peer::Ip(SocketAddr::from(([192, 0, 2, 1], port)))
+        });
+        self.connections.push(Connection::new(peer));
         Some(id)
     }
 

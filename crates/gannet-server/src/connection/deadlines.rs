@@ -45,6 +45,10 @@ impl<D: Driver> Active<'_, D> {
                 counters.tls.failed_by("timeout");
                 self.close();
             }
+            Phase::Proxied(_) => {
+                counters.timeouts += 1;
+                self.close();
+            }
             Phase::Reading => {
                 counters.timeouts += 1;
                 self.reading_timed_out();

@@ -8,6 +8,7 @@ use gannet_io::driver::{Driver, Nanos};
 use super::protocol::Protocol;
 use super::streams::{Framed, Streams};
 use super::{Active, Phase};
+use crate::clients::Client;
 use crate::exchange::outgoing::Outgoing;
 use crate::limits::{STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
 use crate::observe::log::End;
@@ -323,7 +324,7 @@ impl<D: Driver> Active<'_, D> {
         }
         let cut = std::mem::take(&mut streams.cut);
         let (now, unix_ms) = (self.shared.driver.now().0, self.shared.driver.unix_ms());
-        let peer = self.conn.peer.as_deref().unwrap_or("-");
+        let peer = Client::name(self.conn.client.as_deref());
         for record in cut {
             self.shared
                 .log

@@ -14,6 +14,7 @@ mod http2;
 pub(crate) mod intake;
 mod kernel_tls;
 pub(crate) mod protocol;
+mod proxied;
 mod receiving;
 mod records;
 pub(crate) mod secure;
@@ -33,6 +34,8 @@ use self::intake::Intake;
 use self::protocol::Protocol;
 use self::secure::{Secure, State};
 pub(crate) use self::table::{Alive, Connections, GENERATION_MAX};
+use crate::clients::Client;
+use crate::config::Scheme;
 use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::WaitingRequest;
@@ -49,11 +52,14 @@ use crate::worker::timers::Tick;
 ///      │                            ▲
 ///      └── lookup pending ────▶ Waiting
 /// ```
-/// A connection over TLS begins with `Shaking`, and continues with `Reading`.
+/// A connection over TLS begins with `Shaking`, and continues with `Reading`; one by a proxy that
+/// names its client begins with `Proxied`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     /// The slot is not in use.
     Free,
+    /// Waiting for a header of the PROXY protocol; afterwards the connection speaks this.
+    Proxied(Scheme),
     /// The TLS handshake is in progress.
     Shaking,
     /// Waiting for a request, or for the rest of one.
@@ -136,8 +142,8 @@ pub(crate) struct Conn {
     pub(crate) acknowledged: u64,
     /// Present only while a response needs more than one send, the disk, or a log line.
     pub(crate) work: Option<Box<Work>>,
-    /// The peer's address, if requests are logged.
-    pub(crate) peer: Option<Box<str>>,
+    /// The client, if requests are logged or there are rules about clients.
+    pub(crate) client: Option<Box<Client>>,
     /// The TLS state, if the connection is encrypted.
     pub(crate) tls: Option<Box<Secure>>,
 }
@@ -164,7 +170,7 @@ impl Conn {
             in_flight: 0,
             acknowledged: 0,
             work: None,
-            peer: None,
+            client: None,
             tls: None,
         }
     }
@@ -181,7 +187,12 @@ impl Conn {
             Some(streams) => self.phase == Phase::Reading && streams.waits(),
             None => self.phase == Phase::Waiting,
         };
-        self.is_idle() || self.phase == Phase::Shaking || self.ended && waits
+        self.is_idle() || self.is_beginning() || self.ended && waits
+    }
+
+    /// Whether no request can have arrived yet.
+    fn is_beginning(&self) -> bool {
+        matches!(self.phase, Phase::Shaking | Phase::Proxied(_))
     }
 
     /// Whether an HTTP/2 connection with nothing to send is finished: its machine is closing, or

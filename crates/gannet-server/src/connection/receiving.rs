@@ -1,23 +1,42 @@
 //! Turns received bytes into requests.
 
-use gannet_io::driver::{Driver, Lease};
+use gannet_io::driver::{Driver, Lease, Peer};
 
 use super::{Active, Phase};
+use crate::clients::Client;
 use crate::config::Scheme;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Stop;
 use crate::limits::HELD_MAX;
+use crate::worker::ListenerKind;
 use crate::worker::delay::Arrived;
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
-    /// Begins a connection that was accepted at a listener with `scheme`.
-    pub(crate) fn begin(&mut self, scheme: Scheme) {
-        let shared = &mut *self.shared;
-        if shared.log.is_on() {
-            let peer = shared.driver.peer(self.conn.socket);
-            self.conn.peer = Some(peer.into());
+    /// Begins a connection that was accepted at a listener of this kind.
+    pub(crate) fn begin(&mut self, kind: ListenerKind) {
+        let shared = &*self.shared;
+        if kind.is_proxied {
+            return self.begin_proxied(kind.scheme);
         }
+        if shared.log.is_on() || shared.settings.clients.is_some() {
+            let peer = shared.driver.peer(self.conn.socket);
+            self.identify(peer);
+        }
+        self.begin_as(kind.scheme);
+        self.arm_first_receive();
+        self.set_deadline(self.shared.settings.limits.head_timeout_ms);
+    }
+
+    /// Notes who the client is.
+    pub(super) fn identify(&mut self, peer: Peer) {
+        let clients = self.shared.settings.clients.as_ref();
+        self.conn.client = Some(Box::new(Client::new(clients, peer)));
+    }
+
+    /// Begins a connection that speaks `scheme`.
+    pub(super) fn begin_as(&mut self, scheme: Scheme) {
+        let shared = &mut *self.shared;
         if shared.stop_at.is_some() {
             self.conn.drain_http1();
         }
@@ -31,8 +50,6 @@ impl<D: Driver> Active<'_, D> {
             }
             Scheme::Http => {}
         }
-        self.arm_first_receive();
-        self.set_deadline(self.shared.settings.limits.head_timeout_ms);
     }
 
     /// Receives the first request of a connection. It may be the only one: further receives are
@@ -114,6 +131,7 @@ impl<D: Driver> Active<'_, D> {
                 }
                 self.arm_receive();
             }
+            Phase::Proxied(scheme) => self.header_arrived(scheme, arrived),
             _ if conn.is_secure() => self.received_encrypted(arrived),
             _ => self.arrived_plain(arrived),
         }
@@ -240,6 +258,7 @@ impl<D: Driver> Active<'_, D> {
         }
         match conn.phase {
             Phase::Shaking => self.ended_shaking(),
+            Phase::Proxied(_) => self.close(),
             Phase::Reading | Phase::Lingering => {
                 if let Some(tls) = &mut conn.tls {
                     // Without a close_notify the peer is gone: it would not receive ours.

@@ -9,6 +9,7 @@ use gannet_io::memory::Memory;
 
 use super::kernel_tls::Slice;
 use super::{Active, Phase};
+use crate::clients::Client;
 use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::observe::log::End;
@@ -282,7 +283,7 @@ impl<D: Driver> Active<'_, D> {
         let (now, unix_ms) = (self.shared.driver.now().0, self.shared.driver.unix_ms());
         let conn = &mut *self.conn;
         let Some(work) = &mut conn.work else { return };
-        let peer = conn.peer.as_deref().unwrap_or("-");
+        let peer = Client::name(conn.client.as_deref());
         // Unsent content belongs to the last response.
         if let (End::CutShort, Some(last)) = (end, work.records.last_mut()) {
             last.cut(&work.parts);

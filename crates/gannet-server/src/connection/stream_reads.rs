@@ -192,8 +192,8 @@ impl<D: Driver> Active<'_, D> {
         };
         let mut pump = self.shared.pump(is_secure, Some(waiting.release()));
         let reply = Reply::H2(streams, stream);
-        let answered = waiting.answer(reply, &pump.turn, found, &mut out);
-        streams.note(stream, pump.done(&waiting.request(), answered));
+        let record = pump.answer_waiting(reply, waiting, found, &mut out);
+        streams.note(stream, record);
         streams.out = Some(out);
     }
 

@@ -73,8 +73,8 @@ impl<D: Driver> Active<'_, D> {
             return;
         };
         let reply = Reply::H1(&mut http1.machine);
-        let answered = waiting.answer(reply, &pump.turn, found, out);
+        let record = pump.answer_waiting(reply, waiting, found, out);
         conn.close_with_machine();
-        conn.note(pump.done(&waiting.request(), answered));
+        conn.note(record);
     }
 }

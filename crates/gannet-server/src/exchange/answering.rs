@@ -36,6 +36,7 @@ use crate::exchange::redirect::Redirect;
 use crate::limits::SMALL_FILE_MAX;
 use crate::quic::streams::Stream;
 use crate::release::bodies::Unloaded;
+use crate::release::opened::Policy;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
 use crate::worker::ledger::Ledger;
@@ -56,13 +57,25 @@ pub(crate) struct Turn<'a> {
     pub(crate) redirect: Redirect,
     /// Default fields of the server's own responses.
     pub(crate) defaults: &'a OwnFields,
-    /// The scheme of the connection.
+    /// The scheme by which requests are sent: that of the connection, unless a trusted proxy tells
+    /// of another.
     pub(crate) scheme: Scheme,
+    /// The connection is encrypted.
+    pub(crate) is_encrypted: bool,
     /// Charges copies of content.
     pub(crate) ledger: &'a Ledger,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    /// Answers as over this scheme, with the fields that `policy` has for it. Returns the scheme and
+    /// fields before, if they are others.
+    pub(crate) fn sent_by(&mut self, scheme: Scheme, policy: &'a Policy) -> Option<Before<'a>> {
+        (scheme != self.scheme).then(|| {
+            let fields = std::mem::replace(&mut self.fields, policy.fields_of(scheme));
+            (std::mem::replace(&mut self.scheme, scheme), fields)
+        })
+    }
+
     /// The configured fields for responses of this status: caching fields are meant for content,
     /// not for errors.
     pub(super) fn configured(&self, status: Status) -> impl Iterator<Item = (&str, &[u8])> + Clone {
@@ -70,6 +83,9 @@ impl Turn<'_> {
         fields.filter(move |(name, _)| status.0 < 400 || !is_caching_field(name))
     }
 }
+
+/// A scheme, and the fields that the operator configured for it.
+type Before<'a> = (Scheme, Vec<(&'a str, &'a [u8])>);
 
 /// Facts about a response, for counters and log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -163,7 +179,7 @@ impl Answering<'_> {
     /// Whether content is copied when it is sent: encrypted, or put into frames.
     #[inline]
     pub(crate) fn copies(&self) -> bool {
-        self.turn.scheme == Scheme::Https || matches!(self.reply, Reply::H2(..) | Reply::H3(_))
+        self.turn.is_encrypted || matches!(self.reply, Reply::H2(..) | Reply::H3(_))
     }
 
     /// The body whose bytes the response sends, if it must be loaded into memory first.

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use gannet_content::answer;
 use gannet_content::routing::is_navigation;
+use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Ruled;
 use gannet_http::h1::Event;
 use gannet_http::h2;
@@ -16,11 +17,12 @@ use gannet_http::semantics::target_path::{PathError, decode_path};
 
 use gannet_io::driver::Driver;
 
+use crate::clients::{Client, Told};
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
 use crate::exchange::answering::{Answered, Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::waiting::{WaitingRequest, Waits};
+use crate::exchange::waiting::{Found, WaitingRequest, Waits};
 use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::Record;
 use crate::observe::metrics::Counters;
@@ -52,6 +54,8 @@ pub(crate) struct Pump<'a, D> {
     /// Buffer for the fields of HTTP/2 and HTTP/3 requests.
     pub(crate) stream_fields: &'a mut Vec<u8>,
     pub(crate) is_logging: bool,
+    /// What a trusted proxy has told of the request in progress.
+    pub(crate) told: Option<Told>,
 }
 
 impl<D: Driver> Pump<'_, D> {
@@ -64,7 +68,11 @@ impl<D: Driver> Pump<'_, D> {
         out: &mut Outgoing,
     ) -> (usize, Stop) {
         match conn.protocol.streams_mut() {
-            Some(streams) => (self.run_streams(streams, input, out), Stop::NeedInput),
+            Some(streams) => {
+                let client = conn.client.as_deref();
+                let used = self.run_streams(streams, client, input, out);
+                (used, Stop::NeedInput)
+            }
             None => self.run_requests(conn, input, out),
         }
     }
@@ -96,9 +104,10 @@ impl<D: Driver> Pump<'_, D> {
                     let on = On {
                         redirects: http1.redirects,
                         is_early,
+                        client: conn.client.as_deref(),
                     };
                     let reply = Reply::H1(&mut http1.machine);
-                    match self.request(reply, &request, on, out) {
+                    match self.admit(reply, &request, on, out) {
                         Ok(answered) => conn.note(self.done(&request, answered)),
                         Err(waiting) => return (used, Stop::Wait(waiting)),
                     }
@@ -116,9 +125,15 @@ impl<D: Driver> Pump<'_, D> {
 
     /// The same for HTTP/2. Leaves bytes unused if a frame is incomplete, or if something has to be
     /// sent or read first.
-    fn run_streams(&mut self, streams: &mut Streams, input: &[u8], out: &mut Outgoing) -> usize {
+    fn run_streams(
+        &mut self,
+        streams: &mut Streams,
+        client: Option<&Client>,
+        input: &[u8],
+        out: &mut Outgoing,
+    ) -> usize {
         let mut fields = std::mem::take(self.stream_fields);
-        let used = self.run_frames(streams, input, &mut fields, out);
+        let used = self.run_frames(streams, client, input, &mut fields, out);
         *self.stream_fields = fields;
         used
     }
@@ -126,6 +141,7 @@ impl<D: Driver> Pump<'_, D> {
     fn run_frames(
         &mut self,
         streams: &mut Streams,
+        client: Option<&Client>,
         input: &[u8],
         fields: &mut Vec<u8>,
         out: &mut Outgoing,
@@ -145,8 +161,9 @@ impl<D: Driver> Pump<'_, D> {
                     let on = On {
                         redirects: false,
                         is_early: streams.is_early,
+                        client,
                     };
-                    match self.request(Reply::H2(streams, stream), &request, on, out) {
+                    match self.admit(Reply::H2(streams, stream), &request, on, out) {
                         Ok(answered) => streams.note(stream, self.done(&request, answered)),
                         Err(waiting) => streams.missed.push((stream, waiting)),
                     }
@@ -184,11 +201,16 @@ impl<D: Driver> Pump<'_, D> {
         streams: &mut quic::streams::Streams,
         index: usize,
         (input, is_fin): (&[u8], bool),
-        is_early: bool,
+        (is_early, client): (bool, Option<&Client>),
         out: &mut Outgoing,
     ) -> Result<(), h3::Fault> {
         let mut fields = std::mem::take(self.stream_fields);
-        let result = self.run_request(streams, index, (input, is_fin), is_early, &mut fields, out);
+        let on = On {
+            redirects: false,
+            is_early,
+            client,
+        };
+        let result = self.run_request(streams, index, (input, is_fin), on, &mut fields, out);
         *self.stream_fields = fields;
         result
     }
@@ -198,7 +220,7 @@ impl<D: Driver> Pump<'_, D> {
         streams: &mut quic::streams::Streams,
         index: usize,
         (mut input, is_fin): (&[u8], bool),
-        is_early: bool,
+        on: On<'_>,
         fields: &mut Vec<u8>,
         out: &mut Outgoing,
     ) -> Result<(), h3::Fault> {
@@ -214,11 +236,7 @@ impl<D: Driver> Pump<'_, D> {
                 }
                 h3::Event::Request(request) => {
                     self.counters.quic.requests += 1;
-                    let on = On {
-                        redirects: false,
-                        is_early,
-                    };
-                    match self.request(Reply::H3(stream), &request, on, out) {
+                    match self.admit(Reply::H3(stream), &request, on, out) {
                         Ok(answered) => stream.record = self.done(&request, answered),
                         Err(waiting) => streams.missed(index, waiting),
                     }
@@ -234,8 +252,29 @@ impl<D: Driver> Pump<'_, D> {
     #[inline]
     pub(crate) fn done(&mut self, request: &Request<'_>, answered: Answered) -> Option<Record> {
         self.counters.response(answered.status.0);
-        self.is_logging
-            .then(|| Record::new(request, answered, self.turn.now))
+        if !self.is_logging {
+            return None;
+        }
+        let mut record = Record::new(request, answered, self.turn.now);
+        record.client = self.told.take().and_then(|told| told.name);
+        Some(record)
+    }
+
+    /// Answers a request that had to wait, and returns its record if there is a log.
+    pub(crate) fn answer_waiting(
+        &mut self,
+        reply: Reply<'_>,
+        waiting: &WaitingRequest,
+        found: Found,
+        out: &mut Outgoing,
+    ) -> Option<Record> {
+        if let Some(told) = waiting.told() {
+            let release = self.release;
+            let _ = self.turn.sent_by(told.scheme, &release.policy);
+            self.told = Some(told.clone());
+        }
+        let answered = waiting.answer(reply, &self.turn, found, out);
+        self.done(&waiting.request(), answered)
     }
 
     /// Answers a request that is none, with the same result.
@@ -253,12 +292,75 @@ impl<D: Driver> Pump<'_, D> {
             .then(|| Record::rejected(answered, self.turn.now))
     }
 
+    /// Answers one request of a client, or returns it if it has to wait.
+    #[inline]
+    fn admit(
+        &mut self,
+        reply: Reply<'_>,
+        request: &Request<'_>,
+        on: On<'_>,
+        out: &mut Outgoing,
+    ) -> Result<Answered, Box<WaitingRequest>> {
+        match on.client {
+            Some(client) if client.is_trusted => self.admit_told(reply, request, on, client, out),
+            _ => self.request(reply, request, on, out),
+        }
+    }
+
+    /// The same for a request by a trusted proxy, as it was sent by the proxy's client.
+    #[cold]
+    fn admit_told(
+        &mut self,
+        reply: Reply<'_>,
+        request: &Request<'_>,
+        on: On<'_>,
+        client: &Client,
+        out: &mut Outgoing,
+    ) -> Result<Answered, Box<WaitingRequest>> {
+        let Ok(told) = client.told(&request.fields) else {
+            self.counters.clients.conflicting += 1;
+            let mut to = Answering {
+                reply,
+                turn: &self.turn,
+                out,
+                ruling: None,
+            };
+            return Ok(to.error(Status::BAD_REQUEST, None));
+        };
+        let request = &Request {
+            authority: told.authority.or(request.authority),
+            ..*request
+        };
+        let release = self.release;
+        let scheme = told.scheme.unwrap_or(self.turn.scheme);
+        let before = self.turn.sent_by(scheme, &release.policy);
+        self.told = Some(Told {
+            name: match self.is_logging {
+                true => told.client.map(|address| address.to_string().into()),
+                false => None,
+            },
+            scheme,
+        });
+        let on = On {
+            redirects: on.redirects && told.scheme != Some(Scheme::Https),
+            ..on
+        };
+        let result = self.request(reply, request, on, out);
+        if let Some((scheme, fields)) = before {
+            (self.turn.scheme, self.turn.fields) = (scheme, fields);
+        }
+        result.map_err(|mut waiting| {
+            waiting.keep(self.told.take());
+            waiting
+        })
+    }
+
     /// Answers one request, or returns it if it has to wait.
     fn request(
         &mut self,
         reply: Reply<'_>,
         request: &Request<'_>,
-        on: On,
+        on: On<'_>,
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
         let may_be_replay = || on.is_early || has_early_data(request);
@@ -411,11 +513,13 @@ impl<D: Driver> Pump<'_, D> {
 
 /// Properties of a connection that affect its requests.
 #[derive(Clone, Copy)]
-struct On {
+struct On<'a> {
     /// All are redirected to the same URL under `https`.
     redirects: bool,
     /// They arrived in TLS early data, so they may be replays.
     is_early: bool,
+    /// Who has sent them, if that matters.
+    client: Option<&'a Client>,
 }
 
 /// Whether an intermediary received the request in early data. All values of the field have the

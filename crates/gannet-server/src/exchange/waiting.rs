@@ -11,6 +11,7 @@ use super::Wakeup;
 use super::answering::{Answered, Answering, Reply, Turn, needed_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
+use crate::clients::Told;
 use crate::release::archive::{ArchiveSite, KeptEntry};
 use crate::release::bodies::{Load, Unloaded};
 use crate::release::directory::Cached;
@@ -25,6 +26,7 @@ pub(crate) struct WaitingRequest {
     request: KeptRequest,
     release: Rc<Release>,
     waits: Waits,
+    told: Option<Told>,
 }
 
 /// The event that a request waits for.
@@ -76,6 +78,7 @@ impl WaitingRequest {
             request: KeptRequest::new(request),
             release: Rc::clone(release),
             waits,
+            told: None,
         })
     }
 
@@ -87,6 +90,16 @@ impl WaitingRequest {
     /// The release that answers it.
     pub(crate) fn release(&self) -> &Rc<Release> {
         &self.release
+    }
+
+    /// What a trusted proxy has told of it, if it came from one.
+    pub(crate) fn told(&self) -> Option<&Told> {
+        self.told.as_ref()
+    }
+
+    /// Keeps what a trusted proxy has told of it.
+    pub(crate) fn keep(&mut self, told: Option<Told>) {
+        self.told = told;
     }
 
     /// Bytes of memory of the kept request.

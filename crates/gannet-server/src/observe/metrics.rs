@@ -64,6 +64,8 @@ pub struct Counters {
     pub h2_errors: BTreeMap<(&'static str, &'static str), u64>,
     /// Counters of HTTP/3 and QUIC.
     pub quic: QuicCounters,
+    /// Counters of proxies and their clients.
+    pub clients: ClientCounters,
     /// Log lines dropped because the writer could not keep up or could not write.
     pub log_dropped: u64,
     /// Counters of TLS.
@@ -73,6 +75,19 @@ pub struct Counters {
     /// Memory held for peers, by account; for an account with a bound per connection, the highest
     /// of any.
     pub held: Vec<Holding>,
+}
+
+/// Counters of proxies and their clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientCounters {
+    /// Connections whose proxy has sent a header of the PROXY protocol.
+    pub introduced: u64,
+    /// Connections closed because only trusted proxies may connect there.
+    pub untrusted: u64,
+    /// Connections of trusted proxies that began with something else than a header.
+    pub malformed_headers: u64,
+    /// Requests whose `Forwarded` and `X-Forwarded-For` name different clients.
+    pub conflicting: u64,
 }
 
 /// Counters of HTTP/3 and QUIC.
@@ -241,7 +256,7 @@ impl AddAssign<&Counters> for Counters {
             connections_total connections_now connections_max bytes_sent rejected
             timeouts socket_errors cut_short shed cache_hits cache_misses decoded
             first_reads deferred_lookups listings archive_copied h2_connections
-            h2_requests h2_resets quic log_dropped tls
+            h2_requests h2_resets quic clients log_dropped tls
         } responses by_status h2_errors io held);
         for (sum, count) in self.responses.iter_mut().zip(responses) {
             *sum += count;
@@ -256,6 +271,14 @@ impl AddAssign<&Counters> for Counters {
                 sum.add(one);
             }
         }
+    }
+}
+
+impl AddAssign<&ClientCounters> for ClientCounters {
+    fn add_assign(&mut self, other: &ClientCounters) {
+        add!(self, other, ClientCounters {
+            introduced untrusted malformed_headers conflicting
+        });
     }
 }
 

@@ -20,6 +20,7 @@ use super::limits::{
 };
 use super::sending::Trains;
 use super::streams::{Streams, code};
+use crate::clients::Client;
 use crate::config::Limits;
 use crate::connection::ConnId;
 use crate::observe::log::{End, Record};
@@ -81,8 +82,9 @@ pub(crate) struct QuicConn {
     is_ending: bool,
     /// It needs the next turn as well, whether or not anything arrives.
     pub(super) has_more: bool,
-    /// The peer's last validated address, for the log; `None` if requests are not logged.
-    peer: Option<Box<str>>,
+    /// The client at its last validated address, if requests are logged or there are rules about
+    /// clients.
+    pub(super) client: Option<Box<Client>>,
 }
 
 impl QuicConn {
@@ -94,9 +96,8 @@ impl QuicConn {
         quic: Connection,
         allowance: Allowance,
         now: Nanos,
-        logs: bool,
+        client: Option<Box<Client>>,
     ) -> Self {
-        let peer = logs.then(|| quic.remote_address().to_string().into());
         Self {
             id,
             handle,
@@ -122,7 +123,7 @@ impl QuicConn {
             end_at: None,
             is_ending: false,
             has_more: false,
-            peer,
+            client,
         }
     }
 
@@ -195,8 +196,8 @@ impl QuicConn {
     fn validated(&mut self) {
         self.allowance.show();
         self.validated_socket = self.socket;
-        if let Some(peer) = &mut self.peer {
-            *peer = self.quic.remote_address().to_string().into();
+        if let Some(client) = &mut self.client {
+            client.moved(self.quic.remote_address());
         }
     }
 
@@ -439,7 +440,7 @@ impl<D: Driver> Active<'_, D> {
 
     fn log(&mut self, records: Vec<Record>, end: End) {
         let (now, unix_ms) = (self.shared.driver.now().0, self.shared.driver.unix_ms());
-        let peer = self.conn.peer.as_deref().unwrap_or("-");
+        let peer = Client::name(self.conn.client.as_deref());
         for record in records {
             self.shared.log.add(&record, peer, end, now, unix_ms);
         }

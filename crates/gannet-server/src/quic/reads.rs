@@ -44,8 +44,7 @@ impl<D: Driver> Active<'_, D> {
         let mut out = self.shared.outgoing();
         let mut pump = self.shared.pump_h3(Some(waiting.release()));
         let reply = Reply::H3(stream);
-        let answered = waiting.answer(reply, &pump.turn, found, &mut out);
-        stream.record = pump.done(&waiting.request(), answered);
+        stream.record = pump.answer_waiting(reply, waiting, found, &mut out);
         let wire = out.finish().0.wire;
         self.hand_over(id, wire);
     }

@@ -151,7 +151,8 @@ impl<D: Driver> Active<'_, D> {
             let conn = &mut *self.conn;
             let mut pump = self.shared.pump_h3(None);
             let streams = &mut conn.streams;
-            let result = pump.run_h3(streams, index, (bytes, is_fin), is_early, &mut out);
+            let sent = (is_early, conn.client.as_deref());
+            let result = pump.run_h3(streams, index, (bytes, is_fin), sent, &mut out);
             let wire = out.finish().0.wire;
             if let Err(fault) = result {
                 self.shared.keep_spare(wire);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use gannet_io::driver::{Datagram, DatagramSocket, Driver, Errno, Nanos};
+use gannet_io::driver::{Datagram, DatagramSocket, Driver, Errno, Nanos, Peer};
 use gannet_io::memory::Memory;
 use quinn_proto::{DatagramEvent, EcnCodepoint, EndpointEvent, Transmit};
 
@@ -16,6 +16,7 @@ use super::limits::{
 use super::routing::{self, Forwarded};
 use super::sending::Trains;
 use super::{FirstSeen, Quic};
+use crate::clients::Client;
 use crate::connection::ConnId;
 use crate::connection::stream_reads::Question;
 use crate::exchange::Wakeup;
@@ -215,8 +216,12 @@ impl<D: Driver> Worker<D> {
         match accepted {
             Ok((handle, connection)) => {
                 let id = quic.table.next_id(handle.0);
-                let logs = shared.log.is_on();
-                let conn = QuicConn::new(id, handle, socket, connection, allowance, now, logs);
+                let clients = shared.settings.clients.as_ref();
+                let client = (shared.log.is_on() || clients.is_some()).then(|| {
+                    let peer = Peer::Ip(connection.remote_address());
+                    Box::new(Client::new(clients, peer))
+                });
+                let conn = QuicConn::new(id, handle, socket, connection, allowance, now, client);
                 shared.waiters.connections.insert(id);
                 quic.handshakes += 1;
                 quic.table.add(Box::new(conn));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use gannet_archive::Archive;
+use gannet_content::rules::pattern::Scheme;
 use gannet_io::driver::{File, Meta, Root};
 use gannet_io::memory::Memory;
 
@@ -59,6 +60,18 @@ impl Policy {
             alt_svc,
             own: OwnFields::new(options, late),
         }
+    }
+
+    /// The operator's fields for responses to requests sent by this scheme.
+    pub(crate) fn fields_of(&self, scheme: Scheme) -> Vec<(&str, &[u8])> {
+        let fields = match scheme {
+            Scheme::Https => &self.secure_fields,
+            Scheme::Http => &self.fields,
+        };
+        let fields = fields.iter();
+        fields
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect()
     }
 }
 

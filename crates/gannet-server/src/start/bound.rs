@@ -19,6 +19,8 @@ pub struct Bound {
     pub address: ListenAddress,
     /// The protocol there.
     pub scheme: Scheme,
+    /// Connections begin with a header of the PROXY protocol. [`bind`] leaves it false.
+    pub is_proxied: bool,
     sockets: Vec<OwnedFd>,
     /// The file of a Unix socket, which is put in place only when the server serves.
     file: Option<SocketFile>,
@@ -72,6 +74,7 @@ pub fn bind(address: &ListenAddress, scheme: Scheme, workers: usize) -> io::Resu
             Ok(Bound {
                 address: ListenAddress::Tcp(real),
                 scheme,
+                is_proxied: false,
                 sockets,
                 file: None,
             })
@@ -86,6 +89,7 @@ pub fn bind(address: &ListenAddress, scheme: Scheme, workers: usize) -> io::Resu
             Ok(Bound {
                 address: address.clone(),
                 scheme,
+                is_proxied: false,
                 sockets,
                 file: Some(file),
             })
@@ -106,6 +110,7 @@ pub fn bind_unnamed() -> io::Result<(Bound, unix::net::SocketAddr)> {
             access: Access::default(),
         }),
         scheme: Scheme::Http,
+        is_proxied: false,
         sockets: vec![socket],
         file: None,
     };

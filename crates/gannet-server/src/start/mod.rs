@@ -35,6 +35,7 @@ use self::running::{Certificates, Running, SiteReport, StartReport};
 use self::sandbox::Sandbox;
 use self::start_error::StartError;
 use self::workers::{Descriptors, Plan, ReadyWorker};
+use crate::clients::Clients;
 use crate::coder::{Coder, CoderThreads};
 use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
 use crate::limits::APPLIED_MS;
@@ -164,6 +165,7 @@ pub fn prepare(
         factory: &factory,
         tls: tls.as_ref(),
         datagrams: &datagrams,
+        clients: Clients::new(&config.clients),
     };
     let (waiting, engine, fallback) = plan.start_workers()?;
     // With the log file in place.

@@ -91,7 +91,8 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Binds a datagram socket beside each HTTPS listener, for each worker. Failures are reported,
+    /// Binds a datagram socket beside each HTTPS listener that clients reach directly, for each
+    /// worker. Failures are reported,
     /// and those addresses serve HTTPS without HTTP/3.
     pub(super) fn bind(listeners: &[Bound], workers: usize) -> Self {
         let mut all = Self::default();
@@ -99,7 +100,8 @@ impl Datagrams {
             let ListenAddress::Tcp(address) = bound.address else {
                 continue;
             };
-            if bound.scheme != Scheme::Https {
+            // Its clients are proxies over TCP.
+            if bound.scheme != Scheme::Https || bound.is_proxied {
                 continue;
             }
             match Self::bind_one(address, workers) {

@@ -20,6 +20,7 @@ use super::bound::Bound;
 use super::quic::Datagrams;
 use super::running::WorkerHandle;
 use super::start_error::StartError;
+use crate::clients::Clients;
 use crate::config::{Config, EngineChoice, ListenAddress, SandboxChoice, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
@@ -28,7 +29,7 @@ use crate::observe::notices::ERRORS;
 use crate::release::Release;
 use crate::release::opened::Opened;
 use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
-use crate::worker::{Message, Worker, WorkerSettings};
+use crate::worker::{ListenerKind, Message, Worker, WorkerSettings};
 
 /// All that starting the workers needs.
 pub(super) struct Plan<'a> {
@@ -41,6 +42,7 @@ pub(super) struct Plan<'a> {
     pub(super) factory: &'a LogFactory,
     pub(super) tls: Option<&'a Tls>,
     pub(super) datagrams: &'a Datagrams,
+    pub(super) clients: Option<Arc<Clients>>,
 }
 
 /// How a worker divides its share of the process's descriptors.
@@ -238,7 +240,8 @@ impl Plan<'_> {
             connections_max: total
                 .div_ceil(self.workers)
                 .min(self.descriptors.connections),
-            listeners: self.listeners.iter().map(|bound| bound.scheme).collect(),
+            listeners: self.listeners.iter().map(kind).collect(),
+            clients: self.clients.clone(),
             redirect: Redirect {
                 from: self.port_of(Scheme::Redirect),
                 to: self.port_of(Scheme::Https),
@@ -254,6 +257,13 @@ impl Plan<'_> {
             },
             secret: random_bytes(),
         }
+    }
+}
+
+fn kind(bound: &Bound) -> ListenerKind {
+    ListenerKind {
+        scheme: bound.scheme,
+        is_proxied: bound.is_proxied,
     }
 }
 

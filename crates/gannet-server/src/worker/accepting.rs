@@ -6,7 +6,6 @@ use gannet_io::driver::{Driver, Listener, Nanos, Socket};
 use gannet_io::reserve;
 
 use super::Worker;
-use crate::config::Scheme;
 use crate::limits::{
     ACCEPT_AGAIN_MS, ACCEPTED_ALWAYS, ROOM_FOR_A_TURN, SHED_AGAIN_MS, SHED_MAX, SHED_REST_MS,
     SHORT_ALONE_MS,
@@ -32,8 +31,8 @@ impl<D: Driver> Worker<D> {
         self.shared.counters.connected(count);
         self.idle.add(now, id, len);
         let listeners = &self.shared.settings.listeners;
-        let scheme = listeners.get(listener.0 as usize).copied();
-        self.on(id, |conn| conn.begin(scheme.unwrap_or(Scheme::Http)));
+        let kind = listeners.get(listener.0 as usize).copied();
+        self.on(id, |conn| conn.begin(kind.unwrap_or_default()));
     }
 
     /// Handles a lack of descriptors or memory: idle connections are closed and accepting resumes;

@@ -25,7 +25,7 @@ use std::sync::mpsc::Receiver;
 use gannet_http::semantics::date::DateLine;
 use gannet_io::driver::{Completion, DatagramSocket, Done, Driver, Errno, Listener, Nanos, Token};
 
-pub(crate) use self::settings::WorkerSettings;
+pub(crate) use self::settings::{ListenerKind, WorkerSettings};
 use self::shared::Shared;
 use self::timers::Wheel;
 use self::token::{Kind, number};

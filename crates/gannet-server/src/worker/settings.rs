@@ -2,11 +2,20 @@
 
 use std::sync::Arc;
 
+use crate::clients::Clients;
 use crate::config::{Limits, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::quic::QuicSettings;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
+
+/// What the connections of a listener speak.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ListenerKind {
+    pub(crate) scheme: Scheme,
+    /// They begin with a header of the PROXY protocol.
+    pub(crate) is_proxied: bool,
+}
 
 /// See the module documentation.
 pub(crate) struct WorkerSettings {
@@ -16,8 +25,10 @@ pub(crate) struct WorkerSettings {
     pub(crate) limits: Limits,
     /// Maximum number of connections of this worker.
     pub(crate) connections_max: usize,
-    /// The protocol of each listener that the driver was created with.
-    pub(crate) listeners: Vec<Scheme>,
+    /// The listeners that the driver was created with.
+    pub(crate) listeners: Vec<ListenerKind>,
+    /// Rules about clients, if there are any.
+    pub(crate) clients: Option<Arc<Clients>>,
     /// The HTTPS address that [`Scheme::Redirect`] listeners redirect to.
     pub(crate) redirect: Redirect,
     /// The certificates, if any listener speaks TLS.

@@ -133,12 +133,6 @@ impl<D: Driver> Shared<D> {
     fn pump_of<'a>(&'a mut self, scheme: Scheme, own: Option<&'a Rc<Release>>) -> Pump<'a, D> {
         let release = own.unwrap_or(&self.release);
         let policy = &*release.policy;
-        let fields = match scheme {
-            Scheme::Https => &policy.secure_fields,
-            Scheme::Http => &policy.fields,
-        };
-        let fields = fields.iter();
-        let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
         Pump {
             release,
             turn: Turn {
@@ -146,8 +140,9 @@ impl<D: Driver> Shared<D> {
                 unix: self.driver.unix_seconds(),
                 now: self.driver.now(),
                 secret: &self.settings.secret,
-                fields: fields.collect(),
+                fields: policy.fields_of(scheme),
                 scheme,
+                is_encrypted: scheme == Scheme::Https,
                 redirect: self.settings.redirect,
                 defaults: &policy.own,
                 ledger: &self.ledger,
@@ -157,6 +152,7 @@ impl<D: Driver> Shared<D> {
             scratch: &mut self.scratch,
             stream_fields: &mut self.stream_fields,
             is_logging: self.log.is_on(),
+            told: None,
         }
     }
 

@@ -7,7 +7,7 @@ use gannet_io::driver::{Done, Listener, Nanos, Network};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
-use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::driven::{Driven, DrivenClients, DrivenContent};
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use rustls::ClientConfig;
 
@@ -60,6 +60,20 @@ impl Server {
         let bound = [BOUND.parse().expect("an address")];
         let (server, config) = Self::with_sockets(faults, limits, tls, &bound);
         (server, config.expect("it speaks TLS"))
+    }
+
+    /// The same in clear text, with rules about clients.
+    pub(crate) fn with_clients(limits: Limits, clients: DrivenClients) -> Self {
+        let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+        let disk = driver.handle();
+        disk.put_file("large", vec![b'L'; LARGE]);
+        disk.put_file("small", "small");
+        disk.age_files(10_000);
+        let content = DrivenContent::Directory(disk.root());
+        let options = ContentOptions::default();
+        let driven = Driven::with_clients(driver, content, &options, limits, (None, clients));
+        let driven = driven.expect("no archive");
+        Self { driven, disk }
     }
 
     fn with_sockets(

@@ -1,5 +1,6 @@
 //! The table of `gannet serve`: every flag with its texts and what it sets.
 
+mod clients;
 mod connections;
 mod content;
 pub mod needs;
@@ -11,8 +12,13 @@ use crate::command_line::settings::Settings;
 /// Every flag of `gannet serve`.
 pub static SERVE_FLAGS: &[Flag<Settings>] = &joined::<_, COUNT>(&PARTS);
 
-const PARTS: [&[Flag<Settings>]; 3] = [content::FLAGS, connections::FLAGS, operation::FLAGS];
-const COUNT: usize = PARTS[0].len() + PARTS[1].len() + PARTS[2].len();
+const PARTS: [&[Flag<Settings>]; 4] = [
+    content::FLAGS,
+    connections::FLAGS,
+    clients::FLAGS,
+    operation::FLAGS,
+];
+const COUNT: usize = PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len();
 
 #[cfg(test)]
 mod tests {

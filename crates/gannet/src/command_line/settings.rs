@@ -56,6 +56,8 @@ pub struct Listen {
     pub address: ListenAddress,
     /// The scheme; `None` is HTTPS on TCP if there is a certificate, else HTTP.
     pub scheme: Option<Scheme>,
+    /// Connections begin with a header of the PROXY protocol.
+    pub is_proxied: bool,
 }
 
 /// The TLS flags.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use gannet_archive::signature::PublicKey;
 use gannet_io::named_file;
 use gannet_io::unix_socket::Access;
+use gannet_server::Network;
 use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
 use gannet_site::pack::is_secret_key;
 
@@ -101,41 +102,53 @@ pub fn colour(values: &[OsString]) -> Result<ColourChoice, String> {
 }
 
 /// Parses an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `unix:PATH`; `:8080`, `8080` and
-/// `localhost:8080` mean loopback.
+/// `localhost:8080` mean loopback; each may end in `,proxy`.
 ///
+/// # Errors
 /// The value has none of these forms.
-/// It is none of these.
 pub fn listen(value: &OsString) -> Result<Listen, String> {
-    let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
-    let text = value.to_str().map(str::trim);
-    for (prefix, scheme) in schemes {
-        if let Some(rest) = text.and_then(|text| text.strip_prefix(prefix)) {
-            let address = socket_address(rest.strip_suffix('/').unwrap_or(rest))?;
-            return Ok(Listen {
-                address: ListenAddress::Tcp(address),
-                scheme: Some(scheme),
-            });
-        }
+    if let Some(rest) = value.as_bytes().strip_prefix(b"unix:") {
+        let (address, is_proxied) = unix_address(rest)?;
+        return Ok(Listen {
+            address: ListenAddress::Unix(address),
+            scheme: None,
+            is_proxied,
+        });
     }
+    let text = value.to_str().ok_or("not UTF-8")?.trim();
+    let (text, is_proxied) = match text.strip_suffix(PROXIED) {
+        Some(text) => (text, true),
+        None => (text, false),
+    };
+    let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
+    let mut schemes = schemes.into_iter();
+    let named = schemes.find_map(|(prefix, scheme)| Some((text.strip_prefix(prefix)?, scheme)));
+    let (text, scheme) = match named {
+        Some((rest, scheme)) => (rest.strip_suffix('/').unwrap_or(rest), Some(scheme)),
+        None => (text, None),
+    };
     Ok(Listen {
-        address: listen_address(value)?,
-        scheme: None,
+        address: ListenAddress::Tcp(socket_address(text)?),
+        scheme,
+        is_proxied,
     })
 }
 
-fn listen_address(value: &OsString) -> Result<ListenAddress, String> {
-    if let Some(rest) = value.as_bytes().strip_prefix(b"unix:") {
-        return unix_address(rest).map(ListenAddress::Unix);
-    }
-    let text = value.to_str().ok_or("not UTF-8")?.trim();
-    socket_address(text).map(ListenAddress::Tcp)
-}
+/// Ends an address whose clients are proxies that name their own.
+const PROXIED: &str = ",proxy";
 
-/// Parses `PATH,mode=0660,group=NAME`. A comma not followed by `WORD=` belongs to the path.
-fn unix_address(text: &[u8]) -> Result<UnixAddress, String> {
+/// Parses `PATH,mode=0660,group=NAME,proxy`; returns whether it is proxied. A comma not followed by
+/// `WORD=` or `proxy` belongs to the path.
+fn unix_address(text: &[u8]) -> Result<(UnixAddress, bool), String> {
     let mut access = Access::default();
+    let mut is_proxied = false;
     let mut path = text;
     while let Some(at) = path.iter().rposition(|byte| *byte == b',') {
+        if &path[at..] == PROXIED.as_bytes() {
+            is_proxied = true;
+            path = &path[..at];
+            continue;
+        }
         let option = str::from_utf8(&path[at + 1..]).unwrap_or_default();
         let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
         let Some((word, value)) = option.split_once('=').filter(|(word, _)| is_word(word)) else {
@@ -155,7 +168,7 @@ fn unix_address(text: &[u8]) -> Result<UnixAddress, String> {
             "group" => return Err("no name after 'group='".into()),
             _ => {
                 return Err(format!(
-                    "a Unix socket has no option '{word}', only mode and group"
+                    "a Unix socket has no option '{word}', only mode, group and proxy"
                 ));
             }
         }
@@ -165,10 +178,10 @@ fn unix_address(text: &[u8]) -> Result<UnixAddress, String> {
     // sun_path of sockaddr_un has 108 bytes with its final zero.
     match path.len() {
         0 => Err("no path after 'unix:'".into()),
-        1..=107 => Ok(UnixAddress {
-            path: PathBuf::from(path),
-            access,
-        }),
+        1..=107 => {
+            let path = PathBuf::from(path);
+            Ok((UnixAddress { path, access }, is_proxied))
+        }
         len => Err(format!(
             "a path of {len} bytes; a Unix socket's may have 107"
         )),
@@ -176,7 +189,7 @@ fn unix_address(text: &[u8]) -> Result<UnixAddress, String> {
 }
 
 /// Parses listen addresses. A list in an environment variable is split at commas, which also
-/// separates the options of a Unix socket from their path: they are joined again.
+/// separates the options of an address from it: they are joined again.
 ///
 /// # Errors
 /// A value is not an address.
@@ -186,8 +199,9 @@ pub fn listens(values: &[OsString]) -> Result<Vec<Listen>, String> {
         let is_option = |option: &str| value.as_bytes().starts_with(option.as_bytes());
         match whole.last_mut() {
             Some(last)
-                if last.as_bytes().starts_with(b"unix:")
-                    && (is_option("mode=") || is_option("group=")) =>
+                if value.as_bytes() == b"proxy"
+                    || last.as_bytes().starts_with(b"unix:")
+                        && (is_option("mode=") || is_option("group=")) =>
             {
                 last.push(",");
                 last.push(value);
@@ -352,6 +366,28 @@ pub fn field_value(value: &str) -> Result<String, String> {
     }
 }
 
+/// Parses the proxies to trust: networks, and whether the clients of Unix sockets are among them.
+///
+/// # Errors
+/// A value is none of these.
+pub fn trusted(values: &[OsString]) -> Result<(Vec<Network>, bool), String> {
+    let is_unix = |value: &&OsString| value.as_bytes() == b"unix";
+    let others: Vec<_> = values.iter().filter(|it| !is_unix(it)).cloned().collect();
+    Ok((networks(&others)?, values.iter().any(|it| is_unix(&it))))
+}
+
+/// Parses networks.
+///
+/// # Errors
+/// A value is not a network.
+pub fn networks(values: &[OsString]) -> Result<Vec<Network>, String> {
+    let mut all = Vec::new();
+    for value in values {
+        all.extend(Network::parse(value.to_str().ok_or("not UTF-8")?.trim())?);
+    }
+    Ok(all)
+}
+
 /// Whether it is a token (RFC 9110 section 5.6.2).
 pub(crate) fn is_token(text: &str) -> bool {
     !text.is_empty()
@@ -387,6 +423,9 @@ mod tests {
         };
         check("8080", Ok("127.0.0.1:8080"));
         check("http://8080", Ok("127.0.0.1:8080"));
+        check("8080,proxy", Ok("127.0.0.1:8080"));
+        check("https://[::1]:8443/,proxy", Ok("[::1]:8443"));
+        check("8080,proxy=v2", Err("not an address"));
         check("https://[::1]:8443/", Ok("[::1]:8443"));
         check("https://192.0.2.1", Err("without a port"));
         check("ftp://192.0.2.1:21", Err("not an address"));

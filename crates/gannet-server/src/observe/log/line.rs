@@ -18,11 +18,12 @@ pub(super) struct Line<'a> {
 impl Line<'_> {
     /// The address without the port, as the combined format requires.
     fn peer_address(&self) -> &str {
-        self.peer
-            .rsplit_once(':')
-            .map_or(self.peer, |(address, _)| {
-                address.trim_start_matches('[').trim_end_matches(']')
-            })
+        match self.peer.rsplit_once(':') {
+            // An IPv6 address without a port.
+            Some((before, _)) if !before.starts_with('[') && before.contains(':') => self.peer,
+            Some((address, _)) => address.trim_start_matches('[').trim_end_matches(']'),
+            None => self.peer,
+        }
     }
 
     /// The combined log format preceded by the host that the client named: spaces in it are

@@ -37,6 +37,8 @@ pub(crate) struct Record {
     pub(crate) body_len: u64,
     /// When the request's head was complete, monotonic nanoseconds.
     pub(crate) began: u64,
+    /// The client that a trusted proxy has named.
+    pub(crate) client: Option<Box<str>>,
 }
 
 impl Record {
@@ -57,6 +59,7 @@ impl Record {
             status: answered.status.0,
             body_len: answered.body_len,
             began: now.0,
+            client: None,
         }
     }
 
@@ -70,7 +73,9 @@ impl Record {
     pub(crate) fn memory(&self) -> u64 {
         let fields = [&self.referer, &self.user_agent, &self.host];
         let fields = fields.into_iter().flatten().map(Vec::capacity);
-        let bytes = self.method.capacity() + self.target.capacity() + fields.sum::<usize>();
+        let client = self.client.as_ref().map_or(0, |client| client.len());
+        let bytes =
+            self.method.capacity() + self.target.capacity() + client + fields.sum::<usize>();
         (size_of::<Self>() + bytes) as u64
     }
 
@@ -86,6 +91,7 @@ impl Record {
             status: answered.status.0,
             body_len: answered.body_len,
             began: now.0,
+            client: None,
         }
     }
 }
@@ -133,7 +139,7 @@ impl LogSink {
         let took_us = now.saturating_sub(record.began) / 1_000;
         let line = Line {
             record,
-            peer,
+            peer: record.client.as_deref().unwrap_or(peer),
             end,
             took_us,
             unix_ms,
@@ -198,6 +204,7 @@ mod tests {
             status: 200,
             body_len: 13,
             began: 0,
+            client: None,
         };
         let line = Line {
             record: &record,
@@ -268,6 +275,7 @@ mod tests {
             status: 200,
             body_len: 0,
             began: 0,
+            client: None,
         }
     }
 

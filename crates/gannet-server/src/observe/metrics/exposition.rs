@@ -456,6 +456,30 @@ fn rows(c: &Counters) -> Vec<Row> {
             c.rejected,
         ),
         (
+            "proxied_connections_total",
+            "counter",
+            "Connections whose proxy has named their client (PROXY protocol).",
+            c.clients.introduced,
+        ),
+        (
+            "proxied_untrusted_total",
+            "counter",
+            "Connections closed because only trusted proxies may connect there.",
+            c.clients.untrusted,
+        ),
+        (
+            "proxied_malformed_total",
+            "counter",
+            "Connections of proxies closed because they did not begin with a PROXY header.",
+            c.clients.malformed_headers,
+        ),
+        (
+            "forwarded_conflicts_total",
+            "counter",
+            "Requests whose Forwarded and X-Forwarded-For disagree.",
+            c.clients.conflicting,
+        ),
+        (
             "timeouts_total",
             "counter",
             "Connections ended by a deadline.",

@@ -29,7 +29,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             Port 0 takes any free port. With http:// or https:// in front an address speaks that; \
             else HTTPS if there is a certificate. The address must be \
             free: only the default port moves to the next free one. A Unix socket may have a mode \
-            and a group: unix:/run/gannet/gannet.sock,mode=0660,group=www-data.",
+            and a group: unix:/run/gannet/gannet.sock,mode=0660,group=www-data. With ',proxy' at the \
+            end, connections begin with a header of the PROXY protocol (version 1 or 2) by a proxy of \
+            --trust, or by any client of a Unix socket.",
         is_common: true,
         apply: |settings, values| {
             settings.listen = listens(values)?;

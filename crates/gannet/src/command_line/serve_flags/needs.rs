@@ -77,6 +77,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("listen", Need::Nothing),
     ("port", Need::Nothing),
     ("expose", Need::Nothing),
+    ("trust", Need::Nothing),
     ("qr", Need::Tcp),
     ("metrics", Need::Nothing),
     ("tls", Need::HttpsAddress),

@@ -34,9 +34,20 @@ const UNOWNED_LOOK: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wanted {
     /// Addresses with their schemes, in the order in which they are bound and printed.
-    pub addresses: Vec<(ListenAddress, Scheme)>,
+    pub addresses: Vec<WantedAddress>,
     /// The default port, if all addresses have it: it may move.
     pub movable: Option<u16>,
+}
+
+/// An address to bind.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WantedAddress {
+    /// The address.
+    pub address: ListenAddress,
+    /// The protocol there.
+    pub scheme: Scheme,
+    /// Connections begin with a header of the PROXY protocol.
+    pub is_proxied: bool,
 }
 
 /// What was bound.
@@ -86,7 +97,11 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
     let tcp = |address: IpAddr| {
         let address = ListenAddress::Tcp(SocketAddr::new(address, port));
         let scheme = super::tls::scheme(&settings.tls, &address);
-        (address, scheme)
+        WantedAddress {
+            address,
+            scheme,
+            is_proxied: false,
+        }
     };
     let mut addresses = if settings.expose {
         vec![
@@ -106,7 +121,7 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
 }
 
 /// The addresses of `--listen`, with their schemes.
-fn named(settings: &Settings) -> Result<Vec<(ListenAddress, Scheme)>, Failure> {
+fn named(settings: &Settings) -> Result<Vec<WantedAddress>, Failure> {
     let scheme = |listen: &Listen| {
         let usual = || super::tls::scheme(&settings.tls, &listen.address);
         listen.scheme.unwrap_or_else(usual)
@@ -114,9 +129,22 @@ fn named(settings: &Settings) -> Result<Vec<(ListenAddress, Scheme)>, Failure> {
     let named: Vec<_> = settings
         .listen
         .iter()
-        .map(|listen| (listen.address.clone(), scheme(listen)))
+        .map(|listen| WantedAddress {
+            address: listen.address.clone(),
+            scheme: scheme(listen),
+            is_proxied: listen.is_proxied,
+        })
         .collect();
-    let has_https = named.iter().any(|(_, scheme)| *scheme == Scheme::Https);
+    let is_open =
+        |it: &&WantedAddress| it.is_proxied && matches!(it.address, ListenAddress::Tcp(_));
+    if let Some(open) = named.iter().find(is_open)
+        && settings.server.clients.trust.is_empty()
+    {
+        let message = format!("--listen {},proxy needs --trust", open.address);
+        return Err(Failure::usage(message)
+            .help("name the proxy's address with --trust CIDR: nobody else may name clients"));
+    }
+    let has_https = named.iter().any(|it| it.scheme == Scheme::Https);
     let has_certificate = super::tls::is_wanted(&settings.tls);
     if has_https && !has_certificate {
         return Err(Failure::usage(
@@ -141,7 +169,7 @@ fn named(settings: &Settings) -> Result<Vec<(ListenAddress, Scheme)>, Failure> {
 pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Failure> {
     let listened = wanted.addresses.iter();
     let mut all: Vec<_> = listened
-        .map(|(address, _)| (address.clone(), "--listen"))
+        .map(|wanted| (wanted.address.clone(), "--listen"))
         .collect();
     let further = [
         (settings.tls.redirect, "--http-redirect"),
@@ -200,10 +228,13 @@ fn move_on(
     workers: usize,
 ) -> Result<Listening, Failure> {
     for port in default + 1..default + PORTS_TRIED {
-        let moved: Vec<(ListenAddress, Scheme)> = wanted
+        let moved: Vec<_> = wanted
             .addresses
             .iter()
-            .map(|(address, scheme)| (with_port(address, port), *scheme))
+            .map(|wanted| WantedAddress {
+                address: with_port(&wanted.address, port),
+                ..wanted.clone()
+            })
             .collect();
         match bind_all(&moved, workers) {
             Ok(bound) => {
@@ -230,10 +261,7 @@ fn move_on(
 /// Like [`bind_all`], but waits for an address that is in use although no process holds it: when a
 /// server is killed, the kernel tears down its ring, which holds the listeners, some milliseconds
 /// after the process.
-fn bind_patiently(
-    addresses: &[(ListenAddress, Scheme)],
-    workers: usize,
-) -> Result<Vec<Bound>, Failed> {
+fn bind_patiently(addresses: &[WantedAddress], workers: usize) -> Result<Vec<Bound>, Failed> {
     let end = Instant::now() + UNOWNED_MAX;
     loop {
         match bind_all(addresses, workers) {
@@ -260,9 +288,12 @@ struct Failed {
     error: io::Error,
 }
 
-fn bind_all(addresses: &[(ListenAddress, Scheme)], workers: usize) -> Result<Vec<Bound>, Failed> {
+fn bind_all(addresses: &[WantedAddress], workers: usize) -> Result<Vec<Bound>, Failed> {
     let mut bound: Vec<Bound> = Vec::with_capacity(addresses.len());
-    for (address, scheme) in addresses {
+    for wanted in addresses {
+        let WantedAddress {
+            address, scheme, ..
+        } = wanted;
         // With port 0 and several addresses (--expose), all use the port that the first one got.
         let address = match (address, bound.first()) {
             (
@@ -275,7 +306,10 @@ fn bind_all(addresses: &[(ListenAddress, Scheme)], workers: usize) -> Result<Vec
             _ => address.clone(),
         };
         match gannet_server::bind(&address, *scheme, workers) {
-            Ok(one) => bound.push(one),
+            Ok(mut one) => {
+                one.is_proxied = wanted.is_proxied;
+                bound.push(one);
+            }
             // Without IPv6 on this machine, IPv4 alone covers all interfaces.
             Err(error) if is_without_ipv6(&address, &error) && !bound.is_empty() => {}
             Err(error) => return Err(Failed { address, error }),
@@ -445,7 +479,7 @@ mod tests {
                 let got: Vec<String> = wanted
                     .addresses
                     .iter()
-                    .map(|(address, _)| address.to_string())
+                    .map(|wanted| wanted.address.to_string())
                     .collect();
                 assert_eq!(
                     (got.as_slice(), wanted.movable.is_some()),

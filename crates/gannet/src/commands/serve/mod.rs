@@ -30,7 +30,7 @@ use super::{print, resolve};
 use crate::command_line::layers::Origins;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::settings::Settings;
-use crate::commands::serve::addresses::Listening;
+use crate::commands::serve::addresses::{Listening, WantedAddress};
 use crate::commands::serve::content::{content, has_hosts, kind};
 use crate::commands::serve::effects::Situation;
 use crate::commands::serve::output::{People, Terminal, log_file, log_format};
@@ -141,12 +141,12 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         .iter()
         .map(|hosted| hosted.content.clone())
         .collect();
-    let schemes = || wanted.addresses.iter();
+    let listening = || wanted.addresses.iter();
     let situation = Situation {
         kinds: kinds.iter().map(kind).collect(),
         has_hosts: content.iter().any(has_hosts),
-        has_https: schemes().any(|(_, scheme)| *scheme == Scheme::Https),
-        has_tcp: schemes().any(|(address, _)| matches!(address, ListenAddress::Tcp(_))),
+        has_https: listening().any(|it| it.scheme == Scheme::Https),
+        has_tcp: listening().any(|it| matches!(it.address, ListenAddress::Tcp(_))),
         is_logging: config.log != LogFormat::Off,
     };
     effects::check(settings, origins, &situation)?;
@@ -156,7 +156,11 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers)?;
     if let Some(address) = settings.tls.redirect {
         let clear = addresses::Wanted {
-            addresses: vec![(ListenAddress::Tcp(address), Scheme::Redirect)],
+            addresses: vec![WantedAddress {
+                address: ListenAddress::Tcp(address),
+                scheme: Scheme::Redirect,
+                is_proxied: false,
+            }],
             movable: None,
         };
         bound.extend(addresses::bind(&clear, config.workers)?.bound);

@@ -1,0 +1,334 @@
+//! gannet behind proxies: who the client of a connection and of a request is.
+
+use std::fs;
+
+use gannet_testkit::client::{Client, Response, metric};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::Peer;
+use gannet_testkit::h3;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::{Abilities, Secure, connection};
+use gannet_testkit::{Folder, Gannet, command, gannet_in};
+
+const V1: &str = "PROXY TCP4 203.0.113.7 198.51.100.1 56324 443\r\n";
+const V2: &[u8] =
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x07\xc6\x33\x64\x01\xdc\x04\x01\xbb";
+/// Its client is the proxy itself.
+const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+
+fn site() -> Folder {
+    let folder = Folder::new();
+    folder.write("index.html", "hello");
+    folder.write(
+        "_redirects",
+        "http://a.example/old https://b.example/new 301\n",
+    );
+    folder
+}
+
+/// Serves with these flags only; the log is written to `log` in the folder.
+fn start(engine: &str, folder: &Folder, flags: &[&str]) -> Gannet {
+    let log = folder.join("log");
+    let _ = fs::remove_file(&log);
+    let mut command = command();
+    command.args([
+        "serve",
+        "--engine",
+        engine,
+        "--workers",
+        "1",
+        "--log",
+        "json",
+    ]);
+    command.args(["--metrics", "127.0.0.1:0", "--log-file", "log"]);
+    command.args(flags).arg(".").current_dir(folder.path());
+    Gannet::start(&mut command)
+}
+
+/// The clients of all logged requests, once the server has ended.
+fn logged(server: Gannet, folder: &Folder) -> Vec<String> {
+    server.stop().success();
+    let log = fs::read_to_string(folder.join("log")).expect("written");
+    let peer = |line: &str| {
+        let (_, rest) = line.split_once("\"peer\":\"").expect("a peer");
+        rest.split('"').next().unwrap_or_default().to_owned()
+    };
+    log.lines().map(peer).collect()
+}
+
+#[test]
+fn a_proxy_names_the_client_of_a_connection() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let flags = ["--listen", "127.0.0.1:0,proxy", "--trust", "loopback"];
+        let server = start(engine.name(), &folder, &flags);
+        for header in [V1.as_bytes(), V2, LOCAL] {
+            let mut client = Client::new(&server);
+            client.send(header);
+            client.get("/").expect(200);
+            client.get("/").expect(200);
+        }
+        let mut client = Client::new(&server);
+        client.send("GET / HTTP/1.1\r\n");
+        client.closes();
+        assert_eq!(metric(&server, "gannet_proxied_connections_total"), 3);
+        assert_eq!(metric(&server, "gannet_proxied_malformed_total"), 1);
+        let peers = logged(server, &folder);
+        assert_eq!(peers[..4], ["203.0.113.7:56324"; 4]);
+        assert!(peers[4..].iter().all(|peer| peer.starts_with("127.0.0.1:")));
+        assert_eq!(peers.len(), 6);
+    });
+}
+
+#[test]
+fn strangers_are_turned_away_from_a_proxied_address() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let flags = ["--listen", "127.0.0.1:0,proxy", "--trust", "192.0.2.1"];
+        let server = start(engine.name(), &folder, &flags);
+        let mut client = Client::new(&server);
+        let _ = client.try_send(V1);
+        client.ends();
+        assert_eq!(client.received(), b"");
+        assert_eq!(metric(&server, "gannet_proxied_untrusted_total"), 1);
+    });
+}
+
+/// The header comes before the handshake, and there is no HTTP/3 at such an address.
+#[test]
+fn a_header_comes_before_tls() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let flags = ["--listen", "127.0.0.1:0,proxy", "--trust", "loopback"];
+        let secure = Secure::serve(engine, folder.path(), &flags);
+        let address = secure.server.address();
+        let config = secure.authority.client(Abilities::default());
+        for header in [V1.as_bytes(), V2] {
+            let mut client = Client::connect(address);
+            client.send(header);
+            let mut client = client.over_tls(connection(&config, "localhost"));
+            let answer = client.get("/").expect(200);
+            assert_eq!(answer.text(), "hello");
+            assert_eq!(answer.field("alt-svc"), None);
+        }
+        std::net::UdpSocket::bind(address).expect("nobody is there");
+    });
+}
+
+/// Whoever may connect to a Unix socket may name the client, without `--trust`.
+#[test]
+fn unix_sockets_may_be_proxied() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let listen = [
+            "--listen",
+            "127.0.0.1:0",
+            "--listen",
+            "unix:socket,mode=0600,proxy",
+        ];
+        let server = start(engine.name(), &folder, &listen);
+        let mut client = Client::unix(&folder.join("socket"));
+        client.send(V2);
+        client.get("/").expect(200);
+        let mut client = Client::unix(&folder.join("socket"));
+        client.send("PROXY UNKNOWN\r\n");
+        client.get("/").expect(200);
+        assert_eq!(logged(server, &folder), ["203.0.113.7:56324", "unix"]);
+    });
+}
+
+fn ask(client: &mut Client, target: &str, lines: &[&str]) -> Response {
+    let lines = lines.join("\r\n");
+    client.send(format!(
+        "GET {target} HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n"
+    ));
+    client.response()
+}
+
+/// What trusted proxies tell of a request is logged, and decides on rules.
+#[test]
+fn trusted_proxies_tell_of_their_clients() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let flags = [
+            "--listen",
+            "127.0.0.1:0",
+            "--trust",
+            "127.0.0.0/8",
+            "--trust",
+            "10.0.0.0/8",
+        ];
+        let server = start(engine.name(), &folder, &flags);
+        let mut client = Client::new(&server);
+        let chain = "x-forwarded-for: 192.0.2.66, 203.0.113.7, 10.0.0.1";
+        ask(&mut client, "/", &[chain]).expect(200);
+        let standard = "forwarded: for=192.0.2.66, for=\"[2001:db8::7]:1\";proto=https";
+        ask(&mut client, "/", &[standard]).expect(200);
+        // In the middle of others that say nothing.
+        ask(&mut client, "/no", &[]).expect(404);
+        let host = "x-forwarded-host: a.example";
+        let moved = ask(&mut client, "/old", &["x-forwarded-for: 203.0.113.8", host]);
+        assert_eq!(
+            moved.expect(301).field("location"),
+            Some("https://b.example/new")
+        );
+        ask(&mut client, "/old", &[host, "x-forwarded-proto: https"]).expect(404);
+        ask(&mut client, "/old", &["forwarded: host=a.example"]).expect(301);
+        ask(&mut client, "/old", &[]).expect(404);
+        ask(&mut client, "/", &[chain, standard]).expect(400);
+        assert_eq!(metric(&server, "gannet_forwarded_conflicts_total"), 1);
+        let own = client.local_address().to_string();
+        let expect = [
+            "203.0.113.7",
+            "2001:db8::7",
+            &own,
+            "203.0.113.8",
+            &own,
+            &own,
+            &own,
+            &own,
+        ];
+        assert_eq!(logged(server, &folder), expect);
+    });
+}
+
+/// Anyone can send such fields: they count for nothing.
+#[test]
+fn strangers_cannot_tell_anything() {
+    on_both_engines(|engine| {
+        let folder = site();
+        for trust in [&[][..], &["--trust", "192.0.2.1,unix"]] {
+            let flags = [&["--listen", "127.0.0.1:0"], trust].concat();
+            let server = start(engine.name(), &folder, &flags);
+            let mut client = Client::new(&server);
+            let spoofed = [
+                "forwarded: for=192.0.2.66;proto=https;host=a.example",
+                "x-forwarded-for: 192.0.2.67",
+                "x-forwarded-host: a.example",
+            ];
+            ask(&mut client, "/", &spoofed).expect(200);
+            ask(&mut client, "/old", &spoofed).expect(404);
+            let own = client.local_address().to_string();
+            assert_eq!(logged(server, &folder), [own.as_str(), &own]);
+        }
+    });
+}
+
+/// The clients of Unix sockets are trusted only if they are named.
+#[test]
+fn clients_of_unix_sockets_may_be_trusted() {
+    on_both_engines(|engine| {
+        let folder = site();
+        for (trust, expect) in [("loopback", "unix"), ("unix", "203.0.113.7")] {
+            let flags = [
+                "--listen",
+                "127.0.0.1:0",
+                "--listen",
+                "unix:socket",
+                "--trust",
+                trust,
+            ];
+            let server = start(engine.name(), &folder, &flags);
+            let mut client = Client::unix(&folder.join("socket"));
+            ask(&mut client, "/", &["x-forwarded-for: 203.0.113.7"]).expect(200);
+            assert_eq!(logged(server, &folder), [expect]);
+        }
+    });
+}
+
+/// The scheme of the client decides on HSTS and on the redirect to HTTPS, also for answers that had
+/// to wait for the disk, and the fields of the connection's other requests are as before.
+#[test]
+fn the_scheme_is_the_clients() {
+    on_both_engines(|engine| {
+        let folder = site();
+        folder.write("second.html", "second");
+        let flags = [
+            "--hsts",
+            "--http-redirect",
+            "127.0.0.1:0",
+            "--trust",
+            "loopback",
+        ];
+        let secure = Secure::serve(engine, folder.path(), &flags);
+        let mut client = secure.connect();
+        for _ in 0..2 {
+            let plain = ask(&mut client, "/", &["x-forwarded-proto: http"]).expect(200);
+            assert_eq!(plain.field("strict-transport-security"), None);
+            let own = ask(&mut client, "/second", &[]).expect(200);
+            assert!(own.field("strict-transport-security").is_some());
+            assert!(own.field("alt-svc").is_some());
+        }
+        let redirecting = secure.server.urls().last().expect("its address");
+        let address = redirecting
+            .trim_start_matches("http://")
+            .trim_end_matches('/');
+        let mut client = Client::connect(address.parse().expect("an address"));
+        ask(&mut client, "/", &[]).expect(308);
+        ask(&mut client, "/", &["x-forwarded-proto: http"]).expect(308);
+        for _ in 0..2 {
+            let content = ask(&mut client, "/", &["forwarded: proto=https"]).expect(200);
+            assert!(content.field("strict-transport-security").is_some());
+            assert_eq!(content.text(), "hello");
+        }
+    });
+}
+
+/// HTTP/2 and HTTP/3 as HTTP/1.1.
+#[test]
+fn every_version_tells_of_clients() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let flags = ["--listen", "127.0.0.1:0", "--trust", "loopback"];
+        let server = start(engine.name(), &folder, &flags);
+        let mut peer = Peer::new(&server);
+        for client in ["203.0.113.7", "203.0.113.8"] {
+            peer.request("GET", "/", &[("x-forwarded-for", client)])
+                .expect(200);
+        }
+        drop(peer);
+        assert_eq!(logged(server, &folder), ["203.0.113.7", "203.0.113.8"]);
+
+        let log = folder.join("h3.log");
+        let log = log.to_str().expect("UTF-8");
+        let flags = [
+            "--log",
+            "combined",
+            "--log-file",
+            log,
+            "--trust",
+            "loopback",
+        ];
+        let secure = Secure::serve(engine, folder.path(), &flags);
+        let mut quic = Quic::begin(secure.server.address(), &secure.authority);
+        for client in ["203.0.113.7", "2001:db8::8"] {
+            let request = h3::request("GET", "/", &[("x-forwarded-for", client)]);
+            let id = quic.ask(&request);
+            assert_eq!(quic.answer(id).status, 200);
+        }
+        drop(quic);
+        secure.server.stop().success();
+        let log = fs::read_to_string(log).expect("written");
+        let clients: Vec<_> = log.lines().map(|it| it.split(' ').next()).collect();
+        assert_eq!(clients, [Some("203.0.113.7"), Some("2001:db8::8")]);
+    });
+}
+
+#[test]
+fn a_proxied_address_needs_its_proxies() {
+    let folder = site();
+    let check = |flags: &[&str], err: &str| {
+        let flags = [&["serve", "--check-config", "."], flags].concat();
+        gannet_in(folder.path(), flags).failure(2, err);
+    };
+    check(
+        &["--listen", "127.0.0.1:0,proxy", "--trust", "unix"],
+        "gannet: --listen 127.0.0.1:0,proxy needs --trust\n\
+         help: name the proxy's address with --trust CIDR: nobody else may name clients\n",
+    );
+    check(
+        &["--trust", "192.0.2.1/24"],
+        "gannet: --trust '192.0.2.1/24': '192.0.2.1/24' is an address within 192.0.2.0/24: write \
+         that\n",
+    );
+}
