@@ -20,6 +20,7 @@ mod h2spec;
 mod h3_interop;
 mod licenses;
 mod no_io;
+mod proxies;
 mod tidy;
 mod vm;
 
@@ -36,6 +37,7 @@ cargo xtask NAME
   h3-interop   a site over HTTP/3 by aioquic, quic-go, curl and Chromium, on each engine
   browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, deploys, dev
   crawl        sites of twelve generators, compared with nginx path by path
+  proxies      haproxy, nginx and Caddy in front of gannet: who the client is
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
@@ -93,6 +95,7 @@ fn dispatch() -> Result<()> {
         "check" => check::check(),
         "tidy" => tidy::main(),
         "no-io" => no_io::main(),
+        "proxies" => proxies::main(),
         "browser" => browser::main(),
         "crawl" => crawl::main(),
         "h2spec" => h2spec::main(),

@@ -231,6 +231,10 @@ pub trait Network {
     /// flight do not count. No effect on a Unix socket, whose buffer is small.
     fn bound_unsent(&mut self, socket: Socket, bytes: u32);
 
+    /// Has the kernel send no more than about this many bytes a second (`SO_MAX_PACING_RATE`), spread
+    /// evenly. No effect on a Unix socket.
+    fn pace(&mut self, socket: Socket, bytes_per_second: u64);
+
     /// With `on`, sends only full segments from now on (`TCP_CORK`); without, sends everything
     /// again. For large files, which are sent in several operations, each of which would end in a
     /// small segment. The kernel holds back the rest for at most 200 ms. No effect on a Unix

@@ -492,6 +492,10 @@ impl<E: OsEngine> Network for E {
         crate::socket::bound_unsent(self.fd(socket), bytes);
     }
 
+    fn pace(&mut self, socket: Socket, bytes_per_second: u64) {
+        crate::socket::pace(self.fd(socket), bytes_per_second);
+    }
+
     fn cork(&mut self, socket: Socket, on: bool) {
         crate::socket::cork(self.fd(socket), on);
     }

@@ -76,6 +76,21 @@ fn not_sent(socket: BorrowedFd<'_>) -> u32 {
     }
 }
 
+/// Bounds the rate at which the kernel sends.
+pub(crate) fn pace(socket: BorrowedFd<'_>, bytes_per_second: u64) {
+    // SAFETY: the descriptor is open while borrowed; the kernel reads one integer of 64 bits. It
+    // fails only on a socket that has no such rate.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_per_second).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        );
+    }
+}
+
 /// Holds partial segments back, or releases them.
 pub(crate) fn cork(socket: BorrowedFd<'_>, on: bool) {
     // Fails on a socket that is not TCP, which has no segments.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::clients::network::Network;
+use crate::clients::rate::Rate;
 use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
@@ -334,7 +335,7 @@ pub struct RunAs {
     pub user: User,
 }
 
-/// Whom to believe about clients.
+/// Whom to believe about clients, and what each of them may do.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClientRules {
     /// The addresses of proxies. They may name the client of a connection at a proxied address, and
@@ -342,6 +343,28 @@ pub struct ClientRules {
     pub trust: Vec<Network>,
     /// Whoever connects to a Unix socket is such a proxy.
     pub trust_unix: bool,
+    /// Clients that may connect; if it is not empty, no others may.
+    pub allow: Vec<Network>,
+    /// Clients that may not. The longest prefix of both lists decides.
+    pub deny: Vec<Network>,
+    /// Maximum number of connections of a client; 0: no limit.
+    pub connections: u32,
+    /// Maximum number of requests of a client.
+    pub requests: Option<Rate>,
+    /// Maximum number of bytes that a client is sent in a second; 0: no limit.
+    pub bytes_per_second: u64,
+}
+
+impl ClientRules {
+    /// Whether what a client does has to be counted.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.connections > 0 || self.limits_requests()
+    }
+
+    /// Whether a client may be refused a request.
+    pub(crate) fn limits_requests(&self) -> bool {
+        self.requests.is_some() || self.bytes_per_second > 0
+    }
 }
 
 /// The complete configuration of a server.

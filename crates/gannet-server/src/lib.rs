@@ -22,6 +22,7 @@ pub mod tls;
 mod worker;
 
 pub use clients::network::Network;
+pub use clients::rate::Rate;
 pub use coder::CoderCounts;
 pub use exchange::own_fields::FAVICON;
 pub use observe::{metrics, notices};

@@ -7,7 +7,7 @@ use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::h3;
 use gannet_testkit::quic::Quic;
-use gannet_testkit::tls::{Abilities, Secure, connection};
+use gannet_testkit::tls::{Abilities, Authority, KeyKind, Secure, connection};
 use gannet_testkit::{Folder, Gannet, command, gannet_in};
 
 const V1: &str = "PROXY TCP4 203.0.113.7 198.51.100.1 56324 443\r\n";
@@ -99,10 +99,14 @@ fn strangers_are_turned_away_from_a_proxied_address() {
 fn a_header_comes_before_tls() {
     on_both_engines(|engine| {
         let folder = site();
-        let flags = ["--listen", "127.0.0.1:0,proxy", "--trust", "loopback"];
-        let secure = Secure::serve(engine, folder.path(), &flags);
-        let address = secure.server.address();
-        let config = secure.authority.client(Abilities::default());
+        let authority = Authority::new();
+        let certificate = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+        let certificate = certificate.to_str().expect("UTF-8");
+        let listen = ["--listen", "127.0.0.1:0,proxy", "--trust", "loopback"];
+        let flags = [&listen[..], &["--tls-cert", certificate]].concat();
+        let server = start(engine.name(), &folder, &flags);
+        let address = server.address();
+        let config = authority.client(Abilities::default());
         for header in [V1.as_bytes(), V2] {
             let mut client = Client::connect(address);
             client.send(header);
@@ -319,7 +323,7 @@ fn a_proxied_address_needs_its_proxies() {
     let folder = site();
     let check = |flags: &[&str], err: &str| {
         let flags = [&["serve", "--check-config", "."], flags].concat();
-        gannet_in(folder.path(), flags).failure(2, err);
+        gannet_in(&folder, flags).failure(2, err);
     };
     check(
         &["--listen", "127.0.0.1:0,proxy", "--trust", "unix"],
@@ -328,7 +332,7 @@ fn a_proxied_address_needs_its_proxies() {
     );
     check(
         &["--trust", "192.0.2.1/24"],
-        "gannet: --trust '192.0.2.1/24': '192.0.2.1/24' is an address within 192.0.2.0/24: write \
-         that\n",
+        "gannet: cannot use '--trust 192.0.2.1/24': '192.0.2.1/24' is an address within \
+         192.0.2.0/24: write that\nhelp: see 'gannet --help-all'\n",
     );
 }

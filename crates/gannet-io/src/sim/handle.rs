@@ -257,6 +257,12 @@ impl Client {
         })
     }
 
+    /// The most bytes a second that the server wants to be sent.
+    #[must_use]
+    pub fn paced(&self) -> Option<u64> {
+        self.with(|connection| connection.paced)
+    }
+
     /// Whether the server has closed the connection; the bytes it sent can still be read.
     #[must_use]
     pub fn is_closed_by_server(&self) -> bool {

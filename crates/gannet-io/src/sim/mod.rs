@@ -368,6 +368,10 @@ impl Network for Sim {
         // Its sockets hold less than any bound.
     }
 
+    fn pace(&mut self, socket: Socket, bytes_per_second: u64) {
+        lock(&self.world).connection(socket).paced = Some(bytes_per_second);
+    }
+
     fn cork(&mut self, _socket: Socket, _on: bool) {
         // It splits sent bytes at random.
     }

@@ -25,6 +25,8 @@ pub(super) struct Connection {
     pub(super) acknowledged: u64,
     /// The descriptor is closed on the server.
     pub(super) is_closed: bool,
+    /// The most bytes a second that the server wants to be sent.
+    pub(super) paced: Option<u64>,
 }
 
 /// How the server has ended its half.
@@ -62,6 +64,7 @@ impl Connection {
             server_end: ServerEnd::Open,
             acknowledged: 0,
             is_closed: false,
+            paced: None,
         }
     }
 

@@ -1,5 +1,4 @@
-//! Who the client of a connection or of a request is: for the log, for the scheme and host of a
-//! request, and for limits.
+//! Who the client of a connection or of a request is, and what it may do.
 //!
 //! ```text
 //!   the socket's peer ──▶ a PROXY header by a trusted proxy ──▶ the connection's client
@@ -8,26 +7,37 @@
 //!                                              Forwarded, X-Forwarded-* ──▶ a request's client
 //! ```
 //!
-//! Nothing here costs anything unless the operator asks for it: then connections have a [`Client`].
+//! The log, rules and limits all ask here. Nothing here costs anything unless the operator asks for
+//! it: then connections have a [`Client`].
 
 pub(crate) mod forwarded;
 mod limits;
 pub(crate) mod network;
+pub(crate) mod rate;
+mod table;
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::fields::Fields;
-use gannet_io::driver::Peer;
+use gannet_io::driver::{Nanos, Peer};
 
 use self::forwarded::{Conflict, Forwarded};
+use self::limits::BURST_NS;
+use self::network::Network;
+use self::rate::{charge, excess_ns};
+use self::table::{NoPlace, Place, Table};
 use crate::config::ClientRules;
+use crate::observe::metrics::ClientCounters;
 
-/// The operator's rules about clients, shared by all workers.
+/// The operator's rules about clients, and what these have used, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Clients {
     rules: ClientRules,
+    /// If there are limits.
+    table: Option<Table>,
 }
 
 impl Clients {
@@ -35,6 +45,7 @@ impl Clients {
     pub(crate) fn new(rules: &ClientRules) -> Option<Arc<Self>> {
         (*rules != ClientRules::default()).then(|| {
             Arc::new(Self {
+                table: rules.has_limits().then(Table::new),
                 rules: rules.clone(),
             })
         })
@@ -55,16 +66,99 @@ impl Clients {
             Peer::Unknown => false,
         }
     }
+
+    /// Whether a client is allowed: the longest prefix decides, at the same length `deny`. One that is
+    /// in no list is, unless only some are allowed.
+    pub(crate) fn allows(&self, address: IpAddr) -> bool {
+        let longest = |networks: &[Network]| {
+            let matching = networks.iter().filter(|network| network.contains(address));
+            matching.map(Network::prefix_len).max()
+        };
+        match (longest(&self.rules.allow), longest(&self.rules.deny)) {
+            (None, None) => self.rules.allow.is_empty(),
+            (allow, deny) => allow > deny,
+        }
+    }
+
+    /// Charges content of a response to a client of a trusted proxy. Nobody knows how much of it the
+    /// client takes, so one response counts for no more than a burst.
+    pub(crate) fn charge_response(&self, place: Option<Place>, len: u64, now: Nanos) {
+        if let Some(cost) = self.cost_ns(len) {
+            self.charge(place, cost.min(BURST_NS), now);
+        }
+    }
+
+    /// The time that bytes take at the permitted rate, in nanoseconds; `None` if there is none.
+    fn cost_ns(&self, bytes: u64) -> Option<u64> {
+        let cost = u128::from(bytes) * 1_000_000_000;
+        let cost = cost.checked_div(u128::from(self.rules.bytes_per_second))?;
+        Some(u64::try_from(cost).unwrap_or(u64::MAX))
+    }
+
+    fn charge(&self, place: Option<Place>, cost_ns: u64, now: Nanos) {
+        if let (Some(table), Some(place)) = (&self.table, place) {
+            charge(&table.entry(place).bytes_paid_at, cost_ns, now);
+        }
+    }
+
+    /// Takes a request of the client with this entry.
+    fn take_request(&self, place: Place, now: Nanos) -> Verdict {
+        let Some(table) = &self.table else {
+            return Verdict::Answer;
+        };
+        let entry = table.entry(place);
+        if self.rules.bytes_per_second > 0 {
+            let excess_ns = excess_ns(&entry.bytes_paid_at, now);
+            if excess_ns > 0 {
+                return Verdict::TooManyBytes(excess_ns);
+            }
+        }
+        match self.rules.requests {
+            Some(rate) => match rate.take(&entry.requests_paid_at, now) {
+                Ok(()) => Verdict::Answer,
+                Err(ns) => Verdict::TooManyRequests(ns),
+            },
+            None => Verdict::Answer,
+        }
+    }
 }
 
-/// The client of a connection.
+/// What to do with a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Verdict {
+    /// Answer it.
+    Answer,
+    /// Its proxy contradicts itself: see [`Conflict`].
+    Conflict,
+    /// Its address is not validated yet, so there is nobody to charge (RFC 8470 section 5.2).
+    TooEarly,
+    /// The client is not allowed.
+    Denied,
+    /// The client has sent too many; in so many nanoseconds it may send another one.
+    TooManyRequests(u64),
+    /// The same for bytes that it was sent.
+    TooManyBytes(u64),
+}
+
+/// The client of a connection. Dropping it ends the count of the connection.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// For the log: `192.0.2.1:443`, `unix`.
     name: Box<str>,
+    /// Unless it is a trusted proxy, or has none.
+    address: Option<IpAddr>,
     /// It is a proxy that tells of each request's client.
     pub(crate) is_trusted: bool,
+    /// Its requests are answered only after a look at the rules.
+    pub(crate) is_checked: bool,
     clients: Option<Arc<Clients>>,
+    /// The connection has begun: before that, the address of a QUIC client may be a forged one.
+    has_begun: bool,
+    /// Its entry, if there was room for it.
+    place: Option<Place>,
+    /// Of an HTTP/1 connection of a trusted proxy: the entry of the last request's client, to which
+    /// bytes are charged.
+    current: Cell<Option<Place>>,
 }
 
 impl Client {
@@ -75,25 +169,98 @@ impl Client {
             Peer::Unix => it.rules.trust_unix,
             Peer::Unknown => false,
         });
-        let peer = match peer {
+        let (peer, address) = match peer {
             Peer::Ip(address) => {
-                Peer::Ip(SocketAddr::new(address.ip().to_canonical(), address.port()))
+                let ip = address.ip().to_canonical();
+                let peer = Peer::Ip(SocketAddr::new(ip, address.port()));
+                (peer, (!is_trusted).then_some(ip))
             }
-            other => other,
+            other => (other, None),
         };
         Self {
             name: peer.to_string().into(),
+            address,
             is_trusted,
+            is_checked: is_trusted || clients.is_some_and(|it| it.rules.limits_requests()),
             clients: clients.map(Arc::clone),
+            has_begun: false,
+            place: None,
+            current: Cell::new(None),
         }
     }
 
-    /// The same client at another address.
-    pub(crate) fn moved(&mut self, address: SocketAddr) {
-        *self = Self::new(self.clients.as_ref(), Peer::Ip(address));
+    /// Its name in the log, if the connection has a client.
+    pub(crate) fn name(client: Option<&Self>) -> &str {
+        client.map_or("-", |client| &client.name)
     }
 
-    /// What a request by this client tells of another one; nothing unless it is a trusted proxy.
+    /// Whether a connection may begin; if not, it is counted why. Nothing is noted.
+    pub(crate) fn may_connect(&self, counters: &mut ClientCounters) -> bool {
+        let (Some(clients), Some(address)) = (&self.clients, self.address) else {
+            return true;
+        };
+        let is_allowed = clients.allows(address);
+        counters.denied_connections += u64::from(!is_allowed);
+        is_allowed
+    }
+
+    /// Counts its connection. Returns whether it may have one more.
+    pub(crate) fn connect(&mut self, now: Nanos, counters: &mut ClientCounters) -> bool {
+        self.has_begun = true;
+        let (Some(clients), Some(address)) = (&self.clients, self.address) else {
+            return true;
+        };
+        let Some(table) = &clients.table else {
+            return true;
+        };
+        let most = match clients.rules.connections {
+            0 => u32::MAX,
+            most => most,
+        };
+        match table.connect(address, now, most) {
+            Ok(found) => {
+                counters.forgotten += u64::from(found.has_forgotten);
+                self.place = Some(found.place);
+                true
+            }
+            Err(NoPlace::Full) => {
+                counters.unenforced += 1;
+                true
+            }
+            Err(NoPlace::Limit) => {
+                counters.limited_connections += 1;
+                false
+            }
+        }
+    }
+
+    /// Bytes a second that one connection of it is sent at most; `None` if there is no limit.
+    pub(crate) fn pace(&self) -> Option<u64> {
+        let rate = self.clients.as_ref()?.rules.bytes_per_second;
+        (rate > 0 && self.address.is_some()).then_some(rate)
+    }
+
+    /// The same client at another address: its limits are those of its connection.
+    pub(crate) fn moved(&mut self, address: SocketAddr, counters: &mut ClientCounters) {
+        let mut next = Self::new(self.clients.as_ref(), Peer::Ip(address));
+        // One that is not allowed at its new address gets no answer there.
+        next.is_checked |= self.is_checked || !next.may_connect(counters);
+        next.is_trusted &= self.is_trusted;
+        next.has_begun = self.has_begun;
+        next.place = self.place.take();
+        *self = next;
+    }
+
+    /// Charges bytes that were sent on its connection.
+    pub(crate) fn sent(&self, bytes: u64, now: Nanos) {
+        if let Some(clients) = &self.clients
+            && let Some(cost) = clients.cost_ns(bytes)
+        {
+            clients.charge(self.place.or(self.current.get()), cost, now);
+        }
+    }
+
+    /// What a request tells of its client; nothing unless it comes from a trusted proxy.
     ///
     /// # Errors
     /// See [`Conflict`].
@@ -106,17 +273,117 @@ impl Client {
         }
     }
 
-    /// Its name in the log, if the connection has a client.
-    pub(crate) fn name(client: Option<&Self>) -> &str {
-        client.map_or("-", |client| &client.name)
+    /// What to do with a request of this client, or of the one that it tells of; and the entry of
+    /// that one. Trusted proxies themselves have no limits.
+    pub(crate) fn judge(
+        &self,
+        told: &Forwarded<'_>,
+        now: Nanos,
+        counters: &mut ClientCounters,
+    ) -> (Verdict, Option<Place>) {
+        let Some(clients) = &self.clients else {
+            return (Verdict::Answer, None);
+        };
+        self.current.set(None);
+        let of_proxy = told.client.filter(|address| !clients.is_trusted(*address));
+        let Some(address) = of_proxy.or(self.address) else {
+            return (Verdict::Answer, None);
+        };
+        if !clients.allows(address) {
+            counters.denied_requests += 1;
+            return (Verdict::Denied, None);
+        }
+        let is_early = of_proxy.is_none() && !self.has_begun;
+        if is_early && clients.rules.limits_requests() {
+            return (Verdict::TooEarly, None);
+        }
+        let place = match &clients.table {
+            Some(table) if of_proxy.is_some() => match table.find(address, now) {
+                Some(found) => {
+                    counters.forgotten += u64::from(found.has_forgotten);
+                    Some(found.place)
+                }
+                None => {
+                    counters.unenforced += 1;
+                    None
+                }
+            },
+            _ => self.place,
+        };
+        let verdict = place.map_or(Verdict::Answer, |place| clients.take_request(place, now));
+        match verdict {
+            Verdict::TooManyRequests(_) => counters.limited_requests += 1,
+            Verdict::TooManyBytes(_) => counters.limited_bytes += 1,
+            _ => {}
+        }
+        (verdict, of_proxy.and(place))
+    }
+
+    /// Charges what is sent on its connection to this client from now on.
+    pub(crate) fn charge_to(&self, place: Option<Place>) {
+        self.current.set(place);
     }
 }
 
-/// What a trusted proxy has told of a request, if it differs from the connection.
+impl Drop for Client {
+    fn drop(&mut self) {
+        let table = self.clients.as_ref().and_then(|it| it.table.as_ref());
+        if let (Some(table), Some(place)) = (table, self.place) {
+            table.disconnect(place);
+        }
+    }
+}
+
+/// What a trusted proxy has told of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     /// The client, for the log.
     pub(crate) name: Option<Box<str>>,
     /// The scheme by which it sent the request.
     pub(crate) scheme: Scheme,
+    /// To whom the response is charged, unless that is done as it is sent.
+    pub(crate) place: Option<Place>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_network_decides() {
+        let check = |allow: &[&str], deny: &[&str], allowed: &[&str], denied: &[&str]| {
+            let networks = |texts: &[&str]| {
+                let parse = |text: &&str| Network::parse(text).expect("a network");
+                texts.iter().flat_map(parse).collect()
+            };
+            let rules = ClientRules {
+                allow: networks(allow),
+                deny: networks(deny),
+                ..ClientRules::default()
+            };
+            let clients = Clients::new(&rules).expect("there are rules");
+            let allows = |text: &&&str| clients.allows(text.parse().expect("an address"));
+            assert!(allowed.iter().all(|it| allows(&it)), "{allow:?} {deny:?}");
+            assert!(!denied.iter().any(|it| allows(&it)), "{allow:?} {deny:?}");
+        };
+        check(
+            &["10.0.0.0/8", "2001:db8::/32"],
+            &[],
+            &["10.1.2.3", "2001:db8::1"],
+            &["192.0.2.1", "2001:db9::1", "::1"],
+        );
+        check(
+            &[],
+            &["192.0.2.0/24"],
+            &["10.1.2.3", "::1"],
+            &["192.0.2.1", "::ffff:192.0.2.1"],
+        );
+        check(
+            &["10.1.0.0/16", "0.0.0.0/0"],
+            &["10.0.0.0/8", "10.1.2.3"],
+            &["10.1.2.4", "192.0.2.1"],
+            &["10.2.0.1", "10.1.2.3", "::1"],
+        );
+        check(&["10.0.0.0/8"], &["10.0.0.0/8"], &[], &["10.1.2.3"]);
+    }
 }

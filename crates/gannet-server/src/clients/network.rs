@@ -64,6 +64,11 @@ impl Network {
         }
     }
 
+    /// The length of the prefix; the longer, the more specific among networks of one family.
+    pub(super) fn prefix_len(&self) -> u32 {
+        self.prefix_len
+    }
+
     /// Whether it contains an address. IPv4-mapped addresses are IPv4 addresses.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {

@@ -43,7 +43,9 @@ impl<D: Driver> Active<'_, D> {
             }
         };
         self.shared.counters.clients.introduced += 1;
-        self.introduced(origin);
+        if !self.introduced(origin) {
+            return self.close();
+        }
         self.conn.phase = Phase::Reading;
         self.begin_as(scheme);
         input.drain(..len);
@@ -53,15 +55,16 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Notes the client that a header names.
-    fn introduced(&mut self, origin: Origin) {
+    /// Notes the client that a header names. False if it may not have this connection.
+    fn introduced(&mut self, origin: Origin) -> bool {
         let shared = &*self.shared;
-        if shared.log.is_on() || shared.settings.clients.is_some() {
-            let peer = match origin {
-                Origin::Client(address) => Peer::Ip(address),
-                Origin::Proxy => shared.driver.peer(self.conn.socket),
-            };
-            self.identify(peer);
+        if !shared.log.is_on() && shared.settings.clients.is_none() {
+            return true;
         }
+        let peer = match origin {
+            Origin::Client(address) => Peer::Ip(address),
+            Origin::Proxy => shared.driver.peer(self.conn.socket),
+        };
+        self.identify(peer)
     }
 }

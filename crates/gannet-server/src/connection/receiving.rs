@@ -21,17 +21,28 @@ impl<D: Driver> Active<'_, D> {
         }
         if shared.log.is_on() || shared.settings.clients.is_some() {
             let peer = shared.driver.peer(self.conn.socket);
-            self.identify(peer);
+            if !self.identify(peer) {
+                return self.close();
+            }
         }
         self.begin_as(kind.scheme);
         self.arm_first_receive();
         self.set_deadline(self.shared.settings.limits.head_timeout_ms);
     }
 
-    /// Notes who the client is.
-    pub(super) fn identify(&mut self, peer: Peer) {
-        let clients = self.shared.settings.clients.as_ref();
-        self.conn.client = Some(Box::new(Client::new(clients, peer)));
+    /// Notes who the client is. False if it may not have this connection.
+    pub(super) fn identify(&mut self, peer: Peer) -> bool {
+        let shared = &mut *self.shared;
+        let counters = &mut shared.counters.clients;
+        let mut client = Client::new(shared.settings.clients.as_ref(), peer);
+        if !client.may_connect(counters) || !client.connect(shared.driver.now(), counters) {
+            return false;
+        }
+        if let Some(rate) = client.pace() {
+            shared.driver.pace(self.conn.socket, rate);
+        }
+        self.conn.client = Some(Box::new(client));
+        true
     }
 
     /// Begins a connection that speaks `scheme`.

@@ -214,6 +214,9 @@ impl<D: Driver> Active<'_, D> {
         self.shared.counters.bytes_sent += bytes;
         let conn = &mut *self.conn;
         conn.sent += bytes;
+        if let Some(client) = &conn.client {
+            client.sent(bytes, self.shared.driver.now());
+        }
         conn.in_flight = 0;
         if conn.phase == Phase::Shaking {
             return self.shaken();

@@ -34,6 +34,14 @@ impl Answering<'_> {
         self.generated(status, error_page::CONTENT_TYPE, page, further)
     }
 
+    /// Answers a client that has used more than it may, and may go on in so many nanoseconds.
+    pub(crate) fn too_many(&mut self, wait_ns: u64) -> Answered {
+        // RFC 6585 section 4: whole seconds.
+        let seconds = wait_ns.div_ceil(1_000_000_000).max(1).to_string();
+        let again = ("retry-after", seconds.as_bytes());
+        self.error(Status::TOO_MANY_REQUESTS, Some(again))
+    }
+
     /// Answers for an unavailable resource.
     pub(crate) fn missing(&mut self, request: &Request<'_>, status: Status) -> Answered {
         if status == Status::NOT_FOUND && self.gives_icon(request) {

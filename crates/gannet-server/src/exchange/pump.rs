@@ -17,7 +17,8 @@ use gannet_http::semantics::target_path::{PathError, decode_path};
 
 use gannet_io::driver::Driver;
 
-use crate::clients::{Client, Told};
+use crate::clients::forwarded::{Conflict, Forwarded};
+use crate::clients::{Client, Clients, Told, Verdict};
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
 use crate::exchange::answering::{Answered, Answering, Reply, Turn};
@@ -54,6 +55,8 @@ pub(crate) struct Pump<'a, D> {
     /// Buffer for the fields of HTTP/2 and HTTP/3 requests.
     pub(crate) stream_fields: &'a mut Vec<u8>,
     pub(crate) is_logging: bool,
+    /// Rules about clients.
+    pub(crate) clients: Option<&'a Clients>,
     /// What a trusted proxy has told of the request in progress.
     pub(crate) told: Option<Told>,
 }
@@ -252,11 +255,15 @@ impl<D: Driver> Pump<'_, D> {
     #[inline]
     pub(crate) fn done(&mut self, request: &Request<'_>, answered: Answered) -> Option<Record> {
         self.counters.response(answered.status.0);
+        let told = self.told.take();
+        if let (Some(clients), Some(told)) = (self.clients, &told) {
+            clients.charge_response(told.place, answered.body_len, self.turn.now);
+        }
         if !self.is_logging {
             return None;
         }
         let mut record = Record::new(request, answered, self.turn.now);
-        record.client = self.told.take().and_then(|told| told.name);
+        record.client = told.and_then(|told| told.name);
         Some(record)
     }
 
@@ -302,49 +309,85 @@ impl<D: Driver> Pump<'_, D> {
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
         match on.client {
-            Some(client) if client.is_trusted => self.admit_told(reply, request, on, client, out),
+            Some(client) if client.is_checked => {
+                self.admit_checked(reply, request, client, on, out)
+            }
             _ => self.request(reply, request, on, out),
         }
     }
 
-    /// The same for a request by a trusted proxy, as it was sent by the proxy's client.
+    /// The same for a client with limits, or for a trusted proxy: as the proxy's client has sent the
+    /// request.
     #[cold]
-    fn admit_told(
+    fn admit_checked(
+        &mut self,
+        reply: Reply<'_>,
+        request: &Request<'_>,
+        client: &Client,
+        on: On<'_>,
+        out: &mut Outgoing,
+    ) -> Result<Answered, Box<WaitingRequest>> {
+        let told = client.told(&request.fields);
+        let (verdict, place) = match &told {
+            Ok(told) => client.judge(told, self.turn.now, &mut self.counters.clients),
+            Err(Conflict) => {
+                self.counters.clients.conflicting += 1;
+                (Verdict::Conflict, None)
+            }
+        };
+        let told = told.unwrap_or_default();
+        if client.is_trusted {
+            let is_charged_when_sent = matches!(reply, Reply::H1(_));
+            client.charge_to(place.filter(|_| is_charged_when_sent));
+            self.told = Some(Told {
+                name: match self.is_logging {
+                    true => told.client.map(|address| address.to_string().into()),
+                    false => None,
+                },
+                scheme: told.scheme.unwrap_or(self.turn.scheme),
+                place: place.filter(|_| !is_charged_when_sent),
+            });
+        }
+        if verdict == Verdict::Answer {
+            return match client.is_trusted {
+                true => self.request_told(reply, request, on, &told, out),
+                false => self.request(reply, request, on, out),
+            };
+        }
+        let mut to = Answering {
+            reply,
+            turn: &self.turn,
+            out,
+            ruling: None,
+        };
+        Ok(match verdict {
+            Verdict::Answer | Verdict::Conflict => to.error(Status::BAD_REQUEST, None),
+            Verdict::TooEarly => to.error(Status::TOO_EARLY, None),
+            Verdict::Denied => to.error(Status::FORBIDDEN, None),
+            Verdict::TooManyRequests(ns) | Verdict::TooManyBytes(ns) => to.too_many(ns),
+        })
+    }
+
+    /// Answers a request as the client of a trusted proxy has sent it.
+    fn request_told(
         &mut self,
         reply: Reply<'_>,
         request: &Request<'_>,
         on: On<'_>,
-        client: &Client,
+        told: &Forwarded<'_>,
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
-        let Ok(told) = client.told(&request.fields) else {
-            self.counters.clients.conflicting += 1;
-            let mut to = Answering {
-                reply,
-                turn: &self.turn,
-                out,
-                ruling: None,
-            };
-            return Ok(to.error(Status::BAD_REQUEST, None));
-        };
         let request = &Request {
             authority: told.authority.or(request.authority),
             ..*request
         };
-        let release = self.release;
-        let scheme = told.scheme.unwrap_or(self.turn.scheme);
-        let before = self.turn.sent_by(scheme, &release.policy);
-        self.told = Some(Told {
-            name: match self.is_logging {
-                true => told.client.map(|address| address.to_string().into()),
-                false => None,
-            },
-            scheme,
-        });
         let on = On {
             redirects: on.redirects && told.scheme != Some(Scheme::Https),
             ..on
         };
+        let release = self.release;
+        let scheme = told.scheme.unwrap_or(self.turn.scheme);
+        let before = self.turn.sent_by(scheme, &release.policy);
         let result = self.request(reply, request, on, out);
         if let Some((scheme, fields)) = before {
             (self.turn.scheme, self.turn.fields) = (scheme, fields);

@@ -88,6 +88,20 @@ pub struct ClientCounters {
     pub malformed_headers: u64,
     /// Requests whose `Forwarded` and `X-Forwarded-For` name different clients.
     pub conflicting: u64,
+    /// Connections of clients that are not allowed.
+    pub denied_connections: u64,
+    /// Requests of clients that are not allowed, by trusted proxies.
+    pub denied_requests: u64,
+    /// Connections closed because their client had as many as it may.
+    pub limited_connections: u64,
+    /// Requests answered with 429 because their client had sent too many.
+    pub limited_requests: u64,
+    /// Requests answered with 429 because their client had been sent too many bytes.
+    pub limited_bytes: u64,
+    /// Connections and requests without limits, since too many others were connected.
+    pub unenforced: u64,
+    /// Clients whose use of a limit was forgotten, since too many others came.
+    pub forgotten: u64,
 }
 
 /// Counters of HTTP/3 and QUIC.
@@ -277,7 +291,9 @@ impl AddAssign<&Counters> for Counters {
 impl AddAssign<&ClientCounters> for ClientCounters {
     fn add_assign(&mut self, other: &ClientCounters) {
         add!(self, other, ClientCounters {
-            introduced untrusted malformed_headers conflicting
+            introduced untrusted malformed_headers conflicting denied_connections
+            denied_requests limited_connections limited_requests limited_bytes
+            unenforced forgotten
         });
     }
 }

@@ -24,6 +24,7 @@ use crate::clients::Client;
 use crate::config::Limits;
 use crate::connection::ConnId;
 use crate::observe::log::{End, Record};
+use crate::observe::metrics::ClientCounters;
 use crate::tls::alert::Alert;
 use crate::worker::ledger::{Account, Held};
 use crate::worker::shared::Shared;
@@ -170,6 +171,7 @@ impl QuicConn {
         now: Instant,
         most: usize,
         buffer: &mut Vec<u8>,
+        counters: &mut ClientCounters,
     ) -> Option<Transmit> {
         if self.allowance.is_shown() {
             return self.quic.poll_transmit(now, most, buffer);
@@ -186,18 +188,18 @@ impl QuicConn {
             // answered.
             match self.is_shaking || challenges(self.quic.stats()) != before {
                 true => self.allowance.sent(transmit.size),
-                false => self.validated(),
+                false => self.validated(counters),
             }
         }
         Some(transmit)
     }
 
     /// The address after a migration is validated: from now on the log names it.
-    fn validated(&mut self) {
+    fn validated(&mut self, counters: &mut ClientCounters) {
         self.allowance.show();
         self.validated_socket = self.socket;
         if let Some(client) = &mut self.client {
-            client.moved(self.quic.remote_address());
+            client.moved(self.quic.remote_address(), counters);
         }
     }
 
@@ -344,6 +346,9 @@ impl<D: Driver> Active<'_, D> {
                 self.conn.is_shaking = false;
                 self.shared.counters.quic.connections += 1;
                 self.shared.counters.tls.quic += 1;
+                if !self.counts_client() {
+                    return self.close(ErrorCode::EXCESSIVE_LOAD, "too many connections");
+                }
                 self.open_control();
             }
             Event::ConnectionLost { reason } => self.lost(&reason),
@@ -364,6 +369,15 @@ impl<D: Driver> Active<'_, D> {
                 StreamEvent::Available { dir: Dir::Bi } => {}
             },
         }
+    }
+
+    /// Counts the connection of its client, whose address is validated now. False if that has too
+    /// many.
+    fn counts_client(&mut self) -> bool {
+        let counters = &mut self.shared.counters.clients;
+        let now = self.shared.driver.now();
+        let client = self.conn.client.as_mut();
+        client.is_none_or(|client| client.connect(now, counters))
     }
 
     /// Opens our control stream and writes SETTINGS. Called when the handshake completes and, in

@@ -208,6 +208,17 @@ impl<D: Driver> Worker<D> {
             quic.trains.buffer = buffer;
             return quic.respond(shared, socket, &transmit);
         }
+        let clients = shared.settings.clients.as_ref();
+        let client = (shared.log.is_on() || clients.is_some()).then(|| {
+            let peer = Peer::Ip(incoming.remote_address());
+            Box::new(Client::new(clients, peer))
+        });
+        let counters = &mut shared.counters.clients;
+        if client.as_ref().is_some_and(|it| !it.may_connect(counters)) {
+            quic.trains.buffer = buffer;
+            // The address may be a forged one: no answer.
+            return quic.endpoint.ignore(incoming);
+        }
         let at = quic.clock.at(now);
         // More that has come before now does not count.
         let allowance = Allowance::new(len, incoming.remote_address_validated());
@@ -216,11 +227,6 @@ impl<D: Driver> Worker<D> {
         match accepted {
             Ok((handle, connection)) => {
                 let id = quic.table.next_id(handle.0);
-                let clients = shared.settings.clients.as_ref();
-                let client = (shared.log.is_on() || clients.is_some()).then(|| {
-                    let peer = Peer::Ip(connection.remote_address());
-                    Box::new(Client::new(clients, peer))
-                });
                 let conn = QuicConn::new(id, handle, socket, connection, allowance, now, client);
                 shared.waiters.connections.insert(id);
                 quic.handshakes += 1;
@@ -468,7 +474,8 @@ impl Quic {
                 return false;
             }
             trains.buffer.clear();
-            let transmit = conn.next_packets(now, most, &mut trains.buffer);
+            let counters = &mut shared.counters.clients;
+            let transmit = conn.next_packets(now, most, &mut trains.buffer, counters);
             let Some(transmit) = transmit else {
                 return false;
             };
@@ -481,7 +488,11 @@ impl Quic {
             // response.
             if streams_now != conn.streams_sent {
                 conn.streams_sent = streams_now;
-                conn.sent += transmit.size.saturating_sub(count * BARE_MAX) as u64;
+                let bytes = transmit.size.saturating_sub(count * BARE_MAX) as u64;
+                conn.sent += bytes;
+                if let Some(client) = &conn.client {
+                    client.sent(bytes, shared.driver.now());
+                }
             }
             shared.budget.take(Work::Send, transmit.size as u64);
             let socket = conn.socket_for(transmit.destination);

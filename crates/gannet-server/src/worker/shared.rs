@@ -152,6 +152,7 @@ impl<D: Driver> Shared<D> {
             scratch: &mut self.scratch,
             stream_fields: &mut self.stream_fields,
             is_logging: self.log.is_on(),
+            clients: self.settings.clients.as_deref(),
             told: None,
         }
     }

@@ -1,13 +1,13 @@
-//! Proxies that name their clients: the PROXY protocol in front of requests.
+//! Proxies that name their clients by the PROXY protocol, and limits per client.
 
 use gannet_io::driver::{Listener, Peer};
 use gannet_io::sim::Client;
-use gannet_server::Network;
 use gannet_server::config::ClientRules;
 use gannet_server::driven::DrivenClients;
+use gannet_server::{Network, Rate};
 
 use crate::run::LIMITS;
-use crate::server::{Server, check_about, get};
+use crate::server::{LARGE, Server, check_about, get};
 
 const V1: &[u8] = b"PROXY TCP4 203.0.113.7 198.51.100.1 56324 443\r\n";
 const V2: &[u8] =
@@ -154,4 +154,159 @@ fn a_header_must_come_in_time() {
     server.driven.stop();
     server.until_it("the end", |driven| driven.is_over());
     assert!(client.is_closed_by_server());
+}
+
+/// A server with limits, at an address for anyone.
+fn limited(rules: ClientRules) -> Server {
+    let clients = DrivenClients {
+        rules,
+        is_proxied: false,
+    };
+    Server::with_clients(LIMITS, clients)
+}
+
+/// Waits for an answer, and returns its status and its retry-after.
+fn answer(server: &mut Server, client: &Client, request: &[u8]) -> (u16, Option<u64>) {
+    client.write(request);
+    let mut got = Vec::new();
+    server.until("an answer", || {
+        got.extend(client.read());
+        got.windows(4).any(|bytes| bytes == b"\r\n\r\n")
+    });
+    let text = String::from_utf8_lossy(&got).into_owned();
+    let field = text.split("retry-after: ").nth(1);
+    let seconds = field.and_then(|rest| rest.split("\r\n").next()?.parse().ok());
+    (text[9..12].parse().expect("a status"), seconds)
+}
+
+/// A flood by each of many addresses: each gets what it may, and an honest client is served
+/// throughout. The connections stay open, and go on once time has passed.
+#[test]
+fn each_client_has_its_own_requests() {
+    let mut server = limited(ClientRules {
+        requests: Rate::new(2, 1_000_000_000, Some(3)),
+        ..ClientRules::default()
+    });
+    server.driven.turn(Some(server.disk.now())).expect("a turn");
+    let flood: Vec<_> = (0..100)
+        .map(|number| {
+            connect(
+                &server,
+                &format!("198.51.{}.{}:9", number / 10, number % 10),
+            )
+        })
+        .collect();
+    for client in &flood {
+        let answers: Vec<_> = (0..5)
+            .map(|_| answer(&mut server, client, &get("small")))
+            .collect();
+        let statuses: Vec<_> = answers.iter().map(|(status, _)| *status).collect();
+        assert_eq!(statuses, [200, 200, 200, 429, 429]);
+        assert_eq!(answers[4].1, Some(1));
+    }
+    let honest = connect(&server, "203.0.113.1:9");
+    assert_eq!(answer(&mut server, &honest, &get("small")).0, 200);
+    assert_eq!(server.driven.counters().clients.limited_requests, 200);
+    server.pass(1_100);
+    assert_eq!(answer(&mut server, &flood[99], &get("small")).0, 200);
+    // Other connections and the other addresses of a network are the same client.
+    let statuses = |server: &mut Server, address: &str| {
+        let client = connect(server, address);
+        let answers = (0..2).map(|_| answer(server, &client, &get("small")).0);
+        answers.collect::<Vec<_>>()
+    };
+    assert_eq!(statuses(&mut server, "[2001:db8::1]:9"), [200, 200]);
+    assert_eq!(statuses(&mut server, "[2001:db8::2]:9"), [200, 429]);
+    assert_eq!(statuses(&mut server, "[2001:db8:0:1::]:9"), [200, 200]);
+}
+
+/// Connections are counted until they end, however that is.
+#[test]
+fn each_client_has_its_own_connections() {
+    let mut server = limited(ClientRules {
+        connections: 2,
+        ..ClientRules::default()
+    });
+    for round in 0..20 {
+        let address = format!("198.51.100.1:{round}");
+        let clients = [(); 3].map(|()| connect(&server, &address));
+        server.until("the third ends", || clients[2].is_closed_by_server());
+        assert_eq!(answer(&mut server, &clients[0], &get("small")).0, 200);
+        assert_eq!(answer(&mut server, &clients[1], &get("small")).0, 200);
+        let other = connect(&server, "203.0.113.1:9");
+        assert_eq!(answer(&mut server, &other, &get("small")).0, 200);
+        match round % 3 {
+            0 => clients.iter().for_each(Client::reset),
+            1 => clients.iter().for_each(Client::shutdown_write),
+            // Their deadline passes.
+            _ => server.pass(LIMITS.idle_timeout_ms),
+        }
+        other.reset();
+        server.until_it("their end", |driven| driven.counters().connections_now == 0);
+    }
+    assert_eq!(server.driven.counters().clients.limited_connections, 20);
+}
+
+/// Behind a proxy at a proxied address, connections are those of the client that is named.
+#[test]
+fn connections_through_proxies_count_for_their_clients() {
+    let rules = ClientRules {
+        trust: Network::parse("192.0.2.0/24").expect("a network"),
+        deny: Network::parse("198.51.100.0/24").expect("a network"),
+        connections: 1,
+        ..ClientRules::default()
+    };
+    let is_proxied = true;
+    let mut server = Server::with_clients(LIMITS, DrivenClients { rules, is_proxied });
+    let open = |server: &mut Server, source: &str| {
+        let client = connect(server, "192.0.2.1:1");
+        client.write(format!("PROXY TCP4 {source} 192.0.2.1 1 2\r\n").as_bytes());
+        client.write(&get("small"));
+        let mut got = Vec::new();
+        server.until("an answer or the end", || {
+            got.extend(client.read());
+            client.is_closed_by_server() || got.ends_with(b"small")
+        });
+        (client, !got.is_empty())
+    };
+    let (_first, is_served) = open(&mut server, "203.0.113.1");
+    assert!(is_served);
+    assert!(!open(&mut server, "203.0.113.1").1, "one connection");
+    assert!(open(&mut server, "203.0.113.2").1, "another client");
+    assert!(!open(&mut server, "198.51.100.9").1, "not allowed");
+    // The proxy itself has no limits.
+    let own: Vec<_> = (0..5).map(|_| open(&mut server, "192.0.2.7")).collect();
+    assert!(own.iter().all(|(_, is_served)| *is_served));
+    let counts = server.driven.counters().clients;
+    assert_eq!(
+        (counts.limited_connections, counts.denied_connections),
+        (1, 1)
+    );
+}
+
+/// What was sent counts; a client that is far ahead gets no further answers until it has paid.
+#[test]
+fn each_client_has_its_own_bytes() {
+    let mut server = limited(ClientRules {
+        bytes_per_second: 10_000,
+        ..ClientRules::default()
+    });
+    let client = connect(&server, "198.51.100.1:9");
+    client.write(&get("large"));
+    let mut got = 0;
+    server.until("all of it", || {
+        got += client.read().len();
+        got >= LARGE
+    });
+    assert_eq!(client.paced(), Some(10_000));
+    // 200 kB are 20 seconds; 10 of them are free.
+    let (status, again) = answer(&mut server, &client, &get("small"));
+    assert_eq!(status, 429);
+    assert!((9..=11).contains(&again.expect("a time")), "{again:?}");
+    let other = connect(&server, "198.51.100.2:9");
+    assert_eq!(answer(&mut server, &other, &get("small")).0, 200);
+    server.pass(11_000);
+    let client = connect(&server, "198.51.100.1:9");
+    assert_eq!(answer(&mut server, &client, &get("small")).0, 200);
+    assert_eq!(server.driven.counters().clients.limited_bytes, 1);
 }

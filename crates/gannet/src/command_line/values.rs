@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use gannet_archive::signature::PublicKey;
 use gannet_io::named_file;
 use gannet_io::unix_socket::Access;
-use gannet_server::Network;
 use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
+use gannet_server::{Network, Rate};
 use gannet_site::pack::is_secret_key;
 
 use crate::alt_svc;
@@ -371,21 +371,50 @@ pub fn field_value(value: &str) -> Result<String, String> {
 /// # Errors
 /// A value is none of these.
 pub fn trusted(values: &[OsString]) -> Result<(Vec<Network>, bool), String> {
-    let is_unix = |value: &&OsString| value.as_bytes() == b"unix";
-    let others: Vec<_> = values.iter().filter(|it| !is_unix(it)).cloned().collect();
-    Ok((networks(&others)?, values.iter().any(|it| is_unix(&it))))
+    let mut all = Vec::new();
+    let mut is_unix_trusted = false;
+    for value in values {
+        for part in value.to_str().ok_or("not UTF-8")?.split(',').map(str::trim) {
+            match part {
+                "unix" => is_unix_trusted = true,
+                network => all.extend(Network::parse(network)?),
+            }
+        }
+    }
+    Ok((all, is_unix_trusted))
 }
 
-/// Parses networks.
+/// Parses networks. A value may be a list, as in the environment.
 ///
 /// # Errors
 /// A value is not a network.
 pub fn networks(values: &[OsString]) -> Result<Vec<Network>, String> {
-    let mut all = Vec::new();
-    for value in values {
-        all.extend(Network::parse(value.to_str().ok_or("not UTF-8")?.trim())?);
+    match trusted(values)? {
+        (networks, false) => Ok(networks),
+        (_, true) => Err("clients of Unix sockets have no address".into()),
     }
-    Ok(all)
+}
+
+/// Parses a rate: `20/s`, `600/m`, `1000/h`, each perhaps followed by `,burst=N`.
+///
+/// # Errors
+/// It has none of these forms, or is 0.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    let cause = || "not a rate such as 20/s, 600/m or 20/s,burst=50".to_owned();
+    let (rate, burst) = match text.split_once(',') {
+        Some((rate, burst)) => (rate, Some(burst.strip_prefix("burst=").ok_or_else(cause)?)),
+        None => (text, None),
+    };
+    let burst = burst.map(str::parse).transpose().map_err(|_| cause())?;
+    let (count, unit) = rate.split_once('/').ok_or_else(cause)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err(cause()),
+    };
+    let count = count.parse().map_err(|_| cause())?;
+    Rate::new(count, seconds * 1_000_000_000, burst).ok_or_else(cause)
 }
 
 /// Whether it is a token (RFC 9110 section 5.6.2).

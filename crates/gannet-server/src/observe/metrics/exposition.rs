@@ -480,6 +480,48 @@ fn rows(c: &Counters) -> Vec<Row> {
             c.clients.conflicting,
         ),
         (
+            "clients_denied_connections_total",
+            "counter",
+            "Connections of clients that are not allowed.",
+            c.clients.denied_connections,
+        ),
+        (
+            "clients_denied_requests_total",
+            "counter",
+            "Requests of clients that are not allowed, by trusted proxies.",
+            c.clients.denied_requests,
+        ),
+        (
+            "clients_limited_connections_total",
+            "counter",
+            "Connections closed because their client had too many.",
+            c.clients.limited_connections,
+        ),
+        (
+            "clients_limited_requests_total",
+            "counter",
+            "Requests refused because their client had sent too many.",
+            c.clients.limited_requests,
+        ),
+        (
+            "clients_limited_bytes_total",
+            "counter",
+            "Requests refused because their client had been sent too many bytes.",
+            c.clients.limited_bytes,
+        ),
+        (
+            "clients_unenforced_total",
+            "counter",
+            "Connections and requests without limits, for lack of room in the table.",
+            c.clients.unenforced,
+        ),
+        (
+            "clients_forgotten_total",
+            "counter",
+            "Clients whose use of a limit was forgotten, for lack of room.",
+            c.clients.forgotten,
+        ),
+        (
             "timeouts_total",
             "counter",
             "Connections ended by a deadline.",

@@ -2,9 +2,10 @@
 
 use clap::ValueHint;
 
-use crate::command_line::flag::{Flag, Group, Value};
+use crate::command_line::flag::{Flag, Group, Value, one};
 use crate::command_line::settings::Settings;
-use crate::command_line::values::trusted;
+use crate::command_line::values::{networks, number, rate, text, trusted};
+use crate::quantities::parse_size;
 
 /// Networks, as flags take them.
 const NETWORKS: Value = Value::Many {
@@ -15,21 +16,103 @@ const NETWORKS: Value = Value::Many {
 };
 
 /// The flags, in the order in which they are described.
-pub(super) const FLAGS: &[Flag<Settings>] = &[Flag {
-    name: "trust",
-    short: None,
-    value: NETWORKS,
-    group: Group::Addresses,
-    default: "",
-    brief: "believe what these proxies say of their clients; repeatable",
-    details: "192.0.2.10, 10.0.0.0/8, 2001:db8::/32, loopback, private (RFC 1918, RFC 4193), or unix \
+pub(super) const FLAGS: &[Flag<Settings>] = &[
+    Flag {
+        name: "trust",
+        short: None,
+        value: NETWORKS,
+        group: Group::Addresses,
+        default: "",
+        brief: "believe what these proxies say of their clients; repeatable",
+        details: "192.0.2.10, 10.0.0.0/8, 2001:db8::/32, loopback, private (RFC 1918, RFC 4193), or unix \
         for whoever connects to a Unix socket. Of their requests Forwarded, else X-Forwarded-For, \
         -Proto and -Host, tell the client for the log, the scheme and the host. Only they may \
         connect to an address of --listen with ',proxy'. Such fields of others are ignored.",
-    is_common: false,
-    apply: |settings, values| {
-        let clients = &mut settings.server.clients;
-        (clients.trust, clients.trust_unix) = trusted(values)?;
-        Ok(())
+        is_common: false,
+        apply: |settings, values| {
+            let clients = &mut settings.server.clients;
+            (clients.trust, clients.trust_unix) = trusted(values)?;
+            Ok(())
+        },
     },
-}];
+    Flag {
+        name: "allow",
+        short: None,
+        value: NETWORKS,
+        group: Group::Limits,
+        default: "",
+        brief: "only these clients may connect; repeatable",
+        details: "Networks as for --trust. Of --allow and --deny the network with the longest prefix \
+            decides, --deny between equal ones. Without a match, clients may connect unless there is an \
+            --allow. Others are closed at once; those behind a proxy of --trust get 403.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.clients.allow = networks(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "deny",
+        short: None,
+        value: NETWORKS,
+        group: Group::Limits,
+        default: "",
+        brief: "these clients may not connect; repeatable",
+        details: "See --allow.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.clients.deny = networks(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "client-connections",
+        short: None,
+        value: one("N"),
+        group: Group::Limits,
+        default: "0",
+        brief: "concurrent connections of one client; 0: no limit",
+        details: "A client is an IPv4 address, or a /64 network of IPv6. Further connections are closed \
+            at once. Proxies of --trust and clients of Unix sockets have no limits of their own.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.clients.connections = number(values, "from 0 to 4294967295")?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "client-requests",
+        short: None,
+        value: one("RATE"),
+        group: Group::Limits,
+        default: "",
+        brief: "requests of one client, such as 20/s or 600/m",
+        details: "Also /h. What a client has not used for ten seconds it may use at once, or as many as \
+            ',burst=N' says. Further requests get 429 with retry-after. Behind a proxy of --trust the \
+            client is the one that it names.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.clients.requests = Some(rate(text(values)?)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "client-rate",
+        short: None,
+        value: one("SIZE"),
+        group: Group::Limits,
+        default: "0",
+        brief: "bytes that one client is sent in a second; 0: no limit",
+        details: "At least 1K. Each TCP connection is slowed down to it; while all of them together are \
+            more than ten seconds ahead of it, further requests get 429. HTTP/3 is not slowed down.",
+        is_common: false,
+        apply: |settings, values| {
+            let rate = parse_size(text(values)?)?;
+            if (1..1024).contains(&rate) {
+                return Err("less than 1K in a second".into());
+            }
+            settings.server.clients.bytes_per_second = rate;
+            Ok(())
+        },
+    },
+];

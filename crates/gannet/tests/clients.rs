@@ -1,0 +1,222 @@
+//! Limits per client, and who is a client at all.
+
+use std::net::SocketAddr;
+
+use gannet_testkit::client::{Client, Response, metric};
+use gannet_testkit::content::pattern;
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::h2::Peer;
+use gannet_testkit::h3;
+use gannet_testkit::process::until;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet, gannet_in};
+
+fn serve(engine: Engine, folder: &Folder, flags: &[&str]) -> Gannet {
+    let common = ["--metrics", "127.0.0.1:0", "--workers", "2"];
+    engine.serve(folder.path(), &[&common, flags].concat())
+}
+
+fn ask(client: &mut Client, lines: &[&str]) -> Response {
+    client.request("GET", "/", lines)
+}
+
+/// Over all workers, connections and versions together.
+#[test]
+fn requests_of_a_client_are_limited() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("index.html", "hello");
+        let server = serve(engine, &folder, &["--client-requests", "1/h,burst=5"]);
+        for _ in 0..2 {
+            ask(&mut Client::new(&server), &[]).expect(200);
+        }
+        let mut kept = Client::new(&server);
+        ask(&mut kept, &[]).expect(200);
+        let mut peer = Peer::new(&server);
+        peer.get("/").expect(200);
+        peer.get("/").expect(200);
+        let refused = peer.get("/").expect(429);
+        let seconds: u64 = refused
+            .field("retry-after")
+            .expect("a time")
+            .parse()
+            .expect("seconds");
+        assert!((1..=3_600).contains(&seconds), "{seconds}");
+        for _ in 0..3 {
+            // The connection goes on.
+            assert!(
+                ask(&mut kept, &[])
+                    .expect(429)
+                    .text()
+                    .contains("Please wait")
+            );
+        }
+        kept.send("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n");
+        kept.response().expect(429);
+        assert_eq!(metric(&server, "gannet_clients_limited_requests_total"), 5);
+        assert_eq!(metric(&server, "gannet_clients_unenforced_total"), 0);
+    });
+}
+
+/// Behind a trusted proxy each client has its own requests, the proxy itself has no limit, and who is
+/// denied gets 403.
+#[test]
+fn clients_behind_a_proxy_are_limited_one_by_one() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("index.html", "hello");
+        let flags = [
+            "--trust",
+            "loopback",
+            "--client-requests",
+            "1/h,burst=2",
+            "--deny",
+            "198.51.100.0/24",
+        ];
+        let server = serve(engine, &folder, &flags);
+        let mut client = Client::new(&server);
+        let mut peer = Peer::new(&server);
+        for one in ["203.0.113.1", "203.0.113.2", "2001:db8::1"] {
+            let line = format!("X-Forwarded-For: {one}");
+            ask(&mut client, &[&line]).expect(200);
+            let fields = [("x-forwarded-for", one)];
+            peer.request("GET", "/", &fields).expect(200);
+            ask(&mut client, &[&line]).expect(429);
+            peer.request("GET", "/", &fields).expect(429);
+        }
+        for _ in 0..5 {
+            ask(&mut client, &[]).expect(200);
+            ask(&mut client, &["X-Forwarded-For: 127.0.0.2"]).expect(200);
+        }
+        ask(&mut client, &["X-Forwarded-For: 198.51.100.7"]).expect(403);
+        peer.request("GET", "/", &[("x-forwarded-for", "198.51.100.7")])
+            .expect(403);
+        assert_eq!(metric(&server, "gannet_clients_denied_requests_total"), 2);
+    });
+}
+
+#[test]
+fn connections_of_a_client_are_limited() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("index.html", "hello");
+        let server = serve(engine, &folder, &["--client-connections", "3"]);
+        for _ in 0..3 {
+            let mut clients: Vec<_> = (0..3).map(|_| Client::new(&server)).collect();
+            for client in &mut clients {
+                ask(client, &[]).expect(200);
+            }
+            let mut further = Client::new(&server);
+            let _ = further.try_send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            further.ends();
+            assert_eq!(further.received(), b"");
+            drop(clients);
+            until("they are closed", || {
+                metric(&server, "gannet_connections") == 0
+            });
+        }
+        assert_eq!(
+            metric(&server, "gannet_clients_limited_connections_total"),
+            3
+        );
+    });
+}
+
+#[test]
+fn only_allowed_clients_may_connect() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("index.html", "hello");
+        for (flags, is_allowed) in [
+            (&["--allow", "192.0.2.0/24"][..], false),
+            (&["--allow", "192.0.2.0/24,loopback"], true),
+            (&["--deny", "loopback"], false),
+            (&["--deny", "loopback", "--allow", "127.0.0.1"], true),
+        ] {
+            let server = serve(engine, &folder, flags);
+            let mut client = Client::new(&server);
+            let _ = client.try_send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            match is_allowed {
+                true => assert_eq!(client.response().status, 200),
+                false => {
+                    client.ends();
+                    assert_eq!(client.received(), b"");
+                }
+            }
+            let denied = metric(&server, "gannet_clients_denied_connections_total");
+            assert_eq!(denied, u64::from(!is_allowed));
+        }
+    });
+}
+
+/// Bytes that were sent count over all connections of a client, and further requests have to wait.
+#[test]
+fn bytes_of_a_client_are_limited() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("index.html", pattern(8_000, 1));
+        let server = serve(engine, &folder, &["--client-rate", "10K"]);
+        // Each takes 0.8 s of the rate and is sent at once, as the first bytes of its connection.
+        until("the client is ten seconds ahead", || {
+            ask(&mut Client::new(&server), &[]).status == 429
+        });
+        assert!(metric(&server, "gannet_clients_limited_bytes_total") > 0);
+    });
+}
+
+/// HTTP/3: requests and connections as over TCP.
+#[test]
+fn http3_has_the_same_limits() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("index.html", "hello");
+        let serve = |flags: &[&str]| {
+            let flags = [&["--metrics", "127.0.0.1:0"], flags].concat();
+            Secure::serve(engine, folder.path(), &flags)
+        };
+        let connect = |secure: &Secure| {
+            let address: SocketAddr = secure.server.address();
+            Quic::begin(address, &secure.authority)
+        };
+        let get = |quic: &mut Quic| {
+            let id = quic.ask(&h3::request("GET", "/", &[]));
+            quic.answer(id)
+        };
+        let secure = serve(&["--client-requests", "1/h,burst=2"]);
+        let mut quic = connect(&secure);
+        assert_eq!(get(&mut quic).status, 200);
+        assert_eq!(get(&mut quic).status, 200);
+        let refused = get(&mut quic);
+        assert_eq!(refused.status, 429);
+        assert!(refused.field("retry-after").is_some());
+
+        let secure = serve(&["--client-connections", "1"]);
+        let mut first = connect(&secure);
+        assert_eq!(get(&mut first).status, 200);
+        let _second = connect(&secure);
+        until("the second is refused", || {
+            metric(&secure.server, "gannet_clients_limited_connections_total") == 1
+        });
+        assert_eq!(get(&mut first).status, 200);
+    });
+}
+
+#[test]
+fn limits_are_checked() {
+    let folder = Folder::new();
+    let check = |flag: &str, value: &str, cause: &str| {
+        let ended = gannet_in(
+            &folder,
+            ["serve", "--check-config", &format!("{flag}={value}"), "."],
+        );
+        let help = "help: see 'gannet --help-all'";
+        let err = format!("gannet: cannot use '{flag} {value}': {cause}\n{help}\n");
+        ended.failure(2, &err);
+    };
+    let rate = "not a rate such as 20/s, 600/m or 20/s,burst=50";
+    for value in ["20", "0/s", "20/d", "20/s,50", "20/s,burst=0", "-1/s"] {
+        check("--client-requests", value, rate);
+    }
+    check("--client-rate", "1000", "less than 1K in a second");
+}
