@@ -2,11 +2,13 @@
 //!
 //! One visitor fetches every text file of a directory over one connection, one after the other, in
 //! several passes with pauses between them. What counts is the bytes of content, as a share of the
-//! files' own.
+//! files' own. After that, nginx and Caddy send the same files, compressed, in turns with gannet.
+
+mod peers;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::BufReader;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +19,8 @@ use lexopt::prelude::*;
 use xtask::process;
 use xtask::served::Served;
 
+use self::peers::fetch_all;
+
 const HELP: &str = "\
 cargo xtask wire [FLAGS] [DIR]
 
@@ -25,6 +29,7 @@ cargo xtask wire [FLAGS] [DIR]
   --passes N       default: 3
   --pause SECONDS  between passes, for the threads that compress; default: 5
   --accept CODINGS what the visitor accepts; default: gzip, deflate, br, zstd
+  --rounds N       against nginx and Caddy, after one that warms them; default: 5, 0: none
   --gannet PATH    measure this binary instead of building a release
 ";
 
@@ -40,6 +45,7 @@ struct Setting {
     passes: usize,
     pause: Duration,
     accept: String,
+    rounds: usize,
     gannet: Option<PathBuf>,
 }
 
@@ -71,6 +77,10 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     }
     let is_met = if share <= SHARE_MAX { "met" } else { "not met" };
     println!("bound {SHARE_MAX}: {is_met}");
+    if setting.rounds > 0 {
+        let (accept, rounds) = (&setting.accept, setting.rounds);
+        peers::compare(&setting.directory, &targets, accept, (&server, rounds))?;
+    }
     Ok(())
 }
 
@@ -83,6 +93,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Setting>> {
         passes: 3,
         pause: Duration::from_secs(5),
         accept: "gzip, deflate, br, zstd".into(),
+        rounds: 5,
         gannet: None,
     };
     while let Some(argument) = parser.next()? {
@@ -91,6 +102,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Setting>> {
             Long("passes") => setting.passes = parser.value()?.parse()?,
             Long("pause") => setting.pause = Duration::from_secs(parser.value()?.parse()?),
             Long("accept") => setting.accept = parser.value()?.string()?,
+            Long("rounds") => setting.rounds = parser.value()?.parse()?,
             Long("gannet") => setting.gannet = Some(PathBuf::from(parser.value()?)),
             Short('h') | Long("help") => return Ok(None),
             Value(path) if directory.is_none() => directory = Some(PathBuf::from(path)),
@@ -143,15 +155,10 @@ fn passes(setting: &Setting, targets: &[(String, u64)], server: &Served) -> Resu
     let begin = Instant::now();
     let mut share = 1.0;
     for pass in 1..=setting.passes {
-        let (mut bytes, mut coded) = (0, 0);
         let began = begin.elapsed().as_secs_f64();
-        for (target, _) in targets {
-            let (len, is_coded) = fetch(&mut stream, target, &setting.accept)
-                .with_context(|| format!("'{target}'"))?;
-            bytes += len;
-            coded += usize::from(is_coded);
-        }
-        share = bytes as f64 / all as f64;
+        let fetched = fetch_all(&mut stream, targets, &setting.accept)?;
+        share = fetched.bytes as f64 / all as f64;
+        let coded = fetched.coded;
         let end = begin.elapsed().as_secs_f64();
         println!("pass {pass}, {began:.1} to {end:.1} s: {share:.3} of the files, {coded} coded");
         if pass < setting.passes {
@@ -159,30 +166,4 @@ fn passes(setting: &Setting, targets: &[(String, u64)], server: &Served) -> Resu
         }
     }
     Ok(share)
-}
-
-/// Fetches one file; returns the bytes of its content, and whether it was coded.
-fn fetch(stream: &mut BufReader<TcpStream>, target: &str, accept: &str) -> Result<(u64, bool)> {
-    let request =
-        format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {accept}\r\n\r\n");
-    stream.get_mut().write_all(request.as_bytes())?;
-    let (mut len, mut is_coded) = (None, false);
-    let mut line = String::new();
-    stream.read_line(&mut line)?;
-    ensure!(line.starts_with("HTTP/1.1 200 "), "{}", line.trim());
-    loop {
-        line.clear();
-        ensure!(stream.read_line(&mut line)? > 0, "the connection ended");
-        let field = line.trim_end().to_ascii_lowercase();
-        match field.split_once(": ") {
-            Some(("content-length", value)) => len = Some(value.parse()?),
-            Some(("content-encoding", _)) => is_coded = true,
-            _ if field.is_empty() => break,
-            _ => {}
-        }
-    }
-    let len: u64 = len.context("no content-length")?;
-    let read = std::io::copy(&mut stream.take(len), &mut std::io::sink())?;
-    ensure!(read == len, "the connection ended");
-    Ok((len, is_coded))
 }

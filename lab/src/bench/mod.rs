@@ -49,7 +49,7 @@ mod scenario;
 mod server;
 mod sites;
 pub(crate) mod statistics;
-mod usage;
+pub(crate) mod usage;
 mod wrk;
 
 /// Free space required beyond the files themselves, in bytes.
