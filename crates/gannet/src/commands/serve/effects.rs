@@ -198,6 +198,9 @@ mod tests {
             ("health", ..) => "/health".into(),
             ("tls-key-records", ..) => "1000".into(),
             ("index", ..) => "start.html".into(),
+            ("trust" | "allow" | "deny", ..) => "loopback".into(),
+            ("client-requests", ..) => "20/s".into(),
+            ("client-rate", ..) => "1M".into(),
             ("require-signature", ..) => {
                 "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3".into()
             }

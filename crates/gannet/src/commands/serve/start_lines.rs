@@ -281,6 +281,7 @@ mod tests {
             certificate_warnings: Vec::new(),
             kernel_tls: None,
             http3: None,
+            sandbox: None,
         }
     }
 
