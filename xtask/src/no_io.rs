@@ -89,7 +89,12 @@ const FORBIDDEN: [&str; 12] = [
 ];
 
 /// Types among them that are plain values.
-const VALUES: [&str; 3] = ["net::IpAddr", "net::Ipv4Addr", "net::Ipv6Addr"];
+const VALUES: [&str; 4] = [
+    "net::IpAddr",
+    "net::Ipv4Addr",
+    "net::Ipv6Addr",
+    "net::SocketAddr",
+];
 
 /// Macros that print.
 const FORBIDDEN_MACROS: [&str; 4] = ["print", "println", "eprint", "eprintln"];

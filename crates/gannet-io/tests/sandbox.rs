@@ -210,7 +210,7 @@ fn a_confined_thread_can_still_start_threads_panic_and_allocate() {
         }
         let panic = thread::spawn(|| std::panic::resume_unwind(Box::new("on purpose")));
         assert!(panic.join().is_err());
-        thread::sleep(std::time::Duration::from_nanos(1));
+        thread::park_timeout(std::time::Duration::from_nanos(1));
         assert!(thread::available_parallelism().is_ok());
     });
 }
