@@ -247,7 +247,7 @@ mod tests {
         let inner = base.join("current/public");
         check(&inner, &[base.join("releases/42"), base.clone()]);
         check(&base.join("elsewhere"), &["/usr".into()]);
-        check(&base.join("not-there"), &[base.clone()]);
+        check(&base.join("not-there"), std::slice::from_ref(&base));
         check("/usr".as_ref(), &["/usr".into()]);
         check("/".as_ref(), &["/".into()]);
         fs::remove_dir_all(base).unwrap();
