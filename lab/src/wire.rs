@@ -75,12 +75,15 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         let name = format!("gannet_codings_total{{result=\"{result}\"}}");
         println!("codings {result}: {}", server.metric(&name)?);
     }
-    let is_met = if share <= SHARE_MAX { "met" } else { "not met" };
-    println!("bound {SHARE_MAX}: {is_met}");
     if setting.rounds > 0 {
         let (accept, rounds) = (&setting.accept, setting.rounds);
         peers::compare(&setting.directory, &targets, accept, (&server, rounds))?;
     }
+    ensure!(
+        share <= SHARE_MAX,
+        "the last pass was {share:.3} of the files, and the bound is {SHARE_MAX}"
+    );
+    println!("bound {SHARE_MAX}: met");
     Ok(())
 }
 

@@ -79,10 +79,12 @@ pub(crate) enum Job {
     Close { closing: Closing, is_foreign: bool },
 }
 
-/// Leaves a file to the process exit, which is imminent: its helpers have ended, and closing it here
-/// might wait for a file system that does not answer.
-fn leave_open(closing: Closing) {
-    std::mem::forget(closing.fd);
+/// Closes a file whose helpers have ended, unless that might wait for a file system that does not
+/// answer: then it is left to the process exit, which is imminent as a rule.
+fn close_without_helpers(closing: Closing, is_foreign: bool) {
+    if is_foreign {
+        std::mem::forget(closing.fd);
+    }
 }
 
 /// A socket that waits for a helper: its slot and the slot's generation.
@@ -237,8 +239,12 @@ impl Drop for Helpers {
         drop(queue);
         self.shared.changed.notify_all();
         for job in left.into_iter().flatten() {
-            if let Job::Close { closing, .. } = job {
-                leave_open(closing);
+            if let Job::Close {
+                closing,
+                is_foreign,
+            } = job
+            {
+                close_without_helpers(closing, is_foreign);
             }
         }
     }
@@ -272,7 +278,7 @@ impl Shared {
         let helpers = Arc::downgrade(self);
         Closer::new(move |closing| match helpers.upgrade() {
             Some(helpers) => helpers.close(closing, is_foreign),
-            None => leave_open(closing),
+            None => close_without_helpers(closing, is_foreign),
         })
     }
 
@@ -282,7 +288,7 @@ impl Shared {
         let mut queue = lock(&self.queue);
         if queue.ended {
             drop(queue);
-            return leave_open(closing);
+            return close_without_helpers(closing, is_foreign);
         }
         let job = Job::Close {
             closing,

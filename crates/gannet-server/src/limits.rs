@@ -246,8 +246,8 @@ pub(crate) const LISTING_MAKING_MAX: u64 =
     LISTING_BYTES_MAX + gannet_io::limits::LISTED_NAMES_MAX as u64 + LISTING_MAX as u64 * 192;
 
 /// Bytes of finished listings in memory, per worker: cached (within a quarter of a site's cache), and
-/// being sent. That is room for all listings of a folder of 100,000 entries. Cached ones make room for
-/// new ones; a request for a listing that does not fit then gets 503 until a peer has received its
+/// being sent. That is room for all listings of a folder of 100,000 entries with names of usual length.
+/// Cached ones make room for new ones; a request for a listing that does not fit then gets 503 until a peer has received its
 /// page.
 pub(crate) const LISTINGS_PAGES_MAX: u64 = 2 * LISTING_BYTES_MAX;
 
@@ -255,9 +255,13 @@ pub(crate) const LISTINGS_PAGES_MAX: u64 = 2 * LISTING_BYTES_MAX;
 pub(crate) const LISTINGS_HELD_MAX: u64 =
     LISTINGS_PAGES_MAX + LISTINGS_READ_MAX as u64 * LISTING_MAKING_MAX;
 
-/// A listing is made again at the earliest after so many times the time that it took: making it takes
-/// a fiftieth of a processor, and a folder has seven listings at most (JSON, and a page in six orders).
+/// A kept listing of a folder with the same names is made again at the earliest after so many times the
+/// time that it took: a fiftieth of a processor makes it, and a folder has seven listings at most (JSON,
+/// and a page in six orders).
 pub(crate) const LISTING_REST: u64 = 50;
+
+/// The longest such time, milliseconds: sizes and dates in a listing are never older.
+pub(crate) const LISTING_REST_MAX_MS: u64 = 30_000;
 
 /// Metadata whose change time is more recent than this when they are read may stand for several
 /// versions: file systems take their timestamps from a clock with coarse ticks, and a write sets

@@ -385,12 +385,14 @@ impl<'f> Place<'f> {
     /// Writes a copy, replacing the one before when it is complete. Where the file system allows,
     /// nothing is left of it if the process is killed.
     fn write(&self, bytes: &[u8], of: &Metadata, unfinished: &Unfinished) -> io::Result<()> {
-        let unnamed = self.folder.create_unnamed()?;
+        let mut unnamed = self.folder.create_unnamed()?;
         if let Some(file) = &unnamed {
             fill(file, bytes, of)?;
             match self.folder.link(file, &self.name) {
+                Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                done => return done,
+                // Without /proc, and on some file systems, it cannot get a name.
+                Err(_) => unnamed = None,
             }
         }
         let temporary = hidden_beside(&self.path, &self.name);

@@ -3,9 +3,8 @@
 //! All clients that requested a page share it. It is fresh for
 //! [`BELIEVED_MS`](crate::limits::BELIEVED_MS), then for as long as the directory's own metadata
 //! are unchanged, at most for [`CONFIRMED_MS`](crate::limits::CONFIRMED_MS): these metadata reflect
-//! changes of names, not of the sizes and dates of files. A directory that takes long to read is
-//! read less often, so that however many of its listings are asked for, in however many orders, a
-//! small part of a processor makes them.
+//! changes of names, not of the sizes and dates of files. As long as its names are the same and its
+//! listings are kept, a directory that takes long to read is read less often.
 //!
 //! Pages no longer cached may still be being sent to slow peers. They are counted until the last of
 //! these has received its page. One that is made again with the same content is the same page: what
@@ -19,7 +18,7 @@ use gannet_content::directory::listing::{Format, ListingRequest, Sort};
 use gannet_io::driver::{Meta, Nanos};
 use gannet_io::memory::Memory;
 
-use crate::limits::{BELIEVED_MS, CONFIRMED_MS, LISTING_REST, RACY_NS};
+use crate::limits::{BELIEVED_MS, CONFIRMED_MS, LISTING_REST, LISTING_REST_MAX_MS, RACY_NS};
 
 /// The key of a listing.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -161,6 +160,7 @@ impl Listings {
             return Some(page);
         }
         while self.kept_bytes + len > kept_max && self.forget_oldest().is_some() {}
+        let rest = LISTING_REST * made.took.as_millis() as u64;
         self.kept_bytes += len;
         self.order.push_back(key.clone());
         self.kept.insert(
@@ -172,7 +172,7 @@ impl Listings {
                     < i128::from(made.unix) * 1_000_000_000,
                 over_at: made
                     .at
-                    .plus_ms(CONFIRMED_MS.max(LISTING_REST * made.took.as_millis() as u64)),
+                    .plus_ms(rest.clamp(CONFIRMED_MS, LISTING_REST_MAX_MS)),
                 confirmed: made.at,
             },
         );

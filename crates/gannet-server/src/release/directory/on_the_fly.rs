@@ -108,6 +108,12 @@ fn is_wanted(request: &Request<'_>, tag: &[u8]) -> bool {
         || list_matches(lines, EntityTag::parse(tag), Comparison::Strong)
 }
 
+/// Whether `If-Match` names representations, and not the one with this tag.
+fn names_others_than(request: &Request<'_>, tag: &[u8]) -> bool {
+    let mut lines = request.fields.lines(KnownField::IfMatch);
+    lines.any(|line| line.trim_ascii() != b"*") && !is_wanted(request, tag)
+}
+
 impl Cached {
     /// The same, with the codings of what it replaces, if that has the same content: files that have
     /// changed a short while ago are read again and again, and clients have the tags of codings.
@@ -182,12 +188,12 @@ impl Cached {
         let variants = variants.filter_map(|coding| fly.variant(coding, original));
         let mut variants = variants.filter(|it| is_wanted(request, it.tag.as_bytes()));
         if request.method == Method::Get && request.fields.has(KnownField::Range) {
-            let tag = request
-                .fields
-                .lines(KnownField::IfRange)
-                .next()?
-                .trim_ascii();
-            return variants.find(|it| it.tag.as_bytes() == tag);
+            let mut named = request.fields.lines(KnownField::IfRange);
+            return match named.next().map(<[u8]>::trim_ascii) {
+                Some(tag) => variants.find(|it| it.tag.as_bytes() == tag),
+                None if names_others_than(request, original.tag.as_bytes()) => variants.next(),
+                None => None,
+            };
         }
         let smaller = variants.filter(|it| it.draft.len < than);
         smaller.min_by_key(|it| it.draft.len)
