@@ -106,6 +106,30 @@ pub(crate) fn index_of(status: Status) -> usize {
     }
 }
 
+/// Pages of a site that are sent in place of the built-in ones, by their names at its root: the
+/// first one that the site has for a status counts. (Pages for 404 belong to folders:
+/// [`routing`](crate::routing).)
+pub const OWN_NAMES: &[(&str, &[Status])] = &[
+    ("403.html", &[Status::FORBIDDEN]),
+    ("405.html", &[Status::METHOD_NOT_ALLOWED]),
+    ("416.html", &[Status::RANGE_NOT_SATISFIABLE]),
+    ("429.html", &[Status::TOO_MANY_REQUESTS]),
+    ("500.html", &[Status::INTERNAL_SERVER_ERROR]),
+    ("503.html", &[Status::SERVICE_UNAVAILABLE]),
+    (
+        "50x.html",
+        &[Status::INTERNAL_SERVER_ERROR, Status::SERVICE_UNAVAILABLE],
+    ),
+];
+
+/// The page of a site for a status, if it `has` one.
+#[must_use]
+pub fn own_name(status: Status, has: impl Fn(&str) -> bool) -> Option<&'static str> {
+    let mut names = OWN_NAMES.iter();
+    let found = names.find(|(name, statuses)| statuses.contains(&status) && has(name));
+    found.map(|(name, _)| *name)
+}
+
 /// The position of 500 in [`STATUSES`].
 const INTERNAL_SERVER_ERROR: usize = {
     let mut index = 0;
@@ -132,6 +156,28 @@ mod tests {
             assert!(page.contains(&format!("<p class=code>{code}</p>\n<h1>{reason}</h1>")));
             assert_eq!(plain(status), format!("{code} {reason}\n"));
             assert!(page.len() < 1400, "{code}: {} bytes", page.len());
+        }
+    }
+
+    #[test]
+    fn the_page_of_one_status_precedes_that_of_several() {
+        let check = |status, files: &[&str], expect| {
+            let found = own_name(status, |name| files.contains(&name));
+            assert_eq!(found, expect, "{status:?} of {files:?}");
+        };
+        let unavailable = Status::SERVICE_UNAVAILABLE;
+        check(unavailable, &["50x.html", "503.html"], Some("503.html"));
+        check(unavailable, &["50x.html", "500.html"], Some("50x.html"));
+        check(unavailable, &["500.html"], None);
+        check(
+            Status::FORBIDDEN,
+            &["403.html", "404.html"],
+            Some("403.html"),
+        );
+        check(Status::NOT_FOUND, &["404.html", "50x.html"], None);
+        for (name, statuses) in OWN_NAMES {
+            assert!(name.ends_with(".html"));
+            assert!(statuses.iter().all(|status| STATUSES.contains(status)));
         }
     }
 

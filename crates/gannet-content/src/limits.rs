@@ -20,3 +20,7 @@ pub const LISTING_BYTES_MAX: usize = 12 << 20;
 /// The most folders that a listing's breadcrumbs link to, the nearest ones. Their links take bytes
 /// with the square of the depth, and a path may be 2,000 folders deep.
 pub const LISTING_CRUMBS_MAX: usize = 32;
+
+/// The longest page of a site for errors, in bytes. It stays in memory, to be sent when the disk
+/// fails; a page with its style and a drawing in it has some ten kilobytes.
+pub const OWN_ERROR_PAGE_MAX: u64 = 64 << 10;

@@ -21,6 +21,7 @@ use crate::quic::QuicSettings;
 use crate::quic::settings::Secrets;
 use crate::release::Release;
 use crate::release::directory::DirectoryOptions;
+use crate::release::error_pages::ErrorPages;
 use crate::release::opened::{
     Generations, Opened, OpenedArchive, OpenedContent, OpenedDirectory, What,
 };
@@ -44,6 +45,8 @@ pub enum DrivenContent {
     Ruled(Root, &'static [u8]),
     /// A live directory with this text as `_redirects`.
     Redirected(Root, &'static [u8]),
+    /// A live directory with these error pages, by name.
+    Paged(Root, &'static [(&'static str, &'static [u8])]),
     /// An archive: its bytes, and the same bytes as a file of the engine.
     Archive(Vec<u8>, File),
 }
@@ -363,6 +366,14 @@ fn opened<D: Driver>(
         DrivenContent::Directory(root) => directory(root, None, None),
         DrivenContent::Ruled(root, headers) => directory(root, None, Some(headers)),
         DrivenContent::Redirected(root, redirects) => directory(root, Some(redirects), None),
+        DrivenContent::Paged(root, pages) => {
+            let mut what = directory(root, None, None);
+            if let What::Directory(directory) = &mut what {
+                let pages = ErrorPages::of_texts(pages);
+                directory.rules = SiteRules::default().with_pages(pages).map(Arc::new);
+            }
+            what
+        }
         DrivenContent::Archive(bytes, file) => {
             What::Archive(Arc::new(archive((bytes, vec![file]), driver)?))
         }

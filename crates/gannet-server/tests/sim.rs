@@ -19,6 +19,8 @@ mod cold;
 mod datagrams;
 #[path = "sim/directed.rs"]
 mod directed;
+#[path = "sim/error_pages.rs"]
+mod error_pages;
 #[path = "sim/exchange.rs"]
 mod exchange;
 #[path = "sim/files.rs"]

@@ -48,6 +48,17 @@ impl DefaultFields {
         self.generated(PAGE_POLICY)
     }
 
+    /// For a site's own error page. It must not be stored.
+    #[must_use]
+    pub fn of_own_page(&self) -> Vec<(&'static str, String)> {
+        let mut all = vec![
+            ("cache-control", CACHE_NOTHING.to_owned()),
+            (NOSNIFF, "nosniff".to_owned()),
+        ];
+        all.extend(self.of_content(None));
+        all
+    }
+
     /// For a listing. It must not be stored, and is allowed its own script only.
     #[must_use]
     pub fn of_listing(&self) -> Vec<(&'static str, String)> {
@@ -114,6 +125,7 @@ mod tests {
         for fields in [
             on.of_content(None),
             on.of_page(),
+            on.of_own_page(),
             on.of_listing(),
             on.of_redirect(),
         ] {

@@ -68,12 +68,8 @@ impl<D: Driver> Active<'_, D> {
         };
         http1.machine.reject();
         let pump = self.shared.pump(is_secure, None);
-        let answered = answer(Answering {
-            reply: Reply::H1(&mut http1.machine),
-            turn: &pump.turn,
-            out: &mut out,
-            ruling: None,
-        });
+        let reply = Reply::H1(&mut http1.machine);
+        let answered = answer(Answering::new(reply, &pump.turn, &mut out));
         self.shared.counters.response(answered.status.0);
         conn.close_intake();
         conn.linger = true;

@@ -36,6 +36,7 @@ use crate::exchange::redirect::Redirect;
 use crate::limits::SMALL_FILE_MAX;
 use crate::quic::streams::Stream;
 use crate::release::bodies::Unloaded;
+use crate::release::error_pages::ErrorPages;
 use crate::release::opened::Policy;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
@@ -112,6 +113,21 @@ pub(crate) struct Answering<'a> {
     pub(crate) out: &'a mut Outgoing,
     /// The site's own rules, if it has any and they apply to the request.
     pub(crate) ruling: Option<Ruling<'a>>,
+    /// The site's own error pages, where no rules apply.
+    pub(crate) pages: Option<&'a ErrorPages>,
+}
+
+impl<'a> Answering<'a> {
+    /// Writes a response without rules and pages of a site.
+    pub(crate) fn new(reply: Reply<'a>, turn: &'a Turn<'a>, out: &'a mut Outgoing) -> Self {
+        Self {
+            reply,
+            turn,
+            out,
+            ruling: None,
+            pages: None,
+        }
+    }
 }
 
 impl Answering<'_> {

@@ -13,6 +13,7 @@ use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 use super::answering::{Answered, Answering};
 use super::own_fields::FAVICON;
 use crate::release::directory::listings::ListingPage;
+use crate::release::error_pages::ErrorPage;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
 use crate::start::UPGRADE;
@@ -21,17 +22,42 @@ use crate::start::UPGRADE;
 const RETRY_AFTER: (&str, &[u8]) = ("retry-after", b"1");
 
 impl Answering<'_> {
-    /// Answers with a built-in page.
+    /// Answers with the site's page for an error, or a built-in one.
     pub(crate) fn error(
         &mut self,
         status: Status,
         further: Option<(&'static str, &[u8])>,
     ) -> Answered {
-        let page = error_page::page(status);
         // RFC 9110 section 15.6.4: tells the client to retry soon.
         let again = (status == Status::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER);
         let further = further.or(again);
+        let own = self.pages.or_else(|| self.ruling?.pages());
+        if let Some(page) = own.and_then(|pages| pages.of(status)) {
+            return self.own_page(page, status, further);
+        }
+        let page = error_page::page(status);
         self.generated(status, error_page::CONTENT_TYPE, page, further)
+    }
+
+    /// Answers with a page of the site for an error.
+    #[cold]
+    fn own_page(
+        &mut self,
+        page: &ErrorPage,
+        status: Status,
+        further: Option<(&'static str, &[u8])>,
+    ) -> Answered {
+        let mut own = self.turn.defaults.own_page.clone();
+        own.extend(page.policy.clone());
+        let mut fields = vec![("content-type", error_page::CONTENT_TYPE)];
+        fields.extend(further);
+        let len = page.content.len() as u64;
+        let mut body_len = 0;
+        if self.made(status, Some(len), &own, &fields) {
+            self.body(Source::Memory(&page.content, 0), 0..len);
+            body_len = len;
+        }
+        Answered { status, body_len }
     }
 
     /// Answers a client that has used more than it may, and may go on in so many nanoseconds.

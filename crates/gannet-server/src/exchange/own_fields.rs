@@ -17,6 +17,8 @@ pub const FAVICON: &[u8] = include_bytes!("favicon.png");
 pub(crate) struct OwnFields {
     /// Of error pages.
     pub(crate) page: Vec<(&'static str, String)>,
+    /// Of a site's own error pages.
+    pub(crate) own_page: Vec<(&'static str, String)>,
     /// Of listings.
     pub(crate) listing: Vec<(&'static str, String)>,
     /// Of redirects.
@@ -47,6 +49,7 @@ impl OwnFields {
             favicon: options.favicon.then(|| free(options.defaults.of_icon())),
             // Configured caching fields do not apply to errors.
             page: options.defaults.of_page(),
+            own_page: options.defaults.of_own_page(),
             listing: options.defaults.of_listing(),
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),

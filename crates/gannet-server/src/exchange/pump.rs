@@ -29,6 +29,7 @@ use crate::observe::log::Record;
 use crate::observe::metrics::Counters;
 use crate::quic;
 use crate::release::directory::fill::Fill;
+use crate::release::error_pages::ErrorPages;
 use crate::release::rules::{Ruling, rule_input};
 use crate::release::{Release, Resolved, Site, Wanted};
 
@@ -287,12 +288,7 @@ impl<D: Driver> Pump<'_, D> {
     /// Answers a request that is none, with the same result.
     fn reject(&mut self, reply: Reply<'_>, status: Status, out: &mut Outgoing) -> Option<Record> {
         self.counters.rejected += 1;
-        let mut to = Answering {
-            reply,
-            turn: &self.turn,
-            out,
-            ruling: None,
-        };
+        let mut to = Answering::new(reply, &self.turn, out);
         let answered = to.error(status, None);
         self.counters.response(answered.status.0);
         self.is_logging
@@ -354,12 +350,8 @@ impl<D: Driver> Pump<'_, D> {
                 false => self.request(reply, request, on, out),
             };
         }
-        let mut to = Answering {
-            reply,
-            turn: &self.turn,
-            out,
-            ruling: None,
-        };
+        let mut to = Answering::new(reply, &self.turn, out);
+        to.pages = pages_of(self.release, request);
         Ok(match verdict {
             Verdict::Answer | Verdict::Conflict => to.error(Status::BAD_REQUEST, None),
             Verdict::TooEarly => to.error(Status::TOO_EARLY, None),
@@ -410,12 +402,7 @@ impl<D: Driver> Pump<'_, D> {
         if request.method == Method::Options && !on.redirects && !may_be_replay() {
             return Ok(self.options(reply, request, out));
         }
-        let mut to = Answering {
-            reply,
-            turn: &self.turn,
-            out,
-            ruling: None,
-        };
+        let mut to = Answering::new(reply, &self.turn, out);
         if on.redirects {
             // Host is client-controlled: do not redirect unknown hosts.
             return Ok(match self.release.select(request.authority) {
@@ -428,6 +415,7 @@ impl<D: Driver> Pump<'_, D> {
             // RFC 8470 section 5.2: the client, or its intermediary, retries the request.
             _ if may_be_replay() => return Ok(to.error(Status::TOO_EARLY, None)),
             Method::Options | Method::Other => {
+                to.pages = pages_of(self.release, request);
                 return Ok(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW)));
             }
         }
@@ -514,12 +502,7 @@ impl<D: Driver> Pump<'_, D> {
     /// Answers with the methods of a resource. An archive carries its own CORS policy: the fields
     /// of a resource apply to preflight requests, too.
     fn options(&mut self, reply: Reply<'_>, request: &Request<'_>, out: &mut Outgoing) -> Answered {
-        let mut to = Answering {
-            reply,
-            turn: &self.turn,
-            out,
-            ruling: None,
-        };
+        let mut to = Answering::new(reply, &self.turn, out);
         let form = request.target.form;
         if !matches!(form, TargetForm::Origin | TargetForm::Absolute) {
             return to.options(ALLOW);
@@ -563,6 +546,13 @@ struct On<'a> {
     is_early: bool,
     /// Who has sent them, if that matters.
     client: Option<&'a Client>,
+}
+
+/// The error pages of the site that a request is for.
+#[cold]
+fn pages_of<'r>(release: &'r Release, request: &Request<'_>) -> Option<&'r ErrorPages> {
+    let site = release.select(request.authority).ok()?;
+    site.rules()?.pages()
 }
 
 /// Whether an intermediary received the request in early data. All values of the field have the

@@ -16,7 +16,7 @@ use crate::release::archive::{ArchiveSite, KeptEntry};
 use crate::release::bodies::{Load, Unloaded};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
-use crate::release::rules::{Ruling, rule_input};
+use crate::release::rules::{Ruling, SiteRules, rule_input};
 use crate::release::{Release, Selected, Source};
 use crate::worker::shared::Shared;
 
@@ -116,18 +116,16 @@ impl WaitingRequest {
         out: &mut Outgoing,
     ) -> Answered {
         let request = self.request();
-        let mut to = Answering {
-            reply,
-            turn,
-            out,
-            ruling: None,
-        };
+        let mut to = Answering::new(reply, turn, out);
         match (&self.waits, found) {
             (Waits::Lookup(fill), Found::Filled(filled)) => {
                 to.ruling = fill.ruling();
                 self.answer_filled(&mut to, fill, filled)
             }
-            (Waits::Load(_), Found::Body(Err(status))) => to.error(status, None),
+            (Waits::Load(body), Found::Body(Err(status))) => {
+                to.pages = body.site.rules.as_deref().and_then(SiteRules::pages);
+                to.error(status, None)
+            }
             (Waits::Load(body), Found::Body(Ok(is_loaded))) => {
                 let selected = body.site.selected_again(&body.selected, is_loaded);
                 let Some(selected) = selected else {

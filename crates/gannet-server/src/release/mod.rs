@@ -21,6 +21,7 @@ pub(crate) mod archive;
 pub(crate) mod bodies;
 mod dictionaries;
 pub(crate) mod directory;
+pub(crate) mod error_pages;
 pub(crate) mod files;
 pub(crate) mod opened;
 mod previews;

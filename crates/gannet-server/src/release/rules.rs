@@ -17,15 +17,28 @@ use gannet_http::semantics::request::Request;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 
+use super::error_pages::ErrorPages;
+
 /// The rules of a site. Shared by all workers, never written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SiteRules {
     redirects: Option<RedirectTable>,
     headers: Option<HeaderTable>,
+    /// The site's own error pages, which are read with the rules.
+    pages: Option<Arc<ErrorPages>>,
     /// It answers under the name of a preview, which search engines are not to list.
     is_preview: bool,
     /// A rule for fields may forbid to code content while it is served.
     may_forbid_coding: bool,
+}
+
+/// The files of a directory that are read before any request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadAhead {
+    /// Rules files of this dialect.
+    pub(crate) rules: Option<Compat>,
+    /// Error pages.
+    pub(crate) pages: bool,
 }
 
 /// Why a site's rules files cannot be used.
@@ -66,21 +79,29 @@ impl SiteRules {
         Ok(Self {
             redirects: redirects.transpose()?,
             headers: headers.transpose()?,
-            is_preview: false,
-            may_forbid_coding: false,
+            ..Self::default()
         }
         .or_none())
     }
 
-    /// The rules in the files of a directory, if any. `path` names it in messages.
+    /// The rules and error pages in the files of a directory, if any. `path` names it in messages.
     ///
     /// # Errors
-    /// A file cannot be read or is invalid: see [`RulesError`].
+    /// A rules file cannot be read or is invalid: see [`RulesError`].
     pub(crate) fn of_directory(
         root: &Root,
         path: &Path,
-        compat: Compat,
+        ahead: ReadAhead,
     ) -> Result<Option<Self>, RulesError> {
+        let rules = match ahead.rules {
+            Some(compat) => Self::in_files(root, path, compat)?,
+            None => None,
+        };
+        let pages = ahead.pages.then(|| ErrorPages::of_directory(root, path));
+        Ok(rules.unwrap_or_default().with_pages(pages.flatten()))
+    }
+
+    fn in_files(root: &Root, path: &Path, compat: Compat) -> Result<Option<Self>, RulesError> {
         let mut texts = Vec::new();
         let names = redirects_files(compat, |folder| root.names(folder)).map_err(|error| {
             let folder = path.display().to_string();
@@ -112,9 +133,7 @@ impl SiteRules {
         let (rules, mut problems) = redirects::parse(files, compat);
         let mut found = Self {
             redirects: (!rules.rules.is_empty()).then(|| RedirectTable::new(rules)),
-            headers: None,
-            is_preview: false,
-            may_forbid_coding: false,
+            ..Self::default()
         };
         if let Some(text) = headers {
             let file = SourceFile {
@@ -140,8 +159,30 @@ impl SiteRules {
         }
     }
 
+    /// The same rules, with these error pages; `None` if there is nothing of either.
+    pub(crate) fn with_pages(self, pages: Option<ErrorPages>) -> Option<Self> {
+        let pages = pages.map(Arc::new);
+        Self { pages, ..self }.or_none()
+    }
+
+    /// The error pages alone, for a site that has no content at the moment.
+    pub(crate) fn only_pages(&self) -> Option<Self> {
+        let pages = self.pages.clone();
+        Self {
+            pages,
+            ..Self::default()
+        }
+        .or_none()
+    }
+
     fn or_none(self) -> Option<Self> {
-        (self.redirects.is_some() || self.headers.is_some()).then_some(self)
+        let has_rules = self.redirects.is_some() || self.headers.is_some();
+        (has_rules || self.pages.is_some()).then_some(self)
+    }
+
+    /// The site's own error pages, if any.
+    pub(crate) fn pages(&self) -> Option<&ErrorPages> {
+        self.pages.as_deref()
     }
 
     /// The redirects, if any.
@@ -229,6 +270,11 @@ impl<'a> Ruling<'a> {
             may_cache: false,
             ..self
         }
+    }
+
+    /// The site's own error pages.
+    pub(crate) fn pages(&self) -> Option<&'a ErrorPages> {
+        self.rules.pages()
     }
 
     pub(crate) fn before_files(&self) -> Option<Ruled> {

@@ -17,6 +17,7 @@ use gannet_io::named_file;
 use gannet_store::{Pointer, ReleaseId};
 
 use crate::config::ContentOptions;
+use crate::release::error_pages::ErrorPages;
 use crate::release::files::OpenArchive;
 use crate::release::opened::{ArchiveHost, OpenedArchive};
 use crate::release::rules::SiteRules;
@@ -71,7 +72,7 @@ impl Opening<'_> {
         let metadata = memory::read_large(&file, range.start, size).map_err(io_error)?;
         let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
         let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
-        let hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
+        let mut hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
         let copy = copy_of(&file, path, len, options, self.room)?;
         if Meta::of(&file).map_err(io_error)? != meta {
             let error = io::Error::other("it was changed while it was read");
@@ -90,6 +91,7 @@ impl Opening<'_> {
         };
         // From here on, a copied archive is read from the sealed copy from which it will be sent.
         verify(&archive, &file, (path, &origin.start), proof, options)?;
+        add_error_pages(&mut hosts, &archive, &file);
         if options.preload && !is_copied {
             let whole = usize::try_from(len).unwrap_or(usize::MAX);
             memory::preload(&file, whole).map_err(io_error)?;
@@ -214,6 +216,21 @@ fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, Tabl
         Ok((host, names, rules))
     };
     hosts(archive).into_iter().map(with_rules).collect()
+}
+
+/// Reads the error pages of each host.
+fn add_error_pages(hosts: &mut [ArchiveHost], archive: &Archive<Vec<u8>>, file: &fs::File) {
+    for (host, _, rules) in hosts {
+        let pages = ErrorPages::of_archive(archive, *host, |offset, len| {
+            let mut bytes = vec![0; len];
+            file.read_exact_at(&mut bytes, offset).ok()?;
+            Some(bytes)
+        });
+        if pages.is_some() {
+            let own = rules.as_deref().cloned().unwrap_or_default();
+            *rules = own.with_pages(pages).map(Arc::new);
+        }
+    }
 }
 
 impl OpenedArchive {

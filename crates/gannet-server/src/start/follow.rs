@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gannet_content::rules::Compat;
+use gannet_content::error_page::OWN_NAMES;
 use gannet_content::rules::files::redirects_files;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
@@ -24,7 +24,7 @@ use crate::limits::{
 };
 use crate::observe::notices::ERRORS;
 use crate::release::opened::{Generations, OpenedContent, OpenedDirectory, What};
-use crate::release::rules::SiteRules;
+use crate::release::rules::{ReadAhead, SiteRules};
 use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::published::{Applied, Published};
 
@@ -77,8 +77,9 @@ pub(crate) struct LiveDirectory {
     /// The name given by the operator.
     name: PathBuf,
     place: Place,
-    /// The dialect of its rules files, if it may have any.
-    compat: Option<Compat>,
+    /// Its files that are read before any request.
+    ahead: ReadAhead,
+    /// The names of those that it may have.
     rules_files: Vec<String>,
     /// The directory that is served, or was last.
     root: Root,
@@ -102,10 +103,10 @@ impl LiveDirectory {
     pub(crate) fn new(
         name: &Path,
         (place, root): (Place, &Root),
-        compat: Option<Compat>,
+        ahead: ReadAhead,
         workers: usize,
     ) -> Self {
-        let names = names(root, compat);
+        let names = names(root, ahead);
         Self {
             seen: Seen {
                 directory: Ok(root.identity()),
@@ -113,7 +114,7 @@ impl LiveDirectory {
             },
             name: name.to_owned(),
             place,
-            compat,
+            ahead,
             root: root.clone(),
             rules_files: names,
             workers,
@@ -215,7 +216,7 @@ impl Follower {
     fn search(&mut self, root: &Root) {
         let begun = Instant::now();
         if begun >= self.next_search {
-            self.source.rules_files = names(root, self.source.compat);
+            self.source.rules_files = names(root, self.source.ahead);
             self.next_search = Instant::now() + begun.elapsed() * RULES_SEARCH_PART;
         }
     }
@@ -298,10 +299,9 @@ impl Follower {
         ERRORS.tell(format_args!("gannet: reloaded the rules of '{name}'"));
     }
 
-    /// Reads the rules, if the directory may have any. `None` keeps the old ones, because the new
-    /// ones are invalid.
+    /// Reads the rules and error pages. `None` keeps the old ones, because the new ones are invalid.
     fn load_rules(&self, root: &Root) -> Option<Option<SiteRules>> {
-        match SiteRules::of_directory(root, &self.source.name, self.source.compat?) {
+        match SiteRules::of_directory(root, &self.source.name, self.source.ahead) {
             Ok(rules) => Some(rules),
             Err(error) => {
                 let name = self.source.name.display();
@@ -339,14 +339,17 @@ impl Follower {
     }
 }
 
-/// The rules files that may exist, relative to the directory.
-fn names(root: &Root, compat: Option<Compat>) -> Vec<String> {
-    let Some(compat) = compat else {
-        return Vec::new();
-    };
-    // Reading the rules reports an excess of folders.
-    let mut names = redirects_files(compat, |folder| root.names(folder)).unwrap_or_default();
-    names.push("_headers".into());
+/// The rules files and error pages that may exist, relative to the directory.
+fn names(root: &Root, ahead: ReadAhead) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Some(compat) = ahead.rules {
+        // Reading the rules reports an excess of folders.
+        names = redirects_files(compat, |folder| root.names(folder)).unwrap_or_default();
+        names.push("_headers".into());
+    }
+    if ahead.pages {
+        names.extend(OWN_NAMES.iter().map(|(name, _)| (*name).to_owned()));
+    }
     names
 }
 

@@ -21,7 +21,7 @@ use crate::coder::Coder;
 use crate::config::{Content, ContentOptions};
 use crate::release::directory::DirectoryOptions;
 use crate::release::opened::{OpenedDirectory, What};
-use crate::release::rules::{RulesError, SiteRules};
+use crate::release::rules::{ReadAhead, RulesError, SiteRules};
 use crate::start::archive::Proof;
 use crate::start::archive_room::ArchiveRoom;
 use crate::start::follow::{LiveDirectory, Place};
@@ -287,16 +287,18 @@ impl Opening<'_> {
         single: Option<Vec<u8>>,
     ) -> Result<(What, Followed), OpenError> {
         let refuse = |e| OpenError::Io("directory", path.to_owned(), e);
-        // The folder of a single file has no rules.
-        let compat = self.options.routing.rules.filter(|_| single.is_none());
+        // The folder of a single file has neither rules nor error pages.
+        let ahead = ReadAhead {
+            rules: self.options.routing.rules.filter(|_| single.is_none()),
+            pages: single.is_none(),
+        };
         let place = Place::new(path, is_host).map_err(refuse)?;
         let root = place.open().map_err(refuse)?;
         // Opening a folder does not require permission to enter it; without this check, the error
         // would misleadingly name its rules files.
         named_file::metadata_below(&root, Path::new(".")).map_err(refuse)?;
-        let source = LiveDirectory::new(path, (place, &root), compat, self.workers);
-        let rules = compat.map(|compat| SiteRules::of_directory(&root, path, compat));
-        let rules = rules.transpose();
+        let source = LiveDirectory::new(path, (place, &root), ahead, self.workers);
+        let rules = SiteRules::of_directory(&root, path, ahead);
         let rules = rules.map_err(|e| OpenError::Rules(path.to_owned(), e))?;
         let options = DirectoryOptions::new(self.options, single, self.coder);
         let options = options.map_err(|e| refuse(invalid_types(e)))?;
@@ -306,7 +308,7 @@ impl Opening<'_> {
         let directory = OpenedDirectory {
             roots,
             others: Vec::new(),
-            rules: rules.flatten().map(Arc::new),
+            rules: rules.map(Arc::new),
             options: Arc::new(options),
             kept: Arc::default(),
         };

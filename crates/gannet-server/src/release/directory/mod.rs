@@ -488,8 +488,12 @@ impl DirectorySite {
     /// A worker's site of the directory, with `room` for its cache.
     pub(crate) fn new(opened: &OpenedDirectory, worker: usize, room: Room) -> Self {
         let root = opened.roots.get(worker).cloned();
+        let rules = match (&root, &opened.rules) {
+            (None, Some(rules)) => rules.only_pages().map(Arc::new),
+            (_, rules) => rules.clone(),
+        };
         Self {
-            rules: opened.rules.clone().filter(|_| root.is_some()),
+            rules,
             root,
             others: opened.others.clone(),
             options: Arc::clone(&opened.options),

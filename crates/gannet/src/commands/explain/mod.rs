@@ -17,6 +17,7 @@ use gannet_content::answer::{
 };
 use gannet_content::directory::coding;
 use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
+use gannet_content::error_page::own_name;
 use gannet_content::mime;
 use gannet_content::policy::cache::{Lifetimes, Reason};
 use gannet_content::policy::defaults::DefaultFields;
@@ -30,6 +31,7 @@ use gannet_content::stored_coding;
 use gannet_content::validators::{LiveFile, last_modified, live_tag};
 use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
 use gannet_http::semantics::fields::Fields;
+use gannet_http::semantics::status::Status;
 use gannet_server::FAVICON;
 use gannet_site::archive::{self, SiteError};
 use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, SiteOptions, may};
@@ -251,7 +253,17 @@ fn foresee(
         Located::Icon => icon(&mut answer),
         Located::Missing(None) => answer.status = 404,
         Located::Listing(status) => answer.status = *status,
-        Located::Forbidden => answer.status = 403,
+        Located::Forbidden => {
+            answer.status = 403;
+            let has = |name: &str| {
+                let path = format!("/{name}").into_bytes();
+                let mut files = site.files().iter();
+                files.any(|it| it.host == asked.host && it.url == path)
+            };
+            if let Some(page) = own_name(Status::FORBIDDEN, has) {
+                line(text, format!("  the site's own page '{page}' is sent"));
+            }
+        }
         Located::Redirect {
             status,
             location,
