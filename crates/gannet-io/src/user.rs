@@ -8,6 +8,7 @@ use std::ptr;
 
 use rustix::io::Errno;
 
+use crate::cause::cause;
 use crate::residency::last_errno;
 
 /// A user, with the groups that its processes are in.
@@ -68,8 +69,16 @@ impl User {
         ended(unsafe { libc::setresgid(self.gid, self.gid, self.gid) })?;
         // SAFETY: no memory is involved.
         ended(unsafe { libc::setresuid(self.uid, self.uid, self.uid) })?;
-        for entry in fs::read_dir("/proc/self/task")? {
-            let status = fs::read_to_string(entry?.path().join("status"))?;
+        let unseen = |error: io::Error| {
+            let text = format!(
+                "cannot see its threads in /proc/self/task: {}",
+                cause(&error)
+            );
+            io::Error::new(error.kind(), text)
+        };
+        for entry in fs::read_dir("/proc/self/task").map_err(unseen)? {
+            let status = entry.and_then(|it| fs::read_to_string(it.path().join("status")));
+            let status = status.map_err(unseen)?;
             if let Some(kept) = self.kept(&status) {
                 let text = format!("a thread kept other rights: {kept}");
                 return Err(io::Error::other(text));

@@ -3,15 +3,17 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
 use gannet_io::sandbox::{Calls, Domain, Kernel, Reach, forbid_privileges};
 use gannet_testkit::left_out;
-use rustix::io::Errno;
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 
 /// Runs this on a thread of its own in such a domain, if the kernel has all parts of it.
 fn confined<T: Send + 'static>(
@@ -67,6 +69,24 @@ fn refuses_the_rest(folder: &Path) {
     refused(TcpStream::connect("127.0.0.1:9"));
     refused(std::net::UdpSocket::bind("127.0.0.1:0"));
     refused(UnixStream::connect("/run/socket"));
+    refused(UnixDatagram::pair());
+    // Firewalls and other processes' sockets (NETLINK_NETFILTER, NETLINK_SOCK_DIAG); interfaces are
+    // allowed.
+    for (protocol, is_allowed) in [(12, false), (4, false), (0, true)] {
+        let made = raw(
+            libc::SYS_socket,
+            [libc::AF_NETLINK, libc::SOCK_RAW, protocol],
+        );
+        assert_eq!(made.is_ok(), is_allowed, "{protocol}: {made:?}");
+        if !is_allowed {
+            refused(made);
+        }
+    }
+    // Other processes.
+    let other = std::os::unix::process::parent_id() as i32;
+    refused(raw(libc::SYS_tgkill, [other, other, 0]));
+    refused(raw(libc::SYS_setpriority, [0, other, 19]));
+    refused(raw(libc::SYS_fcntl, [2, libc::F_SETOWN, other]));
     refused(Command::new("/bin/true").spawn());
     // Executable memory.
     let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::EXEC;
@@ -107,6 +127,36 @@ fn a_worker_of_archives_reaches_nothing_but_what_is_open() {
         None => drop(TcpStream::connect(address)),
     }
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// A listener that stopped being one could be connected, by the first data sent.
+#[test]
+fn no_socket_that_is_open_can_be_connected() {
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = target.local_addr().unwrap();
+    for calls in [Calls::Worker { opens: false }, Calls::Control] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        confined(&Reach::default(), calls, move || {
+            for how in [Shutdown::Read, Shutdown::Both] {
+                refused(rustix::net::shutdown(&listener, how).map_err(Into::into));
+            }
+            let flags = SendFlags::from_bits_retain(libc::MSG_FASTOPEN as u32);
+            let sent = rustix::net::sendto(&listener, b"x", flags, &to);
+            refused(sent.map_err(Into::into));
+            let none = &mut SendAncillaryBuffer::default();
+            let bytes = [IoSlice::new(b"x")];
+            let sent = rustix::net::sendmsg_addr(&listener, &to, &bytes, none, flags);
+            refused(sent.map_err(Into::into));
+            refused(TcpStream::connect(to));
+            // What the engines do.
+            assert!(rustix::net::shutdown(&listener, Shutdown::Write).is_ok());
+        });
+    }
+    target.set_nonblocking(true).unwrap();
+    assert_eq!(
+        target.accept().unwrap_err().kind(),
+        io::ErrorKind::WouldBlock
+    );
 }
 
 #[test]
@@ -208,11 +258,32 @@ fn a_confined_thread_can_still_start_threads_panic_and_allocate() {
         for thread in threads {
             assert_eq!(thread.join().unwrap(), 8 << 20);
         }
+        let own = std::process::id() as i32;
+        assert!(raw(libc::SYS_tgkill, [own, own, 0]).is_ok());
+        assert!(raw(libc::SYS_setpriority, [0, 0, 1]).is_ok());
+        // TCGETS2, by which glibc 2.42 asks whether something is a terminal. It fails before
+        // anything is written.
+        let file = rustix::fs::memfd_create("none", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let asked = raw(
+            libc::SYS_ioctl,
+            [file.as_raw_fd(), 0x802c_542a_u32 as i32, 0],
+        );
+        assert_eq!(asked.unwrap_err().raw_os_error(), Some(libc::ENOTTY));
         let panic = thread::spawn(|| std::panic::resume_unwind(Box::new("on purpose")));
         assert!(panic.join().is_err());
         thread::park_timeout(std::time::Duration::from_nanos(1));
         assert!(thread::available_parallelism().is_ok());
     });
+}
+
+/// A call that takes numbers alone.
+fn raw(call: libc::c_long, numbers: [libc::c_int; 3]) -> io::Result<libc::c_long> {
+    let [one, two, three] = numbers;
+    // SAFETY: the callers' calls read and write no memory of this process.
+    match unsafe { libc::syscall(call, one, two, three) } {
+        -1 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    }
 }
 
 fn map(access: rustix::mm::ProtFlags) -> Result<(), Errno> {

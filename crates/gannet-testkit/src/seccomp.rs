@@ -22,14 +22,21 @@ pub const PREADV2: u32 = 327;
 #[cfg(not(target_arch = "x86_64"))]
 pub const PREADV2: u32 = 286;
 
-/// A script that installs a filter which fails these system calls with this error, and executes the
+/// The number of `seccomp` on this machine.
+#[cfg(target_arch = "x86_64")]
+pub const SECCOMP: u32 = 317;
+/// The number of `seccomp` on this machine.
+#[cfg(not(target_arch = "x86_64"))]
+pub const SECCOMP: u32 = 277;
+
+/// A script that installs a filter which answers these system calls in this way, and executes the
 /// given program. `NUMBER:A:B` means calls with these values as second and third argument.
 const SCRIPT: &str = r"
 import ctypes, os, struct, sys
-numbers, errno = sys.argv[1].split(','), int(sys.argv[2])
+numbers, action = sys.argv[1].split(','), int(sys.argv[2])
 step = lambda code, yes, no, value: struct.pack('HBBI', code, yes, no, value)
 program = b''
-end = step(0x06, 0, 0, 0x50000 | errno)
+end = step(0x06, 0, 0, action)
 for number in numbers:
     number, *values = map(int, number.split(':'))
     # Its number, then its second and third argument, if they matter.
@@ -64,15 +71,32 @@ pub fn without(calls: &[u32], errno: i32) -> Option<Command> {
     refusing(&calls.join(","), errno)
 }
 
+/// The same, and the first of these calls ends the process, as filters of service managers do.
+pub fn killed_by(calls: &[u32]) -> Option<Command> {
+    const KILL_PROCESS: u32 = 0x8000_0000;
+    let calls: Vec<String> = calls.iter().map(u32::to_string).collect();
+    filtered(&calls.join(","), KILL_PROCESS)
+}
+
+/// The same for filters that the program installs itself, with the given flags.
+pub fn without_filters(flags: u32, errno: i32) -> Option<Command> {
+    refusing(&format!("{SECCOMP}:{flags}"), errno)
+}
+
 /// The same for one socket option, which cannot be set.
 pub fn without_option(level: u32, option: u32, errno: i32) -> Option<Command> {
     refusing(&format!("{SETSOCKOPT}:{level}:{option}"), errno)
 }
 
 fn refusing(calls: &str, errno: i32) -> Option<Command> {
+    const ERRNO: u32 = 0x5_0000;
+    filtered(calls, ERRNO | errno.unsigned_abs())
+}
+
+fn filtered(calls: &str, action: u32) -> Option<Command> {
     let sandbox = |program: &Path| {
         let mut command = Command::new("python3");
-        command.args(["-c", SCRIPT, calls, &errno.to_string()]);
+        command.args(["-c", SCRIPT, calls, &action.to_string()]);
         command.arg(program);
         command.current_dir("/");
         command

@@ -13,6 +13,7 @@ use gannet_testkit::{Folder, Gannet, Signal, command, command_of_nobody, left_ou
 /// The number of `landlock_create_ruleset`, everywhere.
 const LANDLOCK_CREATE_RULESET: u32 = 444;
 const EOPNOTSUPP: i32 = 95;
+const EINVAL: i32 = 22;
 
 /// What the first lines say of the sandbox.
 fn sandbox(server: &Gannet) -> Option<&str> {
@@ -94,6 +95,125 @@ fn a_missing_part_is_named_or_an_error() {
         "gannet: cannot sandbox the server: landlock: it is off: it has to be in the kernel's \
          parameter lsm=\nhelp: use --sandbox auto, which goes on without it\n",
     );
+}
+
+/// Service managers' filters may kill whoever asks for a sandbox.
+#[test]
+fn without_a_sandbox_the_kernel_is_not_asked_for_one() {
+    let Some(mut off) = seccomp::killed_by(&[LANDLOCK_CREATE_RULESET, seccomp::SECCOMP]) else {
+        return;
+    };
+    let folder = Folder::site();
+    let arguments = ["--listen", "127.0.0.1:0", "--sandbox", "off"];
+    let server = Gannet::start(off.arg(folder.path()).args(arguments));
+    assert_eq!(get(&server, "/").status, 200);
+    server.stop().success();
+}
+
+/// A kernel, or a sandbox around the process, may have a call and refuse its use.
+#[test]
+fn a_part_that_is_refused_is_named_and_the_others_hold() {
+    let folder = Folder::site();
+    // SECCOMP_FILTER_FLAG_LOG and SECCOMP_FILTER_FLAG_SPEC_ALLOW.
+    let Some(mut auto) = seccomp::without_filters(6, EINVAL) else {
+        return;
+    };
+    let server = Gannet::start(auto.arg(folder.path()).args(["--listen", "127.0.0.1:0"]));
+    let named = sandbox(&server).unwrap();
+    assert!(
+        named.contains("without seccomp: invalid argument"),
+        "{named}"
+    );
+    if named.contains("without landlock") {
+        return left_out("Landlock", named);
+    }
+    assert!(named.starts_with("landlock "), "{named}");
+    assert_eq!(get(&server, "/").status, 200);
+    server.stop().success();
+}
+
+/// What is built or deployed is often the folder above the served one.
+#[test]
+fn the_folder_above_the_site_may_be_replaced() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("app/public/page", "one");
+        let mut server = engine.serve(folder.join("app/public"), &[]);
+        let body = |server: &Gannet| get(server, "/page").body;
+        assert_eq!(body(&server), b"one");
+        folder.write("new/public/page", "two");
+        fs::rename(folder.join("app"), folder.join("old")).unwrap();
+        fs::rename(folder.join("new"), folder.join("app")).unwrap();
+        until("the new one", || body(&server) == b"two");
+        fs::remove_dir_all(folder.join("app")).unwrap();
+        until("none", || get(&server, "/page").status == 503);
+        folder.write("app/public/page", "three");
+        until("one that is made again", || body(&server) == b"three");
+        assert!(server.next_error_line().unwrap().contains("was replaced"));
+    });
+}
+
+/// The kernel knows folders, not paths: one that is made again may be out of reach. Then no file of
+/// it can be opened, and the server says so.
+#[test]
+fn a_folder_out_of_reach_is_refused_and_named() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("a/b/c/site/page", "one");
+        let mut server = engine.serve(folder.join("a/b/c/site"), &[]);
+        if sandbox(&server).unwrap().contains("without landlock") {
+            return left_out("Landlock", sandbox(&server).unwrap());
+        }
+        folder.write("new/b/c/site/page", "two");
+        fs::rename(folder.join("a"), folder.join("old")).unwrap();
+        fs::rename(folder.join("new"), folder.join("a")).unwrap();
+        let mut told = || server.next_error_line().unwrap();
+        let first = told();
+        assert!(
+            first.contains("the sandbox has not left it readable"),
+            "{first}"
+        );
+        assert!(first.ends_with("keeping the old directory"), "{first}");
+        assert!(told().starts_with("help: start gannet again"));
+        assert_eq!(get(&server, "/page").body, b"one");
+        // The old one comes back, and is removed.
+        fs::rename(folder.join("a"), folder.join("new")).unwrap();
+        fs::rename(folder.join("old"), folder.join("a")).unwrap();
+        let mut told = || server.next_error_line().unwrap();
+        assert!(told().contains("was replaced"));
+        fs::remove_dir_all(folder.join("a")).unwrap();
+        let mut told = || server.next_error_line().unwrap();
+        assert!(told().contains("answering 503 until it is back"));
+        fs::rename(folder.join("new"), folder.join("a")).unwrap();
+        let mut told = || server.next_error_line().unwrap();
+        let last = told();
+        assert!(last.ends_with("answering 503"), "{last}");
+        assert_eq!(get(&server, "/page").status, 503);
+    });
+}
+
+/// Root keeps what files of others need, and nothing else.
+#[test]
+fn root_keeps_no_capabilities_but_those_to_files() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root has capabilities");
+    }
+    on_both_engines(|engine| {
+        let folder = Folder::site();
+        let log = folder.join("access.log");
+        let flags = ["--metrics", "127.0.0.1:0", "--log-file"];
+        let flags = [&flags[..], &[log.to_str().unwrap()]].concat();
+        let server = engine.serve(folder.path(), &flags);
+        for set in ["CapPrm", "CapEff", "CapInh"] {
+            let of_threads = of_threads(&server, set);
+            let rest = |it: &String| u64::from_str_radix(it, 16).unwrap() & !0b110;
+            assert!(
+                of_threads.iter().all(|it| rest(it) == 0),
+                "{set} {of_threads:?}"
+            );
+        }
+        server.stop().success();
+    });
 }
 
 /// A link that is switched to the next release is followed; one that leads elsewhere is refused.

@@ -4,16 +4,17 @@
 use libc::c_long;
 
 use super::Calls;
-use super::seccomp::Condition;
+use super::seccomp::{Condition, Test};
 
 /// The calls that are allowed with any arguments.
 pub(super) fn allowed(calls: Calls) -> Vec<c_long> {
     let lists: &[&[c_long]] = match calls {
-        Calls::Worker { opens: false } => &[WORKERS, WORKERS_OF_OLD],
-        Calls::Worker { opens: true } => &[WORKERS, WORKERS_OF_OLD, OPENS, OPENS_OF_OLD],
+        Calls::Worker { opens: false } => &[WORKERS, WORKERS_OF_OLD, OF_MUSL],
+        Calls::Worker { opens: true } => &[WORKERS, WORKERS_OF_OLD, OF_MUSL, OPENS, OPENS_OF_OLD],
         Calls::Control => &[
             WORKERS,
             WORKERS_OF_OLD,
+            OF_MUSL,
             OPENS,
             OPENS_OF_OLD,
             CONTROL,
@@ -24,39 +25,68 @@ pub(super) fn allowed(calls: Calls) -> Vec<c_long> {
 }
 
 /// The calls that are allowed with some arguments.
-pub(super) fn conditions(calls: Calls) -> Vec<Condition> {
-    let when = |call, argument, mask, values| Condition {
-        call,
-        argument,
-        mask,
-        values,
-    };
-    let families = match calls {
-        Calls::Worker { .. } => FAMILIES,
-        Calls::Control => FAMILIES_OF_CONTROL,
-    };
+pub(super) fn conditions() -> Vec<Condition> {
+    let own = std::process::id();
+    // Never with addresses: nobody else has the other end.
+    let pairs = [libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32];
     vec![
         // Memory is never executable.
-        when(libc::SYS_mmap, 2, libc::PROT_EXEC as u32, &[0]),
-        when(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32, &[0]),
+        when(libc::SYS_mmap, [without(2, libc::PROT_EXEC)]),
+        when(libc::SYS_mprotect, [without(2, libc::PROT_EXEC)]),
         // Threads, never processes.
-        when(libc::SYS_clone, 0, THREAD, &[THREAD]),
-        // No sockets to other machines.
-        when(libc::SYS_socket, 0, u32::MAX, families),
-        when(libc::SYS_ioctl, 1, u32::MAX, REQUESTS),
-        when(libc::SYS_prctl, 0, u32::MAX, NAMES),
-        // Limits of this process, not of others.
-        when(libc::SYS_prlimit64, 0, u32::MAX, &[0]),
+        when(libc::SYS_clone, [Test::masked(0, THREAD, &[THREAD])]),
+        // `route` asks the kernel for interfaces. No other protocol of netlink, and no other sockets.
+        when(
+            libc::SYS_socket,
+            [
+                Test::one_of(0, &[libc::AF_NETLINK as u32]),
+                Test::one_of(2, &[libc::NETLINK_ROUTE as u32]),
+            ],
+        ),
+        // With the other directions a listener ends, and the socket could be connected.
+        when(
+            libc::SYS_shutdown,
+            [Test::one_of(1, &[libc::SHUT_WR as u32])],
+        ),
+        // Connects a TCP socket.
+        when(libc::SYS_sendto, [without(3, libc::MSG_FASTOPEN)]),
+        when(libc::SYS_sendmsg, [without(2, libc::MSG_FASTOPEN)]),
+        when(libc::SYS_sendmmsg, [without(3, libc::MSG_FASTOPEN)]),
+        when(libc::SYS_ioctl, [Test::one_of(1, REQUESTS)]),
+        when(libc::SYS_fcntl, [Test::one_of(1, COMMANDS)]),
+        when(libc::SYS_prctl, [Test::one_of(0, NAMES)]),
+        // Limits of this process, priorities of the calling thread, signals to own threads (for
+        // `abort`): none of others.
+        when(libc::SYS_prlimit64, [Test::one_of(0, &[0])]),
+        when(
+            libc::SYS_setpriority,
+            [Test::one_of(0, &[PRIO_PROCESS]), Test::one_of(1, &[0])],
+        ),
+        when(libc::SYS_tgkill, [Test::one_of(0, &[own])]),
+        when(libc::SYS_socketpair, [Test::masked(1, SOCKET_TYPE, &pairs)]),
     ]
+}
+
+fn when<const N: usize>(call: c_long, tests: [Test; N]) -> Condition {
+    Condition {
+        call,
+        tests: tests.into(),
+    }
+}
+
+/// None of these flags in an argument.
+fn without(argument: u32, flags: libc::c_int) -> Test {
+    Test::masked(argument, flags as u32, &[0])
 }
 
 /// What makes a clone a thread of this process.
 const THREAD: u32 = (libc::CLONE_THREAD | libc::CLONE_VM) as u32;
 
-/// `route` asks the kernel for interfaces.
-const FAMILIES: &[u32] = &[libc::AF_NETLINK as u32];
-/// And the service manager is told about the state of the server.
-const FAMILIES_OF_CONTROL: &[u32] = &[libc::AF_NETLINK as u32, libc::AF_UNIX as u32];
+/// A socket's type, without the flags beside it.
+const SOCKET_TYPE: u32 = 0xf;
+
+/// `libc` has it in the types of each C library.
+const PRIO_PROCESS: u32 = 0;
 
 /// What is asked of sockets and terminals. Nothing that types into a terminal.
 const REQUESTS: &[u32] = &[
@@ -64,11 +94,25 @@ const REQUESTS: &[u32] = &[
     libc::FIONREAD as u32,
     libc::FIOCLEX as u32,
     libc::TCGETS as u32,
+    // TCGETS2, by which glibc 2.42 and later ask whether something is a terminal.
+    0x802c_542a,
     libc::TIOCGWINSZ as u32,
     // SIOCOUTQ has the number of TIOCOUTQ.
     libc::TIOCOUTQ as u32,
     // SIOCOUTQNSD
     0x894b,
+];
+
+/// Commands of `fcntl`. Not who gets a file's signals.
+const COMMANDS: &[u32] = &[
+    libc::F_DUPFD as u32,
+    libc::F_GETFD as u32,
+    libc::F_SETFD as u32,
+    libc::F_GETFL as u32,
+    libc::F_SETFL as u32,
+    libc::F_DUPFD_CLOEXEC as u32,
+    libc::F_ADD_SEALS as u32,
+    libc::F_GET_SEALS as u32,
 ];
 
 /// Names of threads and, from the C library, of mappings.
@@ -95,11 +139,7 @@ const WORKERS: &[c_long] = &[
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_recvmmsg,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_sendmmsg,
     libc::SYS_sendfile,
-    libc::SYS_shutdown,
     libc::SYS_setsockopt,
     libc::SYS_getsockopt,
     libc::SYS_getsockname,
@@ -117,7 +157,6 @@ const WORKERS: &[c_long] = &[
     libc::SYS_lseek,
     libc::SYS_close,
     libc::SYS_dup,
-    libc::SYS_fcntl,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
     libc::SYS_statx,
@@ -145,7 +184,6 @@ const WORKERS: &[c_long] = &[
     libc::SYS_sched_getaffinity,
     libc::SYS_getcpu,
     libc::SYS_getpriority,
-    libc::SYS_setpriority,
     libc::SYS_sigaltstack,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
@@ -153,9 +191,6 @@ const WORKERS: &[c_long] = &[
     libc::SYS_restart_syscall,
     libc::SYS_getpid,
     libc::SYS_gettid,
-    // For `abort`. Landlock keeps signals from other processes.
-    libc::SYS_tgkill,
-    libc::SYS_tkill,
     libc::SYS_exit,
     libc::SYS_exit_group,
     // Time, chance, and facts.
@@ -188,6 +223,13 @@ const WORKERS_OF_OLD: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const WORKERS_OF_OLD: &[c_long] = &[];
 
+/// By which musl's `raise` and `abort` signal the calling thread. No filter can tell that from
+/// another process's: that takes Landlock 6.
+#[cfg(target_env = "musl")]
+const OF_MUSL: &[c_long] = &[libc::SYS_tkill];
+#[cfg(not(target_env = "musl"))]
+const OF_MUSL: &[c_long] = &[];
+
 /// Opening files; which ones is for Landlock to decide.
 const OPENS: &[c_long] = &[
     libc::SYS_openat2,
@@ -212,23 +254,17 @@ const CONTROL: &[c_long] = &[
     libc::SYS_unlinkat,
     libc::SYS_statfs,
     libc::SYS_getcwd,
-    libc::SYS_flock,
     libc::SYS_fsync,
     libc::SYS_fdatasync,
     libc::SYS_pipe2,
-    libc::SYS_socketpair,
     libc::SYS_epoll_create1,
     libc::SYS_rt_sigtimedwait,
     libc::SYS_rt_sigpending,
     libc::SYS_rt_sigsuspend,
-    libc::SYS_waitid,
-    libc::SYS_wait4,
-    libc::SYS_capget,
     libc::SYS_getresuid,
     libc::SYS_getresgid,
     libc::SYS_getgroups,
     libc::SYS_getppid,
-    libc::SYS_umask,
     // The C library changes the user on every thread: see `user`. Without privileges, none of them
     // leads to another one.
     libc::SYS_setgroups,

@@ -12,9 +12,12 @@ mod landlock;
 mod seccomp;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::Access;
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use self::landlock::Ruleset;
 use self::seccomp::Filter;
@@ -29,14 +32,39 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Asks the kernel.
+    /// Tries all of it, on a thread that ends: some sandboxes around a process have the calls and
+    /// refuse their use.
     #[must_use]
     pub fn look() -> Self {
-        Self {
-            landlock: landlock::version(),
-            seccomp: seccomp::check(),
+        let trial = || {
+            let privileges = rustix::thread::set_no_new_privs(true);
+            let landlock = privileges.and_then(|()| {
+                let version = landlock::version()?;
+                Ruleset::new(version, &Reach::default())
+                    .and_then(|ruleset| ruleset.enter())
+                    .map_err(|error| errno(&error))?;
+                Ok(version)
+            });
+            let seccomp = privileges.and_then(|()| {
+                seccomp::check()?;
+                let calls = Calls::Worker { opens: false };
+                Filters::new(calls).enter().map_err(|error| errno(&error))
+            });
+            Self { landlock, seccomp }
+        };
+        let none = |errno| Self {
+            landlock: Err(errno),
+            seccomp: Err(errno),
+        };
+        match std::thread::Builder::new().spawn(trial) {
+            Ok(thread) => thread.join().unwrap_or_else(|_| none(Errno::IO)),
+            Err(error) => none(errno(&error)),
         }
     }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// The files that threads may reach, by path. What is open already stays usable.
@@ -64,12 +92,39 @@ pub enum Calls {
     Control,
 }
 
+/// The filters of a thread.
+#[derive(Debug)]
+struct Filters {
+    without_clone3: Filter,
+    main: Filter,
+}
+
+impl Filters {
+    fn new(calls: Calls) -> Self {
+        Self {
+            without_clone3: Filter::without_clone3(),
+            main: Filter::new(calls),
+        }
+    }
+
+    fn enter(&self) -> io::Result<()> {
+        self.without_clone3.enter()?;
+        // Last, as it permits no other one.
+        self.main.enter()
+    }
+}
+
 /// The rights that threads are left with.
 #[derive(Debug)]
 pub struct Domain {
     ruleset: Option<Ruleset>,
-    filter: Option<Filter>,
+    filters: Option<Filters>,
+    keeps_capabilities: bool,
 }
+
+/// What is left of root's capabilities: access to files of others, which root may have been started
+/// for. Landlock decides which.
+const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
 
 impl Domain {
     /// A domain of what `kernel` can enforce. Paths that do not exist are left out.
@@ -81,24 +136,73 @@ impl Domain {
         let ruleset = ruleset.map(|version| Ruleset::new(version, reach));
         Ok(Self {
             ruleset: ruleset.transpose()?,
-            filter: kernel.seccomp.is_ok().then(|| Filter::new(calls)),
+            filters: kernel.seccomp.is_ok().then(|| Filters::new(calls)),
+            keeps_capabilities: false,
         })
     }
 
-    /// Confines the calling thread, and all that it starts from now on, for ever.
+    /// For a thread that is to become another user's later, and loses them then.
+    #[must_use]
+    pub fn keeping_capabilities(mut self) -> Self {
+        self.keeps_capabilities = true;
+        self
+    }
+
+    /// Confines the calling thread, and all that it starts from now on, for ever. Of root's
+    /// capabilities only those to files of others are left.
     ///
     /// # Errors
     /// `EPERM` without [`forbid_privileges`]; `E2BIG` in too many domains; `ENOMEM`. The thread may
     /// be confined in part then.
     pub fn enter(&self) -> io::Result<()> {
+        if !self.keeps_capabilities {
+            drop_capabilities()?;
+        }
         if let Some(ruleset) = &self.ruleset {
             ruleset.enter()?;
+            IS_HIDING.store(true, Ordering::Relaxed);
         }
-        if let Some(filter) = &self.filter {
-            // Last, as it permits none of these calls.
-            filter.enter()?;
+        if let Some(filters) = &self.filters {
+            // Last, as they permit none of these calls.
+            filters.enter()?;
         }
         Ok(())
+    }
+}
+
+/// Takes the capabilities of the calling thread but those to files.
+fn drop_capabilities() -> io::Result<()> {
+    let mut sets = capabilities(None)?;
+    if KEPT.contains(sets.permitted | sets.inheritable) {
+        return Ok(());
+    }
+    for set in [
+        &mut sets.effective,
+        &mut sets.permitted,
+        &mut sets.inheritable,
+    ] {
+        *set &= KEPT;
+    }
+    Ok(set_capabilities(None, sets)?)
+}
+
+/// Whether any thread of this process is confined to some files.
+static IS_HIDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether a file could not be opened because of the sandbox: the user has the rights (`writes`: to
+/// change or make it as well).
+#[must_use]
+pub fn is_hidden(path: &Path, writes: bool, error: &io::Error) -> bool {
+    let has = |path: &Path, access| rustix::fs::access(path, access).is_ok();
+    if error.raw_os_error() != Some(libc::EACCES) || !IS_HIDING.load(Ordering::Relaxed) {
+        return false;
+    }
+    match (writes, path.exists()) {
+        (false, _) => has(path, Access::READ_OK),
+        (true, true) => has(path, Access::WRITE_OK),
+        (true, false) => path
+            .parent()
+            .is_some_and(|folder| has(folder, Access::WRITE_OK | Access::EXEC_OK)),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  another processor's call ─▶ the process ends
-//!  a call with conditions   ─▶ allowed if its argument meets them, else EPERM
+//!  a call with conditions   ─▶ allowed if its arguments meet them, else EPERM
 //!  any other of the list    ─▶ allowed, without running the program since Linux 5.11
 //!  unknown to this program  ─▶ ENOSYS, so that the C library falls back to an older call
 //!  the rest                 ─▶ EPERM
@@ -16,13 +16,50 @@ use rustix::io::Errno;
 use super::{Calls, calls};
 use crate::residency::last_errno;
 
-/// A condition on a call: its argument of this index, masked, has one of these values. Only the low
-/// 32 bits are compared, all that the kernel looks at in the arguments concerned.
+/// A condition on a call: it passes all of these tests.
 pub(super) struct Condition {
     pub(super) call: libc::c_long,
-    pub(super) argument: u32,
-    pub(super) mask: u32,
-    pub(super) values: &'static [u32],
+    pub(super) tests: Vec<Test>,
+}
+
+/// An argument, masked, has one of these values. Only the low 32 bits are compared, all that the
+/// kernel looks at in the arguments concerned.
+pub(super) struct Test {
+    argument: u32,
+    mask: u32,
+    values: Vec<u32>,
+}
+
+impl Test {
+    /// The argument of this index has one of these values.
+    pub(super) fn one_of(argument: u32, values: &[u32]) -> Self {
+        Self::masked(argument, u32::MAX, values)
+    }
+
+    /// The same for the bits of a mask.
+    pub(super) fn masked(argument: u32, mask: u32, values: &[u32]) -> Self {
+        Self {
+            argument,
+            mask,
+            values: values.to_vec(),
+        }
+    }
+
+    /// Goes on after these instructions if it passes, else refuses.
+    fn instructions(&self, refused: u32) -> Vec<sock_filter> {
+        let mut program = vec![
+            step(LOAD, ARGUMENTS + 8 * self.argument),
+            step(AND, self.mask),
+        ];
+        let mut left = u8::try_from(self.values.len()).expect("tests have few values");
+        for value in &self.values {
+            // Over the rest of the values, and the refusal.
+            program.push(compare(IF_EQUAL, *value, left, 0));
+            left -= 1;
+        }
+        program.push(step(RETURN, refused));
+        program
+    }
 }
 
 /// The architecture's number (`linux/audit.h`): ELF machine, 64 bits, little-endian.
@@ -69,70 +106,63 @@ pub(super) fn check() -> Result<(), Errno> {
     }
 }
 
+/// What a refused call fails with.
+const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+/// What a call fails with that is to be taken for a missing one.
+const MISSING: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+
 /// A program.
-pub(super) struct Filter(Vec<sock_filter>);
+pub(super) struct Filter {
+    program: Vec<sock_filter>,
+    is_logged: bool,
+}
 
 impl std::fmt::Debug for Filter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Filter({} instructions)", self.0.len())
+        write!(f, "Filter({} instructions)", self.program.len())
     }
 }
 
 impl Filter {
-    /// Allows these calls and no others.
+    /// Allows these calls and no others. Refusals go to the kernel's log.
+    ///
+    /// It leaves `clone3` to [`Filter::without_clone3`].
     pub(super) fn new(calls: Calls) -> Self {
-        Self::of(&calls::conditions(calls), &calls::allowed(calls))
+        let program = program(&calls::conditions(), &calls::allowed(calls));
+        Self {
+            program,
+            is_logged: true,
+        }
     }
 
-    fn of(conditions: &[Condition], allowed: &[libc::c_long]) -> Self {
-        let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-        let missing = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
-        let allow = libc::SECCOMP_RET_ALLOW;
-        let mut program = vec![
-            step(LOAD, ARCH),
-            compare(IF_EQUAL, ARCHITECTURE.unwrap_or_default(), 1, 0),
-            step(RETURN, libc::SECCOMP_RET_KILL_PROCESS),
-            step(LOAD, NUMBER),
-        ];
-        for condition in conditions {
-            let values = condition.values;
-            // Load, mask, two for each value, and the refusal.
-            let len = 3 + 2 * values.len();
-            let len = u8::try_from(len).expect("conditions have few values");
-            program.push(compare(IF_EQUAL, condition.call as u32, 0, len));
-            program.push(step(LOAD, ARGUMENTS + 8 * condition.argument));
-            program.push(step(AND, condition.mask));
-            for value in values {
-                program.push(compare(IF_EQUAL, *value, 0, 1));
-                program.push(step(RETURN, allow));
-            }
-            program.push(step(RETURN, refused));
+    /// Lets `clone3` fail as on a kernel without it, and nothing else. The C library makes threads
+    /// by that where it exists; its flags are in memory, which no filter can see, those of `clone`
+    /// are not. As each new thread would, this logs nothing.
+    pub(super) fn without_clone3() -> Self {
+        Self {
+            program: vec![
+                step(LOAD, NUMBER),
+                compare(IF_EQUAL, libc::SYS_clone3 as u32, 0, 1),
+                step(RETURN, MISSING),
+                step(RETURN, libc::SECCOMP_RET_ALLOW),
+            ],
+            is_logged: false,
         }
-        for call in allowed {
-            program.push(compare(IF_EQUAL, *call as u32, 0, 1));
-            program.push(step(RETURN, allow));
-        }
-        // The C library makes a thread by `clone3` only where that exists; its flags are in memory,
-        // which no filter can see, those of `clone` are not.
-        program.extend([
-            compare(IF_EQUAL, libc::SYS_clone3 as u32, 0, 1),
-            step(RETURN, missing),
-            compare(IF_AT_LEAST, UNKNOWN, 0, 1),
-            step(RETURN, missing),
-            step(RETURN, refused),
-        ]);
-        Self(program)
     }
 
     /// Has the kernel run this for each call of the calling thread.
     pub(super) fn enter(&self) -> io::Result<()> {
         let program = libc::sock_fprog {
-            len: u16::try_from(self.0.len()).expect("the lists are short"),
-            filter: self.0.as_ptr().cast_mut(),
+            len: u16::try_from(self.program.len()).expect("the lists are short"),
+            filter: self.program.as_ptr().cast_mut(),
         };
-        // Refused calls go to the kernel's log. Nothing here runs code of others, so the kernel need
-        // not slow the thread down for the sake of speculation.
-        let flags = libc::SECCOMP_FILTER_FLAG_LOG | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+        // Nothing here runs code of others, so the kernel need not slow the thread down for the sake
+        // of speculation.
+        let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW
+            | match self.is_logged {
+                true => libc::SECCOMP_FILTER_FLAG_LOG,
+                false => 0,
+            };
         // SAFETY: the kernel reads the program, which outlives the call.
         let result = unsafe {
             libc::syscall(
@@ -147,6 +177,35 @@ impl Filter {
             _ => Err(last_errno().into()),
         }
     }
+}
+
+fn program(conditions: &[Condition], allowed: &[libc::c_long]) -> Vec<sock_filter> {
+    let allow = libc::SECCOMP_RET_ALLOW;
+    let mut program = vec![
+        step(LOAD, ARCH),
+        compare(IF_EQUAL, ARCHITECTURE.unwrap_or_default(), 1, 0),
+        step(RETURN, libc::SECCOMP_RET_KILL_PROCESS),
+        step(LOAD, NUMBER),
+    ];
+    for condition in conditions {
+        let tests = condition.tests.iter();
+        let tests: Vec<_> = tests.flat_map(|it| it.instructions(REFUSED)).collect();
+        let len = u8::try_from(tests.len() + 1).expect("conditions have few tests");
+        program.push(compare(IF_EQUAL, condition.call as u32, 0, len));
+        program.extend(tests);
+        program.push(step(RETURN, allow));
+    }
+    // `without_clone3` refuses it.
+    for call in allowed.iter().chain(&[libc::SYS_clone3]) {
+        program.push(compare(IF_EQUAL, *call as u32, 0, 1));
+        program.push(step(RETURN, allow));
+    }
+    program.extend([
+        compare(IF_AT_LEAST, UNKNOWN, 0, 1),
+        step(RETURN, MISSING),
+        step(RETURN, REFUSED),
+    ]);
+    program
 }
 
 fn step(code: u16, value: u32) -> sock_filter {

@@ -336,7 +336,9 @@ impl Uring {
             && slot.in_flight > 0
             && remains
         {
-            let _ = rustix::net::shutdown(slot.endpoint.socket(), Shutdown::Both);
+            // The sandbox leaves only this direction. The peer ends its own, and what is sent to it
+            // fails.
+            let _ = rustix::net::shutdown(slot.endpoint.socket(), Shutdown::Write);
         }
     }
 

@@ -27,6 +27,7 @@ use crate::release::opened::{Generations, OpenedContent, OpenedDirectory, What};
 use crate::release::rules::{ReadAhead, SiteRules};
 use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::published::{Applied, Published};
+use crate::start::sandbox::Readable;
 
 /// The location of a live directory, independent of the working directory at start.
 #[derive(Clone, Debug)]
@@ -130,7 +131,7 @@ impl LiveDirectory {
 pub(crate) fn follow(
     sources: Vec<(usize, LiveDirectory)>,
     published: &Arc<Published>,
-    readable: Option<Arc<[PathBuf]>>,
+    readable: Option<Readable>,
 ) -> io::Result<Vec<Lookout>> {
     let count = sources.len().min(FOLLOWERS_MAX);
     let mut threads: Vec<Vec<Follower>> = (0..count).map(|_| Vec::new()).collect();
@@ -157,12 +158,14 @@ struct Follower {
     place: usize,
     published: Arc<Published>,
     quiet: Quiet<Seen>,
+    /// Whether a directory is served, not 503.
+    is_served: bool,
     /// Earlier directories, newest first, with the times when they were replaced.
     kept: Vec<(Root, Instant)>,
     /// When folders are next searched for rules files.
     next_search: Instant,
     /// The folders that the sandbox leaves readable; `None` without one.
-    readable: Option<Arc<[PathBuf]>>,
+    readable: Option<Readable>,
 }
 
 impl Follower {
@@ -171,6 +174,7 @@ impl Follower {
             place,
             published,
             quiet: Quiet::new(source.seen.clone()),
+            is_served: true,
             kept: Vec::new(),
             source,
             next_search: Instant::now(),
@@ -252,6 +256,7 @@ impl Follower {
                 next.rules = rules.map(Arc::new);
             }
         });
+        self.is_served = true;
         let name = self.source.name.display();
         ERRORS.tell(format_args!(
             "gannet: '{name}' was replaced; serving the new directory"
@@ -260,25 +265,32 @@ impl Follower {
 
     /// Whether the sandbox lets files be opened where the path leads now.
     fn is_readable(&self) -> bool {
-        let Some(readable) = &self.readable else {
-            return true;
-        };
-        let target = self.source.place.path().canonicalize();
-        target.is_ok_and(|it| readable.iter().any(|folder| it.starts_with(folder)))
+        let readable = self.readable.as_ref();
+        readable.is_none_or(|readable| readable.holds(&self.source.place.path()))
     }
 
-    /// Keeps the old directory, as no file of the new one could be opened.
-    fn refuse(&self) {
+    /// Keeps the old directory, as no file of the new one could be opened; if that is gone, answers
+    /// 503.
+    fn refuse(&mut self) {
+        self.is_served &= !self.source.root.is_removed();
+        let instead = match self.is_served {
+            true => "keeping the old directory",
+            false => {
+                self.publish(|next| next.roots = Vec::new());
+                "answering 503"
+            }
+        };
         let name = self.source.name.display();
         ERRORS.tell(format_args!(
             "gannet: cannot serve the new '{name}': the sandbox has not left it readable; \
-             keeping the old directory\nhelp: start gannet again; it can follow a link within the \
-             folder that holds both the link and its targets"
+             {instead}\nhelp: start gannet again; with --sandbox off it follows any link and any \
+             folder that is made again"
         ));
     }
 
     /// Answers 503 because there is no directory to serve.
-    fn miss(&self, error: &io::Error) {
+    fn miss(&mut self, error: &io::Error) {
+        self.is_served = false;
         self.publish(|next| next.roots = Vec::new());
         let cause = match error.kind() {
             ErrorKind::NotFound => "no such directory (ENOENT)".into(),

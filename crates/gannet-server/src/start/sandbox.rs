@@ -10,8 +10,10 @@
 //! log and remove the files of sockets reach what that takes.
 
 use std::fmt;
+use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gannet_io::cause::cause;
@@ -46,7 +48,8 @@ impl fmt::Display for SandboxReport {
 /// The sandbox of a server that has not begun.
 pub(crate) struct Sandbox {
     choice: SandboxChoice,
-    kernel: Kernel,
+    /// `None` if there is to be none: a service manager may kill whoever asks for it.
+    kernel: Option<Kernel>,
     user: Option<RunAs>,
     worker: Reach,
     worker_calls: Calls,
@@ -68,8 +71,8 @@ impl Sandbox {
             let path = std::path::absolute(content.clone().into_path()).unwrap_or_default();
             let folders = match content {
                 // Its folder is the served directory.
-                Content::File(_) => holders(path.parent().unwrap_or(&path)),
-                _ => holders(&path),
+                Content::File(_) => replaceable(path.parent().unwrap_or(&path)),
+                _ => replaceable(&path),
             };
             if is_live(content) {
                 worker.read.extend(folders.iter().cloned());
@@ -78,7 +81,7 @@ impl Sandbox {
         }
         let pairs = config.tls.iter().flat_map(|tls| &tls.source.pairs);
         for file in pairs.flat_map(|pair| [&pair.certificate, &pair.key]) {
-            control.read.extend(holders(file));
+            control.read.extend(replaceable(file));
         }
         if let Some(log) = &config.log_file {
             // A device or a FIFO is opened again, but never made.
@@ -94,7 +97,7 @@ impl Sandbox {
         }
         Self {
             choice: config.sandbox,
-            kernel: Kernel::look(),
+            kernel: (config.sandbox != SandboxChoice::Off).then(Kernel::look),
             user: config.run_as.clone(),
             worker_calls: Calls::Worker {
                 opens: contents.iter().any(|it| is_live(&it.content)),
@@ -116,14 +119,14 @@ impl Sandbox {
         if let Some(user) = &self.user {
             report.in_use.push(format!("user {}", user.name));
         }
-        if self.choice == SandboxChoice::Off {
+        let Some(kernel) = &self.kernel else {
             return Ok(self.user.is_some().then_some(report));
-        }
-        match self.kernel.landlock {
+        };
+        match kernel.landlock {
             Ok(version) => report.in_use.push(format!("landlock {version}")),
             Err(errno) => report.missing.push(("landlock", why(errno))),
         }
-        match self.kernel.seccomp {
+        match kernel.seccomp {
             Ok(()) => report.in_use.push("seccomp".into()),
             Err(errno) => report.missing.push(("seccomp", why(errno))),
         }
@@ -151,17 +154,15 @@ impl Sandbox {
             let refuse = |error| StartError::User(name.clone(), error);
             user.become_it().map_err(refuse)?;
         }
-        if self.choice == SandboxChoice::Off {
+        let Some(kernel) = &self.kernel else {
             return Ok(None);
-        }
-        let domain = |reach, calls| Domain::new(&self.kernel, reach, calls);
-        let domains = domain(&self.worker, self.worker_calls)
-            .and_then(|worker| Ok((worker, domain(&self.control, Calls::Control)?)));
-        let entered = domains.and_then(|(worker, control)| {
-            control.enter()?;
-            Ok(worker)
-        });
-        match entered {
+        };
+        let domain = |reach, calls| Domain::new(kernel, reach, calls);
+        // While this thread may still make one.
+        let worker = domain(&self.worker, self.worker_calls);
+        let entered = domain(&self.control, Calls::Control).and_then(|control| control.enter());
+        entered.or_else(|error| self.refused(&error))?;
+        match worker {
             Ok(worker) => Ok(Some(Arc::new(worker))),
             Err(error) => self.refused(&error).map(|()| None),
         }
@@ -179,11 +180,39 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The folders of live directories that can be served; `None` without a sandbox.
-    pub(crate) fn readable(&self) -> Option<Arc<[PathBuf]>> {
-        let is_confined = self.choice != SandboxChoice::Off && self.kernel.landlock.is_ok();
-        is_confined.then(|| self.worker.read.as_slice().into())
+    /// The folders below which directories can be served; `None` without a sandbox.
+    pub(crate) fn readable(&self) -> Option<Readable> {
+        let kernel = self.kernel.as_ref()?;
+        let is_confined = kernel.landlock.is_ok();
+        is_confined.then(|| {
+            Readable(
+                self.worker
+                    .read
+                    .iter()
+                    .filter_map(|it| identity(it))
+                    .collect(),
+            )
+        })
     }
+}
+
+/// Folders, known by device and inode, as the kernel's rules know them: another folder at the same
+/// path is none of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Readable(Arc<[(u64, u64)]>);
+
+impl Readable {
+    /// Whether a path leads to one of them now, or to anything below one.
+    pub(crate) fn holds(&self, path: &Path) -> bool {
+        let is_one = |folder: &Path| identity(folder).is_some_and(|it| self.0.contains(&it));
+        path.canonicalize()
+            .is_ok_and(|target| target.ancestors().any(is_one))
+    }
+}
+
+fn identity(folder: &Path) -> Option<(u64, u64)> {
+    let meta = fs::metadata(folder).ok()?;
+    Some((meta.dev(), meta.ino()))
 }
 
 fn why(errno: Errno) -> String {
@@ -194,14 +223,40 @@ fn why(errno: Errno) -> String {
     }
 }
 
+/// The folders that let a path be replaced, and the folder above it as well: its [`holders`], and the
+/// holder of the first one, unless that would be a home, or what all programs of a machine share.
+fn replaceable(path: &Path) -> Vec<PathBuf> {
+    let mut folders = holders(path);
+    let above = folders[0].parent().filter(|above| {
+        let is_path = folders[0] == real(path);
+        let is_shared = SHARED.iter().any(|it| *above == Path::new(it));
+        !is_path && !is_shared && !is_home(&folders[0]) && !is_home(above)
+    });
+    let above = above.map(Path::to_owned);
+    folders.extend(above);
+    folders
+}
+
+/// Folders that hold everything, or all homes.
+const HOLD_ALL: [&str; 2] = ["/", "/home"];
+
+/// Folders that hold what has nothing to do with a site.
+const SHARED: [&str; 7] = ["/", "/etc", "/home", "/run", "/tmp", "/var", "/var/lib"];
+
+fn is_home(folder: &Path) -> bool {
+    let is_own = std::env::var_os("HOME").is_some_and(|home| folder == Path::new(&home));
+    is_own || folder == Path::new("/root") || folder.parent() == Some(Path::new("/home"))
+}
+
 /// The folders from which a path can be replaced, by renaming or by changing a link on the way: the
-/// one that holds it, and the one that holds both the link and its target. The root itself is never
-/// among them: it would be everything.
+/// one that holds it, first, and the one that holds both the link and its target. The root itself is
+/// never among them, as it would be everything, nor is what holds a home.
 fn holders(path: &Path) -> Vec<PathBuf> {
     let named = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let real = named.canonicalize().unwrap_or_else(|_| named.clone());
+    let real = real(path);
     let holder = |path: &Path| {
-        let parent = path.parent().filter(|it| it.parent().is_some());
+        let parent = path.parent();
+        let parent = parent.filter(|it| it.parent().is_some() && !is_home(path));
         parent.unwrap_or(path).to_owned()
     };
     let mut folders = vec![holder(&real)];
@@ -212,14 +267,17 @@ fn holders(path: &Path) -> Vec<PathBuf> {
             .take_while(|(one, other)| one == other)
             .map(|(step, _)| step)
             .collect();
-        if shared
-            .components()
-            .any(|it| matches!(it, Component::Normal(_)))
-        {
+        if !HOLD_ALL.iter().any(|it| shared == Path::new(it)) {
             folders.push(shared);
         }
     }
     folders
+}
+
+/// The path without links, if it leads anywhere.
+fn real(path: &Path) -> PathBuf {
+    let named = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    named.canonicalize().unwrap_or(named)
 }
 
 #[cfg(test)]
@@ -250,6 +308,29 @@ mod tests {
         check(&base.join("not-there"), std::slice::from_ref(&base));
         check("/usr".as_ref(), &["/usr".into()]);
         check("/".as_ref(), &["/".into()]);
+        check("/home/somebody".as_ref(), &["/home/somebody".into()]);
+        check("/home/somebody/site".as_ref(), &["/home/somebody".into()]);
         fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn the_folder_above_may_be_replaced_as_well_but_no_home() {
+        let check = |path: &str, expect: &[&str]| {
+            let expect: Vec<_> = expect.iter().map(PathBuf::from).collect();
+            assert_eq!(replaceable(path.as_ref()), expect, "{path}");
+        };
+        check("/srv/www/app/public", &["/srv/www/app", "/srv/www"]);
+        check("/srv/app/public", &["/srv/app", "/srv"]);
+        check("/var/www/html", &["/var/www"]);
+        check("/var/lib/app/public", &["/var/lib/app"]);
+        check("/home/somebody", &["/home/somebody"]);
+        check("/home/somebody/site", &["/home/somebody"]);
+        check("/home/somebody/app/dist", &["/home/somebody/app"]);
+        check(
+            "/home/somebody/app/dist/web",
+            &["/home/somebody/app/dist", "/home/somebody/app"],
+        );
+        check("/site.gannet", &["/site.gannet"]);
+        check("/sites/one", &["/sites"]);
     }
 }

@@ -105,9 +105,15 @@ impl StartError {
             Self::Listen(..) => None,
             Self::DeferAccept(..) => Some("leave --defer-accept out".into()),
             Self::Sandbox(..) => Some("use --sandbox auto, which goes on without it".into()),
-            Self::User(..) => {
-                Some("root has to start gannet, with CAP_SETUID and CAP_SETGID".into())
-            }
+            Self::User(_, error) => match error.raw_os_error() {
+                Some(_) => Some("root has to start gannet, with CAP_SETUID and CAP_SETGID".into()),
+                // In words: a thread that kept rights, or no /proc to see them in.
+                None => Some(
+                    "mount /proc, which shows the rights of each thread, or have a service manager \
+                     change the user"
+                        .into(),
+                ),
+            },
             Self::Resource(_) => Some("check 'ulimit -n', 'ulimit -u' and 'ulimit -v'".into()),
         }
     }

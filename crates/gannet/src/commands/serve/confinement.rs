@@ -17,10 +17,15 @@ pub(super) fn begin(choice: SandboxChoice) -> Result<(), Failure> {
     forbid_privileges().map_err(|error| Failure::of_system("give up", "privileges", &error))
 }
 
-/// Confines the calling thread, which opens nothing at all.
-pub(super) fn confine(choice: SandboxChoice) {
+/// Confines the calling thread, which opens nothing at all. With `--user` (`becomes_user`) it has to
+/// take part in the change of the user.
+pub(super) fn confine(choice: SandboxChoice, becomes_user: bool) {
     if choice != SandboxChoice::Off {
         let domain = Domain::new(&Kernel::look(), &Reach::default(), Calls::Control);
+        let domain = domain.map(|domain| match becomes_user {
+            true => domain.keeping_capabilities(),
+            false => domain,
+        });
         // Whatever the kernel refuses here it refuses the main thread as well, which reports it.
         let _ = domain.and_then(|domain| domain.enter());
     }

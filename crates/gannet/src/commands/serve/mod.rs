@@ -57,7 +57,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let used = Used::now(settings);
     confinement::begin(settings.server.sandbox)?;
-    let commands = match signals::listen(settings.server.sandbox) {
+    let commands = match signals::listen(settings.server.sandbox, settings.user.is_some()) {
         Ok(commands) => commands,
         Err(error) => {
             // Too low a limit is the likely cause: if so, that is the error to report.

@@ -49,9 +49,11 @@ const END_AT_ONCE: Duration = Duration::from_millis(1_500);
 
 /// Handles signals from now on. Called before any other thread starts, so that none is lost.
 ///
+/// `becomes_user`: the process changes its user later.
+///
 /// # Errors
 /// The handlers cannot be installed, or the thread cannot be started.
-pub(crate) fn listen(sandbox: SandboxChoice) -> io::Result<Commands> {
+pub(crate) fn listen(sandbox: SandboxChoice, becomes_user: bool) -> io::Result<Commands> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     let (sender, inbox) = mpsc::channel();
     let commands = Commands {
@@ -63,7 +65,7 @@ pub(crate) fn listen(sandbox: SandboxChoice) -> io::Result<Commands> {
     thread::Builder::new()
         .name("gannet-signals".into())
         .spawn(move || {
-            confine(sandbox);
+            confine(sandbox, becomes_user);
             let mut stops = 0;
             for signal in signals.forever() {
                 let command = match signal {
