@@ -52,6 +52,47 @@ pub fn private_cache_control(default: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// The `cache-control` of content that only some may have, in place of `value`: no shared cache may
+/// keep it. `None` if `value` says so already.
+#[must_use]
+pub fn protected_cache_control(value: &[u8]) -> Option<Vec<u8>> {
+    let directives = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let name = |directive: &[u8]| {
+        let end = directive.iter().position(|byte| *byte == b'=');
+        let name = &directive[..end.unwrap_or(directive.len())];
+        (name.trim_ascii().to_ascii_lowercase(), end.is_some())
+    };
+    let is_shared = |it: &&[u8]| {
+        let (name, has_value) = name(it);
+        // `private="set-cookie"` concerns that field alone.
+        it.is_empty()
+            || matches!(
+                name.as_slice(),
+                b"public" | b"s-maxage" | b"proxy-revalidate"
+            )
+            || (has_value && name == b"private")
+    };
+    let is_private =
+        |it: &&[u8]| matches!(name(it), (name, false) if name == b"private" || name == b"no-store");
+    if directives.clone().any(|it| is_private(&it)) && !directives.clone().any(|it| is_shared(&it))
+    {
+        return None;
+    }
+    let mut kept = directives
+        .filter(|it| !is_shared(it) && !is_private(it))
+        .collect::<Vec<_>>();
+    let first: &[u8] = match value
+        .to_ascii_lowercase()
+        .windows(8)
+        .any(|it| it == b"no-store")
+    {
+        true => b"no-store",
+        false => b"private",
+    };
+    kept.insert(0, first);
+    Some(kept.join(&b", "[..]))
+}
+
 /// `vary` of a resource that has content in several codings.
 pub const VARY_BY_CODING: &str = "accept-encoding";
 

@@ -45,6 +45,8 @@ macro_rules! pages {
 pages! {
     400 BAD_REQUEST "Bad Request"
         "The server could not understand what was asked for."
+    401 UNAUTHORIZED "Unauthorized"
+        "This page is for some people. The browser asks who you are."
     403 FORBIDDEN "Forbidden"
         "The server is not allowed to show this page."
     404 NOT_FOUND "Not Found"
@@ -110,6 +112,7 @@ pub(crate) fn index_of(status: Status) -> usize {
 /// first one that the site has for a status counts. (Pages for 404 belong to folders:
 /// [`routing`](crate::routing).)
 pub const OWN_NAMES: &[(&str, &[Status])] = &[
+    ("401.html", &[Status::UNAUTHORIZED]),
     ("403.html", &[Status::FORBIDDEN]),
     ("405.html", &[Status::METHOD_NOT_ALLOWED]),
     ("416.html", &[Status::RANGE_NOT_SATISFIABLE]),

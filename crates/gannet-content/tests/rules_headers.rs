@@ -264,3 +264,51 @@ fn rules_that_may_forbid_coding_are_known_before_a_request() {
     // Text, there.
     check(Netlify, ":word", false);
 }
+
+/// Users are carried by an archive with their hashes, in a version that an older server refuses;
+/// passwords in the clear are not.
+#[test]
+fn users_are_carried_with_hashes_alone() {
+    const HASH: &str = "$2y$10$abcdefghijklmnopqrstuuabcdefghijklmnopqrstuuabcdefghi";
+    let text = format!("/in/*\n  Basic-Auth: anna:{HASH} bob:{HASH}\n  X-A: b\n/x\n  X-A: c\n");
+    let table = table(Netlify, &text);
+    assert_eq!(table.compile()[4], 2, "the version");
+    let names = |path: &[u8]| {
+        let lists = table.users(path).map(|users| {
+            let names = users.iter().map(|user| user.name.as_str());
+            names.collect::<Vec<_>>().join(",")
+        });
+        lists.collect::<Vec<_>>()
+    };
+    assert_eq!(names(b"/in/a"), ["anna,bob"]);
+    assert_eq!(names(b"/in"), ["anna,bob"]);
+    assert_eq!(names(b"/x"), [""; 0]);
+    let again = table.headers().text().expect("a file can say it");
+    let expect = format!("/in/*\n  basic-auth: anna:{HASH} bob:{HASH}\n  x-a: b\n/x\n  x-a: c\n");
+    assert_eq!(again, expect);
+    assert!(table.headers().clear_password("_headers").is_none());
+    let mut bytes = table.compile();
+    let at = bytes
+        .windows(4)
+        .position(|it| it == b"$2y$")
+        .expect("a hash");
+    bytes[at] = b'x';
+    assert!(
+        HeaderTable::parse(&bytes).is_err(),
+        "a password in the clear"
+    );
+    let file = SourceFile {
+        path: "_headers",
+        text: b"/a\n  X-A: b\n/b\n  Basic-Auth: a:b\n",
+    };
+    let (headers, problems) = headers::parse(&file, Netlify);
+    assert!(problems.is_empty());
+    let problem = headers
+        .clear_password("_headers")
+        .expect("it is in the clear");
+    assert!(
+        problem
+            .to_string()
+            .starts_with("_headers:3:1: found a password in the clear")
+    );
+}

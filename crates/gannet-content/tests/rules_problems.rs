@@ -257,7 +257,19 @@ fn problems_of_headers() {
             "/a\n  ! ETag",
             ":2:5: found 'ETag', expected a field that is not",
         ),
-        ("/a\n  Basic-Auth: a:b", "access control is not supported"),
+        (
+            "/a\n  Basic-Auth: a:b c",
+            ":2:19: found no colon, expected 'user:password'",
+        ),
+        (
+            "/a\n  Basic-Auth: a:b\n  basic-auth: c:d a:e",
+            ":3:14: found the same user again",
+        ),
+        (
+            "https://h.example/a\n  Basic-Auth: a:b",
+            ":2:1: found passwords for a host, expected a rule for a path alone",
+        ),
+        ("/a\n  ! Basic-Auth", "expected users after it"),
         (
             "/a b\n  X-A: b",
             ":1:4: found 'b', expected the end of the line",

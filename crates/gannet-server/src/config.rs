@@ -10,6 +10,7 @@ use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
 use gannet_content::rules::headers::is_coding_forbidden;
+use gannet_content::rules::pattern::Pattern;
 use gannet_io::reserve;
 use gannet_io::unix_socket::Access;
 use gannet_io::user::User;
@@ -367,6 +368,15 @@ impl ClientRules {
     }
 }
 
+/// Who may have what a server has, besides what its sites say.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PasswordOptions {
+    /// A file of users, who alone may have the paths.
+    pub file: Option<PathBuf>,
+    /// The paths, of all sites; empty for all.
+    pub paths: Vec<Pattern>,
+}
+
 /// The complete configuration of a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Config {
@@ -378,6 +388,8 @@ pub struct Config {
     pub limits: Limits,
     /// Proxies and their clients.
     pub clients: ClientRules,
+    /// Users and passwords.
+    pub passwords: PasswordOptions,
     /// Accept TCP connections only once their first bytes have arrived.
     pub defer_accept: bool,
     /// Format of the access log.

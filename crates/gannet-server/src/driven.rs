@@ -17,6 +17,7 @@ use crate::exchange::redirect::Redirect;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::Counters;
 use crate::observe::notices::Channel;
+use crate::passwords::checker::{Checker, Jobs};
 use crate::quic::QuicSettings;
 use crate::quic::settings::Secrets;
 use crate::release::Release;
@@ -79,6 +80,7 @@ pub struct Driven<D: Driver> {
     published: Arc<Published>,
     remote: Remote,
     coder: Arc<Coder>,
+    password_jobs: Jobs,
 }
 
 /// A release of an archive for several driven workers: its bytes, and the same bytes as a file of the
@@ -115,18 +117,22 @@ impl DrivenReleases {
         }
         let published = Arc::new(Published::new(Arc::clone(&opened), remotes.clone()));
         let parts = drivers.into_iter().zip(inboxes).zip(remotes).enumerate();
-        let driven = parts.map(|(number, ((driver, inbox), remote))| Driven {
-            worker: worker(
-                driver,
-                inbox,
-                (number, &opened),
-                (options, limits),
-                (None, &DrivenClients::default()),
-            ),
-            options: options.clone(),
-            published: Arc::clone(&published),
-            remote,
-            coder: Arc::default(),
+        let driven = parts.map(|(number, ((driver, inbox), remote))| {
+            let (checker, password_jobs) = Checker::new();
+            Driven {
+                worker: worker(
+                    driver,
+                    (inbox, checker),
+                    (number, &opened),
+                    (options, limits),
+                    (None, &DrivenClients::default()),
+                ),
+                options: options.clone(),
+                published: Arc::clone(&published),
+                remote,
+                coder: Arc::default(),
+                password_jobs,
+            }
         });
         let driven = driven.collect();
         let source = Source {
@@ -215,10 +221,11 @@ impl<D: Driver> Driven<D> {
         let (messages, inbox) = mpsc::channel();
         let waker = driver.waker(Worker::<D>::wake_token());
         let remote = Remote::new(messages, waker);
+        let (checker, password_jobs) = Checker::new();
         Ok(Self {
             worker: worker(
                 driver,
-                inbox,
+                (inbox, checker),
                 (0, &opened),
                 (options, limits),
                 (tls, &clients),
@@ -227,6 +234,7 @@ impl<D: Driver> Driven<D> {
             published: Arc::new(Published::new(opened, vec![remote.clone()])),
             remote,
             coder,
+            password_jobs,
         })
     }
 
@@ -258,6 +266,13 @@ impl<D: Driver> Driven<D> {
     /// Codes the next file that is queued for it, as another thread would; false if there is none.
     pub fn code_next(&mut self) -> bool {
         self.coder.code_next()
+    }
+
+    /// Compares the next password that is queued for it, as another thread would; false if there is
+    /// none. The worker learns of it in its next turn.
+    pub fn check_password(&mut self) -> bool {
+        let workers = std::slice::from_ref(&self.remote);
+        self.password_jobs.run_next(workers)
     }
 
     /// What was coded so far.
@@ -302,7 +317,7 @@ impl<D: Driver> Driven<D> {
 /// The worker with this number, which serves this release.
 fn worker<D: Driver>(
     driver: D,
-    inbox: Receiver<Message>,
+    (inbox, checker): (Receiver<Message>, Checker),
     (number, opened): (usize, &Opened),
     (options, limits): (&ContentOptions, Limits),
     (tls, clients): (Option<DrivenTls>, &DrivenClients),
@@ -332,6 +347,7 @@ fn worker<D: Driver>(
             is_proxied: clients.is_proxied,
         }],
         clients: Clients::new(&clients.rules),
+        checker: Arc::new(checker),
         redirect: Redirect::default(),
         certificates,
         quic,

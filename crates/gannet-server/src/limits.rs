@@ -459,3 +459,18 @@ pub(crate) const LOOKS_PAUSE_MAX: std::time::Duration = std::time::Duration::fro
 /// Names of a live directory that browsers may cache for a year: such a name has to be remembered
 /// so that the promise can be withdrawn when its content changes. Some 200 bytes each.
 pub(crate) const KEPT_NAMES_MAX: usize = 1 << 15;
+
+/// Passwords that wait to be compared with their hashes, of all workers: one comparison takes up to a
+/// second, mostly a tenth, and who waits longer than a minute has gone.
+pub(crate) const PASSWORD_QUEUE_MAX: usize = 64;
+
+/// Requests of a worker that wait for such a comparison: a browser sends several with the same password
+/// before the first is answered.
+pub(crate) const PASSWORD_WAITERS_MAX: usize = 1_024;
+
+/// Right passwords that a worker remembers, in some hundred kilobytes. Only those who know one can add
+/// to them.
+pub(crate) const PASSWORDS_REMEMBERED_MAX: usize = 2_048;
+
+/// The longest password file: a thousand users with long hashes.
+pub(crate) const PASSWORD_FILE_MAX: u64 = 1 << 20;

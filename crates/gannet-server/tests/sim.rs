@@ -41,6 +41,8 @@ mod loading;
 mod long_copies;
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
 mod model;
+#[path = "sim/passwords.rs"]
+mod passwords;
 #[path = "sim/pipelines.rs"]
 mod pipelines;
 #[path = "sim/quic_addresses.rs"]

@@ -10,7 +10,7 @@ use gannet::command_line::arguments::{self, Parsed};
 use gannet::command_line::commands::REFERENCE_COMMAND;
 use gannet::commands::{
     cat, check, compress, dev, diff, explain, extract, get, help, import, inspect, keygen, ls,
-    pack, print, publish, releases, rollback, serve, text, verify, write,
+    pack, password, print, publish, releases, rollback, serve, text, verify, write,
 };
 use gannet::messages::{Failure, hide_panics};
 use gannet::{components, documents};
@@ -62,6 +62,7 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("inspect", matches)) => inspect::run(matches),
         Some(("verify", matches)) => verify::run(matches),
         Some(("keygen", matches)) => keygen::run(matches),
+        Some(("password", matches)) => password::run(matches),
         Some(("get", matches)) => get::run(matches),
         Some(("cert", _)) => print(&serve::tls::authority()?),
         Some(("help", matches)) => help::run(matches),

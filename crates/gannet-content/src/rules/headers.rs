@@ -23,7 +23,8 @@ use super::pattern::{Pattern, Source, Syntax, name_len, shift};
 use super::percent;
 use super::problem::Problem;
 use super::target::Captured;
-use super::{Compat, Place, SourceFile};
+use super::users::User;
+use super::{Compat, Place, SourceFile, basic_auth};
 
 /// The rules of a site. All that match a request apply, in this order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -43,6 +44,8 @@ pub struct HeaderRule {
     pub pattern: Pattern,
     /// Its operations: first all removals, then all fields that it sets.
     pub operations: Vec<FieldOperation>,
+    /// If there are any, only they may have the paths.
+    pub users: Vec<User>,
 }
 
 /// One line of a rule.
@@ -236,6 +239,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
                         place,
                         pattern,
                         operations,
+                        users: Vec::new(),
                     });
                     Block::Rule
                 }
@@ -244,6 +248,16 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
                     Block::Broken
                 }
             };
+            continue;
+        }
+        if let (Block::Rule, Some(rule), Some(value)) = (
+            &block,
+            headers.rules.last_mut(),
+            basic_auth::value_of(&line),
+        ) {
+            if let Err((column, wrong)) = basic_auth::add(rule, &line, value) {
+                report.error(line.number, column, wrong);
+            }
             continue;
         }
         let operation = match (&block, headers.rules.last()) {
@@ -358,7 +372,7 @@ enum Block {
 }
 
 /// A problem and its column.
-type Problems = (u32, Wrong);
+pub(super) type Problems = (u32, Wrong);
 
 fn indent(text: &str) -> usize {
     text.len() - text.trim_start_matches([' ', '\t']).len()
@@ -493,12 +507,9 @@ fn parse_field(
 /// The name in lower case, if a rule may set it.
 fn check_name(name: &str) -> Result<String, Wrong> {
     let lower = name.to_ascii_lowercase();
-    if lower == "basic-auth" {
-        let wrong = Wrong::new(
-            name,
-            "a field that is sent: access control is not supported",
-        );
-        return Err(wrong.help("protect the site by a proxy in front of it, or remove the line"));
+    if lower == basic_auth::NAME {
+        let wrong = Wrong::new(name, "users after it: 'Basic-Auth: user:password'");
+        return Err(wrong.help("a rule for an inner folder cannot open what an outer one protects"));
     }
     if !may_be_set(&lower) {
         let wrong = Wrong::new(name, "a field that is not the server's own");

@@ -69,3 +69,25 @@ pub const RULES_FILE_MAX: u64 = 8 << 20;
 
 /// The most folders of a live directory searched for kawipiko's `_redirects`: a second's work.
 pub const RULES_FOLDERS_MAX: usize = 100_000;
+
+/// The most users of one rule or password file. A name is looked for among all of them.
+pub const USERS_MAX: usize = 1000;
+
+/// The longest credentials of a request, in bytes as they are sent, beside a name and a password of
+/// reasonable length: each request with others costs a hash of all of them.
+pub const CREDENTIALS_MAX: usize = 1024;
+
+/// The longest hash of a password, in bytes of text: two parts of 64 bytes in Base64, and numbers.
+pub const PASSWORD_HASH_MAX: usize = 256;
+
+/// The highest cost of bcrypt: a second of a processor. Each step doubles it.
+pub const BCRYPT_COST_MAX: u32 = 14;
+
+/// The most memory of argon2id, in KiB: it is taken for each new password, one at a time.
+pub const ARGON2_MEMORY_MAX: u32 = 256 << 10;
+
+/// The most passes of argon2id over its memory.
+pub const ARGON2_PASSES_MAX: u32 = 16;
+
+/// The most lanes of argon2id.
+pub const ARGON2_LANES_MAX: u32 = 8;

@@ -23,10 +23,13 @@ pub mod lint;
 pub mod matcher;
 pub mod pattern;
 pub mod problem;
+pub mod protection;
 pub mod redirects;
 pub mod table;
 pub mod target;
+pub mod users;
 
+mod basic_auth;
 mod kawipiko;
 mod lines;
 mod percent;

@@ -6,8 +6,10 @@ use super::headers::{FieldChanges, Headers};
 use super::limits::{HOST_MAX, PASSED_OVER_MAX};
 use super::matcher::{Matcher, RuleInput, captures, normal_host};
 use super::pattern::{Captures, Scheme};
+use super::protection;
 use super::redirects::{Redirect, Redirects};
 use super::target::{Captured, decoded};
+use super::users::User;
 use super::wire;
 pub use super::wire::TableError;
 
@@ -250,6 +252,8 @@ impl RedirectTable {
 pub struct HeaderTable {
     headers: Headers,
     matcher: Matcher,
+    /// Some rule has users.
+    has_users: bool,
 }
 
 impl HeaderTable {
@@ -261,7 +265,31 @@ impl HeaderTable {
             .iter()
             .map(|rule| (&rule.pattern, [].as_slice()));
         let matcher = Matcher::new(sources, headers.compat.ignores_trailing_slash());
-        Self { headers, matcher }
+        let has_users = headers.rules.iter().any(|rule| !rule.users.is_empty());
+        Self {
+            headers,
+            matcher,
+            has_users,
+        }
+    }
+
+    /// Whether some path is for users alone.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        self.has_users
+    }
+
+    /// The users that may have a path: a user of each list may; everybody, if there is none.
+    pub fn users(&self, path: &[u8]) -> impl Iterator<Item = &[User]> {
+        let rules = match self.has_users {
+            true => protection::matching(&self.matcher, path),
+            false => Default::default(),
+        };
+        let rules = rules.into_iter();
+        let rules = rules.filter_map(|rule| self.headers.rules.get(rule as usize));
+        rules
+            .map(|rule| rule.users.as_slice())
+            .filter(|users| !users.is_empty())
     }
 
     /// Serialises the rules; equal rules give equal bytes.

@@ -8,6 +8,7 @@ use super::headers::{FieldOperation, HeaderRule, Headers, ValuePart};
 use super::pattern::{Pattern, Scheme, Segment};
 use super::redirects::{QueryValue, Redirect, Redirects};
 use super::target::Part;
+use super::users::User;
 use super::{SourceFile, headers, percent, redirects};
 
 impl Redirects {
@@ -104,7 +105,9 @@ impl Headers {
         let is_same = problems.is_empty()
             && self.rules.len() == read.rules.len()
             && rules.into_iter().all(|(rule, read)| {
-                rule.pattern == read.pattern && rule.operations == read.operations
+                rule.pattern == read.pattern
+                    && rule.operations == read.operations
+                    && rule.users == read.users
             });
         is_same.then_some(text)
     }
@@ -127,10 +130,13 @@ impl HeaderRule {
         source(&self.pattern)
     }
 
-    /// Its operations: `name: value` or `! name` each.
+    /// Its users on one line, then its operations: `name: value` or `! name` each.
     pub fn operation_texts(&self) -> impl Iterator<Item = String> {
         let names: Vec<&str> = self.pattern.names().collect();
-        self.operations
+        let users: Vec<String> = self.users.iter().map(User::text).collect();
+        let users = (!users.is_empty()).then(|| format!("basic-auth: {}", users.join(" ")));
+        let operations = self
+            .operations
             .iter()
             .map(move |operation| match operation {
                 FieldOperation::Remove { name } => format!("! {name}"),
@@ -146,7 +152,8 @@ impl HeaderRule {
                     }
                     out
                 }
-            })
+            });
+        users.into_iter().chain(operations)
     }
 }
 

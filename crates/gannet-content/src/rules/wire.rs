@@ -12,11 +12,12 @@ use gannet_http::semantics::ready_fields::check_field;
 use super::headers::{FieldOperation, HeaderRule, Headers, ValuePart};
 use super::limits::{
     CAPTURES_MAX, FIELDS_MAX, HOST_MAX, LINE_MAX, QUERY_KEY_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
-    SEGMENTS_MAX,
+    SEGMENTS_MAX, USERS_MAX,
 };
 use super::pattern::{Pattern, Scheme, Segment, Splat, name_len};
 use super::redirects::{QueryParameter, QueryValue, Redirect, Redirects};
 use super::target::{Part, Target};
+use super::users::{self, Secret, User};
 use super::{Compat, Place};
 
 /// Why bytes are not a valid table of rules.
@@ -48,6 +49,8 @@ impl std::error::Error for TableError {}
 const REDIRECTS_MAGIC: &[u8; 4] = b"gnrd";
 const HEADERS_MAGIC: &[u8; 4] = b"gnhd";
 const VERSION: u8 = 1;
+/// Rules with users, which an older server would ignore.
+const VERSION_WITH_USERS: u8 = 2;
 
 pub(crate) fn write_redirects(redirects: &Redirects) -> Vec<u8> {
     let mut out = Writer::new(REDIRECTS_MAGIC, redirects.compat);
@@ -70,6 +73,10 @@ pub(crate) fn write_redirects(redirects: &Redirects) -> Vec<u8> {
 
 pub(crate) fn write_headers(headers: &Headers) -> Vec<u8> {
     let mut out = Writer::new(HEADERS_MAGIC, headers.compat);
+    let has_users = headers.rules.iter().any(|rule| !rule.users.is_empty());
+    if has_users {
+        out.bytes[HEADERS_MAGIC.len()] = VERSION_WITH_USERS;
+    }
     out.list(&headers.rules, |out, rule| {
         out.place(rule.place);
         out.pattern(&rule.pattern);
@@ -83,6 +90,9 @@ pub(crate) fn write_headers(headers: &Headers) -> Vec<u8> {
                 });
             }
         });
+        if has_users {
+            out.list(&rule.users, |out, user| out.text(user.text().as_bytes()));
+        }
     });
     out.bytes
 }
@@ -95,9 +105,20 @@ pub(crate) fn read_redirects(bytes: &[u8]) -> Result<Redirects, TableError> {
 }
 
 pub(crate) fn read_headers(bytes: &[u8]) -> Result<Headers, TableError> {
+    let has_users = bytes.get(HEADERS_MAGIC.len()) == Some(&VERSION_WITH_USERS);
+    let mut plain;
+    let mut bytes = bytes;
+    if has_users {
+        plain = bytes.to_vec();
+        plain[HEADERS_MAGIC.len()] = VERSION;
+        bytes = &plain;
+    }
     let (mut input, compat) = Reader::new(bytes, HEADERS_MAGIC)?;
-    let rules = input.list(RULES_MAX, Reader::header_rule)?;
+    let rules = input.list(RULES_MAX, |input| input.header_rule(has_users))?;
     input.finish()?;
+    // One form for each table.
+    let are_there = rules.iter().any(|rule: &HeaderRule| !rule.users.is_empty());
+    check(are_there == has_users, TableError::Value)?;
     Ok(Headers { compat, rules })
 }
 
@@ -322,17 +343,34 @@ impl<'a> Reader<'a> {
         Ok(rule)
     }
 
-    fn header_rule(&mut self) -> Result<HeaderRule, TableError> {
+    fn header_rule(&mut self, has_users: bool) -> Result<HeaderRule, TableError> {
         let place = self.place()?;
         let pattern = self.pattern()?;
         let names: Vec<&str> = pattern.names().collect();
         let captures = check_names(&names)?;
         let operations = self.list(FIELDS_MAX, |input| input.operation(captures))?;
+        let users = match has_users {
+            true => self.list(USERS_MAX, Self::user)?,
+            false => Vec::new(),
+        };
+        let is_for_path = pattern.host.is_none() || users.is_empty();
+        check(is_for_path, TableError::Value)?;
         Ok(HeaderRule {
             place,
             pattern,
             operations,
+            users,
         })
+    }
+
+    /// A user with a hash: passwords in the clear are in no archive.
+    fn user(&mut self) -> Result<User, TableError> {
+        let text = self.string()?;
+        let users = users::parse_value(&text).map_err(|_| TableError::Value)?;
+        match <[User; 1]>::try_from(users) {
+            Ok([user]) if matches!(user.secret, Secret::Hash(_)) && user.text() == text => Ok(user),
+            _ => Err(TableError::Value),
+        }
     }
 
     fn operation(&mut self, captures: usize) -> Result<FieldOperation, TableError> {

@@ -173,28 +173,46 @@ impl<D: Driver> Active<'_, D> {
     fn look_up(
         &mut self,
         stream: StreamId,
-        waiting: Box<WaitingRequest>,
-        wakeup: Option<Result<Wakeup, Errno>>,
+        mut waiting: Box<WaitingRequest>,
+        mut wakeup: Option<Result<Wakeup, Errno>>,
     ) {
         let waiter = (self.conn.id, u64::from(stream.0));
-        if let Some((waiting, found)) = self.shared.look_up_for(waiter, waiting, wakeup) {
-            self.answer_looked_up(stream, &waiting, found);
-        } else if let Some(streams) = self.conn.protocol.streams_mut() {
+        loop {
+            let Some((known, found)) = self.shared.look_up_for(waiter, waiting, wakeup.take())
+            else {
+                break;
+            };
+            match self.answer_looked_up(stream, &known, found) {
+                Some(next) => waiting = next,
+                None => return,
+            }
+        }
+        if let Some(streams) = self.conn.protocol.streams_mut() {
             streams.await_disk(stream, self.shared.driver.now());
         }
     }
 
-    fn answer_looked_up(&mut self, stream: StreamId, waiting: &WaitingRequest, found: Found) {
+    /// Answers a request, or returns it if it has to wait for something else.
+    fn answer_looked_up(
+        &mut self,
+        stream: StreamId,
+        waiting: &WaitingRequest,
+        found: Found,
+    ) -> Option<Box<WaitingRequest>> {
         let mut out = self.stream_output();
         let is_secure = self.conn.is_secure();
-        let Some(streams) = self.conn.protocol.streams_mut() else {
-            return;
-        };
+        let streams = self.conn.protocol.streams_mut()?;
         let mut pump = self.shared.pump(is_secure, Some(waiting.release()));
         let reply = Reply::H2(streams, stream);
-        let record = pump.answer_waiting(reply, waiting, found, &mut out);
-        streams.note(stream, record);
+        let answered = pump.answer_waiting(reply, waiting, found, &mut out);
         streams.out = Some(out);
+        match answered {
+            Ok(record) => {
+                streams.note(stream, record);
+                None
+            }
+            Err(next) => Some(next),
+        }
     }
 
     /// Reads the next bytes of a stream's content. Other streams continue meanwhile.

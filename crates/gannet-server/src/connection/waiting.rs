@@ -43,7 +43,10 @@ impl<D: Driver> Active<'_, D> {
                 self.listen_for_end();
                 return self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
             };
-            self.answer_found(&waiting, found, &mut out);
+            if let Some(next) = self.answer_found(&waiting, found, &mut out) {
+                waiting = next;
+                continue;
+            }
             match self.pump_held(&mut out) {
                 Some(next) => waiting = next,
                 None => return self.send(out),
@@ -64,17 +67,25 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Answers the request that waited.
-    fn answer_found(&mut self, waiting: &WaitingRequest, found: Found, out: &mut Outgoing) {
+    /// Answers the request that waited, or returns it if it has to wait for something else.
+    fn answer_found(
+        &mut self,
+        waiting: &WaitingRequest,
+        found: Found,
+        out: &mut Outgoing,
+    ) -> Option<Box<WaitingRequest>> {
         let conn = &mut *self.conn;
         let release = Some(waiting.release());
         let mut pump = self.shared.pump(conn.is_secure(), release);
-        let Some(http1) = conn.protocol.http1() else {
-            return;
-        };
+        let http1 = conn.protocol.http1()?;
         let reply = Reply::H1(&mut http1.machine);
-        let record = pump.answer_waiting(reply, waiting, found, out);
-        conn.close_with_machine();
-        conn.note(record);
+        match pump.answer_waiting(reply, waiting, found, out) {
+            Ok(record) => {
+                conn.close_with_machine();
+                conn.note(record);
+                None
+            }
+            Err(next) => Some(next),
+        }
     }
 }

@@ -13,7 +13,7 @@ use gannet_content::multipart::{Boundary, multipart};
 use gannet_content::plan::{self, Outcome};
 use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST};
 use gannet_content::routing::{is_for_navigation, is_navigation};
-use gannet_content::rules::headers::is_caching_field;
+use gannet_content::rules::headers::{FieldChanges, is_caching_field};
 use gannet_content::rules::pattern::Scheme;
 use gannet_http::h1;
 use gannet_http::h2::{StreamId, Time};
@@ -78,10 +78,15 @@ impl<'a> Turn<'a> {
     }
 
     /// The configured fields for responses of this status: caching fields are meant for content,
-    /// not for errors.
-    pub(super) fn configured(&self, status: Status) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+    /// not for errors, and not for what only some may have.
+    pub(super) fn configured(
+        &self,
+        status: Status,
+        is_protected: bool,
+    ) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+        let may_be_cached = status.0 < 400 && !is_protected;
         let fields = self.fields.iter().copied();
-        fields.filter(move |(name, _)| status.0 < 400 || !is_caching_field(name))
+        fields.filter(move |(name, _)| may_be_cached || !is_caching_field(name))
     }
 }
 
@@ -115,6 +120,8 @@ pub(crate) struct Answering<'a> {
     pub(crate) ruling: Option<Ruling<'a>>,
     /// The site's own error pages, where no rules apply.
     pub(crate) pages: Option<&'a ErrorPages>,
+    /// Only some may have the path, one of whom has sent the request: no shared cache may keep it.
+    pub(crate) is_protected: bool,
 }
 
 impl<'a> Answering<'a> {
@@ -126,6 +133,7 @@ impl<'a> Answering<'a> {
             out,
             ruling: None,
             pages: None,
+            is_protected: false,
         }
     }
 }
@@ -168,6 +176,10 @@ impl Answering<'_> {
         let changes = ruling.and_then(|ruling| ruling.changes());
         let replaced = &self.turn.defaults.replaced;
         let narrower = narrower_cache_control(request, selected);
+        if self.is_protected {
+            let changes = changes.unwrap_or_default();
+            return self.protected(changes, narrower, selected).map(Some);
+        }
         if changes.is_none() && replaced.is_empty() && narrower.is_none() {
             return Ok(None);
         }
@@ -190,6 +202,48 @@ impl Answering<'_> {
             return Ok(None);
         }
         changes.apply_to_block(selected.block.h1).map(Some)
+    }
+
+    /// The fields of a representation that no shared cache may keep, whatever rules or the operator
+    /// say.
+    #[cold]
+    fn protected(
+        &self,
+        mut changes: FieldChanges,
+        narrower: Option<&'static str>,
+        selected: &Selected<'_>,
+    ) -> Result<ReadyFields, ReadyFieldsError> {
+        let has = |name: &str| self.turn.defaults.replaced.iter().any(|it| it == name);
+        let mut operators = self.turn.fields.iter();
+        let mut lines = selected.block.h1.lines();
+        let of_operator = operators.find(|(name, _)| *name == CACHE_CONTROL && has(name));
+        let of_rule = changes.set.iter().find(|(name, _)| name == CACHE_CONTROL);
+        let value = of_operator
+            .map(|(_, value)| *value)
+            .filter(|_| selected.status.0 < 400)
+            .or_else(|| of_rule.map(|(_, value)| value.as_slice()))
+            .or(narrower.map(str::as_bytes))
+            .or_else(|| {
+                lines
+                    .find(|it| it.0 == CACHE_CONTROL.as_bytes())
+                    .map(|it| it.1)
+            })
+            .unwrap_or_default();
+        let value = answer::protected_cache_control(value).unwrap_or_else(|| value.to_vec());
+        let is_caching = |name: &str| is_caching_field(name) && name != "expires";
+        changes
+            .set
+            .retain(|(name, _)| !is_caching(name) && !has(name));
+        changes.remove.retain(|name| name != CACHE_CONTROL);
+        let block = selected.block.h1;
+        for (name, _, _) in block.lines() {
+            let name = String::from_utf8_lossy(name);
+            if name != CACHE_CONTROL && (is_caching(&name) || has(&name)) {
+                changes.remove.push(name.into_owned());
+            }
+        }
+        changes.set.push((CACHE_CONTROL.to_owned(), value));
+        changes.apply_to_block(block)
     }
 
     /// Whether content is copied when it is sent: encrypted, or put into frames.
@@ -269,10 +323,11 @@ impl Answering<'_> {
     fn whole(&mut self, selected: &Selected<'_>, digests: &Digests) -> Answered {
         let len = selected.representation.len;
         let with_digests: Vec<_>;
-        let fields = if digests.is_empty() && selected.status == Status::OK {
+        let is_plain = digests.is_empty() && selected.status == Status::OK && !self.is_protected;
+        let fields = if is_plain {
             &self.turn.fields
         } else {
-            let own = self.turn.configured(selected.status);
+            let own = self.turn.configured(selected.status, self.is_protected);
             with_digests = own.chain(digests.fields(true)).collect();
             &with_digests
         };
@@ -296,11 +351,20 @@ impl Answering<'_> {
     }
 
     fn not_modified(&mut self, selected: &Selected<'_>) -> Answered {
+        let status = Status::NOT_MODIFIED;
+        let configured: Vec<_>;
+        let fields = match self.is_protected {
+            true => {
+                configured = self.turn.configured(status, true).collect();
+                &configured
+            }
+            false => &self.turn.fields,
+        };
         let head = ResponseHead {
-            status: Status::NOT_MODIFIED,
+            status,
             ready: Some((selected.block, ReadyPart::Shared)),
             content_length: None,
-            fields: &self.turn.fields,
+            fields,
         };
         self.head(&head, 0);
         Answered {
@@ -416,7 +480,8 @@ impl Answering<'_> {
         Self: 'f,
     {
         let mut fields: Vec<(&'f str, &'f [u8])> = Vec::with_capacity(self.turn.fields.len() + 6);
-        fields.extend(self.turn.fields.iter().copied());
+        let own = self.turn.fields.iter().copied();
+        fields.extend(own.filter(|(name, _)| !self.is_protected || !is_caching_field(name)));
         fields.extend(further);
         fields
     }

@@ -13,6 +13,7 @@ pub(crate) mod digests;
 pub(crate) mod first_reads;
 pub(crate) mod listing;
 pub(crate) mod loading;
+mod methods;
 pub(crate) mod outgoing;
 mod own_answers;
 pub(crate) mod own_fields;
@@ -24,6 +25,7 @@ pub(crate) mod waiting;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Done, Errno, File, OpenedFile, Survey};
 
+use crate::passwords::checker::Checked;
 use crate::release::directory::listings::ListingPage;
 
 /// The event that wakes a waiting request.
@@ -42,6 +44,8 @@ pub(crate) enum Wakeup {
     Again,
     /// The awaited body is in memory.
     Loaded,
+    /// The password of the request was compared with a hash.
+    PasswordChecked(Checked),
 }
 
 impl TryFrom<Done> for Wakeup {

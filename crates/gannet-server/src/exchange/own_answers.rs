@@ -18,6 +18,10 @@ use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
 use crate::start::UPGRADE;
 
+/// One realm for all, since browsers show it: which users may have a path is not told. Passwords are
+/// sent in UTF-8.
+const CHALLENGE: &[u8] = b"Basic realm=\"restricted\", charset=\"UTF-8\"";
+
 /// Seconds until a missing or busy resource may be available again.
 const RETRY_AFTER: (&str, &[u8]) = ("retry-after", b"1");
 
@@ -66,6 +70,13 @@ impl Answering<'_> {
         let seconds = wait_ns.div_ceil(1_000_000_000).max(1).to_string();
         let again = ("retry-after", seconds.as_bytes());
         self.error(Status::TOO_MANY_REQUESTS, Some(again))
+    }
+
+    /// Answers a client that has to say who it is (RFC 7617 section 2).
+    #[cold]
+    pub(crate) fn unauthorized(&mut self) -> Answered {
+        let challenge = ("www-authenticate", CHALLENGE);
+        self.error(Status::UNAUTHORIZED, Some(challenge))
     }
 
     /// Answers for an unavailable resource.
@@ -229,12 +240,13 @@ impl Answering<'_> {
     ) -> bool {
         let turn = self.turn;
         let mut ruling = self.ruling;
-        if !may_be_cached(status.0) {
+        if !may_be_cached(status.0) || self.is_protected {
             ruling = ruling.map(Ruling::without_caching);
         }
         let changes = ruling.and_then(|ruling| ruling.changes());
+        let configured = turn.configured(status, self.is_protected);
         let is_kept = |name: &str| {
-            let mut configured = turn.configured(status);
+            let mut configured = configured.clone();
             if is_caching_field(name) && configured.any(|(set, _)| set == name) {
                 return false;
             }
@@ -244,7 +256,6 @@ impl Answering<'_> {
         };
         let is_of_operator =
             |(name, value): &(&str, &[u8])| (*name, *value) != (UPGRADE.0, UPGRADE.1.as_bytes());
-        let configured = turn.configured(status);
         let is_free = |name: &str| {
             let mut configured = configured.clone().filter(is_of_operator);
             !configured.any(|(set, _)| set == name)
@@ -258,6 +269,10 @@ impl Answering<'_> {
         let describes = |name: &str| matches!(name, "content-type" | "content-encoding");
         let set = set.filter(|(name, _)| !describes(name) && is_free(name));
         fields.extend(set.map(|(name, value)| (name.as_str(), value.as_slice())));
+        // The operator's is not sent, and has replaced the default.
+        if self.is_protected && !fields.iter().any(|(name, _)| *name == "cache-control") {
+            fields.push(("cache-control", answer::CACHE_NO_CACHE.as_bytes()));
+        }
         let head = ResponseHead {
             status,
             ready: None,

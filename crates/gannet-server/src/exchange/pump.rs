@@ -18,7 +18,7 @@ use gannet_http::semantics::target_path::{PathError, decode_path};
 use gannet_io::driver::Driver;
 
 use crate::clients::forwarded::{Conflict, Forwarded};
-use crate::clients::{Client, Clients, Told, Verdict};
+use crate::clients::{self, Client, Clients, Told};
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
 use crate::exchange::answering::{Answered, Answering, Reply, Turn};
@@ -27,6 +27,8 @@ use crate::exchange::waiting::{Found, WaitingRequest, Waits};
 use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::Record;
 use crate::observe::metrics::Counters;
+use crate::passwords::checker::Checked;
+use crate::passwords::{self, Guard, Verdict};
 use crate::quic;
 use crate::release::directory::fill::Fill;
 use crate::release::error_pages::ErrorPages;
@@ -58,6 +60,8 @@ pub(crate) struct Pump<'a, D> {
     pub(crate) is_logging: bool,
     /// Rules about clients.
     pub(crate) clients: Option<&'a Clients>,
+    /// Passwords that were right.
+    pub(crate) guard: &'a Guard,
     /// What a trusted proxy has told of the request in progress.
     pub(crate) told: Option<Told>,
 }
@@ -269,20 +273,39 @@ impl<D: Driver> Pump<'_, D> {
     }
 
     /// Answers a request that had to wait, and returns its record if there is a log.
+    ///
+    /// # Errors
+    /// It waited for its password, which is right, and has to wait for something else.
     pub(crate) fn answer_waiting(
         &mut self,
         reply: Reply<'_>,
         waiting: &WaitingRequest,
         found: Found,
         out: &mut Outgoing,
-    ) -> Option<Record> {
+    ) -> Result<Option<Record>, Box<WaitingRequest>> {
         if let Some(told) = waiting.told() {
             let release = self.release;
             let _ = self.turn.sent_by(told.scheme, &release.policy);
             self.told = Some(told.clone());
         }
-        let answered = waiting.answer(reply, &self.turn, found, out);
-        self.done(&waiting.request(), answered)
+        let request = waiting.request();
+        let answered = match found {
+            Found::Password(Checked::Right) => {
+                // Whatever matters of the connection was considered before the request waited.
+                let on = On {
+                    redirects: false,
+                    is_early: false,
+                    client: None,
+                };
+                let answered = self.request(reply, &request, on, out);
+                answered.map_err(|mut waiting| {
+                    waiting.keep(self.told.take());
+                    waiting
+                })?
+            }
+            found => waiting.answer(reply, &self.turn, found, out),
+        };
+        Ok(self.done(&request, answered))
     }
 
     /// Answers a request that is none, with the same result.
@@ -328,7 +351,7 @@ impl<D: Driver> Pump<'_, D> {
             Ok(told) => client.judge(told, self.turn.now, &mut self.counters.clients),
             Err(Conflict) => {
                 self.counters.clients.conflicting += 1;
-                (Verdict::Conflict, None)
+                (clients::Verdict::Conflict, None)
             }
         };
         let told = told.unwrap_or_default();
@@ -344,7 +367,7 @@ impl<D: Driver> Pump<'_, D> {
                 place: place.filter(|_| !is_charged_when_sent),
             });
         }
-        if verdict == Verdict::Answer {
+        if verdict == clients::Verdict::Answer {
             return match client.is_trusted {
                 true => self.request_told(reply, request, on, &told, out),
                 false => self.request(reply, request, on, out),
@@ -353,10 +376,14 @@ impl<D: Driver> Pump<'_, D> {
         let mut to = Answering::new(reply, &self.turn, out);
         to.pages = pages_of(self.release, request);
         Ok(match verdict {
-            Verdict::Answer | Verdict::Conflict => to.error(Status::BAD_REQUEST, None),
-            Verdict::TooEarly => to.error(Status::TOO_EARLY, None),
-            Verdict::Denied => to.error(Status::FORBIDDEN, None),
-            Verdict::TooManyRequests(ns) | Verdict::TooManyBytes(ns) => to.too_many(ns),
+            clients::Verdict::Answer | clients::Verdict::Conflict => {
+                to.error(Status::BAD_REQUEST, None)
+            }
+            clients::Verdict::TooEarly => to.error(Status::TOO_EARLY, None),
+            clients::Verdict::Denied => to.error(Status::FORBIDDEN, None),
+            clients::Verdict::TooManyRequests(ns) | clients::Verdict::TooManyBytes(ns) => {
+                to.too_many(ns)
+            }
         })
     }
 
@@ -441,6 +468,19 @@ impl<D: Driver> Pump<'_, D> {
             Ok(site) => site,
             Err(status) => return Ok(to.error(status, None)),
         };
+        if let Some(lists) = passwords::lists(self.release, site.rules(), path) {
+            match self.guard.judge(request, &lists) {
+                Verdict::Granted => to.is_protected = true,
+                Verdict::Denied => {
+                    to.pages = pages_of(self.release, request);
+                    return Ok(to.unauthorized());
+                }
+                Verdict::Unproven(proof) => {
+                    let waits = Waits::Password(Some(proof));
+                    return Err(WaitingRequest::new(request, self.release, waits));
+                }
+            }
+        }
         let input = || rule_input(self.turn.scheme, request, path);
         to.ruling = site.rules().map(|rules| Ruling::new(rules, input()));
         let wait = |waits| Err(WaitingRequest::new(request, self.release, waits));
@@ -498,43 +538,6 @@ impl<D: Driver> Pump<'_, D> {
             }
         }
     }
-
-    /// Answers with the methods of a resource. An archive carries its own CORS policy: the fields
-    /// of a resource apply to preflight requests, too.
-    fn options(&mut self, reply: Reply<'_>, request: &Request<'_>, out: &mut Outgoing) -> Answered {
-        let mut to = Answering::new(reply, &self.turn, out);
-        let form = request.target.form;
-        if !matches!(form, TargetForm::Origin | TargetForm::Absolute) {
-            return to.options(ALLOW);
-        }
-        let Ok(path) = decode_path(request.target.path, self.scratch) else {
-            return to.options(ALLOW);
-        };
-        let path = path.as_bytes();
-        let Ok(Site::Archive(archive)) = self.release.select(request.authority) else {
-            return to.options(ALLOW);
-        };
-        let input = rule_input(self.turn.scheme, request, path);
-        let rules = archive.current.rules.as_deref();
-        to.ruling = rules.map(|rules| Ruling::new(rules, input));
-        // The policy does not depend on the selected coding.
-        let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        let wanted = Wanted {
-            path,
-            codings,
-            is_copied: false,
-            request,
-            turn: &self.turn,
-        };
-        let (_, resolved) = archive.resolve(wanted, &mut to.ruling, || input);
-        match resolved {
-            Resolved::Selected(selected) => to.preflight(request, &selected, ALLOW),
-            _ => {
-                to.ruling = None;
-                to.options(ALLOW)
-            }
-        }
-    }
 }
 
 /// Properties of a connection that affect its requests.
@@ -563,4 +566,4 @@ fn has_early_data(request: &Request<'_>) -> bool {
 }
 
 /// The methods of every resource.
-const ALLOW: (&str, &[u8]) = ("allow", answer::ALLOW);
+pub(super) const ALLOW: (&str, &[u8]) = ("allow", answer::ALLOW);

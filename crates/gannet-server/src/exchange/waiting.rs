@@ -12,6 +12,8 @@ use super::answering::{Answered, Answering, Reply, Turn, needed_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
 use crate::clients::Told;
+use crate::passwords::checker::Checked;
+use crate::passwords::{self, Proof};
 use crate::release::archive::{ArchiveSite, KeptEntry};
 use crate::release::bodies::{Load, Unloaded};
 use crate::release::directory::Cached;
@@ -36,6 +38,8 @@ pub(crate) enum Waits {
     Lookup(Fill),
     /// A body of an archive that is not in memory.
     Load(KeptBody),
+    /// The comparison of a password with a hash; `None` once it was asked for.
+    Password(Option<Box<Proof>>),
 }
 
 /// A selected archive entry, kept so that it is not selected again.
@@ -120,6 +124,7 @@ impl WaitingRequest {
         match (&self.waits, found) {
             (Waits::Lookup(fill), Found::Filled(filled)) => {
                 to.ruling = fill.ruling();
+                to.is_protected = self.is_protected(fill.site().rules(), fill.path());
                 self.answer_filled(&mut to, fill, filled)
             }
             (Waits::Load(body), Found::Body(Err(status))) => {
@@ -134,11 +139,26 @@ impl WaitingRequest {
                 };
                 let input = rule_input(turn.scheme, &request, &body.path);
                 let rules = body.site.rules.as_deref();
+                to.is_protected = self.is_protected(rules, &body.path);
                 to.ruling = rules.map(|rules| Ruling::new(rules, input));
                 to.selected(&request, &selected)
             }
+            (Waits::Password(_), Found::Password(checked)) => {
+                let site = self.release.select(request.authority);
+                to.pages = site.ok().and_then(|it| it.rules()?.pages());
+                match checked {
+                    Checked::Wrong => to.unauthorized(),
+                    // A right one is not answered here.
+                    Checked::Right | Checked::Failed => to.error(Status::SERVICE_UNAVAILABLE, None),
+                }
+            }
             _ => to.error(Status::INTERNAL_SERVER_ERROR, None),
         }
+    }
+
+    /// Whether only some may have the path, one of whom has sent the request.
+    fn is_protected(&self, rules: Option<&SiteRules>, path: &[u8]) -> bool {
+        passwords::lists(&self.release, rules, path).is_some()
     }
 
     /// Answers with the result of a lookup on disk, and caches it.
@@ -189,6 +209,18 @@ impl<D: Driver> Shared<D> {
         let request = &waiting.request.as_request();
         let fill = match &mut waiting.waits {
             Waits::Lookup(fill) => fill,
+            Waits::Password(proof) => {
+                let Some(proof) = proof.take() else {
+                    return Some(Found::Password(match wakeup {
+                        Some(Ok(Wakeup::PasswordChecked(checked))) => checked,
+                        _ => Checked::Failed,
+                    }));
+                };
+                return match self.guard.ask(*proof, waiter) {
+                    true => None,
+                    false => Some(Found::Password(Checked::Failed)),
+                };
+            }
             Waits::Load(body) => {
                 let Some(load) = body.load.take() else {
                     return Some(Found::Body(match wakeup {
@@ -312,4 +344,6 @@ pub(crate) enum Found {
     Filled(Filled),
     /// A body of an archive: in memory (true), to be sent from the file (false), or failed.
     Body(Result<bool, Status>),
+    /// The result for a password. If it is right, the request is answered like a new one.
+    Password(Checked),
 }

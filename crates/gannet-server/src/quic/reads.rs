@@ -27,26 +27,41 @@ impl<D: Driver> Active<'_, D> {
     fn look_up(
         &mut self,
         id: StreamId,
-        waiting: Box<WaitingRequest>,
-        wakeup: Option<Result<Wakeup, Errno>>,
+        mut waiting: Box<WaitingRequest>,
+        mut wakeup: Option<Result<Wakeup, Errno>>,
     ) {
         let waiter = (self.conn.id, u64::from(id));
-        match self.shared.look_up_for(waiter, waiting, wakeup) {
-            Some((waiting, found)) => self.answer_looked_up(id, &waiting, found),
-            None => self.conn.streams.asked += 1,
+        loop {
+            let Some((known, found)) = self.shared.look_up_for(waiter, waiting, wakeup.take())
+            else {
+                self.conn.streams.asked += 1;
+                return;
+            };
+            match self.answer_looked_up(id, &known, found) {
+                Some(next) => waiting = next,
+                None => return,
+            }
         }
     }
 
-    fn answer_looked_up(&mut self, id: StreamId, waiting: &WaitingRequest, found: Found) {
-        let Some(stream) = self.conn.streams.find(id) else {
-            return;
-        };
+    /// Answers a request, or returns it if it has to wait for something else.
+    fn answer_looked_up(
+        &mut self,
+        id: StreamId,
+        waiting: &WaitingRequest,
+        found: Found,
+    ) -> Option<Box<WaitingRequest>> {
+        let stream = self.conn.streams.find(id)?;
         let mut out = self.shared.outgoing();
         let mut pump = self.shared.pump_h3(Some(waiting.release()));
         let reply = Reply::H3(stream);
-        stream.record = pump.answer_waiting(reply, waiting, found, &mut out);
+        match pump.answer_waiting(reply, waiting, found, &mut out) {
+            Ok(record) => stream.record = record,
+            Err(next) => return Some(next),
+        }
         let wire = out.finish().0.wire;
         self.hand_over(id, wire);
+        None
     }
 
     /// Reads the next bytes of a stream's content. Returns whether the read has completed; if not,

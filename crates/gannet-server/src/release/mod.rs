@@ -49,6 +49,7 @@ use self::previews::Previews;
 use self::rules::SiteRules;
 pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
 use crate::config::UnknownHost;
+use crate::passwords::file::PasswordFile;
 
 /// See the module documentation.
 pub(crate) struct Release {
@@ -65,6 +66,8 @@ pub(crate) struct Release {
     unknown: Result<usize, Status>,
     /// Fields of responses, independent of the content.
     pub(crate) policy: Arc<Policy>,
+    /// The operator's users, who alone may have some paths.
+    pub(crate) passwords: Option<Arc<PasswordFile>>,
     /// Bytes that may be cached of all contents in total.
     pub(crate) cache_memory: u64,
     /// Whether sites of this release or an earlier one may keep files open that can be deleted.
@@ -136,6 +139,7 @@ impl Release {
             previews,
             unknown,
             policy: Arc::clone(&opened.policy),
+            passwords: opened.passwords.clone(),
             cache_memory: room,
             has_live: previous.map_or_else(Rc::default, |it| Rc::clone(&it.has_live)),
             sites,

@@ -16,6 +16,7 @@ use super::rules::SiteRules;
 use crate::config::{ContentOptions, UnknownHost};
 use crate::exchange::own_fields::OwnFields;
 use crate::limits::OPEN_FILES_MAX;
+use crate::passwords::file::PasswordFile;
 use crate::start::archive_room::Taken;
 use crate::start::releases::board::Late;
 
@@ -29,6 +30,8 @@ pub(crate) struct Opened {
     /// The domain below which releases answer by themselves.
     pub(crate) previews: Option<String>,
     pub(crate) policy: Arc<Policy>,
+    /// The operator's users, who alone may have some paths of all sites.
+    pub(crate) passwords: Option<Arc<PasswordFile>>,
     /// A worker's cache limits for one content.
     pub(crate) room: Room,
 }
@@ -170,6 +173,21 @@ pub(crate) struct OpenedArchive {
 pub(crate) type ArchiveHost = (u16, Vec<String>, Option<Arc<SiteRules>>);
 
 impl Opened {
+    /// Whether some path of some site is for users alone.
+    pub(crate) fn has_passwords(&self) -> bool {
+        let has_users = |rules: &Option<Arc<SiteRules>>| {
+            rules
+                .as_deref()
+                .is_some_and(|rules| rules.users().is_some())
+        };
+        let mut contents = self.contents.iter().map(|it| &it.current.what);
+        self.passwords.is_some()
+            || contents.any(|what| match what {
+                What::Directory(directory) => has_users(&directory.rules),
+                What::Archive(archive) => archive.hosts.iter().any(|(_, _, it)| has_users(it)),
+            })
+    }
+
     /// Bytes of archives copied into memory.
     pub(crate) fn copied_len(&self) -> u64 {
         self.contents.iter().map(Generations::copied_len).sum()
@@ -188,6 +206,7 @@ impl Opened {
                 None,
                 Arc::default(),
             )),
+            passwords: None,
             room: Room {
                 memory: options.cache_memory,
                 descriptors: OPEN_FILES_MAX,

@@ -195,6 +195,11 @@ impl SiteRules {
         self.headers.is_some()
     }
 
+    /// The rules with users, if there are any.
+    pub(crate) fn users(&self) -> Option<&HeaderTable> {
+        self.headers.as_ref().filter(|table| table.has_users())
+    }
+
     /// Whether the fields of a path's own content depend on the path alone, so that they are
     /// rendered once.
     pub(crate) fn fields_are_fixed(&self) -> bool {

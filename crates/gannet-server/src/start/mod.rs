@@ -16,7 +16,7 @@ pub(crate) mod start_error;
 mod workers;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -43,6 +43,9 @@ use crate::observe::log::LogWriter;
 use crate::observe::metrics::exposition::About;
 use crate::observe::metrics_server::MetricsServer;
 use crate::observe::notices;
+use crate::passwords;
+use crate::passwords::checker::{Checker, Jobs};
+use crate::passwords::file::PasswordFile;
 use crate::quic::routing::Peers;
 use crate::release::directory::Room;
 use crate::release::opened::{Generations, Opened, OpenedContent, Policy, What};
@@ -71,6 +74,10 @@ pub struct Prepared {
     board: Arc<Board>,
     /// Codes text of the live directories.
     coder: Arc<Coder>,
+    /// Passwords that the workers want compared with hashes.
+    password_jobs: Jobs,
+    /// The password file.
+    password_file: Option<PathBuf>,
     sandbox: Sandbox,
 }
 
@@ -143,6 +150,9 @@ pub fn prepare(
         let names = set.facts().flat_map(|facts| &facts.names);
         datagrams.report.names = names.cloned().collect();
     }
+    let passwords =
+        PasswordFile::open(&config.passwords, &hosted).map_err(StartError::Passwords)?;
+    let (checker, password_jobs) = Checker::new();
     let descriptors = Descriptors::share(workers, listeners.len() + datagrams.count());
     let opened = Arc::new(Opened {
         room: room(&contents, &config.content, workers, descriptors.files),
@@ -155,6 +165,7 @@ pub fn prepare(
             alt_svc,
             board.late(),
         )),
+        passwords,
     });
     let plan = Plan {
         config: &config,
@@ -166,6 +177,7 @@ pub fn prepare(
         tls: tls.as_ref(),
         datagrams: &datagrams,
         clients: Clients::new(&config.clients),
+        checker: Arc::new(checker),
     };
     let (waiting, engine, fallback) = plan.start_workers()?;
     // With the log file in place.
@@ -176,6 +188,7 @@ pub fn prepare(
         fallback,
         workers,
         site: report(&opened.contents),
+        has_passwords: opened.has_passwords(),
         no_front_page,
         metrics: metrics.as_ref().map(MetricsServer::address),
         certificate_warnings: tls
@@ -198,6 +211,8 @@ pub fn prepare(
         options: Arc::new(config.content),
         board,
         coder,
+        password_jobs,
+        password_file: config.passwords.file,
         sandbox,
     })
 }
@@ -253,6 +268,8 @@ impl Prepared {
             running.code_text(threads.map_err(StartError::Resource)?);
         }
         let workers = running.remotes().to_vec();
+        let checking = self.password_jobs.start(workers.clone());
+        checking.map_err(StartError::Resource)?;
         let surroundings = Surroundings {
             options: self.options,
             workers: workers.len(),
@@ -271,6 +288,11 @@ impl Prepared {
         running.follow(lookouts.map_err(StartError::Resource)?);
         let lookouts = releases::follow(self.releases, &self.opened.contents, &surroundings);
         running.follow(lookouts.map_err(StartError::Resource)?);
+        if let (Some(path), Some(current)) = (self.password_file, &self.opened.passwords) {
+            let published = Arc::clone(&surroundings.published);
+            let lookout = passwords::file::follow(path, Arc::clone(current), published);
+            running.follow(vec![lookout.map_err(StartError::Resource)?]);
+        }
         let (entered, confined) = mpsc::channel();
         for go in starts {
             // A worker that has ended meanwhile is detected like one that ends later.

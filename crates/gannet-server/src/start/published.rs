@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::passwords::file::PasswordFile;
 use crate::release::opened::{Generations, Opened};
 use crate::start::running::Remote;
 use crate::worker::Message;
@@ -39,10 +40,21 @@ impl Published {
         place: usize,
         change: impl FnOnce(&Generations) -> Generations,
     ) -> Applied {
+        self.publish(|opened| {
+            let content = &mut opened.contents[place];
+            *content = change(content);
+        })
+    }
+
+    /// Replaces the operator's users.
+    pub(crate) fn replace_passwords(&self, passwords: Arc<PasswordFile>) {
+        self.publish(|opened| opened.passwords = Some(passwords));
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut Opened)) -> Applied {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         // The workers still hold the previous release; only its list of contents is copied.
-        let content = &mut Arc::make_mut(&mut opened).contents[place];
-        *content = change(content);
+        change(Arc::make_mut(&mut opened));
         let (sender, receiver) = channel();
         for worker in &self.workers {
             let applying = Applying {

@@ -35,6 +35,8 @@ pub struct StartReport {
     pub workers: usize,
     /// Facts about the content.
     pub site: SiteReport,
+    /// Some path is for users alone.
+    pub has_passwords: bool,
     /// Content served with `--spa` that lacks the page to answer with, and the hosts of an archive
     /// that lack it.
     pub no_front_page: Vec<(PathBuf, Vec<String>)>,

@@ -83,6 +83,9 @@ impl Sandbox {
         for file in pairs.flat_map(|pair| [&pair.certificate, &pair.key]) {
             control.read.extend(replaceable(file));
         }
+        if let Some(file) = &config.passwords.file {
+            control.read.extend(holders(file));
+        }
         if let Some(log) = &config.log_file {
             // A device or a FIFO is opened again, but never made.
             match log.is_file() {

@@ -8,6 +8,7 @@ use gannet_io::cause::cause;
 use gannet_io::probe::Unavailable;
 
 use crate::config::ListenAddress;
+use crate::passwords::file::PasswordFileError;
 use crate::start::open::OpenError;
 use crate::tls::certificates::CertificateError;
 use crate::tls::kernel::Off;
@@ -17,6 +18,8 @@ use crate::tls::kernel::Off;
 pub enum StartError {
     /// The content cannot be served.
     Content(OpenError),
+    /// The password file cannot be used.
+    Passwords(PasswordFileError),
     /// The requested engine is not available.
     Engine {
         /// The engine and the cause.
@@ -52,6 +55,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Content(error) => error.fmt(f),
+            Self::Passwords(error) => error.fmt(f),
             Self::Engine { cause, .. } => f.write_str(cause),
             Self::Files(no) => write!(f, "cannot serve files: {no}"),
             Self::Certificate(error) => error.fmt(f),
@@ -82,6 +86,7 @@ impl StartError {
     pub fn help(&self) -> Option<String> {
         match self {
             Self::Content(error) => error.help(),
+            Self::Passwords(error) => error.help(),
             Self::Engine { help, .. } => help.clone(),
             Self::Files(no) => no.help.clone(),
             Self::Certificate(error) => error.help(),

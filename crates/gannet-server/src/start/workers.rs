@@ -26,6 +26,7 @@ use crate::exchange::redirect::Redirect;
 use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
 use crate::observe::log::{LogFactory, LogSink};
 use crate::observe::notices::ERRORS;
+use crate::passwords::checker::Checker;
 use crate::release::Release;
 use crate::release::opened::Opened;
 use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
@@ -43,6 +44,7 @@ pub(super) struct Plan<'a> {
     pub(super) tls: Option<&'a Tls>,
     pub(super) datagrams: &'a Datagrams,
     pub(super) clients: Option<Arc<Clients>>,
+    pub(super) checker: Arc<Checker>,
 }
 
 /// How a worker divides its share of the process's descriptors.
@@ -242,6 +244,7 @@ impl Plan<'_> {
                 .min(self.descriptors.connections),
             listeners: self.listeners.iter().map(kind).collect(),
             clients: self.clients.clone(),
+            checker: Arc::clone(&self.checker),
             redirect: Redirect {
                 from: self.port_of(Scheme::Redirect),
                 to: self.port_of(Scheme::Https),

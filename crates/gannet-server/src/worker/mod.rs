@@ -40,6 +40,8 @@ use crate::exchange::shortage::Shortage;
 use crate::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
+use crate::passwords::checker::Checked;
+use crate::passwords::{self, Guard};
 use crate::quic::Quic;
 use crate::quic::routing::{Forwarded, Peers};
 use crate::release::Release;
@@ -60,6 +62,8 @@ pub(crate) enum Message {
     Peers(Peers),
     /// A datagram for a connection of this worker.
     Datagram(Box<Forwarded>),
+    /// A password was compared with a hash.
+    PasswordChecked(passwords::Key, Checked),
     /// Send a copy of the counters.
     Snapshot(std::sync::mpsc::Sender<Counters>),
 }
@@ -129,6 +133,7 @@ impl<D: Driver> Worker<D> {
             ended: 0,
             loading: Loading::default(),
             listing: Listing::default(),
+            guard: Guard::new(Arc::clone(&settings.checker), settings.number),
             starved: Vec::new(),
             accept_at: None,
             tails: Tails::default(),
@@ -405,6 +410,11 @@ impl<D: Driver> Worker<D> {
                 Message::Datagram(datagram) => {
                     self.peers.taken(self.shared.settings.number);
                     self.handle(*datagram);
+                }
+                Message::PasswordChecked(key, checked) => {
+                    for waiter in self.shared.guard.checked(&key, checked == Checked::Right) {
+                        self.wake(waiter, Ok(Wakeup::PasswordChecked(checked)));
+                    }
                 }
                 Message::Snapshot(reply) => {
                     // The requester may have stopped waiting.

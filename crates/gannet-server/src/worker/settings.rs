@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::clients::Clients;
 use crate::config::{Limits, Scheme};
 use crate::exchange::redirect::Redirect;
+use crate::passwords::checker::Checker;
 use crate::quic::QuicSettings;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
@@ -29,6 +30,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) listeners: Vec<ListenerKind>,
     /// Rules about clients, if there are any.
     pub(crate) clients: Option<Arc<Clients>>,
+    /// Compares passwords with hashes.
+    pub(crate) checker: Arc<Checker>,
     /// The HTTPS address that [`Scheme::Redirect`] listeners redirect to.
     pub(crate) redirect: Redirect,
     /// The certificates, if any listener speaks TLS.

@@ -23,6 +23,7 @@ use crate::exchange::pump::Pump;
 use crate::exchange::shortage::Shortage;
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
+use crate::passwords::Guard;
 use crate::release::opened::Opened;
 use crate::release::{Release, Site};
 use crate::start::ALT_SVC;
@@ -67,6 +68,8 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) loading: Loading,
     /// Listings of directories.
     pub(crate) listing: Listing,
+    /// Passwords that were right, and those being checked.
+    pub(crate) guard: Guard,
     /// Listeners that stopped accepting for lack of descriptors; they resume when one is free.
     pub(crate) starved: Vec<Listener>,
     /// When accepting is retried at the latest.
@@ -153,6 +156,7 @@ impl<D: Driver> Shared<D> {
             stream_fields: &mut self.stream_fields,
             is_logging: self.log.is_on(),
             clients: self.settings.clients.as_deref(),
+            guard: &self.guard,
             told: None,
         }
     }

@@ -65,6 +65,7 @@ impl SiteRules {
         for (path, text) in headers {
             let (table, more) = headers::parse(&RulesFile { path, text }, compat);
             problems.extend(more);
+            problems.extend(table.clear_password(path));
             rules.headers = (!table.rules.is_empty()).then(|| HeaderTable::new(table));
         }
         if has_errors(&problems) {

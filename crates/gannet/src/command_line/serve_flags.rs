@@ -5,6 +5,7 @@ mod connections;
 mod content;
 pub mod needs;
 mod operation;
+mod passwords;
 
 use crate::command_line::flag::{Flag, joined};
 use crate::command_line::settings::Settings;
@@ -12,13 +13,15 @@ use crate::command_line::settings::Settings;
 /// Every flag of `gannet serve`.
 pub static SERVE_FLAGS: &[Flag<Settings>] = &joined::<_, COUNT>(&PARTS);
 
-const PARTS: [&[Flag<Settings>]; 4] = [
+const PARTS: [&[Flag<Settings>]; 5] = [
     content::FLAGS,
+    passwords::FLAGS,
     connections::FLAGS,
     clients::FLAGS,
     operation::FLAGS,
 ];
-const COUNT: usize = PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len();
+const COUNT: usize =
+    PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len() + PARTS[4].len();
 
 #[cfg(test)]
 mod tests {

@@ -15,6 +15,7 @@ pub mod inspect;
 pub mod keygen;
 pub mod ls;
 pub mod pack;
+pub mod password;
 pub mod publish;
 pub mod releases;
 mod removal;

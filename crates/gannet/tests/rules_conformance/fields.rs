@@ -124,8 +124,8 @@ fn fields_by_path() {
         ),
         (
             "Netlify, Basic-Auth",
-            "gannet refuses it on purpose: a closed site would be open",
-            "/b\n  Basic-Auth: a:b\n",
+            "gannet refuses it for a host on purpose: clients choose the host that they name",
+            "https://h.example/b\n  Basic-Auth: a:b\n",
             "/b",
             [Some(REFUSED); 3],
         ),

@@ -757,6 +757,21 @@ pub static COMMANDS: &[Command] = &[
         table: Table::None,
     },
     Command {
+        name: "password",
+        arguments: &[positional(
+            "user",
+            "USER",
+            "the name of the user",
+            ValueHint::Other,
+        )],
+        brief: "print a line for a password file",
+        details: "Asks for the password without showing it, or reads it from the first line of its \
+            input. The hash is made by argon2id; in '_headers' it may stand in place of a password.",
+        variables: &[],
+        example: "gannet password anna >> users.txt",
+        table: Table::None,
+    },
+    Command {
         name: "completions",
         arguments: &[positional(
             "shell",

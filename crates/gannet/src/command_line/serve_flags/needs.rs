@@ -73,6 +73,8 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("header", Need::Nothing),
     ("require-signature", Need::Content),
     ("previews", ARCHIVE),
+    ("password-file", Need::Content),
+    ("password-path", Need::Content),
     ("node", Need::Served(&[Kind::Store])),
     ("listen", Need::Nothing),
     ("port", Need::Nothing),

@@ -1,5 +1,6 @@
 //! `gannet explain`: how a URL is answered and why, and whether a running server agrees.
 
+mod access;
 mod server;
 
 pub use server::Server;
@@ -38,6 +39,7 @@ use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, Sit
 use gannet_site::target::{Target, url};
 use rustix::fs::Access;
 
+use self::access::{challenge, is_protected, protect};
 use super::failure::of_why_not;
 use super::{check_trust, judge, text, texts};
 use crate::command_line::site_arguments;
@@ -221,6 +223,9 @@ fn foresee(
         is_navigation: navigates(request),
     };
     line(text, format!("GET {}", target.path_and_query()));
+    if let Some(answer) = challenge(site, &asked, request, text) {
+        return answer;
+    }
     let mut steps = Vec::new();
     let located = site.locate_and_tell(asked, &mut |step| steps.push(step));
     for step in steps {
@@ -290,7 +295,19 @@ fn foresee(
     narrow(&asked, stands_in, request, &mut answer);
     // The built-in icon replaces the site's own.
     let may_cache = located != Located::Icon && !stands_in && may_be_cached(answer.status);
+    let is_protected = is_protected(site, &asked);
+    // Only content can be cached, by the client alone.
+    let may_cache = may_cache && (!is_protected || answer.status < 300);
     rules(site, target, &host, may_cache, &mut answer);
+    if is_protected {
+        protect(&mut answer);
+    }
+    tell(&answer, text);
+    answer
+}
+
+/// Writes the expected status and fields.
+fn tell(answer: &Answer, text: &mut String) {
     line(text, "");
     line(text, format!("status {}", answer.status));
     for Field {
@@ -302,7 +319,6 @@ fn foresee(
         line(text, format!("{name}: {value}"));
         line(text, format!("    {origin}"));
     }
-    answer
 }
 
 /// Whether a browser would send this request to navigate to a page.

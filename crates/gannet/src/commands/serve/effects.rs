@@ -199,6 +199,7 @@ mod tests {
             ("tls-key-records", ..) => "1000".into(),
             ("index", ..) => "start.html".into(),
             ("trust" | "allow" | "deny", ..) => "loopback".into(),
+            ("password-path", ..) => "/staging/*".into(),
             ("client-requests", ..) => "20/s".into(),
             ("client-rate", ..) => "1M".into(),
             ("require-signature", ..) => {

@@ -150,6 +150,13 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         is_logging: config.log != LogFormat::Off,
     };
     effects::check(settings, origins, &situation)?;
+    let passwords = &settings.server.passwords;
+    if passwords.file.is_none() && !passwords.paths.is_empty() {
+        let what = "--password-path has no effect without --password-file";
+        return Err(
+            Failure::usage(what.to_owned()).help("add --password-file FILE, or leave it out")
+        );
+    }
     addresses::check_once(&wanted, settings)?;
     let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
     process_limits::set(settings, &Needs::of(&config, &kinds, count), used)?;
@@ -182,6 +189,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         report: prepared.report(),
         log: (log, log_file.as_deref()),
         note: note.as_deref(),
+        has_trust: !settings.server.clients.trust.is_empty(),
         qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
         colour: terminal.colour,
     };

@@ -29,6 +29,8 @@ pub struct Lines<'a> {
     pub log: (LogFormat, Option<&'a Path>),
     /// Something unexpected, such as another port.
     pub note: Option<&'a str>,
+    /// Some proxies are trusted, which may speak TLS.
+    pub has_trust: bool,
     /// A QR code, several lines.
     pub qr: Option<String>,
     /// Use ANSI colours.
@@ -76,6 +78,10 @@ impl Lines<'_> {
         if let Some(note) = self.note {
             self.line(&mut text, "note", &self.paint("33", note));
         }
+        if self.sends_passwords_in_clear() {
+            let what = "passwords cross the network in clear text: add --tls-cert FILE, or --trust a proxy";
+            self.line(&mut text, "note", &self.paint("33", what));
+        }
         if let Some(code) = &self.qr {
             let _ = write!(text, "\n{code}\n");
         }
@@ -87,6 +93,17 @@ impl Lines<'_> {
         };
         let _ = writeln!(text, "Ctrl-C to stop{expose}");
         text
+    }
+
+    /// Whether clients on other machines may send passwords over HTTP.
+    fn sends_passwords_in_clear(&self) -> bool {
+        let mut addresses = self.addresses.iter();
+        self.report.has_passwords
+            && !self.has_trust
+            && addresses.any(|it| match it {
+                (ListenAddress::Tcp(address), Scheme::Http) => !address.ip().is_loopback(),
+                _ => false,
+            })
     }
 
     fn served(&self, hosted: &Hosted) -> String {
@@ -282,6 +299,7 @@ mod tests {
             kernel_tls: None,
             http3: None,
             sandbox: None,
+            has_passwords: false,
         }
     }
 
@@ -300,6 +318,7 @@ mod tests {
             report: &report(),
             log: (LogFormat::Json, Some(Path::new("/var/log/site"))),
             note: Some("port 8080 is busy; using 8081"),
+            has_trust: false,
             qr: None,
             colour: false,
         };

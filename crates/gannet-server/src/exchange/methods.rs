@@ -1,0 +1,62 @@
+//! The answer to `OPTIONS`.
+
+use gannet_http::semantics::coding::accept_encoding;
+use gannet_http::semantics::fields::KnownField;
+use gannet_http::semantics::request::{Request, TargetForm};
+use gannet_http::semantics::target_path::decode_path;
+use gannet_io::driver::Driver;
+
+use super::answering::{Answered, Answering, Reply};
+use super::outgoing::Outgoing;
+use super::pump::{ALLOW, Pump};
+use crate::passwords;
+use crate::release::rules::{Ruling, rule_input};
+use crate::release::{Resolved, Site, Wanted};
+
+impl<D: Driver> Pump<'_, D> {
+    /// Answers with the methods of a resource. An archive carries its own CORS policy: the fields
+    /// of a resource apply to preflight requests, too.
+    pub(super) fn options(
+        &mut self,
+        reply: Reply<'_>,
+        request: &Request<'_>,
+        out: &mut Outgoing,
+    ) -> Answered {
+        let mut to = Answering::new(reply, &self.turn, out);
+        let form = request.target.form;
+        if !matches!(form, TargetForm::Origin | TargetForm::Absolute) {
+            return to.options(ALLOW);
+        }
+        let Ok(path) = decode_path(request.target.path, self.scratch) else {
+            return to.options(ALLOW);
+        };
+        let path = path.as_bytes();
+        let Ok(Site::Archive(archive)) = self.release.select(request.authority) else {
+            return to.options(ALLOW);
+        };
+        // It would tell what is there. (Browsers send no password with it.)
+        let rules = archive.current.rules.as_deref();
+        if passwords::lists(self.release, rules, path).is_some() {
+            return to.options(ALLOW);
+        }
+        let input = rule_input(self.turn.scheme, request, path);
+        to.ruling = rules.map(|rules| Ruling::new(rules, input));
+        // The policy does not depend on the selected coding.
+        let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
+        let wanted = Wanted {
+            path,
+            codings,
+            is_copied: false,
+            request,
+            turn: &self.turn,
+        };
+        let (_, resolved) = archive.resolve(wanted, &mut to.ruling, || input);
+        match resolved {
+            Resolved::Selected(selected) => to.preflight(request, &selected, ALLOW),
+            _ => {
+                to.ruling = None;
+                to.options(ALLOW)
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The operator's file of users, and the paths that it protects. It is read again when it changes.
+
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gannet_content::routing::hidden_segment;
+use gannet_content::rules::SourceFile;
+use gannet_content::rules::problem::Problem;
+use gannet_content::rules::protection::{Paths, parse_path};
+use gannet_content::rules::users::{User, parse_file};
+use gannet_io::cause::cause;
+use gannet_io::named_file;
+
+use crate::config::{Content, Hosted, PasswordOptions};
+use crate::limits::PASSWORD_FILE_MAX;
+use crate::observe::notices::ERRORS;
+use crate::start::lookout::{Lookout, Quiet, Stamp};
+use crate::start::published::Published;
+
+/// The users of a file, and what they alone may have.
+#[derive(Debug)]
+pub(crate) struct PasswordFile {
+    users: Vec<User>,
+    paths: Arc<Paths>,
+}
+
+/// Why a password file cannot be used.
+#[derive(Debug)]
+pub enum PasswordFileError {
+    /// It cannot be read.
+    Io(PathBuf, io::Error),
+    /// All that is wrong in it.
+    Problems(Vec<Problem>),
+    /// It is in this served directory, and not hidden there.
+    Served(PathBuf, PathBuf),
+}
+
+impl fmt::Display for PasswordFileError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(path, error) => {
+                let path = path.display();
+                write!(
+                    out,
+                    "cannot read the password file '{path}': {}",
+                    cause(error)
+                )
+            }
+            Self::Served(path, site) => write!(
+                out,
+                "cannot use the password file '{}': everyone could get it, as it is in the served \
+                 directory '{}'",
+                path.display(),
+                site.display()
+            ),
+            Self::Problems(problems) => {
+                let lines = problems.iter().map(ToString::to_string);
+                write!(out, "{}", lines.collect::<Vec<_>>().join("\n  "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for PasswordFileError {}
+
+impl PasswordFileError {
+    /// How to fix it, if known.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Io(..) => Some("'gannet password USER >> FILE' makes one".into()),
+            Self::Served(..) => Some("move it out of the directory".into()),
+            Self::Problems(problems) => problems
+                .iter()
+                .find_map(|problem| problem.what.help())
+                .map(Into::into),
+        }
+    }
+}
+
+impl PasswordFile {
+    /// Reads the file of these options, if there is one.
+    ///
+    /// # Errors
+    /// See [`PasswordFileError`].
+    pub(crate) fn open(
+        options: &PasswordOptions,
+        contents: &[Hosted],
+    ) -> Result<Option<Arc<Self>>, PasswordFileError> {
+        let Some(path) = &options.file else {
+            return Ok(None);
+        };
+        if let Some(site) = serving(path, contents) {
+            return Err(PasswordFileError::Served(path.clone(), site));
+        }
+        let mut paths = options.paths.clone();
+        if paths.is_empty() {
+            paths.extend(parse_path("/*"));
+        }
+        let paths = Arc::new(Paths::new(&paths));
+        Ok(Some(Arc::new(Self {
+            users: read(path)?,
+            paths,
+        })))
+    }
+
+    /// Its users, if it protects this path.
+    pub(super) fn protecting(&self, path: &[u8]) -> Option<&[User]> {
+        self.paths.cover(path).then_some(&self.users)
+    }
+}
+
+/// The live directory that serves a file, if any does.
+fn serving(path: &Path, contents: &[Hosted]) -> Option<PathBuf> {
+    let full = path.canonicalize().ok()?;
+    let directories = contents.iter().filter_map(|hosted| match &hosted.content {
+        Content::Directory(site) | Content::HostFolder(site) => Some(site),
+        Content::File(_) | Content::Archive(_) | Content::Store(_) => None,
+    });
+    let mut serving = directories.filter(|site| {
+        let site = site.canonicalize();
+        let inner = site.as_ref().ok().and_then(|it| full.strip_prefix(it).ok());
+        inner.is_some_and(|inner| hidden_segment(inner.as_os_str().as_bytes()).is_none())
+    });
+    serving.next().cloned()
+}
+
+fn read(path: &Path) -> Result<Vec<User>, PasswordFileError> {
+    let text = named_file::read(path, PASSWORD_FILE_MAX)
+        .map_err(|error| PasswordFileError::Io(path.to_owned(), error))?;
+    let file = SourceFile {
+        path: &path.to_string_lossy(),
+        text: &text,
+    };
+    parse_file(&file).map_err(PasswordFileError::Problems)
+}
+
+/// Reads the file again when it changes, or when asked. If it cannot be used, the old users stay.
+///
+/// # Errors
+/// A thread cannot be started.
+pub(crate) fn follow(
+    path: PathBuf,
+    current: Arc<PasswordFile>,
+    published: Arc<Published>,
+) -> io::Result<Lookout> {
+    let paths = Arc::clone(&current.paths);
+    // Taken before the thread starts, so that any later change is noticed.
+    let mut quiet = Quiet::new(Stamp::of(&path));
+    let look = move |is_asked: bool| {
+        let stamp = Stamp::of(&path);
+        if !quiet.is_due(&stamp) && !is_asked {
+            return;
+        }
+        quiet.acted(stamp);
+        let shown = path.display();
+        match read(&path) {
+            Ok(users) => {
+                let paths = Arc::clone(&paths);
+                published.replace_passwords(Arc::new(PasswordFile { users, paths }));
+                ERRORS.tell(format_args!("gannet: reloaded the passwords of '{shown}'"));
+            }
+            Err(error) => ERRORS.tell(format_args!(
+                "gannet: cannot use the new passwords; keeping the old ones:\n  {error}"
+            )),
+        }
+    };
+    Lookout::start(
+        "gannet-passwords",
+        crate::tls::watch::LOOK_EVERY,
+        crate::limits::LOOKS_PART,
+        look,
+    )
+}

@@ -1,0 +1,367 @@
+//! Passwords: rules of a site, the operator's file, and what caches are told.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use gannet_testkit::client::{Client, Response, ask};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::h2::Peer;
+use gannet_testkit::process::until;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet, Signal, command, gannet_in, h3};
+
+/// `bob:U*U` by bcrypt.
+const BOB: &str = "bob:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+/// `bob:U*U`
+const RIGHT: &str = "Authorization: Basic Ym9iOlUqVQ==";
+/// `bob:no`
+const WRONG: &str = "Authorization: Basic Ym9iOm5v";
+/// `carl:U*U`
+const UNKNOWN: &str = "Authorization: Basic Y2FybDpVKlU=";
+/// `anna:secret`
+const ANNA: &str = "Authorization: Basic YW5uYTpzZWNyZXQ=";
+
+fn site(users: &str) -> Folder {
+    let site = Folder::new();
+    site.write("index.html", "front");
+    site.write("secret.html", "s".repeat(2_000));
+    site.write("secret.html.gz", "not gzip");
+    site.write("staging/index.html", "staging");
+    site.write("staging/list/a.txt", "a");
+    site.write("401.html", "<title>who</title>");
+    let rules = format!(
+        "/staging/*\n  Basic-Auth: {users}\n  Cache-Control: public, max-age=60, s-maxage=9\n\
+         /secret\n  basic-auth: {users}\n"
+    );
+    site.write("_headers", rules);
+    site.write("_redirects", "/staging/old /new 301\n");
+    site
+}
+
+fn pack(site: &Folder, out: &Folder, engine: Engine) -> PathBuf {
+    let path = out.join(format!("{}.gannet", engine.name()));
+    let path_text = path.to_str().expect("UTF-8");
+    gannet_in(site, ["pack", ".", "-q", "-o", path_text]).success();
+    path
+}
+
+/// The site's page asks for a password.
+fn check_refusal(response: &Response) {
+    assert_eq!(response.status, 401, "{response:?}");
+    let challenge = response.field("www-authenticate").expect("a challenge");
+    assert_eq!(challenge, "Basic realm=\"restricted\", charset=\"UTF-8\"");
+    assert_eq!(response.field("cache-control"), Some("no-store"));
+    assert_eq!(response.text(), "<title>who</title>");
+}
+
+#[test]
+fn only_users_get_what_a_rule_protects() {
+    on_both_engines(|engine| {
+        let (site, out) = (site(BOB), Folder::new());
+        let stored = pack(&site, &out, engine);
+        for path in [site.path(), &stored] {
+            let server = engine.serve(path, &["--workers", "2"]);
+            let mut client = Client::new(&server);
+            client.get("/").expect(200);
+            let closed = [
+                "/secret",
+                "/secret/",
+                "/secret.html",
+                "/secret.html.gz",
+                "/secret/index.html",
+                "/staging",
+                "/staging/",
+                "/staging/index.html",
+                "/staging/list/",
+                "/staging/old",
+                "/staging/none",
+                "/%73taging/",
+                "/staging//x/..",
+            ];
+            for path in closed {
+                let answer = client.get(path);
+                if answer.status != 400 {
+                    check_refusal(&answer);
+                }
+            }
+            for wrong in [WRONG, UNKNOWN, ANNA, "Authorization: Bearer x"] {
+                check_refusal(&client.request("GET", "/secret", &[wrong]));
+            }
+            check_refusal(&client.request("GET", "/secret", &[RIGHT, RIGHT]));
+            for _ in 0..3 {
+                client.request("GET", "/secret", &[RIGHT]).expect(200);
+            }
+            client.request("GET", "/staging/none", &[RIGHT]).expect(404);
+            client.request("GET", "/staging/old", &[RIGHT]).expect(301);
+            check_refusal(&client.get("/secret"));
+        }
+    });
+}
+
+#[test]
+fn no_shared_cache_may_keep_what_is_protected() {
+    on_both_engines(|engine| {
+        let (site, out) = (site(BOB), Folder::new());
+        let stored = pack(&site, &out, engine);
+        for path in [site.path(), &stored] {
+            for (flags, staging, secret) in [
+                (&[][..], "private, max-age=60", "private, max-age=1"),
+                (
+                    &["--header", "cache-control: public, max-age=5"],
+                    "private, max-age=5",
+                    "private, max-age=5",
+                ),
+            ] {
+                let server = engine.serve(path, flags);
+                let mut client = Client::new(&server);
+                let whole = client.request("GET", "/secret", &[RIGHT]).expect(200);
+                assert_eq!(whole.field("cache-control"), Some(secret));
+                let tag = whole.field("etag").expect("a tag").to_owned();
+                let same = format!("If-None-Match: {tag}");
+                let kept = client.request("GET", "/secret", &[RIGHT, &same]);
+                assert_eq!(kept.expect(304).field("cache-control"), Some(secret));
+                let range = ["Range: bytes=2-5", RIGHT, "Accept-Encoding: identity"];
+                let part = client.request("GET", "/secret", &range).expect(206);
+                assert_eq!(part.field("cache-control"), Some(secret));
+                assert_eq!(part.text(), "ssss");
+                let head = client.request("HEAD", "/staging/", &[RIGHT]).expect(200);
+                assert_eq!(head.field("cache-control"), Some(staging));
+                let head = client.request("HEAD", "/staging/", &[]).expect(401);
+                assert!(head.field("www-authenticate").is_some());
+                let moved = client.request("GET", "/staging/old", &[RIGHT]).expect(301);
+                assert_eq!(moved.field("cache-control"), Some("no-cache"));
+            }
+        }
+    });
+}
+
+/// Over TLS by every version, some of whose requests arrive together.
+#[test]
+fn every_version_asks_for_the_password() {
+    on_both_engines(|engine| {
+        let site = site(BOB);
+        let secure = Secure::serve(engine, site.path(), &["--workers", "2"]);
+        let mut peer = Peer::secure(&secure, &[]);
+        let fields = [("authorization", "Basic Ym9iOlUqVQ==")];
+        let streams: Vec<_> = (0..20)
+            .map(|_| peer.ask("GET", "/secret", &fields))
+            .collect();
+        for stream in streams {
+            peer.answer(stream).expect(200);
+        }
+        peer.get("/secret").expect(401);
+        let wrong = [("authorization", "Basic Ym9iOm5v")];
+        peer.request("GET", "/secret", &wrong).expect(401);
+        let mut quic = Quic::connect(secure.server.address(), &secure.authority);
+        for (fields, status) in [
+            (&fields[..], 200),
+            (&wrong, 401),
+            (&[], 401),
+            (&fields, 200),
+        ] {
+            let id = quic.ask(&h3::request("GET", "/secret", fields));
+            assert_eq!(quic.answer(id).status, status, "{fields:?}");
+        }
+        let mut client = secure.connect();
+        // What follows in the pipeline waits with it.
+        let request =
+            |line: &str| format!("GET /secret HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n");
+        client.send([request(WRONG), request(RIGHT), request("X-Y: z")].concat());
+        for status in [401, 200, 401] {
+            client.response().expect(status);
+        }
+    });
+}
+
+#[test]
+fn passwords_in_the_clear_are_for_directories_alone() {
+    on_both_engines(|engine| {
+        let site = site("anna:secret");
+        let server = engine.serve(site.path(), &[]);
+        ask(&server, "GET", "/secret", &[ANNA]).expect(200);
+        check_refusal(&ask(&server, "GET", "/secret", &[RIGHT]));
+        let ended = gannet_in(&site, ["pack", ".", "-q", "-o", "x.gannet"]);
+        assert_eq!(ended.status, Some(1), "{}", ended.err);
+        assert!(
+            ended
+                .err
+                .contains("_headers:1:1: found a password in the clear"),
+            "{}",
+            ended.err
+        );
+        assert!(ended.err.contains("gannet password USER"), "{}", ended.err);
+        assert!(!ended.err.contains("secret"), "{}", ended.err);
+        ask(&server, "GET", "/_headers", &[]).expect(404);
+    });
+}
+
+/// A user has to be in every list that holds for a path.
+#[test]
+fn an_inner_rule_opens_nothing() {
+    on_both_engines(|engine| {
+        let site = Folder::new();
+        site.write("a.txt", "a");
+        site.write("in/a.txt", "a");
+        let both = "bob:U*U anna:secret";
+        site.write(
+            "_headers",
+            format!("/*\n  Basic-Auth: {both}\n/in/*\n  Basic-Auth: bob:U*U carl:U*U\n"),
+        );
+        let server = engine.serve(site.path(), &[]);
+        let mut client = Client::new(&server);
+        for (path, line, status) in [
+            ("/a.txt", RIGHT, 200),
+            ("/a.txt", ANNA, 200),
+            ("/a.txt", UNKNOWN, 401),
+            ("/in/a.txt", RIGHT, 200),
+            ("/in/a.txt", ANNA, 401),
+            ("/in/a.txt", UNKNOWN, 401),
+        ] {
+            client.request("GET", path, &[line]).expect(status);
+        }
+    });
+}
+
+fn error_line(server: &mut Gannet, part: &str) {
+    let line = server.next_error_line().expect("it says so");
+    assert!(line.contains(part), "{line}");
+}
+
+#[test]
+fn the_operators_file_protects_paths_and_follows_changes() {
+    on_both_engines(|engine| {
+        let (site, out) = (Folder::new(), Folder::new());
+        site.write("index.html", "front");
+        site.write("plan.html", "plan");
+        let users = out.write("users", format!("# people\n{BOB}\n"));
+        let file = users.to_str().expect("UTF-8");
+        let all = engine.serve(site.path(), &["--password-file", file]);
+        ask(&all, "GET", "/", &[]).expect(401);
+        ask(&all, "GET", "/none", &[]).expect(401);
+        ask(&all, "GET", "/", &[RIGHT]).expect(200);
+        drop(all);
+        let flags = [
+            "--password-file",
+            file,
+            "--password-path",
+            "/plan",
+            "--workers",
+            "2",
+        ];
+        let mut server = engine.serve(site.path(), &flags);
+        ask(&server, "GET", "/", &[]).expect(200);
+        ask(&server, "GET", "/plan.html", &[]).expect(401);
+        ask(&server, "GET", "/plan", &[RIGHT]).expect(200);
+        fs::write(&users, "bob:plain\n").expect("written");
+        server.signal(Signal::HUP);
+        error_line(
+            &mut server,
+            "cannot use the new passwords; keeping the old ones:",
+        );
+        error_line(&mut server, "1:5: found no such hash");
+        ask(&server, "GET", "/plan", &[RIGHT]).expect(200);
+        let mut made = command();
+        made.args(["password", "bob"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut made = made.spawn().expect("started");
+        let mut input = made.stdin.take().expect("piped");
+        input.write_all(b"no\n").expect("it reads");
+        drop(input);
+        let line = made.wait_with_output().expect("it ends").stdout;
+        fs::write(&users, line).expect("written");
+        // The old password is forgotten by all workers, and the new one works.
+        until("the new password", || {
+            ask(&server, "GET", "/plan", &[WRONG]).status == 200
+        });
+        for _ in 0..8 {
+            ask(&server, "GET", "/plan", &[RIGHT]).expect(401);
+        }
+    });
+}
+
+#[test]
+fn files_that_protect_nothing_are_refused() {
+    let (site, out) = (Folder::new(), Folder::new());
+    site.write("index.html", "front");
+    let inside = site.write("users", BOB);
+    let weak = out.write("weak", "anna:$apr1$x$y\nbob\n");
+    let refuse = |file: &std::path::Path, part: &str| {
+        let file = file.to_str().expect("UTF-8");
+        let site = site.path().to_str().expect("UTF-8");
+        let flags = ["serve", site, "--password-file", file, "--check-config"];
+        let ended = gannet_in(&out, flags);
+        assert_ne!(ended.status, Some(0), "{}", ended.err);
+        assert!(ended.err.contains(part), "{}", ended.err);
+        assert!(ended.err.contains("\nhelp: "), "{}", ended.err);
+    };
+    refuse(
+        &weak,
+        "weak:1:6: found a hash by MD5 (apr1), expected a hash by argon2id or bcrypt",
+    );
+    refuse(&weak, "weak:2:1: found no colon");
+    refuse(
+        &inside,
+        "everyone could get it, as it is in the served directory",
+    );
+    refuse(&out.join("none"), "cannot read the password file");
+    let ended = gannet_in(
+        &site,
+        ["serve", ".", "--password-path", "/a", "--check-config"],
+    );
+    ended.failure(
+        2,
+        "gannet: --password-path has no effect without --password-file\n\
+         help: add --password-file FILE, or leave it out\n",
+    );
+    let ended = gannet_in(&site, ["password", "a:b"]);
+    assert_eq!(ended.status, Some(2));
+}
+
+/// Only where passwords can be read on the way.
+#[test]
+fn clear_text_is_noted_at_the_start() {
+    on_both_engines(|engine| {
+        let site = site(BOB);
+        let is_noted = |flags: &[&str]| {
+            let server = engine.serve(site.path(), flags);
+            let lines = server.start_lines().join("\n");
+            lines.contains("passwords cross the network in clear text")
+        };
+        let anywhere = ["--expose"];
+        assert!(is_noted(&anywhere));
+        assert!(!is_noted(
+            &[&anywhere[..], &["--trust", "10.0.0.0/8"]].concat()
+        ));
+        assert!(!is_noted(&[]));
+    });
+}
+
+#[test]
+fn explain_foresees_what_a_server_answers() {
+    on_both_engines(|engine| {
+        let (site, out) = (site(BOB), Folder::new());
+        let stored = pack(&site, &out, engine);
+        for path in [site.path(), &stored] {
+            let server = engine.serve(path, &[]);
+            let url = format!("http://{}", server.address());
+            let path = path.to_str().expect("UTF-8");
+            for target in ["/secret", "/staging/", "/staging/old", "/"] {
+                for line in ["x-y: z", RIGHT] {
+                    let flags = ["explain", target, path, "--server", &url, "-H", line];
+                    let ended = gannet_in(&out, flags);
+                    assert_eq!(
+                        ended.status,
+                        Some(0),
+                        "{target} {line}: {}{}",
+                        ended.text(),
+                        ended.err
+                    );
+                }
+            }
+        }
+    });
+}
