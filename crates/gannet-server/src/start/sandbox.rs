@@ -84,7 +84,7 @@ impl Sandbox {
             control.read.extend(replaceable(file));
         }
         if let Some(file) = &config.passwords.file {
-            control.read.extend(holders(file));
+            control.read.extend(replaceable(file));
         }
         if let Some(log) = &config.log_file {
             // A device or a FIFO is opened again, but never made.
