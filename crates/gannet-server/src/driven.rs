@@ -357,7 +357,7 @@ fn worker<D: Driver>(
         archive_copied: 0,
         secret: [0; 32],
     };
-    let (_, factory) = LogWriter::start(LogFormat::Off, None).expect("no log is opened");
+    let (_, factory) = LogWriter::start(LogFormat::Off, None, None).expect("no log is opened");
     let release = Release::new(opened, number, None);
     Worker::new(driver, settings, release, factory.sink(), inbox)
 }

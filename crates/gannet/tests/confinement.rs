@@ -2,13 +2,16 @@
 //! is named.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use gannet_testkit::client::{Client, get};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::until;
-use gannet_testkit::{Folder, Gannet, Signal, command, command_of_nobody, left_out, run, seccomp};
+use gannet_testkit::tls::{Authority, KeyKind};
+use gannet_testkit::{
+    Folder, Gannet, Signal, command, command_of_nobody, gannet_in, left_out, run, seccomp,
+};
 
 /// The number of `landlock_create_ruleset`, everywhere.
 const LANDLOCK_CREATE_RULESET: u32 = 444;
@@ -192,6 +195,94 @@ fn a_folder_out_of_reach_is_refused_and_named() {
     });
 }
 
+/// The rights are there, so that only the sandbox can be the cause.
+#[test]
+fn messages_name_the_sandbox_where_it_is_the_cause() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let pack = |site: &str, archive: &str| {
+            let archive = folder.join(archive);
+            let arguments = ["pack", site, "--fast", "--quiet", "-o"];
+            let arguments = [&arguments[..], &[archive.to_str().unwrap()]].concat();
+            gannet_in(&folder, arguments.iter().copied()).success();
+        };
+        folder.write("site/page", "one");
+        let pem = Authority::new().issued(KeyKind::P256, &["localhost"]).pem();
+        for top in ["a", "new"] {
+            folder.write(format!("{top}/b/c/site.pem"), &pem);
+            pack("site", &format!("{top}/b/c/site.gannet"));
+            folder.write("site/page", "two");
+        }
+        fs::create_dir(folder.join("logs")).unwrap();
+        let (pem, log) = (folder.join("a/b/c/site.pem"), folder.join("logs/access"));
+        let flags = ["--tls-cert", pem.to_str().unwrap(), "--log-file"];
+        let flags = [&flags[..], &[log.to_str().unwrap()]].concat();
+        let mut server = engine.serve(folder.join("a/b/c/site.gannet"), &flags);
+        if sandbox(&server).unwrap().contains("without landlock") {
+            return left_out("Landlock", sandbox(&server).unwrap());
+        }
+        fs::rename(folder.join("logs"), folder.join("old-logs")).unwrap();
+        fs::create_dir(folder.join("logs")).unwrap();
+        fs::rename(folder.join("a"), folder.join("old")).unwrap();
+        fs::rename(folder.join("new"), folder.join("a")).unwrap();
+        server.signal(Signal::HUP);
+        let mut text = String::new();
+        let parts = ["access log", "site.pem", "refused the new release"];
+        while parts.iter().any(|part| !text.contains(part))
+            || text.matches("the sandbox does not reach it").count() < parts.len()
+        {
+            let line = server.next_error_line().expect(&text);
+            text.push_str(&line);
+            text.push('\n');
+        }
+        server.stop();
+    });
+}
+
+/// Rights that are lost with root's are no surprise of a later day.
+#[test]
+fn what_the_user_cannot_read_again_is_told_at_the_start() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root can become another user");
+    }
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("site/page", "page");
+        folder.write("closed/site/page", "page");
+        let issued = Authority::new().issued(KeyKind::P256, &["localhost"]);
+        folder.write("closed/site.pem", issued.pem());
+        let mode = |path, mode| {
+            fs::set_permissions(folder.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode("", 0o755);
+        mode("closed", 0o700);
+        let pem = folder.join("closed/site.pem");
+        let flags = ["--user", "65534:65534", "--tls-cert", pem.to_str().unwrap()];
+        let mut server = engine.serve(folder.join("site"), &flags);
+        let told = server.next_error_line().unwrap();
+        let expect = format!(
+            "gannet: '65534:65534' cannot read '{}' again: permission denied (EACCES); what replaces \
+             it will not be noticed",
+            pem.display()
+        );
+        assert_eq!(told, expect);
+        server.stop();
+        // A directory of which no file could be opened.
+        let site = folder.join("closed/site");
+        let closed = folder.join("closed");
+        let expect = format!(
+            "gannet: cannot open directory '{}': permission denied (EACCES)\nhelp: gannet's user \
+             cannot enter '{}': it needs execute permission on it\n",
+            site.display(),
+            closed.display()
+        );
+        let arguments = ["--engine", engine.name(), "--listen", "127.0.0.1:0"];
+        let mut refused = command();
+        refused.arg(site).args(arguments).args(&flags[..2]);
+        run(&mut refused).failure(1, &expect);
+    });
+}
+
 /// Root keeps what files of others need, and nothing else.
 #[test]
 fn root_keeps_no_capabilities_but_those_to_files() {
@@ -288,6 +379,7 @@ fn root_becomes_another_user_for_good() {
         let mut client = Client::new(&server);
         assert_eq!(client.get("/page").body, b"page");
         assert_eq!(client.get("/secret").status, 403);
+        assert_eq!(fs::metadata(&log).unwrap().uid(), 65_534);
         // The log that root made is renamed, and the user makes the next one.
         fs::rename(&log, folder.join("logs/old")).unwrap();
         server.signal(Signal::HUP);

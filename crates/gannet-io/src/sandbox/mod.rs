@@ -189,6 +189,10 @@ fn drop_capabilities() -> io::Result<()> {
 /// Whether any thread of this process is confined to some files.
 static IS_HIDING: AtomicBool = AtomicBool::new(false);
 
+/// What to say of a file that [`is_hidden`].
+pub const HIDDEN: &str = "the sandbox does not reach it, as a folder on its way was made again or a \
+                          link leads elsewhere; start gannet again";
+
 /// Whether a file could not be opened because of the sandbox: the user has the rights (`writes`: to
 /// change or make it as well).
 #[must_use]

@@ -17,6 +17,7 @@ use gannet_content::error_page::OWN_NAMES;
 use gannet_content::rules::files::redirects_files;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
+use gannet_io::named_file;
 
 use crate::limits::{
     APPLIED_MS, FOLLOW_MS, FOLLOWERS_MAX, KEPT_DIRECTORY, LOOKS_PART, OTHER_RELEASES_MAX,
@@ -26,6 +27,7 @@ use crate::observe::notices::ERRORS;
 use crate::release::opened::{Generations, OpenedContent, OpenedDirectory, What};
 use crate::release::rules::{ReadAhead, SiteRules};
 use crate::start::lookout::{Lookout, Quiet, Stamp};
+use crate::start::open::OpenError;
 use crate::start::published::{Applied, Published};
 use crate::start::sandbox::Readable;
 
@@ -120,6 +122,17 @@ impl LiveDirectory {
             rules_files: names,
             workers,
         }
+    }
+
+    /// Whether files can be opened there with the rights that this process has now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let inside = |root: Root| named_file::metadata_below(&root, Path::new("."));
+        let opened = self.place.open().and_then(inside);
+        let error = |error| OpenError::Io("directory", self.name.clone(), error);
+        opened.map(drop).map_err(error)
     }
 }
 

@@ -15,12 +15,14 @@ pub(crate) mod sandbox;
 pub(crate) mod start_error;
 mod workers;
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use gannet_io::cause::cause;
 use gannet_io::probe;
 
 use self::archive_room::ArchiveRoom;
@@ -42,7 +44,7 @@ use crate::limits::APPLIED_MS;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::exposition::About;
 use crate::observe::metrics_server::MetricsServer;
-use crate::observe::notices;
+use crate::observe::notices::{self, ERRORS};
 use crate::passwords;
 use crate::passwords::checker::{Checker, Jobs};
 use crate::passwords::file::PasswordFile;
@@ -128,7 +130,9 @@ pub fn prepare(
         }
         contents.push(Generations::only(OpenedContent { hosts, what }));
     }
-    let (log, factory) = LogWriter::start(config.log, config.log_file.as_deref()).map_err(|e| {
+    let owner = config.run_as.as_ref().map(|run_as| &run_as.user);
+    let log = LogWriter::start(config.log, config.log_file.as_deref(), owner);
+    let (log, factory) = log.map_err(|e| {
         let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));
         StartError::Log(path.display().to_string(), e)
     })?;
@@ -233,6 +237,15 @@ impl Prepared {
         let files = self.listeners.into_iter().map(Bound::publish);
         let files: Vec<_> = files.collect::<Result<_, _>>()?;
         let domain = self.sandbox.begin()?;
+        if let Some(user) = self.sandbox.user() {
+            for (_, source) in &self.sources {
+                source.check().map_err(StartError::Content)?;
+            }
+            let archives = self.releases.iter().map(|source| &*source.name);
+            let pairs = self.tls.iter().flat_map(|tls| tls.source.files());
+            let passwords = self.password_file.as_deref();
+            tell_of_unreadable(user, archives.chain(pairs).chain(passwords));
+        }
         notices::begin().map_err(StartError::Resource)?;
         let about = About {
             engine: self.report.engine.name,
@@ -303,6 +316,22 @@ impl Prepared {
             result.or_else(|error| self.sandbox.refused(&error))?;
         }
         Ok(running)
+    }
+}
+
+/// Tells which files the user cannot read again when they have changed.
+fn tell_of_unreadable<'a>(user: &str, files: impl Iterator<Item = &'a Path>) {
+    let mut files: Vec<_> = files.collect();
+    files.dedup();
+    for path in files {
+        if let Err(error) = File::open(path) {
+            ERRORS.tell(format_args!(
+                "gannet: '{user}' cannot read '{}' again: {}; what replaces it will not be noticed\n\
+                 help: give that user or its group the right to read it",
+                path.display(),
+                cause(&error)
+            ));
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! the new pairs are unusable, the old ones stay in place, and the error is reported once per
 //! change.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,11 +95,13 @@ impl Source {
     }
 
     fn stamps(&self) -> Vec<Option<Stamp>> {
-        let files = self
-            .pairs
-            .iter()
-            .flat_map(|pair| [&pair.certificate, &pair.key]);
-        files.map(|path| Stamp::of(path)).collect()
+        self.files().map(Stamp::of).collect()
+    }
+
+    /// The files of all pairs.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let pairs = self.pairs.iter();
+        pairs.flat_map(|pair| [&*pair.certificate, &*pair.key])
     }
 }
 

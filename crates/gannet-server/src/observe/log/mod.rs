@@ -296,7 +296,7 @@ mod tests {
     fn a_failed_write_is_counted() {
         let full = std::path::Path::new("/dev/full");
         let (mut writer, factory) =
-            LogWriter::start(LogFormat::Combined, Some(full)).expect("it can be opened");
+            LogWriter::start(LogFormat::Combined, Some(full), None).expect("it can be opened");
         writer.begin().expect("a thread");
         let (mut one, mut other) = (factory.sink(), factory.sink());
         drop(factory);

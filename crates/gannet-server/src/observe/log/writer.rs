@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,8 @@ use std::thread::JoinHandle;
 
 use gannet_io::cause::cause;
 use gannet_io::named_file;
+use gannet_io::sandbox::{HIDDEN, is_hidden};
+use gannet_io::user::User;
 
 use super::LogSink;
 use crate::config::LogFormat;
@@ -36,11 +38,16 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Starts the writer; with [`LogFormat::Off`] there is no thread.
+    /// Starts the writer; with [`LogFormat::Off`] there is no thread. A log file that it makes is
+    /// `owner`'s, who is to open it again after a rotation.
     ///
     /// # Errors
-    /// When the log file cannot be opened.
-    pub(crate) fn start(format: LogFormat, path: Option<&Path>) -> io::Result<(Self, LogFactory)> {
+    /// When the log file cannot be opened, or not be given to its owner.
+    pub(crate) fn start(
+        format: LogFormat,
+        path: Option<&Path>,
+        owner: Option<&User>,
+    ) -> io::Result<(Self, LogFactory)> {
         let (orders, order_inbox) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel();
         if format == LogFormat::Off {
@@ -62,6 +69,10 @@ impl LogWriter {
             ));
         }
         let (target, made) = Target::open(path)?;
+        if let (Some(_), Some(owner)) = (&made.0, owner) {
+            let file = &target.lines.out;
+            fchown(file, Some(owner.uid), Some(owner.gid))?;
+        }
         let (queue, lines) = std::sync::mpsc::sync_channel::<Vec<u8>>(LOG_QUEUE_MAX);
         let failed = Arc::new(AtomicU64::new(0));
         let factory = LogFactory {
@@ -185,6 +196,9 @@ impl Target {
             Ok((file, _)) => self.lines.go_on_in(file),
             Err(error) => {
                 complain(&error, "reopen");
+                if is_hidden(path, true, &error) {
+                    ERRORS.tell(format_args!("help: {HIDDEN}"));
+                }
                 0
             }
         }

@@ -5,6 +5,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gannet_io::sandbox::{HIDDEN, is_hidden};
 use gannet_store::{Earlier, KeptRelease, Pointer, Store, StoreError};
 
 use crate::limits::{OTHER_RELEASES_MAX, REFUSED_AGAIN_MS, REFUSED_PART};
@@ -302,9 +303,15 @@ impl From<OpenError> for Refusal {
             OpenError::Copy(..) => "memory",
             _ => "damaged",
         };
+        let text = match &error {
+            OpenError::Io(_, path, cause) if is_hidden(path, false, cause) => {
+                format!("{error}: {HIDDEN}")
+            }
+            _ => error.to_string(),
+        };
         Self {
             reason,
-            text: error.to_string(),
+            text,
             is_final: !matches!(error, OpenError::Io(..) | OpenError::Copy(..)),
         }
     }

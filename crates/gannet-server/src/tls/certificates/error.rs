@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gannet_io::sandbox::{HIDDEN, is_hidden};
+
 /// An unusable pair.
 #[derive(Debug)]
 pub struct CertificateError {
@@ -102,6 +104,11 @@ impl CertificateError {
         }
     }
 
+    fn is_hidden(&self, error: &io::Error) -> bool {
+        let path = self.path.as_deref();
+        path.is_some_and(|path| is_hidden(path, false, error))
+    }
+
     /// The file, quoted for a shell.
     fn shown_path(&self) -> String {
         let path = self.path.as_deref().unwrap_or(Path::new("FILE"));
@@ -116,6 +123,7 @@ impl CertificateError {
             Cause::TooManyPairs(_) | Cause::TooLong(_) | Cause::Library(_) => return None,
             Cause::Read(error) => match error.kind() {
                 io::ErrorKind::NotFound => "check the path".into(),
+                _ if self.is_hidden(error) => HIDDEN.into(),
                 io::ErrorKind::PermissionDenied => {
                     "let the user that gannet runs as read the file".into()
                 }

@@ -302,9 +302,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "auto",
         brief: "confine threads: auto, require or off",
         details: "Once it serves, the server can open only what it serves or reads again, write \
-            only its log, start no program and connect to nothing (Landlock, seccomp, restrictions \
-            of io_uring). auto goes without what the kernel lacks, and says so in the first lines \
-            of output; require is an error then.",
+            only below its log's folder, start no program and connect to nothing (Landlock, seccomp, \
+            restrictions of io_uring). auto goes without what the kernel lacks, and says so in the \
+            first lines of output; require is an error then. HTTP/3's sockets can still send to any \
+            address.",
         is_common: false,
         apply: |settings, values| {
             settings.server.sandbox = choice(
