@@ -3,6 +3,7 @@
 //! ```text
 //!   bench         scenarios, peers, rounds ─▶ report
 //!     load        the load client
+//!   flood         what one visitor waits while others flood the server
 //!   idle          memory of idle connections
 //!   instructions  what the pure crates execute for a piece of work
 //!   caches        whether caches in front do as the manual says
@@ -21,10 +22,12 @@ use lexopt::prelude::*;
 
 mod bench;
 mod caches;
+mod flood;
 mod idle;
 mod instructions;
 mod link;
 mod load;
+mod open_loop;
 mod same_certificate;
 mod swap;
 mod wire;
@@ -48,6 +51,7 @@ fn dispatch() -> Result<()> {
     match name.as_str() {
         "bench" => bench::main(&mut parser),
         "caches" => caches::main(&mut parser),
+        "flood" => flood::main(&mut parser),
         "idle" => idle::main(&mut parser),
         "instructions" => instructions::main(&mut parser),
         "link" => link::main(&mut parser),

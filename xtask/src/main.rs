@@ -41,6 +41,7 @@ cargo xtask NAME
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
+  flood        what a visitor waits while others flood the server (--help for its flags)
   link         page loads over slow and lossy links, compared with other servers (--help for its flags)
   idle         user memory of idle connections, of each kind (--help for its flags)
   swap         swaps of releases under load, and what they cost (--help for its flags)
@@ -50,9 +51,10 @@ cargo xtask NAME
 ";
 
 /// Chores of the lab.
-const LAB: [&str; 7] = [
+const LAB: [&str; 8] = [
     "bench",
     "caches",
+    "flood",
     "idle",
     "instructions",
     "link",

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
@@ -28,6 +29,9 @@ pub enum Disk {
     SlowWithin(u64, u64),
     /// Lookups of the name hang until [`Mounted::release`].
     SlowName,
+    /// Each read takes this long, and other accesses wait for it: a disk that does one thing at a
+    /// time.
+    Delayed(Duration),
 }
 
 /// A mounted file system with files in its root; unmounted on drop.
@@ -263,6 +267,10 @@ impl Filesystem for TestDisk {
             Disk::SlowFrom(from) if end > from => self.gate.pass(move || reply.data(&bytes)),
             Disk::SlowWithin(from, to) if end > from && offset < to => {
                 self.gate.pass(move || reply.data(&bytes));
+            }
+            Disk::Delayed(time) => {
+                thread::sleep(time);
+                reply.data(&bytes);
             }
             _ => reply.data(&bytes),
         }

@@ -30,10 +30,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use xtask::process;
 use xtask::served::Served;
 
-use self::latency::Latencies;
 use self::site::{RELEASES, release_of_page};
 use self::visitors::{KINDS, Server, Shared, Visitors};
 use crate::idle::allow_descriptors;
+use crate::open_loop::Latencies;
 
 const HELP: &str = "\
 cargo xtask swap [FLAGS]

@@ -1,0 +1,73 @@
+//! Others ask for ever new text. The flood is the same with `--no-compress`, so that what differs
+//! is the work of the threads that compress.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use gannet_testkit::client::Client;
+use gannet_testkit::content::Numbers;
+
+use super::{RATE, Setting, compare, from_one_address, memory, print};
+
+const NAME: &str = "codings";
+
+/// New files a second: many times what two cores can compress.
+const FILES_PER_SECOND: u32 = 500;
+
+/// Words of each file, of five letters and a space: about 24 KB.
+const WORDS: usize = 4_000;
+
+/// Different words.
+const VOCABULARY: u64 = 2_000;
+
+pub(super) fn run(setting: &Setting) -> Result<bool> {
+    let seconds = setting.time + super::WARM;
+    let files = FILES_PER_SECOND * (seconds.as_secs() as u32 + 1);
+    let mut numbers = Numbers(1);
+    for file in 0..files {
+        let mut text = String::new();
+        for _ in 0..WORDS {
+            write!(text, "{:05} ", numbers.below(VOCABULARY) * 49)?;
+        }
+        fs::write(setting.folder.join(format!("{file}.txt")), text)?;
+    }
+    let mut found = Vec::new();
+    for (what, flags) in [
+        ("not compressed", &["--no-compress"][..]),
+        ("compressed", &[]),
+    ] {
+        let flags = [flags, &["--metrics", "127.0.0.1:0"]].concat();
+        let (server, address) = setting.serve(&flags)?;
+        let flood = |is_over: &AtomicBool| flood(address, files, is_over);
+        let latencies = setting.visit_during(|| from_one_address(address), RATE, flood)?;
+        print(NAME, what, &latencies);
+        let made = server.metric("gannet_codings_total{result=\"made\"}")?;
+        let memory = memory(&server)?;
+        println!("{NAME}: {what}: {made} codings made, {memory:.0} MiB of memory at the end");
+        found.push(latencies);
+    }
+    Ok(compare(NAME, &found[0], &found[1]))
+}
+
+/// Asks for one new file after the other, at a fixed pace.
+fn flood(address: SocketAddr, files: u32, is_over: &AtomicBool) -> Result<()> {
+    let mut client = Client::connect(address);
+    let start = Instant::now();
+    for file in 0..files {
+        if is_over.load(Ordering::SeqCst) {
+            break;
+        }
+        let due = start + Duration::from_secs(1) * file / FILES_PER_SECOND;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let accept = ["accept-encoding: gzip, br, zstd"];
+        client
+            .request("GET", &format!("/{file}.txt"), &accept)
+            .expect(200);
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Measures what a visitor of cached files waits while others flood the server.
+//!
+//! ```text
+//!   codings   others ask for ever new text, which gannet compresses in the background
+//!   clients   10,000 addresses ask for twice what --client-requests allows each
+//!   disk      others ask for large files that are never cached, from a slow disk
+//! ```
+//!
+//! The visitor's requests are an open loop. The bounds are printed beside the figures, and one that
+//! is not met ends the run with an error.
+
+mod clients;
+mod codings;
+mod disk;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use gannet_testkit::client::Client;
+use lexopt::prelude::*;
+use xtask::process;
+use xtask::served::Served;
+
+use crate::open_loop::{self, Latencies, Pace};
+
+const HELP: &str = "\
+cargo xtask flood [FLAGS] [NAME]...
+
+  NAME             codings, clients or disk; default: all of them
+  --seconds N      of each measurement; default: 20
+  --engine NAME    uring or epoll; default: the server's choice
+  --gannet PATH    measure this binary instead of building a release
+";
+
+/// Prints what it measures; returns whether all bounds are met.
+type Scenario = fn(&Setting) -> Result<bool>;
+
+/// What is flooded, and how.
+const SCENARIOS: [(&str, Scenario); 3] = [
+    ("codings", codings::run),
+    ("clients", clients::run),
+    ("disk", disk::run),
+];
+
+/// Requests a second of the visitor.
+const RATE: u32 = 400;
+
+/// The visitor's connections, each on a thread of its own.
+const CONNECTIONS: usize = 8;
+
+/// How long the visitor asks before what counts: caches and clocks warm up.
+const WARM: Duration = Duration::from_secs(2);
+
+/// Name and content of the file for which the visitor asks.
+const CACHED: (&str, &str) = ("cached.css", "body { margin: 0 }\n");
+
+/// What a flood may make of the visitor's 99th percentile, as a factor.
+const P99_FACTOR_MAX: f64 = 2.0;
+
+/// What is the same for all scenarios.
+struct Setting {
+    /// Below the folder of temporary files.
+    folder: PathBuf,
+    time: Duration,
+    engine: Option<String>,
+    gannet: PathBuf,
+}
+
+/// `cargo xtask flood`.
+pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
+    let (mut seconds, mut engine, mut gannet) = (20, None, None);
+    let mut names = Vec::new();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("seconds") => seconds = parser.value()?.parse()?,
+            Long("engine") => engine = Some(parser.value()?.string()?),
+            Long("gannet") => gannet = Some(PathBuf::from(parser.value()?).canonicalize()?),
+            Short('h') | Long("help") => {
+                print!("{HELP}");
+                return Ok(());
+            }
+            Value(name) => names.push(name.string()?),
+            _ => return Err(argument.unexpected().into()),
+        }
+    }
+    for name in &names {
+        let is_known = SCENARIOS.iter().any(|(known, _)| known == name);
+        ensure!(is_known, "no scenario is called '{name}'; see --help");
+    }
+    let gannet = match gannet {
+        Some(path) => path,
+        None => process::build(&["-p", "gannet"], "release")?,
+    };
+    let folder = std::env::temp_dir().join(format!("gannet-flood-{}", std::process::id()));
+    let setting = Setting {
+        folder,
+        time: Duration::from_secs(seconds),
+        engine,
+        gannet,
+    };
+    let mut is_met = true;
+    for (name, scenario) in SCENARIOS {
+        if names.is_empty() || names.iter().any(|it| it == name) {
+            fs::create_dir_all(&setting.folder)?;
+            fs::write(setting.folder.join(CACHED.0), CACHED.1)?;
+            let result = scenario(&setting).context(name);
+            fs::remove_dir_all(&setting.folder)?;
+            is_met &= result?;
+        }
+    }
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    if cores < 4 {
+        println!("clients and server share {cores} cores, which is part of every latency");
+    }
+    ensure!(is_met, "a bound is not met, see above");
+    Ok(())
+}
+
+impl Setting {
+    /// Serves the folder.
+    fn serve(&self, flags: &[&str]) -> Result<(Served, SocketAddr)> {
+        let mut command = Command::new(&self.gannet);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--log", "off"]);
+        command.args(self.engine.iter().flat_map(|it| ["--engine", it.as_str()]));
+        command.args(flags).arg(&self.folder);
+        command.stderr(Stdio::inherit());
+        let server = Served::start(&mut command)?.context("the server does not start")?;
+        let address = (Ipv4Addr::LOCALHOST, server.port.parse()?).into();
+        Ok((server, address))
+    }
+
+    /// The visitor's latencies, from the addresses that `connect` chooses, while `flood` runs; it
+    /// ends soon after the flag is set.
+    fn visit_during(
+        &self,
+        connect: impl Fn() -> Result<Vec<Client>>,
+        rate: u32,
+        flood: impl FnOnce(&AtomicBool) -> Result<()> + Send,
+    ) -> Result<Latencies> {
+        let warm = Pace { rate, time: WARM };
+        let real = Pace {
+            time: self.time,
+            ..warm
+        };
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let flooding = scope.spawn(|| flood(&is_over));
+            let visit = |pace| open_loop::run::<1>(connect()?, pace, |client, _| ask(client));
+            let latencies = visit(warm).and_then(|_| visit(real));
+            is_over.store(true, Ordering::SeqCst);
+            match flooding.join() {
+                Ok(result) => result?,
+                Err(_) => bail!("a request of the flood failed, see above"),
+            }
+            let [latencies] = latencies?;
+            Ok(latencies)
+        })
+    }
+}
+
+/// Asks for the cached file.
+fn ask(client: &mut Client) -> usize {
+    let response = client.get(&format!("/{}", CACHED.0)).expect(200);
+    assert_eq!(response.text(), CACHED.1);
+    0
+}
+
+/// The visitor's connections, from one address.
+fn from_one_address(address: SocketAddr) -> Result<Vec<Client>> {
+    let connect = |_| Client::try_connect(address).context("the visitor cannot connect");
+    (0..CONNECTIONS).map(connect).collect()
+}
+
+/// Prints one measurement.
+fn print(scenario: &str, what: &str, latencies: &Latencies) {
+    let [p50, p99, most] = [50.0, 99.0, 100.0].map(|percent| latencies.percentile(percent));
+    let count = latencies.count();
+    println!(
+        "{scenario}: {what}: p50 {p50:.2} ms, p99 {p99:.2} ms, most {most:.2} ms of {count} requests"
+    );
+}
+
+/// Prints what a flood does to the 99th percentile; returns whether that is within the bound.
+fn compare(scenario: &str, calm: &Latencies, flooded: &Latencies) -> bool {
+    let factor = flooded.percentile(99.0) / calm.percentile(99.0);
+    let is_met = factor <= P99_FACTOR_MAX;
+    let verdict = if is_met { "met" } else { "NOT met" };
+    println!("{scenario}: p99 {factor:.2} times (bound: {P99_FACTOR_MAX}, {verdict})");
+    is_met
+}
+
+/// The server's resident memory, in MiB.
+fn memory(server: &Served) -> Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", server.pid()))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    let kib: f64 = number.context("no Rss in the server's memory")?.parse()?;
+    Ok(kib / 1024.0)
+}
