@@ -69,6 +69,8 @@ const WAYS: [Way; 5] = [
         arguments: HAPROXY,
         config: "listen site\n mode http\n TIMES bind 127.0.0.1:PORT\n \
                  http-request del-header Forwarded\n option forwardfor\n \
+                 http-request set-header X-Forwarded-Proto https if { ssl_fc }\n \
+                 http-request set-header X-Forwarded-Proto http if !{ ssl_fc }\n \
                  http-request set-header X-Forwarded-Host %[req.hdr(host)]\n \
                  server gannet 127.0.0.1:UPSTREAM\n",
         upstream: Upstream::Plain,

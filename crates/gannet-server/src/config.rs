@@ -362,6 +362,11 @@ impl ClientRules {
         self.connections > 0 || self.limits_requests()
     }
 
+    /// Whether some clients may not connect.
+    pub(crate) fn has_lists(&self) -> bool {
+        !self.allow.is_empty() || !self.deny.is_empty()
+    }
+
     /// Whether a client may be refused a request.
     pub(crate) fn limits_requests(&self) -> bool {
         self.requests.is_some() || self.bytes_per_second > 0

@@ -137,7 +137,7 @@ fn unix_sockets_may_be_proxied() {
         let mut client = Client::unix(&folder.join("socket"));
         client.send("PROXY UNKNOWN\r\n");
         client.get("/").expect(200);
-        assert_eq!(logged(server, &folder), ["203.0.113.7:56324", "unix"]);
+        assert_eq!(logged(server, &folder), ["203.0.113.7:56324", "unknown"]);
     });
 }
 
@@ -193,6 +193,60 @@ fn trusted_proxies_tell_of_their_clients() {
             &own,
         ];
         assert_eq!(logged(server, &folder), expect);
+    });
+}
+
+/// A client can neither hide behind its proxy, nor speak for it.
+#[test]
+fn clients_of_proxies_cannot_hide() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let flags = [
+            "--listen",
+            "127.0.0.1:0,proxy",
+            "--listen",
+            "127.0.0.1:0",
+            "--trust",
+            "loopback",
+        ];
+        let denying = [&flags[..], &["--deny", "203.0.113.7"]].concat();
+        let server = start(engine.name(), &folder, &denying);
+        let plain = server.urls()[1]
+            .trim_start_matches("http://")
+            .trim_end_matches('/');
+        let mut client = Client::connect(plain.parse().expect("an address"));
+        let mut check = |line: &str, status| {
+            ask(&mut client, "/", &[line]).expect(status);
+        };
+        check("x-forwarded-for: 203.0.113.8", 200);
+        for begun in ["\"", "for=\"x", "unknown", ""] {
+            check(&format!("x-forwarded-for: {begun}, 203.0.113.7"), 403);
+        }
+        check("forwarded: for=\"x, for=203.0.113.7", 400);
+        for hidden in ["unknown", "_x", "fe80::1%eth0"] {
+            check(&format!("x-forwarded-for: {hidden}"), 403);
+            check(&format!("forwarded: for=\"{hidden}\""), 403);
+        }
+        check("forwarded: for=\"203.0.113.7:_x\"", 403);
+        check("accept: */*", 200);
+        let mut unknown = Client::new(&server);
+        unknown.send("PROXY UNKNOWN\r\n");
+        unknown.closes();
+        server.stop().success();
+
+        // A client that is not known is no proxy.
+        let server = start(engine.name(), &folder, &flags);
+        let mut unknown = Client::new(&server);
+        unknown.send("PROXY UNKNOWN\r\n");
+        let spoofed = [
+            "x-forwarded-for: 203.0.113.9",
+            "x-forwarded-host: a.example",
+        ];
+        ask(&mut unknown, "/old", &spoofed).expect(404);
+        let mut local = Client::new(&server);
+        local.send(LOCAL);
+        ask(&mut local, "/old", &spoofed).expect(301);
+        assert_eq!(logged(server, &folder), ["unknown", "203.0.113.9"]);
     });
 }
 

@@ -17,9 +17,11 @@ use self::limits::{HEADER_LEN_MAX, V1_LEN_MAX};
 /// The connection's client, as its proxy describes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Origin {
-    /// Nobody else: the proxy checks the server's health (`LOCAL`), or does not know the client's
-    /// address (`UNKNOWN`, `AF_UNSPEC`), or the client has none (`AF_UNIX`).
+    /// Nobody else: the proxy speaks for itself, such as to check the server's health (`LOCAL`).
     Proxy,
+    /// A client that has no address (`AF_UNIX`), or whose address the proxy does not know
+    /// (`UNKNOWN`, `AF_UNSPEC`) or reaches in another way than by TCP.
+    Unknown,
     /// The client with this address.
     Client(SocketAddr),
 }
@@ -71,7 +73,7 @@ fn parse_v1(input: &[u8]) -> Result<Option<(Origin, usize)>, Malformed> {
     let mut words = line.split(' ').skip(1);
     let mut word = || words.next().ok_or(Malformed);
     let source = match word()? {
-        "UNKNOWN" => return Ok(Some((Origin::Proxy, end + 1))),
+        "UNKNOWN" => return Ok(Some((Origin::Unknown, end + 1))),
         "TCP4" => {
             let source = address::<Ipv4Addr>(word()?)?;
             address::<Ipv4Addr>(word()?)?;
@@ -139,6 +141,7 @@ fn parse_v2(input: &[u8]) -> Result<Option<(Origin, usize)>, Malformed> {
             let source: [u8; 16] = part(block, 0);
             client(source.into(), part(block, 32))
         }
+        (PROXY, _) => Origin::Unknown,
         _ => Origin::Proxy,
     };
     Ok(Some((origin, V2_FIXED_LEN + len)))

@@ -9,6 +9,7 @@ fn check(header: &[u8], expect: Result<&str, Malformed>) {
     let expect = expect.map(|origin| {
         let origin = match origin {
             "" => Origin::Proxy,
+            "?" => Origin::Unknown,
             client => Origin::Client(client.parse().expect("an address")),
         };
         Some((origin, header.len()))
@@ -32,8 +33,8 @@ fn version_1_names_the_client() {
     );
     good("PROXY TCP4 0.0.0.0 255.255.255.255 0 65535", "0.0.0.0:0");
     good("PROXY TCP6 2001:db8::7 ::1 1 2", "[2001:db8::7]:1");
-    good("PROXY UNKNOWN", "");
-    good("PROXY UNKNOWN ffff:f...f:ffff \u{e4}nything 65535", "");
+    good("PROXY UNKNOWN", "?");
+    good("PROXY UNKNOWN ffff:f...f:ffff \u{e4}nything 65535", "?");
     let longest = "PROXY TCP6 ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff1 \
                    ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff 65535 65535";
     good(longest, "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff1]:65535");
@@ -99,11 +100,11 @@ fn version_2_may_name_nobody() {
     check(&v2(0x20, 0x00, &[]), Ok(""));
     check(&v2(0x20, 0x11, IPV4), Ok(""));
     check(&v2(0x20, 0xff, &[]), Ok(""));
-    check(&v2(0x21, 0x00, &[]), Ok(""));
-    check(&v2(0x21, 0x00, &[1, 2, 3]), Ok(""));
-    check(&v2(0x21, 0x31, &[b'/'; UNIX_LEN]), Ok(""));
+    check(&v2(0x21, 0x00, &[]), Ok("?"));
+    check(&v2(0x21, 0x00, &[1, 2, 3]), Ok("?"));
+    check(&v2(0x21, 0x31, &[b'/'; UNIX_LEN]), Ok("?"));
     // Datagrams do not arrive over a stream.
-    check(&v2(0x21, 0x12, IPV4), Ok(""));
+    check(&v2(0x21, 0x12, IPV4), Ok("?"));
 }
 
 #[test]

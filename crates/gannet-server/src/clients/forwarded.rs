@@ -6,7 +6,7 @@
 //! client is the first one that is not trusted, and nothing further to the left is read, since
 //! anyone may have written it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use gannet_content::rules::pattern::Scheme;
 use gannet_http::h1::is_authority;
@@ -17,8 +17,11 @@ use super::limits::HOPS_MAX;
 /// What is known about a request's client.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Forwarded<'a> {
-    /// Its address; `None` if the last trusted proxy does not tell.
+    /// Its address, or that of the first trusted proxy known; `None` if none tells.
     pub(crate) client: Option<IpAddr>,
+    /// A trusted proxy names its client in a way that cannot be read, or there are too many hops:
+    /// the address is that of a proxy, and the client is somebody.
+    pub(crate) is_hidden: bool,
     /// By which scheme it sent the request.
     pub(crate) scheme: Option<Scheme>,
     /// The authority that it asked.
@@ -26,7 +29,8 @@ pub(crate) struct Forwarded<'a> {
 }
 
 /// The two kinds of fields name different clients. A proxy that sets one kind may pass on the other
-/// as the client has sent it, so neither can be believed.
+/// as the client has sent it, so neither can be believed. The same goes for a `Forwarded` with a
+/// quoted string that does not end: the client may have begun it, to swallow what its proxy adds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Conflict;
 
@@ -51,22 +55,46 @@ impl<'a> Forwarded<'a> {
                 17 if name.eq_ignore_ascii_case(b"x-forwarded-proto") => &mut schemes,
                 _ => continue,
             };
+            if name.len() > 9 {
+                // These have no quoted strings.
+                let elements = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                let elements = elements.filter(|element| !element.is_empty());
+                elements.for_each(|element| list.push(element));
+                continue;
+            }
+            if !ends_unquoted(value) {
+                return Err(Conflict);
+            }
             elements(value).for_each(|element| list.push(element));
         }
-        let hops = clients.walk(address, &is_trusted);
-        if !standard.is_empty() {
-            let found = standard.read_standard(&is_trusted);
-            return match clients.is_empty() || found.client == hops.0 {
-                true => Ok(found),
-                false => Err(Conflict),
-            };
-        }
+        let walk = clients.walk(&is_trusted);
         // A proxy either appends to these lists as well, or sets one value.
-        let (client, hop_count) = hops;
+        let found = Self {
+            client: walk.client,
+            is_hidden: walk.is_hidden,
+            scheme: schemes.of_hop(walk.hop_count).and_then(scheme),
+            authority: hosts
+                .of_hop(walk.hop_count)
+                .filter(|host| is_authority(host)),
+        };
+        if standard.is_empty() {
+            return Ok(found);
+        }
+        let described = standard.read_standard(&is_trusted);
+        if clients.is_empty() {
+            return Ok(described);
+        }
+        if described.client != found.client {
+            return Err(Conflict);
+        }
+        // The client may have sent either kind, with its own address. What both say is not its work.
         Ok(Self {
-            client,
-            scheme: schemes.of_hop(hop_count).and_then(scheme),
-            authority: hosts.of_hop(hop_count).filter(|host| is_authority(host)),
+            is_hidden: found.is_hidden || described.is_hidden,
+            scheme: found.scheme.filter(|_| found.scheme == described.scheme),
+            authority: found
+                .authority
+                .filter(|_| found.authority == described.authority),
+            ..found
         })
     }
 }
@@ -97,23 +125,27 @@ impl<'a> List<'a> {
             .map(|index| self.elements[index % HOPS_MAX])
     }
 
-    /// The client, and the number of hops from here to it. What is malformed ends the walk.
-    fn walk(
-        &self,
-        address: impl Fn(&[u8]) -> Option<IpAddr>,
-        is_trusted: &impl Fn(IpAddr) -> bool,
-    ) -> (Option<IpAddr>, usize) {
-        let (mut client, mut hop_count) = (None, 0);
+    /// Whether some elements are not held.
+    fn is_cut(&self) -> bool {
+        self.count > HOPS_MAX
+    }
+
+    /// Looks for the client. What is malformed ends the walk.
+    fn walk(&self, is_trusted: &impl Fn(IpAddr) -> bool) -> Walk {
+        let mut walk = Walk::default();
         for element in self.iter() {
             let Some(address) = address(element) else {
-                break;
+                walk.is_hidden = true;
+                return walk;
             };
-            (client, hop_count) = (Some(address), hop_count + 1);
+            walk.client = Some(address);
+            walk.hop_count += 1;
             if !is_trusted(address) {
-                break;
+                return walk;
             }
         }
-        (client, hop_count)
+        walk.is_hidden = self.is_cut();
+        walk
     }
 
     /// The element for the hop with this number, counted from 1 at the right; if there are fewer,
@@ -128,21 +160,39 @@ impl<'a> List<'a> {
         let mut found = Forwarded::default();
         for element in self.iter() {
             let Some(hop) = Hop::parse(element) else {
-                break;
+                found.is_hidden = true;
+                return found;
             };
             found.scheme = hop.proto.and_then(scheme).or(found.scheme);
             let authority = hop.host.filter(|host| is_authority(host));
             found.authority = authority.or(found.authority);
-            let Some(address) = hop.node.and_then(address) else {
-                break;
+            // A proxy may describe what it was asked without saying by whom.
+            let Some(node) = hop.node else {
+                return found;
+            };
+            let Some(address) = address(node) else {
+                found.is_hidden = true;
+                return found;
             };
             found.client = Some(address);
             if !is_trusted(address) {
-                break;
+                return found;
             }
         }
+        found.is_hidden = self.is_cut();
         found
     }
+}
+
+/// What a list of addresses says.
+#[derive(Default)]
+struct Walk {
+    /// The client, or the first trusted proxy that is known.
+    client: Option<IpAddr>,
+    /// The number of hops from here to it.
+    hop_count: usize,
+    /// See [`Forwarded::is_hidden`].
+    is_hidden: bool,
 }
 
 /// An element of `Forwarded`.
@@ -192,6 +242,20 @@ fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     elements.filter(|element| !element.is_empty())
 }
 
+/// Whether each quoted string of a value ends.
+fn ends_unquoted(value: &[u8]) -> bool {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for &byte in value {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+    }
+    !is_quoted
+}
+
 /// Splits at each separator that is not in a quoted string.
 fn split_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let (mut is_quoted, mut is_escaped) = (false, false);
@@ -206,18 +270,27 @@ fn split_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`,
-/// `[2001:db8::1]`, `[2001:db8::1]:80`. `None` for `unknown`, obfuscated and malformed ones.
+/// An address, with or without a port, which may be hidden (RFC 7239 section 6): `192.0.2.1`,
+/// `192.0.2.1:80`, `192.0.2.1:_x`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`. `None` for `unknown`, obfuscated and malformed ones.
 fn address(node: &[u8]) -> Option<IpAddr> {
     let node = str::from_utf8(node).ok()?;
-    let bare = node
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    let address = match bare {
-        Some(bare) => IpAddr::V6(bare.parse().ok()?),
-        None => match node.parse() {
-            Ok(address) => address,
-            Err(_) => node.parse::<SocketAddr>().ok()?.ip(),
+    let is_port = |port: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        !port.is_empty() && port.bytes().all(is_allowed)
+    };
+    let address = match node.strip_prefix('[') {
+        Some(rest) => {
+            let (bare, after) = rest.split_once(']')?;
+            let port = after.strip_prefix(':');
+            if !(after.is_empty() || port.is_some_and(is_port)) {
+                return None;
+            }
+            IpAddr::V6(bare.parse().ok()?)
+        }
+        None => match (node.parse(), node.split_once(':')) {
+            (Ok(address), _) => address,
+            (Err(_), Some((bare, port))) if is_port(port) => IpAddr::V4(bare.parse().ok()?),
+            (Err(_), _) => return None,
         },
     };
     Some(address.to_canonical())
@@ -283,8 +356,59 @@ mod tests {
         check("203.0.113.7, _hidden, 10.0.0.1", "10.0.0.1");
         check("203.0.113.7, 256.0.0.1, 10.0.0.1", "10.0.0.1");
         check("203.0.113.7, 10.0.0.1 10.0.0.2", "");
-        check("203.0.113.7, \", 10.0.0.1", "");
+        // A client has no way to keep its proxy's element from being one.
+        check("\", 203.0.113.7", "203.0.113.7");
+        check("203.0.113.7, \", 10.0.0.1", "10.0.0.1");
+        check("for=\"x, 203.0.113.7", "203.0.113.7");
+        check("203.0.113.7:_p", "203.0.113.7");
+        check("[2001:db8::7]:_p", "2001:db8::7");
+        check("203.0.113.7:", "");
+        check("[2001:db8::7]x", "");
         check("", "");
+    }
+
+    #[test]
+    fn quoted_strings_swallow_nothing() {
+        for begun in ["for=\"x", "\"", "for=\"x\\", "for=\"\\\""] {
+            for end in [
+                "for=203.0.113.7",
+                "for=\"[2001:db8::7]\"",
+                "for=\"a\";by=\"b\"",
+            ] {
+                check(&format!("forwarded: {begun}, {end}\n"), Err(Conflict));
+            }
+        }
+        let whole = "forwarded: for=\"x\\\"\", for=203.0.113.7\n";
+        check(whole, Ok(("203.0.113.7", "", "")));
+    }
+
+    #[test]
+    fn a_client_that_is_not_named_is_hidden() {
+        let check = |section: &str, expect: bool| {
+            let section = section.replace('\n', "\r\n");
+            let fields = Fields::parse(section.as_bytes()).expect("fields");
+            let is_trusted = |address: IpAddr| address.to_string().starts_with("10.");
+            let found = Forwarded::read(&fields, is_trusted).expect("no conflict");
+            assert_eq!(found.is_hidden, expect, "{section}");
+        };
+        for (list, expect) in [
+            ("203.0.113.7", false),
+            ("10.0.0.2, 10.0.0.1", false),
+            ("unknown, 203.0.113.7", false),
+            ("unknown", true),
+            ("203.0.113.7, unknown, 10.0.0.1", true),
+            ("fe80::1%eth0", true),
+            ("_abc", true),
+        ] {
+            check(&format!("x-forwarded-for: {list}\n"), expect);
+            let hops: Vec<_> = list.split(", ").map(|it| format!("for=\"{it}\"")).collect();
+            check(&format!("forwarded: {}\n", hops.join(", ")), expect);
+        }
+        check("forwarded: for=x;for=y\n", true);
+        check("forwarded: proto=https\n", false);
+        check("a: b\n", false);
+        let proxies = ["10.0.0.1"; HOPS_MAX + 1].join(", ");
+        check(&format!("x-forwarded-for: {proxies}\n"), true);
     }
 
     #[test]
@@ -331,11 +455,26 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_field_wins_unless_clients_differ() {
-        check(
-            "forwarded: for=203.0.113.7;proto=https\nx-forwarded-for: 203.0.113.7\n\
-             x-forwarded-proto: http\nx-forwarded-host: b.example\n",
-            Ok(("203.0.113.7", "https", "")),
+    fn where_both_kinds_are_sent_they_have_to_agree() {
+        let both = |standard: &str, others: &str, expect| {
+            let clients = "x-forwarded-for: 203.0.113.7\n";
+            check(&format!("forwarded: {standard}\n{clients}{others}"), expect);
+        };
+        both(
+            "for=203.0.113.7;proto=https;host=a.example",
+            "x-forwarded-proto: https\nx-forwarded-host: a.example\n",
+            Ok(("203.0.113.7", "https", "a.example")),
+        );
+        // Either may be the client's own.
+        both(
+            "for=203.0.113.7;proto=http;host=a.example",
+            "x-forwarded-proto: https\n",
+            Ok(("203.0.113.7", "", "")),
+        );
+        both(
+            "for=203.0.113.7",
+            "x-forwarded-proto: https\nx-forwarded-host: a.example\n",
+            Ok(("203.0.113.7", "", "")),
         );
         check(
             "forwarded: for=203.0.113.7\nx-forwarded-for: 203.0.113.8\n",

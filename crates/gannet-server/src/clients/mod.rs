@@ -17,7 +17,7 @@ pub(crate) mod rate;
 mod table;
 
 use std::cell::Cell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use gannet_content::rules::pattern::Scheme;
@@ -68,12 +68,15 @@ impl Clients {
     }
 
     /// Whether a client is allowed: the longest prefix decides, at the same length `deny`. One that is
-    /// in no list is, unless only some are allowed.
+    /// in no list is, unless only some are allowed; and [`HIDDEN`] is, unless there are lists.
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
         let longest = |networks: &[Network]| {
             let matching = networks.iter().filter(|network| network.contains(address));
             matching.map(Network::prefix_len).max()
         };
+        if address == HIDDEN {
+            return !self.rules.has_lists();
+        }
         match (longest(&self.rules.allow), longest(&self.rules.deny)) {
             (None, None) => self.rules.allow.is_empty(),
             (allow, deny) => allow > deny,
@@ -122,6 +125,10 @@ impl Clients {
         }
     }
 }
+
+/// Stands for all clients that their trusted proxies do not name, or not in a way that can be read:
+/// no packet comes from it.
+const HIDDEN: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// What to do with a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -175,7 +182,8 @@ impl Client {
                 let peer = Peer::Ip(SocketAddr::new(ip, address.port()));
                 (peer, (!is_trusted).then_some(ip))
             }
-            other => (other, None),
+            Peer::Unknown => (peer, Some(HIDDEN)),
+            Peer::Unix => (peer, None),
         };
         Self {
             name: peer.to_string().into(),
@@ -286,6 +294,7 @@ impl Client {
         };
         self.current.set(None);
         let of_proxy = told.client.filter(|address| !clients.is_trusted(*address));
+        let of_proxy = of_proxy.or(told.is_hidden.then_some(HIDDEN));
         let Some(address) = of_proxy.or(self.address) else {
             return (Verdict::Answer, None);
         };
@@ -293,8 +302,8 @@ impl Client {
             counters.denied_requests += 1;
             return (Verdict::Denied, None);
         }
-        let is_early = of_proxy.is_none() && !self.has_begun;
-        if is_early && clients.rules.limits_requests() {
+        // A proxy's address may be forged as well as a client's.
+        if !self.has_begun && (self.is_trusted || clients.rules.limits_requests()) {
             return (Verdict::TooEarly, None);
         }
         let place = match &clients.table {

@@ -64,6 +64,7 @@ impl<D: Driver> Active<'_, D> {
         let peer = match origin {
             Origin::Client(address) => Peer::Ip(address),
             Origin::Proxy => shared.driver.peer(self.conn.socket),
+            Origin::Unknown => Peer::Unknown,
         };
         self.identify(peer)
     }

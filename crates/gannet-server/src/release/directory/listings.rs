@@ -301,16 +301,22 @@ mod tests {
 
     #[test]
     fn what_takes_long_to_read_is_read_less_often() {
-        let (mut pages, key) = (Listings::default(), key(b"/a/"));
-        let made = Made {
-            took: Duration::from_millis(CONFIRMED_MS),
-            ..made(1_000, 1_010)
+        let check = |took_ms: u64, rest_ms: u64| {
+            let (mut pages, key) = (Listings::default(), key(b"/a/"));
+            let made = Made {
+                took: Duration::from_millis(took_ms),
+                ..made(1_000, 1_010)
+            };
+            add(&mut pages, &key, 100, &made);
+            let last = made.at.plus_ms(rest_ms);
+            assert!(pages.fresh(&key, last, |_| true).is_some());
+            let over = last.plus_ms(BELIEVED_MS + 1);
+            assert!(pages.fresh(&key, over, |_| true).is_none());
         };
-        add(&mut pages, &key, 100, &made);
-        let last = made.at.plus_ms(LISTING_REST * CONFIRMED_MS);
-        assert!(pages.fresh(&key, last, |_| true).is_some());
-        let over = last.plus_ms(BELIEVED_MS + 1);
-        assert!(pages.fresh(&key, over, |_| true).is_none());
+        check(0, CONFIRMED_MS);
+        let took_ms = LISTING_REST_MAX_MS / 2 / LISTING_REST;
+        check(took_ms, LISTING_REST * took_ms);
+        check(LISTING_REST_MAX_MS, LISTING_REST_MAX_MS);
     }
 
     /// Slow peers hold distinct contents, not each time that one was made.
