@@ -323,7 +323,13 @@ mod tests {
         );
         if cool(&file, 1 << 20) {
             assert!(!are_pages_resident(file.as_fd(), 4096..4196));
-            assert!(!are_samples_resident(file.as_fd(), 4096..4196));
+            let is_found = are_samples_resident(file.as_fd(), 4096..4196);
+            // Asking for a byte begins to read it, which a quick disk may have done at once.
+            if is_found && cached_pages(file.as_fd(), 4096, 100) != Ok(0) {
+                left_out("cold pages", "the kernel has read them in again");
+                return;
+            }
+            assert!(!is_found, "a sample is missing");
         }
     }
 }
