@@ -176,7 +176,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         .iter()
         .map(|one| (one.address.clone(), one.scheme))
         .collect();
-    let (log, log_file) = (config.log, config.log_file.clone());
+    let (log, log_file) = (config.log.clone(), config.log_file.clone());
     let prepared = gannet_server::prepare(config, content.clone(), bound)
         .map_err(|error| start_failure(&error, settings))?;
     tell_of_missing_front_pages(&prepared.report().no_front_page);
@@ -187,7 +187,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         development: development.as_ref().and_then(Option::as_ref),
         interfaces: &interfaces,
         report: prepared.report(),
-        log: (log, log_file.as_deref()),
+        log: (&log, log_file.as_deref()),
         note: note.as_deref(),
         has_trust: !settings.server.clients.trust.is_empty(),
         qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
@@ -196,7 +196,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
     Ok(Ready {
         lines: lines.render(),
         prepared,
-        people: People::choose(settings.quiet, (log, log_file.is_some())),
+        people: People::choose(settings.quiet, (&log, log_file.is_some())),
     })
 }
 
