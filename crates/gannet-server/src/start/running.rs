@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use gannet_io::driver::{EngineReport, Waker};
 use gannet_io::unix_socket::SocketFile;
@@ -14,6 +15,8 @@ use crate::limits::LOOKS_PART;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::{self, exposition::About};
 use crate::observe::metrics_server::MetricsServer;
+use crate::observe::notices;
+use crate::observe::report::Reporter;
 use crate::observe::snapshots::Snapshots;
 use crate::start::lookout::Lookout;
 use crate::start::quic::Http3Report;
@@ -117,6 +120,8 @@ pub struct Running {
     report: StartReport,
     log: LogWriter,
     metrics: Option<MetricsServer>,
+    /// Writes lines about the traffic.
+    reporter: Option<Reporter>,
     certificates: Option<Certificates>,
     /// Threads that follow certificates, live directories and their rules.
     lookouts: Vec<Lookout>,
@@ -141,6 +146,7 @@ impl Running {
             report,
             log,
             metrics: None,
+            reporter: None,
             certificates,
             lookouts: Vec::new(),
             coders: None,
@@ -165,6 +171,13 @@ impl Running {
     /// Starts serving metrics.
     pub(crate) fn serve_metrics(&mut self, metrics: MetricsServer, about: About) -> io::Result<()> {
         self.metrics = Some(metrics.serve(self.snapshots.clone(), about)?);
+        Ok(())
+    }
+
+    /// Starts writing lines about the traffic.
+    pub(crate) fn report_every(&mut self, every: Duration) -> io::Result<()> {
+        let reporter = Reporter::start(every, self.snapshots.clone(), &notices::ERRORS)?;
+        self.reporter = Some(reporter);
         Ok(())
     }
 
