@@ -35,8 +35,8 @@ impl<D: Driver> Active<'_, D> {
         if tls.is_over || tls.is_sending || tls.is_queued || tls.waiting.is_empty() {
             return;
         }
-        if handshake.is_at_hello() {
-            // A key exchange and a signature, while other clients wait for responses.
+        if handshake.is_costly() {
+            // A key exchange and a signature, or a client's chain, while other clients wait for responses.
             if !self.shared.budget.take(Work::Hello, 1) {
                 tls.is_queued = true;
                 self.shared.hellos.push_back(conn.id);
@@ -87,8 +87,10 @@ impl<D: Driver> Active<'_, D> {
             plain,
             rest,
             is_closed,
+            has_client_certificate,
             ..
         } = established;
+        self.shared.counters.tls.client_certificates += u64::from(has_client_certificate);
         match kind {
             HandshakeKind::Full => self.shared.counters.tls.full += 1,
             HandshakeKind::FullWithRetry => self.shared.counters.tls.retried += 1,

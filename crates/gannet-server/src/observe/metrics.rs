@@ -140,6 +140,8 @@ pub struct TlsCounters {
     pub resumed: u64,
     /// Handshakes of HTTP/3 of either kind: QUIC's library does not say which.
     pub quic: u64,
+    /// Handshakes over TCP in which the client showed a valid certificate.
+    pub client_certificates: u64,
     /// Failed handshakes, by the alert sent or received, or by another reason: `closed`, `reset`,
     /// `timeout`, `clear_http`.
     pub failed: BTreeMap<&'static str, u64>,
@@ -204,7 +206,7 @@ macro_rules! add {
 impl AddAssign<&TlsCounters> for TlsCounters {
     fn add_assign(&mut self, other: &TlsCounters) {
         add!(self, other, TlsCounters {
-            connections_now full retried resumed quic early faults kernel peer_key_updates key_updates
+            connections_now full retried resumed quic client_certificates early faults kernel peer_key_updates key_updates
             kernel_key_updates
         } failed not_kernel);
         add_each(&mut self.failed, failed);

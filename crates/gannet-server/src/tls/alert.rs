@@ -27,6 +27,8 @@ impl Alert {
     pub const INTERNAL_ERROR: Self = Self(80);
     /// The user cancelled; `close_notify` follows.
     pub const USER_CANCELED: Self = Self(90);
+    /// The client has to show a certificate (RFC 8446 section 4.4.2.4).
+    pub const CERTIFICATE_REQUIRED: Self = Self(116);
     /// None of the offered application protocols is spoken here.
     pub const NO_APPLICATION_PROTOCOL: Self = Self(120);
 

@@ -49,6 +49,8 @@ pub struct Handshake {
     is_closed: bool,
     /// Output was produced.
     has_spoken: bool,
+    /// The client was asked for a certificate.
+    asks_client: bool,
 }
 
 #[derive(Default)]
@@ -92,6 +94,8 @@ pub struct Established {
     pub rest: Vec<u8>,
     /// The peer has already sent `close_notify`.
     pub is_closed: bool,
+    /// The client has shown a certificate, and it is valid.
+    pub has_client_certificate: bool,
 }
 
 /// The kind of a handshake.
@@ -145,9 +149,13 @@ impl Handshake {
     }
 
     /// Whether the next call of [`receive`](Self::receive) may be expensive: the ClientHello has
-    /// not been processed.
+    /// not been processed, or the client's certificate has not been verified.
     #[must_use]
-    pub fn is_at_hello(&self) -> bool {
+    pub fn is_costly(&self) -> bool {
+        self.is_at_hello() || self.asks_client
+    }
+
+    fn is_at_hello(&self) -> bool {
         matches!(self.state, State::Hello)
     }
 
@@ -301,6 +309,7 @@ impl Handshake {
         let host = certificates.choose(hello.server_name.as_deref());
         self.server_name = hello.server_name;
         let config = host.choose(hello.prefers_chacha);
+        self.asks_client = certificates.asks_clients();
         let connection = UnbufferedServerConnection::new(config).map_err(|error| {
             self.state = State::Over;
             Failure::Ours {
@@ -394,6 +403,7 @@ impl Handshake {
         let group = connection
             .negotiated_key_exchange_group()
             .map(|group| group.name());
+        let has_client_certificate = connection.peer_certificates().is_some();
         let (secrets, keys) = connection
             .dangerous_into_kernel_connection()
             .map_err(|error| internal(&error.to_string()))?;
@@ -418,6 +428,7 @@ impl Handshake {
             plain: mem::take(&mut self.plain),
             rest: mem::take(&mut self.input),
             is_closed: self.is_closed,
+            has_client_certificate,
         }))
     }
 }
@@ -487,6 +498,8 @@ fn put_clear(alert: Alert, out: &mut Vec<u8>) {
 fn likely_alert(error: &Error) -> Alert {
     match error {
         Error::InvalidMessage(_) => Alert::DECODE_ERROR,
+        Error::NoCertificatesPresented => Alert::CERTIFICATE_REQUIRED,
+        Error::InvalidCertificate(why) => Alert(u8::from(AlertDescription::from(why.clone()))),
         Error::DecryptError => Alert::BAD_RECORD_MAC,
         Error::PeerSentOversizedRecord => Alert::RECORD_OVERFLOW,
         Error::NoApplicationProtocol => Alert::NO_APPLICATION_PROTOCOL,

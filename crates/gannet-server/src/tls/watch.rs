@@ -6,7 +6,7 @@
 //! the new pairs are unusable, the old ones stay in place, and the error is reported once per
 //! change.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::certificates::{
     CertificateError, CertificateSet, CertificateStore, LoadOptions, PairPaths, Warning, load,
     now_unix,
 };
+use super::clients::Authorities;
 use super::config::Options;
 use crate::start::lookout::{Quiet, Stamp};
 
@@ -38,6 +39,8 @@ pub struct Source {
     pub allow_expired: bool,
     /// The operator's other TLS options.
     pub options: Options,
+    /// The certificates that clients need; they are put into the options.
+    pub clients: Option<Authorities>,
 }
 
 impl Source {
@@ -65,15 +68,17 @@ impl Source {
         &self,
         previous: Option<&CertificateSet>,
     ) -> Result<(CertificateSet, Vec<Warning>), CertificateError> {
-        let options = LoadOptions {
+        let checks = LoadOptions {
             allow_expired: self.allow_expired,
             now: now_unix(),
         };
-        let (pairs, warnings) = load(&self.pairs, &options)?;
-        Ok((
-            CertificateSet::new(pairs, &self.options, previous)?,
-            warnings,
-        ))
+        let (pairs, warnings) = load(&self.pairs, &checks)?;
+        let mut options = self.options.clone();
+        options.clients = match &self.clients {
+            Some(authorities) => Some(authorities.verifier()?),
+            None => None,
+        };
+        Ok((CertificateSet::new(pairs, &options, previous)?, warnings))
     }
 
     /// The check with which a [`Lookout`](crate::start::lookout::Lookout) keeps a store up to date:
@@ -94,14 +99,16 @@ impl Source {
         }
     }
 
-    fn stamps(&self) -> Vec<Option<Stamp>> {
-        self.files().map(Stamp::of).collect()
-    }
-
-    /// The files of all pairs.
+    /// The files that it reads.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let pairs = self.pairs.iter();
-        pairs.flat_map(|pair| [&*pair.certificate, &*pair.key])
+        let pairs = pairs.flat_map(|pair| [&pair.certificate, &pair.key]);
+        let clients = self.clients.iter().flat_map(|it| &it.files);
+        pairs.chain(clients).map(PathBuf::as_path)
+    }
+
+    fn stamps(&self) -> Vec<Option<Stamp>> {
+        self.files().map(Stamp::of).collect()
     }
 }
 

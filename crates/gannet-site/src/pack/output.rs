@@ -296,10 +296,17 @@ fn folder_of(target: &Path) -> PathBuf {
     }
 }
 
+/// The longest name that another one contains: file systems allow 255 bytes.
+const NAME_IN_NAME_MAX: usize = 200;
+
 /// The leading dot keeps it out of sites that are served or packed.
 pub(super) fn hidden_beside(target: &Path, name: &OsStr) -> PathBuf {
     let mut hidden = OsString::from(".");
-    hidden.push(name);
+    if name.len() <= NAME_IN_NAME_MAX {
+        hidden.push(name);
+    } else {
+        hidden.push(blake3::hash(name.as_encoded_bytes()).to_hex().as_str());
+    }
     hidden.push(format!(".{}.tmp", std::process::id()));
     folder_of(target).join(hidden)
 }

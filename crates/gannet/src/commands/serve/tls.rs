@@ -91,6 +91,7 @@ pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Developm
                 early_data: tls.early_data,
                 ..Options::default()
             },
+            clients: None,
         },
         kernel: tls.kernel,
         key_records_max: tls.key_records_max,
