@@ -12,7 +12,8 @@ use anyhow::Result;
 use gannet_testkit::client::Client;
 use gannet_testkit::content::Numbers;
 
-use super::{RATE, Setting, compare, from_one_address, memory, print};
+use super::{RATE, Setting, compare, from_one_address, print};
+use crate::swap::{mib, pss};
 
 const NAME: &str = "codings";
 
@@ -47,8 +48,8 @@ pub(super) fn run(setting: &Setting) -> Result<bool> {
         let latencies = setting.visit_during(|| from_one_address(address), RATE, flood)?;
         print(NAME, what, &latencies);
         let made = server.metric("gannet_codings_total{result=\"made\"}")?;
-        let memory = memory(&server)?;
-        println!("{NAME}: {what}: {made} codings made, {memory:.0} MiB of memory at the end");
+        let memory = mib(pss(&server)?);
+        println!("{NAME}: {what}: {made} codings made, {memory} of memory at the end");
         found.push(latencies);
     }
     Ok(compare(NAME, &found[0], &found[1]))

@@ -15,6 +15,7 @@ use gannet_testkit::content::pattern;
 use gannet_testkit::fuse::{Disk, Mounted};
 
 use super::{RATE, Setting, from_one_address, print};
+use crate::swap::verdict;
 
 const NAME: &str = "disk";
 
@@ -77,10 +78,6 @@ pub(super) fn run(setting: &Setting) -> Result<bool> {
         verdict(is_fast)
     );
     Ok(is_quick && is_fast)
-}
-
-fn verdict(is_met: bool) -> &'static str {
-    if is_met { "met" } else { "NOT met" }
 }
 
 /// The throughput of a program that reads the files, in MB/s.

@@ -28,6 +28,7 @@ use xtask::process;
 use xtask::served::Served;
 
 use crate::open_loop::{self, Latencies, Pace};
+use crate::swap::verdict;
 
 const HELP: &str = "\
 cargo xtask flood [FLAGS] [NAME]...
@@ -190,16 +191,7 @@ fn print(scenario: &str, what: &str, latencies: &Latencies) {
 fn compare(scenario: &str, calm: &Latencies, flooded: &Latencies) -> bool {
     let factor = flooded.percentile(99.0) / calm.percentile(99.0);
     let is_met = factor <= P99_FACTOR_MAX;
-    let verdict = if is_met { "met" } else { "NOT met" };
+    let verdict = verdict(is_met);
     println!("{scenario}: p99 {factor:.2} times (bound: {P99_FACTOR_MAX}, {verdict})");
     is_met
-}
-
-/// The server's resident memory, in MiB.
-fn memory(server: &Served) -> Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", server.pid()))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
-    let number = line.and_then(|line| line.split_whitespace().next());
-    let kib: f64 = number.context("no Rss in the server's memory")?.parse()?;
-    Ok(kib / 1024.0)
 }

@@ -440,7 +440,7 @@ fn settled(server: &Served) -> Result<u64> {
 }
 
 /// The server's share of memory, in bytes.
-fn pss(server: &Served) -> Result<u64> {
+pub(crate) fn pss(server: &Served) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", server.pid()))
         .context("cannot read the server's memory")?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
@@ -453,11 +453,11 @@ fn percent(before: u64, after: u64) -> f64 {
     (after as f64 / before as f64 - 1.0) * 100.0
 }
 
-fn mib(bytes: u64) -> String {
+pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-fn verdict(is_met: bool) -> &'static str {
+pub(crate) fn verdict(is_met: bool) -> &'static str {
     if is_met { "met" } else { "NOT met" }
 }
 

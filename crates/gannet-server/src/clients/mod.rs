@@ -127,8 +127,8 @@ impl Clients {
 }
 
 /// Stands for all clients that their trusted proxies do not name, or not in a way that can be read:
-/// no packet comes from it.
-const HIDDEN: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+/// no packet comes from its network (RFC 6666), so that nobody else is counted with them.
+const HIDDEN: IpAddr = IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0));
 
 /// What to do with a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -357,6 +357,15 @@ pub(crate) struct Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Limits are counted by network: those of hidden clients are nobody's but theirs.
+    #[test]
+    fn who_is_hidden_is_counted_with_nobody() {
+        let parse = |text: &str| text.parse().expect("an address");
+        for real in ["::", "::1", "127.0.0.1", "2001:db8::1"] {
+            assert_ne!(table::key(HIDDEN), table::key(parse(real)), "{real}");
+        }
+    }
 
     #[test]
     fn the_most_specific_network_decides() {

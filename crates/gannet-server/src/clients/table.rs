@@ -153,7 +153,7 @@ fn longest_paid(entries: &[Entry]) -> Option<(usize, u64)> {
 
 /// An IPv4 address, or the /64 network of an IPv6 address: each of its customers has at least one
 /// from a provider, with as many addresses as it likes.
-fn key(client: IpAddr) -> u128 {
+pub(super) fn key(client: IpAddr) -> u128 {
     let bits = number(client);
     match is_mapped(bits) {
         true => bits,

@@ -185,8 +185,14 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     };
     let allowed = Allowed {
         cuts: faults.reset + faults.io_error + faults.accept_fails > 0 || scenario.in_place,
-        // Pages in flight may change; in that case the response is never complete.
-        parts: scenario.is_near || scenario.tls != Tls::None || !scenario.in_place,
+        // Pages may change after they were checked, until they leave or the kernel encrypts them;
+        // in that case the response is never complete.
+        parts: !scenario.in_place
+            || match scenario.tls {
+                Tls::None => scenario.is_near,
+                Tls::Kernel { .. } => false,
+                Tls::Own | Tls::Early | Tls::Refused => true,
+            },
         failures: faults.io_error > 0 || scenario.in_place,
         quiet_ns: (limits.head_timeout_ms
             + limits.idle_timeout_ms
