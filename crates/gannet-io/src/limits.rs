@@ -106,3 +106,6 @@ pub const BACKLOG: i32 = 4096;
 /// Bytes of sealed memory that the thread of their last user frees itself: 0.1 ms in ordinary pages. A
 /// helper thread frees more.
 pub const FREED_AT_ONCE_MAX: i64 = 1 << 20;
+
+/// Sockets taken from a service manager: one for each address of a host with many of them.
+pub const INHERITED_MAX: usize = 1024;

@@ -52,6 +52,15 @@ fn tcp(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Prepares a TCP listener that another process has bound: as [`bind`] does its own.
+///
+/// # Errors
+/// Those of `setsockopt` and `listen`.
+pub fn adopt(listener: impl AsFd) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(&listener, true)?;
+    Ok(rustix::net::listen(listener, limits::BACKLOG)?)
+}
+
 /// Has the kernel hold back new connections of a TCP listener until their first bytes arrive
 /// (`TCP_DEFER_ACCEPT`), for about a second at most.
 ///
@@ -113,11 +122,22 @@ impl fmt::Display for Peer {
 /// The peer of a connected socket.
 pub(crate) fn peer(socket: impl AsFd) -> Peer {
     match rustix::net::getpeername(socket) {
-        Ok(Some(address)) => SocketAddr::try_from(address).map_or(Peer::Unix, Peer::Ip),
+        Ok(Some(address)) => {
+            SocketAddr::try_from(address).map_or(Peer::Unix, |address| Peer::Ip(unmapped(address)))
+        }
         // A Unix socket whose client did not bind a name.
         Ok(None) => Peer::Unix,
         Err(_) => Peer::Unknown,
     }
+}
+
+/// The IPv4 address of a client of an IPv6 listener: one that another process has bound may take both.
+fn unmapped(address: SocketAddr) -> SocketAddr {
+    let mapped = match address {
+        SocketAddr::V6(v6) => v6.ip().to_ipv4_mapped(),
+        SocketAddr::V4(_) => None,
+    };
+    mapped.map_or(address, |v4| SocketAddr::new(v4.into(), address.port()))
 }
 
 #[cfg(test)]
@@ -135,6 +155,17 @@ mod tests {
         let refused = bind_exclusive(bound).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
         TcpStream::connect(bound).unwrap();
+    }
+
+    #[test]
+    fn peers_of_both_families_are_told_apart() {
+        let check = |address: &str, expect: &str| {
+            let address = unmapped(address.parse().unwrap());
+            assert_eq!(address.to_string(), expect);
+        };
+        check("[::ffff:192.0.2.1]:80", "192.0.2.1:80");
+        check("[fe80::1%3]:80", "[fe80::1%3]:80");
+        check("192.0.2.1:80", "192.0.2.1:80");
     }
 
     /// Listeners can share an address, and an exclusive bind detects them.

@@ -123,7 +123,8 @@ pub trait Network {
 
     /// Stops accepting on the listener and closes its descriptor. No further `Accepted` for it
     /// is delivered; connections still in its queue are accepted before the close, if any, and
-    /// delivered by the next wait.
+    /// delivered by the next wait. That holds if another process accepts from it as well: the kernel
+    /// may have announced a connection to this driver only.
     fn stop_accepting(&mut self, listener: Listener);
 
     /// The other end of a connection.
@@ -271,6 +272,10 @@ pub trait Network {
     /// Errors of single datagrams (`ECONNREFUSED`, `EHOSTUNREACH`) are swallowed. Any other error
     /// is a completion without `more` and ends the operation.
     fn receive_datagrams(&mut self, socket: DatagramSocket, token: Token);
+
+    /// Delivers no further datagrams of the socket, which another process receives from now on; it
+    /// can still send. Datagrams that the kernel has delivered already are lost.
+    fn leave_datagrams(&mut self, socket: DatagramSocket);
 
     /// Closes the socket. No completion for it is delivered afterwards, and it is not used again;
     /// datagrams still in its buffer are lost, unless another process has a duplicate of the

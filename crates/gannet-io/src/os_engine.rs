@@ -525,6 +525,11 @@ impl<E: OsEngine> Network for E {
         self.datagrams_changed(socket.0);
     }
 
+    fn leave_datagrams(&mut self, socket: DatagramSocket) {
+        self.parts_mut().datagrams[socket.0 as usize].receive_token = None;
+        self.datagrams_changed(socket.0);
+    }
+
     fn stop_datagrams(&mut self, socket: DatagramSocket) {
         self.parts_mut().datagrams[socket.0 as usize].stop();
         self.datagrams_changed(socket.0);

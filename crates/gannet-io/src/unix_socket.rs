@@ -43,20 +43,7 @@ pub fn bind(path: &Path, access: &Access) -> io::Result<(OwnedFd, SocketFile)> {
     // Clients need the whole path in an address.
     SocketAddrUnix::new(path)?;
     let group = access.group.as_deref().map(group_id).transpose()?;
-    let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(parent, flags, Mode::empty())?;
-    let mut file = SocketFile {
-        folder,
-        name,
-        temporary: None,
-        path: path.to_owned(),
-        identity: None,
-    };
+    let mut file = SocketFile::at(path)?;
     file.stale()?;
     let socket = rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -64,7 +51,7 @@ pub fn bind(path: &Path, access: &Access) -> io::Result<(OwnedFd, SocketFile)> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    file.bind(&socket, parent)?;
+    file.bind(&socket)?;
     file.open_to(access.mode, group)?;
     rustix::net::listen(&socket, limits::BACKLOG)?;
     Ok((socket, file))
@@ -89,6 +76,22 @@ pub fn bind_unnamed() -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((listener.into(), address))
 }
 
+/// The file of a listener that another process has bound and published: this process removes it
+/// now. `None` if there is no socket at the path any more.
+///
+/// # Errors
+/// As for [`bind`], for the folder, the mode and the group.
+pub fn adopt(path: &Path, access: &Access) -> io::Result<Option<SocketFile>> {
+    let group = access.group.as_deref().map(group_id).transpose()?;
+    let mut file = SocketFile::at(path)?;
+    match file.look(&file.name)? {
+        Some((identity, FileType::Socket)) => file.identity = Some(identity),
+        _ => return Ok(None),
+    }
+    file.open_to(access.mode, group)?;
+    Ok(Some(file))
+}
+
 /// Device and inode.
 type Identity = (u64, u64);
 
@@ -105,6 +108,14 @@ pub struct SocketFile {
     identity: Option<Identity>,
 }
 
+/// The folder of the file.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Names to try before giving up on a folder full of them.
 const NAMES_MAX: u32 = 64;
 
@@ -112,14 +123,39 @@ const NAMES_MAX: u32 = 64;
 const ATTEMPTS_MAX: u32 = 8;
 
 impl SocketFile {
+    /// A file that does not exist yet.
+    fn at(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(parent(path), flags, Mode::empty())?;
+        Ok(Self {
+            folder,
+            name,
+            temporary: None,
+            path: path.to_owned(),
+            identity: None,
+        })
+    }
+
+    /// Its path once it is published.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves the file to another process, which has the listener as well.
+    pub fn leave(mut self) {
+        self.identity = None;
+    }
+
     /// Gives the socket a temporary name in the folder.
-    fn bind(&mut self, socket: &OwnedFd, parent: &Path) -> io::Result<()> {
+    fn bind(&mut self, socket: &OwnedFd) -> io::Result<()> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         for _ in 0..NAMES_MAX {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
             let name = OsString::from(format!(".gannet-{}-{number}", std::process::id()));
             // This name may be longer than the socket's, which just fits.
-            let direct = SocketAddrUnix::new(parent.join(&name));
+            let direct = SocketAddrUnix::new(parent(&self.path).join(&name));
             let address = direct.or_else(|_| {
                 let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
                 SocketAddrUnix::new(Path::new(&folder).join(&name))
@@ -140,9 +176,7 @@ impl SocketFile {
 
     /// Grants access to the clients that may connect.
     fn open_to(&self, mode: Option<u32>, group: Option<u32>) -> io::Result<()> {
-        let Some(name) = &self.temporary else {
-            return Ok(());
-        };
+        let name = self.temporary.as_ref().unwrap_or(&self.name);
         if let Some(group) = group {
             let group = Some(Gid::from_raw(group));
             rustix::fs::chownat(&self.folder, name, None, group, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -296,6 +330,27 @@ mod tests {
         assert!(is_refused(&folder.join("file")));
         assert_eq!(fs::read(folder.join("file")).unwrap(), b"content");
         assert_eq!(names(&folder), ["file", "link", "socket"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// The file of a listener that was taken over goes with the new process, and not with the old
+    /// one.
+    #[test]
+    fn a_file_is_left_and_adopted() {
+        let folder = folder("adopted");
+        let path = folder.join("socket");
+        let (_socket, old) = published(&path);
+        let access = Access {
+            mode: Some(0o600),
+            group: None,
+        };
+        let new = adopt(&path, &access).unwrap().expect("it is there");
+        old.leave();
+        assert_eq!(names(&folder), ["socket"]);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        drop(new);
+        assert_eq!(names(&folder), Vec::<String>::new());
+        assert!(adopt(&path, &access).unwrap().is_none());
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -3,7 +3,7 @@
 mod desk;
 
 use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use desk::{ACCEPT, Desk, Folder, each};
@@ -63,6 +63,43 @@ fn stops_accepting() {
             );
         }
     });
+}
+
+/// A listener that another process has as well, and made non-blocking, is accepted from; after the
+/// stop, connections wait in its queue for the other process.
+#[test]
+fn leaves_a_listener_to_another_process() {
+    let options = EngineOptions::default();
+    let run = |mut desk: Desk, other: TcpListener| {
+        let _first = TcpStream::connect(desk.address).unwrap();
+        desk.accepted();
+        let waiting = TcpStream::connect(desk.address).unwrap();
+        desk.driver.stop_accepting(Listener(0));
+        let socket = desk.accepted();
+        let peer = waiting.local_addr().unwrap().to_string();
+        assert_eq!(desk.driver.peer(socket), peer);
+        assert!(desk.settle().is_empty());
+        let second = TcpStream::connect(desk.address).unwrap();
+        assert!(desk.settle().is_empty());
+        let (_, peer) = other.accept().unwrap();
+        assert_eq!(peer, second.local_addr().unwrap());
+    };
+    let shared = || {
+        let listener = net::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let other = TcpListener::from(listener.try_clone().unwrap());
+        other.set_nonblocking(true).unwrap();
+        (listener, other)
+    };
+    let (listener, other) = shared();
+    let address = other.local_addr().unwrap();
+    match Uring::new(vec![listener], &options) {
+        Ok(driver) => run(Desk::new(Box::new(driver), "uring", address), other),
+        Err(why) => left_out("io_uring", why),
+    }
+    let (listener, other) = shared();
+    let address = other.local_addr().unwrap();
+    let driver = Epoll::new(vec![listener], &options).unwrap();
+    run(Desk::new(Box::new(driver), "epoll", address), other);
 }
 
 /// A deferred connection is accepted with its first bytes.

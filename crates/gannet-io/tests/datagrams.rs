@@ -77,6 +77,37 @@ fn check_round_trip(bound: &str, client_at: &str, reached_at: &str) {
     });
 }
 
+/// A socket that is left to another process delivers nothing more here, and can still send.
+#[test]
+fn leaves_a_socket_to_another_process() {
+    let other = RefCell::new(None);
+    let bind = || {
+        let socket = udp::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        *other.borrow_mut() = Some(UdpSocket::from(socket.try_clone().unwrap()));
+        socket
+    };
+    each_bound(&EngineOptions::default(), bind, |mut desk, address| {
+        let client = client("127.0.0.1");
+        desk.driver.receive_datagrams(FIRST, Token(1));
+        client.send_to(b"first", address).unwrap();
+        let (_, datagram) = desk.datagram(Token(1));
+        desk.driver.release(datagram.lease);
+        desk.driver.leave_datagrams(FIRST);
+        assert!(desk.settle().is_empty());
+        client.send_to(b"second", address).unwrap();
+        assert!(desk.settle().is_empty());
+        let mut room = [0; 64];
+        let other = other.take().expect("bound a moment ago");
+        assert_eq!(other.recv(&mut room).unwrap(), 6);
+        let peer = client.local_addr().unwrap();
+        let answer = desk
+            .driver
+            .send_datagrams(FIRST, b"answer", 6, peer, None, 0);
+        answer.unwrap();
+        assert_eq!(client.recv(&mut room).unwrap(), 6);
+    });
+}
+
 /// Whether IPv6 can be tested.
 fn has_ipv6() -> bool {
     let bound = UdpSocket::bind("[::1]:0");

@@ -81,11 +81,18 @@ impl Epoll {
         }
     }
 
+    /// Ends the registration of a listener, even if others have the socket open; returns its
+    /// descriptor, to be closed.
+    fn close_listener(&mut self, index: u32) -> Option<OwnedFd> {
+        let fd = self.listeners[index as usize].fd.take()?;
+        let _ = epoll::delete(&self.epoll, &fd);
+        Some(fd)
+    }
+
     /// Accepts all connections still queued on a listener, then closes it.
     pub(super) fn drain_listener(&mut self, index: u32) {
-        let listening = &mut self.listeners[index as usize];
-        let token = listening.token;
-        let Some(fd) = listening.fd.take() else {
+        let token = self.listeners[index as usize].token;
+        let Some(fd) = self.close_listener(index) else {
             return;
         };
         for socket in accept_rest(&fd) {

@@ -397,6 +397,10 @@ impl Network for Sim {
         lock(&self.world).datagrams.sockets[socket.0 as usize].receive_token = Some(token);
     }
 
+    fn leave_datagrams(&mut self, socket: DatagramSocket) {
+        lock(&self.world).datagrams.sockets[socket.0 as usize].receive_token = None;
+    }
+
     fn stop_datagrams(&mut self, socket: DatagramSocket) {
         lock(&self.world).datagrams.stop(socket.0 as usize);
     }

@@ -85,9 +85,22 @@ fn bound(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
     if share {
         sockopt::set_socket_reuseport(&socket, true)?;
     }
-    let many = libc::c_int::from(address.ip().is_unspecified());
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    adopt(&socket, address)?;
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Prepares a datagram socket at this address that another process has bound: as [`bind`] does its
+/// own.
+///
+/// # Errors
+/// Those of `setsockopt`.
+pub fn adopt(socket: impl AsFd, address: SocketAddr) -> io::Result<()> {
+    let many = libc::c_int::from(address.ip().is_unspecified());
+    if address.is_ipv6() {
         set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, many)?;
         set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         let probe = libc::IPV6_PMTUDISC_PROBE;
@@ -102,8 +115,7 @@ fn bound(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
     // The kernel applies its own limit (`net.core.rmem_max`, `wmem_max`) if that is smaller.
     sockopt::set_socket_recv_buffer_size(&socket, limits::DATAGRAM_SOCKET_BUFFER)?;
     sockopt::set_socket_send_buffer_size(&socket, limits::DATAGRAM_SOCKET_BUFFER)?;
-    rustix::net::bind(&socket, &address)?;
-    Ok(socket)
+    Ok(())
 }
 
 /// Sets an option that is one int.

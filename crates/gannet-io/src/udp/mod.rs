@@ -10,7 +10,7 @@ mod envelope;
 mod receive;
 mod steer;
 
-pub use crate::udp::bind::{Transport, bind, bind_exclusive, free_for_both};
+pub use crate::udp::bind::{Transport, adopt, bind, bind_exclusive, free_for_both};
 pub(crate) use crate::udp::endpoint::{DatagramEndpoint, check_train};
 pub(crate) use crate::udp::envelope::{CONTROL_LEN, Envelope, NAME_LEN};
 pub(crate) use crate::udp::receive::Batch;

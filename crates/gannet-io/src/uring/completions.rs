@@ -307,6 +307,7 @@ impl Uring {
             return;
         };
         let (token, is_unix) = (listening.token, listening.is_unix);
+        // Another process that accepts from it as well does not mind: the ring waits all the same.
         if rustix::io::ioctl_fionbio(&fd, true).is_err() {
             return;
         }

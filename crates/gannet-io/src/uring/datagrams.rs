@@ -89,8 +89,10 @@ impl Uring {
             return;
         }
         let (wants, waits) = (endpoint.receive_token, endpoint.sendable_token);
-        if wants.is_some() && in_kernel.receive == Receive::Idle {
-            self.arm_datagrams(index);
+        match in_kernel.receive {
+            Receive::Idle if wants.is_some() => self.arm_datagrams(index),
+            Receive::Armed if wants.is_none() => self.cancel_datagrams(index, Kind::Datagrams),
+            _ => {}
         }
         if waits.is_some() && !in_kernel.polls {
             self.arm_sendable(index);

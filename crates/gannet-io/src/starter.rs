@@ -1,0 +1,212 @@
+//! A small process that starts the program once more, for an upgrade.
+//!
+//! ```text
+//!  server ──(socket pair)── starter ──▶ the new server
+//!     └── a descriptor: start ──▶ │ spawn
+//!     └── none: end what was started ──▶ │ kill
+//! ```
+//!
+//! It is forked before the server has threads and gives up rights, and waits until it is needed, or
+//! until the server has ended. It knows one command only, the one that the server was started with:
+//! whoever takes over the server cannot run anything else.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use rustix::io::FdFlags;
+
+use crate::parcels::Parcels;
+
+/// The environment variable that names the descriptor by which the new server reaches the old one.
+pub const PREDECESSOR: &str = "GANNET_PREDECESSOR";
+
+/// The first byte of the message that the starter sends to the server in place of the new one, if it
+/// cannot be started; the cause follows.
+pub const NOT_STARTED: u8 = b'!';
+
+/// Variables that concern the server that was started with them alone.
+const OWN_VARIABLES: [&str; 4] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", PREDECESSOR];
+
+/// The server's connection to its starter, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Starter(Parcels);
+
+impl Starter {
+    /// Forks the starter of this program with the arguments and the environment that it has now,
+    /// without the variables `without`.
+    ///
+    /// # Errors
+    /// Another thread is running, which a forked process would lack, or cannot be ruled out: `/proc` is
+    /// not there. Those of `fork` (`EAGAIN`, `ENOMEM`).
+    pub fn fork(without: &[&str]) -> io::Result<Self> {
+        if fs::read_dir("/proc/self/task")?.count() != 1 {
+            return Err(io::Error::other("there is more than one thread"));
+        }
+        let mut arguments = std::env::args_os();
+        let program = program(&arguments.next().unwrap_or_default());
+        let (ours, theirs) = Parcels::pair()?;
+        let mask = block_signals();
+        // SAFETY: this is the only thread, so that the child's memory is consistent.
+        let result = unsafe { libc::fork() };
+        match result {
+            0 => {
+                close_all_but(theirs.as_fd().as_raw_fd());
+                let _ = rustix::thread::set_name(c"gannet-starter");
+                let mut command = Command::new(program);
+                command.args(arguments);
+                for name in OWN_VARIABLES.iter().chain(without) {
+                    command.env_remove(name);
+                }
+                // SAFETY: between fork and exec this only sets the thread's signal mask, which is
+                // async-signal-safe.
+                unsafe {
+                    command.pre_exec(move || {
+                        restore_signals(&mask);
+                        Ok(())
+                    });
+                }
+                wait_for_orders(&theirs, &mut command);
+                // SAFETY: ends the process; what the server has registered for its end is not run.
+                unsafe { libc::_exit(0) }
+            }
+            pid => {
+                restore_signals(&mask);
+                match pid {
+                    -1 => Err(io::Error::last_os_error()),
+                    _ => Ok(Self(ours)),
+                }
+            }
+        }
+    }
+
+    /// Starts the program, which finds `socket` by [`PREDECESSOR`]. If that fails, the other end of
+    /// the socket receives [`NOT_STARTED`]. What was started before is ended.
+    ///
+    /// # Errors
+    /// The starter is gone (`EPIPE`).
+    pub fn start(&self, socket: &Parcels) -> io::Result<()> {
+        self.0.send(&[b"start"], &[socket.as_fd()])
+    }
+
+    /// Ends what was started.
+    pub fn end(&self) {
+        // Without a starter there is nothing that could be ended.
+        let _ = self.0.send(&[b"end"], &[]);
+    }
+}
+
+/// The starter's life.
+fn wait_for_orders(orders: &Parcels, command: &mut Command) {
+    let mut started: Option<Child> = None;
+    let mut order = Vec::new();
+    loop {
+        let descriptors = orders.receive(&mut order);
+        if order.is_empty() {
+            return;
+        }
+        if let Some(mut child) = started.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let mut descriptors = descriptors.unwrap_or_default().into_iter();
+        if let Some(socket) = descriptors.next() {
+            started = start(command, socket);
+        }
+    }
+}
+
+fn start(command: &mut Command, socket: OwnedFd) -> Option<Child> {
+    let spawned = rustix::io::fcntl_setfd(&socket, FdFlags::empty())
+        .map_err(io::Error::from)
+        .and_then(|()| {
+            let number = socket.as_raw_fd().to_string();
+            command.env(PREDECESSOR, number).spawn()
+        });
+    spawned
+        .map_err(|error| {
+            let cause = crate::cause::cause(&error);
+            let program = Path::new(command.get_program()).display().to_string();
+            let text = format!("cannot start '{program}': {cause}");
+            // The server has ended meanwhile: nobody waits for the cause.
+            let _ = Parcels::from(socket).send(&[&[NOT_STARTED], text.as_bytes()], &[]);
+        })
+        .ok()
+}
+
+/// The path that this program was started by: a later start finds what is there then, also if it is
+/// a link that leads elsewhere by then. If that cannot be told, the path of the running program.
+fn program(typed: &OsStr) -> PathBuf {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let own = identity(Path::new("/proc/self/exe"));
+    let is_own = |path: &PathBuf| own.is_some() && identity(path) == own;
+    let by_name = |folder: PathBuf| folder.join(typed);
+    let found = match typed.as_encoded_bytes().contains(&b'/') {
+        true => Some(PathBuf::from(typed)).filter(is_own),
+        false => {
+            let folders = std::env::var_os("PATH").unwrap_or_default();
+            let mut paths = std::env::split_paths(&folders).map(by_name);
+            paths.find(is_own)
+        }
+    };
+    let running = || fs::read_link("/proc/self/exe").unwrap_or_else(|_| typed.into());
+    found.unwrap_or_else(running)
+}
+
+/// Closes all descriptors but the standard ones and this one. The server's sockets are among them,
+/// which nobody would accept from here.
+fn close_all_but(kept: RawFd) {
+    let kept = kept.unsigned_abs();
+    for (first, last) in [(3, kept - 1), (kept + 1, u32::MAX)] {
+        // SAFETY: what owns these descriptors in this process is never used or dropped: it ends without
+        // returning from the fork. Before Linux 5.9 the call fails, and they stay open.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0u32) };
+    }
+}
+
+/// Blocks all signals for this thread; returns what was blocked before. The starter must outlive
+/// signals that are meant for the server and reach all processes of its group.
+fn block_signals() -> libc::sigset_t {
+    let mut all = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: the call writes the whole set.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the first set was written above, and the call writes the second one; it cannot fail with
+    // a valid `how`.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    // SAFETY: written by the call above.
+    unsafe { before.assume_init() }
+}
+
+fn restore_signals(mask: &libc::sigset_t) {
+    // SAFETY: the set is initialised, and the call reads it.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program of that name elsewhere is not this one.
+    #[test]
+    fn the_program_is_found_by_the_path_that_was_typed() {
+        let running = std::env::current_exe().expect("it runs");
+        assert_eq!(program(running.as_os_str()), running);
+        assert_eq!(program(OsStr::new("/bin/sh")), running);
+        assert_eq!(program(OsStr::new("sh")), running);
+        let link = std::env::temp_dir().join(format!("gannet-link-{}", std::process::id()));
+        std::os::unix::fs::symlink(&running, &link).expect("a link");
+        assert_eq!(program(link.as_os_str()), link);
+        fs::remove_file(link).expect("made");
+    }
+}
