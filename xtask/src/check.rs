@@ -1,4 +1,4 @@
-//! The chores that run a list of other programs: `check`, `deny` and `sim`.
+//! The chores that run a list of other programs: `check`, `deny`, `sim` and `upgrade`.
 
 use std::time::Instant;
 
@@ -78,6 +78,28 @@ pub(crate) fn sim(parser: &mut lexopt::Parser) -> Result<()> {
         "sim",
     ]);
     command.env("GANNET_SIM_SEEDS", seeds.to_string());
+    process::run(&mut command)
+}
+
+/// Upgrades of `cargo xtask upgrade`.
+const UPGRADES: u64 = 100;
+
+/// `cargo xtask upgrade [--count N]`: upgrades under load, one after the other, over every version of
+/// HTTP and both engines.
+pub(crate) fn upgrade(parser: &mut lexopt::Parser) -> Result<()> {
+    let mut count = UPGRADES;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("count") => count = parser.value()?.parse()?,
+            _ => return Err(argument.unexpected().into()),
+        }
+    }
+    ensure!(count > 0, "--count must be at least 1");
+    println!("upgrade: {count} upgrades");
+    let mut command = process::cargo();
+    command.args(["test", "--package", "gannet", "--test", "upgrade"]);
+    command.arg("no_client_notices");
+    command.env("GANNET_UPGRADES", count.to_string());
     process::run(&mut command)
 }
 

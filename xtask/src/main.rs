@@ -31,6 +31,7 @@ cargo xtask NAME
   tidy         rules that neither the compiler nor clippy covers
   no-io        proof that the pure crates do no I/O
   sim          more simulator seeds (--seeds N)
+  upgrade      upgrades under load, one after the other (--count N)
   fuzz-smoke   each fuzz target for a short time (--seconds N)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
@@ -87,6 +88,7 @@ fn dispatch() -> Result<()> {
         "fuzz-smoke" => return fuzz::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
         "sim" => return check::sim(&mut parser),
+        "upgrade" => return check::upgrade(&mut parser),
         "vm" => return vm::main(&mut parser),
         _ => {}
     }

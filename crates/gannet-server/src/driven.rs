@@ -1,5 +1,6 @@
 //! A worker that its caller drives turn by turn, so that the simulator can run the whole server.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -18,8 +19,9 @@ use crate::observe::log::LogWriter;
 use crate::observe::metrics::Counters;
 use crate::observe::notices::Channel;
 use crate::passwords::checker::{Checker, Jobs};
-use crate::quic::QuicSettings;
+use crate::quic::elders::Elders;
 use crate::quic::settings::Secrets;
+use crate::quic::{QuicSettings, SocketOf};
 use crate::release::Release;
 use crate::release::directory::DirectoryOptions;
 use crate::release::error_pages::ErrorPages;
@@ -329,7 +331,16 @@ fn worker<D: Driver>(
     let sockets = tls.as_ref().map_or(0, |tls| tls.datagram_sockets);
     let quic = (sockets > 0).then(|| QuicSettings {
         secrets: Secrets::fixed(),
-        sockets,
+        generation: 0,
+        addresses: vec![SocketAddr::from(([192, 0, 2, 1], 443)); sockets as usize].into(),
+        sockets: (0..sockets)
+            .map(|address| SocketOf {
+                address,
+                receives: true,
+            })
+            .collect(),
+        spread: None,
+        elders: Elders::default(),
     });
     let (certificates, kernel_tls, key_records_max) = match tls {
         Some(tls) => (Some(tls.certificates), tls.kernel, tls.key_records_max),

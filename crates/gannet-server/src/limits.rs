@@ -474,3 +474,7 @@ pub(crate) const PASSWORDS_REMEMBERED_MAX: usize = 2_048;
 
 /// The longest password file: a thousand users with long hashes.
 pub(crate) const PASSWORD_FILE_MAX: u64 = 1 << 20;
+
+/// Earlier processes to which a process passes datagrams of HTTP/3: upgrades within the grace period of
+/// one. The connections of older ones end by their timeouts.
+pub(crate) const ELDERS_MAX: usize = 8;

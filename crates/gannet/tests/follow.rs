@@ -395,18 +395,6 @@ fn a_start_without_a_needed_system_call_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_signal_without_a_meaning_ends_nothing() {
-    let site = Folder::site();
-    on_both_engines(|engine| {
-        let mut server = engine.serve(site.path(), &[]);
-        server.signal(Signal::USR2);
-        error_line(&mut server, "SIGUSR2 does nothing; SIGUSR1 prints");
-        get(&server, "/about").expect(200);
-        assert_eq!(server.stop().success().status, Some(0));
-    });
-}
-
-#[test]
 fn hup_reads_rules_and_certificates_at_once() {
     let site = Folder::new();
     make(site.path(), "one");

@@ -132,6 +132,8 @@ impl<D: Driver> Active<'_, D> {
             Phase::Reading if conn.is_untouched() || !conn.intake.is_empty() => {
                 self.set_deadline(FRESH_MS);
             }
+            // Its next request may be on the way.
+            Phase::Reading if self.shared.is_handed_over => self.set_deadline(FRESH_MS),
             Phase::Reading => self.close(),
             Phase::Free | Phase::Waiting | Phase::Sending | Phase::Lingering => {}
         }

@@ -12,7 +12,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -43,9 +43,12 @@ pub(crate) struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Binds the address.
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+    /// Binds the address, or takes a listener that another process has bound.
+    pub(crate) fn bind(address: SocketAddr, inherited: Option<OwnedFd>) -> io::Result<Self> {
+        let listener = match inherited {
+            Some(listener) => TcpListener::from(listener),
+            None => TcpListener::bind(address)?,
+        };
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Self {
@@ -80,6 +83,11 @@ impl MetricsServer {
             })?;
         self.running = Some((held, ended));
         Ok(self)
+    }
+
+    /// A duplicate of the listener, to be handed over.
+    pub(crate) fn listener(&self) -> io::Result<OwnedFd> {
+        Ok(self.listener.try_clone()?.into())
     }
 
     /// Ends the thread; the wait is bounded by [`METRICS_STOP_MS`].

@@ -23,6 +23,7 @@ use super::streams::{Streams, code};
 use crate::clients::Client;
 use crate::config::Limits;
 use crate::connection::ConnId;
+use crate::limits::FRESH_MS;
 use crate::observe::log::{End, Record};
 use crate::observe::metrics::ClientCounters;
 use crate::tls::alert::Alert;
@@ -350,6 +351,9 @@ impl<D: Driver> Active<'_, D> {
                     return self.close(ErrorCode::EXCESSIVE_LOAD, "too many connections");
                 }
                 self.open_control();
+                if self.shared.stop_at.is_some() {
+                    self.drain();
+                }
             }
             Event::ConnectionLost { reason } => self.lost(&reason),
             Event::Stream(_) if self.conn.is_over => {}
@@ -548,10 +552,20 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         if conn.is_shaking {
-            return self.close(ErrorCode::NO_ERROR, "");
+            // After a hand-over it is drained once it is established.
+            if !self.shared.is_handed_over {
+                self.close(ErrorCode::NO_ERROR, "");
+            }
+            return;
         }
         let round_trip = u64::try_from(conn.quic.rtt().as_millis()).unwrap_or(u64::MAX);
-        conn.end_at = Some(now.plus_ms((2 * round_trip).clamp(1, END_AFTER_MS)));
+        // Its first request may be on the way.
+        let least = if self.shared.is_handed_over {
+            FRESH_MS
+        } else {
+            1
+        };
+        conn.end_at = Some(now.plus_ms((2 * round_trip).clamp(least, END_AFTER_MS)));
         let mut bytes = Vec::new();
         conn.streams.machine.announce_end(&mut bytes);
         conn.streams.say(&bytes);

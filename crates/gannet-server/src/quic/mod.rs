@@ -20,6 +20,7 @@
 
 mod allowance;
 mod connection;
+pub(crate) mod elders;
 pub(crate) mod limits;
 mod reads;
 mod requests;
@@ -32,13 +33,15 @@ mod table;
 mod worker;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gannet_io::driver::{DatagramSocket, Nanos};
 use quinn_proto::{Endpoint, Incoming, ServerConfig};
 
-use self::routing::Forwarded;
+use self::elders::Elders;
+use self::routing::{Forwarded, Issuer};
 use self::sending::Trains;
 use self::settings::Secrets;
 use self::table::Table;
@@ -54,8 +57,26 @@ const VERSION: u32 = 1;
 pub(crate) struct QuicSettings {
     /// Shared by all workers.
     pub(crate) secrets: Secrets,
-    /// Number of datagram sockets that its driver was created with.
-    pub(crate) sockets: u32,
+    /// Distinguishes this process from those before and after it, as upgrades follow each other.
+    pub(crate) generation: u8,
+    /// The addresses with HTTP/3.
+    pub(crate) addresses: Arc<[SocketAddr]>,
+    /// The datagram sockets that its driver was created with: one for each address, by which it
+    /// sends, and then any further ones that it only receives from.
+    pub(crate) sockets: Vec<SocketOf>,
+    /// The number of workers, if clients' first packets are not spread over them by the kernel.
+    pub(crate) spread: Option<u8>,
+    /// Earlier processes that finish their connections.
+    pub(crate) elders: Elders,
+}
+
+/// A datagram socket of a worker.
+#[derive(Clone, Copy)]
+pub(crate) struct SocketOf {
+    /// The index of its address.
+    pub(crate) address: u32,
+    /// Whether this worker receives from it: each socket has one worker that does.
+    pub(crate) receives: bool,
 }
 
 /// The QUIC side of a worker.
@@ -120,10 +141,13 @@ impl Quic {
         certificates: &mut Adopted,
         now: Nanos,
     ) -> Self {
-        let worker = u8::try_from(worker).unwrap_or(u8::MAX);
+        let issuer = Issuer {
+            worker: u8::try_from(worker).unwrap_or(u8::MAX),
+            generation: settings.generation,
+        };
         let secrets = settings.secrets.clone();
         let config = settings::server(&secrets, certificates.current(), limits);
-        let endpoint = settings::endpoint(&secrets, worker);
+        let endpoint = settings::endpoint(&secrets, issuer);
         Self {
             // The library may discover the path's MTU: the sockets never fragment.
             endpoint: Endpoint::new(endpoint, Some(Arc::clone(&config)), true, None),
@@ -139,7 +163,7 @@ impl Quic {
             incoming: VecDeque::new(),
             delayed: VecDeque::new(),
             handshakes: 0,
-            trains: Trains::new(settings.sockets),
+            trains: Trains::new(settings.addresses.len()),
         }
     }
 

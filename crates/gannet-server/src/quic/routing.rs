@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::BytesMut;
 use gannet_io::driver::DatagramSocket;
+use gannet_io::udp;
 
 use super::VERSION;
+use super::settings::ID_LEN;
 use crate::start::running::Remote;
 use crate::worker::Message;
 
@@ -21,8 +23,8 @@ const FORWARDED_MAX: u32 = 1_024;
 
 /// A datagram, received by this worker or forwarded to it.
 pub(crate) struct Forwarded {
-    /// The socket that received it, and by which responses are sent: each worker has its own socket
-    /// of this number.
+    /// The address that received it, as the number of the socket by which responses are sent: each
+    /// worker has one of this number.
     pub(super) socket: DatagramSocket,
     pub(super) bytes: BytesMut,
     pub(super) peer: SocketAddr,
@@ -89,18 +91,59 @@ const HANDSHAKE: u8 = 0x20;
 /// the length of the ID.
 const LONG_ID_AT: usize = 6;
 
-/// The number of the worker that issued the connection ID of a datagram's first packet. `None` if
-/// the client may have chosen the ID: then the worker that receives the datagram keeps it.
-pub(super) fn worker_of(datagram: &[u8]) -> Option<u8> {
+/// Who issued a connection ID, as its first bytes say.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Issuer {
+    /// The number of the worker.
+    pub(super) worker: u8,
+    /// The generation of its process.
+    pub(super) generation: u8,
+}
+
+/// Who issued the connection ID of a datagram's first packet. `None` if the client may have chosen
+/// the ID.
+pub(super) fn issuer(datagram: &[u8]) -> Option<Issuer> {
     let first = *datagram.first()?;
     if first & LONG_HEADER == 0 {
-        return datagram.get(1).copied();
+        return issuer_at(datagram, 1);
     }
     let is_ours = datagram.get(1..5) == Some(&VERSION.to_be_bytes());
     match is_ours && first & LONG_TYPE == HANDSHAKE {
-        true => datagram.get(LONG_ID_AT).copied(),
+        true => issuer_at(datagram, LONG_ID_AT),
         false => None,
     }
+}
+
+/// Who issued the connection ID of a client's first packets, if it is as long as ours: it is ours
+/// from the second packet of the client on, and may be a client's own choice.
+pub(super) fn possible_issuer(datagram: &[u8]) -> Option<Issuer> {
+    let is_long = datagram.first()? & LONG_HEADER != 0;
+    let len = usize::from(*datagram.get(LONG_ID_AT - 1)?);
+    match is_long && len == ID_LEN {
+        true => issuer_at(datagram, LONG_ID_AT),
+        false => None,
+    }
+}
+
+fn issuer_at(datagram: &[u8], at: usize) -> Option<Issuer> {
+    let [worker, generation] = *datagram.get(at..at + 2)? else {
+        return None;
+    };
+    Some(Issuer { worker, generation })
+}
+
+/// The first byte of the destination connection ID, whoever has chosen it.
+pub(super) fn worker_named(datagram: &[u8]) -> Option<u8> {
+    match datagram.first()? & LONG_HEADER {
+        0 => datagram.get(1).copied(),
+        _ => datagram.get(LONG_ID_AT).copied(),
+    }
+}
+
+/// The worker for a client's first packets where the kernel does not spread them: the one that the
+/// kernel's filter would choose, so that all of them reach the same worker.
+pub(super) fn spread(datagram: &[u8], workers: u8) -> Option<u8> {
+    Some((worker_named(datagram)? & udp::WORKER_MASK) % workers.max(1))
 }
 
 #[cfg(test)]
@@ -108,20 +151,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_ids_name_their_worker() {
-        assert_eq!(worker_of(&[0x40, 3, 9, 9]), Some(3));
-        assert_eq!(worker_of(&[0x40]), None);
-        assert_eq!(worker_of(&[]), None);
-        let long = |first| worker_of(&[first, 0, 0, 0, 1, 8, 5, 9, 9]);
-        assert_eq!(long(0xe0), Some(5), "a Handshake packet");
-        assert_eq!(long(0xc0), None, "an Initial packet");
-        assert_eq!(long(0xd0), None, "a 0-RTT packet");
+    fn our_ids_name_their_issuer() {
+        let expect = |worker, generation| Some(Issuer { worker, generation });
+        assert_eq!(issuer(&[0x40, 3, 9, 9]), expect(3, 9));
+        assert_eq!(issuer(&[0x40, 3]), None);
+        assert_eq!(issuer(&[]), None);
+        let long = |first, len| [first, 0, 0, 0, 1, len, 5, 9, 9];
+        assert_eq!(issuer(&long(0xe0, 10)), expect(5, 9), "a Handshake packet");
+        assert_eq!(issuer(&long(0xc0, 10)), None, "an Initial packet");
+        assert_eq!(issuer(&long(0xd0, 10)), None, "a 0-RTT packet");
         let unknown = [0xe0, 0x0a, 0x0a, 0x0a, 0x0a, 8, 5, 9, 9];
-        assert_eq!(
-            worker_of(&unknown),
-            None,
-            "a version whose types are unknown"
-        );
-        assert_eq!(worker_of(&[0xe0, 0, 0, 0, 1, 8]), None);
+        assert_eq!(issuer(&unknown), None, "a version whose types are unknown");
+        assert_eq!(issuer(&[0xe0, 0, 0, 0, 1, 8]), None);
+        assert_eq!(possible_issuer(&long(0xc0, 10)), expect(5, 9));
+        assert_eq!(possible_issuer(&long(0xc0, 8)), None, "a client's choice");
+        assert_eq!(possible_issuer(&[0x40, 3, 9, 9, 1, 10, 5, 9]), None);
+    }
+
+    #[test]
+    fn first_packets_of_a_client_reach_one_worker() {
+        let initial = |id| [0xc0, 0, 0, 0, 1, 8, id, 1, 1];
+        assert_eq!(spread(&initial(0x85), 4), Some(1));
+        assert_eq!(spread(&initial(2), 4), Some(2), "the ID of worker 2");
+        assert_eq!(spread(&[0xc0], 4), None);
     }
 }

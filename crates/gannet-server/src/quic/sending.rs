@@ -28,7 +28,7 @@ struct Train {
 
 impl Trains {
     /// Creates the state of this many sockets.
-    pub(super) fn new(sockets: u32) -> Self {
+    pub(super) fn new(sockets: usize) -> Self {
         Self {
             buffer: Vec::new(),
             held: (0..sockets).map(|_| None).collect(),

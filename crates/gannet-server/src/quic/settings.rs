@@ -12,7 +12,9 @@ use quinn_proto::{
 };
 
 use super::limits;
+use super::routing::Issuer;
 use crate::config::Limits;
+use crate::start::estate::SECRETS_LEN;
 use crate::tls::certificates::CertificateSet;
 
 /// Secrets shared by all workers of a server, so that each accepts the tokens (RFC 9000 section
@@ -21,6 +23,8 @@ use crate::tls::certificates::CertificateSet;
 pub(crate) struct Secrets {
     token: Arc<dyn HandshakeTokenKey>,
     reset: Arc<dyn HmacKey>,
+    /// What both are made of.
+    bytes: [u8; SECRETS_LEN],
     /// Seed of the library's random numbers; `None`: the kernel seeds them.
     seed: Option<[u8; 32]>,
 }
@@ -28,34 +32,46 @@ pub(crate) struct Secrets {
 impl Secrets {
     /// Random secrets, for a server.
     pub(crate) fn new() -> Self {
-        let mut bytes = [0; 96];
+        let mut bytes = [0; SECRETS_LEN];
         rand::fill(&mut bytes).expect("the kernel has random bytes");
         Self::of(&bytes, None)
     }
 
-    /// Fixed secrets and a fixed seed, for the simulator.
-    pub(crate) fn fixed() -> Self {
-        Self::of(&[7; 96], Some([7; 32]))
+    /// The secrets of the process whose place this one takes: clients may come back with its tokens,
+    /// and its connections can be reset once it has ended.
+    pub(crate) fn inherited(bytes: &[u8; SECRETS_LEN]) -> Self {
+        Self::of(bytes, None)
     }
 
-    fn of(bytes: &[u8; 96], seed: Option<[u8; 32]>) -> Self {
+    /// What [`Self::inherited`] takes.
+    pub(crate) fn bytes(&self) -> &[u8; SECRETS_LEN] {
+        &self.bytes
+    }
+
+    /// Fixed secrets and a fixed seed, for the simulator.
+    pub(crate) fn fixed() -> Self {
+        Self::of(&[7; SECRETS_LEN], Some([7; 32]))
+    }
+
+    fn of(bytes: &[u8; SECRETS_LEN], seed: Option<[u8; 32]>) -> Self {
         let (token, reset) = bytes.split_at(32);
         let token = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(token);
         Self {
             token: Arc::new(token),
             reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, reset)),
+            bytes: *bytes,
             seed,
         }
     }
 }
 
 /// The configuration of a worker's endpoint.
-pub(super) fn endpoint(secrets: &Secrets, worker: u8) -> Arc<EndpointConfig> {
+pub(super) fn endpoint(secrets: &Secrets, issuer: Issuer) -> Arc<EndpointConfig> {
     let mut config = EndpointConfig::new(Arc::clone(&secrets.reset));
     config
         .supported_versions(vec![super::VERSION])
         .rng_seed(secrets.seed)
-        .cid_generator(move || Box::new(OwnIds { worker }));
+        .cid_generator(move || Box::new(OwnIds(issuer)));
     Arc::new(config)
 }
 
@@ -96,20 +112,19 @@ fn transport(limits: &Limits) -> TransportConfig {
     config
 }
 
-/// The length of our connection IDs, in bytes: the number of a worker, and 64 random bits, so that who
-/// uses one has received it (RFC 9000 section 8.1).
-pub(super) const ID_LEN: usize = 9;
+/// The length of our connection IDs, in bytes: the number of a worker, the generation of its process,
+/// and 64 random bits, so that who uses one has received it (RFC 9000 section 8.1).
+pub(super) const ID_LEN: usize = 10;
 
-/// Generates connection IDs whose first byte is the number of the connection's worker.
-struct OwnIds {
-    worker: u8,
-}
+/// Generates connection IDs that begin with their issuer.
+struct OwnIds(Issuer);
 
 impl ConnectionIdGenerator for OwnIds {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut id = [0; ID_LEN];
         rand::fill(&mut id).expect("the kernel has random bytes");
-        id[0] = self.worker;
+        id[0] = self.0.worker;
+        id[1] = self.0.generation;
         ConnectionId::new(&id)
     }
 

@@ -13,7 +13,7 @@ use super::limits::{
     BARE_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, HANDSHAKES_UNVALIDATED_PART,
     SENT_PER_TURN_MAX,
 };
-use super::routing::{self, Forwarded};
+use super::routing::{self, Forwarded, Issuer};
 use super::sending::Trains;
 use super::{FirstSeen, Quic};
 use crate::clients::Client;
@@ -38,17 +38,40 @@ impl<D: Driver> Worker<D> {
         let now = shared.driver.now();
         let (number, limits) = (shared.settings.number, &shared.settings.limits);
         self.quic = Some(Quic::new(&settings, number, limits, certificates, now));
-        for number in 0..settings.sockets {
-            let token = token(Kind::Datagram, number);
-            shared
-                .driver
-                .receive_datagrams(DatagramSocket(number), token);
+        for (number, socket) in (0..).zip(&settings.sockets) {
+            if socket.receives {
+                let token = token(Kind::Datagram, number);
+                let number = DatagramSocket(number);
+                shared.driver.receive_datagrams(number, token);
+            }
+        }
+    }
+
+    /// Leaves the datagram sockets to the process that takes this one's place, as far as it has taken
+    /// their addresses. Clients that were received already are accepted, and nobody after them.
+    pub(crate) fn leave_quic(&mut self, taken: &[bool]) {
+        let shared = &mut self.shared;
+        if let Some(settings) = &shared.settings.quic {
+            for (number, socket) in (0..).zip(&settings.sockets) {
+                let is_taken = taken.get(socket.address as usize);
+                if socket.receives && is_taken == Some(&true) {
+                    shared.driver.leave_datagrams(DatagramSocket(number));
+                }
+            }
+        }
+        while let Some(quic) = &mut self.quic
+            && let Some(first) = quic.incoming.pop_front()
+        {
+            self.accept_quic(first);
         }
     }
 
     /// Takes a datagram that a socket has received, and forwards it if it belongs to another
-    /// worker.
+    /// worker or another process.
     pub(crate) fn datagram(&mut self, socket: DatagramSocket, datagram: Datagram) {
+        let settings = self.shared.settings.quic.as_ref();
+        let of = settings.and_then(|settings| settings.sockets.get(socket.0 as usize));
+        let socket = of.map_or(socket, |of| DatagramSocket(of.address));
         let driver = &mut self.shared.driver;
         let bytes = driver.received(&datagram.lease);
         let forwarded = Forwarded {
@@ -59,8 +82,33 @@ impl<D: Driver> Worker<D> {
             ecn: datagram.ecn,
         };
         driver.release(datagram.lease);
+        let Some(settings) = &self.shared.settings.quic else {
+            return;
+        };
         let counters = &mut self.shared.counters.quic;
-        match routing::worker_of(&forwarded.bytes) {
+        let issuer = routing::issuer(&forwarded.bytes);
+        if let Some(Issuer { generation, .. }) =
+            issuer.or_else(|| routing::possible_issuer(&forwarded.bytes))
+            && generation != settings.generation
+        {
+            // Not for this process any more, which has not been told yet.
+            if issuer.is_some() && generation == settings.generation.wrapping_add(1) {
+                return;
+            }
+            if settings.elders.has(generation)
+                && let Some(at) = settings.addresses.get(socket.0 as usize)
+                && settings.elders.pass(generation, *at, &forwarded)
+            {
+                counters.forwarded += 1;
+                return;
+            }
+        }
+        let worker = match (issuer, settings.spread) {
+            (Some(issuer), _) => Some(issuer.worker),
+            (None, Some(workers)) => routing::spread(&forwarded.bytes, workers),
+            (None, None) => None,
+        };
+        match worker {
             Some(worker)
                 if usize::from(worker) != self.shared.settings.number && self.peers.has(worker) =>
             {
@@ -102,7 +150,7 @@ impl<D: Driver> Worker<D> {
         let shared = &mut self.shared;
         let now = quic.clock.at(shared.driver.now());
         let len = datagram.bytes.len();
-        let has_our_id = routing::worker_of(&datagram.bytes).is_some();
+        let has_our_id = routing::issuer(&datagram.bytes).is_some();
         let mut buffer = std::mem::take(&mut quic.trains.buffer);
         let event = quic.endpoint.handle(
             now,

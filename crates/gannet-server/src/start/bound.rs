@@ -24,9 +24,51 @@ pub struct Bound {
     sockets: Vec<OwnedFd>,
     /// The file of a Unix socket, which is put in place only when the server serves.
     file: Option<SocketFile>,
+    /// UDP sockets at the same address that another process has bound, for HTTP/3.
+    datagrams: Vec<OwnedFd>,
 }
 
 impl Bound {
+    /// Listeners that another process has bound, all at this address. Their number need not be that
+    /// of the workers.
+    ///
+    /// # Errors
+    /// Those of `setsockopt` and `listen`.
+    ///
+    /// # Panics
+    /// There is no listener.
+    pub fn inherited(
+        address: ListenAddress,
+        scheme: Scheme,
+        sockets: Vec<OwnedFd>,
+        file: Option<SocketFile>,
+    ) -> io::Result<Self> {
+        assert!(!sockets.is_empty(), "an inherited address has a listener");
+        if matches!(address, ListenAddress::Tcp(_)) {
+            sockets.iter().try_for_each(net::adopt)?;
+        }
+        Ok(Self {
+            address,
+            scheme,
+            is_proxied: false,
+            sockets,
+            file,
+            datagrams: Vec::new(),
+        })
+    }
+
+    /// Adds UDP sockets at the same address that another process has bound.
+    #[must_use]
+    pub fn with_datagrams(mut self, sockets: Vec<OwnedFd>) -> Self {
+        self.datagrams = sockets;
+        self
+    }
+
+    /// Takes them out.
+    pub(crate) fn take_datagrams(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.datagrams)
+    }
+
     /// Makes the kernel report connections only once their first bytes have arrived; TCP only.
     pub(crate) fn defer_accept(&self) -> Result<(), StartError> {
         match self.address {
@@ -39,23 +81,41 @@ impl Bound {
         }
     }
 
-    /// A duplicate of one of its sockets for a worker; workers share sockets if there are fewer.
-    pub(crate) fn socket(&self, worker: usize) -> io::Result<OwnedFd> {
-        let socket = &self.sockets[worker % self.sockets.len()];
-        socket.as_fd().try_clone_to_owned()
+    /// Duplicates of a worker's sockets: workers share them if there are fewer, and have several if
+    /// there are more.
+    pub(crate) fn of_worker(&self, worker: usize, workers: usize) -> io::Result<Vec<OwnedFd>> {
+        shares(self.sockets.len(), worker, workers)
+            .map(|at| self.sockets[at].as_fd().try_clone_to_owned())
+            .collect()
+    }
+
+    /// How many these are.
+    pub(crate) fn count_of(&self, worker: usize, workers: usize) -> usize {
+        shares(self.sockets.len(), worker, workers).count()
     }
 
     /// Puts the file of a Unix socket in place. The file is removed when the returned value is
     /// dropped.
-    pub(crate) fn publish(self) -> Result<Option<SocketFile>, StartError> {
-        let Some(mut file) = self.file else {
+    pub(crate) fn publish(&mut self) -> Result<Option<SocketFile>, StartError> {
+        let Some(mut file) = self.file.take() else {
             return Ok(None);
         };
         match file.publish() {
             Ok(()) => Ok(Some(file)),
-            Err(error) => Err(StartError::Listen(self.address, error)),
+            Err(error) => Err(StartError::Listen(self.address.clone(), error)),
         }
     }
+
+    /// Its address and sockets, to be handed over.
+    pub(crate) fn into_sockets(self) -> (ListenAddress, Vec<OwnedFd>) {
+        (self.address, self.sockets)
+    }
+}
+
+/// Which of `count` sockets belong to a worker: each socket to one worker at least, each worker to
+/// one socket at least.
+pub(crate) fn shares(count: usize, worker: usize, workers: usize) -> impl Iterator<Item = usize> {
+    (worker % count..count).step_by(workers)
 }
 
 /// Binds an address for a number of workers (0: as many as [`prepare`](crate::prepare) would use). For
@@ -77,6 +137,7 @@ pub fn bind(address: &ListenAddress, scheme: Scheme, workers: usize) -> io::Resu
                 is_proxied: false,
                 sockets,
                 file: None,
+                datagrams: Vec::new(),
             })
         }
         ListenAddress::Unix(unix) => {
@@ -92,6 +153,7 @@ pub fn bind(address: &ListenAddress, scheme: Scheme, workers: usize) -> io::Resu
                 is_proxied: false,
                 sockets,
                 file: Some(file),
+                datagrams: Vec::new(),
             })
         }
     }
@@ -113,6 +175,7 @@ pub fn bind_unnamed() -> io::Result<(Bound, unix::net::SocketAddr)> {
         is_proxied: false,
         sockets: vec![socket],
         file: None,
+        datagrams: Vec::new(),
     };
     Ok((bound, address))
 }
@@ -137,5 +200,27 @@ pub(crate) fn worker_count(configured: usize) -> usize {
     match configured {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_socket_has_a_worker_and_every_worker_a_socket() {
+        for count in 1..6 {
+            for workers in 1..6 {
+                let all = (0..workers).map(|worker| shares(count, worker, workers).collect());
+                let all: Vec<Vec<usize>> = all.collect();
+                assert!(all.iter().all(|own| !own.is_empty()), "{count} {workers}");
+                let mut sockets = all.concat();
+                sockets.sort_unstable();
+                sockets.dedup();
+                assert_eq!(sockets, Vec::from_iter(0..count), "{count} {workers}");
+            }
+        }
+        let same: Vec<_> = shares(3, 1, 3).collect();
+        assert_eq!(same, [1]);
     }
 }

@@ -17,7 +17,8 @@ use crate::limits::LOOKS_PAUSE_MAX;
 /// Dropping it ends the thread when its current check returns, without waiting: a check of a file
 /// system that hangs may never return, and holds nothing that others need.
 pub(crate) struct Lookout {
-    asks: Sender<()>,
+    /// Each with what is to be dropped when the check is done.
+    asks: Sender<Sender<()>>,
 }
 
 impl Lookout {
@@ -37,13 +38,14 @@ impl Lookout {
         let watch = move || {
             let mut pause = every;
             loop {
-                let is_asked = match inbox.recv_timeout(pause) {
-                    Ok(()) => true,
-                    Err(RecvTimeoutError::Timeout) => false,
+                let asked = match inbox.recv_timeout(pause) {
+                    Ok(done) => Some(done),
+                    Err(RecvTimeoutError::Timeout) => None,
                     Err(RecvTimeoutError::Disconnected) => return,
                 };
                 let begun = Instant::now();
-                look(is_asked);
+                look(asked.is_some());
+                drop(asked);
                 // Cap the back-off after a slow check.
                 pause = every.max((begun.elapsed() * part).min(LOOKS_PAUSE_MAX));
             }
@@ -52,10 +54,10 @@ impl Lookout {
         Ok(Self { asks })
     }
 
-    /// Requests a check now.
-    pub(crate) fn ask(&self) {
+    /// Requests a check now; `done` is dropped after it.
+    pub(crate) fn ask(&self, done: Sender<()>) {
         // The thread lives as long as this value.
-        let _ = self.asks.send(());
+        let _ = self.asks.send(done);
     }
 }
 

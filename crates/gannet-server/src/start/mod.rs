@@ -4,6 +4,7 @@
 pub(crate) mod archive;
 pub(crate) mod archive_room;
 pub(crate) mod bound;
+pub(crate) mod estate;
 mod follow;
 pub(crate) mod lookout;
 pub(crate) mod open;
@@ -16,6 +17,7 @@ pub(crate) mod start_error;
 mod workers;
 
 use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use gannet_io::probe;
 
 use self::archive_room::ArchiveRoom;
 use self::bound::{Bound, worker_count};
+use self::estate::{Estate, Inheritance};
 use self::follow::LiveDirectory;
 use self::open::{Followed, Opening};
 use self::published::Published;
@@ -62,6 +65,7 @@ pub struct Prepared {
     workers: Vec<ReadyWorker>,
     report: StartReport,
     listeners: Vec<Bound>,
+    datagrams: Datagrams,
     log: LogWriter,
     metrics: Option<MetricsServer>,
     tls: Option<Tls>,
@@ -84,14 +88,15 @@ pub struct Prepared {
 }
 
 /// Performs every step that can fail before a server serves: opens content, log, certificates and
-/// engines.
+/// engines. `inheritance` is what it takes over from another process besides listeners.
 ///
 /// # Errors
 /// See [`StartError`].
 pub fn prepare(
     config: Config,
     content: Vec<Hosted>,
-    listeners: Vec<Bound>,
+    mut listeners: Vec<Bound>,
+    mut inheritance: Inheritance,
 ) -> Result<Prepared, StartError> {
     let workers = worker_count(config.workers);
     if !content.is_empty() {
@@ -138,14 +143,16 @@ pub fn prepare(
     })?;
     let metrics = match config.metrics {
         Some(address) => {
-            Some(MetricsServer::bind(address).map_err(|e| StartError::Metrics(address, e))?)
+            let inherited = inheritance.metrics.take();
+            let bound = MetricsServer::bind(address, inherited);
+            Some(bound.map_err(|e| StartError::Metrics(address, e))?)
         }
         None => None,
     };
     let tls = Tls::open(&config, &listeners)?;
     let is_http3 = config.tls.as_ref().is_some_and(|tls| tls.http3);
     let mut datagrams = match is_http3 {
-        true => Datagrams::bind(&listeners, workers),
+        true => Datagrams::bind(&mut listeners, workers, &mut inheritance),
         false => Datagrams::default(),
     };
     let alt_svc = alt_svc(&config, &mut datagrams.report);
@@ -199,12 +206,13 @@ pub fn prepare(
             .as_ref()
             .map_or_else(Vec::new, |tls| tls.warnings.clone()),
         kernel_tls: tls.as_ref().map(|tls| tls.kernel.clone()),
-        http3: is_http3.then_some(datagrams.report),
+        http3: is_http3.then(|| datagrams.report.clone()),
     };
     Ok(Prepared {
         workers: waiting,
         report,
         listeners,
+        datagrams,
         log,
         metrics,
         tls,
@@ -234,7 +242,19 @@ impl Prepared {
     /// A thread cannot be started or confined, or another server has taken the path of a Unix
     /// socket.
     pub fn serve(self) -> Result<Running, StartError> {
-        let files = self.listeners.into_iter().map(Bound::publish);
+        self.serve_once(|| Ok(()))
+    }
+
+    /// Starts serving once `may_begin` returns. After that nothing can fail, except to confine a worker
+    /// where that is required.
+    ///
+    /// # Errors
+    /// As for [`serve`](Self::serve); or `may_begin` has failed.
+    pub fn serve_once(
+        mut self,
+        may_begin: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Running, StartError> {
+        let files = self.listeners.iter_mut().map(Bound::publish);
         let files: Vec<_> = files.collect::<Result<_, _>>()?;
         let domain = self.sandbox.begin()?;
         if let Some(user) = self.sandbox.user() {
@@ -257,6 +277,17 @@ impl Prepared {
             source: tls.source,
             store: tls.store,
         });
+        let listeners = self.listeners.into_iter().map(Bound::into_sockets);
+        let estate = Estate {
+            listeners: listeners.collect(),
+            metrics: self
+                .metrics
+                .as_ref()
+                .map(MetricsServer::listener)
+                .transpose()
+                .map_err(StartError::Resource)?,
+            quic: self.datagrams.into_estate(),
+        };
         let mut log = self.log;
         log.begin().map_err(StartError::Resource)?;
         let (handles, starts): (Vec<_>, Vec<_>) = self
@@ -264,7 +295,7 @@ impl Prepared {
             .into_iter()
             .map(|worker| (worker.handle, worker.go))
             .unzip();
-        let mut running = Running::new(handles, self.report, log, certificates);
+        let mut running = Running::new(handles, self.report, log, certificates, estate);
         running.own_socket_files(files.into_iter().flatten());
         if let Some(metrics) = self.metrics {
             let serving = running.serve_metrics(metrics, about);
@@ -273,6 +304,7 @@ impl Prepared {
         // Shared by all: each forwarding worker counts the datagrams that the other has not taken
         // yet.
         let peers = Peers::new(running.remotes());
+        running.reach_workers(peers.clone());
         for remote in running.remotes() {
             remote.tell(Message::Peers(peers.clone()));
         }
@@ -306,6 +338,7 @@ impl Prepared {
             let lookout = passwords::file::follow(path, Arc::clone(current), published);
             running.follow(vec![lookout.map_err(StartError::Resource)?]);
         }
+        may_begin().map_err(StartError::NotBegun)?;
         let (entered, confined) = mpsc::channel();
         for go in starts {
             // A worker that has ended meanwhile is detected like one that ends later.

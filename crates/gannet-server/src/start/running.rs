@@ -4,17 +4,22 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gannet_io::driver::{EngineReport, Waker};
+use gannet_io::parcels::Parcels;
 use gannet_io::unix_socket::SocketFile;
 
 use crate::coder::CoderThreads;
+use crate::config::{ListenAddress, UnixAddress};
 use crate::limits::LOOKS_PART;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::{self, exposition::About};
 use crate::observe::metrics_server::MetricsServer;
 use crate::observe::snapshots::Snapshots;
+use crate::quic::elders;
+use crate::quic::routing::Peers;
+use crate::start::estate::{Estate, Inheritance, Item};
 use crate::start::lookout::Lookout;
 use crate::start::quic::Http3Report;
 use crate::start::sandbox::SandboxReport;
@@ -124,6 +129,9 @@ pub struct Running {
     coders: Option<CoderThreads>,
     /// Removed at the end.
     socket_files: Vec<SocketFile>,
+    /// Closed when it stops.
+    estate: Estate,
+    peers: Peers,
 }
 
 impl Running {
@@ -132,6 +140,7 @@ impl Running {
         report: StartReport,
         log: LogWriter,
         certificates: Option<Certificates>,
+        estate: Estate,
     ) -> Self {
         let remotes: Vec<_> = workers.iter().map(|w| w.remote.clone()).collect();
         Self {
@@ -145,6 +154,8 @@ impl Running {
             lookouts: Vec::new(),
             coders: None,
             socket_files: Vec::new(),
+            estate,
+            peers: Peers::default(),
         }
     }
 
@@ -160,6 +171,11 @@ impl Running {
     /// Keeps the threads that code text.
     pub(crate) fn code_text(&mut self, threads: CoderThreads) {
         self.coders = Some(threads);
+    }
+
+    /// Keeps access to the workers for datagrams that another process receives for them.
+    pub(crate) fn reach_workers(&mut self, peers: Peers) {
+        self.peers = peers;
     }
 
     /// Starts serving metrics.
@@ -196,15 +212,94 @@ impl Running {
         &self.report
     }
 
+    /// What another process needs to serve in place of this one, besides
+    /// [`inheritance`](Self::inheritance); nothing once the server stops.
+    pub fn items(&self) -> impl Iterator<Item = Item<'_>> {
+        self.estate.items()
+    }
+
+    /// What another process takes over without descriptors, and the links to earlier processes. The
+    /// link to this process has still to be added.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn inheritance(&self) -> io::Result<Inheritance> {
+        Ok(Inheritance {
+            metrics: None,
+            generation: self.estate.quic.generation,
+            secrets: self.estate.quic.secrets,
+            elders: self.estate.elders()?,
+        })
+    }
+
+    /// Leaves all further clients to a process that now serves in place of this one; responses in
+    /// progress finish within the grace period. `is_taken` tells for each of the
+    /// [`items`](Self::items) whether that process has taken it. Connections that the kernel has queued
+    /// are still served. `link` takes datagrams for HTTP/3 connections of this
+    /// process.
+    ///
+    /// # Errors
+    /// The thread that receives these cannot be started: these connections end by their timeouts.
+    pub fn hand_over(&mut self, is_taken: &[bool], link: Parcels) -> io::Result<()> {
+        let mut taken = is_taken.iter().copied();
+        let estate = std::mem::take(&mut self.estate);
+        let listeners: Vec<bool> = taken.by_ref().take(estate.listeners.len()).collect();
+        let of_taken = |file: &SocketFile| {
+            let mut all = estate.listeners.iter().zip(&listeners);
+            all.any(|((address, _), is_taken)| {
+                let is_same = |unix: &UnixAddress| unix.path == file.path();
+                *is_taken && matches!(address, ListenAddress::Unix(unix) if is_same(unix))
+            })
+        };
+        let (left, kept) = std::mem::take(&mut self.socket_files)
+            .into_iter()
+            .partition(of_taken);
+        self.socket_files = kept;
+        let left: Vec<SocketFile> = left;
+        left.into_iter().for_each(SocketFile::leave);
+        let addresses: Vec<SocketAddr> = estate
+            .quic
+            .sockets
+            .iter()
+            .map(|(address, _)| *address)
+            .collect();
+        let datagrams: Arc<[bool]> = taken.take(addresses.len()).collect();
+        let peers = self.peers.clone();
+        let receive = move || elders::receive(&link, &addresses, &peers);
+        let thread = std::thread::Builder::new().name("gannet-passed".into());
+        let started = thread.spawn(receive).map(drop);
+        drop(estate);
+        for remote in &self.remotes {
+            remote.tell(Message::HandOver(Arc::clone(&datagrams)));
+        }
+        if let Some(metrics) = self.metrics.take() {
+            metrics.stop();
+        }
+        started
+    }
+
+    /// Whether every worker makes turns: each has answered a question in the last moments, or has
+    /// ended.
+    #[must_use]
+    pub fn makes_turns(&self) -> bool {
+        let workers = self.workers.iter().zip(self.snapshots.take());
+        workers
+            .into_iter()
+            .all(|(worker, counts)| counts.is_up || worker.thread.is_finished())
+    }
+
     /// Stops accepting; responses in progress finish within the grace period.
-    pub fn stop(&self) {
+    pub fn stop(&mut self) {
+        // Before the workers close theirs: else clients would wait in a queue that nobody empties.
+        self.estate = Estate::default();
         for remote in &self.remotes {
             remote.tell(Message::Stop);
         }
     }
 
     /// Ends at once.
-    pub fn stop_now(&self) {
+    pub fn stop_now(&mut self) {
+        self.estate = Estate::default();
         for remote in &self.remotes {
             remote.tell(Message::StopNow);
         }
@@ -216,11 +311,13 @@ impl Running {
     }
 
     /// Reads certificates and rules again and checks the paths of the live directories, whether
-    /// anything has changed or not.
-    pub fn read_again(&self) {
+    /// anything has changed or not. What is returned disconnects when all of that is done.
+    pub fn read_again(&self) -> Receiver<()> {
+        let (done, all_done) = channel();
         for lookout in &self.lookouts {
-            lookout.ask();
+            lookout.ask(done.clone());
         }
+        all_done
     }
 
     /// The engine and the counters, for people.

@@ -47,6 +47,8 @@ pub enum StartError {
     Sandbox(&'static str, String),
     /// The process cannot become this user's.
     User(String, io::Error),
+    /// The process whose place this one was to take goes on, or has ended.
+    NotBegun(io::Error),
     /// A thread cannot be started, or no descriptor is free.
     Resource(io::Error),
 }
@@ -60,6 +62,11 @@ impl fmt::Display for StartError {
             Self::Files(no) => write!(f, "cannot serve files: {no}"),
             Self::Certificate(error) => error.fmt(f),
             Self::KernelTls(why) => write!(f, "cannot use kernel TLS: {why}"),
+            Self::NotBegun(error) => write!(
+                f,
+                "cannot take the place of the running server: {}",
+                cause(error)
+            ),
             Self::NoCertificate => f.write_str("an HTTPS address has no certificate"),
             Self::Log(path, error) => write!(f, "cannot open log file '{path}': {}", cause(error)),
             Self::Metrics(address, error) => {
@@ -91,6 +98,7 @@ impl StartError {
             Self::Files(no) => no.help.clone(),
             Self::Certificate(error) => error.help(),
             Self::KernelTls(why) => why.help().map(Into::into),
+            Self::NotBegun(_) => Some("the running server says why; it goes on".into()),
             Self::NoCertificate => {
                 Some("name one with --tls-cert FILE, or have one made with --tls".into())
             }

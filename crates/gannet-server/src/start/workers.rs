@@ -225,8 +225,20 @@ impl Plan<'_> {
 
     /// This worker's listeners. Duplicates: falling back to another engine needs them again.
     fn sockets(&self, index: usize) -> io::Result<Vec<OwnedFd>> {
-        let sockets = self.listeners.iter();
-        sockets.map(|bound| bound.socket(index)).collect()
+        let mut all = Vec::new();
+        for bound in self.listeners {
+            all.extend(bound.of_worker(index, self.workers)?);
+        }
+        Ok(all)
+    }
+
+    /// What these listeners are, in the same order.
+    fn kinds_of(&self, index: usize) -> Vec<ListenerKind> {
+        let of_address = |bound: &Bound| {
+            let count = bound.count_of(index, self.workers);
+            std::iter::repeat_n(kind(bound), count)
+        };
+        self.listeners.iter().flat_map(of_address).collect()
     }
 
     fn settings(&self, index: usize) -> WorkerSettings {
@@ -242,7 +254,7 @@ impl Plan<'_> {
             connections_max: total
                 .div_ceil(self.workers)
                 .min(self.descriptors.connections),
-            listeners: self.listeners.iter().map(kind).collect(),
+            listeners: self.kinds_of(index),
             clients: self.clients.clone(),
             checker: Arc::clone(&self.checker),
             redirect: Redirect {
@@ -250,7 +262,7 @@ impl Plan<'_> {
                 to: self.port_of(Scheme::Https),
             },
             certificates: self.tls.map(|tls| Arc::clone(&tls.store)),
-            quic: self.datagrams.settings(),
+            quic: self.datagrams.settings(index),
             kernel_tls: self.tls.map(|tls| tls.kernel.clone()),
             tail_len: self.config.content.tail_len(),
             key_records_max: tls.map_or(ENCRYPTED_RECORDS_MAX, |tls| tls.key_records_max),

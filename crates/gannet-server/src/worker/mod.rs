@@ -54,6 +54,9 @@ use crate::worker::ledger::{Budget, Ledger, Work};
 pub(crate) enum Message {
     /// Stop accepting; finish responses in progress within the grace period.
     Stop,
+    /// The same, because another process takes this one's place: it receives the datagrams of these
+    /// addresses with HTTP/3.
+    HandOver(Arc<[bool]>),
     /// End at once.
     StopNow,
     /// Serve this release from now on.
@@ -138,6 +141,7 @@ impl<D: Driver> Worker<D> {
             accept_at: None,
             tails: Tails::default(),
             stop_at: None,
+            is_handed_over: false,
             delays: delay::Delays::new(settings.limits.delay_ms),
             driver,
             settings,
@@ -404,6 +408,7 @@ impl<D: Driver> Worker<D> {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Message::Stop => self.stop(),
+                Message::HandOver(taken) => self.hand_over(&taken),
                 Message::StopNow => self.stop_now(),
                 Message::Release(opened, _applying) => self.shared.serve(&opened),
                 Message::Peers(peers) => self.peers = peers,

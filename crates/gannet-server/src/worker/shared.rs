@@ -78,6 +78,8 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) tails: Tails,
     /// End of the grace period, set by a stop.
     pub(crate) stop_at: Option<Nanos>,
+    /// It stops because another process has taken its place, so that clients can be given time.
+    pub(crate) is_handed_over: bool,
     /// Received input that is processed later.
     pub(crate) delays: Delays,
 }

@@ -8,13 +8,33 @@ use crate::connection::{ConnId, Phase};
 impl<D: Driver> Worker<D> {
     /// Stops accepting; responses in progress may take the grace period.
     pub(super) fn stop(&mut self) {
-        let shared = &mut self.shared;
-        if shared.stop_at.is_some() {
+        if self.shared.stop_at.is_some() {
             return;
         }
-        for listener in 0..shared.settings.listener_count() {
-            shared.driver.stop_accepting(Listener(listener));
+        self.stop_accepting();
+        self.drain_all();
+    }
+
+    fn stop_accepting(&mut self) {
+        for listener in 0..self.shared.settings.listener_count() {
+            self.shared.driver.stop_accepting(Listener(listener));
         }
+    }
+
+    /// The same, while another process serves new clients; `taken` tells for each address with HTTP/3
+    /// whether that process receives its datagrams.
+    pub(super) fn hand_over(&mut self, taken: &[bool]) {
+        if self.shared.stop_at.is_some() {
+            return;
+        }
+        self.shared.is_handed_over = true;
+        self.stop_accepting();
+        self.leave_quic(taken);
+        self.drain_all();
+    }
+
+    fn drain_all(&mut self) {
+        let shared = &mut self.shared;
         shared.starved.clear();
         shared.accept_at = None;
         let grace_ms = shared.settings.limits.grace_ms;

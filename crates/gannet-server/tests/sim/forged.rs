@@ -129,7 +129,7 @@ impl Keys {
 }
 
 /// The lengths of connection IDs: the server's, the client's.
-const ID_LENS: [usize; 2] = [9, 8];
+const ID_LENS: [usize; 2] = [10, 8];
 
 impl Forger {
     /// Connects a client and completes its handshake.

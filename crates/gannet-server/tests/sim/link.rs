@@ -131,7 +131,7 @@ impl Link {
                 *first = bytes.to_vec();
             }
             if bytes[0] & 0x80 == 0 {
-                *server_id = bytes[1..10].to_vec();
+                *server_id = bytes[1..11].to_vec();
             }
             socket.send(to, bytes, ecn);
         });

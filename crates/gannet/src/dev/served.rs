@@ -15,7 +15,7 @@ use gannet_io::unix_socket::Access;
 use gannet_server::config::{
     Config, Content, ContentOptions, Hosted, ListenAddress, SandboxChoice, UnixAddress,
 };
-use gannet_server::{Running, StartError, bind_unnamed};
+use gannet_server::{Inheritance, Running, StartError, bind_unnamed};
 
 /// The one that serves now.
 pub(super) struct Server {
@@ -73,10 +73,12 @@ impl Server {
             hosts: Vec::new(),
             content: Content::Directory(self.folder.clone()),
         };
-        let running = gannet_server::prepare(config, vec![hosted], vec![bound])?.serve()?;
+        let running =
+            gannet_server::prepare(config, vec![hosted], vec![bound], Inheritance::default())?
+                .serve()?;
         let before = current.replace(Current { socket, running });
         drop(current);
-        if let Some(Current { running, .. }) = before {
+        if let Some(Current { mut running, .. }) = before {
             running.stop();
             // Answers in progress end in their own time.
             thread::spawn(move || running.wait());
@@ -99,7 +101,7 @@ impl Server {
 
     /// Ends at once.
     pub(super) fn stop(&self) {
-        if let Some(Current { running, .. }) = self.current().take() {
+        if let Some(Current { mut running, .. }) = self.current().take() {
             running.stop_now();
             running.wait();
         }

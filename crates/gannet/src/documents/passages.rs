@@ -36,7 +36,10 @@ pub(crate) const SIGNALS: &[(&str, &str)] = &[
         "SIGUSR1",
         "print a summary: connections, requests by status, bytes, operations",
     ),
-    ("SIGUSR2", "list the signals"),
+    (
+        "SIGUSR2",
+        "have a new process of the program take this one's place, without a lost connection",
+    ),
 ];
 
 /// Example commands with what they do.

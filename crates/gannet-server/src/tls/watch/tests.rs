@@ -92,7 +92,7 @@ fn a_broken_pair_leaves_the_old_one() {
     );
     assert!(store.current().has("one.test"));
     // On request it is read and reported again; otherwise it is reported once per change.
-    watch.ask();
+    watch.ask(std::sync::mpsc::channel().0);
     assert!(matches!(reports.recv().unwrap(), Reload::Failed(_)));
     fs::remove_file(files.0.join("c.pem")).unwrap();
     let Reload::Failed(error) = reports.recv().unwrap() else {
@@ -109,7 +109,7 @@ fn reading_on_demand() {
     let files = Files::new("demand");
     files.issue("one.test");
     let (store, watch, reports) = watched(&files);
-    watch.ask();
+    watch.ask(std::sync::mpsc::channel().0);
     assert!(matches!(reports.recv().unwrap(), Reload::Replaced(_)));
     assert!(store.generation() >= 1);
     drop(watch);

@@ -2,8 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::FileTypeExt;
-use std::time::{Duration, Instant};
 
 use gannet_server::Bound;
 use gannet_server::config::{ListenAddress, Scheme};
@@ -12,7 +10,9 @@ use rustix::io::Errno;
 
 use crate::command_line::layers::{Origin, Origins};
 use crate::command_line::settings::{Listen, Settings};
+use crate::commands::serve::binding::{Binding, Failed, with_port};
 use crate::commands::serve::port_owner::port_owner;
+use crate::commands::serve::sockets::Sockets;
 use crate::messages::{Failure, cause, next_step};
 
 /// The port when none is given.
@@ -23,12 +23,6 @@ pub const TLS_PORT: u16 = 8443;
 
 /// How many ports are tried, counting the default one. Trying more would hide a real problem.
 const PORTS_TRIED: u16 = 20;
-
-/// How long an address may stay in use after its process has gone. Typically 10 ms on an idle
-/// machine.
-const UNOWNED_MAX: Duration = Duration::from_secs(1);
-/// The interval between attempts to bind it.
-const UNOWNED_LOOK: Duration = Duration::from_millis(5);
 
 /// Where to listen.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -63,11 +57,16 @@ pub struct Listening {
 ///
 /// `--listen` names complete addresses, `--port` and `--expose` compose them. The higher layer
 /// wins. In the same layer the two ways contradict each other, unless `--listen` names Unix sockets
-/// only: then all of them are bound.
+/// only: then all of them are bound. Without any of these, they are the addresses of the service
+/// manager's sockets, if it has passed any.
 ///
 /// # Errors
 /// The flags contradict each other, or HTTPS has no certificate.
-pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure> {
+pub fn wanted(
+    settings: &Settings,
+    origins: &Origins,
+    sockets: &Sockets,
+) -> Result<Wanted, Failure> {
     let origin = |name: &str| origins.get(name).copied();
     let listen = origin("listen").filter(|_| !settings.listen.is_empty());
     let expose = origin("expose").filter(|_| settings.expose);
@@ -86,6 +85,14 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
     if listen.is_some() && listen > made_up {
         return Ok(Wanted {
             addresses: named(settings)?,
+            movable: None,
+        });
+    }
+    let passed = sockets.addresses(&settings.tls);
+    if listen.is_none() && made_up.is_none() && !passed.is_empty() {
+        check_schemes(settings, &passed)?;
+        return Ok(Wanted {
+            addresses: passed,
             movable: None,
         });
     }
@@ -144,7 +151,20 @@ fn named(settings: &Settings) -> Result<Vec<WantedAddress>, Failure> {
         return Err(Failure::usage(message)
             .help("name the proxy's address with --trust CIDR: nobody else may name clients"));
     }
-    let has_https = named.iter().any(|it| it.scheme == Scheme::Https);
+    check_schemes(settings, &named)?;
+    Ok(named)
+}
+
+/// Refuses HTTPS without a certificate, and a redirect to HTTPS without HTTPS.
+fn check_schemes(settings: &Settings, addresses: &[WantedAddress]) -> Result<(), Failure> {
+    let has = |wanted| addresses.iter().any(|it| it.scheme == wanted);
+    let has_https = has(Scheme::Https);
+    if has(Scheme::Redirect) && !has_https {
+        return Err(Failure::usage(
+            "a socket named 'redirect' makes no sense if no address speaks HTTPS",
+        )
+        .help("name it 'http', or add a socket named 'https' and --tls-cert FILE"));
+    }
     let has_certificate = super::tls::is_wanted(&settings.tls);
     if has_https && !has_certificate {
         return Err(Failure::usage(
@@ -158,7 +178,7 @@ fn named(settings: &Settings) -> Result<Vec<WantedAddress>, Failure> {
                 .help("add --listen https://ADDR:PORT"),
         );
     }
-    Ok(named)
+    Ok(())
 }
 
 /// Rejects duplicate addresses. The address of the metrics is checked here, but the server binds
@@ -208,8 +228,13 @@ pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Fai
 ///
 /// # Errors
 /// An address is unavailable; the message names the next step.
-pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
-    let first = match bind_patiently(&wanted.addresses, workers) {
+pub fn bind(wanted: &Wanted, workers: usize, sockets: &Sockets) -> Result<Listening, Failure> {
+    let binding = Binding {
+        workers,
+        sockets,
+        is_movable: wanted.movable.is_some(),
+    };
+    let first = match binding.patiently(&wanted.addresses) {
         Ok(bound) => return Ok(Listening { bound, note: None }),
         Err(failed) => failed,
     };
@@ -217,7 +242,7 @@ pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
         Some(port) if first.error.kind() == io::ErrorKind::AddrInUse => port,
         _ => return Err(explain(&first.address, &first.error)),
     };
-    move_on(wanted, port, &first, workers)
+    move_on(wanted, port, &first, &binding)
 }
 
 /// Binds the next free port after the default one.
@@ -225,7 +250,7 @@ fn move_on(
     wanted: &Wanted,
     default: u16,
     first: &Failed,
-    workers: usize,
+    binding: &Binding<'_>,
 ) -> Result<Listening, Failure> {
     for port in default + 1..default + PORTS_TRIED {
         let moved: Vec<_> = wanted
@@ -236,7 +261,7 @@ fn move_on(
                 ..wanted.clone()
             })
             .collect();
-        match bind_all(&moved, workers) {
+        match binding.all(&moved) {
             Ok(bound) => {
                 let owner = owner_text(&first.address);
                 let note = format!("port {default} is busy{owner}; using {port}");
@@ -256,82 +281,6 @@ fn move_on(
         ..Failure::usage(message)
     }
     .help("choose one with --port N; --port 0 takes any free one"))
-}
-
-/// Like [`bind_all`], but waits for an address that is in use although no process holds it: when a
-/// server is killed, the kernel tears down its ring, which holds the listeners, some milliseconds
-/// after the process.
-fn bind_patiently(addresses: &[WantedAddress], workers: usize) -> Result<Vec<Bound>, Failed> {
-    let end = Instant::now() + UNOWNED_MAX;
-    loop {
-        match bind_all(addresses, workers) {
-            Err(failed) if is_unowned(&failed) && Instant::now() < end => {
-                std::thread::sleep(UNOWNED_LOOK);
-            }
-            result => return result,
-        }
-    }
-}
-
-/// Whether the address is in use by an unknown process.
-fn is_unowned(failed: &Failed) -> bool {
-    failed.error.kind() == io::ErrorKind::AddrInUse
-        && match &failed.address {
-            ListenAddress::Tcp(address) => port_owner(address.port()).is_none(),
-            ListenAddress::Unix(unix) => std::fs::symlink_metadata(&unix.path)
-                .is_ok_and(|metadata| metadata.file_type().is_socket()),
-        }
-}
-
-struct Failed {
-    address: ListenAddress,
-    error: io::Error,
-}
-
-fn bind_all(addresses: &[WantedAddress], workers: usize) -> Result<Vec<Bound>, Failed> {
-    let mut bound: Vec<Bound> = Vec::with_capacity(addresses.len());
-    for wanted in addresses {
-        let WantedAddress {
-            address, scheme, ..
-        } = wanted;
-        // With port 0 and several addresses (--expose), all use the port that the first one got.
-        let address = match (address, bound.first()) {
-            (
-                ListenAddress::Tcp(tcp),
-                Some(Bound {
-                    address: ListenAddress::Tcp(first),
-                    ..
-                }),
-            ) if tcp.port() == 0 && tcp.ip().is_unspecified() => with_port(address, first.port()),
-            _ => address.clone(),
-        };
-        match gannet_server::bind(&address, *scheme, workers) {
-            Ok(mut one) => {
-                one.is_proxied = wanted.is_proxied;
-                bound.push(one);
-            }
-            // Without IPv6 on this machine, IPv4 alone covers all interfaces.
-            Err(error) if is_without_ipv6(&address, &error) && !bound.is_empty() => {}
-            Err(error) => return Err(Failed { address, error }),
-        }
-    }
-    Ok(bound)
-}
-
-fn is_without_ipv6(address: &ListenAddress, error: &io::Error) -> bool {
-    let wildcard = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    let is_wildcard = with_port(address, 0) == ListenAddress::Tcp(wildcard);
-    let no_family = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
-    is_wildcard && no_family
-}
-
-fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
-    match address {
-        ListenAddress::Tcp(address) => ListenAddress::Tcp(SocketAddr::new(address.ip(), port)),
-        ListenAddress::Unix(unix) => ListenAddress::Unix(unix.clone()),
-    }
 }
 
 /// Explains why an address cannot be bound, with the next step.
@@ -473,7 +422,7 @@ mod tests {
             settings.expose = true;
             origins.insert("expose", origin);
         }
-        let got = wanted(&settings, &origins);
+        let got = wanted(&settings, &origins, &Sockets::default());
         match (got, expect) {
             (Ok(wanted), Ok((addresses, is_movable))) => {
                 let got: Vec<String> = wanted

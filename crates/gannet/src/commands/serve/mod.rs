@@ -1,29 +1,34 @@
 //! `gannet` and `gannet serve`: prepare (inspect the path, bind, open), serve, wait for signals.
 
 pub mod addresses;
+mod binding;
 mod confinement;
 mod content;
 pub mod content_kind;
 mod effects;
+mod notify;
 pub(crate) mod output;
 mod port_owner;
 mod process_limits;
 mod qr_code;
 mod signals;
+mod sockets;
 pub mod start_lines;
 pub mod tls;
+mod upgrade;
 mod waiting;
 
 use std::io;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
+use gannet_io::starter::Starter;
 use gannet_server::config::{
     Config, Content, ContentOptions, ListenAddress, LogFormat, Scheme, UnknownHost,
 };
 use gannet_server::notices::{self, ERRORS};
 use gannet_server::tls::certificates::Warning;
-use gannet_server::{OpenError, Prepared, StartError};
+use gannet_server::{Inheritance, OpenError, Prepared, StartError};
 
 use super::failure::signature_help;
 use super::{print, resolve};
@@ -33,12 +38,15 @@ use crate::command_line::settings::Settings;
 use crate::commands::serve::addresses::{Listening, WantedAddress};
 use crate::commands::serve::content::{content, has_hosts, kind};
 use crate::commands::serve::effects::Situation;
+use crate::commands::serve::notify::Notify;
 use crate::commands::serve::output::{People, Terminal, log_file, log_format};
 use crate::commands::serve::process_limits::{Needs, Used};
 use crate::commands::serve::signals::Command;
+use crate::commands::serve::sockets::{Sockets, Uses};
 use crate::commands::serve::start_lines::Lines;
-use crate::commands::serve::waiting::wait;
-use crate::messages::{Exit, Failure, printable};
+use crate::commands::serve::upgrade::{Predecessor, Upgrades};
+use crate::commands::serve::waiting::Waiting;
+use crate::messages::{Exit, Failure, cause, printable};
 
 /// Serves, or reports what is wrong with the configuration.
 ///
@@ -55,13 +63,17 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// Serves until a signal stops it; returns the exit status.
 fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
+    let mut before = Before::find()?;
+    let notify = Notify::connect(before.predecessor.is_some());
+    // Before any other thread starts, and before rights are given up.
+    let upgrades = Upgrades::new(before.starter());
     let used = Used::now(settings);
     confinement::begin(settings.server.sandbox)?;
     let commands = match signals::listen(settings.server.sandbox, settings.user.is_some()) {
         Ok(commands) => commands,
         Err(error) => {
             // Too low a limit is the likely cause: if so, that is the error to report.
-            prepare(settings, origins, used)?;
+            prepare(settings, origins, used, &mut before)?;
             return Err(Failure::of_system("listen for", "signals", &error));
         }
     };
@@ -69,9 +81,14 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         prepared,
         lines,
         people,
-    } = prepare(settings, origins, used)?;
+        taken,
+    } = prepare(settings, origins, used, &mut before)?;
+    let Before { predecessor, .. } = before;
     let mut running = prepared
-        .serve()
+        .serve_once(|| match predecessor {
+            Some(predecessor) => predecessor.ask_to_begin(&taken),
+            None => Ok(()),
+        })
         .map_err(|error| start_failure(&error, settings))?;
     let sender = commands.sender.clone();
     running
@@ -82,9 +99,16 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         .map_err(|error| Failure::of_system("watch", "the certificates", &error))?;
     commands.serve();
     people.say(lines);
+    notify.ready("serving");
     // These lines are written before requests are logged, unless their reader stalls.
     notices::settle();
-    Ok(wait(running, &commands, people))
+    let waiting = Waiting {
+        running,
+        people,
+        notify,
+        upgrades,
+    };
+    Ok(waiting.wait(&commands))
 }
 
 /// Runs the whole start short of serving; returns notes about anything unusual.
@@ -92,7 +116,12 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
 /// # Errors
 /// Anything that would prevent the server from starting.
 fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
-    let ready = prepare(settings, origins, Used::now(settings))?;
+    let ready = prepare(
+        settings,
+        origins,
+        Used::now(settings),
+        &mut Before::default(),
+    )?;
     let report = ready.prepared.report();
     let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
     let mut notes: String = report.certificate_warnings.iter().map(warning).collect();
@@ -102,9 +131,55 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     Ok(notes)
 }
 
+/// What another process has left for this one.
+#[derive(Default)]
+struct Before {
+    sockets: Sockets,
+    predecessor: Option<Predecessor>,
+    inheritance: Inheritance,
+}
+
+impl Before {
+    /// Looks for sockets of a predecessor, or of a service manager.
+    fn find() -> Result<Self, Failure> {
+        Ok(match Predecessor::find()? {
+            Some((predecessor, sockets, inheritance)) => Self {
+                sockets,
+                predecessor: Some(predecessor),
+                inheritance,
+            },
+            None => Self {
+                sockets: Sockets::of_service_manager()?,
+                ..Self::default()
+            },
+        })
+    }
+
+    /// The process that starts the program again for an upgrade, or the reason why there is none.
+    fn starter(&self) -> Result<Starter, String> {
+        if self.sockets.are_of_service_manager() {
+            return Err(
+                "the sockets belong to the service manager, which keeps them while it \
+                        restarts the server"
+                    .into(),
+            );
+        }
+        let is_own = |pid: String| pid == std::process::id().to_string();
+        let is_watched = std::env::var("WATCHDOG_PID").is_ok_and(is_own);
+        // The watchdog of another process is none of the new server's, either.
+        let without: &[&str] = match is_watched || self.predecessor.is_some() {
+            true => &["WATCHDOG_PID"],
+            false => &[],
+        };
+        Starter::fork(without).map_err(|error| format!("no starter: {}", cause(&error)))
+    }
+}
+
 /// A server ready to serve.
 struct Ready {
     prepared: Prepared,
+    /// Which of the sockets of [`Before`] it uses.
+    taken: Vec<bool>,
     /// The lines printed when it begins.
     lines: String,
     people: People,
@@ -112,9 +187,15 @@ struct Ready {
 
 /// Prepares everything short of serving: shared by the start and `--check-config`. `used` is what
 /// the process had before.
-fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, Failure> {
+fn prepare(
+    settings: &Settings,
+    origins: &Origins,
+    used: Used,
+    before: &mut Before,
+) -> Result<Ready, Failure> {
     let content = content(settings)?;
-    let wanted = addresses::wanted(settings, origins)?;
+    let sockets = std::mem::take(&mut before.sockets);
+    let wanted = addresses::wanted(settings, origins, &sockets)?;
     let terminal = Terminal::look(settings.colour);
     let (tls, development) = tls::prepare(settings)?.unzip();
     let config = Config {
@@ -122,6 +203,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         log_file: log_file(settings),
         tls,
         run_as: confinement::run_as(settings.user.as_deref())?,
+        metrics: sockets.metrics_address(settings.server.metrics),
         content: ContentOptions {
             routing: settings.site.routing(),
             defaults: settings.site.defaults(),
@@ -160,7 +242,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
     addresses::check_once(&wanted, settings)?;
     let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
     process_limits::set(settings, &Needs::of(&config, &kinds, count), used)?;
-    let Listening { mut bound, note } = addresses::bind(&wanted, config.workers)?;
+    let Listening { mut bound, note } = addresses::bind(&wanted, config.workers, &sockets)?;
     if let Some(address) = settings.tls.redirect {
         let clear = addresses::Wanted {
             addresses: vec![WantedAddress {
@@ -170,14 +252,26 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
             }],
             movable: None,
         };
-        bound.extend(addresses::bind(&clear, config.workers)?.bound);
+        bound.extend(addresses::bind(&clear, config.workers, &sockets)?.bound);
     }
     let addresses: Vec<(ListenAddress, Scheme)> = bound
         .iter()
         .map(|one| (one.address.clone(), one.scheme))
         .collect();
+    let taken = sockets.taken(&Uses {
+        addresses: &addresses,
+        has_http3: config.tls.as_ref().is_some_and(|tls| tls.http3),
+        has_metrics: config.metrics.is_some(),
+        metrics: settings.server.metrics,
+    });
+    sockets.refuse_unused(&taken)?;
+    let mut inheritance = std::mem::take(&mut before.inheritance);
+    inheritance.metrics = sockets
+        .metrics(settings.server.metrics)
+        .map_err(|error| Failure::of_system("listen for", "metrics", &error))?;
+    drop(sockets);
     let (log, log_file) = (config.log, config.log_file.clone());
-    let prepared = gannet_server::prepare(config, content.clone(), bound)
+    let prepared = gannet_server::prepare(config, content.clone(), bound, inheritance)
         .map_err(|error| start_failure(&error, settings))?;
     tell_of_missing_front_pages(&prepared.report().no_front_page);
     let interfaces = addresses::interface_addresses();
@@ -194,6 +288,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
         colour: terminal.colour,
     };
     Ok(Ready {
+        taken,
         lines: lines.render(),
         prepared,
         people: People::choose(settings.quiet, (log, log_file.is_some())),

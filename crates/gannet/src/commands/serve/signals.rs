@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::confinement::confine;
+use crate::commands::serve::upgrade::Answer;
 
 /// A command for the main thread.
 #[derive(Debug)]
@@ -23,8 +24,12 @@ pub(crate) enum Command {
     ReadAgain,
     /// Print a summary (SIGUSR1).
     Summary,
-    /// List the signals (SIGUSR2).
-    Signals,
+    /// Have a new process of the program take this one's place (SIGUSR2).
+    Upgrade,
+    /// The new process has answered.
+    Successor(Answer),
+    /// What SIGHUP has requested is done.
+    ReadAll,
     /// Report the outcome of reloading certificates.
     Certificates(Reload),
 }
@@ -71,7 +76,7 @@ pub(crate) fn listen(sandbox: SandboxChoice, becomes_user: bool) -> io::Result<C
                 let command = match signal {
                     SIGHUP => Command::ReadAgain,
                     SIGUSR1 => Command::Summary,
-                    SIGUSR2 => Command::Signals,
+                    SIGUSR2 => Command::Upgrade,
                     stop => {
                         stops += 1;
                         if stops > 1 || !is_serving.load(Ordering::Acquire) {

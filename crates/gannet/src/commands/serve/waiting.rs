@@ -8,9 +8,11 @@ use gannet_server::Running;
 use gannet_server::notices::ERRORS;
 use signal_hook::consts::SIGHUP;
 
+use super::notify::Notify;
 use super::output::People;
 use super::signals::{Command, Commands};
 use super::tls;
+use super::upgrade::{Answer, Upgrades};
 
 /// How often the main thread checks whether the workers have ended by themselves.
 const LOOK: Duration = Duration::from_secs(1);
@@ -19,65 +21,160 @@ const LOOK_STOPPING: Duration = Duration::from_millis(10);
 /// Checks after which a slow shutdown is announced.
 const LOOKS_UNTIL_TOLD: u32 = 20;
 
-/// Waits until the workers have ended; returns the exit status.
-pub(super) fn wait(running: Running, commands: &Commands, people: People) -> u8 {
-    let mut stopping = None;
-    let mut looks = 0;
-    let mut killed_by = None;
-    let has_terminal = io::stdin().is_terminal();
-    while !running.is_finished() {
-        let patience = if stopping.is_some() {
-            LOOK_STOPPING
-        } else {
-            LOOK
-        };
-        match commands.inbox.recv_timeout(patience) {
-            Ok(Command::Stop(signal)) if stopping.is_none() => {
-                stopping = Some(signal);
-                running.stop();
-            }
-            Ok(Command::Stop(signal)) => {
-                killed_by = Some(signal);
-                running.stop_now();
-            }
-            // The terminal was closed: Ctrl-C is no longer possible.
-            Ok(Command::ReadAgain) if has_terminal && !io::stdin().is_terminal() => {
-                stopping = Some(SIGHUP);
-                running.stop();
-            }
-            Ok(Command::ReadAgain) => {
-                running.reopen_logs();
-                running.read_again();
-            }
-            // Requested explicitly, so printed even with --quiet; never among logged requests.
-            Ok(Command::Summary) => {
-                ERRORS.write(running.summary());
-            }
-            Ok(Command::Signals) => ERRORS.tell(
-                "gannet: SIGUSR2 does nothing; SIGUSR1 prints a summary, SIGHUP reloads \
-                 certificates and rules and reopens the log, SIGTERM stops",
-            ),
-            Ok(Command::Certificates(reload)) => match tls::reloaded(&reload) {
-                Ok(text) => people.say(text),
-                Err(failure) => failure.report(),
-            },
-            Err(RecvTimeoutError::Timeout) if stopping.is_some() => {
-                looks += 1;
-                if looks == LOOKS_UNTIL_TOLD {
-                    people.say(
-                        "stopping when running answers have finished; a second signal stops \
-                        at once\n",
-                    );
+/// A server that runs.
+pub(super) struct Waiting {
+    pub(super) running: Running,
+    pub(super) people: People,
+    pub(super) notify: Notify,
+    pub(super) upgrades: Upgrades,
+}
+
+/// Why a server finishes its running answers.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Stopping {
+    /// A signal.
+    Signal(i32),
+    /// Another process has taken its place.
+    Replaced,
+}
+
+/// What has happened to a server.
+#[derive(Default)]
+struct Fate {
+    stopping: Option<Stopping>,
+    /// The signal that ended it at once.
+    killed_by: Option<i32>,
+}
+
+impl Waiting {
+    /// Waits until the workers have ended; returns the exit status.
+    pub(super) fn wait(mut self, commands: &Commands) -> u8 {
+        let mut fate = Fate::default();
+        let mut looks = 0;
+        let has_terminal = io::stdin().is_terminal();
+        while !self.running.is_finished() {
+            let patience = match fate.stopping {
+                Some(_) => LOOK_STOPPING,
+                None => LOOK,
+            };
+            match commands.inbox.recv_timeout(self.notify.patience(patience)) {
+                // The terminal was closed: Ctrl-C is no longer possible.
+                Ok(Command::ReadAgain) if has_terminal && !io::stdin().is_terminal() => {
+                    self.stop(SIGHUP, &mut fate);
                 }
+                Ok(command) => self.obey(command, commands, &mut fate),
+                Err(RecvTimeoutError::Timeout) if fate.stopping.is_some() => {
+                    looks += 1;
+                    if looks == LOOKS_UNTIL_TOLD && fate.stopping != Some(Stopping::Replaced) {
+                        self.people.say(
+                            "stopping when running answers have finished; a second signal stops \
+                             at once\n",
+                        );
+                    }
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            let running = &self.running;
+            self.notify.watch(|| running.makes_turns());
+        }
+        let is_clean = self.running.wait();
+        match (fate.killed_by, fate.stopping) {
+            (Some(signal), _) => 128 + u8::try_from(signal).unwrap_or(0),
+            (None, Some(_)) if is_clean => 0,
+            // The grace period ended, or the workers ended without a stop.
+            _ => 1,
         }
     }
-    let is_clean = running.wait();
-    match (killed_by, stopping) {
-        (Some(signal), _) => 128 + u8::try_from(signal).unwrap_or(0),
-        (None, Some(_)) if is_clean => 0,
-        // The grace period ended, or the workers ended without a stop.
-        _ => 1,
+
+    fn obey(&mut self, command: Command, commands: &Commands, fate: &mut Fate) {
+        match command {
+            Command::Stop(signal) => self.stop(signal, fate),
+            Command::ReadAgain => self.read_again(commands),
+            Command::ReadAll => self.notify.ready("serving"),
+            // Requested explicitly, so printed even with --quiet; never among logged requests.
+            Command::Summary => {
+                ERRORS.write(self.running.summary());
+            }
+            Command::Upgrade if fate.stopping.is_some() => not_upgraded("this server stops"),
+            Command::Upgrade => {
+                let begun = self.upgrades.begin(&self.running, &commands.sender);
+                if let Err(why) = begun {
+                    not_upgraded(&why);
+                }
+            }
+            // Otherwise a stop has come first.
+            Command::Successor(answer) if self.upgrades.is_under_way() => {
+                self.successor(answer, fate);
+            }
+            Command::Successor(_) => {}
+            Command::Certificates(reload) => match tls::reloaded(&reload) {
+                Ok(text) => self.people.say(text),
+                Err(failure) => failure.report(),
+            },
+        }
     }
+
+    fn stop(&mut self, signal: i32, fate: &mut Fate) {
+        match fate.stopping {
+            None => {
+                self.upgrades.end();
+                self.notify.stopping();
+                self.running.stop();
+                fate.stopping = Some(Stopping::Signal(signal));
+            }
+            // It is stopping already; the next signal ends it at once.
+            Some(Stopping::Replaced) => fate.stopping = Some(Stopping::Signal(signal)),
+            Some(Stopping::Signal(_)) => {
+                fate.killed_by = Some(signal);
+                self.running.stop_now();
+            }
+        }
+    }
+
+    fn read_again(&mut self, commands: &Commands) {
+        self.running.reopen_logs();
+        let done = self.running.read_again();
+        if !self.notify.is_on() {
+            return;
+        }
+        self.notify.reloading();
+        let sender = commands.sender.clone();
+        let wait = move || {
+            // Disconnected when all is read; the server may have ended by then.
+            let _ = done.recv();
+            let _ = sender.send(Command::ReadAll);
+        };
+        let thread = std::thread::Builder::new().name("gannet-reload".into());
+        if thread.spawn(wait).is_err() {
+            self.notify.ready("serving");
+        }
+    }
+
+    /// The new process of an upgrade has answered.
+    fn successor(&mut self, answer: Answer, fate: &mut Fate) {
+        let (pid, taken) = match answer {
+            Answer::Ready(pid, taken) => (pid, taken),
+            Answer::Failed(why) => {
+                self.upgrades.end();
+                return not_upgraded(&why);
+            }
+        };
+        match self.upgrades.finish(&mut self.running, &taken) {
+            Ok(()) => {
+                // In time before this process can end.
+                self.notify.hand_over(pid);
+                fate.stopping = Some(Stopping::Replaced);
+                self.people.say(format!(
+                    "process {pid} serves now; this one finishes running answers\n"
+                ));
+            }
+            Err(why) => not_upgraded(&why),
+        }
+    }
+}
+
+fn not_upgraded(why: &str) {
+    ERRORS.tell(format_args!(
+        "gannet: not upgraded, this process goes on: {why}"
+    ));
 }

@@ -1,0 +1,153 @@
+//! Tells the service manager about this server's state, as sd_notify(3) describes.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The connection to the service manager, if there is one.
+pub(super) struct Notify {
+    socket: Option<UnixDatagram>,
+    watchdog: Option<Watchdog>,
+}
+
+impl Notify {
+    /// Connects by `NOTIFY_SOCKET`: a path, or a name of the abstract namespace after `@`. Whoever
+    /// cannot be reached is not told; the server works without. `is_successor`: this process takes
+    /// the place of the one that the watchdog was set for.
+    pub(super) fn connect(is_successor: bool) -> Self {
+        let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|name| {
+            let address = match name.as_bytes() {
+                [b'@', abstract_name @ ..] => SocketAddr::from_abstract_name(abstract_name),
+                _ => SocketAddr::from_pathname(&name),
+            };
+            let socket = UnixDatagram::unbound().ok()?;
+            socket.connect_addr(&address.ok()?).ok()?;
+            socket.set_nonblocking(true).ok()?;
+            Some(socket)
+        });
+        let number = |name| std::env::var(name).ok()?.parse().ok();
+        let is_own = is_successor
+            || number("WATCHDOG_PID").is_none_or(|pid: u64| pid == u64::from(std::process::id()));
+        let watchdog = number("WATCHDOG_USEC").filter(|it| is_own && *it > 0);
+        Self {
+            watchdog: watchdog
+                .filter(|_| socket.is_some())
+                .map(|limit_us| Watchdog::new(Duration::from_micros(limit_us), Instant::now())),
+            socket,
+        }
+    }
+
+    /// Whether anybody listens.
+    pub(super) fn is_on(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// It serves.
+    pub(super) fn ready(&self, status: &str) {
+        self.send(&format!("READY=1\nSTATUS={status}\n"));
+    }
+
+    /// It reads its configuration again, as from now.
+    pub(super) fn reloading(&self) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let now_us = now.tv_sec * 1_000_000 + i64::from(now.tv_nsec as i32) / 1_000;
+        self.send(&format!(
+            "RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=reloading\n"
+        ));
+    }
+
+    /// It finishes running answers, and ends.
+    pub(super) fn stopping(&self) {
+        self.send("STOPPING=1\nSTATUS=finishing running answers\n");
+    }
+
+    /// Another process is the server from now on. This one tells nothing more.
+    pub(super) fn hand_over(&mut self, pid: u32) {
+        self.send(&format!("MAINPID={pid}\n"));
+        self.socket = None;
+        self.watchdog = None;
+    }
+
+    /// Resets the service manager's watchdog if that is due, and if `works` confirms it.
+    pub(super) fn watch(&mut self, works: impl FnOnce() -> bool) {
+        if let Some(watchdog) = &mut self.watchdog
+            && watchdog.is_due(Instant::now())
+            && works()
+        {
+            self.send("WATCHDOG=1\n");
+        }
+    }
+
+    /// The time until [`watch`](Self::watch) must be called next, at most `most`.
+    pub(super) fn patience(&self, most: Duration) -> Duration {
+        let next = self.watchdog.as_ref().map(|watchdog| watchdog.next);
+        let left = next.map(|next| next.saturating_duration_since(Instant::now()));
+        left.map_or(most, |left| left.min(most))
+    }
+
+    fn send(&self, text: &str) {
+        if let Some(socket) = &self.socket {
+            // Nothing depends on it here, and there is nobody to tell.
+            let _ = socket.send(text.as_bytes());
+        }
+    }
+}
+
+/// When the service manager expects the next sign of life.
+struct Watchdog {
+    every: Duration,
+    next: Instant,
+}
+
+impl Watchdog {
+    /// Half of the limit, as sd_watchdog_enabled(3) recommends.
+    fn new(limit: Duration, now: Instant) -> Self {
+        Self {
+            every: limit / 2,
+            next: now,
+        }
+    }
+
+    /// Whether the next one is due; if so, another one is due later.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.next;
+        if is_due {
+            self.next = now + self.every;
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server whose workers do not work gives no sign of life, and is asked again in time.
+    #[test]
+    fn only_a_server_that_works_resets_the_watchdog() {
+        let (ours, theirs) = UnixDatagram::pair().expect("a pair");
+        theirs.set_nonblocking(true).expect("a socket");
+        let limit = Duration::from_secs(3_600);
+        let mut notify = Notify {
+            socket: Some(ours),
+            watchdog: Some(Watchdog::new(limit, Instant::now())),
+        };
+        let got = || {
+            let mut room = [0; 64];
+            let len = theirs.recv(&mut room).ok()?;
+            Some(String::from_utf8_lossy(&room[..len]).into_owned())
+        };
+        notify.watch(|| true);
+        assert_eq!(got().as_deref(), Some("WATCHDOG=1\n"));
+        notify.watch(|| true);
+        assert_eq!(got(), None, "not due");
+        assert!(notify.patience(limit) <= limit / 2);
+        let watchdog = notify.watchdog.as_mut().expect("set");
+        watchdog.next = Instant::now();
+        notify.watch(|| false);
+        assert_eq!(got(), None);
+    }
+}

@@ -1,0 +1,324 @@
+//! Upgrades: a new process of the program takes this one's place, without a lost connection.
+//!
+//! ```text
+//!  old                                   new
+//!   │ SIGUSR2; the starter runs the program
+//!   │──── generation, sockets, elders ───▶│ prepares itself
+//!   │◀──────────── ready ─────────────────│
+//!   │────────────── go ──────────────────▶│ serves
+//!   ▼ finishes its connections
+//! ```
+//!
+//! Until it says `go`, the old process serves as if nothing had happened: if the new one fails, or is
+//! not ready in time, it goes on.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use gannet_io::inherited::{self, SocketKind};
+use gannet_io::parcels::{DESCRIPTORS_MAX, Parcels};
+use gannet_io::starter::{NOT_STARTED, PREDECESSOR, Starter};
+use gannet_server::config::ListenAddress;
+use gannet_server::{Inheritance, Item, Running};
+
+use crate::commands::serve::signals::Command;
+use crate::commands::serve::sockets::{Group, METRICS, Sockets};
+use crate::messages::{Exit, Failure, cause};
+
+/// How long the new process may take until it is ready: as long as service managers grant a start by
+/// default.
+const READY_MAX: Duration = Duration::from_secs(90);
+
+/// How long the new process waits for what the old one has sent before it started it, and for its
+/// turn, which is a message away.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// The form of the messages. A process that does not know it refuses.
+const FORM: u8 = 1;
+
+/// The first byte of a message, from the old process to the new one.
+mod to_new {
+    /// The form, the generation, and the secrets of HTTP/3 if there are any.
+    pub(super) const BEGIN: u8 = b'B';
+    /// Each has the number of the item, and its descriptors; an item may take several messages. A Unix
+    /// socket's path follows.
+    pub(super) const LISTENERS: u8 = b'L';
+    pub(super) const DATAGRAMS: u8 = b'D';
+    pub(super) const METRICS: u8 = b'M';
+    /// The generation of an earlier process, with the link to it.
+    pub(super) const ELDER: u8 = b'E';
+    /// That was all.
+    pub(super) const END: u8 = b'.';
+    /// Serve.
+    pub(super) const GO: u8 = b'G';
+}
+
+/// The new process's answer: its process ID, and for each item whether it takes it.
+const READY: u8 = b'R';
+
+/// The old process, seen from the new one.
+pub(super) struct Predecessor(Parcels);
+
+impl Predecessor {
+    /// The process whose place this one is to take, with what it hands over; `None` for an ordinary
+    /// start.
+    ///
+    /// # Errors
+    /// It has ended, or speaks another form.
+    pub(super) fn find() -> Result<Option<(Self, Sockets, Inheritance)>, Failure> {
+        let Some(number) = std::env::var_os(PREDECESSOR) else {
+            return Ok(None);
+        };
+        let failed = |error: io::Error| Failure {
+            exit: Exit::Failed,
+            ..Failure::usage(format!(
+                "cannot take over from the running server: {}",
+                cause(&error)
+            ))
+            .help("the running server goes on; stop it and start the new one instead")
+        };
+        let link = inherited::from_predecessor(&number)
+            .map(Parcels::from)
+            .map_err(failed)?;
+        let (sockets, inheritance) = receive_all(&link).map_err(failed)?;
+        Ok(Some((Self(link), sockets, inheritance)))
+    }
+
+    /// Tells it that this process is ready, and which items it takes; waits until it may serve.
+    ///
+    /// # Errors
+    /// The old process goes on, or has ended.
+    pub(super) fn ask_to_begin(&self, taken: &[bool]) -> io::Result<()> {
+        let taken: Vec<u8> = taken.iter().map(|is_taken| u8::from(*is_taken)).collect();
+        let pid = std::process::id().to_be_bytes();
+        self.0.send(&[&[READY], &pid, &taken], &[])?;
+        self.0.set_patience(ANSWER_MAX)?;
+        let mut answer = Vec::new();
+        self.0.receive(&mut answer)?;
+        match *answer {
+            [to_new::GO] => Ok(()),
+            _ => Err(io::Error::other("it goes on, or has ended")),
+        }
+    }
+}
+
+fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
+    let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+    link.set_patience(ANSWER_MAX)?;
+    let mut inheritance = Inheritance::default();
+    let mut groups: Vec<Group> = Vec::new();
+    let mut message = Vec::new();
+    let mut has_begun = false;
+    loop {
+        let descriptors = link.receive(&mut message)?;
+        match *message {
+            [to_new::BEGIN, FORM, generation, ref secrets @ ..] => {
+                has_begun = true;
+                inheritance.generation = generation;
+                inheritance.secrets = secrets.try_into().ok();
+            }
+            [] => return Err(invalid("it has ended")),
+            _ if !has_begun => return Err(invalid("it is too old or too new")),
+            [to_new::ELDER, generation] => {
+                let links = descriptors.into_iter().map(Parcels::from);
+                inheritance
+                    .elders
+                    .extend(links.map(|link| (generation, link)));
+            }
+            [
+                what @ (to_new::LISTENERS | to_new::DATAGRAMS | to_new::METRICS),
+                high,
+                low,
+                ref path @ ..,
+            ] => {
+                let number = usize::from(u16::from_be_bytes([high, low]));
+                if let Some(group) = groups.get_mut(number) {
+                    group.sockets.extend(descriptors);
+                    continue;
+                }
+                let first = descriptors
+                    .first()
+                    .ok_or_else(|| invalid("a socket is missing"))?;
+                groups.push(Group {
+                    // A Unix socket knows the name that it was made under only.
+                    kind: match path {
+                        [] => SocketKind::of(first)?,
+                        path => {
+                            SocketKind::Unix(std::ffi::OsString::from_vec(path.to_vec()).into())
+                        }
+                    },
+                    name: match what {
+                        to_new::METRICS => METRICS.to_owned(),
+                        _ => String::new(),
+                    },
+                    sockets: descriptors,
+                });
+            }
+            [to_new::END] => return Ok((Sockets::of_predecessor(groups), inheritance)),
+            _ => return Err(invalid("it is too old or too new")),
+        }
+    }
+}
+
+/// What the new process answered.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It is ready: its process ID, and for each item whether it takes it.
+    Ready(u32, Vec<bool>),
+    /// Why it is not.
+    Failed(String),
+}
+
+/// The new process, seen from the old one.
+pub(super) struct Upgrades {
+    /// Or why there is none.
+    starter: Result<Starter, String>,
+    current: Option<Attempt>,
+}
+
+struct Attempt {
+    link: Parcels,
+    /// Takes datagrams of HTTP/3 from the new process.
+    passed: Parcels,
+}
+
+impl Upgrades {
+    /// Upgrades by this starter; or the reason why there are none.
+    pub(super) fn new(starter: Result<Starter, String>) -> Self {
+        Self {
+            starter,
+            current: None,
+        }
+    }
+
+    /// Starts the new process; its answer comes as a command.
+    ///
+    /// # Errors
+    /// The reason why that is not possible now.
+    pub(super) fn begin(
+        &mut self,
+        running: &Running,
+        answers: &Sender<Command>,
+    ) -> Result<(), String> {
+        let starter = self.starter.as_ref().map_err(Clone::clone)?;
+        if self.current.is_some() {
+            return Err("another upgrade is under way".into());
+        }
+        let attempt = attempt(running, starter, answers.clone());
+        self.current = Some(attempt.map_err(|error| cause(&error))?);
+        Ok(())
+    }
+
+    /// The new process is ready: has it serve.
+    ///
+    /// # Errors
+    /// It has ended: this server goes on.
+    pub(super) fn finish(&mut self, running: &mut Running, taken: &[bool]) -> Result<(), String> {
+        let Some(Attempt { link, passed }) = self.current.take() else {
+            return Ok(());
+        };
+        if link.send(&[&[to_new::GO]], &[]).is_err() {
+            self.end();
+            return Err("the new process has ended".into());
+        }
+        // Without the thread for datagrams, HTTP/3 clients connect again after their timeouts.
+        let _ = running.hand_over(taken, passed);
+        self.starter = Err("this process has been replaced".into());
+        Ok(())
+    }
+
+    /// Whether an answer is awaited.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Ends the new process, which has failed or is not wanted any more.
+    pub(super) fn end(&mut self) {
+        if let Some(attempt) = self.current.take() {
+            attempt.link.shut_down();
+        }
+        if let Ok(starter) = &self.starter {
+            starter.end();
+        }
+    }
+}
+
+fn attempt(running: &Running, starter: &Starter, answers: Sender<Command>) -> io::Result<Attempt> {
+    let (link, theirs) = Parcels::pair()?;
+    let passed = send_all(&link, running)?;
+    starter.start(&theirs)?;
+    let listening = link.try_clone()?;
+    std::thread::Builder::new()
+        .name("gannet-upgrade".into())
+        .spawn(move || {
+            // The server ends before it listens.
+            let _ = answers.send(Command::Successor(answer(&listening)));
+        })?;
+    Ok(Attempt { link, passed })
+}
+
+/// Sends all that the new process takes over, before it runs.
+fn send_all(link: &Parcels, running: &Running) -> io::Result<Parcels> {
+    let Inheritance {
+        generation,
+        secrets,
+        elders,
+        ..
+    } = running.inheritance()?;
+    let secrets = secrets.as_ref().map_or(&[][..], |secrets| secrets);
+    let next = generation.wrapping_add(1);
+    link.send(&[&[to_new::BEGIN, FORM, next], secrets], &[])?;
+    for (generation, elder) in &elders {
+        link.send(&[&[to_new::ELDER, *generation]], &[elder.as_fd()])?;
+    }
+    let (passed, theirs) = Parcels::pair()?;
+    link.send(&[&[to_new::ELDER, generation]], &[theirs.as_fd()])?;
+    for (number, item) in (0u16..).zip(running.items()) {
+        let none = Path::new("");
+        let (what, path, sockets) = match &item {
+            Item::Listeners(ListenAddress::Unix(unix), sockets) => {
+                (to_new::LISTENERS, &*unix.path, borrowed(sockets))
+            }
+            Item::Listeners(_, sockets) => (to_new::LISTENERS, none, borrowed(sockets)),
+            Item::Datagrams(_, sockets) => (to_new::DATAGRAMS, none, borrowed(sockets)),
+            Item::Metrics(listener) => (to_new::METRICS, none, vec![*listener]),
+        };
+        let [high, low] = number.to_be_bytes();
+        for some in sockets.chunks(DESCRIPTORS_MAX) {
+            link.send(&[&[what, high, low], path.as_os_str().as_bytes()], some)?;
+        }
+    }
+    link.send(&[&[to_new::END]], &[])?;
+    Ok(passed)
+}
+
+fn borrowed(sockets: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
+    sockets.iter().map(AsFd::as_fd).collect()
+}
+
+/// Waits for the new process.
+fn answer(link: &Parcels) -> Answer {
+    let mut message = Vec::new();
+    let received = link
+        .set_patience(READY_MAX)
+        .and_then(|()| link.receive(&mut message));
+    match (received, &*message) {
+        (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {
+            let patience = READY_MAX.as_secs();
+            Answer::Failed(format!("the new process was not ready after {patience} s"))
+        }
+        (Err(error), _) => Answer::Failed(cause(&error)),
+        (Ok(_), [READY, a, b, c, d, taken @ ..]) => {
+            let pid = u32::from_be_bytes([*a, *b, *c, *d]);
+            Answer::Ready(pid, taken.iter().map(|byte| *byte == 1).collect())
+        }
+        (Ok(_), [NOT_STARTED, cause @ ..]) => {
+            Answer::Failed(String::from_utf8_lossy(cause).into_owned())
+        }
+        (Ok(_), _) => Answer::Failed("the new process has ended, and says why".into()),
+    }
+}

@@ -1,0 +1,504 @@
+//! Upgrades: a new process takes the place of a running server, and no client notices.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use gannet_testkit::client::{Client, head};
+use gannet_testkit::content::{assert_pattern, pattern};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::h2::Peer;
+use gannet_testkit::h3::{control, request};
+use gannet_testkit::process::until;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::{Abilities, Authority, KeyKind, connection};
+use gannet_testkit::{DEADLINE, Folder, Gannet, Signal, command, program};
+use rustix::process::{Pid, kill_process};
+
+const LONG: usize = 6 << 20;
+const MIDDLE: usize = 300_000;
+
+/// How many upgrades in a row: `cargo xtask upgrade` asks for more.
+fn rounds(usual: u32) -> u32 {
+    let asked = std::env::var("GANNET_UPGRADES").ok();
+    asked.map_or(usual, |count| count.parse().expect("a number"))
+}
+
+fn site() -> Folder {
+    let site = Folder::site();
+    site.write("long.bin", pattern(LONG, 5));
+    site.write("middle.bin", pattern(MIDDLE, 6));
+    site
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A server and the processes that have taken its place.
+struct Server {
+    first: Gannet,
+    /// The process that serves.
+    pid: u32,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The later ones are no children of this process.
+        kill(self.pid, Signal::KILL);
+    }
+}
+
+fn kill(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.try_into().expect("small")).expect("not zero");
+    // It may have ended.
+    let _ = kill_process(pid, signal);
+}
+
+/// Whether a process has ended, reaped or not.
+fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
+}
+
+impl Server {
+    fn new(first: Gannet) -> Self {
+        let pid = first.pid();
+        Self { first, pid }
+    }
+
+    /// Asks for an upgrade and waits until the new process serves.
+    fn upgrade(&mut self) {
+        let old = self.pid;
+        kill(old, Signal::USR2);
+        self.replaced();
+        assert_ne!(self.pid, old);
+    }
+
+    /// Waits for the lines of both processes.
+    fn replaced(&mut self) {
+        let mut has_begun = false;
+        let mut successor = None;
+        while !has_begun || successor.is_none() {
+            let line = self.first.next_line().expect("they run");
+            has_begun |= line.starts_with("Ctrl-C to stop");
+            if let Some(rest) = line.strip_prefix("process ") {
+                let pid = rest.split(' ').next().and_then(|pid| pid.parse().ok());
+                successor = Some(pid.expect("a process ID"));
+            }
+        }
+        self.pid = successor.expect("named");
+    }
+
+    /// Stops the process that serves, and waits for its end.
+    fn stop(self) {
+        kill(self.pid, Signal::TERM);
+        until("it ends", || has_ended(self.pid));
+    }
+}
+
+/// Clients that come again and again until this is dropped; none of them may fail.
+struct Load {
+    ends: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+    rounds: Vec<Arc<AtomicU64>>,
+}
+
+impl Load {
+    fn new() -> Self {
+        Self {
+            ends: Arc::default(),
+            threads: Vec::new(),
+            rounds: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, mut visit: impl FnMut() + Send + 'static) {
+        let ends = Arc::clone(&self.ends);
+        let count = Arc::new(AtomicU64::new(0));
+        self.rounds.push(Arc::clone(&count));
+        self.threads.push(thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                visit();
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }));
+    }
+
+    /// Waits until each client has come a few times more.
+    fn goes_on(&self) {
+        let before: Vec<u64> = self.counts();
+        until("all clients are served", || {
+            assert!(
+                self.threads.iter().all(|it| !it.is_finished()),
+                "a client failed"
+            );
+            let now = self.counts();
+            now.iter()
+                .zip(&before)
+                .all(|(now, before)| *now > before + 2)
+        });
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        let rounds = self.rounds.iter();
+        rounds.map(|it| it.load(Ordering::Relaxed)).collect()
+    }
+
+    fn end(self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().expect("no client fails");
+        }
+    }
+}
+
+/// A new connection for each request.
+fn newcomers(load: &mut Load, address: SocketAddr) {
+    load.add(move || {
+        let got = Client::connect(address).get("/middle.bin").expect(200);
+        assert_pattern(&got.body, 6);
+        assert_eq!(got.body.len(), MIDDLE);
+    });
+}
+
+/// A persistent connection, until the server announces its end.
+fn regulars(load: &mut Load, address: SocketAddr) {
+    let mut client = None;
+    load.add(move || {
+        let current = client.get_or_insert_with(|| Client::connect(address));
+        let got = current.get("/about").expect(200);
+        if got.field("connection") == Some("close") {
+            client = None;
+        }
+    });
+}
+
+fn serve(engine: Engine, site: &Path, flags: &[&str]) -> Server {
+    Server::new(engine.serve(site, &[&["--workers", "2"], flags].concat()))
+}
+
+/// HTTP/1 in clear text: newcomers, persistent connections and a download see nothing of it, again and
+/// again; a process that is replaced ends by itself.
+#[test]
+fn no_client_notices_an_upgrade() {
+    let site = site();
+    on_both_engines(|engine| {
+        let mut server = serve(engine, site.path(), &["--metrics", "127.0.0.1:0"]);
+        let address = server.first.address();
+        let metrics = server.first.metrics().expect("served");
+        let mut load = Load::new();
+        newcomers(&mut load, address);
+        newcomers(&mut load, address);
+        regulars(&mut load, address);
+        for _ in 0..rounds(3) {
+            let old = server.pid;
+            let mut slow = Client::connect(address);
+            slow.send(head("GET", "/long.bin", &[]));
+            slow.head().expect(200);
+            load.goes_on();
+            server.upgrade();
+            load.goes_on();
+            Client::connect(metrics).get("/health").expect(200);
+            assert!(!has_ended(old), "it still has a download");
+            assert_pattern(&slow.take(LONG as u64), 5);
+            until("the old process ends", || has_ended(old));
+        }
+        load.end();
+        server.stop();
+    });
+}
+
+/// The same over TLS: HTTP/1.1, HTTP/2 and HTTP/3. Old processes wait for clients that have gone without a
+/// word, so that several are there at a time.
+#[test]
+fn no_client_notices_an_upgrade_over_tls() {
+    let site = site();
+    let authority = Authority::new();
+    let certificate = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    on_both_engines(|engine| {
+        let flags = ["--tls-cert", text(&certificate)];
+        let mut server = serve(engine, site.path(), &flags);
+        let address = server.first.address();
+        let mut load = Load::new();
+        let h1 = authority.client(Abilities::default());
+        let h2 = authority.client(Abilities {
+            alpn: vec![b"h2".to_vec()],
+            ..Abilities::default()
+        });
+        let config = Arc::clone(&h1);
+        load.add(move || {
+            let mut client = Client::tls(address, connection(&config, "localhost"));
+            let got = client.get("/middle.bin").expect(200);
+            assert_pattern(&got.body, 6);
+        });
+        let config = Arc::clone(&h2);
+        load.add(move || {
+            let mut peer = Peer::tls(address, connection(&config, "localhost"));
+            let got = peer.get("/middle.bin").expect(200);
+            assert_eq!(got.body.len(), MIDDLE);
+        });
+        let trusted = authority.client(Abilities {
+            alpn: vec![b"h3".to_vec()],
+            ..Abilities::default()
+        });
+        load.add(move || {
+            let mut quic = Quic::start(address, &trusted, "localhost");
+            quic.shake();
+            quic.open_uni(&control(&[]));
+            let got = quic.get("/middle.bin");
+            assert_eq!((got.status, got.body.len()), (200, MIDDLE));
+        });
+        for _ in 0..rounds(2) {
+            let mut quic = Quic::begin(address, &authority);
+            let long = quic.ask(&request("GET", "/long.bin", &[]));
+            quic.until("the download has begun", |quic| {
+                !quic.received(long).bytes.is_empty()
+            });
+            let mut peer = Peer::tls(address, connection(&h2, "localhost"));
+            let stream = peer.ask("GET", "/long.bin", &[]);
+            load.goes_on();
+            server.upgrade();
+            load.goes_on();
+            // Datagrams of this connection now arrive at the new process.
+            assert!(quic.answer(long).body == pattern(LONG, 5));
+            assert!(peer.answer(stream).expect(200).body == pattern(LONG, 5));
+        }
+        load.end();
+        server.stop();
+    });
+}
+
+/// A link to the program, so that the program at its path can be replaced.
+fn installed(folder: &Folder) -> PathBuf {
+    let path = folder.join("gannet");
+    std::os::unix::fs::symlink(program(), &path).expect("a link");
+    path
+}
+
+fn start_installed(program: &Path, arguments: &[&str]) -> Server {
+    let mut clean = std::process::Command::new(program);
+    clean.current_dir("/").stdin(std::process::Stdio::null());
+    for (name, value) in command().get_envs() {
+        if value.is_none() {
+            clean.env_remove(name);
+        }
+    }
+    Server::new(Gannet::start(clean.args(arguments)))
+}
+
+fn replace(path: &Path, script: &str, mode: u32) {
+    let new = path.with_extension("new");
+    fs::write(&new, script).expect("written");
+    fs::set_permissions(&new, fs::Permissions::from_mode(mode)).expect("ours");
+    fs::rename(&new, path).expect("same folder");
+}
+
+/// A new program that is not there, does not start, or fails, leaves the old process serving; the next
+/// attempt works.
+#[test]
+fn a_broken_program_changes_nothing() {
+    let site = site();
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let path = installed(&folder);
+        let arguments = ["--engine", engine.name(), "--port", "0", text(site.path())];
+        let mut server = start_installed(&path, &arguments);
+        let address = server.first.address();
+        let told = |server: &mut Server, expect: &str| {
+            server.first.signal(Signal::USR2);
+            let line = server.first.next_error_line().expect("it runs");
+            assert!(line.contains(expect), "{line}");
+            assert!(line.starts_with("gannet: not upgraded, this process goes on: "));
+            Client::connect(address).get("/about").expect(200);
+        };
+        fs::remove_file(&path).expect("made");
+        told(&mut server, "no such file");
+        replace(&path, "not a program\n", 0o644);
+        told(&mut server, "permission denied");
+        replace(&path, "#!/bin/sh\nexit 3\n", 0o755);
+        told(&mut server, "the new process has ended");
+        fs::remove_file(&path).expect("made");
+        installed(&folder);
+        server.upgrade();
+        Client::connect(address).get("/about").expect(200);
+        server.stop();
+    });
+}
+
+/// A program that never gets ready; tests release it by its process ID, which it writes.
+fn stuck(folder: &Folder) -> (String, PathBuf) {
+    let pid = folder.join("pid");
+    let script = format!(
+        "#!/bin/sh\necho $$ > {0}.part; mv {0}.part {0}\nexec sleep 1000\n",
+        pid.display()
+    );
+    (script, pid)
+}
+
+/// A second request during an upgrade is refused, and a stop during one ends both processes.
+#[test]
+fn one_upgrade_at_a_time_and_a_stop_ends_it() {
+    let site = site();
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let path = installed(&folder);
+        let arguments = ["--engine", engine.name(), "--port", "0", text(site.path())];
+        let mut server = start_installed(&path, &arguments);
+        let address = server.first.address();
+        let (script, pid) = stuck(&folder);
+        replace(&path, &script, 0o755);
+        server.first.signal(Signal::USR2);
+        until("the new process runs", || pid.exists());
+        server.first.signal(Signal::USR2);
+        let line = server.first.next_error_line().expect("it runs");
+        assert!(line.ends_with("another upgrade is under way"), "{line}");
+        Client::connect(address).get("/about").expect(200);
+        let new: u32 = fs::read_to_string(&pid)
+            .expect("written")
+            .trim()
+            .parse()
+            .expect("a number");
+        kill(server.pid, Signal::TERM);
+        until("the new process ends", || has_ended(new));
+        until("the server ends", || has_ended(server.pid));
+    });
+}
+
+/// The new process reads the configuration: addresses are added and given up.
+#[test]
+fn the_new_process_listens_as_configured() {
+    let site = site();
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let free = || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("free");
+            listener.local_addr().expect("bound")
+        };
+        let (kept, given_up, added) = (free(), free(), free());
+        let socket = folder.join("socket");
+        let unix = format!("unix:{},mode=0600", socket.display());
+        let listen = |addresses: &[&str]| {
+            let list: Vec<_> = addresses.iter().map(|it| format!("{it:?}")).collect();
+            let text = format!("listen = [{}]\n", list.join(", "));
+            folder.write("gannet.toml", text)
+        };
+        let (kept_text, given_up_text, added_text) =
+            (kept.to_string(), given_up.to_string(), added.to_string());
+        let config = listen(&[&kept_text, &given_up_text, &unix]);
+        let mut server = Server::new(Gannet::start(command().args([
+            "--engine",
+            engine.name(),
+            "--config",
+            text(&config),
+            text(site.path()),
+        ])));
+        Client::connect(given_up).get("/about").expect(200);
+        listen(&[&kept_text, &added_text, &unix]);
+        let old = server.pid;
+        server.upgrade();
+        for address in [kept, added] {
+            Client::connect(address).get("/about").expect(200);
+        }
+        until("the old process ends", || has_ended(old));
+        assert!(Client::try_connect(given_up).is_err());
+        Client::unix(&socket).get("/about").expect(200);
+        assert!(socket.exists(), "the old process has left it");
+        let pid = server.pid;
+        server.stop();
+        assert!(has_ended(pid) && !socket.exists());
+    });
+}
+
+/// The number of workers may change: all sockets of the old process are served.
+#[test]
+fn the_number_of_workers_may_change() {
+    let site = site();
+    let authority = Authority::new();
+    let certificate = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let workers = |count: u32| folder.write("gannet.toml", format!("workers = {count}\n"));
+        let config = workers(1);
+        let mut server = Server::new(Gannet::start(command().args([
+            "--engine",
+            engine.name(),
+            "--port",
+            "0",
+            "--config",
+            text(&config),
+            "--tls-cert",
+            text(&certificate),
+            text(site.path()),
+        ])));
+        let address = server.first.address();
+        let config = authority.client(Abilities::default());
+        for count in [4, 2, 3] {
+            workers(count);
+            server.upgrade();
+            for _ in 0..12 {
+                let mut client = Client::tls(address, connection(&config, "localhost"));
+                client.get("/about").expect(200);
+                assert_eq!(Quic::begin(address, &authority).get("/about").status, 200);
+            }
+        }
+        server.stop();
+    });
+}
+
+/// The service manager learns which process is the server.
+#[test]
+fn the_service_manager_is_told_of_the_new_process() {
+    let site = site();
+    let path = site.join("notify");
+    let socket = UnixDatagram::bind(&path).expect("free");
+    socket.set_read_timeout(Some(DEADLINE)).expect("a socket");
+    let told = |word: &str| {
+        let mut room = [0; 4096];
+        let len = socket.recv(&mut room).expect("it tells in time");
+        let text = String::from_utf8_lossy(&room[..len]).into_owned();
+        assert!(text.contains(word), "{text}");
+        text
+    };
+    let mut all = command();
+    all.args(["--port", "0"]).arg(site.path());
+    let mut server = Server::new(Gannet::start(all.env("NOTIFY_SOCKET", &path)));
+    told("READY=1");
+    server.upgrade();
+    let both = told("") + &told("");
+    assert!(
+        both.contains(&format!("MAINPID={}\n", server.pid)),
+        "{both}"
+    );
+    assert!(both.contains("READY=1"), "{both}");
+    kill(server.pid, Signal::TERM);
+    told("STOPPING=1");
+    until("it ends", || has_ended(server.pid));
+}
+
+/// The starter ends with its server, however that ends, and outlives signals for the whole group.
+#[test]
+fn the_starter_ends_with_its_server() {
+    let site = site();
+    let server = Gannet::serve(site.path(), &[]);
+    let children = format!("/proc/{0}/task/{0}/children", server.pid());
+    let starter: u32 = fs::read_to_string(children)
+        .expect("it runs")
+        .trim()
+        .parse()
+        .expect("one child");
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR2] {
+        kill(starter, signal);
+    }
+    let name = fs::read_to_string(format!("/proc/{starter}/comm")).expect("it runs");
+    assert_eq!(name, "gannet-starter\n");
+    server.signal(Signal::KILL);
+    server.wait();
+    until("the starter ends", || has_ended(starter));
+}
