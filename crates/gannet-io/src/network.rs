@@ -127,6 +127,10 @@ pub trait Network {
     /// may have announced a connection to this driver only.
     fn stop_accepting(&mut self, listener: Listener);
 
+    /// Whether a listener is open, or connections that were accepted have not been delivered yet:
+    /// dropping the driver now would reset them.
+    fn may_accept(&self) -> bool;
+
     /// The other end of a connection.
     fn peer(&self, socket: Socket) -> Peer;
 

@@ -133,6 +133,8 @@ pub(crate) trait OsEngine {
 
     fn stop_accepting(&mut self, listener: Listener);
 
+    fn has_listeners(&self) -> bool;
+
     fn pause_receiving(&mut self, index: u32);
 
     fn received<'a>(&'a self, lease: &Lease) -> &'a [u8];
@@ -378,6 +380,10 @@ impl<E: OsEngine> Network for E {
 
     fn stop_accepting(&mut self, listener: Listener) {
         OsEngine::stop_accepting(self, listener);
+    }
+
+    fn may_accept(&self) -> bool {
+        self.has_listeners() || !self.parts().posted.is_empty()
     }
 
     fn peer(&self, socket: Socket) -> Peer {

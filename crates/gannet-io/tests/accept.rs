@@ -75,9 +75,12 @@ fn leaves_a_listener_to_another_process() {
         desk.accepted();
         let waiting = TcpStream::connect(desk.address).unwrap();
         desk.driver.stop_accepting(Listener(0));
+        // Until the connection is delivered.
+        assert!(desk.driver.may_accept());
         let socket = desk.accepted();
+        assert!(!desk.driver.may_accept());
         let peer = waiting.local_addr().unwrap().to_string();
-        assert_eq!(desk.driver.peer(socket), peer);
+        assert_eq!(desk.driver.peer(socket).to_string(), peer);
         assert!(desk.settle().is_empty());
         let second = TcpStream::connect(desk.address).unwrap();
         assert!(desk.settle().is_empty());

@@ -209,6 +209,12 @@ impl OsEngine for Epoll {
         self.drain_listener(listener.0);
     }
 
+    fn has_listeners(&self) -> bool {
+        self.listeners
+            .iter()
+            .any(|listening| listening.fd.is_some())
+    }
+
     fn pause_receiving(&mut self, _index: u32) {
         // Never called for a socket that does not need it.
     }

@@ -265,6 +265,11 @@ impl Network for Sim {
         }
     }
 
+    fn may_accept(&self) -> bool {
+        let world = lock(&self.world);
+        world.listeners.iter().any(|listening| !listening.is_closed) || !self.posted.is_empty()
+    }
+
     fn peer(&self, socket: Socket) -> Peer {
         lock(&self.world).connection(socket).peer
     }

@@ -212,6 +212,12 @@ impl OsEngine for Uring {
         }
     }
 
+    fn has_listeners(&self) -> bool {
+        self.listeners
+            .iter()
+            .any(|listening| listening.fd.is_some())
+    }
+
     fn pause_receiving(&mut self, index: u32) {
         let slot = self.slots.get(index);
         if slot.receiving == Receiving::Armed {

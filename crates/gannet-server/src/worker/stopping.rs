@@ -76,7 +76,7 @@ impl<D: Driver> Worker<D> {
         let Some(stop_at) = self.shared.stop_at else {
             return;
         };
-        if self.conns.len() == 0 && !self.has_quic() {
+        if self.conns.len() == 0 && !self.has_quic() && !self.shared.driver.may_accept() {
             self.over = true;
         } else if self.shared.driver.now() >= stop_at {
             self.stop_now();
