@@ -7,7 +7,7 @@ use crate::clients::Client;
 use crate::config::Scheme;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Stop;
-use crate::limits::HELD_MAX;
+use crate::limits::{FRESH_MS, HELD_MAX};
 use crate::worker::ListenerKind;
 use crate::worker::delay::Arrived;
 use crate::worker::token::Kind;
@@ -234,14 +234,20 @@ impl<D: Driver> Active<'_, D> {
             // The deadline of the first request is running.
             return self.arm_receive();
         }
-        if is_idle && self.shared.stop_at.is_some() {
+        let is_stopping = self.shared.stop_at.is_some();
+        if is_idle && is_stopping && !self.shared.is_handed_over {
             return self.close();
         }
         let conn = &mut *self.conn;
         let limits = self.shared.settings.limits;
         if is_idle {
             conn.idle_since = self.shared.driver.now();
-            self.set_deadline(limits.idle_timeout_ms);
+            // The last response may not have announced the end, and another request be on the way.
+            let ms = match is_stopping {
+                true => FRESH_MS,
+                false => limits.idle_timeout_ms,
+            };
+            self.set_deadline(ms);
         } else if !conn.is_head_timed {
             conn.is_head_timed = true;
             self.set_deadline(limits.head_timeout_ms);

@@ -240,7 +240,9 @@ impl<D: Driver> Worker<D> {
             len,
             incoming,
         } = first;
-        let is_full = !self.has_place() || self.shared.stop_at.is_some();
+        // After a hand-over, clients are those that were received before it.
+        let is_stopping = self.shared.stop_at.is_some() && !self.shared.is_handed_over;
+        let is_full = is_stopping || !self.has_place();
         let now_open = self.connection_count() + 1;
         let Some(quic) = &mut self.quic else { return };
         let shared = &mut self.shared;
