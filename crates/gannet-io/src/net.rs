@@ -52,12 +52,14 @@ fn tcp(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Prepares a TCP listener that another process has bound: as [`bind`] does its own.
+/// Prepares a TCP listener that another process has bound: it gets the options of those that [`bind`]
+/// makes, and no others.
 ///
 /// # Errors
 /// Those of `setsockopt` and `listen`.
 pub fn adopt(listener: impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&listener, true)?;
+    defer(&listener, 0)?;
     Ok(rustix::net::listen(listener, limits::BACKLOG)?)
 }
 
@@ -72,7 +74,10 @@ pub fn adopt(listener: impl AsFd) -> io::Result<()> {
 /// `EOPNOTSUPP` for a Unix socket.
 pub fn defer_accept(listener: impl AsFd) -> io::Result<()> {
     // The kernel rounds this up to a number of retransmissions: one.
-    let seconds: libc::c_int = 1;
+    defer(listener, 1)
+}
+
+fn defer(listener: impl AsFd, seconds: libc::c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open while borrowed; the kernel reads one int.
     let result = unsafe {
         libc::setsockopt(
@@ -166,6 +171,34 @@ mod tests {
         check("[::ffff:192.0.2.1]:80", "192.0.2.1:80");
         check("[fe80::1%3]:80", "[fe80::1%3]:80");
         check("192.0.2.1:80", "192.0.2.1:80");
+    }
+
+    /// What another process has asked for and this one does not is undone.
+    #[test]
+    fn adopted_listeners_have_our_options() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let deferred = || {
+            let mut seconds: libc::c_int = -1;
+            let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+            // SAFETY: the descriptor is open; the kernel writes one int and its length.
+            let result = unsafe {
+                libc::getsockopt(
+                    listener.as_raw_fd(),
+                    libc::IPPROTO_TCP,
+                    libc::TCP_DEFER_ACCEPT,
+                    (&raw mut seconds).cast(),
+                    &raw mut len,
+                )
+            };
+            assert_eq!(result, 0);
+            seconds
+        };
+        defer_accept(&listener).unwrap();
+        assert_ne!(deferred(), 0);
+        sockopt::set_tcp_nodelay(&listener, false).unwrap();
+        adopt(&listener).unwrap();
+        assert_eq!(deferred(), 0);
+        assert!(sockopt::tcp_nodelay(&listener).unwrap());
     }
 
     /// Listeners can share an address, and an exclusive bind detects them.

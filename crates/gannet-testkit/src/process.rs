@@ -40,6 +40,23 @@ pub fn threads(server: &Gannet) -> Vec<String> {
         .collect()
 }
 
+/// The values of a line of all threads' statuses (proc_pid_status(5)), each once.
+pub fn of_threads(pid: u32, name: &str) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let mut values: Vec<String> = tasks
+        // A thread may have ended meanwhile.
+        .filter_map(|task| fs::read_to_string(task.expect("it runs").path().join("status")).ok())
+        .map(|status| {
+            let mut lines = status.lines();
+            let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.unwrap_or_default().trim().replace('\t', " ")
+        })
+        .collect();
+    values.sort();
+    values.dedup();
+    values
+}
+
 /// Raises the descriptor limit of this process to the hard limit.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

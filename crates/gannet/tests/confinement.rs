@@ -7,7 +7,7 @@ use std::path::Path;
 
 use gannet_testkit::client::{Client, get};
 use gannet_testkit::engine::on_both_engines;
-use gannet_testkit::process::until;
+use gannet_testkit::process::{of_threads, until};
 use gannet_testkit::tls::{Authority, KeyKind};
 use gannet_testkit::{
     Folder, Gannet, Signal, command, command_of_nobody, gannet_in, left_out, run, seccomp,
@@ -22,23 +22,6 @@ const EINVAL: i32 = 22;
 fn sandbox(server: &Gannet) -> Option<&str> {
     let mut lines = server.start_lines().iter();
     lines.find_map(|line| line.strip_prefix("sandbox  "))
-}
-
-/// The values of a line of all threads' statuses (proc_pid_status(5)), each once.
-fn of_threads(server: &Gannet, name: &str) -> Vec<String> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-    let mut values: Vec<String> = tasks
-        // A thread may have ended meanwhile.
-        .filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok())
-        .map(|status| {
-            let mut lines = status.lines();
-            let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            value.unwrap_or_default().trim().replace('\t', " ")
-        })
-        .collect();
-    values.sort();
-    values.dedup();
-    values
 }
 
 #[test]
@@ -59,8 +42,8 @@ fn every_thread_is_in_the_sandbox() {
         assert_eq!(named.contains("ring restrictions"), has_ring, "{named}");
         assert_eq!(get(&server, "/").status, 200);
         assert_eq!(get(&server, "/missing").status, 404);
-        assert_eq!(of_threads(&server, "Seccomp"), ["2"]);
-        assert_eq!(of_threads(&server, "NoNewPrivs"), ["1"]);
+        assert_eq!(of_threads(server.pid(), "Seccomp"), ["2"]);
+        assert_eq!(of_threads(server.pid(), "NoNewPrivs"), ["1"]);
         server.stop().success();
         assert!(fs::read_to_string(&log).unwrap().contains("GET /missing"));
     });
@@ -71,8 +54,8 @@ fn it_can_be_turned_off() {
     let folder = Folder::site();
     let server = Gannet::serve(folder.path(), &["--sandbox", "off"]);
     assert_eq!(sandbox(&server), None);
-    assert_eq!(of_threads(&server, "Seccomp"), ["0"]);
-    assert_eq!(of_threads(&server, "NoNewPrivs"), ["0"]);
+    assert_eq!(of_threads(server.pid(), "Seccomp"), ["0"]);
+    assert_eq!(of_threads(server.pid(), "NoNewPrivs"), ["0"]);
     server.stop().success();
 }
 
@@ -370,11 +353,11 @@ fn root_becomes_another_user_for_good() {
         let server = engine.serve(folder.join("site"), &flags);
         let named = sandbox(&server).unwrap();
         assert!(named.starts_with("user 65534:65534"), "{named}");
-        assert_eq!(of_threads(&server, "Uid"), ["65534 65534 65534 65534"]);
-        assert_eq!(of_threads(&server, "Gid"), ["65534 65534 65534 65534"]);
-        assert_eq!(of_threads(&server, "Groups"), ["65534"]);
+        assert_eq!(of_threads(server.pid(), "Uid"), ["65534 65534 65534 65534"]);
+        assert_eq!(of_threads(server.pid(), "Gid"), ["65534 65534 65534 65534"]);
+        assert_eq!(of_threads(server.pid(), "Groups"), ["65534"]);
         for set in ["CapPrm", "CapEff", "CapInh", "CapAmb"] {
-            assert_eq!(of_threads(&server, set), ["0000000000000000"], "{set}");
+            assert_eq!(of_threads(server.pid(), set), ["0000000000000000"], "{set}");
         }
         let mut client = Client::new(&server);
         assert_eq!(client.get("/page").body, b"page");

@@ -69,7 +69,7 @@ fn a_server_whose_messages_are_lost_serves_follows_and_stops() {
             command.args(["--port", "0", "--workers", "1", "--engine", engine.name()]);
             let server = Gannet::start_with(command.arg(&site), errors);
             is_served(&server, "one");
-            for signal in [Signal::USR1, Signal::USR2, Signal::HUP] {
+            for signal in [Signal::USR1, Signal::HUP] {
                 server.signal(signal);
             }
             fs::rename(&site, folder.join("old")).expect("moved");

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use gannet_testkit::content::{assert_pattern, pattern};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::h3::{control, request};
-use gannet_testkit::process::until;
+use gannet_testkit::process::{of_threads, until};
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, connection};
-use gannet_testkit::{DEADLINE, Folder, Gannet, Signal, command, program};
+use gannet_testkit::{DEADLINE, Folder, Gannet, Signal, command, left_out, program};
 use rustix::process::{Pid, kill_process};
 
 const LONG: usize = 6 << 20;
@@ -278,7 +278,7 @@ fn no_client_notices_an_upgrade_over_tls() {
 /// A link to the program, so that the program at its path can be replaced.
 fn installed(folder: &Folder) -> PathBuf {
     let path = folder.join("gannet");
-    std::os::unix::fs::symlink(program(), &path).expect("a link");
+    symlink(program(), &path).expect("a link");
     path
 }
 
@@ -471,12 +471,10 @@ fn the_service_manager_is_told_of_the_new_process() {
     let mut server = Server::new(Gannet::start(all.env("NOTIFY_SOCKET", &path)));
     told("READY=1");
     server.upgrade();
-    let both = told("") + &told("");
-    assert!(
-        both.contains(&format!("MAINPID={}\n", server.pid)),
-        "{both}"
-    );
-    assert!(both.contains("READY=1"), "{both}");
+    // In this order: what any other process tells is not heard.
+    let named = told("MAINPID=");
+    assert_eq!(named, format!("MAINPID={}\n", server.pid));
+    told("READY=1");
     kill(server.pid, Signal::TERM);
     told("STOPPING=1");
     until("it ends", || has_ended(server.pid));
@@ -501,4 +499,137 @@ fn the_starter_ends_with_its_server() {
     server.signal(Signal::KILL);
     server.wait();
     until("the starter ends", || has_ended(starter));
+}
+
+/// The process that started a server's upgrades is not in its sandbox, so that the next server is not,
+/// either: it serves what the one before could not open, and then gives up the same rights.
+#[test]
+fn a_new_process_has_the_rights_of_a_start_and_gives_them_up() {
+    on_both_engines(|engine| {
+        let (folder, elsewhere) = (Folder::new(), Folder::new());
+        folder.write("first/page", "first");
+        elsewhere.write("page", "elsewhere");
+        let switch = |target: &Path| {
+            let _ = fs::remove_file(folder.join("next"));
+            symlink(target, folder.join("next")).expect("a link");
+            fs::rename(folder.join("next"), folder.join("current")).expect("ours");
+        };
+        switch("first".as_ref());
+        let mut server = serve(engine, &folder.join("current"), &[]);
+        let named = |line: &String| line.starts_with("sandbox") && line.contains("without");
+        if let Some(line) = server.first.start_lines().iter().find(|line| named(line)) {
+            return left_out("a whole sandbox", line);
+        }
+        let address = server.first.address();
+        let page = || Client::connect(address).get("/page").expect(200).body;
+        assert_eq!(page(), b"first");
+        switch(elsewhere.path());
+        let told = server.first.next_error_line().expect("it runs");
+        assert!(
+            told.contains("the sandbox has not left it readable"),
+            "{told}"
+        );
+        assert_eq!(page(), b"first");
+        let rights = |pid| {
+            let lines = ["NoNewPrivs", "Seccomp", "Seccomp_filters"];
+            lines.map(|name| of_threads(pid, name))
+        };
+        let before = rights(server.pid);
+        assert_eq!(before[..2], [["1"], ["2"]]);
+        server.upgrade();
+        until("the folder elsewhere", || page() == b"elsewhere");
+        assert_eq!(rights(server.pid), before);
+        server.stop();
+    });
+}
+
+/// With `--user` the new process begins as root, so that it can read keys as the first one did, and
+/// becomes that user as well.
+#[test]
+fn root_begins_again_and_becomes_the_user_again() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root can become another user");
+    }
+    let authority = Authority::new();
+    // Only root can read it.
+    let certificate = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    let site = site();
+    fs::set_permissions(site.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let config = authority.client(Abilities::default());
+    on_both_engines(|engine| {
+        let flags = ["--user", "65534:65534", "--tls-cert", text(&certificate)];
+        let mut server = serve(engine, site.path(), &flags);
+        let address = server.first.address();
+        for _ in 0..2 {
+            let old = server.pid;
+            let connect = || Client::tls(address, connection(&config, "localhost"));
+            let mut slow = connect();
+            slow.send(head("GET", "/long.bin", &[]));
+            slow.head().expect(200);
+            server.upgrade();
+            assert_pattern(&slow.take(LONG as u64), 5);
+            drop(slow);
+            until("the old process ends", || has_ended(old));
+            connect().get("/about").expect(200);
+            let user = ["65534 65534 65534 65534"];
+            assert_eq!(of_threads(server.pid, "Uid"), user);
+            assert_eq!(of_threads(server.pid, "Gid"), user);
+            assert_eq!(of_threads(server.pid, "CapPrm"), ["0000000000000000"]);
+        }
+        server.stop();
+    });
+}
+
+/// Who may connect, and that proxies name the clients, holds for the sockets that are taken over.
+#[test]
+fn what_is_configured_for_addresses_and_clients_stays() {
+    let site = site();
+    on_both_engines(|engine| {
+        let listen = ["--listen", "127.0.0.1:0,proxy", "--trust", "loopback"];
+        let all = [&["--engine", engine.name()], &listen[..]].concat();
+        let mut command = command();
+        command.args(all).args(["--deny", "203.0.113.8"]);
+        let mut server = Server::new(Gannet::start(command.arg(site.path())));
+        let address = server.first.address();
+        for round in 0..2 {
+            let header = |last| format!("PROXY TCP4 203.0.113.{last} 198.51.100.1 56324 443\r\n");
+            let mut client = Client::connect(address);
+            client.send(header(7));
+            client.get("/about").expect(200);
+            let mut denied = Client::connect(address);
+            denied.send(header(8));
+            denied.ends();
+            let mut without = Client::connect(address);
+            without.send("GET / HTTP/1.1\r\n");
+            without.closes();
+            if round == 0 {
+                server.upgrade();
+            }
+        }
+        server.stop();
+    });
+}
+
+/// The first process of a container ends it.
+#[test]
+fn the_first_process_of_a_container_is_not_replaced() {
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]);
+    let made = command.arg("true").output();
+    if !made.as_ref().is_ok_and(|made| made.status.success()) {
+        return left_out("process namespaces", format!("{made:?}"));
+    }
+    let site = site();
+    let mut command = std::process::Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--kill-child"])
+        .arg(program());
+    command.args(["--port", "0"]).arg(site.path());
+    let mut server = Gannet::start(&mut command);
+    let children = format!("/proc/{0}/task/{0}/children", server.pid());
+    let first = fs::read_to_string(children).expect("it runs");
+    kill(first.trim().parse().expect("one child"), Signal::USR2);
+    let line = server.next_error_line().expect("it runs");
+    assert!(line.contains("the first process of a container"), "{line}");
+    Client::new(&server).get("/about").expect(200);
 }

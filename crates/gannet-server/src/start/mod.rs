@@ -17,7 +17,6 @@ pub(crate) mod start_error;
 mod workers;
 
 use std::fs::File;
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +38,7 @@ use self::releases::board::Board;
 use self::running::{Certificates, Running, SiteReport, StartReport};
 use self::sandbox::Sandbox;
 use self::start_error::StartError;
-use self::workers::{Descriptors, Plan, ReadyWorker};
+use self::workers::{Descriptors, Go, Plan, ReadyWorker};
 use crate::clients::Clients;
 use crate::coder::{Coder, CoderThreads};
 use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
@@ -242,17 +241,16 @@ impl Prepared {
     /// A thread cannot be started or confined, or another server has taken the path of a Unix
     /// socket.
     pub fn serve(self) -> Result<Running, StartError> {
-        self.serve_once(|| Ok(()))
+        self.serve_once(|_| Ok(()))
     }
 
-    /// Starts serving once `may_begin` returns. After that nothing can fail, except to confine a worker
-    /// where that is required.
+    /// Starts serving once `may_begin` returns. After that nothing can fail.
     ///
     /// # Errors
-    /// As for [`serve`](Self::serve); or `may_begin` has failed.
+    /// As for [`serve`](Self::serve); and those of `may_begin`.
     pub fn serve_once(
         mut self,
-        may_begin: impl FnOnce() -> io::Result<()>,
+        may_begin: impl FnOnce(&mut Running) -> Result<(), StartError>,
     ) -> Result<Running, StartError> {
         let files = self.listeners.iter_mut().map(Bound::publish);
         let files: Vec<_> = files.collect::<Result<_, _>>()?;
@@ -338,15 +336,20 @@ impl Prepared {
             let lookout = passwords::file::follow(path, Arc::clone(current), published);
             running.follow(vec![lookout.map_err(StartError::Resource)?]);
         }
-        may_begin().map_err(StartError::NotBegun)?;
-        let (entered, confined) = mpsc::channel();
-        for go in starts {
-            // A worker that has ended meanwhile is detected like one that ends later.
-            let _ = go.send(domain.clone().map(|domain| (domain, entered.clone())));
+        // A worker that has ended meanwhile is detected like one that ends later.
+        if let Some(domain) = domain {
+            let (entered, confined) = mpsc::channel();
+            for go in &starts {
+                let _ = go.send(Go::Confine(Arc::clone(&domain), entered.clone()));
+            }
+            drop(entered);
+            for result in confined {
+                result.or_else(|error| self.sandbox.refused(&error))?;
+            }
         }
-        drop(entered);
-        for result in confined {
-            result.or_else(|error| self.sandbox.refused(&error))?;
+        may_begin(&mut running)?;
+        for go in starts {
+            let _ = go.send(Go::Serve);
         }
         Ok(running)
     }

@@ -285,12 +285,17 @@ fn kind(bound: &Bound) -> ListenerKind {
 /// A worker that is ready to serve.
 pub(super) struct ReadyWorker {
     pub(super) handle: WorkerHandle,
-    /// Starts the worker; dropping it ends the worker instead.
+    /// Confines and starts the worker; dropping it ends the worker instead.
     pub(super) go: Sender<Go>,
 }
 
-/// The signal to serve: in this domain, if any, and with an answer whether that was entered.
-pub(super) type Go = Option<(Arc<Domain>, Sender<io::Result<()>>)>;
+/// What a waiting worker is told.
+pub(super) enum Go {
+    /// Enter this domain, and answer whether it was entered.
+    Confine(Arc<Domain>, Sender<io::Result<()>>),
+    /// Serve.
+    Serve,
+}
 
 type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
 
@@ -321,13 +326,15 @@ impl Seat {
         if ready.send(Ok((waker, report))).is_err() {
             return true;
         }
-        match on_go.recv() {
-            Ok(Some((domain, entered))) => {
-                // The receiver waits for all workers, or has ended the server.
-                let _ = entered.send(domain.enter());
+        loop {
+            match on_go.recv() {
+                Ok(Go::Confine(domain, entered)) => {
+                    // The receiver waits for all workers, or has ended the server.
+                    let _ = entered.send(domain.enter());
+                }
+                Ok(Go::Serve) => break,
+                Err(_) => return true,
             }
-            Ok(None) => {}
-            Err(_) => return true,
         }
         let release = Release::new(&opened, settings.number, None);
         // Otherwise this would keep replaced content in memory.

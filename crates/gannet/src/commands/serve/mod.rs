@@ -64,8 +64,9 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 /// Serves until a signal stops it; returns the exit status.
 fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let mut before = Before::find()?;
-    let notify = Notify::connect(before.predecessor.is_some());
-    // Before any other thread starts, and before rights are given up.
+    let notify = Notify::connect();
+    // Before any other thread starts, and before rights are given up: what they are taken from hands
+    // that on to the programs that it executes.
     let upgrades = Upgrades::new(before.starter());
     let used = Used::now(settings);
     confinement::begin(settings.server.sandbox)?;
@@ -84,19 +85,18 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         taken,
     } = prepare(settings, origins, used, &mut before)?;
     let Before { predecessor, .. } = before;
-    let mut running = prepared
-        .serve_once(|| match predecessor {
-            Some(predecessor) => predecessor.ask_to_begin(&taken),
-            None => Ok(()),
+    let sender = commands.sender.clone();
+    let running = prepared
+        .serve_once(|running| {
+            let watched = running.watch_certificates(move |reload| {
+                // The receiver is gone once the server has ended.
+                let _ = sender.send(Command::Certificates(reload));
+            });
+            watched.map_err(StartError::Resource)?;
+            let begun = predecessor.map_or(Ok(()), |it| it.ask_to_begin(&taken));
+            begun.map_err(StartError::NotBegun)
         })
         .map_err(|error| start_failure(&error, settings))?;
-    let sender = commands.sender.clone();
-    running
-        .watch_certificates(move |reload| {
-            // The receiver is gone once the server has ended.
-            let _ = sender.send(Command::Certificates(reload));
-        })
-        .map_err(|error| Failure::of_system("watch", "the certificates", &error))?;
     commands.serve();
     people.say(lines);
     notify.ready("serving");
@@ -158,16 +158,19 @@ impl Before {
     /// The process that starts the program again for an upgrade, or the reason why there is none.
     fn starter(&self) -> Result<Starter, String> {
         if self.sockets.are_of_service_manager() {
-            return Err(
-                "the sockets belong to the service manager, which keeps them while it \
-                        restarts the server"
-                    .into(),
-            );
+            let why = "the sockets belong to the service manager, which keeps them while it \
+                       restarts the server";
+            return Err(why.into());
         }
-        let is_own = |pid: String| pid == std::process::id().to_string();
-        let is_watched = std::env::var("WATCHDOG_PID").is_ok_and(is_own);
-        // The watchdog of another process is none of the new server's, either.
-        let without: &[&str] = match is_watched || self.predecessor.is_some() {
+        let own = std::process::id();
+        if own == 1 {
+            let why = "this is the first process of a container, which would end with it: start \
+                       another container";
+            return Err(why.into());
+        }
+        // The watchdog of this process is the new server's as well; that of another one is not.
+        let is_own = |pid: String| pid == own.to_string();
+        let without: &[&str] = match std::env::var("WATCHDOG_PID").is_ok_and(is_own) {
             true => &["WATCHDOG_PID"],
             false => &[],
         };
@@ -258,29 +261,30 @@ fn prepare(
         .iter()
         .map(|one| (one.address.clone(), one.scheme))
         .collect();
-    let taken = sockets.taken(&Uses {
-        addresses: &addresses,
-        has_http3: config.tls.as_ref().is_some_and(|tls| tls.http3),
-        has_metrics: config.metrics.is_some(),
-        metrics: settings.server.metrics,
-    });
-    sockets.refuse_unused(&taken)?;
     let mut inheritance = std::mem::take(&mut before.inheritance);
     inheritance.metrics = sockets
         .metrics(settings.server.metrics)
         .map_err(|error| Failure::of_system("listen for", "metrics", &error))?;
-    drop(sockets);
     let (log, log_file) = (config.log, config.log_file.clone());
     let prepared = gannet_server::prepare(config, content.clone(), bound, inheritance)
         .map_err(|error| start_failure(&error, settings))?;
-    tell_of_missing_front_pages(&prepared.report().no_front_page);
+    let report = prepared.report();
+    let http3 = report.http3.as_ref();
+    let taken = sockets.taken(&Uses {
+        addresses: &addresses,
+        http3: http3.map_or(&[], |http3| &http3.addresses),
+        has_metrics: report.metrics.is_some(),
+        metrics: settings.server.metrics,
+    });
+    sockets.refuse_unused(&taken)?;
+    tell_of_missing_front_pages(&report.no_front_page);
     let interfaces = addresses::interface_addresses();
     let lines = Lines {
         contents: &content,
         addresses: &addresses,
         development: development.as_ref().and_then(Option::as_ref),
         interfaces: &interfaces,
-        report: prepared.report(),
+        report,
         log: (log, log_file.as_deref()),
         note: note.as_deref(),
         has_trust: !settings.server.clients.trust.is_empty(),

@@ -15,9 +15,8 @@ pub(super) struct Notify {
 
 impl Notify {
     /// Connects by `NOTIFY_SOCKET`: a path, or a name of the abstract namespace after `@`. Whoever
-    /// cannot be reached is not told; the server works without. `is_successor`: this process takes
-    /// the place of the one that the watchdog was set for.
-    pub(super) fn connect(is_successor: bool) -> Self {
+    /// cannot be reached is not told; the server works without.
+    pub(super) fn connect() -> Self {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|name| {
             let address = match name.as_bytes() {
                 [b'@', abstract_name @ ..] => SocketAddr::from_abstract_name(abstract_name),
@@ -29,8 +28,7 @@ impl Notify {
             Some(socket)
         });
         let number = |name| std::env::var(name).ok()?.parse().ok();
-        let is_own = is_successor
-            || number("WATCHDOG_PID").is_none_or(|pid: u64| pid == u64::from(std::process::id()));
+        let is_own = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let watchdog = number("WATCHDOG_USEC").filter(|it| is_own && *it > 0);
         Self {
             watchdog: watchdog
@@ -64,9 +62,13 @@ impl Notify {
         self.send("STOPPING=1\nSTATUS=finishing running answers\n");
     }
 
-    /// Another process is the server from now on. This one tells nothing more.
-    pub(super) fn hand_over(&mut self, pid: u32) {
+    /// This process is the server from now on.
+    pub(super) fn main_process(&self, pid: u32) {
         self.send(&format!("MAINPID={pid}\n"));
+    }
+
+    /// Leaves everything else to the main process.
+    pub(super) fn leave(&mut self) {
         self.socket = None;
         self.watchdog = None;
     }

@@ -210,12 +210,7 @@ impl Sockets {
         groups
             .map(|(at, group)| match &group.kind {
                 _ if metrics == Some(at) => true,
-                SocketKind::Udp(udp) => {
-                    let is_beside = |one: &(ListenAddress, Scheme)| {
-                        one.0 == ListenAddress::Tcp(*udp) && one.1 == Scheme::Https
-                    };
-                    server.has_http3 && server.addresses.iter().any(is_beside)
-                }
+                SocketKind::Udp(udp) => server.http3.contains(udp),
                 _ => group.address().is_some_and(|address| {
                     let mut all = server.addresses.iter();
                     group.name != METRICS && all.any(|(one, _)| is_same(one, &address))
@@ -244,7 +239,8 @@ impl Sockets {
 /// What a server uses.
 pub(super) struct Uses<'a> {
     pub(super) addresses: &'a [(ListenAddress, Scheme)],
-    pub(super) has_http3: bool,
+    /// Those with HTTP/3.
+    pub(super) http3: &'a [SocketAddr],
     pub(super) has_metrics: bool,
     /// The address of the metrics, if it is wanted by a flag.
     pub(super) metrics: Option<SocketAddr>,

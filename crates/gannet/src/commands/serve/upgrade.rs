@@ -12,6 +12,7 @@
 //! Until it says `go`, the old process serves as if nothing had happened: if the new one fails, or is
 //! not ready in time, it goes on.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -144,12 +145,12 @@ fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
                     .first()
                     .ok_or_else(|| invalid("a socket is missing"))?;
                 groups.push(Group {
-                    // A Unix socket knows the name that it was made under only.
-                    kind: match path {
-                        [] => SocketKind::of(first)?,
-                        path => {
-                            SocketKind::Unix(std::ffi::OsString::from_vec(path.to_vec()).into())
+                    kind: match (SocketKind::of(first)?, path) {
+                        // It knows the name that it was made under only.
+                        (SocketKind::Unix(_), path) => {
+                            SocketKind::Unix(OsString::from_vec(path.to_vec()).into())
                         }
+                        (kind, _) => kind,
                     },
                     name: match what {
                         to_new::METRICS => METRICS.to_owned(),
@@ -256,7 +257,7 @@ fn attempt(running: &Running, starter: &Starter, answers: Sender<Command>) -> io
         .name("gannet-upgrade".into())
         .spawn(move || {
             // The server ends before it listens.
-            let _ = answers.send(Command::Successor(answer(&listening)));
+            let _ = answers.send(Command::Successor(answer(&listening, READY_MAX)));
         })?;
     Ok(Attempt { link, passed })
 }
@@ -301,14 +302,14 @@ fn borrowed(sockets: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
 }
 
 /// Waits for the new process.
-fn answer(link: &Parcels) -> Answer {
+fn answer(link: &Parcels, patience: Duration) -> Answer {
     let mut message = Vec::new();
     let received = link
-        .set_patience(READY_MAX)
+        .set_patience(patience)
         .and_then(|()| link.receive(&mut message));
     match (received, &*message) {
         (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {
-            let patience = READY_MAX.as_secs();
+            let patience = patience.as_secs_f32();
             Answer::Failed(format!("the new process was not ready after {patience} s"))
         }
         (Err(error), _) => Answer::Failed(cause(&error)),
@@ -320,5 +321,54 @@ fn answer(link: &Parcels) -> Answer {
             Answer::Failed(String::from_utf8_lossy(cause).into_owned())
         }
         (Ok(_), _) => Answer::Failed("the new process has ended, and says why".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_process_is_ready_or_the_reason_is_told() {
+        let check = |says: Option<&[u8]>, has_ended: bool, expect: &str| {
+            let (link, theirs) = Parcels::pair().expect("a pair");
+            if let Some(message) = says {
+                theirs.send(&[message], &[]).expect("room");
+            }
+            let theirs = Some(theirs).filter(|_| !has_ended);
+            let got = answer(&link, Duration::from_millis(1));
+            drop(theirs);
+            assert_eq!(format!("{got:?}"), expect);
+        };
+        let ready = [READY, 0, 0, 1, 2, 1, 0];
+        check(Some(&ready), false, "Ready(258, [true, false])");
+        let late = "Failed(\"the new process was not ready after 0.001 s\")";
+        check(None, false, late);
+        let ended = "Failed(\"the new process has ended, and says why\")";
+        check(None, true, ended);
+        let not_started = [&[NOT_STARTED], &b"cannot start"[..]].concat();
+        check(Some(&not_started), true, "Failed(\"cannot start\")");
+    }
+
+    /// What does not belong to the conversation is refused, and needs no patience.
+    #[test]
+    fn a_predecessor_that_says_something_else_is_refused() {
+        let check = |messages: &[&[u8]], expect: &str| {
+            let (link, theirs) = Parcels::pair().expect("a pair");
+            for message in messages {
+                theirs.send(&[message], &[]).expect("room");
+            }
+            drop(theirs);
+            let got = receive_all(&link).err().map(|error| error.to_string());
+            assert_eq!(got.as_deref(), Some(expect));
+        };
+        let begin = [to_new::BEGIN, FORM, 1];
+        check(&[], "it has ended");
+        check(&[&begin], "it has ended");
+        check(&[&[to_new::BEGIN, FORM + 1, 1]], "it is too old or too new");
+        check(&[&[to_new::END]], "it is too old or too new");
+        check(&[&begin, b"?"], "it is too old or too new");
+        let no_socket = [to_new::LISTENERS, 0, 0];
+        check(&[&begin, &no_socket], "a socket is missing");
     }
 }

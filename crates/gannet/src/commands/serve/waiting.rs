@@ -159,16 +159,20 @@ impl Waiting {
                 return not_upgraded(&why);
             }
         };
+        // Before it serves: the service manager listens to the main process alone.
+        self.notify.main_process(pid);
         match self.upgrades.finish(&mut self.running, &taken) {
             Ok(()) => {
-                // In time before this process can end.
-                self.notify.hand_over(pid);
+                self.notify.leave();
                 fate.stopping = Some(Stopping::Replaced);
                 self.people.say(format!(
                     "process {pid} serves now; this one finishes running answers\n"
                 ));
             }
-            Err(why) => not_upgraded(&why),
+            Err(why) => {
+                self.notify.main_process(std::process::id());
+                not_upgraded(&why);
+            }
         }
     }
 }
