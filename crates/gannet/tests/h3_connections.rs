@@ -94,14 +94,14 @@ fn without_steering_datagrams_are_forwarded() {
     });
 }
 
-/// Sends a datagram of an unknown connection, whose ID names `worker`, and receives the stateless
-/// reset that answers it; returns the reset's token.
+/// Sends a datagram of an unknown connection, whose ID names `worker` of a process that took nobody's
+/// place, and receives the stateless reset that answers it; returns the reset's token.
 fn reset_token(secure: &Secure, worker: u8) -> [u8; 16] {
     // No other datagram is answered at this port.
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     socket.set_read_timeout(Some(DEADLINE)).expect("set");
     let mut datagram = [worker; 100];
-    datagram[0] = 0x40;
+    (datagram[0], datagram[2]) = (0x40, 0);
     let sent = socket.send_to(&datagram, secure.server.address());
     assert_eq!(sent.expect("sent"), datagram.len());
     let mut reply = [0; 1500];

@@ -64,11 +64,11 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 /// Serves until a signal stops it; returns the exit status.
 fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let mut before = Before::find()?;
+    let used = Used::now(settings);
     let notify = Notify::connect();
     // Before any other thread starts, and before rights are given up: what they are taken from hands
     // that on to the programs that it executes.
     let upgrades = Upgrades::new(before.starter());
-    let used = Used::now(settings);
     confinement::begin(settings.server.sandbox)?;
     let commands = match signals::listen(settings.server.sandbox, settings.user.is_some()) {
         Ok(commands) => commands,

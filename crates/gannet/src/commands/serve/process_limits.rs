@@ -16,6 +16,8 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Descriptors for signals: a pair of sockets.
 const SIGNALS: u64 = 2;
+/// Descriptors for upgrades and for the service manager: one each.
+const OTHERS: u64 = 2;
 /// Descriptors per worker besides listeners and content: its engine, and its waker.
 const WORKER: u64 = 2;
 /// Descriptors for the first connection and its file, and for probing io_uring.
@@ -75,7 +77,8 @@ impl Needs {
 
     fn descriptors(&self, open: u64) -> u64 {
         // The folder of a Unix socket stays open until its file is removed.
-        let shared = SIGNALS + self.directories + self.archives + 4 * self.helpers + self.addresses;
+        let shared = SIGNALS + OTHERS + self.directories + self.archives;
+        let shared = shared + 4 * self.helpers + self.addresses;
         open + shared + self.workers * self.per_worker() + FIRST_CONNECTION
     }
 
