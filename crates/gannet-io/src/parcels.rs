@@ -109,10 +109,11 @@ impl Parcels {
         }
     }
 
-    /// Ends the conversation in both directions, for all descriptors of this end.
+    /// Ends this end's part of the conversation, for all its descriptors: the only direction that the
+    /// sandbox lets it end.
     pub fn shut_down(&self) {
         // Fails only if the other end has ended it.
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
     }
 }
 

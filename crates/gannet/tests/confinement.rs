@@ -279,7 +279,7 @@ fn root_keeps_no_capabilities_but_those_to_files() {
         let flags = [&flags[..], &[log.to_str().unwrap()]].concat();
         let server = engine.serve(folder.path(), &flags);
         for set in ["CapPrm", "CapEff", "CapInh"] {
-            let of_threads = of_threads(&server, set);
+            let of_threads = of_threads(server.pid(), set);
             let rest = |it: &String| u64::from_str_radix(it, 16).unwrap() & !0b110;
             assert!(
                 of_threads.iter().all(|it| rest(it) == 0),
