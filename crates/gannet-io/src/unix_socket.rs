@@ -76,8 +76,8 @@ pub fn bind_unnamed() -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((listener.into(), address))
 }
 
-/// The file of a listener that another process has bound and published: this process removes it
-/// now. `None` if there is no socket at the path any more.
+/// The file of a listener that another process has bound and published. This process removes it once
+/// it is its own: see [`SocketFile::own`]. `None` if there is no socket at the path any more.
 ///
 /// # Errors
 /// As for [`bind`], for the folder, the mode and the group.
@@ -85,7 +85,7 @@ pub fn adopt(path: &Path, access: &Access) -> io::Result<Option<SocketFile>> {
     let group = access.group.as_deref().map(group_id).transpose()?;
     let mut file = SocketFile::at(path)?;
     match file.look(&file.name)? {
-        Some((identity, FileType::Socket)) => file.identity = Some(identity),
+        Some((identity, FileType::Socket)) => file.adopted = Some(identity),
         _ => return Ok(None),
     }
     file.open_to(access.mode, group)?;
@@ -104,8 +104,10 @@ pub struct SocketFile {
     /// Its name until then.
     temporary: Option<OsString>,
     path: PathBuf,
-    /// Its identity, once the file exists.
+    /// Its identity, once the file exists and is this process's own.
     identity: Option<Identity>,
+    /// Its identity while it is another process's.
+    adopted: Option<Identity>,
 }
 
 /// The folder of the file.
@@ -134,6 +136,7 @@ impl SocketFile {
             temporary: None,
             path: path.to_owned(),
             identity: None,
+            adopted: None,
         })
     }
 
@@ -141,6 +144,13 @@ impl SocketFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Makes an adopted file this process's own: the other one has left it.
+    pub fn own(&mut self) {
+        if let Some(identity) = self.adopted.take() {
+            self.identity = Some(identity);
+        }
     }
 
     /// Leaves the file to another process, which has the listener as well.
@@ -344,7 +354,11 @@ mod tests {
             mode: Some(0o600),
             group: None,
         };
-        let new = adopt(&path, &access).unwrap().expect("it is there");
+        // A process that does not come to serve removes nothing.
+        drop(adopt(&path, &access).unwrap().expect("it is there"));
+        assert_eq!(names(&folder), ["socket"]);
+        let mut new = adopt(&path, &access).unwrap().expect("it is there");
+        new.own();
         old.leave();
         assert_eq!(names(&folder), ["socket"]);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);

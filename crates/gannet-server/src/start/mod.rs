@@ -294,7 +294,7 @@ impl Prepared {
             .map(|worker| (worker.handle, worker.go))
             .unzip();
         let mut running = Running::new(handles, self.report, log, certificates, estate);
-        running.own_socket_files(files.into_iter().flatten());
+        running.keep_socket_files(files.into_iter().flatten());
         if let Some(metrics) = self.metrics {
             let serving = running.serve_metrics(metrics, about);
             serving.map_err(StartError::Resource)?;
@@ -348,6 +348,7 @@ impl Prepared {
             }
         }
         may_begin(&mut running)?;
+        running.own_socket_files();
         for go in starts {
             let _ = go.send(Go::Serve);
         }

@@ -132,6 +132,8 @@ pub struct Running {
     /// Closed when it stops.
     estate: Estate,
     peers: Peers,
+    /// The workers have been told to end.
+    is_ending: bool,
 }
 
 impl Running {
@@ -156,6 +158,7 @@ impl Running {
             socket_files: Vec::new(),
             estate,
             peers: Peers::default(),
+            is_ending: false,
         }
     }
 
@@ -184,9 +187,14 @@ impl Running {
         Ok(())
     }
 
-    /// Takes ownership of the files of Unix sockets, until the end.
-    pub(crate) fn own_socket_files(&mut self, files: impl IntoIterator<Item = SocketFile>) {
+    /// Keeps the files of Unix sockets until the end.
+    pub(crate) fn keep_socket_files(&mut self, files: impl IntoIterator<Item = SocketFile>) {
         self.socket_files.extend(files);
+    }
+
+    /// It serves: files that another process has left to it are its own.
+    pub(crate) fn own_socket_files(&mut self) {
+        self.socket_files.iter_mut().for_each(SocketFile::own);
     }
 
     /// From now on, reads certificates again when they change. `report` is called with the result,
@@ -269,27 +277,42 @@ impl Running {
         let thread = std::thread::Builder::new().name("gannet-passed".into());
         let started = thread.spawn(receive).map(drop);
         drop(estate);
-        for remote in &self.remotes {
-            remote.tell(Message::HandOver(Arc::clone(&datagrams)));
-        }
+        self.is_ending = true;
+        // Before workers end, which would be reported as a failure.
         if let Some(metrics) = self.metrics.take() {
             metrics.stop();
+        }
+        for remote in &self.remotes {
+            remote.tell(Message::HandOver(Arc::clone(&datagrams)));
         }
         started
     }
 
-    /// Whether every worker makes turns: each has answered a question in the last moments, or has
-    /// ended.
+    /// Whether every worker makes turns: each has answered a question in the last moments. While the
+    /// server stops, they may have ended.
     #[must_use]
     pub fn makes_turns(&self) -> bool {
         let workers = self.workers.iter().zip(self.snapshots.take());
         workers
             .into_iter()
-            .all(|(worker, counts)| counts.is_up || worker.thread.is_finished())
+            .all(|(worker, counts)| counts.is_up || (self.is_ending && worker.thread.is_finished()))
+    }
+
+    /// Notices a worker that has ended by itself, since its engine failed: its listeners are closed, so
+    /// that clients come to the other workers. Returns whether that has happened now; from then on there
+    /// is nothing to hand over.
+    pub fn gives_up_lost_workers(&mut self) -> bool {
+        let has_lost = !self.is_ending && self.workers.iter().any(|it| it.thread.is_finished());
+        let is_new = has_lost && !self.estate.listeners.is_empty();
+        if is_new {
+            self.estate = Estate::default();
+        }
+        is_new
     }
 
     /// Stops accepting; responses in progress finish within the grace period.
     pub fn stop(&mut self) {
+        self.is_ending = true;
         // Before the workers close theirs: else clients would wait in a queue that nobody empties.
         self.estate = Estate::default();
         for remote in &self.remotes {
@@ -299,6 +322,7 @@ impl Running {
 
     /// Ends at once.
     pub fn stop_now(&mut self) {
+        self.is_ending = true;
         self.estate = Estate::default();
         for remote in &self.remotes {
             remote.tell(Message::StopNow);

@@ -29,6 +29,7 @@ use gannet_server::config::{
 use gannet_server::notices::{self, ERRORS};
 use gannet_server::tls::certificates::Warning;
 use gannet_server::{Inheritance, OpenError, Prepared, StartError};
+use rustix::process::{Pid, getppid};
 
 use super::failure::signature_help;
 use super::{print, resolve};
@@ -131,6 +132,16 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     Ok(notes)
 }
 
+/// Whether a supervisor watches this very process, and cannot be told of another one.
+fn is_supervised(own: u32) -> bool {
+    if std::env::var_os("NOTIFY_SOCKET").is_some() {
+        return false;
+    }
+    let is_own = |pid: String| pid == own.to_string();
+    let is_init = |parent: Pid| parent.as_raw_nonzero().get() == 1;
+    std::env::var("SYSTEMD_EXEC_PID").is_ok_and(is_own) || getppid().is_some_and(is_init)
+}
+
 /// What another process has left for this one.
 #[derive(Default)]
 struct Before {
@@ -166,6 +177,11 @@ impl Before {
         if own == 1 {
             let why = "this is the first process of a container, which would end with it: start \
                        another container";
+            return Err(why.into());
+        }
+        if self.predecessor.is_none() && is_supervised(own) {
+            let why = "whoever has started this server takes it for ended when this process ends: \
+                       under systemd use Type=notify, elsewhere restart the service";
             return Err(why.into());
         }
         // The watchdog of this process is the new server's as well; that of another one is not.

@@ -75,11 +75,15 @@ impl Notify {
 
     /// Resets the service manager's watchdog if that is due, and if `works` confirms it.
     pub(super) fn watch(&mut self, works: impl FnOnce() -> bool) {
+        let now = Instant::now();
         if let Some(watchdog) = &mut self.watchdog
-            && watchdog.is_due(Instant::now())
-            && works()
+            && now >= watchdog.next
         {
-            self.send("WATCHDOG=1\n");
+            let does_work = works();
+            watchdog.looked(does_work, now);
+            if does_work {
+                self.send("WATCHDOG=1\n");
+            }
         }
     }
 
@@ -98,6 +102,9 @@ impl Notify {
     }
 }
 
+/// How soon the workers are looked at again if they did not answer.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// When the service manager expects the next sign of life.
 struct Watchdog {
     every: Duration,
@@ -105,21 +112,22 @@ struct Watchdog {
 }
 
 impl Watchdog {
-    /// Half of the limit, as sd_watchdog_enabled(3) recommends.
+    /// A quarter of the limit: sd_watchdog_enabled(3) recommends half of it, and that is still kept
+    /// if a worker is late once.
     fn new(limit: Duration, now: Instant) -> Self {
         Self {
-            every: limit / 2,
+            every: limit / 4,
             next: now,
         }
     }
 
-    /// Whether the next one is due; if so, another one is due later.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = now >= self.next;
-        if is_due {
-            self.next = now + self.every;
-        }
-        is_due
+    /// Notes a look at the workers. If they do not work, another one follows soon.
+    fn looked(&mut self, does_work: bool, now: Instant) {
+        let pause = match does_work {
+            true => self.every,
+            false => self.every.min(LOOK_AGAIN),
+        };
+        self.next = now + pause;
     }
 }
 
@@ -146,10 +154,11 @@ mod tests {
         assert_eq!(got().as_deref(), Some("WATCHDOG=1\n"));
         notify.watch(|| true);
         assert_eq!(got(), None, "not due");
-        assert!(notify.patience(limit) <= limit / 2);
+        assert!(notify.patience(limit) <= limit / 4);
         let watchdog = notify.watchdog.as_mut().expect("set");
         watchdog.next = Instant::now();
         notify.watch(|| false);
         assert_eq!(got(), None);
+        assert!(notify.patience(limit) <= LOOK_AGAIN, "it is asked again");
     }
 }

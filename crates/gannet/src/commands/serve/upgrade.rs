@@ -232,6 +232,12 @@ impl Upgrades {
         Ok(())
     }
 
+    /// Ends an attempt, and refuses all others for this reason.
+    pub(super) fn forbid(&mut self, why: &str) {
+        self.end();
+        self.starter = Err(why.into());
+    }
+
     /// Whether an answer is awaited.
     pub(super) fn is_under_way(&self) -> bool {
         self.current.is_some()

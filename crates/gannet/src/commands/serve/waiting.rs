@@ -74,6 +74,10 @@ impl Waiting {
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
+            if self.running.gives_up_lost_workers() {
+                self.upgrades
+                    .forbid("a worker has ended: restart this server");
+            }
             let running = &self.running;
             self.notify.watch(|| running.makes_turns());
         }
