@@ -3,9 +3,11 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::clients::network::Network;
 use crate::clients::rate::Rate;
+use crate::observe::log::template::Template;
 use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
@@ -296,7 +298,7 @@ impl Default for Limits {
 }
 
 /// Format of the access log.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum LogFormat {
     /// Not at all.
     #[default]
@@ -308,10 +310,23 @@ pub enum LogFormat {
     },
     /// The combined log format.
     Combined,
-    /// The combined format preceded by the host, as Apache's `vhost_combined`.
-    CombinedHost,
+    /// The combined format preceded by the host.
+    Vcombined,
+    /// The operator's own.
+    Own(Arc<Template>),
     /// One JSON object per line.
     Json,
+}
+
+/// What the lines of the access log have, and which responses have one.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LogLines {
+    /// Clients are logged without their ports, and without the last 8 bits of an IPv4 address or the
+    /// last 80 bits of an IPv6 address.
+    pub is_masked: bool,
+    /// One response in so many has a line, besides every one with a status of 500 and more; with 0
+    /// and 1 every one has.
+    pub one_in: u32,
 }
 
 /// Whether a server confines its threads, and the one that calls
@@ -399,6 +414,8 @@ pub struct Config {
     pub defer_accept: bool,
     /// Format of the access log.
     pub log: LogFormat,
+    /// Its lines.
+    pub log_lines: LogLines,
     /// The access log's file; `None` is standard output.
     pub log_file: Option<PathBuf>,
     /// Address of the metrics and health endpoints.

@@ -13,9 +13,10 @@ use gannet_store::ReleaseId;
 
 use crate::clients::Clients;
 use crate::coder::{Coder, CoderCounts};
-use crate::config::{ClientRules, ContentOptions, Limits, LogFormat, Scheme};
+use crate::config::{ClientRules, ContentOptions, Limits, LogFormat, LogLines, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::observe::log::LogWriter;
+use crate::observe::measures::Measures;
 use crate::observe::metrics::Counters;
 use crate::observe::notices::Channel;
 use crate::passwords::checker::{Checker, Jobs};
@@ -367,10 +368,14 @@ fn worker<D: Driver>(
         key_records_max,
         archive_copied: 0,
         secret: [0; 32],
+        is_measuring: true,
     };
-    let (_, factory) = LogWriter::start(LogFormat::Off, None, None).expect("no log is opened");
-    let release = Release::new(opened, number, None);
-    Worker::new(driver, settings, release, factory.sink(), inbox)
+    let (_, factory) = LogWriter::start((&LogFormat::Off, LogLines::default()), None, None)
+        .expect("no log is opened");
+    let mut measures = Box::<Measures>::default();
+    let release = Release::new(opened, number, None, Some(&mut measures));
+    let log = factory.sink();
+    Worker::new(driver, settings, release, Some(measures), log, inbox)
 }
 
 /// Content for one worker.

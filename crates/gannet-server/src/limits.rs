@@ -292,10 +292,14 @@ pub(crate) const LOG_TARGET_MAX: usize = 4 << 10;
 /// The same for the method, host, referer and user agent, each.
 pub(crate) const LOG_FIELD_MAX: usize = 1 << 10;
 
+/// Bytes of an `x-request-id` that is logged; usual ones have 16 to 36. A longer one is left out, since its
+/// beginning would be another one.
+pub(crate) const LOG_REQUEST_ID_MAX: usize = 128;
+
 /// Log records pending for one connection: those of its streams, and of the responses in two sends.
 pub(crate) const LOG_HELD_MAX: u64 = (gannet_http::h2::limits::STREAMS_MAX as u64
     + 2 * RESPONSES_PER_SEND_MAX as u64)
-    * (LOG_TARGET_MAX + 4 * LOG_FIELD_MAX + 512) as u64;
+    * (LOG_TARGET_MAX + 4 * LOG_FIELD_MAX + LOG_REQUEST_ID_MAX + 512) as u64;
 
 /// Bytes the engine is sending for one connection, excluding shared memory and pages of files: the
 /// longest slice in records, in a buffer that may have been allocated for more.
@@ -424,6 +428,10 @@ pub(crate) const UNLINKED_BYTES_MAX: u64 = 4 << 30;
 /// Bytes of the copies in memory of a content's kept releases, where the operator wants archives to be
 /// sent from copies alone.
 pub(crate) const KEPT_COPIES_BYTES_MAX: u64 = 1 << 30;
+
+/// Sites with counts of their own in the metrics; those of others are added up. Each is two samples for
+/// whoever collects them.
+pub(crate) const SITES_COUNTED_MAX: usize = 100;
 
 /// How long all workers together may take to report their counters, milliseconds: a turn takes far
 /// less, and health checks usually give up after a second.

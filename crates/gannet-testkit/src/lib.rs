@@ -10,6 +10,7 @@
 //! by building a TLS library.
 
 pub mod content;
+pub mod exposition;
 pub mod h1;
 pub mod h2;
 pub mod h3;

@@ -76,7 +76,7 @@ fn a_typo_names_what_was_probably_meant() {
     );
     check(
         &["--log", "jsno", "."],
-        "gannet: cannot use '--log jsno': not one of auto, pretty, combined, combined-host, json, off (did you \
+        "gannet: cannot use '--log jsno': not one of auto, pretty, combined, vcombined, json, off (did you \
          mean 'json'?)\nhelp: see 'gannet --help-all'\n",
     );
     check(

@@ -384,7 +384,7 @@ fn hosts_have_their_certificates_and_sites() {
         let flags = [
             &["--tls-cert", &files[0], "--tls-cert", &files[1]][..],
             &["--site", &sites[0], "--site", &sites[1]],
-            &["--log", "combined-host", "--log-file", log_name],
+            &["--log", "vcombined", "--log-file", log_name],
         ];
         let server = engine.serve(folder.path(), &flags.concat());
         let tls = authority.client(abilities(false));

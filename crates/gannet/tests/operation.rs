@@ -318,7 +318,7 @@ fn the_host_is_in_the_log() {
     let log = site.join("log");
     let flags = [
         "--log",
-        "combined-host",
+        "vcombined",
         "--log-file",
         log.to_str().expect("UTF-8"),
     ];
@@ -327,7 +327,7 @@ fn the_host_is_in_the_log() {
         .start_lines()
         .iter()
         .find(|line| line.starts_with("log "));
-    let expect = format!("log      {} (combined-host)", log.display());
+    let expect = format!("log      {} (vcombined)", log.display());
     assert_eq!(line.map(String::as_str), Some(expect.as_str()));
     ask(&server, "GET", "/about", &[]).expect(200);
     server.stop().success();

@@ -6,7 +6,7 @@ use gannet_io::driver::Driver;
 use super::{Active, Conn, Phase};
 use crate::exchange::answering::{Answered, Answering, Reply};
 use crate::limits::{FRESH_MS, LINGER_MS};
-use crate::observe::log::End;
+use crate::observe::record::End;
 use crate::tls::alert::Alert;
 
 impl<D: Driver> Active<'_, D> {
@@ -36,7 +36,7 @@ impl<D: Driver> Active<'_, D> {
 
     /// Drops everything the connection owned. The table frees its slot.
     fn forget(&mut self) {
-        self.log_work(End::CutShort);
+        self.end_work(End::CutShort);
         self.drop_streams();
         let was_secure = u64::from(self.conn.is_secure());
         self.shared.counters.tls.connections_now -= was_secure;

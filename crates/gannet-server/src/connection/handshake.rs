@@ -94,6 +94,11 @@ impl<D: Driver> Active<'_, D> {
             HandshakeKind::FullWithRetry => self.shared.counters.tls.retried += 1,
             HandshakeKind::Resumed => self.shared.counters.tls.resumed += 1,
         }
+        if let Some(measures) = &mut self.shared.counters.measures {
+            // Idle since it was accepted.
+            let took = self.shared.driver.now().0 - self.conn.idle_since.0;
+            measures.handshake(kind, took);
+        }
         let mut held = early;
         held.extend_from_slice(&plain);
         session.limit_records(self.shared.settings.key_records_max);

@@ -11,7 +11,7 @@ use super::{Active, Phase};
 use crate::clients::Client;
 use crate::exchange::outgoing::Outgoing;
 use crate::limits::{STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
-use crate::observe::log::End;
+use crate::observe::record::End;
 use crate::worker::delay::Arrived;
 use crate::worker::ledger::Work;
 
@@ -105,7 +105,7 @@ impl<D: Driver> Active<'_, D> {
                 break;
             }
         }
-        self.log_cut_streams();
+        self.end_cut_streams();
         self.send_streams();
     }
 
@@ -161,6 +161,9 @@ impl<D: Driver> Active<'_, D> {
                 self.shared.spare = out.finish().0.wire;
             } else {
                 streams.progress_by = progress_by;
+                if self.shared.is_recording() {
+                    streams.partly_in_send();
+                }
                 let records = std::mem::take(&mut streams.records);
                 if !records.is_empty() {
                     conn.work().records = records;
@@ -268,8 +271,14 @@ impl<D: Driver> Active<'_, D> {
 
     /// Handles a completed send.
     pub(super) fn streams_sent(&mut self) {
-        self.log_work(End::Whole);
+        self.end_work(End::Whole);
+        let now = self.shared.driver.now();
         let conn = &mut *self.conn;
+        if self.shared.is_recording()
+            && let Some(streams) = conn.protocol.streams_mut()
+        {
+            streams.partly_sent(now);
+        }
         conn.phase = Phase::Reading;
         if conn.has_fault() {
             return self.end_by_fault();
@@ -309,13 +318,13 @@ impl<D: Driver> Active<'_, D> {
     pub(super) fn drop_streams(&mut self) {
         if let Some(streams) = self.conn.protocol.streams_mut() {
             streams.abandon();
-            self.log_cut_streams();
+            self.end_cut_streams();
             self.conn.protocol = Protocol::Over;
         }
     }
 
-    /// Writes the log lines of responses that ended early.
-    pub(super) fn log_cut_streams(&mut self) {
+    /// Logs and measures responses that ended early.
+    pub(super) fn end_cut_streams(&mut self) {
         let Some(streams) = self.conn.protocol.streams_mut() else {
             return;
         };
@@ -323,12 +332,9 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         let cut = std::mem::take(&mut streams.cut);
-        let (now, unix_ms) = (self.shared.driver.now().0, self.shared.driver.unix_ms());
         let peer = Client::name(self.conn.client.as_deref());
         for record in cut {
-            self.shared
-                .log
-                .add(&record, peer, End::CutShort, now, unix_ms);
+            self.shared.record_ended(&record, peer, End::CutShort);
         }
     }
 }

@@ -39,7 +39,7 @@ use crate::config::Scheme;
 use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::WaitingRequest;
-use crate::observe::log::Record;
+use crate::observe::record::Record;
 use crate::release::ServedFile;
 use crate::worker::shared::Shared;
 use crate::worker::timers::Tick;

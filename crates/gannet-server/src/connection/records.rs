@@ -13,7 +13,7 @@ use crate::limits::{
     COPY_SLICE_MAX, ENCRYPTED_SLICE_FIRST, ENCRYPTED_SLICE_MAX, HELD_MAX, LINGER_MS,
     PLAIN_KEPT_MAX, UNTAKEN_MAX,
 };
-use crate::observe::log::End;
+use crate::observe::record::End;
 use crate::tls::alert::{Alert, Fault};
 use crate::tls::limits::PLAINTEXT_MAX;
 use crate::tls::session::Received;
@@ -176,7 +176,7 @@ impl<D: Driver> Active<'_, D> {
     /// Sends the alert to a peer that violated the protocol, and ends the connection. No send is in
     /// progress.
     pub(super) fn end_by_fault(&mut self) {
-        self.log_work(End::CutShort);
+        self.end_work(End::CutShort);
         let conn = &mut *self.conn;
         conn.work = None;
         conn.close_intake();

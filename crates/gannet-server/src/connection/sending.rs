@@ -12,7 +12,7 @@ use super::{Active, Phase};
 use crate::clients::Client;
 use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
-use crate::observe::log::End;
+use crate::observe::record::End;
 use crate::release::ServedFile;
 use crate::worker::token::Kind;
 
@@ -243,12 +243,17 @@ impl<D: Driver> Active<'_, D> {
             return self.end_by_fault();
         }
         if self.conn.work().parts.is_empty() {
-            self.log_work(End::Whole);
+            self.end_work(End::Whole);
             let conn = &mut *self.conn;
             if conn.work().is_empty() {
                 conn.work = None;
             }
             return self.all_sent();
+        }
+        let now = self.shared.driver.now();
+        for record in &mut self.conn.work().records {
+            record.sends();
+            record.sent(now);
         }
         self.send_next_part();
     }
@@ -278,12 +283,11 @@ impl<D: Driver> Active<'_, D> {
         self.answer_held();
     }
 
-    /// Writes the log lines of the responses in progress.
-    pub(super) fn log_work(&mut self, end: End) {
-        if !self.shared.log.is_on() {
+    /// Logs and measures the responses in progress, which end now.
+    pub(super) fn end_work(&mut self, end: End) {
+        if !self.shared.is_recording() {
             return;
         }
-        let (now, unix_ms) = (self.shared.driver.now().0, self.shared.driver.unix_ms());
         let conn = &mut *self.conn;
         let Some(work) = &mut conn.work else { return };
         let peer = Client::name(conn.client.as_deref());
@@ -292,7 +296,7 @@ impl<D: Driver> Active<'_, D> {
             last.cut(&work.parts);
         }
         for record in work.records.drain(..) {
-            self.shared.log.add(&record, peer, end, now, unix_ms);
+            self.shared.record_ended(&record, peer, end);
         }
     }
 }

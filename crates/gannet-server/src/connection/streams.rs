@@ -29,7 +29,7 @@ use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::WaitingRequest;
 use crate::limits::{STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
-use crate::observe::log::Record;
+use crate::observe::record::Record;
 use crate::release::{ServedFile, Source};
 use crate::tls::limits::PLAINTEXT_MAX;
 
@@ -209,6 +209,18 @@ impl Streams {
             Some(index) => self.contents[index].record = Some(record),
             None => self.records.push(record),
         }
+    }
+
+    /// The next send is made, with the first bytes of the responses whose heads were written.
+    pub(crate) fn partly_in_send(&mut self) {
+        let records = self.contents.iter_mut().filter_map(|it| it.record.as_mut());
+        records.for_each(Record::sends);
+    }
+
+    /// That send was accepted.
+    pub(crate) fn partly_sent(&mut self, now: Nanos) {
+        let records = self.contents.iter_mut().filter_map(|it| it.record.as_mut());
+        records.for_each(|record| record.sent(now));
     }
 
     /// Writes frames of about `most` bytes at most, as far as their content is in memory.

@@ -21,7 +21,7 @@ use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::range::ByteRange;
 use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError};
-use gannet_http::semantics::request::{Method, Request};
+use gannet_http::semantics::request::{Method, Request, Version};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 use gannet_http::semantics::target_path::decode_path;
 use gannet_io::driver::Nanos;
@@ -109,6 +109,18 @@ pub(crate) enum Reply<'a> {
     H2(&'a mut Streams, StreamId),
     /// The response of an HTTP/3 stream.
     H3(&'a mut Stream),
+}
+
+impl Reply<'_> {
+    /// The version of the response. For HTTP/1 always 1.1, which a server that supports it names
+    /// even to clients of 1.0 (RFC 9110 section 2.5).
+    pub(crate) fn version(&self) -> Version {
+        match self {
+            Self::H1(_) => Version::Http11,
+            Self::H2(..) => Version::Http2,
+            Self::H3(_) => Version::Http3,
+        }
+    }
 }
 
 /// Writes one response of a connection.

@@ -15,7 +15,7 @@ use gannet_http::semantics::request::{Method, Request, TargetForm};
 use gannet_http::semantics::response::Status;
 use gannet_http::semantics::target_path::{PathError, decode_path};
 
-use gannet_io::driver::Driver;
+use gannet_io::driver::{Driver, Nanos};
 
 use crate::clients::forwarded::{Conflict, Forwarded};
 use crate::clients::{self, Client, Clients, Told};
@@ -25,8 +25,10 @@ use crate::exchange::answering::{Answered, Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::{Found, WaitingRequest, Waits};
 use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
-use crate::observe::log::Record;
+use crate::observe::log::LogSink;
+use crate::observe::measures::OTHER;
 use crate::observe::metrics::Counters;
+use crate::observe::record::{Logged, Record};
 use crate::passwords::checker::Checked;
 use crate::passwords::{self, Guard, Verdict};
 use crate::quic;
@@ -57,7 +59,11 @@ pub(crate) struct Pump<'a, D> {
     pub(crate) scratch: &'a mut Vec<u8>,
     /// Buffer for the fields of HTTP/2 and HTTP/3 requests.
     pub(crate) stream_fields: &'a mut Vec<u8>,
-    pub(crate) is_logging: bool,
+    pub(crate) log: &'a mut LogSink,
+    /// Responses have records until they end.
+    pub(crate) is_recording: bool,
+    /// The label of the site that answers the request in progress.
+    pub(crate) site: u16,
     /// Rules about clients.
     pub(crate) clients: Option<&'a Clients>,
     /// Passwords that were right.
@@ -116,7 +122,7 @@ impl<D: Driver> Pump<'_, D> {
                     };
                     let reply = Reply::H1(&mut http1.machine);
                     match self.admit(reply, &request, on, out) {
-                        Ok(answered) => conn.note(self.done(&request, answered)),
+                        Ok(answered) => conn.note(self.done(&request, answered, self.turn.now)),
                         Err(waiting) => return (used, Stop::Wait(waiting)),
                     }
                 }
@@ -172,7 +178,10 @@ impl<D: Driver> Pump<'_, D> {
                         client,
                     };
                     match self.admit(Reply::H2(streams, stream), &request, on, out) {
-                        Ok(answered) => streams.note(stream, self.done(&request, answered)),
+                        Ok(answered) => {
+                            let record = self.done(&request, answered, self.turn.now);
+                            streams.note(stream, record);
+                        }
                         Err(waiting) => streams.missed.push((stream, waiting)),
                     }
                 }
@@ -245,7 +254,9 @@ impl<D: Driver> Pump<'_, D> {
                 h3::Event::Request(request) => {
                     self.counters.quic.requests += 1;
                     match self.admit(Reply::H3(stream), &request, on, out) {
-                        Ok(answered) => stream.record = self.done(&request, answered),
+                        Ok(answered) => {
+                            stream.record = self.done(&request, answered, self.turn.now);
+                        }
                         Err(waiting) => streams.missed(index, waiting),
                     }
                 }
@@ -256,23 +267,27 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
-    /// Counts a response, and makes its record if there is a log.
+    /// Counts a response, and makes its record if it needs one. Its request's head was complete at
+    /// `began`.
     #[inline]
-    pub(crate) fn done(&mut self, request: &Request<'_>, answered: Answered) -> Option<Record> {
+    fn done(&mut self, request: &Request<'_>, answered: Answered, began: Nanos) -> Option<Record> {
         self.counters.response(answered.status.0);
         let told = self.told.take();
         if let (Some(clients), Some(told)) = (self.clients, &told) {
             clients.charge_response(told.place, answered.body_len, self.turn.now);
         }
-        if !self.is_logging {
+        if !self.is_recording {
             return None;
         }
-        let mut record = Record::new(request, answered, self.turn.now);
-        record.client = told.and_then(|told| told.name);
-        Some(record)
+        let is_logged = self.log.takes(answered.status);
+        let mut logged = is_logged.then(|| Box::new(Logged::new(request, self.log.needed())));
+        if let (Some(logged), Some(told)) = (&mut logged, told) {
+            logged.client = told.name;
+        }
+        Some(Record::new(request, answered, began, self.site, logged))
     }
 
-    /// Answers a request that had to wait, and returns its record if there is a log.
+    /// Answers a request that had to wait, and returns its record if it needs one.
     ///
     /// # Errors
     /// It waited for its password, which is right, and has to wait for something else.
@@ -288,6 +303,7 @@ impl<D: Driver> Pump<'_, D> {
             let _ = self.turn.sent_by(told.scheme, &release.policy);
             self.told = Some(told.clone());
         }
+        self.site = waiting.site_label();
         let request = waiting.request();
         let answered = match found {
             Found::Password(Checked::Right) => {
@@ -298,24 +314,27 @@ impl<D: Driver> Pump<'_, D> {
                     client: None,
                 };
                 let answered = self.request(reply, &request, on, out);
-                answered.map_err(|mut waiting| {
-                    waiting.keep(self.told.take());
-                    waiting
+                answered.map_err(|mut next| {
+                    next.keep(self.told.take());
+                    next.began_with(waiting);
+                    next
                 })?
             }
             found => waiting.answer(reply, &self.turn, found, out),
         };
-        Ok(self.done(&request, answered))
+        Ok(self.done(&request, answered, waiting.began()))
     }
 
     /// Answers a request that is none, with the same result.
     fn reject(&mut self, reply: Reply<'_>, status: Status, out: &mut Outgoing) -> Option<Record> {
         self.counters.rejected += 1;
+        let version = reply.version();
         let mut to = Answering::new(reply, &self.turn, out);
         let answered = to.error(status, None);
         self.counters.response(answered.status.0);
-        self.is_logging
-            .then(|| Record::rejected(answered, self.turn.now))
+        let is_logged = self.log.takes(answered.status);
+        self.is_recording
+            .then(|| Record::rejected(version, answered, self.turn.now, is_logged))
     }
 
     /// Answers one request of a client, or returns it if it has to wait.
@@ -327,6 +346,7 @@ impl<D: Driver> Pump<'_, D> {
         on: On<'_>,
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
+        self.site = OTHER;
         match on.client {
             Some(client) if client.is_checked => {
                 self.admit_checked(reply, request, client, on, out)
@@ -359,7 +379,7 @@ impl<D: Driver> Pump<'_, D> {
             let is_charged_when_sent = matches!(reply, Reply::H1(_));
             client.charge_to(place.filter(|_| is_charged_when_sent));
             self.told = Some(Told {
-                name: match self.is_logging {
+                name: match self.log.is_on() {
                     true => told.client.map(|address| address.to_string().into()),
                     false => None,
                 },
@@ -464,10 +484,14 @@ impl<D: Driver> Pump<'_, D> {
         if self.turn.defaults.health.as_deref() == Some(path) {
             return Ok(to.healthy());
         }
-        let site = match self.release.select(request.authority) {
-            Ok(site) => site,
+        let site = match self.release.number(request.authority) {
+            Ok(number) => {
+                self.site = self.release.label(number);
+                self.release.site(number)
+            }
             Err(status) => return Ok(to.error(status, None)),
         };
+        let arrived = (self.turn.now, self.site);
         if let Some(lists) = passwords::lists(self.release, site.rules(), path) {
             match self.guard.judge(request, &lists) {
                 Verdict::Granted => to.is_protected = true,
@@ -477,13 +501,13 @@ impl<D: Driver> Pump<'_, D> {
                 }
                 Verdict::Unproven(proof) => {
                     let waits = Waits::Password(Some(proof));
-                    return Err(WaitingRequest::new(request, self.release, waits));
+                    return Err(WaitingRequest::new(request, self.release, waits, arrived));
                 }
             }
         }
         let input = || rule_input(self.turn.scheme, request, path);
         to.ruling = site.rules().map(|rules| Ruling::new(rules, input()));
-        let wait = |waits| Err(WaitingRequest::new(request, self.release, waits));
+        let wait = |waits| Err(WaitingRequest::new(request, self.release, waits, arrived));
         match site {
             Site::Archive(archive) => {
                 let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Driver, Errno, Token};
+use gannet_io::driver::{Driver, Errno, Nanos, Token};
 
 use super::Wakeup;
 use super::answering::{Answered, Answering, Reply, Turn, needed_bytes};
@@ -29,6 +29,10 @@ pub(crate) struct WaitingRequest {
     release: Rc<Release>,
     waits: Waits,
     told: Option<Told>,
+    /// When its head was complete.
+    began: Nanos,
+    /// The label of its site.
+    site: u16,
 }
 
 /// The event that a request waits for.
@@ -75,14 +79,22 @@ impl Waits {
 }
 
 impl WaitingRequest {
-    /// Keeps a request that waits for a part of `release`.
+    /// Keeps a request that waits for a part of `release`; its head was complete `at` this time, and
+    /// its site has the label `site`.
     #[cold]
-    pub(crate) fn new(request: &Request<'_>, release: &Rc<Release>, waits: Waits) -> Box<Self> {
+    pub(crate) fn new(
+        request: &Request<'_>,
+        release: &Rc<Release>,
+        waits: Waits,
+        (at, site): (Nanos, u16),
+    ) -> Box<Self> {
         Box::new(Self {
             request: KeptRequest::new(request),
             release: Rc::clone(release),
             waits,
             told: None,
+            began: at,
+            site,
         })
     }
 
@@ -94,6 +106,21 @@ impl WaitingRequest {
     /// The release that answers it.
     pub(crate) fn release(&self) -> &Rc<Release> {
         &self.release
+    }
+
+    /// When its head was complete.
+    pub(crate) fn began(&self) -> Nanos {
+        self.began
+    }
+
+    /// It has waited before, as this one: its head was complete then.
+    pub(crate) fn began_with(&mut self, before: &Self) {
+        self.began = before.began;
+    }
+
+    /// The label of its site.
+    pub(crate) fn site_label(&self) -> u16 {
+        self.site
     }
 
     /// What a trusted proxy has told of it, if it came from one.

@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 
 use gannet_io::driver::IoCounters;
 
+use crate::observe::measures::Measures;
 use crate::observe::snapshots::WorkerCounts;
 use crate::tls::handshake::Failure;
 use crate::tls::session::KeyUpdates;
@@ -75,6 +76,8 @@ pub struct Counters {
     /// Memory held for peers, by account; for an account with a bound per connection, the highest
     /// of any.
     pub held: Vec<Holding>,
+    /// Durations and sizes; `None` unless somebody reads them.
+    pub measures: Option<Box<Measures>>,
 }
 
 /// Counters of proxies and their clients.
@@ -271,13 +274,18 @@ impl AddAssign<&Counters> for Counters {
             timeouts socket_errors cut_short shed cache_hits cache_misses decoded
             first_reads deferred_lookups listings archive_copied h2_connections
             h2_requests h2_resets quic clients log_dropped tls
-        } responses by_status h2_errors io held);
+        } responses by_status h2_errors io held measures);
         for (sum, count) in self.responses.iter_mut().zip(responses) {
             *sum += count;
         }
         add_each(&mut self.by_status, by_status);
         add_each(&mut self.h2_errors, h2_errors);
         add_io(&mut self.io, io);
+        match (&mut self.measures, measures) {
+            (Some(sum), Some(one)) => **sum += one,
+            (None, one) => self.measures.clone_from(one),
+            (Some(_), None) => {}
+        }
         if self.held.is_empty() {
             self.held.clone_from(held);
         } else {

@@ -1,7 +1,10 @@
 //! Observability of a running server: counters, metrics, the access log, messages.
 
 pub(crate) mod log;
+pub mod measures;
 pub mod metrics;
 pub(crate) mod metrics_server;
 pub mod notices;
+pub(crate) mod record;
 pub(crate) mod snapshots;
+mod trace_context;

@@ -24,8 +24,8 @@ use crate::clients::Client;
 use crate::config::Limits;
 use crate::connection::ConnId;
 use crate::limits::FRESH_MS;
-use crate::observe::log::{End, Record};
 use crate::observe::metrics::ClientCounters;
+use crate::observe::record::{End, Record};
 use crate::tls::alert::Alert;
 use crate::worker::ledger::{Account, Held};
 use crate::worker::shared::Shared;
@@ -325,7 +325,7 @@ impl<D: Driver> Active<'_, D> {
         if !self.conn.is_over && self.conn.datagrams_unchecked >= DATAGRAMS_UNCHECKED_MAX {
             self.check_pieces();
         }
-        self.log_finished();
+        self.end_finished();
     }
 
     /// Ends the connection if too many STREAM frames wait for others before them.
@@ -347,6 +347,10 @@ impl<D: Driver> Active<'_, D> {
                 self.conn.is_shaking = false;
                 self.shared.counters.quic.connections += 1;
                 self.shared.counters.tls.quic += 1;
+                if let Some(measures) = &mut self.shared.counters.measures {
+                    let took = self.shared.driver.now().0 - self.conn.idle_since.0;
+                    measures.quic_handshake(took);
+                }
                 if !self.counts_client() {
                     return self.close(ErrorCode::EXCESSIVE_LOAD, "too many connections");
                 }
@@ -445,22 +449,21 @@ impl<D: Driver> Active<'_, D> {
         conn.streams.abandon();
         conn.own_deadline = None;
         conn.is_over = true;
-        self.log_finished();
+        self.end_finished();
     }
 
-    /// Writes the log lines of responses that were completed or cut short.
-    fn log_finished(&mut self) {
+    /// Logs and measures responses that were completed or cut short.
+    fn end_finished(&mut self) {
         let whole = std::mem::take(&mut self.conn.streams.whole);
-        self.log(whole, End::Whole);
+        self.end(whole, End::Whole);
         let cut = std::mem::take(&mut self.conn.streams.cut);
-        self.log(cut, End::CutShort);
+        self.end(cut, End::CutShort);
     }
 
-    fn log(&mut self, records: Vec<Record>, end: End) {
-        let (now, unix_ms) = (self.shared.driver.now().0, self.shared.driver.unix_ms());
+    fn end(&mut self, records: Vec<Record>, end: End) {
         let peer = Client::name(self.conn.client.as_deref());
         for record in records {
-            self.shared.log.add(&record, peer, end, now, unix_ms);
+            self.shared.record_ended(&record, peer, end);
         }
     }
 

@@ -31,7 +31,7 @@ use super::sent::Sent;
 use crate::exchange::body::Body;
 use crate::exchange::waiting::WaitingRequest;
 use crate::limits::COPY_MAX;
-use crate::observe::log::Record;
+use crate::observe::record::Record;
 use crate::release::{ServedFile, Source};
 use crate::worker::ledger::{Account, Held};
 
@@ -490,6 +490,10 @@ impl Streams {
         }
         if !stream.has_begun {
             (stream.has_begun, stream.began) = (true, now);
+            if let Some(record) = &mut stream.record {
+                record.sends();
+                record.sent(now);
+            }
         }
         let fed = stream.feed(quic, &self.own_bytes, &mut all.taken);
         let id = stream.id;

@@ -49,6 +49,7 @@ use self::previews::Previews;
 use self::rules::SiteRules;
 pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
 use crate::config::UnknownHost;
+use crate::observe::measures::{Measures, OTHER};
 use crate::passwords::file::PasswordFile;
 
 /// See the module documentation.
@@ -60,6 +61,8 @@ pub(crate) struct Release {
     names: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
     /// Sites of names below the domain of previews.
     previews: Option<Previews>,
+    /// The labels of sites in the metrics; shorter if none are counted.
+    labels: Vec<u16>,
     /// No name leads to another site than `unknown`.
     is_one_for_all: bool,
     /// The site or the status for a host without a name here.
@@ -93,8 +96,14 @@ pub(crate) struct Archived {
 }
 
 impl Release {
-    /// The release for this worker; it shares unchanged sites with `previous`.
-    pub(crate) fn new(opened: &Opened, worker: usize, previous: Option<&Self>) -> Self {
+    /// The release for this worker; it shares unchanged sites with `previous`. Its sites are counted in
+    /// `measures`.
+    pub(crate) fn new(
+        opened: &Opened,
+        worker: usize,
+        previous: Option<&Self>,
+        measures: Option<&mut Measures>,
+    ) -> Self {
         let mut sites = Vec::new();
         let mut contents = Vec::with_capacity(opened.contents.len());
         let mut hosts: Vec<&[String]> = Vec::new();
@@ -109,6 +118,11 @@ impl Release {
             contents.push((Arc::downgrade(content), start..sites.len()));
             hosts.extend(content.host_lists());
         }
+        let labels = measures.map_or_else(Vec::new, |measures| {
+            let names = hosts.iter().map(|hosts| hosts.first());
+            let names = names.map(|name| name.map_or("default", String::as_str));
+            names.map(|name| measures.label(name)).collect()
+        });
         let default = hosts.iter().position(|hosts| hosts.is_empty());
         let previews = opened.previews.as_deref();
         let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
@@ -137,6 +151,7 @@ impl Release {
             is_one_for_all: names.is_empty() && previews.is_none(),
             names,
             previews,
+            labels,
             unknown,
             policy: Arc::clone(&opened.policy),
             passwords: opened.passwords.clone(),
@@ -162,11 +177,28 @@ impl Release {
     /// The site for an authority, or the status to answer with.
     #[inline]
     pub(crate) fn select(&self, authority: Option<&[u8]>) -> Result<&Site, Status> {
-        let number = match self.is_one_for_all {
-            true => self.unknown?,
-            false => self.named(authority)?,
-        };
-        Ok(&self.sites[number])
+        self.number(authority).map(|number| self.site(number))
+    }
+
+    /// The number of that site.
+    #[inline]
+    pub(crate) fn number(&self, authority: Option<&[u8]>) -> Result<usize, Status> {
+        match self.is_one_for_all {
+            true => self.unknown,
+            false => self.named(authority),
+        }
+    }
+
+    /// The site with a number.
+    #[inline]
+    pub(crate) fn site(&self, number: usize) -> &Site {
+        &self.sites[number]
+    }
+
+    /// The label in the metrics of the site with a number. Previews have none of their own.
+    #[inline]
+    pub(crate) fn label(&self, number: usize) -> u16 {
+        self.labels.get(number).copied().unwrap_or(OTHER)
     }
 
     fn named(&self, authority: Option<&[u8]>) -> Result<usize, Status> {

@@ -135,7 +135,11 @@ pub fn prepare(
         contents.push(Generations::only(OpenedContent { hosts, what }));
     }
     let owner = config.run_as.as_ref().map(|run_as| &run_as.user);
-    let log = LogWriter::start(config.log, config.log_file.as_deref(), owner);
+    let log = LogWriter::start(
+        (&config.log, config.log_lines),
+        config.log_file.as_deref(),
+        owner,
+    );
     let (log, factory) = log.map_err(|e| {
         let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));
         StartError::Log(path.display().to_string(), e)

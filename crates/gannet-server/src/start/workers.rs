@@ -25,6 +25,7 @@ use crate::config::{Config, EngineChoice, ListenAddress, SandboxChoice, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
 use crate::observe::log::{LogFactory, LogSink};
+use crate::observe::measures::Measures;
 use crate::observe::notices::ERRORS;
 use crate::passwords::checker::Checker;
 use crate::release::Release;
@@ -271,6 +272,7 @@ impl Plan<'_> {
                 _ => 0,
             },
             secret: random_bytes(),
+            is_measuring: self.config.metrics.is_some(),
         }
     }
 }
@@ -336,10 +338,11 @@ impl Seat {
                 Err(_) => return true,
             }
         }
-        let release = Release::new(&opened, settings.number, None);
+        let mut measures = settings.is_measuring.then(Box::<Measures>::default);
+        let release = Release::new(&opened, settings.number, None, measures.as_deref_mut());
         // Otherwise this would keep replaced content in memory.
         drop(opened);
-        let worker = Worker::new(driver, settings, release, log, inbox);
+        let worker = Worker::new(driver, settings, release, measures, log, inbox);
         match worker.run() {
             Ok(clean) => clean,
             Err(errno) => {

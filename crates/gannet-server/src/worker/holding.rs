@@ -11,7 +11,7 @@ use super::Worker;
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
 use crate::exchange::body::Body;
-use crate::observe::log::Record;
+use crate::observe::record::Record;
 use crate::worker::ledger::{Account, Bound, Held, Holding};
 
 /// The highest value found by any count.

@@ -39,6 +39,7 @@ use crate::exchange::loading::Loading;
 use crate::exchange::shortage::Shortage;
 use crate::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
 use crate::observe::log::LogSink;
+use crate::observe::measures::Measures;
 use crate::observe::metrics::Counters;
 use crate::passwords::checker::Checked;
 use crate::passwords::{self, Guard};
@@ -105,12 +106,14 @@ impl<D: Driver> Worker<D> {
         driver: D,
         settings: WorkerSettings,
         release: Release,
+        measures: Option<Box<Measures>>,
         log: LogSink,
         inbox: Receiver<Message>,
     ) -> Self {
         let now = driver.now();
         let counters = Counters {
             archive_copied: settings.archive_copied,
+            measures,
             ..Counters::default()
         };
         let shared = Shared {
@@ -431,6 +434,9 @@ impl<D: Driver> Worker<D> {
 
     /// A copy of the counters, brought up to date.
     pub(crate) fn snapshot(&mut self) -> Counters {
+        if let Some(measures) = &mut self.shared.counters.measures {
+            measures.roll(self.shared.driver.now());
+        }
         let mut counters = Counters {
             connections_now: self.connection_count() as u64,
             log_dropped: self.shared.log.dropped(),

@@ -22,7 +22,9 @@ use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Pump;
 use crate::exchange::shortage::Shortage;
 use crate::observe::log::LogSink;
+use crate::observe::measures::OTHER;
 use crate::observe::metrics::Counters;
+use crate::observe::record::{End, Record};
 use crate::passwords::Guard;
 use crate::release::opened::Opened;
 use crate::release::{Release, Site};
@@ -153,10 +155,12 @@ impl<D: Driver> Shared<D> {
                 ledger: &self.ledger,
             },
             driver: &self.driver,
-            counters: &mut self.counters,
             scratch: &mut self.scratch,
             stream_fields: &mut self.stream_fields,
-            is_logging: self.log.is_on(),
+            is_recording: self.log.is_on() || self.counters.measures.is_some(),
+            log: &mut self.log,
+            counters: &mut self.counters,
+            site: OTHER,
             clients: self.settings.clients.as_deref(),
             guard: &self.guard,
             told: None,
@@ -166,7 +170,8 @@ impl<D: Driver> Shared<D> {
     /// Serves this release from now on. Waiting requests continue with the release that they began
     /// with.
     pub(crate) fn serve(&mut self, opened: &Opened) {
-        let next = Release::new(opened, self.settings.number, Some(&self.release));
+        let measures = self.counters.measures.as_deref_mut();
+        let next = Release::new(opened, self.settings.number, Some(&self.release), measures);
         for site in self.release.gone(&next) {
             match site {
                 Site::Archive(archive) => archive.current.bodies.retire(),
@@ -184,6 +189,20 @@ impl<D: Driver> Shared<D> {
         self.ledger
             .set_release(next.cache_memory, directories, long_max);
         self.release = Rc::new(next);
+    }
+
+    /// Whether responses have records until they end: for the log, or to be measured.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.log.is_on() || self.counters.measures.is_some()
+    }
+
+    /// Logs and measures a response to `peer` that ends now.
+    pub(crate) fn record_ended(&mut self, record: &Record, peer: &str, end: End) {
+        let now = self.driver.now();
+        if let Some(measures) = &mut self.counters.measures {
+            measures.response(&record.measured(end, now), now);
+        }
+        self.log.add(record, peer, end, now, self.driver.unix_ms());
     }
 
     /// Retries accepting on the listeners where it failed.

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gannet_server::config::{Config, ListenAddress, Scheme};
 
 use crate::command_line::site_settings::SiteSettings;
+use gannet_server::Template;
 use gannet_server::tls::kernel::Choice;
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 
@@ -43,6 +45,8 @@ pub struct Settings {
     pub server: Config,
     /// How requests are logged.
     pub log: LogChoice,
+    /// The operator's own format, unless `log` chooses one.
+    pub log_format: Option<Arc<Template>>,
     /// Whether colours are used.
     pub colour: ColourChoice,
     /// Print errors only.
@@ -114,7 +118,7 @@ pub enum LogChoice {
     /// The combined log format.
     Combined,
     /// The same with the host in front.
-    CombinedHost,
+    Vcombined,
     /// One JSON object per line.
     Json,
     /// No log.

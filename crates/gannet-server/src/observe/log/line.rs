@@ -1,12 +1,14 @@
-//! Formats of a log line: for people, combined, and JSON.
+//! Forms of a log line: for people, by a template, and JSON.
 
 use std::io::Write;
 
-use super::{End, Record};
+use super::template::{Part, Template, Variable};
+use crate::observe::record::{End, Field, Logged, Record};
 
 /// The contents of a line.
 pub(super) struct Line<'a> {
     pub(super) record: &'a Record,
+    pub(super) logged: &'a Logged,
     pub(super) peer: &'a str,
     pub(super) end: End,
     /// From the end of the head to the last byte, microseconds.
@@ -16,77 +18,88 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The address without the port, as the combined format requires.
-    fn peer_address(&self) -> &str {
+    /// The address and the port.
+    fn peer_parts(&self) -> (&str, &str) {
         match self.peer.rsplit_once(':') {
             // An IPv6 address without a port.
-            Some((before, _)) if !before.starts_with('[') && before.contains(':') => self.peer,
-            Some((address, _)) => address.trim_start_matches('[').trim_end_matches(']'),
-            None => self.peer,
+            Some((before, _)) if !before.starts_with('[') && before.contains(':') => {
+                (self.peer, "")
+            }
+            Some((address, port)) => {
+                let address = address.trim_start_matches('[').trim_end_matches(']');
+                (address, port)
+            }
+            None => (self.peer, ""),
         }
     }
 
-    /// The combined log format preceded by the host that the client named: spaces in it are
-    /// escaped, so that the other fields keep their positions.
-    pub(super) fn combined_host(&self, out: &mut Vec<u8>) {
-        let host = self.record.host.as_deref().filter(|host| !host.is_empty());
-        for &byte in host.unwrap_or(b"-") {
-            match byte {
-                b' ' => out.extend_from_slice(b"\\x20"),
-                byte => escape_combined(&[byte], out),
+    /// A line of this form.
+    pub(super) fn by(&self, template: &Template, out: &mut Vec<u8>) {
+        for part in template.parts() {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Value {
+                    variable,
+                    is_quoted,
+                } => self.value(*variable, *is_quoted, out),
             }
         }
-        out.push(b' ');
-        self.combined(out);
     }
 
-    /// The combined log format.
-    pub(super) fn combined(&self, out: &mut Vec<u8>) {
-        let r = self.record;
-        out.extend_from_slice(self.peer_address().as_bytes());
-        out.extend_from_slice(b" - - [");
-        let t = Civil::from_unix_ms(self.unix_ms);
-        let month = MONTHS[usize::from(t.month - 1)];
-        push(
-            out,
-            format_args!(
-                "{:02}/{month}/{:04}:{:02}:{:02}:{:02} +0000] \"",
-                t.day, t.year, t.hour, t.minute, t.second
-            ),
-        );
-        escape_combined(&r.method, out);
-        out.push(b' ');
-        escape_combined(&r.target, out);
-        push(
-            out,
-            format_args!(" {}\" {} {} \"", r.version, r.status, r.body_len),
-        );
-        escape_combined(r.referer.as_deref().unwrap_or(b"-"), out);
-        out.extend_from_slice(b"\" \"");
-        escape_combined(r.user_agent.as_deref().unwrap_or(b"-"), out);
-        out.push(b'"');
+    fn value(&self, variable: Variable, is_quoted: bool, out: &mut Vec<u8>) {
+        let (r, l) = (self.record, self.logged);
+        let t = || Civil::from_unix_ms(self.unix_ms);
+        match variable {
+            Variable::Of(field) => escape_value(l.field(field), is_quoted, out),
+            Variable::Request => {
+                escape_value(l.field(Field::Method), is_quoted, out);
+                out.extend_from_slice(if is_quoted { b" " } else { b"\\x20" });
+                escape_value(l.field(Field::Target), is_quoted, out);
+                out.extend_from_slice(if is_quoted { b" " } else { b"\\x20" });
+                out.extend_from_slice(l.version.as_bytes());
+            }
+            Variable::RemoteAddr => push_or_dash(self.peer_parts().0, out),
+            Variable::RemotePort => push_or_dash(self.peer_parts().1, out),
+            Variable::RemoteUser => out.push(b'-'),
+            Variable::TimeLocal => t().local(out),
+            Variable::TimeIso8601 => t().iso8601(out),
+            Variable::Msec => {
+                let (seconds, ms) = (
+                    self.unix_ms.div_euclid(1_000),
+                    self.unix_ms.rem_euclid(1_000),
+                );
+                push(out, format_args!("{seconds}.{ms:03}"));
+            }
+            Variable::ServerProtocol => out.extend_from_slice(l.version.as_bytes()),
+            Variable::Status => push(out, format_args!("{}", r.status)),
+            Variable::BodyBytesSent => push(out, format_args!("{}", r.body_len)),
+            Variable::RequestTime => {
+                let (seconds, us) = (self.took_us / 1_000_000, self.took_us % 1_000_000);
+                push(out, format_args!("{seconds}.{us:06}"));
+            }
+            Variable::RequestCompletion => {
+                out.extend_from_slice(if self.end == End::Whole { b"OK" } else { b"-" });
+            }
+        }
     }
 
     /// One JSON object.
     pub(super) fn json(&self, out: &mut Vec<u8>) {
-        let r = self.record;
-        let t = Civil::from_unix_ms(self.unix_ms);
-        push(
-            out,
-            format_args!(
-                "{{\"time\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z\",\"peer\":",
-                t.year, t.month, t.day, t.hour, t.minute, t.second, t.millisecond
-            ),
-        );
+        let (r, l) = (self.record, self.logged);
+        out.extend_from_slice(b"{\"time\":\"");
+        Civil::from_unix_ms(self.unix_ms).iso8601(out);
+        out.extend_from_slice(b"\",\"peer\":");
         json_string(self.peer.as_bytes(), out);
-        for (key, value) in [
-            ("method", Some(&r.method)),
-            ("target", Some(&r.target)),
-            ("host", r.host.as_ref()),
-            ("referer", r.referer.as_ref()),
-            ("user_agent", r.user_agent.as_ref()),
+        for (key, field) in [
+            ("method", Field::Method),
+            ("target", Field::Target),
+            ("host", Field::Host),
+            ("referer", Field::Referer),
+            ("user_agent", Field::UserAgent),
+            ("traceparent", Field::Traceparent),
+            ("request_id", Field::RequestId),
         ] {
-            if let Some(value) = value {
+            if let Some(value) = l.field(field) {
                 push(out, format_args!(",\"{key}\":"));
                 json_string(value, out);
             }
@@ -95,7 +108,7 @@ impl Line<'_> {
             out,
             format_args!(
                 ",\"protocol\":\"{}\",\"status\":{},\"body_bytes\":{},\"duration_us\":{},\"whole\":{}}}",
-                r.version,
+                l.version,
                 r.status,
                 r.body_len,
                 self.took_us,
@@ -106,7 +119,7 @@ impl Line<'_> {
 
     /// A short line for people.
     pub(super) fn pretty(&self, out: &mut Vec<u8>, colour: bool) {
-        let r = self.record;
+        let (r, l) = (self.record, self.logged);
         let t = Civil::from_unix_ms(self.unix_ms);
         let paint = match r.status {
             _ if !colour => ("", ""),
@@ -120,9 +133,9 @@ impl Line<'_> {
             format_args!("{:02}:{:02}:{:02}  ", t.hour, t.minute, t.second),
         );
         push(out, format_args!("{}{}{}  ", paint.0, r.status, paint.1));
-        escape_combined(&r.method, out);
+        escape_value(l.field(Field::Method), true, out);
         out.push(b' ');
-        escape_combined(&r.target, out);
+        escape_value(l.field(Field::Target), true, out);
         push(
             out,
             format_args!("  {}  {}", Size(r.body_len), Duration(self.took_us)),
@@ -166,12 +179,20 @@ impl std::fmt::Display for Duration {
     }
 }
 
-/// Escapes bytes that could break a line or a quoted string as `\xHH`, so that a peer can neither
-/// forge lines nor send control sequences to a terminal.
-fn escape_combined(bytes: &[u8], out: &mut Vec<u8>) {
-    for &b in bytes {
+fn push_or_dash(text: &str, out: &mut Vec<u8>) {
+    let text = if text.is_empty() { "-" } else { text };
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Writes a value, or `-` if there is none. Bytes that could break a line or a quoted string are
+/// escaped as `\xHH`, so that a peer can neither forge lines nor send control sequences to a terminal;
+/// outside of quotation marks so are spaces, so that what follows keeps its position.
+fn escape_value(value: Option<&[u8]>, is_quoted: bool, out: &mut Vec<u8>) {
+    let value = value.filter(|value| !value.is_empty());
+    for &b in value.unwrap_or(b"-") {
         match b {
             b'"' | b'\\' | 0..=0x1f | 0x7f..=0xff => push(out, format_args!("\\x{b:02X}")),
+            b' ' if !is_quoted => out.extend_from_slice(b"\\x20"),
             _ => out.push(b),
         }
     }
@@ -234,5 +255,34 @@ impl Civil {
             second: (seconds % 60) as u8,
             millisecond: millisecond as u16,
         }
+    }
+
+    /// As in the combined log format: `29/Feb/2000:12:34:56 +0000`.
+    fn local(&self, out: &mut Vec<u8>) {
+        let month = MONTHS[usize::from(self.month - 1)];
+        push(
+            out,
+            format_args!(
+                "{:02}/{month}/{:04}:{:02}:{:02}:{:02} +0000",
+                self.day, self.year, self.hour, self.minute, self.second
+            ),
+        );
+    }
+
+    /// As in RFC 3339: `2000-02-29T12:34:56.042Z`.
+    fn iso8601(&self, out: &mut Vec<u8>) {
+        push(
+            out,
+            format_args!(
+                "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+                self.year,
+                self.month,
+                self.day,
+                self.hour,
+                self.minute,
+                self.second,
+                self.millisecond
+            ),
+        );
     }
 }

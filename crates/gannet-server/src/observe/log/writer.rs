@@ -16,7 +16,7 @@ use gannet_io::sandbox::{HIDDEN, is_hidden};
 use gannet_io::user::User;
 
 use super::LogSink;
-use crate::config::LogFormat;
+use crate::config::{LogFormat, LogLines};
 use crate::limits::{LOG_FINISH_MS, LOG_QUEUE_MAX};
 use crate::observe::notices::ERRORS;
 
@@ -44,13 +44,13 @@ impl LogWriter {
     /// # Errors
     /// When the log file cannot be opened, or not be given to its owner.
     pub(crate) fn start(
-        format: LogFormat,
+        (format, lines): (&LogFormat, LogLines),
         path: Option<&Path>,
         owner: Option<&User>,
     ) -> io::Result<(Self, LogFactory)> {
         let (orders, order_inbox) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel();
-        if format == LogFormat::Off {
+        if *format == LogFormat::Off {
             let writer = Self {
                 queue: None,
                 orders,
@@ -62,7 +62,8 @@ impl LogWriter {
             return Ok((
                 writer,
                 LogFactory {
-                    format,
+                    format: LogFormat::Off,
+                    lines,
                     queue: None,
                     failed: Arc::default(),
                 },
@@ -73,15 +74,16 @@ impl LogWriter {
             let file = &target.lines.out;
             fchown(file, Some(owner.uid), Some(owner.gid))?;
         }
-        let (queue, lines) = std::sync::mpsc::sync_channel::<Vec<u8>>(LOG_QUEUE_MAX);
+        let (queue, batches) = std::sync::mpsc::sync_channel::<Vec<u8>>(LOG_QUEUE_MAX);
         let failed = Arc::new(AtomicU64::new(0));
         let factory = LogFactory {
-            format,
+            format: format.clone(),
+            lines,
             queue: Some(queue.clone()),
             failed: Arc::clone(&failed),
         };
         let write = move || {
-            write_lines(target, &lines, &order_inbox, &failed);
+            write_lines(target, &batches, &order_inbox, &failed);
             drop(end);
         };
         Ok((
@@ -138,6 +140,7 @@ impl LogWriter {
 #[derive(Clone)]
 pub(crate) struct LogFactory {
     format: LogFormat,
+    lines: LogLines,
     queue: Option<SyncSender<Vec<u8>>>,
     failed: Arc<AtomicU64>,
 }
@@ -145,7 +148,12 @@ pub(crate) struct LogFactory {
 impl LogFactory {
     /// A sink for one worker.
     pub(crate) fn sink(&self) -> LogSink {
-        LogSink::new(self.format, self.queue.clone(), Arc::clone(&self.failed))
+        LogSink::new(
+            &self.format,
+            self.lines,
+            self.queue.clone(),
+            Arc::clone(&self.failed),
+        )
     }
 }
 

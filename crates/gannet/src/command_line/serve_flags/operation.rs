@@ -1,10 +1,13 @@
 //! Flags of `gannet serve` for memory, limits, engine and output.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use gannet_server::config::{EngineChoice, SandboxChoice};
+use gannet_server::{Template, TemplateFault};
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
+use crate::command_line::nearest::nearest;
 use crate::command_line::settings::{LogChoice, Settings};
 use crate::command_line::values::{choice, colour, number, path, switch, text};
 use crate::quantities::{parse_duration_ms, parse_size};
@@ -16,6 +19,25 @@ fn timeout(values: &[OsString]) -> Result<u64, String> {
         0 => Err("not a time of at least 1ms; it cannot be disabled".into()),
         ms => Ok(ms),
     }
+}
+
+/// Parses a format of log lines.
+fn log_format(text: &str) -> Result<Arc<Template>, String> {
+    let template = text.parse::<Template>();
+    template.map(Arc::new).map_err(|error| match &error.fault {
+        TemplateFault::Unknown(name) => match nearest(name, Template::variables()) {
+            Some(meant) => format!("{error} (did you mean '${meant}'?)"),
+            None => error.to_string(),
+        },
+        _ => error.to_string(),
+    })
+}
+
+/// Parses the part of answers that is logged.
+fn sample(text: &str) -> Result<u32, String> {
+    let part = text.strip_prefix("1/").and_then(|it| it.parse().ok());
+    part.filter(|it| (1..=1_000_000).contains(it))
+        .ok_or_else(|| "not 1/N with N from 1 to 1000000".into())
 }
 
 /// The longest `--delay`, milliseconds: a TLS handshake takes two of them, and its default timeout
@@ -346,13 +368,13 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         short: None,
         value: one_of(
             "FORMAT",
-            &["auto", "pretty", "combined", "combined-host", "json", "off"],
+            &["auto", "pretty", "combined", "vcombined", "json", "off"],
         ),
         group: Group::Output,
         default: "auto",
-        brief: "auto, pretty, combined(-host), json or off",
+        brief: "auto, pretty, combined, vcombined, json or off",
         details: "One line per request. auto is pretty on a terminal and off otherwise. combined \
-            is the format that log analysers know; combined-host puts the host in front. With \
+            is the format that log analysers know; vcombined puts the host in front. With \
             these or json on standard output, the first lines go to standard error.",
         is_common: true,
         apply: |settings, values| {
@@ -362,11 +384,60 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
                     ("auto", LogChoice::Auto),
                     ("pretty", LogChoice::Pretty),
                     ("combined", LogChoice::Combined),
-                    ("combined-host", LogChoice::CombinedHost),
+                    ("vcombined", LogChoice::Vcombined),
                     ("json", LogChoice::Json),
                     ("off", LogChoice::Off),
                 ],
             )?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log-format",
+        short: None,
+        value: one("FORMAT"),
+        group: Group::Output,
+        default: "",
+        brief: "a log format of your own, with the variables of nginx",
+        details: "Such as '$remote_addr \"$request\" $status $request_time'; ${status} before a \
+            letter. The variables: remote_addr, remote_port, remote_user (always empty), \
+            time_local, time_iso8601, msec, request, request_method, request_uri, \
+            server_protocol, status, body_bytes_sent, request_time (microseconds), \
+            request_completion, http_host, http_referer, http_user_agent, http_traceparent, \
+            http_x_request_id. Values are escaped; outside of quotation marks their spaces are, \
+            too, and an empty one is '-'.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.log_format = Some(log_format(text(values)?)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log-mask",
+        short: None,
+        value: Value::Switch,
+        group: Group::Output,
+        default: "false",
+        brief: "log networks instead of addresses of clients",
+        details: "The last 8 bits of an IPv4 address and the last 80 of an IPv6 address are zero, \
+            and ports are left out.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.log_lines.is_masked = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log-sample",
+        short: None,
+        value: one("1/N"),
+        group: Group::Output,
+        default: "1/1",
+        brief: "log one answer in N, and every one with 500 and more",
+        details: "Each worker takes its own sample, evenly, for N up to 1000000.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.log_lines.one_in = sample(text(values)?)?;
             Ok(())
         },
     },

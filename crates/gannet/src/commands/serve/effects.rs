@@ -10,7 +10,7 @@ use crate::command_line::layers::Origins;
 use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::serve_flags::needs::{Kind, NEEDS, Need};
-use crate::command_line::settings::Settings;
+use crate::command_line::settings::{LogChoice, Settings};
 use crate::messages::Failure;
 
 /// The content and the addresses as far as flags depend on them.
@@ -78,6 +78,10 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
         (
             settings.hosts && has_sites_only,
             Idle::because("hosts", "site", "without PATH: --site names every site"),
+        ),
+        (
+            settings.log_format.is_some() && settings.log != LogChoice::Auto,
+            Idle::with("log-format", "log"),
         ),
         (
             content.previews.is_some() && settings.ignore_host,

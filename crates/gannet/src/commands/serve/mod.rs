@@ -281,7 +281,7 @@ fn prepare(
     inheritance.metrics = sockets
         .metrics(settings.server.metrics)
         .map_err(|error| Failure::of_system("listen for", "metrics", &error))?;
-    let (log, log_file) = (config.log, config.log_file.clone());
+    let (log, log_file) = (config.log.clone(), config.log_file.clone());
     let prepared = gannet_server::prepare(config, content.clone(), bound, inheritance)
         .map_err(|error| start_failure(&error, settings))?;
     let report = prepared.report();
@@ -301,7 +301,7 @@ fn prepare(
         development: development.as_ref().and_then(Option::as_ref),
         interfaces: &interfaces,
         report,
-        log: (log, log_file.as_deref()),
+        log: (&log, log_file.as_deref()),
         note: note.as_deref(),
         has_trust: !settings.server.clients.trust.is_empty(),
         qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
@@ -311,7 +311,7 @@ fn prepare(
         taken,
         lines: lines.render(),
         prepared,
-        people: People::choose(settings.quiet, (log, log_file.is_some())),
+        people: People::choose(settings.quiet, (&log, log_file.is_some())),
     })
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gannet_server::config::LogFormat;
 use gannet_server::notices::{ERRORS, OUTPUT};
@@ -15,11 +16,14 @@ pub(super) fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat 
     let pretty = LogFormat::Pretty {
         colour: terminal.colour,
     };
+    if let (LogChoice::Auto, Some(own)) = (settings.log, &settings.log_format) {
+        return LogFormat::Own(Arc::clone(own));
+    }
     match (settings.log, settings.server.log_file.is_some()) {
         (LogChoice::Off, _) => LogFormat::Off,
         (LogChoice::Json, _) => LogFormat::Json,
         (LogChoice::Combined, _) => LogFormat::Combined,
-        (LogChoice::CombinedHost, _) => LogFormat::CombinedHost,
+        (LogChoice::Vcombined, _) => LogFormat::Vcombined,
         // Colours are for terminals, not files.
         (LogChoice::Pretty, true) => LogFormat::Pretty { colour: false },
         (LogChoice::Pretty, false) => pretty,
@@ -75,13 +79,12 @@ pub(super) enum People {
 
 impl People {
     /// Standard output, unless the request log goes there for another program.
-    pub(super) fn choose(is_quiet: bool, (log, has_file): (LogFormat, bool)) -> Self {
+    pub(super) fn choose(is_quiet: bool, (log, has_file): (&LogFormat, bool)) -> Self {
         match log {
             _ if is_quiet => Self::Nobody,
-            LogFormat::Combined | LogFormat::CombinedHost | LogFormat::Json if !has_file => {
-                Self::Err
-            }
-            _ => Self::Out,
+            LogFormat::Off | LogFormat::Pretty { .. } => Self::Out,
+            _ if has_file => Self::Out,
+            _ => Self::Err,
         }
     }
 
@@ -144,19 +147,19 @@ mod tests {
 
     #[test]
     fn words_for_people_never_mix_with_what_a_program_reads() {
-        let check = |quiet: bool, log: LogFormat, has_file: bool, expect: People| {
+        let check = |quiet: bool, log: &LogFormat, has_file: bool, expect: People| {
             assert_eq!(People::choose(quiet, (log, has_file)), expect);
         };
-        check(false, LogFormat::Off, false, People::Out);
+        check(false, &LogFormat::Off, false, People::Out);
         check(
             false,
-            LogFormat::Pretty { colour: true },
+            &LogFormat::Pretty { colour: true },
             false,
             People::Out,
         );
-        check(false, LogFormat::Json, false, People::Err);
-        check(false, LogFormat::Combined, false, People::Err);
-        check(false, LogFormat::Combined, true, People::Out);
-        check(true, LogFormat::Json, false, People::Nobody);
+        check(false, &LogFormat::Json, false, People::Err);
+        check(false, &LogFormat::Combined, false, People::Err);
+        check(false, &LogFormat::Combined, true, People::Out);
+        check(true, &LogFormat::Json, false, People::Nobody);
     }
 }

@@ -26,7 +26,7 @@ pub struct Lines<'a> {
     /// The server's report of its start.
     pub report: &'a StartReport,
     /// The log format and file.
-    pub log: (LogFormat, Option<&'a Path>),
+    pub log: (&'a LogFormat, Option<&'a Path>),
     /// Something unexpected, such as another port.
     pub note: Option<&'a str>,
     /// Some proxies are trusted, which may speak TLS.
@@ -230,7 +230,8 @@ impl Lines<'_> {
             LogFormat::Off => return,
             LogFormat::Pretty { .. } => "pretty",
             LogFormat::Combined => "combined",
-            LogFormat::CombinedHost => "combined-host",
+            LogFormat::Vcombined => "vcombined",
+            LogFormat::Own(_) => "own format",
             LogFormat::Json => "json",
         };
         match (self.log.1, self.log.0) {
@@ -316,7 +317,7 @@ mod tests {
             development: None,
             interfaces: &[],
             report: &report(),
-            log: (LogFormat::Json, Some(Path::new("/var/log/site"))),
+            log: (&LogFormat::Json, Some(Path::new("/var/log/site"))),
             note: Some("port 8080 is busy; using 8081"),
             has_trust: false,
             qr: None,

@@ -1,8 +1,13 @@
 //! Checks the text against the format and against the rules of `promtool check metrics`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use gannet_http::semantics::request::{Method, Version};
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::Nanos;
+use gannet_testkit::exposition::Exposition;
 
 use super::*;
+use crate::observe::measures::{Kind, Measured, Measures};
+use crate::tls::handshake::Kind as HandshakeKind;
 
 fn facts(name: &str) -> Facts {
     Facts {
@@ -26,6 +31,7 @@ fn whole() -> String {
     counters.h2_errors.insert(("ENHANCE_YOUR_CALM", "pings"), 1);
     counters.tls.failed_by("close\"d\\");
     counters.tls.stays_ours("tls12");
+    counters.measures = Some(Box::new(measures()));
     let workers = [
         WorkerCounts {
             is_up: true,
@@ -46,6 +52,46 @@ fn whole() -> String {
     let mut text = Text(prometheus(&workers, &about));
     text.certificates(&[&facts("example.org"), &facts("*.example.org")]);
     text.0
+}
+
+/// One response in 3 ms, one handshake.
+fn measures() -> Measures {
+    let mut measures = Measures::default();
+    let measured = Measured {
+        kind: Kind::new(Method::Get, Version::Http2, Status::PARTIAL_CONTENT),
+        site: measures.label("a.example\n\"b\\"),
+        body_len: 5_000,
+        began: Nanos(1_000_000_000),
+        first_byte: Some(Nanos(1_000_200_000)),
+    };
+    measures.response(&measured, Nanos(1_003_000_000));
+    measures.handshake(HandshakeKind::Resumed, 700_000);
+    measures.quic_handshake(2_000_000_000);
+    measures
+}
+
+#[test]
+fn what_was_measured_is_in_the_buckets() {
+    let text = whole();
+    let labels = "{http_request_method=\"GET\",http_response_status_class=\"2xx\",\
+                  network_protocol_version=\"2\"";
+    // Two workers.
+    for line in [
+        &format!("http_server_request_duration_seconds_bucket{labels},le=\"0.0025\"}} 0\n"),
+        &format!("http_server_request_duration_seconds_bucket{labels},le=\"0.005\"}} 2\n"),
+        &format!("http_server_request_duration_seconds_sum{labels}}} 0.006\n"),
+        &format!("http_server_response_body_size_bytes_bucket{labels},le=\"4096\"}} 0\n"),
+        &format!("http_server_response_body_size_bytes_bucket{labels},le=\"16384\"}} 2\n"),
+        "gannet_time_to_first_byte_seconds_bucket{network_protocol_version=\"2\",le=\"0.0001\"} 0\n",
+        "gannet_time_to_first_byte_seconds_bucket{network_protocol_version=\"2\",le=\"0.00025\"} 2\n",
+        "gannet_request_duration_max_seconds{network_protocol_version=\"2\"} 0.003\n",
+        "gannet_request_duration_max_seconds{network_protocol_version=\"3\"} 0\n",
+        "gannet_tls_handshake_duration_seconds_count{kind=\"resumed\"} 2\n",
+        "gannet_tls_handshake_duration_seconds_sum{kind=\"quic\"} 4\n",
+        "gannet_site_body_bytes_total{site=\"a.example\\n\\\"b\\\\\"} 10000\n",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
 }
 
 /// A store with a current and a kept release, and a refusal.
@@ -104,82 +150,6 @@ fn a_busy_worker_is_marked_and_keeps_its_numbers() {
     assert!(!text.contains("gannet_worker_responses_total{worker=\"2\"}"));
 }
 
-/// A parsed metric.
-#[derive(Debug, Default)]
-struct Metric {
-    help: String,
-    kind: String,
-    samples: BTreeSet<String>,
-}
-
-/// Parses the text as strictly as the format is defined: help, type, then the samples, contiguous.
-fn parse(text: &str) -> BTreeMap<String, Metric> {
-    let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
-    let mut current = String::new();
-    assert!(text.ends_with('\n'));
-    for line in text.lines() {
-        if let Some(rest) = line.strip_prefix("# HELP ") {
-            let (name, help) = rest.split_once(' ').expect("a name and a text");
-            assert!(!metrics.contains_key(name), "{name} comes twice");
-            current = name.to_owned();
-            metrics.entry(current.clone()).or_default().help = help.to_owned();
-        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.split_once(' ').expect("a name and a type");
-            assert_eq!(name, current);
-            let metric = metrics.get_mut(name).expect("after its help");
-            assert!(
-                metric.kind.is_empty() && metric.samples.is_empty(),
-                "{name}"
-            );
-            metric.kind = kind.to_owned();
-        } else {
-            let (series, value) = line.rsplit_once(' ').expect("a series and a value");
-            value.parse::<f64>().expect(line);
-            let name = series.split('{').next().unwrap_or_default();
-            assert_eq!(name, current, "{line}");
-            check_labels(&series[name.len()..]);
-            let metric = metrics.get_mut(name).expect("after its help");
-            assert!(metric.samples.insert(series.to_owned()), "twice: {series}");
-        }
-    }
-    metrics
-}
-
-/// `{name="value",...}` or nothing.
-fn check_labels(labels: &str) {
-    let Some(mut rest) = labels.strip_prefix('{').and_then(|it| it.strip_suffix('}')) else {
-        assert_eq!(labels, "");
-        return;
-    };
-    loop {
-        let (name, value) = rest.split_once("=\"").expect(labels);
-        let is_name = |it: &str| it.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        assert!(
-            is_name(name) && !["le", "quantile"].contains(&name),
-            "{labels}"
-        );
-        let mut is_escaped = false;
-        let end = value.find(|letter| match letter {
-            _ if is_escaped => {
-                assert!("\\\"n".contains(letter), "{labels}");
-                is_escaped = false;
-                false
-            }
-            '\\' => {
-                is_escaped = true;
-                false
-            }
-            letter => letter == '"',
-        });
-        rest = &value[end.expect(labels) + 1..];
-        match rest.strip_prefix(',') {
-            Some(further) => rest = further,
-            None => break,
-        }
-    }
-    assert_eq!(rest, "", "{labels}");
-}
-
 #[test]
 fn the_text_passes_the_rules_of_promtool() {
     /// Units that are not base units, and abbreviations.
@@ -214,21 +184,11 @@ fn the_text_passes_the_rules_of_promtool() {
         "d",
     ];
     const KINDS: [&str; 5] = ["counter", "gauge", "histogram", "summary", "untyped"];
-    let metrics = parse(&whole());
+    let metrics = Exposition::parse(&whole()).0;
     assert!(metrics.len() > 40);
     for (name, metric) in &metrics {
-        assert!(!metric.help.trim().is_empty(), "{name} has no help");
-        let is_letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-        assert!(name.bytes().all(is_letter), "{name}");
-        assert!(
-            name.starts_with("gannet_") || name.starts_with("process_"),
-            "{name}"
-        );
-        assert!(
-            KINDS[..2].contains(&metric.kind.as_str()),
-            "{name}: {}",
-            metric.kind
-        );
+        let prefixes = ["gannet_", "process_", "http_server_"];
+        assert!(prefixes.iter().any(|it| name.starts_with(it)), "{name}");
         assert_eq!(name.ends_with("_total"), metric.kind == "counter", "{name}");
         for suffix in ["_count", "_sum", "_bucket"] {
             assert!(!name.ends_with(suffix), "{name}");

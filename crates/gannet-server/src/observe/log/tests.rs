@@ -1,0 +1,305 @@
+use gannet_http::h1::{Connection, Event};
+use gannet_http::semantics::request::Version;
+
+use super::*;
+use crate::exchange::answering::Answered;
+use crate::observe::record::Logged;
+
+/// What would end a string, a field or a line, or steer a terminal.
+const HOSTILE: &str = "a\"b\\ \t\u{1b}[31m\r\n\u{7f}\u{202e}\u{1f600}";
+
+const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+fn own(text: &str) -> LogFormat {
+    LogFormat::Own(Arc::new(text.parse().expect("a format")))
+}
+
+/// The record of a response to a request with these lines.
+fn record(needed: Needed, head: &str) -> Record {
+    let mut machine = Connection::new();
+    let step = machine.receive(head.as_bytes());
+    let Event::Request(request) = step.event else {
+        panic!("no request: {head:?}");
+    };
+    let answered = Answered {
+        status: Status::OK,
+        body_len: 13,
+    };
+    let logged = Logged::new(&request, needed);
+    Record::new(&request, answered, Nanos(0), 0, Some(Box::new(logged)))
+}
+
+/// The line of a response to `peer` in this form.
+fn line_with(
+    format: &LogFormat,
+    is_masked: bool,
+    peer: &str,
+    record: impl FnOnce(Needed) -> Record,
+) -> String {
+    let (queue, _inbox) = std::sync::mpsc::sync_channel(1);
+    let lines = LogLines {
+        is_masked,
+        one_in: 1,
+    };
+    let mut sink = LogSink::new(format, lines, Some(queue), Arc::default());
+    let record = record(sink.needed());
+    let took = Nanos(1_000_005_000);
+    sink.add(&record, peer, End::Whole, took, 951_827_696_042);
+    let text = String::from_utf8(std::mem::take(&mut sink.batch)).expect("UTF-8");
+    text.strip_suffix('\n').expect("a line").to_owned()
+}
+
+/// The same for a request with this head.
+fn line_of(format: &LogFormat, is_masked: bool, peer: &str, head: &str) -> String {
+    line_with(format, is_masked, peer, |needed| record(needed, head))
+}
+
+/// The same for a request whose every field is hostile: no protocol lets all of it in.
+fn hostile_line(format: &LogFormat) -> String {
+    line_with(format, false, "[::1]:99", |needed| {
+        let mut record = record(needed, "GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+        record.logged = Some(Box::new(Logged::of([
+            (Field::Method, HOSTILE),
+            (Field::Target, HOSTILE),
+            (Field::Host, HOSTILE),
+            (Field::Referer, HOSTILE),
+            (Field::UserAgent, HOSTILE),
+            (Field::Traceparent, HOSTILE),
+            (Field::RequestId, HOSTILE),
+        ])));
+        record
+    })
+}
+
+#[test]
+fn a_peer_cannot_forge_lines() {
+    let hostile = "a\\x22b\\x5C \\x09\\x1B[31m\\x0D\\x0A\\x7F\\xE2\\x80\\xAE\\xF0\\x9F\\x98\\x80";
+    let combined = format!(
+        "::1 - - [29/Feb/2000:12:34:56 +0000] \"{hostile} {hostile} HTTP/1.1\" 200 13 \
+         \"{hostile}\" \"{hostile}\""
+    );
+    assert_eq!(hostile_line(&LogFormat::Combined), combined);
+    let host = hostile.replace(' ', "\\x20");
+    let vcombined = format!("{host} {combined}");
+    assert_eq!(hostile_line(&LogFormat::Vcombined), vcombined);
+    let json = "a\\\"b\\\\ \\u0009\\u001b[31m\\u000d\\u000a\\u007f\\u202e\\ud83d\\ude00";
+    assert_eq!(
+        hostile_line(&LogFormat::Json),
+        format!(
+            "{{\"time\":\"2000-02-29T12:34:56.042Z\",\"peer\":\"[::1]:99\",\"method\":\"{json}\",\
+             \"target\":\"{json}\",\"host\":\"{json}\",\"referer\":\"{json}\",\
+             \"user_agent\":\"{json}\",\"traceparent\":\"{json}\",\"request_id\":\"{json}\",\
+             \"protocol\":\"HTTP/1.1\",\"status\":200,\"body_bytes\":13,\
+             \"duration_us\":1000005,\"whole\":true}}"
+        )
+    );
+    let pretty = hostile_line(&LogFormat::Pretty { colour: false });
+    assert!(pretty.contains(&format!("{hostile} {hostile}")), "{pretty}");
+    assert!(!pretty.contains(['\x1b', '\n', '\u{202e}']), "{pretty}");
+}
+
+/// Every variable, in and out of quotation marks, with values that would end a string, a field or a
+/// line.
+#[test]
+fn no_value_leaves_its_place() {
+    for name in Template::variables() {
+        let line = |format: &str| hostile_line(&own(format));
+        let quoted = line(&format!("\"${name}\" end"));
+        let inner = quoted
+            .strip_prefix('"')
+            .and_then(|it| it.strip_suffix("\" end"));
+        let inner = inner.unwrap_or_else(|| panic!("{quoted}"));
+        assert!(!inner.is_empty() && !inner.contains('"'), "{quoted}");
+        assert!(
+            inner.bytes().all(|b| (b' '..=b'~').contains(&b)),
+            "{quoted}"
+        );
+        let plain = line(&format!("${name}\tend"));
+        let server_made = name == "time_local";
+        let is_plain = |b: u8| b.is_ascii_graphic() && b != b'"' || server_made && b == b' ';
+        let value = plain.strip_suffix("\tend").expect("it is at the end");
+        assert!(!value.is_empty() && value.bytes().all(is_plain), "{plain}");
+    }
+}
+
+#[test]
+fn variables_mean_what_they_mean_in_nginx() {
+    let head = "GET /x?y HTTP/1.1\r\nhost: A:80\r\nuser-agent: b c\r\n\r\n";
+    for (format, expect) in [
+        ("$remote_addr $remote_port", "192.0.2.7 443"),
+        ("$remote_user $http_referer", "- -"),
+        (
+            "[$time_local] $time_iso8601",
+            "[29/Feb/2000:12:34:56 +0000] 2000-02-29T12:34:56.042Z",
+        ),
+        ("$msec", "951827696.042"),
+        (
+            "\"$request\"|$request_method|$request_uri",
+            "\"GET /x?y HTTP/1.1\"|GET|/x?y",
+        ),
+        ("$request", "GET\\x20/x?y\\x20HTTP/1.1"),
+        (
+            "$server_protocol $status $body_bytes_sent",
+            "HTTP/1.1 200 13",
+        ),
+        ("${request_time}s $request_completion", "1.000005s OK"),
+        (
+            "$http_host \"$http_user_agent\" $http_user_agent",
+            "A:80 \"b c\" b\\x20c",
+        ),
+        ("$http_traceparent $http_x_request_id", "- -"),
+    ] {
+        let line = line_of(&own(format), false, "192.0.2.7:443", head);
+        assert_eq!(line, expect, "{format}");
+    }
+}
+
+#[test]
+fn a_mask_leaves_no_address_in_any_form() {
+    let head = "GET / HTTP/1.1\r\nhost: h\r\n\r\n";
+    let line = |format: &LogFormat, peer| line_of(format, true, peer, head);
+    for peer in ["192.0.2.77:4431", "[2001:db8:1:aaaa::77]:4431"] {
+        for format in [
+            LogFormat::Combined,
+            LogFormat::Vcombined,
+            LogFormat::Json,
+            LogFormat::Pretty { colour: true },
+            own("$remote_addr $remote_port"),
+        ] {
+            let line = line(&format, peer);
+            let hidden = ["77", "aaaa", "4431"];
+            assert!(hidden.iter().all(|it| !line.contains(it)), "{line}");
+        }
+    }
+    let json = line(&LogFormat::Json, "192.0.2.77:4431");
+    assert!(json.contains("\"peer\":\"192.0.2.0\""), "{json}");
+    let own = line(
+        &own("$remote_addr $remote_port"),
+        "[2001:db8:1:aaaa::77]:4431",
+    );
+    assert_eq!(own, "2001:db8:1:: -");
+}
+
+/// A bad identifier is left out, not logged in part.
+#[test]
+fn identifiers_are_validated() {
+    let long = "x".repeat(crate::limits::LOG_REQUEST_ID_MAX + 1);
+    let check = |lines: &str, expect: &str| {
+        let head = format!("GET / HTTP/1.1\r\nhost: h\r\n{lines}\r\n");
+        let format = own("$http_traceparent $http_x_request_id");
+        assert_eq!(line_of(&format, false, "-", &head), expect, "{lines}");
+    };
+    let trace = format!("TraceParent: {TRACEPARENT}\r\n");
+    check(&trace, &format!("{TRACEPARENT} -"));
+    check(&format!("{trace}{trace}"), "- -");
+    check(
+        "traceparent: 00-x\r\nX-Request-ID: 4bf9/2-a==\r\n",
+        "- 4bf9/2-a==",
+    );
+    check(&format!("x-request-id: {long}\r\n"), "- -");
+    check(
+        &format!("x-request-id: {}\r\n", &long[1..]),
+        &format!("- {}", &long[1..]),
+    );
+    check("x-request-id: a b\r\n", "- -");
+    check("x-request-id: a\"b\r\n", "- -");
+    check("x-request-id:\r\n", "- -");
+}
+
+/// What a format does not need is not kept.
+#[test]
+fn only_needed_fields_are_copied() {
+    let head = format!(
+        "GET / HTTP/1.1\r\nhost: h\r\nuser-agent: long\r\ntraceparent: {TRACEPARENT}\r\n\r\n"
+    );
+    let memory = |format: &str| {
+        let Format::Of(template) = Format::new(&own(format)) else {
+            panic!("it is one");
+        };
+        record(template.fields().collect(), &head).memory()
+    };
+    let least = memory("$status $remote_addr $msec");
+    assert_eq!(memory("$http_host") - least, 1);
+    assert_eq!(
+        memory("$http_traceparent") - least,
+        TRACEPARENT.len() as u64
+    );
+    assert_eq!(memory("$request_method") - least, 3);
+}
+
+#[test]
+fn a_rejected_request_has_a_line() {
+    let (queue, _inbox) = std::sync::mpsc::sync_channel(1);
+    let lines = LogLines::default();
+    let mut sink = LogSink::new(&LogFormat::Combined, lines, Some(queue), Arc::default());
+    let answered = Answered {
+        status: Status::BAD_REQUEST,
+        body_len: 0,
+    };
+    let record = Record::rejected(Version::Http11, answered, Nanos(0), true);
+    sink.add(&record, "unix", End::Whole, Nanos(0), 0);
+    assert_eq!(
+        String::from_utf8_lossy(&sink.batch),
+        "unix - - [01/Jan/1970:00:00:00 +0000] \"- - -\" 400 0 \"-\" \"-\"\n"
+    );
+}
+
+/// One in so many, evenly, and every failure of the server.
+#[test]
+fn a_sample_has_every_server_error() {
+    for one_in in [1, 2, 7, 100] {
+        let (queue, _inbox) = std::sync::mpsc::sync_channel(1);
+        let lines = LogLines {
+            one_in,
+            is_masked: false,
+        };
+        let mut sink = LogSink::new(&LogFormat::Json, lines, Some(queue), Arc::default());
+        let mut taken = 0;
+        for _ in 0..10_000 {
+            taken += u32::from(sink.takes(Status::OK));
+            assert!(sink.takes(Status::SERVICE_UNAVAILABLE));
+        }
+        let expect = 10_000 / one_in;
+        assert!(taken.abs_diff(expect) <= 2, "1/{one_in}: {taken}");
+    }
+    let mut off = LogSink::new(&LogFormat::Off, LogLines::default(), None, Arc::default());
+    assert!(!off.takes(Status::SERVICE_UNAVAILABLE));
+}
+
+fn simple_record() -> Record {
+    record(Needed::ALL, "GET / HTTP/1.1\r\nhost: h\r\n\r\n")
+}
+
+#[test]
+fn a_full_queue_drops_and_counts() {
+    let (queue, inbox) = std::sync::mpsc::sync_channel(1);
+    let lines = LogLines::default();
+    let mut sink = LogSink::new(&LogFormat::Combined, lines, Some(queue), Arc::default());
+    for _ in 0..3 {
+        sink.add(&simple_record(), "unix", End::Whole, Nanos(0), 0);
+        sink.flush();
+    }
+    assert_eq!(sink.dropped(), 2);
+    drop(inbox);
+}
+
+/// Lines lost to a full disk are counted once, by one worker.
+#[test]
+fn a_failed_write_is_counted() {
+    let full = std::path::Path::new("/dev/full");
+    let form = (&LogFormat::Combined, LogLines::default());
+    let (mut writer, factory) = LogWriter::start(form, Some(full), None).expect("it can be opened");
+    writer.begin().expect("a thread");
+    let (mut one, mut other) = (factory.sink(), factory.sink());
+    drop(factory);
+    for _ in 0..3 {
+        one.add(&simple_record(), "unix", End::Whole, Nanos(0), 0);
+    }
+    one.flush();
+    let failed = Arc::clone(&one.failed);
+    drop(one.queue.take());
+    drop(other.queue.take());
+    writer.finish();
+    assert_eq!(failed.load(Ordering::Relaxed), 3);
+    assert_eq!((one.dropped(), other.dropped()), (3, 0));
+}

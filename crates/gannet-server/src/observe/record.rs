@@ -1,0 +1,254 @@
+//! What is kept of a response until its end, for the log and the metrics.
+
+use gannet_http::semantics::fields::KnownField;
+use gannet_http::semantics::request::{Method, Request, Version};
+use gannet_io::driver::Nanos;
+
+use crate::exchange::answering::Answered;
+use crate::exchange::body::Body;
+use crate::limits::{LOG_FIELD_MAX, LOG_TARGET_MAX};
+use crate::observe::measures::{Kind, Measured, OTHER};
+use crate::observe::trace_context;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Record {
+    kind: Kind,
+    pub(crate) status: u16,
+    /// The label of its site.
+    site: u16,
+    /// Bytes of content to send; for a response that was cut short, those sent.
+    pub(crate) body_len: u64,
+    /// When the request's head was complete.
+    pub(crate) began: Nanos,
+    first: First,
+    /// For its line in the log, if it gets one.
+    pub(crate) logged: Option<Box<Logged>>,
+}
+
+/// When the kernel has accepted the first bytes of a response.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum First {
+    /// They are in no send yet.
+    Unsent,
+    /// They are in the send in progress.
+    Sending,
+    Accepted(Nanos),
+}
+
+/// A field of a log line that is copied while the request head is available.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Field {
+    Method,
+    Target,
+    /// What the client named: `host` or `:authority`.
+    Host,
+    Referer,
+    UserAgent,
+    /// `traceparent`, if it is valid.
+    Traceparent,
+    /// `x-request-id`, if it is of a plain form.
+    RequestId,
+}
+
+impl Field {
+    const ALL: [Self; 7] = [
+        Self::Method,
+        Self::Target,
+        Self::Host,
+        Self::Referer,
+        Self::UserAgent,
+        Self::Traceparent,
+        Self::RequestId,
+    ];
+}
+
+/// The fields that a format needs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Needed([bool; Field::ALL.len()]);
+
+impl Needed {
+    /// All fields.
+    pub(crate) const ALL: Self = Self([true; Field::ALL.len()]);
+}
+
+impl FromIterator<Field> for Needed {
+    fn from_iter<I: IntoIterator<Item = Field>>(fields: I) -> Self {
+        let mut needed = Self::default();
+        for field in fields {
+            needed.0[field as usize] = true;
+        }
+        needed
+    }
+}
+
+/// What a log line has of a request.
+#[derive(Debug)]
+pub(crate) struct Logged {
+    fields: [Option<Box<[u8]>>; Field::ALL.len()],
+    pub(crate) version: &'static str,
+    /// The client that a trusted proxy has named.
+    pub(crate) client: Option<Box<str>>,
+}
+
+/// How a response ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    /// Every byte was passed to the kernel.
+    Whole,
+    /// The connection ended first.
+    CutShort,
+}
+
+impl Record {
+    /// The record of a response by a site with this label.
+    pub(crate) fn new(
+        request: &Request<'_>,
+        answered: Answered,
+        began: Nanos,
+        site: u16,
+        logged: Option<Box<Logged>>,
+    ) -> Self {
+        Self {
+            kind: Kind::new(request.method, request.version, answered.status),
+            status: answered.status.0,
+            site,
+            body_len: answered.body_len,
+            began,
+            first: First::Unsent,
+            logged,
+        }
+    }
+
+    /// The record of a response by `version` to an invalid request.
+    pub(crate) fn rejected(
+        version: Version,
+        answered: Answered,
+        began: Nanos,
+        is_logged: bool,
+    ) -> Self {
+        Self {
+            kind: Kind::new(Method::Other, version, answered.status),
+            status: answered.status.0,
+            site: OTHER,
+            body_len: answered.body_len,
+            began,
+            first: First::Unsent,
+            logged: is_logged.then(|| Box::new(Logged::rejected())),
+        }
+    }
+
+    /// Marks the response as cut short, before these parts of its body were sent.
+    pub(crate) fn cut<'b>(&mut self, rest: impl IntoIterator<Item = &'b Body>) {
+        let rest = rest.into_iter().map(Body::len).sum();
+        self.body_len = self.body_len.saturating_sub(rest);
+    }
+
+    /// A send begins, with the first bytes of the response unless an earlier one had them.
+    pub(crate) fn sends(&mut self) {
+        if self.first == First::Unsent {
+            self.first = First::Sending;
+        }
+    }
+
+    /// The kernel has accepted the send.
+    pub(crate) fn sent(&mut self, now: Nanos) {
+        if self.first == First::Sending {
+            self.first = First::Accepted(now);
+        }
+    }
+
+    /// What is counted of the response if it ends now.
+    pub(crate) fn measured(&self, end: End, now: Nanos) -> Measured {
+        Measured {
+            kind: self.kind,
+            site: self.site,
+            body_len: self.body_len,
+            began: self.began,
+            first_byte: match (self.first, end) {
+                (First::Accepted(at), _) => Some(at),
+                (_, End::Whole) => Some(now),
+                (_, End::CutShort) => None,
+            },
+        }
+    }
+
+    /// Bytes of memory the record occupies.
+    pub(crate) fn memory(&self) -> u64 {
+        let logged = self.logged.as_ref().map_or(0, |logged| logged.memory());
+        size_of::<Self>() as u64 + logged
+    }
+}
+
+impl Logged {
+    /// The fields of a request that are needed.
+    pub(crate) fn new(request: &Request<'_>, needed: Needed) -> Self {
+        let value = |field| match field {
+            Field::Method => Some((request.method_name, LOG_FIELD_MAX)),
+            Field::Target => Some((request.target.raw, LOG_TARGET_MAX)),
+            Field::Host => request.authority.map(|host| (host, LOG_FIELD_MAX)),
+            Field::Referer => known(request, KnownField::Referer),
+            Field::UserAgent => known(request, KnownField::UserAgent),
+            Field::Traceparent => {
+                trace_context::traceparent(&request.fields).map(|value| (value, LOG_FIELD_MAX))
+            }
+            Field::RequestId => {
+                trace_context::request_id(&request.fields).map(|value| (value, LOG_FIELD_MAX))
+            }
+        };
+        let copied = |field| {
+            let (value, most) = value(field)?;
+            Some(value[..value.len().min(most)].into())
+        };
+        Self {
+            fields: Field::ALL.map(|field| match needed.0[field as usize] {
+                true => copied(field),
+                false => None,
+            }),
+            version: request.version.name(),
+            client: None,
+        }
+    }
+
+    /// The fields of an invalid request.
+    pub(crate) fn rejected() -> Self {
+        let mut fields = [const { None }; Field::ALL.len()];
+        for field in [Field::Method, Field::Target] {
+            fields[field as usize] = Some(b"-".as_slice().into());
+        }
+        Self {
+            fields,
+            version: "-",
+            client: None,
+        }
+    }
+
+    /// These fields, whatever a protocol would have said of them.
+    #[cfg(test)]
+    pub(crate) fn of<const N: usize>(values: [(Field, &str); N]) -> Self {
+        let mut logged = Self::rejected();
+        logged.version = "HTTP/1.1";
+        for (field, value) in values {
+            logged.fields[field as usize] = Some(value.as_bytes().into());
+        }
+        logged
+    }
+
+    /// The value of a field, if the request has it and the format needs it.
+    pub(crate) fn field(&self, field: Field) -> Option<&[u8]> {
+        self.fields[field as usize].as_deref()
+    }
+
+    fn memory(&self) -> u64 {
+        let fields = self.fields.iter().flatten().map(|value| value.len());
+        let client = self.client.as_ref().map_or(0, |client| client.len());
+        (size_of::<Self>() + client + fields.sum::<usize>()) as u64
+    }
+}
+
+fn known<'a>(request: &Request<'a>, field: KnownField) -> Option<(&'a [u8], usize)> {
+    request
+        .fields
+        .get(field)
+        .map(|value| (value, LOG_FIELD_MAX))
+}

@@ -1,0 +1,210 @@
+//! The operator's own log format, masks, samples and identifiers of requests, over every version of
+//! HTTP.
+
+use std::fs;
+use std::path::PathBuf;
+
+use gannet_testkit::client::Client;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::Peer;
+use gannet_testkit::h3::request;
+use gannet_testkit::process::until;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet, Signal, gannet_in};
+
+const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// A site with a folder beside it for the log.
+fn site() -> (Folder, PathBuf) {
+    let folder = Folder::new();
+    folder.write("site/index.html", "<h1>hello</h1>");
+    let log = folder.join("log");
+    (folder, log)
+}
+
+fn lines(log: &PathBuf) -> Vec<String> {
+    let text = fs::read_to_string(log).expect("written");
+    assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Whatever a client sends, each request has one line with the same number of fields.
+#[test]
+fn own_formats_have_the_same_fields_over_every_version() {
+    on_both_engines(|engine| {
+        let (folder, log) = site();
+        let format = "$remote_addr $request_method $server_protocol $status $body_bytes_sent \
+                      \"$http_user_agent\" $http_user_agent $http_traceparent $http_x_request_id \
+                      $request_time $request_completion";
+        let flags = [
+            "--log-format",
+            format,
+            "--log-file",
+            log.to_str().expect("UTF-8"),
+        ];
+        let secure = Secure::serve(engine, folder.join("site"), &flags);
+        let agent = "a \"b\" \\ é $status 200 c";
+        let fields = [
+            ("user-agent", agent),
+            ("traceparent", TRACEPARENT),
+            ("x-request-id", "id-1"),
+        ];
+        let mut client = secure.connect();
+        let of_fields = fields.map(|(name, value)| format!("{name}: {value}"));
+        let of_fields = of_fields.each_ref().map(String::as_str);
+        client.request("GET", "/", &of_fields).expect(200);
+        let mut peer = Peer::secure(&secure, &[]);
+        let stream = peer.ask("GET", "/", &fields);
+        assert!(peer.answer(stream).is_ended);
+        let mut quic = Quic::begin(secure.server.address(), &secure.authority);
+        let id = quic.ask(&request("GET", "/", &fields));
+        assert_eq!(quic.answer(id).status, 200);
+        let versions = ["HTTP/1.1", "HTTP/2.0", "HTTP/3.0"];
+        until("all lines are written", || {
+            lines(&log).len() == versions.len()
+        });
+        let lines = lines(&log);
+        for (line, version) in lines.iter().zip(versions) {
+            let quoted = "a \\x22b\\x22 \\x5C \\xC3\\xA9 $status 200 c";
+            let plain = quoted.replace(' ', "\\x20");
+            let start = format!(
+                "127.0.0.1 GET {version} 200 14 \"{quoted}\" {plain} {TRACEPARENT} id-1 0."
+            );
+            assert!(line.starts_with(&start) && line.ends_with(" OK"), "{line}");
+            let time = line[start.len()..].trim_end_matches(" OK");
+            let is_time = time.len() == 6 && time.bytes().all(|b| b.is_ascii_digit());
+            assert!(is_time, "microseconds: {line}");
+        }
+    });
+}
+
+/// JSON has the identifiers that are valid, and no others.
+#[test]
+fn json_has_valid_identifiers() {
+    on_both_engines(|engine| {
+        let (folder, log) = site();
+        let flags = ["--log", "json", "--log-file", log.to_str().expect("UTF-8")];
+        let server = engine.serve(folder.join("site"), &flags);
+        let mut client = Client::new(&server);
+        let trace = format!("traceparent: {TRACEPARENT}");
+        client.request("GET", "/", &[&trace, "x-request-id: id-1"]);
+        client.request("GET", "/", &["traceparent: 00-1-2-3", "x-request-id: a b"]);
+        server.stop().success();
+        let lines = lines(&log);
+        let ids = format!("\"traceparent\":\"{TRACEPARENT}\",\"request_id\":\"id-1\"");
+        assert!(lines[0].contains(&ids), "{}", lines[0]);
+        for key in ["traceparent", "request_id"] {
+            assert!(!lines[1].contains(key), "{}", lines[1]);
+        }
+    });
+}
+
+/// Neither the connection's address nor the one that a proxy tells is logged whole.
+#[test]
+fn masked_logs_have_networks() {
+    on_both_engines(|engine| {
+        let (folder, log) = site();
+        let log_name = log.to_str().expect("UTF-8");
+        let flags = ["--log", "json", "--log-file", log_name, "--log-mask"];
+        let trust = ["--trust", "127.0.0.1"];
+        let server = engine.serve(folder.join("site"), &[&flags[..], &trust].concat());
+        let mut client = Client::new(&server);
+        client.get("/").expect(200);
+        for named in ["192.0.2.77", "2001:db8:1:2:3:4:5:6"] {
+            let line = format!("x-forwarded-for: {named}");
+            client.request("GET", "/", &[&line]).expect(200);
+        }
+        server.stop().success();
+        let lines = lines(&log);
+        let peers = ["127.0.0.0", "192.0.2.0", "2001:db8:1::"];
+        assert_eq!(lines.len(), peers.len());
+        for (line, peer) in lines.iter().zip(peers) {
+            assert!(line.contains(&format!("\"peer\":\"{peer}\"")), "{line}");
+        }
+    });
+}
+
+/// A sample is a part of the lines; the file is opened anew at SIGHUP.
+#[test]
+fn a_sample_is_written_and_rotated() {
+    const REQUESTS: usize = 200;
+    on_both_engines(|engine| {
+        let (folder, log) = site();
+        let log_name = log.to_str().expect("UTF-8");
+        let form = ["--log-format", "$status", "--log-sample", "1/10"];
+        let file = ["--log-file", log_name, "--workers", "1"];
+        let server = engine.serve(folder.join("site"), &[form, file].concat());
+        let mut client = Client::new(&server);
+        let mut ask = || (0..REQUESTS).for_each(|_| drop(client.get("/").expect(200)));
+        ask();
+        until("lines are written", || !lines(&log).is_empty());
+        fs::rename(&log, folder.join("log.1")).expect("ours");
+        server.signal(Signal::HUP);
+        until("it is opened anew", || log.exists());
+        ask();
+        server.stop().success();
+        let count = lines(&log).len() + lines(&folder.join("log.1")).len();
+        assert!((39..=41).contains(&count), "{count} lines");
+        assert!(lines(&log).iter().all(|line| line == "200"));
+    });
+}
+
+#[test]
+fn a_bad_format_is_refused_with_the_next_step() {
+    let (folder, _) = site();
+    let check = |flags: &[&str], cause: &str| {
+        let ended = gannet_in(&folder, [&["-p", "0"], flags, &["site"]].concat());
+        ended.failure(2, &format!("gannet: {cause}\n"));
+    };
+    let see = "help: see 'gannet --help-all'";
+    check(
+        &["--log-format", "$status $statsu"],
+        &format!(
+            "cannot use '--log-format $status $statsu': unknown variable '$statsu' at character 9 \
+             (did you mean '$status'?)\n{see}"
+        ),
+    );
+    check(
+        &["--log-format", "a$"],
+        &format!("cannot use '--log-format a$': no name after the '$' at character 2\n{see}"),
+    );
+    for sample in ["0", "1/0", "2/3", "1/1000001", "1/x", "50%"] {
+        check(
+            &["--log-sample", sample],
+            &format!("cannot use '--log-sample {sample}': not 1/N with N from 1 to 1000000\n{see}"),
+        );
+    }
+    check(
+        &["--log", "json", "--log-format", "$status"],
+        "--log-format has no effect with --log\nhelp: leave one of them out",
+    );
+    check(
+        &["--log", "off", "--log-mask"],
+        "--log-mask has no effect with --log off\nhelp: leave one of them out",
+    );
+}
+
+/// The first lines name the log, and leave standard output to it.
+#[test]
+fn an_own_format_has_standard_output_for_itself() {
+    let (folder, _) = site();
+    let ended = gannet_in(
+        &folder,
+        [
+            "--log-format",
+            "$status",
+            "-p",
+            "0",
+            "--check-config",
+            "site",
+        ],
+    );
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    let log = folder.join("log");
+    let flags = ["--log-format", "$status", "--log-file"];
+    let flags = flags.into_iter().chain([log.to_str().expect("UTF-8")]);
+    let server = Gannet::serve(folder.join("site"), &flags.collect::<Vec<_>>());
+    let expect = format!("log      {} (own format)", log.display());
+    assert!(server.start_lines().contains(&expect));
+}
