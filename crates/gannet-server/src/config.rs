@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::clients::network::Network;
 use crate::clients::rate::Rate;
@@ -179,6 +180,8 @@ pub struct ContentOptions {
     /// Serve a built-in `/favicon.ico` for sites without one, because browsers request it
     /// unprompted.
     pub favicon: bool,
+    /// Say in each response whether it waited for the disk, and for how long (`server-timing`).
+    pub server_timing: bool,
     /// Answer every `GET` with this text instead of content: measures the engine's upper limit.
     pub dummy: Option<&'static str>,
     /// Bytes of files and archives that each server keeps in memory, over all workers. Archives
@@ -250,6 +253,7 @@ impl Default for ContentOptions {
             unknown_host: UnknownHost::default(),
             health: None,
             favicon: true,
+            server_timing: false,
             dummy: None,
             cache_memory: 256 << 20,
             snapshot_max: 4 << 20,
@@ -319,14 +323,23 @@ pub enum LogFormat {
 }
 
 /// What the lines of the access log have, and which responses have one.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogLines {
     /// Clients are logged without their ports, and without the last 8 bits of an IPv4 address or the
     /// last 80 bits of an IPv6 address.
     pub is_masked: bool,
-    /// One response in so many has a line, besides every one with a status of 500 and more; with 0
-    /// and 1 every one has.
+    /// One response in so many has a line, besides every one with a status of 500 and more; at least
+    /// 1, with which every one has.
     pub one_in: u32,
+}
+
+impl Default for LogLines {
+    fn default() -> Self {
+        Self {
+            is_masked: false,
+            one_in: 1,
+        }
+    }
 }
 
 /// Whether a server confines its threads, and the one that calls
@@ -420,6 +433,8 @@ pub struct Config {
     pub log_file: Option<PathBuf>,
     /// Address of the metrics and health endpoints.
     pub metrics: Option<SocketAddr>,
+    /// How often a line about the traffic is written to standard error.
+    pub report_every: Option<Duration>,
     /// How content is mapped to responses.
     pub content: ContentOptions,
     /// Required if any address speaks [`Scheme::Https`].

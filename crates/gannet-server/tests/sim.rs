@@ -39,6 +39,8 @@ mod link;
 mod loading;
 #[path = "sim/long_copies.rs"]
 mod long_copies;
+#[path = "sim/measures.rs"]
+mod measures;
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
 mod model;
 #[path = "sim/passwords.rs"]

@@ -11,7 +11,7 @@ use gannet_testkit::h3::request;
 use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
-use gannet_testkit::{Folder, Gannet, command};
+use gannet_testkit::{Folder, Gannet, command, gannet_in};
 
 const FLAGS: [&str; 4] = ["--metrics", "127.0.0.1:0", "--workers", "2"];
 
@@ -213,7 +213,7 @@ fn sites_beyond_the_bound_are_added_up() {
     const COUNTED_MAX: usize = 100;
     let hosts = Folder::new();
     for number in 0..COUNTED_MAX + 3 {
-        hosts.write(&format!("s{number:03}.example/index.html"), "x");
+        hosts.write(format!("s{number:03}.example/index.html"), "x");
     }
     let flags = ["--metrics", "127.0.0.1:0", "--workers", "1", "--hosts"];
     let server = Gannet::serve(hosts.path(), &flags);
@@ -247,4 +247,108 @@ fn clients_cannot_fill_the_metrics() {
     let samples = &metrics.metric(DURATION).samples;
     let sets = samples.iter().filter(|it| it.suffix == "_count").count();
     assert!(sets <= 4 * 3, "{sets} label sets of one version");
+}
+
+/// A report has the traffic of its interval.
+#[test]
+fn reports_are_written_at_an_interval() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let mut server = engine.serve(folder.path(), &["--report", "1s"]);
+        let mut client = Client::new(&server);
+        (0..20).for_each(|_| drop(client.get("/").expect(200)));
+        // The requests may be in any of the first intervals.
+        let line = loop {
+            let line = server.next_error_line().expect("a report");
+            assert!(line.starts_with("report: "), "{line}");
+            if !line.contains("report: 0.0 requests/s") {
+                break line;
+            }
+        };
+        let parts: Vec<&str> = line["report: ".len()..].split(", ").collect();
+        let ends = [
+            " requests/s",
+            "B/s",
+            " connections",
+            "",
+            "",
+            " %",
+            " errors",
+        ];
+        assert_eq!(parts.len(), ends.len(), "{line}");
+        for (part, end) in parts.iter().zip(ends) {
+            assert!(part.ends_with(end), "{part} of {line}");
+        }
+        assert!(
+            parts[3].starts_with("p50 ") && parts[3].ends_with(" ms"),
+            "{line}"
+        );
+        assert!(parts[4].starts_with("p99 "), "{line}");
+        assert_eq!(
+            (parts[2], parts[6]),
+            ("1 connections", "0 errors"),
+            "{line}"
+        );
+        server.stop().success();
+    });
+}
+
+#[test]
+fn a_report_has_an_interval_of_a_second_at_least() {
+    let folder = site();
+    let arguments = ["-p", "0", "--report", "900ms", "."];
+    gannet_in(&folder, arguments).failure(
+        2,
+        "gannet: cannot use '--report 900ms': not a time of at least 1s\n\
+         help: see 'gannet --help-all'\n",
+    );
+}
+
+/// Whether an answer waited is in it, over every version, if that is wanted.
+#[test]
+fn answers_say_whether_they_waited() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let secure = Secure::serve(
+            engine,
+            folder.path(),
+            &["--server-timing", "--workers", "1"],
+        );
+        let check = |value: Option<&str>, is_hit: bool| {
+            let value = value.expect("it is in every answer");
+            match value.strip_prefix("cache;desc=miss, lookup;dur=") {
+                None => assert!(is_hit && value == "cache;desc=hit", "{value}"),
+                Some(ms) => {
+                    assert!(!is_hit, "{value}");
+                    let (ms, us) = ms.split_once('.').expect("microseconds");
+                    assert!(ms.parse::<u64>().is_ok() && us.len() == 3, "{value}");
+                }
+            }
+        };
+        let mut client = secure.connect();
+        let first = client.get("/short.bin").expect(200);
+        check(first.field("server-timing"), false);
+        // A file that has just changed is not kept.
+        until("it is kept", || {
+            let answer = client.get("/short.bin").expect(200);
+            answer.field("server-timing") == Some("cache;desc=hit")
+        });
+        let head = client.request("HEAD", "/short.bin", &[]).expect(200);
+        check(head.field("server-timing"), true);
+        let mut peer = Peer::secure(&secure, &[]);
+        let stream = peer.ask("GET", "/short.bin", &[]);
+        check(peer.answer(stream).field("server-timing"), true);
+        let mut quic = Quic::begin(secure.server.address(), &secure.authority);
+        let id = quic.ask(&request("GET", "/short.bin", &[]));
+        check(quic.answer(id).field("server-timing"), true);
+    });
+}
+
+/// Nothing is said of it unless it is wanted.
+#[test]
+fn answers_say_nothing_of_their_cache_by_default() {
+    let folder = site();
+    let server = Gannet::serve(folder.path(), &[]);
+    let answer = ask(&server, "GET", "/", &[]).expect(200);
+    assert_eq!(answer.field("server-timing"), None);
 }

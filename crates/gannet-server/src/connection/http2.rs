@@ -162,7 +162,7 @@ impl<D: Driver> Active<'_, D> {
             } else {
                 streams.progress_by = progress_by;
                 if self.shared.is_recording() {
-                    streams.partly_in_send();
+                    streams.begin_responses(now);
                 }
                 let records = std::mem::take(&mut streams.records);
                 if !records.is_empty() {
@@ -272,13 +272,7 @@ impl<D: Driver> Active<'_, D> {
     /// Handles a completed send.
     pub(super) fn streams_sent(&mut self) {
         self.end_work(End::Whole);
-        let now = self.shared.driver.now();
         let conn = &mut *self.conn;
-        if self.shared.is_recording()
-            && let Some(streams) = conn.protocol.streams_mut()
-        {
-            streams.partly_sent(now);
-        }
         conn.phase = Phase::Reading;
         if conn.has_fault() {
             return self.end_by_fault();

@@ -27,6 +27,10 @@ impl<D: Driver> Active<'_, D> {
         if list.more {
             conn.work().parts = parts;
         }
+        if let Some(work) = &mut conn.work {
+            let now = self.shared.driver.now();
+            work.records.iter_mut().for_each(|it| it.sends(now));
+        }
         self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
         if list.more && list.pieces.is_empty() {
             // Heads are sent with the first slice of the body.
@@ -249,11 +253,6 @@ impl<D: Driver> Active<'_, D> {
                 conn.work = None;
             }
             return self.all_sent();
-        }
-        let now = self.shared.driver.now();
-        for record in &mut self.conn.work().records {
-            record.sends();
-            record.sent(now);
         }
         self.send_next_part();
     }

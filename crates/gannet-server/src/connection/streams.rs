@@ -211,16 +211,10 @@ impl Streams {
         }
     }
 
-    /// The next send is made, with the first bytes of the responses whose heads were written.
-    pub(crate) fn partly_in_send(&mut self) {
+    /// The next send begins: it has the first bytes of the responses whose heads were written.
+    pub(crate) fn begin_responses(&mut self, now: Nanos) {
         let records = self.contents.iter_mut().filter_map(|it| it.record.as_mut());
-        records.for_each(Record::sends);
-    }
-
-    /// That send was accepted.
-    pub(crate) fn partly_sent(&mut self, now: Nanos) {
-        let records = self.contents.iter_mut().filter_map(|it| it.record.as_mut());
-        records.for_each(|record| record.sent(now));
+        records.for_each(|record| record.sends(now));
     }
 
     /// Writes frames of about `most` bytes at most, as far as their content is in memory.

@@ -33,6 +33,7 @@ use crate::exchange::digests::Digests;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::own_fields::OwnFields;
 use crate::exchange::redirect::Redirect;
+use crate::exchange::timing::{SERVER_TIMING, Timing};
 use crate::limits::SMALL_FILE_MAX;
 use crate::quic::streams::Stream;
 use crate::release::bodies::Unloaded;
@@ -65,6 +66,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) is_encrypted: bool,
     /// Charges copies of content.
     pub(crate) ledger: &'a Ledger,
+    /// What responses say in `server-timing`, if they have it.
+    pub(crate) timing: Option<Timing>,
 }
 
 impl<'a> Turn<'a> {
@@ -457,6 +460,23 @@ impl Answering<'_> {
     /// Writes the head of a response with `len` bytes of content; true if they are to follow.
     #[inline]
     pub(super) fn head(&mut self, head: &ResponseHead<'_>, len: u64) -> bool {
+        match self.turn.timing {
+            None => self.head_with(head, len),
+            Some(timing) => {
+                let value = timing.to_string();
+                let mut fields = head.fields.to_vec();
+                fields.push((SERVER_TIMING, value.as_bytes()));
+                let head = ResponseHead {
+                    fields: &fields,
+                    ..*head
+                };
+                self.head_with(&head, len)
+            }
+        }
+    }
+
+    #[inline]
+    fn head_with(&mut self, head: &ResponseHead<'_>, len: u64) -> bool {
         self.out.count();
         let date_line = self.turn.date_line;
         match &mut self.reply {

@@ -4,8 +4,8 @@
 //! waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
 //! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers
 //! those that found a resource exhausted. `answering` builds responses with the site's content,
-//! `own_answers` all others; `outgoing` gathers the responses of one send, and `body` references
-//! content that follows it.
+//! `own_answers` all others; `timing` is their `server-timing`, `outgoing` gathers the responses of
+//! one send, and `body` references content that follows it.
 
 pub(crate) mod answering;
 pub(crate) mod body;
@@ -20,6 +20,7 @@ pub(crate) mod own_fields;
 pub(crate) mod pump;
 pub(crate) mod redirect;
 pub(crate) mod shortage;
+pub(crate) mod timing;
 pub(crate) mod waiting;
 
 use gannet_http::semantics::status::Status;

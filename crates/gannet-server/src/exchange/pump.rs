@@ -23,6 +23,7 @@ use crate::connection::Conn;
 use crate::connection::streams::Streams;
 use crate::exchange::answering::{Answered, Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
+use crate::exchange::timing::Timing;
 use crate::exchange::waiting::{Found, WaitingRequest, Waits};
 use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::LogSink;
@@ -320,7 +321,12 @@ impl<D: Driver> Pump<'_, D> {
                     next
                 })?
             }
-            found => waiting.answer(reply, &self.turn, found, out),
+            found => {
+                if let Some(timing) = &mut self.turn.timing {
+                    *timing = Timing::Waited(self.turn.now.0 - waiting.began().0);
+                }
+                waiting.answer(reply, &self.turn, found, out)
+            }
         };
         Ok(self.done(&request, answered, waiting.began()))
     }

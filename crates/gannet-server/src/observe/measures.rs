@@ -272,7 +272,7 @@ pub(crate) const OTHER: u16 = 0;
 pub struct Measures {
     /// By [`Kind::index`].
     series: Vec<Series>,
-    /// Until the first bytes of a response were accepted, by version.
+    /// Until the send with the first bytes of a response was begun, by version.
     first_byte: [Histogram; VERSIONS.len()],
     /// The longest responses, by version.
     longest: [Longest; VERSIONS.len()],
@@ -322,7 +322,7 @@ pub(crate) struct Measured {
     pub(crate) body_len: u64,
     /// When the head of its request was complete.
     pub(crate) began: Nanos,
-    /// When its first bytes were accepted; `None` if they were not.
+    /// When the send with its first bytes was begun; `None` if it was not.
     pub(crate) first_byte: Option<Nanos>,
 }
 

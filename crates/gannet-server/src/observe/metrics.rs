@@ -244,7 +244,7 @@ impl Counters {
     }
 
     /// The sum of all workers' known counters.
-    fn sum(workers: &[WorkerCounts]) -> Self {
+    pub(crate) fn sum(workers: &[WorkerCounts]) -> Self {
         let mut sum = Self::default();
         for counters in workers.iter().filter_map(|worker| worker.counters.as_ref()) {
             sum += counters;

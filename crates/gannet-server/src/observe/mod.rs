@@ -6,5 +6,6 @@ pub mod metrics;
 pub(crate) mod metrics_server;
 pub mod notices;
 pub(crate) mod record;
+pub(crate) mod report;
 pub(crate) mod snapshots;
 mod trace_context;

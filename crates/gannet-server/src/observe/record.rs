@@ -21,19 +21,10 @@ pub(crate) struct Record {
     pub(crate) body_len: u64,
     /// When the request's head was complete.
     pub(crate) began: Nanos,
-    first: First,
+    /// When the send with its first bytes was begun.
+    first_byte: Option<Nanos>,
     /// For its line in the log, if it gets one.
     pub(crate) logged: Option<Box<Logged>>,
-}
-
-/// When the kernel has accepted the first bytes of a response.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum First {
-    /// They are in no send yet.
-    Unsent,
-    /// They are in the send in progress.
-    Sending,
-    Accepted(Nanos),
 }
 
 /// A field of a log line that is copied while the request head is available.
@@ -115,7 +106,7 @@ impl Record {
             site,
             body_len: answered.body_len,
             began,
-            first: First::Unsent,
+            first_byte: None,
             logged,
         }
     }
@@ -133,7 +124,7 @@ impl Record {
             site: OTHER,
             body_len: answered.body_len,
             began,
-            first: First::Unsent,
+            first_byte: None,
             logged: is_logged.then(|| Box::new(Logged::rejected())),
         }
     }
@@ -144,32 +135,19 @@ impl Record {
         self.body_len = self.body_len.saturating_sub(rest);
     }
 
-    /// A send begins, with the first bytes of the response unless an earlier one had them.
-    pub(crate) fn sends(&mut self) {
-        if self.first == First::Unsent {
-            self.first = First::Sending;
-        }
+    /// A send begins that has the first bytes of the response, unless an earlier one had them.
+    pub(crate) fn sends(&mut self, now: Nanos) {
+        self.first_byte.get_or_insert(now);
     }
 
-    /// The kernel has accepted the send.
-    pub(crate) fn sent(&mut self, now: Nanos) {
-        if self.first == First::Sending {
-            self.first = First::Accepted(now);
-        }
-    }
-
-    /// What is counted of the response if it ends now.
-    pub(crate) fn measured(&self, end: End, now: Nanos) -> Measured {
+    /// What is counted of the response.
+    pub(crate) fn measured(&self) -> Measured {
         Measured {
             kind: self.kind,
             site: self.site,
             body_len: self.body_len,
             began: self.began,
-            first_byte: match (self.first, end) {
-                (First::Accepted(at), _) => Some(at),
-                (_, End::Whole) => Some(now),
-                (_, End::CutShort) => None,
-            },
+            first_byte: self.first_byte,
         }
     }
 

@@ -491,8 +491,7 @@ impl Streams {
         if !stream.has_begun {
             (stream.has_begun, stream.began) = (true, now);
             if let Some(record) = &mut stream.record {
-                record.sends();
-                record.sent(now);
+                record.sends(now);
             }
         }
         let fed = stream.feed(quic, &self.own_bytes, &mut all.taken);

@@ -46,6 +46,8 @@ pub(crate) struct Policy {
     pub(crate) alt_svc: Option<String>,
     /// Fields of the server's own responses.
     pub(crate) own: OwnFields,
+    /// Responses say how long they waited.
+    pub(crate) server_timing: bool,
 }
 
 impl Policy {
@@ -62,6 +64,7 @@ impl Policy {
             secure_fields,
             alt_svc,
             own: OwnFields::new(options, late),
+            server_timing: options.server_timing,
         }
     }
 

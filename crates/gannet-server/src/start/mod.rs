@@ -84,6 +84,7 @@ pub struct Prepared {
     /// The password file.
     password_file: Option<PathBuf>,
     sandbox: Sandbox,
+    report_every: Option<Duration>,
 }
 
 /// Performs every step that can fail before a server serves: opens content, log, certificates and
@@ -229,6 +230,7 @@ pub fn prepare(
         password_jobs,
         password_file: config.passwords.file,
         sandbox,
+        report_every: config.report_every,
     })
 }
 
@@ -302,6 +304,9 @@ impl Prepared {
         if let Some(metrics) = self.metrics {
             let serving = running.serve_metrics(metrics, about);
             serving.map_err(StartError::Resource)?;
+        }
+        if let Some(every) = self.report_every {
+            running.report_every(every).map_err(StartError::Resource)?;
         }
         // Shared by all: each forwarding worker counts the datagrams that the other has not taken
         // yet.

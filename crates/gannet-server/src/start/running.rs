@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use gannet_io::driver::{EngineReport, Waker};
 use gannet_io::parcels::Parcels;
@@ -16,6 +17,8 @@ use crate::limits::LOOKS_PART;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::{self, exposition::About};
 use crate::observe::metrics_server::MetricsServer;
+use crate::observe::notices;
+use crate::observe::report::Reporter;
 use crate::observe::snapshots::Snapshots;
 use crate::quic::elders;
 use crate::quic::routing::Peers;
@@ -122,6 +125,8 @@ pub struct Running {
     report: StartReport,
     log: LogWriter,
     metrics: Option<MetricsServer>,
+    /// Writes lines about the traffic.
+    reporter: Option<Reporter>,
     certificates: Option<Certificates>,
     /// Threads that follow certificates, live directories and their rules.
     lookouts: Vec<Lookout>,
@@ -152,6 +157,7 @@ impl Running {
             report,
             log,
             metrics: None,
+            reporter: None,
             certificates,
             lookouts: Vec::new(),
             coders: None,
@@ -184,6 +190,13 @@ impl Running {
     /// Starts serving metrics.
     pub(crate) fn serve_metrics(&mut self, metrics: MetricsServer, about: About) -> io::Result<()> {
         self.metrics = Some(metrics.serve(self.snapshots.clone(), about)?);
+        Ok(())
+    }
+
+    /// Starts writing lines about the traffic.
+    pub(crate) fn report_every(&mut self, every: Duration) -> io::Result<()> {
+        let reporter = Reporter::start(every, self.snapshots.clone(), &notices::ERRORS)?;
+        self.reporter = Some(reporter);
         Ok(())
     }
 

@@ -272,7 +272,7 @@ impl Plan<'_> {
                 _ => 0,
             },
             secret: random_bytes(),
-            is_measuring: self.config.metrics.is_some(),
+            is_measuring: self.config.metrics.is_some() || self.config.report_every.is_some(),
         }
     }
 }

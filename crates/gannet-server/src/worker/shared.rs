@@ -21,6 +21,7 @@ use crate::exchange::loading::Loading;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Pump;
 use crate::exchange::shortage::Shortage;
+use crate::exchange::timing::Timing;
 use crate::observe::log::LogSink;
 use crate::observe::measures::OTHER;
 use crate::observe::metrics::Counters;
@@ -153,6 +154,7 @@ impl<D: Driver> Shared<D> {
                 redirect: self.settings.redirect,
                 defaults: &policy.own,
                 ledger: &self.ledger,
+                timing: policy.server_timing.then_some(Timing::AtOnce),
             },
             driver: &self.driver,
             scratch: &mut self.scratch,
@@ -200,7 +202,7 @@ impl<D: Driver> Shared<D> {
     pub(crate) fn record_ended(&mut self, record: &Record, peer: &str, end: End) {
         let now = self.driver.now();
         if let Some(measures) = &mut self.counters.measures {
-            measures.response(&record.measured(end, now), now);
+            measures.response(&record.measured(), now);
         }
         self.log.add(record, peer, end, now, self.driver.unix_ms());
     }

@@ -168,6 +168,21 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
+        name: "server-timing",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "say in each answer how long it waited (server-timing)",
+        details: "cache;desc=hit for an answer given at once; cache;desc=miss, lookup;dur=MS for one \
+            that waited for the disk. Everybody sees it: for development and measurements.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.server_timing = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
         name: "no-favicon",
         short: None,
         value: Value::Switch,

@@ -64,6 +64,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("unknown-host", Need::Hosts),
     ("ignore-host", Need::Sites),
     ("health", Need::Nothing),
+    ("server-timing", Need::Nothing),
     ("no-favicon", Need::Content),
     ("no-sidecars", LIVE),
     ("no-compress", LIVE),
@@ -121,6 +122,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("log-mask", Need::Log),
     ("log-sample", Need::Log),
     ("log-file", Need::Log),
+    ("report", Need::Nothing),
     ("quiet", Need::Nothing),
     ("color", Need::Nothing),
 ];

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gannet_server::config::{EngineChoice, SandboxChoice};
 use gannet_server::{Template, TemplateFault};
@@ -372,7 +373,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         ),
         group: Group::Output,
         default: "auto",
-        brief: "auto, pretty, combined, vcombined, json or off",
+        brief: "auto, pretty, (v)combined, json or off",
         details: "One line per request. auto is pretty on a terminal and off otherwise. combined \
             is the format that log analysers know; vcombined puts the host in front. With \
             these or json on standard output, the first lines go to standard error.",
@@ -454,6 +455,26 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.server.log_file = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "report",
+        short: None,
+        value: one("TIME"),
+        group: Group::Output,
+        default: "",
+        brief: "print a line about the traffic at this interval, on standard error",
+        details: "Requests and bytes in a second, connections, the bounds that half and 99 % of the \
+            durations are within, cache hits, and errors: answers with 500 and more, and answers \
+            that were cut short. At least 1s.",
+        is_common: false,
+        apply: |settings, values| {
+            let ms = parse_duration_ms(text(values)?)?;
+            if ms < 1_000 {
+                return Err("not a time of at least 1s".into());
+            }
+            settings.server.report_every = Some(Duration::from_millis(ms));
             Ok(())
         },
     },

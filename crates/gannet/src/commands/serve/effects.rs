@@ -205,6 +205,8 @@ mod tests {
             ("trust" | "allow" | "deny", ..) => "loopback".into(),
             ("password-path", ..) => "/staging/*".into(),
             ("client-requests", ..) => "20/s".into(),
+            ("log-format", ..) => "$status".into(),
+            ("log-sample", ..) => "1/10".into(),
             ("client-rate", ..) => "1M".into(),
             ("require-signature", ..) => {
                 "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3".into()

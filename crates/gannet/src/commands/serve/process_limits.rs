@@ -45,7 +45,7 @@ pub(super) struct Needs {
     addresses: u64,
     directories: u64,
     archives: u64,
-    /// Threads of the log file and of the metrics, one each.
+    /// Threads of the log file, of the metrics and of reports, one each.
     helpers: u64,
 }
 
@@ -64,7 +64,9 @@ impl Needs {
             addresses: addresses as u64,
             archives,
             directories: content.len() as u64 - archives,
-            helpers: u64::from(config.log_file.is_some()) + u64::from(config.metrics.is_some()),
+            helpers: u64::from(config.log_file.is_some())
+                + u64::from(config.metrics.is_some())
+                + u64::from(config.report_every.is_some()),
         }
     }
 

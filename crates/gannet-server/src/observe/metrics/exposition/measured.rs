@@ -70,8 +70,7 @@ impl Text {
             |bytes| bytes,
         );
         let name = "gannet_time_to_first_byte_seconds";
-        let help =
-            "From the complete head of a request until the kernel has begun with the response.";
+        let help = "From the complete head of a request until the response is begun to be sent.";
         self.metric(name, "histogram", help);
         for (version, histogram) in measures.first_byte() {
             self.histogram(name, &[(VERSION, &version)], histogram, Seconds);
