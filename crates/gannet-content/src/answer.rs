@@ -96,6 +96,12 @@ pub fn protected_cache_control(value: &[u8]) -> Option<Vec<u8>> {
 /// `vary` of a resource that has content in several codings.
 pub const VARY_BY_CODING: &str = "accept-encoding";
 
+/// `vary` of a resource that has other [forms](crate::negotiation), in one coding each.
+pub const VARY_BY_TYPE: &str = "accept";
+
+/// `vary` of a resource that has other forms and several codings.
+pub const VARY_BY_CODING_AND_TYPE: &str = "accept-encoding, accept";
+
 /// The methods that every resource allows: the value of `allow` (RFC 9110 section 10.2.1). A 405
 /// must have it, the answer to `OPTIONS` should.
 pub const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";

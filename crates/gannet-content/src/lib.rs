@@ -20,6 +20,7 @@ pub mod error_page;
 pub mod limits;
 pub mod mime;
 pub mod multipart;
+pub mod negotiation;
 pub mod plan;
 pub mod policy;
 pub mod routing;

@@ -24,6 +24,7 @@ use crate::quic::elders::Elders;
 use crate::quic::settings::Secrets;
 use crate::quic::{QuicSettings, SocketOf};
 use crate::release::Release;
+use crate::release::archive::has_forms;
 use crate::release::directory::DirectoryOptions;
 use crate::release::error_pages::ErrorPages;
 use crate::release::opened::{
@@ -426,6 +427,7 @@ fn archive<D: Driver>(
     let rules = SiteRules::of_archive(&archive, 0).ok().flatten();
     Ok(OpenedArchive {
         spa: archive.options().spa,
+        has_forms: has_forms(&archive),
         archive: Arc::new(archive),
         files: files.into_iter().map(|file| (file, None)).collect(),
         len: bytes.len() as u64,

@@ -188,7 +188,11 @@ impl Answering<'_> {
         if !selected.is_own || is_error {
             ruling = ruling.map(Ruling::without_caching);
         }
-        let changes = ruling.and_then(|ruling| ruling.changes());
+        let mut changes = ruling.and_then(|ruling| ruling.changes());
+        if selected.varies_by_type {
+            let vary = (VARY.to_owned(), answer::VARY_BY_TYPE.as_bytes().to_vec());
+            changes.get_or_insert_default().set.push(vary);
+        }
         let replaced = &self.turn.defaults.replaced;
         let narrower = narrower_cache_control(request, selected);
         if self.is_protected {
@@ -545,6 +549,7 @@ pub(crate) fn needed_bytes(
 }
 
 const CACHE_CONTROL: &str = "cache-control";
+const VARY: &str = "vary";
 
 /// A stricter `cache-control` for a representation, if its own would allow too much for this
 /// request.

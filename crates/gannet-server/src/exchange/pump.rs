@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use gannet_content::answer;
 use gannet_content::routing::is_navigation;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Ruled;
 use gannet_http::h1::Event;
@@ -36,7 +37,7 @@ use crate::quic;
 use crate::release::directory::fill::Fill;
 use crate::release::error_pages::ErrorPages;
 use crate::release::rules::{Ruling, rule_input};
-use crate::release::{Release, Resolved, Site, Wanted};
+use crate::release::{Release, Resolved, Selected, Site, Wanted};
 
 /// Why the pump stopped.
 pub(crate) enum Stop {
@@ -544,6 +545,12 @@ impl<D: Driver> Pump<'_, D> {
                     let (now, unix) = (self.turn.now, self.turn.unix);
                     wait(Waits::Lookup(Fill::new(directory, asked, ruled, now, unix)))
                 };
+                let look_up_other = |other| {
+                    let asked = (&input(), is_navigation(&request.fields));
+                    let (now, unix) = (self.turn.now, self.turn.unix);
+                    let fill = Fill::new(directory, asked, None, now, unix);
+                    wait(Waits::Lookup(fill.turned_to(other)))
+                };
                 match to.ruling.and_then(|ruling| ruling.before_files()) {
                     Some(Ruled::Elsewhere {
                         status, location, ..
@@ -556,6 +563,32 @@ impl<D: Driver> Pump<'_, D> {
                     self.counters.cache_misses += 1;
                     return look_up(None);
                 };
+                let may_be_sent = |other: &Vec<u8>| {
+                    let lists = passwords::lists(self.release, site.rules(), other);
+                    lists.is_some() == to.is_protected
+                };
+                if let Some(other) = cached.better(request, status).filter(may_be_sent) {
+                    let found = directory.lookup(&other, self.turn.now, self.driver);
+                    let found = found.filter(|(cached, status)| {
+                        cached.is_content(*status)
+                            && !to.is_unread(request, &cached.select(request, *status))
+                    });
+                    let Some((cached, status)) = found else {
+                        self.counters.cache_misses += 1;
+                        return look_up_other(other);
+                    };
+                    self.counters.cache_hits += 1;
+                    let path = other.as_slice();
+                    let input = RuleInput { path, ..input() };
+                    to.ruling = site.rules().map(|rules| Ruling::new(rules, input));
+                    let selected = Selected {
+                        varies_by_type: true,
+                        ..cached.select(request, status)
+                    };
+                    let answered = to.selected(request, &selected);
+                    directory.have_coded(path, &cached, request, self.turn.ledger);
+                    return Ok(answered);
+                }
                 let selected = cached.select(request, status);
                 if to.is_unread(request, &selected) {
                     self.counters.cache_misses += 1;

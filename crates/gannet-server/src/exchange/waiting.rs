@@ -201,6 +201,10 @@ impl WaitingRequest {
                     },
                     None => cached.select(request, status),
                 };
+                let selected = Selected {
+                    varies_by_type: fill.is_other_form(),
+                    ..selected
+                };
                 let answered = to.selected(request, &selected);
                 cached.have_coded(request, to.turn.ledger);
                 if fill.remember(cached, status) {
@@ -263,13 +267,13 @@ impl<D: Driver> Shared<D> {
                 return None;
             }
         };
-        self.find_in_directory(request, fill, waiter, wakeup)
+        self.find_in_directory((request, &waiting.release), fill, waiter, wakeup)
             .map(Found::Filled)
     }
 
     fn find_in_directory(
         &mut self,
-        request: &Request<'_>,
+        (request, release): (&Request<'_>, &Release),
         fill: &mut Fill,
         waiter: Token,
         wakeup: Option<Result<Wakeup, Errno>>,
@@ -282,7 +286,7 @@ impl<D: Driver> Shared<D> {
         {
             return Some(Filled::File(cached, status, None));
         }
-        match self.ask_directory(request, fill, waiter, wakeup)? {
+        match self.ask_directory((request, release), fill, waiter, wakeup)? {
             Filled::Short => self.defer_short(fill, waiter),
             filled => {
                 self.shortage.ease();
@@ -306,7 +310,7 @@ impl<D: Driver> Shared<D> {
 
     fn ask_directory(
         &mut self,
-        request: &Request<'_>,
+        (request, release): (&Request<'_>, &Release),
         fill: &mut Fill,
         waiter: Token,
         wakeup: Option<Result<Wakeup, Errno>>,
@@ -322,14 +326,30 @@ impl<D: Driver> Shared<D> {
             Some(Ok(Wakeup::Again)) => None,
             wakeup => wakeup,
         };
+        let site = Rc::clone(fill.site());
+        let rules = site.rules();
+        let is_open = passwords::lists(release, rules, fill.path()).is_none();
         loop {
             let filled = fill.advance(&mut self.driver, waiter, wakeup.take())?;
+            if fill.is_other_form() && filled.is_no_content() {
+                fill.turn_back();
+                continue;
+            }
             let (cached, status) = match filled {
                 Filled::Directory(folder) => {
                     let page = self.ask_for_listing(fill, &folder, request, waiter)?;
                     return Some(page.map_or_else(Filled::Error, Filled::Listing));
                 }
-                Filled::File(cached, status, None) => (cached, status),
+                Filled::File(cached, status, None) => match fill.better(request, &cached, status) {
+                    Some(path) if passwords::lists(release, rules, &path).is_none() == is_open => {
+                        if fill.remember(cached, status) {
+                            release.note_live();
+                        }
+                        fill.turn_to(path);
+                        continue;
+                    }
+                    _ => (cached, status),
+                },
                 Filled::Undecoded(load) => return self.ask_to_decode(load, waiter),
                 filled => return Some(filled),
             };

@@ -8,6 +8,7 @@ use gannet_archive::limits::DECODED_LEN_MAX;
 use gannet_archive::{Archive, Body, Entry, EntryKind, Stored, Variant};
 use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
+use gannet_content::negotiation;
 use gannet_content::plan::Representation;
 use gannet_content::routing::{FallbackKind, is_navigation};
 use gannet_content::rules::matcher::RuleInput;
@@ -28,6 +29,7 @@ pub(crate) struct KeptEntry {
     variant: u32,
     status: Status,
     is_own: bool,
+    varies_by_type: bool,
 }
 
 impl KeptEntry {
@@ -38,6 +40,7 @@ impl KeptEntry {
             variant: body.variant,
             status: selected.status,
             is_own: selected.is_own,
+            varies_by_type: selected.varies_by_type,
         }
     }
 }
@@ -61,6 +64,8 @@ pub(crate) struct ArchiveSite {
     pub(crate) fallbacks: Vec<FallbackKind>,
     /// The site's own rules.
     pub(crate) rules: Option<Arc<SiteRules>>,
+    /// Some file may be another form of a file.
+    has_forms: bool,
     /// Counts answers as another release than the current one.
     kept_answers: Arc<AtomicU64>,
 }
@@ -150,6 +155,7 @@ impl ArchiveSite {
             host: *host,
             fallbacks: Host::of(&opened.archive, *host).fallbacks(),
             rules: rules.clone(),
+            has_forms: opened.has_forms,
             kept_answers: Arc::clone(&opened.kept_answers),
         })
     }
@@ -204,7 +210,10 @@ impl ArchiveSite {
                     true => self.in_form(entry, wanted),
                     false => entry,
                 };
-                self.answer(entry, wanted, status, is_own)
+                match is_own && self.has_forms {
+                    true => self.chosen(entry, wanted),
+                    false => self.answer(entry, wanted, status, is_own),
+                }
             }
             Outcome::Kept => return None,
             Outcome::Redirect(location) => Resolved::Redirect(location.into()),
@@ -215,13 +224,49 @@ impl ArchiveSite {
         })
     }
 
+    /// Answers with a path's own entry, or with another form that the request wants rather.
+    #[cold]
+    fn chosen<'s>(&'s self, entry: Entry<'s>, wanted: Wanted<'_>) -> Resolved<'s> {
+        let host = self.host();
+        let rules = self.rules.as_deref().and_then(SiteRules::users);
+        let users = |path: &[u8]| rules.map_or(0, |table| table.users(path).count());
+        let is_content = |entry: &Entry<'_>| host.has_content(entry) && !entry.is_generated();
+        let mut others = Vec::new();
+        if is_content(&entry) {
+            for (form, path) in negotiation::paths_of(wanted.path) {
+                let found = host.find(Space::Content, &path).filter(is_content);
+                // Not what others may have than the path.
+                let found = found.filter(|_| users(&path) == users(wanted.path));
+                others.extend(found.map(|entry| (form, entry)));
+            }
+        }
+        let own = (
+            str::from_utf8(entry.content_type()).unwrap_or_default(),
+            len_of(&entry),
+        );
+        let lens = others.iter().map(|(form, entry)| (*form, len_of(entry)));
+        let chosen = negotiation::choose(&wanted.request.fields, own, lens);
+        let entry = chosen.map_or(entry, |chosen| others[chosen].1);
+        match self.answer(entry, wanted, Status::OK, true) {
+            Resolved::Selected(selected) => Resolved::Selected(Selected {
+                varies_by_type: !others.is_empty(),
+                ..selected
+            }),
+            resolved => resolved,
+        }
+    }
+
     /// Selects a kept representation again, with its body as it `is_loaded` now, or else in the
     /// file.
     pub(crate) fn selected_again(&self, kept: &KeptEntry, is_loaded: bool) -> Option<Selected<'_>> {
         let entry = self.archive.entry(kept.entry)?;
         let variant = entry.variant(kept.variant)?;
         let loaded_max = if is_loaded { DECODED_LEN_MAX } else { 0 };
-        Some(self.selected(&entry, variant, (kept.status, kept.is_own), loaded_max))
+        let role = (kept.status, kept.is_own);
+        Some(Selected {
+            varies_by_type: kept.varies_by_type,
+            ..self.selected(&entry, variant, role, loaded_max)
+        })
     }
 
     /// Selects the JSON variant of a listing if the request asks for it; returns any other entry
@@ -315,6 +360,23 @@ impl ArchiveSite {
             sha256: None,
             is_ruled: is_own && self.rules.as_ref().is_none_or(|r| r.fields_are_fixed()),
             is_own,
+            varies_by_type: false,
         }
     }
+}
+
+/// Length of an entry's content without coding, in bytes.
+fn len_of(entry: &Entry<'_>) -> u64 {
+    let lens = entry.variants().map(|variant| match variant.body() {
+        Body::Plain(Stored::Tiny(bytes)) => bytes.len() as u64,
+        Body::Plain(Stored::Blob { len, .. }) | Body::Decoded { len, .. } => len,
+    });
+    lens.max().unwrap_or(0)
+}
+
+/// Whether some file of an archive may be another form of a file.
+pub(crate) fn has_forms(archive: &Archive<Vec<u8>>) -> bool {
+    archive
+        .entries()
+        .any(|entry| negotiation::is_form(entry.path()))
 }

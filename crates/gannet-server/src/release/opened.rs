@@ -168,6 +168,8 @@ pub(crate) struct OpenedArchive {
     pub(crate) hosts: Vec<ArchiveHost>,
     /// Answer paths that name nothing with the front page.
     pub(crate) spa: bool,
+    /// Some file may be another form of a file.
+    pub(crate) has_forms: bool,
     /// Answers for immutable assets while another release was current.
     pub(crate) kept_answers: Arc<AtomicU64>,
 }

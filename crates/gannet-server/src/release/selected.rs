@@ -48,6 +48,9 @@ pub(crate) struct Selected<'s> {
     pub(crate) is_ruled: bool,
     /// It is the content of the path, not a substitute.
     pub(crate) is_own: bool,
+    /// It is one of several forms, chosen by the type that the client wants, which its fields do not
+    /// say.
+    pub(crate) varies_by_type: bool,
 }
 
 impl Selected<'_> {

@@ -17,6 +17,7 @@ use gannet_io::named_file;
 use gannet_store::{Pointer, ReleaseId};
 
 use crate::config::ContentOptions;
+use crate::release::archive::has_forms;
 use crate::release::error_pages::ErrorPages;
 use crate::release::files::OpenArchive;
 use crate::release::opened::{ArchiveHost, OpenedArchive};
@@ -115,6 +116,7 @@ impl Opening<'_> {
             origin: Some(Arc::new(origin)),
             hosts,
             spa: options.spa || archive.options().spa,
+            has_forms: has_forms(&archive),
             archive,
             kept_answers: Arc::default(),
         })

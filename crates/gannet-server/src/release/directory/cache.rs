@@ -283,6 +283,7 @@ mod tests {
             content_type: "text/plain".into(),
             last_modified: None,
             variants: Vec::new(),
+            forms: Vec::new(),
             on_the_fly: None,
         })
     }

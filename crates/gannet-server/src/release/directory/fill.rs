@@ -1,7 +1,7 @@
 //! A lookup on disk for one request: a chain of operations, each of which may complete later.
 //!
 //! ```text
-//!   Looking ──file──▶ (Surveying) ──▶ Sidecar ──▶ Sidecar ... ──▶ done, or Reading ──▶ done
+//!   Looking ──file──▶ (Surveying) ──▶ Sidecar ... ──▶ Form ... ──▶ done, or Reading ──▶ done
 //!      └──directory, redirect, missing ──▶ done
 //! ```
 //!
@@ -11,6 +11,7 @@
 
 mod at_path;
 mod coded_alone;
+mod forms;
 mod reading;
 
 use std::cell::OnceCell;
@@ -33,7 +34,9 @@ use self::at_path::{at_path, is_shortage};
 use self::coded_alone::Alone;
 use super::folders::{Glance, folder_of, sidecar_hash};
 use super::listings::ListingPage;
-use super::{Cached, CodedAlone, DirectorySite, Draft, LongCopying, Role, is_recent, is_settled};
+use super::{
+    Cached, CodedAlone, DirectorySite, Draft, LongCopying, OtherForm, Role, is_recent, is_settled,
+};
 use crate::exchange::Wakeup;
 use crate::exchange::body::Body;
 use crate::limits::{CONFIRMED_MS, DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
@@ -119,8 +122,14 @@ pub(crate) struct Fill {
     /// Its result counts as no newer than that: when it began, however long the disk takes, or when
     /// what it knows of the folder was confirmed.
     as_of: Nanos,
-    /// Sidecars that are known to be absent: a bit for each of [`SIDECARS`].
+    /// Sidecars that are known to be absent: a bit for each of [`SIDECARS`], then one for each form.
     absent: u8,
+    /// The other forms found.
+    forms: Vec<OtherForm>,
+    /// The requested path, if another form of what is there is being looked up.
+    instead_of: Option<Vec<u8>>,
+    /// No other form is sent: the one that was chosen is gone.
+    is_settled_on_own: bool,
     /// What is known of the folder was considered.
     has_glanced: bool,
 }
@@ -139,6 +148,8 @@ enum State {
     },
     /// Opens this sidecar.
     Sidecar(usize),
+    /// Opens this one of the other forms that the file may have.
+    Form(usize),
     /// Reads the names of the file's folder, before this sidecar is opened; since when.
     Surveying(usize, (Nanos, i64)),
     /// Opens the missing file in this one of the codings.
@@ -204,6 +215,9 @@ impl Fill {
             began: now,
             as_of: now,
             absent: 0,
+            forms: Vec::new(),
+            instead_of: None,
+            is_settled_on_own: false,
             has_glanced: false,
         }
     }
@@ -323,12 +337,17 @@ impl Fill {
                 }),
                 Step::Done(_) => unreachable!("a finished lookup leaves this state"),
             },
-            State::Sidecar(index) => {
-                let index = *index;
+            State::Sidecar(_) | State::Form(_) => {
+                // Sidecars and forms are numbered as in `absent`.
+                let (next, index) = match self.state {
+                    State::Form(index) => (SIDECARS.len(), SIDECARS.len() + index),
+                    State::Sidecar(index) => (index, index),
+                    _ => unreachable!("it is one of these"),
+                };
                 if !self.has_glanced
                     && let Some(max) = self.glance(driver)
                 {
-                    self.state = State::Surveying(index, (driver.now(), self.unix));
+                    self.state = State::Surveying(next, (driver.now(), self.unix));
                     let folder = folder_of(&self.file_path);
                     self.site.survey(folder, max);
                     return match driver.survey(root, folder, (max, sidecar_hash), token) {
@@ -339,7 +358,10 @@ impl Fill {
                 if self.absent >> index & 1 == 1 {
                     return Started::Now(Err(Errno::NOENT));
                 }
-                let name = [&self.file_path, SIDECARS[index].suffix].concat();
+                let name = match index.checked_sub(SIDECARS.len()) {
+                    None => [&self.file_path, SIDECARS[index].suffix].concat(),
+                    Some(form) => self.form_path(form),
+                };
                 open(driver.open(root, &name, token))
             }
             State::Alone(index) => open(driver.open(root, &self.coded_name(*index), token)),
@@ -400,6 +422,7 @@ impl Fill {
                 self.take(coding, opened, index + 1)
             }
             (State::Sidecar(index), _) => self.next_sidecar(index + 1),
+            (State::Form(index), result) => self.form_opened(index, result),
             (State::Surveying(index, since), result) => {
                 let survey = match result {
                     Ok(Wakeup::Surveyed(survey)) => Some(survey),
@@ -556,6 +579,7 @@ impl Fill {
         self.alone = None;
         self.unread.clear();
         self.drafts.clear();
+        self.forms.clear();
         self.status = Status::OK;
         self.is_own = true;
         self.absent = 0;
@@ -595,6 +619,12 @@ impl Fill {
             self.state = State::Sidecar(next);
             return None;
         }
+        self.next_form(0)
+    }
+
+    /// The result: the file found, with its sidecars and other forms.
+    fn made(&mut self) -> Option<Filled> {
+        let forms = std::mem::take(&mut self.forms);
         let drafts = std::mem::take(&mut self.drafts);
         let is_brief = self.is_brief;
         let again = self.began.plus_ms(CONFIRMED_MS);
@@ -603,7 +633,7 @@ impl Fill {
             !is_brief
                 && !previous.is_brief
                 && !self.reads_again(previous)
-                && previous.is_made_of(&drafts)
+                && previous.is_made_of(&drafts, &forms)
         };
         let cached = match self.previous() {
             Some(previous) if is_lasting(&previous) => {
@@ -625,6 +655,7 @@ impl Fill {
                     is_error: self.status.0 >= 400,
                     name: &self.file_path,
                     changes: changes.as_ref(),
+                    forms: &forms,
                 };
                 let content_type = std::mem::take(&mut self.content_type);
                 match Cached::new(content_type, drafts, self.unix, &self.site, &role) {

@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
 use gannet_content::directory::sidecars::SIDECARS;
+use gannet_content::negotiation::{self, is_form};
 use gannet_io::driver::{Driver, Meta, Nanos, Survey};
 
 use super::{DirectorySite, is_settled};
@@ -65,7 +66,8 @@ pub(super) enum Glance {
     Known {
         /// Since when.
         as_of: Nanos,
-        /// The sidecars that the file does not have: a bit for each of [`SIDECARS`].
+        /// The sidecars that the file does not have: a bit for each of [`SIDECARS`], then one for each
+        /// of its other forms.
         absent: u8,
     },
     /// Nothing; a survey of at most this many names is due, which [`Folders::take`] takes.
@@ -74,14 +76,15 @@ pub(super) enum Glance {
     Unknown,
 }
 
-/// The hash of a name that ends like a sidecar. Upper and lower case count as the same: file
+/// The hash of a name that ends like a sidecar, or like another form of a file. Upper and lower case count as the same: file
 /// systems exist where they are.
 pub(super) fn sidecar_hash(name: &[u8]) -> Option<u64> {
     let ends = |suffix: &[u8]| {
         let start = name.len().checked_sub(suffix.len());
         start.is_some_and(|start| name[start..].eq_ignore_ascii_case(suffix))
     };
-    SIDECARS.iter().any(|it| ends(it.suffix)).then(|| {
+    let is_kept = SIDECARS.iter().any(|it| ends(it.suffix)) || is_form(&name.to_ascii_lowercase());
+    is_kept.then(|| {
         let mut hasher = foldhash::fast::FixedState::default().build_hasher();
         hasher.write(&name.to_ascii_lowercase());
         hasher.finish()
@@ -244,13 +247,15 @@ impl Known {
         if !name.is_ascii() {
             return 0;
         }
-        let is_absent = |suffix: &[u8]| {
-            let hash = sidecar_hash(&[name, suffix].concat());
+        let is_absent = |name: &[u8]| {
+            let hash = sidecar_hash(name);
             hash.is_some_and(|hash| self.sidecars.binary_search(&hash).is_err())
         };
-        let bits = SIDECARS.iter().enumerate();
-        bits.fold(0, |bits, (index, it)| {
-            bits | u8::from(is_absent(it.suffix)) << index
+        let sidecars = SIDECARS.iter().map(|it| [name, it.suffix].concat());
+        let (forms, _) = negotiation::forms(name);
+        let names = sidecars.chain(forms.iter().map(|it| negotiation::name_of(name, *it)));
+        names.enumerate().fold(0, |bits, (index, name)| {
+            bits | u8::from(is_absent(&name)) << index
         })
     }
 }

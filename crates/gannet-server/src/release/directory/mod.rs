@@ -22,6 +22,7 @@ use std::sync::Arc;
 use gannet_content::answer::{self, Resource};
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::mime::{Types, TypesError};
+use gannet_content::negotiation::{self, Form};
 use gannet_content::plan::Representation;
 use gannet_content::policy::cache::Lifetime;
 use gannet_content::policy::defaults::DefaultFields;
@@ -110,8 +111,19 @@ pub(crate) struct Cached {
     read_again_at: Option<Nanos>,
     /// It is the content of a path, not a substitute.
     is_own: bool,
+    /// Other forms of it that exist.
+    forms: Vec<OtherForm>,
     /// Its codings that are made while it is served, if it is ever coded.
     on_the_fly: Option<Box<OnTheFly>>,
+}
+
+/// Another form of a file, which is beside it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct OtherForm {
+    pub(crate) form: Form,
+    /// Its path below the root.
+    pub(crate) path: Vec<u8>,
+    pub(crate) meta: Meta,
 }
 
 /// How the fields of a file's variants are rendered.
@@ -123,6 +135,8 @@ struct Shaping {
     lifetime: Lifetime,
     /// There may be several codings.
     has_choice: bool,
+    /// There are other forms.
+    has_forms: bool,
     changes: Option<Rc<FieldChanges>>,
 }
 
@@ -137,7 +151,12 @@ impl Shaping {
             len: draft.len,
             entity_tag: &tag,
             last_modified: self.last_modified,
-            vary: self.has_choice.then_some(answer::VARY_BY_CODING),
+            vary: match (self.has_choice, self.has_forms) {
+                (false, false) => None,
+                (true, false) => Some(answer::VARY_BY_CODING),
+                (false, true) => Some(answer::VARY_BY_TYPE),
+                (true, true) => Some(answer::VARY_BY_CODING_AND_TYPE),
+            },
             cache_control: Some(self.lifetime.cache_control()),
             fields: &fields,
         });
@@ -168,6 +187,8 @@ pub(crate) struct Role<'a> {
     /// The changes that the site's rules make to its fields, unless they are determined for each
     /// request.
     pub(crate) changes: Option<&'a FieldChanges>,
+    /// Other forms of it that exist.
+    pub(crate) forms: &'a [OtherForm],
 }
 
 /// One content coding of a file as found on disk: the file itself, or a sidecar.
@@ -249,6 +270,7 @@ impl Cached {
             last_modified,
             lifetime,
             has_choice: true,
+            has_forms: !role.forms.is_empty(),
             changes: role.changes.cloned().map(Rc::new),
         };
         let on_the_fly = OnTheFly::new(original, &site.options, site.rules(), role, &shaping);
@@ -277,6 +299,7 @@ impl Cached {
             is_own: role.is_own,
             is_brief: false,
             read_again_at: None,
+            forms: role.forms.to_vec(),
             on_the_fly: on_the_fly.map(Box::new),
         })
     }
@@ -346,10 +369,34 @@ impl Cached {
         })
     }
 
-    /// Whether it consists of exactly these drafts.
-    fn is_made_of(&self, drafts: &[Draft]) -> bool {
+    /// Whether it is the content of its path, sent with this status, and no page in its place.
+    pub(crate) fn is_content(&self, status: Status) -> bool {
+        self.is_own && status == Status::OK
+    }
+
+    /// The canonical path of another form that a request wants rather than this one.
+    #[inline]
+    pub(crate) fn better(&self, request: &Request<'_>, status: Status) -> Option<Vec<u8>> {
+        match self.forms.is_empty() || !self.is_content(status) {
+            true => None,
+            false => self.chosen(request),
+        }
+    }
+
+    #[cold]
+    fn chosen(&self, request: &Request<'_>) -> Option<Vec<u8>> {
+        let original = self.variant_in(Coding::Identity)?;
+        let others = self.forms.iter().map(|it| (it.form, it.meta.len));
+        let own = (&*self.content_type, original.draft.len);
+        let chosen = negotiation::choose(&request.fields, own, others)?;
+        Some([b"/", self.forms[chosen].path.as_slice()].concat())
+    }
+
+    /// Whether it consists of exactly these drafts, and has these other forms.
+    fn is_made_of(&self, drafts: &[Draft], forms: &[OtherForm]) -> bool {
         let is_live = |draft: &Draft| draft.body.get().map(Body::is_live);
-        self.variants.len() == drafts.len()
+        self.forms == forms
+            && self.variants.len() == drafts.len()
             && drafts.iter().all(|draft| {
                 let variant = self.variant(draft.coding, &draft.meta);
                 variant.is_some_and(|it| {
@@ -408,6 +455,7 @@ impl Cached {
             sha256: (variant.draft.len <= SMALL_FILE_MAX).then_some(&variant.sha256),
             is_ruled: self.is_ruled,
             is_own: self.is_own,
+            varies_by_type: false,
         }
     }
 
@@ -588,6 +636,10 @@ impl DirectorySite {
                 .variants
                 .iter()
                 .all(|v| driver.peek(root, &v.draft.path) == Some(v.draft.meta))
+                && cached
+                    .forms
+                    .iter()
+                    .all(|it| driver.peek(root, &it.path) == Some(it.meta))
         };
         let found = self.cache.borrow_mut().as_mut()?.fresh(path, now, is_same);
         found.filter(|(cached, _)| {

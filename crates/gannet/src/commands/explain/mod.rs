@@ -1,6 +1,7 @@
 //! `gannet explain`: how a URL is answered and why, and whether a running server agrees.
 
 mod access;
+mod forms;
 mod server;
 
 pub use server::Server;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use clap::ArgMatches;
 use gannet_archive::{Entry, SectionKind};
 use gannet_content::answer::{
-    CACHE_NO_CACHE, Resource, VARY_BY_CODING, private_cache_control, ready_fields,
+    CACHE_NO_CACHE, Resource, VARY_BY_CODING, VARY_BY_TYPE, private_cache_control, ready_fields,
 };
 use gannet_content::directory::coding;
 use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
@@ -246,10 +247,23 @@ fn foresee(
         may_code: !forbids_coding(site, target, &asked),
     };
     let mut answer = Answer::default();
+    let mut target = target.clone();
     match &located {
         Located::File(number, status) => {
             answer.status = *status;
-            content(site, *number, &to, &mut answer, text);
+            let is_own = site.has_content(asked.host, asked.path) && *status == 200;
+            let forms = match is_own {
+                true => forms::of(site, &asked, *number),
+                false => Vec::new(),
+            };
+            let number = forms::choose(site, *number, &forms, request, text);
+            if let Some(form) = forms.iter().find(|it| it.number == number) {
+                target.path.clone_from(&form.path);
+            }
+            content(site, number, &to, &mut answer, text);
+            if !forms.is_empty() {
+                answer.vary_by_type();
+            }
         }
         Located::Missing(Some(number)) => {
             answer.status = 404;
@@ -298,7 +312,7 @@ fn foresee(
     let is_protected = is_protected(site, &asked);
     // Only content can be cached, by the client alone.
     let may_cache = may_cache && (!is_protected || answer.status < 300);
-    rules(site, target, &host, may_cache, &mut answer);
+    rules(site, &target, &host, may_cache, &mut answer);
     if is_protected {
         protect(&mut answer);
     }
@@ -390,6 +404,17 @@ fn host_number(site: &Site, host: &str) -> u16 {
 }
 
 impl Answer {
+    /// It is one of several forms.
+    fn vary_by_type(&mut self) {
+        let known = self.fields.iter().find(|field| field.name == "vary");
+        let value = match known {
+            Some(field) => format!("{}, {VARY_BY_TYPE}", field.value),
+            None => VARY_BY_TYPE.to_owned(),
+        };
+        self.set("vary", &value, "other forms of it are beside it");
+        self.is_vary_of_made_ones = false;
+    }
+
     fn set(&mut self, name: &str, value: &str, origin: &str) {
         self.fields.retain(|field| field.name != name);
         self.fields.push(Field {

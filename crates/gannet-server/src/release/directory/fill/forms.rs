@@ -1,0 +1,110 @@
+//! Other forms of the file found: which of them exist, and the lookup of one in place of it.
+
+use gannet_content::directory::sidecars::SIDECARS;
+use gannet_content::negotiation;
+use gannet_http::semantics::request::Request;
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::{Errno, FileKind};
+
+use super::super::{Cached, OtherForm};
+use super::{Fill, Filled, State};
+use crate::exchange::Wakeup;
+
+impl Filled {
+    /// Whether the lookup has ended without content of its path.
+    pub(crate) fn is_no_content(&self) -> bool {
+        match self {
+            Self::File(cached, status, _) => !cached.is_content(*status),
+            Self::Short | Self::Undecoded(_) => false,
+            Self::Redirect(_)
+            | Self::Elsewhere(..)
+            | Self::Directory(_)
+            | Self::Listing(_)
+            | Self::Error(_) => true,
+        }
+    }
+}
+
+impl Fill {
+    /// The same lookup for another form of what is at its path.
+    pub(crate) fn turned_to(mut self, path: Vec<u8>) -> Self {
+        self.turn_to(path);
+        self
+    }
+
+    /// Whether another form than that at the requested path is being looked up.
+    pub(crate) fn is_other_form(&self) -> bool {
+        self.instead_of.is_some()
+    }
+
+    /// The canonical path of another form that the request wants rather than the file found.
+    pub(crate) fn better(
+        &self,
+        request: &Request<'_>,
+        cached: &Cached,
+        status: Status,
+    ) -> Option<Vec<u8>> {
+        let is_open = !self.is_settled_on_own && self.instead_of.is_none();
+        cached.better(request, status).filter(|_| is_open)
+    }
+
+    /// Looks up another form of what is at the path.
+    pub(crate) fn turn_to(&mut self, path: Vec<u8>) {
+        self.wanted.clone_from(&path);
+        self.instead_of = Some(std::mem::replace(&mut self.path, path));
+        self.start_over();
+    }
+
+    /// Looks up the requested path after all: the other form is gone.
+    pub(crate) fn turn_back(&mut self) {
+        if let Some(path) = self.instead_of.take() {
+            self.wanted.clone_from(&path);
+            self.path = path;
+            self.is_settled_on_own = true;
+            self.start_over();
+        }
+    }
+
+    /// The path below the root of this one of the other forms.
+    pub(super) fn form_path(&self, index: usize) -> Vec<u8> {
+        let form = negotiation::forms(&self.file_path).0[index];
+        negotiation::name_of(&self.file_path, form)
+    }
+
+    /// Looks for the other forms from number `next` on, then makes the result.
+    pub(super) fn next_form(&mut self, next: usize) -> Option<Filled> {
+        let forms = negotiation::forms(&self.file_path).0;
+        let is_wanted = self.is_own
+            && self.status == Status::OK
+            && self.missing_in == 0
+            && self.instead_of.is_none()
+            && self.site.options.single.is_none();
+        let mut rest = next..forms.len();
+        if let Some(next) = rest.find(|it| self.absent >> (SIDECARS.len() + it) & 1 == 0)
+            && is_wanted
+        {
+            self.state = State::Form(next);
+            return None;
+        }
+        self.made()
+    }
+
+    /// Takes the result of opening this one of the other forms.
+    pub(super) fn form_opened(
+        &mut self,
+        index: usize,
+        result: Result<Wakeup, Errno>,
+    ) -> Option<Filled> {
+        if let Ok(Wakeup::Opened(opened)) = result
+            && opened.meta.kind == FileKind::Regular
+            && opened.meta.len > 0
+        {
+            self.forms.push(OtherForm {
+                form: negotiation::forms(&self.file_path).0[index],
+                path: self.form_path(index),
+                meta: opened.meta,
+            });
+        }
+        self.next_form(index + 1)
+    }
+}
