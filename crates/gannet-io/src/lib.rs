@@ -11,7 +11,7 @@
 //! it.
 
 pub mod cause;
-pub(crate) mod clock;
+pub mod clock;
 pub(crate) mod closer;
 pub(crate) mod completion;
 pub mod descriptors;

@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicBool;
 use gannet::command_line::arguments::{self, Parsed};
 use gannet::command_line::commands::REFERENCE_COMMAND;
 use gannet::commands::{
-    cat, check, compress, dev, diff, explain, extract, get, help, import, inspect, keygen, ls,
-    pack, password, print, publish, releases, rollback, serve, text, verify, write,
+    cat, check, compress, dev, diff, doctor, explain, extract, get, health, help, import, inspect,
+    install, keygen, ls, pack, password, print, publish, releases, rollback, serve, text, verify,
+    write,
 };
 use gannet::messages::{Failure, hide_panics};
 use gannet::{components, documents};
@@ -47,6 +48,9 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         None => serve::run(&matches),
         Some(("serve", matches)) => serve::run(matches),
         Some(("dev", matches)) => dev::run(matches),
+        Some(("doctor", matches)) => doctor::run(matches),
+        Some(("health", matches)) => health::run(matches),
+        Some(("install", matches)) => install::run(matches),
         Some(("pack", matches)) => pack::run(matches),
         Some(("publish", matches)) => publish::run(matches),
         Some(("rollback", matches)) => rollback::run(matches),

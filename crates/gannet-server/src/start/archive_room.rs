@@ -59,7 +59,8 @@ impl Drop for Taken {
 
 /// Bytes of memory that this process can expect: the machine's available memory, or the lowest
 /// limit of its control groups. `None` if neither can be read.
-fn machine_memory() -> Option<u64> {
+#[must_use]
+pub fn machine_memory() -> Option<u64> {
     let available = fs::read_to_string("/proc/meminfo").ok();
     let available = available.and_then(|text| available_bytes(&text));
     let group = fs::read_to_string("/proc/self/cgroup").ok();

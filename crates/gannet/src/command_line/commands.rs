@@ -1,5 +1,6 @@
 //! The commands: their names, arguments and texts.
 
+mod operation;
 mod table;
 
 use clap::ValueHint;

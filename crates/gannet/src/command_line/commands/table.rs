@@ -2,9 +2,10 @@
 
 use clap::ValueHint;
 
+use super::operation::{CERT, DOCTOR, HEALTH, INSTALL};
 use super::{Argument, Command, Table};
 
-const fn positional(
+pub(super) const fn positional(
     name: &'static str,
     value_name: &'static str,
     brief: &'static str,
@@ -48,7 +49,7 @@ const OUTPUT_DIRECTORY: Argument = Argument {
     )
 };
 
-const JSON: Argument = Argument {
+pub(super) const JSON: Argument = Argument {
     name: "json",
     letter: Some('j'),
     value_name: "",
@@ -58,7 +59,7 @@ const JSON: Argument = Argument {
     hint: ValueHint::Other,
 };
 
-const fn option(
+pub(super) const fn option(
     name: &'static str,
     letter: char,
     value_name: &'static str,
@@ -76,11 +77,11 @@ const fn option(
     }
 }
 
-const fn switch(name: &'static str, letter: char, brief: &'static str) -> Argument {
+pub(super) const fn switch(name: &'static str, letter: char, brief: &'static str) -> Argument {
     option(name, letter, "", brief, ValueHint::Other)
 }
 
-const CACERT: Argument = option(
+pub(super) const CACERT: Argument = option(
     "cacert",
     'A',
     "FILE",
@@ -212,6 +213,9 @@ pub static COMMANDS: &[Command] = &[
         example: "gannet dev ./public --build 'hugo' --open",
         table: Table::None,
     },
+    DOCTOR,
+    HEALTH,
+    INSTALL,
     Command {
         name: "pack",
         arguments: &[positional(
@@ -613,16 +617,7 @@ pub static COMMANDS: &[Command] = &[
         example: "gannet get -c 4 https://example.org/disk.img -o disk.img",
         table: Table::None,
     },
-    Command {
-        name: "cert",
-        arguments: &[],
-        brief: "write the certificate of the authority behind --tls",
-        details: "As PEM, on standard output, for a browser or a client to import. It is created \
-            if there is none yet, and is valid for names of this machine only.",
-        variables: &[],
-        example: "gannet cert > gannet-authority.pem",
-        table: Table::None,
-    },
+    CERT,
     Command {
         name: "check",
         arguments: &[

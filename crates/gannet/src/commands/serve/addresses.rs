@@ -370,7 +370,7 @@ pub fn urls(
 }
 
 /// The URL of an address.
-pub(super) fn url(address: SocketAddr, scheme: Scheme) -> String {
+pub(crate) fn url(address: SocketAddr, scheme: Scheme) -> String {
     let (name, default) = match scheme {
         Scheme::Http | Scheme::Redirect => ("http", 80),
         Scheme::Https => ("https", 443),

@@ -7,6 +7,7 @@ mod content;
 pub mod content_kind;
 mod effects;
 mod notify;
+pub(crate) mod outlook;
 pub(crate) mod output;
 mod port_owner;
 mod process_limits;

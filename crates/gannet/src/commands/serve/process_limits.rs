@@ -92,6 +92,11 @@ impl Needs {
         bytes.next_multiple_of(MIB)
     }
 
+    /// Bytes that a start takes, with what is in `used`.
+    pub(super) fn memory_of_start(&self, used: Used) -> u64 {
+        self.memory(used.memory)
+    }
+
     /// `most` is the limit's value, `limit` its source.
     fn check_descriptors(&self, most: u64, open: u64, limit: &Limit) -> Result<(), Failure> {
         let least = self.descriptors(open);
@@ -194,6 +199,28 @@ impl Used {
             descriptors: descriptors::open_now(),
             memory: status_bytes("VmData:").max(PROGRAM),
         }
+    }
+}
+
+/// What [`set`] would find, without setting anything.
+///
+/// # Errors
+/// A limit is lower than a start needs.
+pub(super) fn check(settings: &Settings, needs: &Needs, used: Used) -> Result<(), Failure> {
+    let [of_descriptors, of_memory] = &BY_FLAG;
+    let limit = getrlimit(Resource::Nofile);
+    match settings.max_descriptors {
+        0 => {
+            let raised = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS_MAX);
+            let most = raised.max(limit.current.unwrap_or(u64::MAX));
+            needs.check_descriptors(most, used.descriptors, &DESCRIPTORS_OUTSIDE)?;
+        }
+        most => needs.check_descriptors(most, used.descriptors, of_descriptors)?,
+    }
+    match (settings.max_memory, getrlimit(Resource::Data).current) {
+        (0, None) => Ok(()),
+        (0, Some(most)) => needs.check_memory(most, used.memory, &DATA_OUTSIDE),
+        (most, _) => needs.check_memory(most, used.memory, of_memory),
     }
 }
 

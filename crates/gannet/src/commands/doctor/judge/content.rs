@@ -1,0 +1,114 @@
+//! What is served, the file systems below, and certificates.
+
+use super::super::facts::{Certificates, Facts, FileSystem, Site};
+use super::super::finding::{Finding, Level};
+
+/// What a file system is like for a server.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Kind {
+    Local,
+    /// Another machine has the files.
+    Network,
+    /// A program has them.
+    Fuse,
+    /// Memory has them.
+    Memory,
+}
+
+/// Types by their number in `linux/magic.h`, or in the file system's own source.
+const KINDS: [(u64, &str, Kind); 17] = [
+    (0xef53, "ext4", Kind::Local),
+    (0x5846_5342, "XFS", Kind::Local),
+    (0x9123_683e, "Btrfs", Kind::Local),
+    (0x2fc1_2fc1, "ZFS", Kind::Local),
+    (0xf2f5_2010, "F2FS", Kind::Local),
+    (0x794c_7630, "overlay", Kind::Local),
+    (0x7371_7368, "SquashFS", Kind::Local),
+    (0x4d44, "FAT", Kind::Local),
+    (0x2011_bab0, "exFAT", Kind::Local),
+    (0x6969, "NFS", Kind::Network),
+    (0xff53_4d42, "CIFS", Kind::Network),
+    (0xfe53_4d42, "SMB", Kind::Network),
+    (0x00c3_6400, "Ceph", Kind::Network),
+    (0x0102_1997, "9P", Kind::Network),
+    (0x6573_5546, "FUSE", Kind::Fuse),
+    (0x0102_1994, "tmpfs", Kind::Memory),
+    (0x8584_58f6, "ramfs", Kind::Memory),
+];
+
+pub(super) fn sites(facts: &Facts) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for site in &facts.sites {
+        match &site.state {
+            Err(lack) => all.push(Finding::lacking(Level::Bad, "content", lack)),
+            Ok(system) => {
+                all.push(file_system(site, *system));
+                all.extend(case(site, *system, facts.wishes.passwords));
+            }
+        }
+    }
+    all
+}
+
+fn file_system(site: &Site, system: FileSystem) -> Finding {
+    let subject = "content";
+    let known = KINDS.iter().find(|(magic, ..)| *magic == system.magic);
+    let (type_name, kind) = match known {
+        Some((_, name, kind)) => ((*name).to_owned(), *kind),
+        None => (format!("type {:#x}", system.magic), Kind::Local),
+    };
+    let text = format!("{}, on {type_name}", site.name);
+    match kind {
+        Kind::Network | Kind::Fuse if site.is_live => Finding::note(
+            subject,
+            format!("{text}: an answer waits as long as the file system does"),
+        )
+        .help("serve an archive ('gannet pack'), which is copied into memory, or a local copy"),
+        Kind::Memory => Finding::ok(
+            subject,
+            format!("{text}: gone after a restart of the machine"),
+        ),
+        _ => Finding::ok(subject, text),
+    }
+}
+
+/// Rules, passwords and hidden names are compared letter by letter.
+fn case(site: &Site, system: FileSystem, passwords: bool) -> Option<Finding> {
+    if !site.is_live || !system.folds_case {
+        return None;
+    }
+    let text = format!(
+        "{}: names differ in case only for gannet: '/About' answers as '/about'",
+        site.name
+    );
+    Some(
+        match passwords {
+            true => Finding::bad(
+                "content",
+                format!("{text}, and rules and passwords for '/about' are not applied to it"),
+            ),
+            false => Finding::note("content", format!("{text}, without its rules")),
+        }
+        .help("move the site to a file system that distinguishes case, or serve an archive"),
+    )
+}
+
+pub(super) fn certificates(certificates: Option<&Certificates>) -> Vec<Finding> {
+    let subject = "certificate";
+    match certificates {
+        None => Vec::new(),
+        Some(Certificates::Development) => vec![Finding::ok(
+            subject,
+            "for development, valid on this machine alone; made at the first start",
+        )],
+        Some(Certificates::Unusable(lack)) => vec![Finding::lacking(Level::Bad, subject, lack)],
+        Some(Certificates::Named(named, warnings)) => {
+            let one = |(names, days, until): &(String, i64, String)| {
+                Finding::ok(subject, format!("{names}: {days} days left, until {until}"))
+            };
+            let warnings = warnings.iter();
+            let warnings = warnings.map(|lack| Finding::lacking(Level::Note, subject, lack));
+            named.iter().map(one).chain(warnings).collect()
+        }
+    }
+}

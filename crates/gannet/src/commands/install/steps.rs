@@ -1,0 +1,196 @@
+//! What is to be done, decided before anything is done.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::account;
+use super::texts::{CONFIGURATION, SITE, Texts, USER};
+use crate::messages::{Failure, printable};
+
+/// Links that are there while the service is enabled.
+const ENABLED: [(&str, &str); 2] = [
+    (
+        "etc/systemd/system/multi-user.target.wants/gannet.service",
+        "gannet.service",
+    ),
+    (
+        "etc/systemd/system/sockets.target.wants/gannet.socket",
+        "gannet.socket",
+    ),
+];
+
+/// Where to install.
+pub(super) struct Target {
+    pub(super) root: PathBuf,
+    /// The user of this machine is made and removed, too.
+    pub(super) makes_user: bool,
+}
+
+/// One thing to be done, or left. Paths are those of the installed system.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Step {
+    MakeFolder(String),
+    Write(String, String),
+    /// Makes the user of this file.
+    MakeUser(String),
+    Remove(String),
+    /// Removes a folder if it is empty by then.
+    RemoveFolder(String),
+    RemoveUser,
+    /// Leaves something as it is, for this reason.
+    Keep(String, &'static str),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MakeFolder(path) => write!(f, "make    {path}/"),
+            Self::Write(path, _) => write!(f, "write   {path}"),
+            Self::MakeUser(_) => write!(f, "make    user {USER}"),
+            Self::Remove(path) => write!(f, "remove  {path}"),
+            Self::RemoveFolder(path) => write!(f, "remove  {path}/ if it is empty"),
+            Self::RemoveUser => write!(f, "remove  user {USER}"),
+            Self::Keep(what, why) => write!(f, "keep    {}: {why}", printable(what)),
+        }
+    }
+}
+
+impl Step {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Those of the system, with the path.
+    pub(super) fn take(&self, target: &Target) -> Result<(), Failure> {
+        let at = |path: &str| target.at(path);
+        let (doing, path, result) = match self {
+            Self::MakeFolder(path) => ("make the folder", path, fs::create_dir_all(at(path))),
+            Self::Write(path, text) => ("write", path, write(&at(path), text)),
+            Self::Remove(path) => ("remove", path, fs::remove_file(at(path))),
+            Self::RemoveFolder(path) => ("remove", path, remove_if_empty(&at(path))),
+            Self::MakeUser(file) => return account::make(&at(file)),
+            Self::RemoveUser => return account::remove(),
+            Self::Keep(..) => return Ok(()),
+        };
+        result.map_err(|error| Failure::of_system(doing, at(path).display(), &error))
+    }
+}
+
+/// What is at a path.
+enum State {
+    Nothing,
+    /// The text that would be written.
+    Same,
+    Other,
+}
+
+impl Target {
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    fn state(&self, path: &str, texts: &[&str]) -> Result<State, Failure> {
+        match fs::read(self.at(path)) {
+            Ok(bytes) if texts.iter().any(|text| text.as_bytes() == bytes) => Ok(State::Same),
+            Ok(_) => Ok(State::Other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(State::Nothing),
+            Err(error) => Err(Failure::of_system("read", self.at(path).display(), &error)),
+        }
+    }
+
+    /// The steps of an installation.
+    ///
+    /// # Errors
+    /// A file that is there cannot be read.
+    pub(super) fn install(&self, texts: &Texts<'_>) -> Result<Vec<Step>, Failure> {
+        let user_path = texts.user_path();
+        let has_user = self.makes_user && account::exists();
+        let mut steps = Vec::new();
+        for (path, text) in texts.files() {
+            let is_users = path == user_path;
+            steps.push(match self.state(&path, &[&text])? {
+                State::Same => Step::Keep(path.clone(), "it is as it should be"),
+                State::Other => Step::Keep(path.clone(), "it has other content"),
+                // Without the file, the user is not one that was made here.
+                State::Nothing if is_users && has_user => {
+                    Step::Keep(format!("user {USER}"), "there is one already")
+                }
+                State::Nothing => Step::Write(path.clone(), text),
+            });
+            if is_users && self.makes_user && !has_user {
+                steps.push(Step::MakeUser(path));
+            }
+        }
+        steps.push(match self.at(SITE).exists() {
+            true => Step::Keep(SITE.into(), "the site"),
+            false => Step::MakeFolder(SITE.into()),
+        });
+        Ok(steps)
+    }
+
+    /// The steps that undo one of these forms.
+    ///
+    /// # Errors
+    /// The service is enabled, or a file cannot be read.
+    pub(super) fn remove(&self, forms: [&Texts<'_>; 2]) -> Result<Vec<Step>, Failure> {
+        for (link, unit) in ENABLED {
+            if fs::symlink_metadata(self.at(link)).is_ok() {
+                return Err(Failure::new("remove", unit, "it is enabled")
+                    .help(format!("systemctl disable --now {unit}")));
+            }
+        }
+        let user_path = forms[0].user_path();
+        let all: Vec<(String, String)> = forms.iter().flat_map(|form| form.files()).collect();
+        let mut paths: Vec<&String> = all.iter().map(|(path, _)| path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        let mut steps = Vec::new();
+        for path in paths {
+            let texts = all.iter().filter(|(known, _)| known == path);
+            let texts: Vec<&str> = texts.map(|(_, text)| &**text).collect();
+            match self.state(path, &texts)? {
+                State::Nothing => {}
+                State::Other => steps.push(Step::Keep(path.clone(), "it was changed")),
+                State::Same => {
+                    // First the user: while its file is there, this can be repeated.
+                    if *path == user_path && self.makes_user && account::exists() {
+                        steps.push(Step::RemoveUser);
+                    }
+                    steps.push(Step::Remove(path.clone()));
+                }
+            }
+        }
+        let folder = Path::new(CONFIGURATION).parent().unwrap_or(Path::new("/"));
+        if self.at(CONFIGURATION).parent().is_some_and(Path::is_dir) {
+            steps.push(Step::RemoveFolder(folder.to_string_lossy().into_owned()));
+        }
+        if self.at(SITE).exists() {
+            steps.push(Step::Keep(SITE.into(), "the site"));
+        }
+        Ok(steps)
+    }
+}
+
+/// Writes a file that is not there, and its folder.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn remove_if_empty(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,226 @@
+//! What a start would find, as far as that can be known without changing anything.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use gannet_server::config::{Config, Content, Hosted, ListenAddress, LogFormat, Scheme};
+use gannet_server::tls::certificates::PairPaths;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::addresses::{self, Wanted};
+use super::content::{content, has_hosts, kind};
+use super::effects::{self, Situation};
+use super::output::{Terminal, log_format};
+use super::port_owner::port_owner;
+use super::process_limits::{self, Needs, Used};
+use super::sockets::Sockets;
+use super::{confinement, tls};
+use crate::command_line::layers::Origins;
+use crate::command_line::settings::Settings;
+use crate::messages::Failure;
+
+/// See the module documentation.
+pub(crate) struct Outlook {
+    /// What would be served; empty if the settings do not say.
+    pub(crate) contents: Vec<Hosted>,
+    /// Every address with its transport, whether the start would bind it, and who has it if not.
+    pub(crate) addresses: Vec<Prospect>,
+    /// The default port moves to the next free one.
+    pub(crate) moves: bool,
+    /// The certificates named.
+    pub(crate) pairs: Vec<PairPaths>,
+    /// Whether the limits of the process suffice.
+    pub(crate) limits: Result<(), Failure>,
+    /// Bytes that a start takes.
+    pub(crate) memory: u64,
+    /// What is wrong with the settings.
+    pub(crate) refusals: Vec<Failure>,
+}
+
+/// An address that a start would bind.
+pub(crate) struct Prospect {
+    pub(crate) address: ListenAddress,
+    pub(crate) is_udp: bool,
+    /// The error of binding it, explained.
+    pub(crate) refused: Option<Failure>,
+    /// The name and number of the process that has it.
+    pub(crate) owner: Option<(String, u32)>,
+    /// It is all of IPv6, which this machine does not have.
+    pub(crate) lacks_ipv6: bool,
+}
+
+impl Outlook {
+    /// Looks at the configuration as a start would.
+    pub(crate) fn new(settings: &Settings, origins: &Origins) -> Self {
+        let used = Used::now(settings);
+        let mut refusals = Vec::new();
+        let mut keep = |failure: Failure| refusals.push(failure);
+        let is_said = settings.path.is_some() || !settings.sites.is_empty();
+        let contents = match is_said {
+            true => content(settings).map_err(&mut keep).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let wanted = wanted(settings, origins).map_err(&mut keep).ok();
+        let pairs = tls::pairs(&settings.tls)
+            .map_err(&mut keep)
+            .unwrap_or_default();
+        if let Err(failure) = confinement::run_as(settings.user.as_deref()) {
+            keep(failure);
+        }
+        if let Some(wanted) = wanted.as_ref().filter(|_| !contents.is_empty())
+            && let Err(failure) = check(settings, origins, wanted, &contents)
+        {
+            keep(failure);
+        }
+        let kinds: Vec<Content> = contents.iter().map(|it| it.content.clone()).collect();
+        let listened = wanted.as_ref().map_or(0, |wanted| wanted.addresses.len());
+        let count = listened + usize::from(settings.tls.redirect.is_some());
+        let config: &Config = &settings.server;
+        let needs = Needs::of(config, &kinds, count);
+        Self {
+            addresses: wanted
+                .as_ref()
+                .map_or_else(Vec::new, |wanted| prospects(settings, wanted)),
+            moves: wanted.is_some_and(|wanted| wanted.movable.is_some()),
+            limits: process_limits::check(settings, &needs, used),
+            memory: needs.memory_of_start(used),
+            contents,
+            pairs,
+            refusals,
+        }
+    }
+}
+
+/// The addresses of a start that nobody passes sockets to.
+///
+/// # Errors
+/// As [`addresses::wanted`].
+pub(crate) fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure> {
+    addresses::wanted(settings, origins, &Sockets::default())
+}
+
+/// Rejects flags without effect, and an address that is named twice.
+fn check(
+    settings: &Settings,
+    origins: &Origins,
+    wanted: &Wanted,
+    contents: &[Hosted],
+) -> Result<(), Failure> {
+    let listening = || wanted.addresses.iter();
+    let situation = Situation {
+        kinds: contents.iter().map(|it| kind(&it.content)).collect(),
+        has_hosts: contents.iter().any(has_hosts),
+        has_https: listening().any(|it| it.scheme == Scheme::Https),
+        has_tcp: listening().any(|it| matches!(it.address, ListenAddress::Tcp(_))),
+        is_logging: log_format(settings, &Terminal::look(settings.colour)) != LogFormat::Off,
+    };
+    effects::check(settings, origins, &situation)?;
+    addresses::check_once(wanted, settings)
+}
+
+/// All addresses, each tried.
+fn prospects(settings: &Settings, wanted: &Wanted) -> Vec<Prospect> {
+    let mut all = Vec::new();
+    for one in &wanted.addresses {
+        all.push(Prospect::of(&one.address, false));
+        let speaks_quic = one.scheme == Scheme::Https && !settings.tls.no_http3 && !one.is_proxied;
+        if speaks_quic && matches!(one.address, ListenAddress::Tcp(_)) {
+            all.push(Prospect::of(&one.address, true));
+        }
+    }
+    let further = [settings.tls.redirect, settings.server.metrics];
+    let further = further.into_iter().flatten().map(ListenAddress::Tcp);
+    all.extend(further.map(|address| Prospect::of(&address, false)));
+    all
+}
+
+impl Prospect {
+    fn of(address: &ListenAddress, is_udp: bool) -> Self {
+        let tried = match address {
+            ListenAddress::Tcp(address) => try_bind(*address, is_udp),
+            ListenAddress::Unix(unix) => try_folder(&unix.path),
+        };
+        let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse && !is_udp;
+        let owner = match (address, &tried) {
+            (ListenAddress::Tcp(tcp), Err(error)) if is_in_use(error) => port_owner(tcp.port()),
+            _ => None,
+        };
+        let no_family = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
+        let is_wildcard = |address: &SocketAddr| address.is_ipv6() && address.ip().is_unspecified();
+        let lacks_ipv6 = match (address, &tried) {
+            (ListenAddress::Tcp(address), Err(error)) => {
+                is_wildcard(address)
+                    && error
+                        .raw_os_error()
+                        .is_some_and(|it| no_family.contains(&it))
+            }
+            _ => false,
+        };
+        Self {
+            address: address.clone(),
+            is_udp,
+            refused: tried.err().map(|error| addresses::explain(address, &error)),
+            owner,
+            lacks_ipv6,
+        }
+    }
+}
+
+/// Binds and lets go of an address, without listening: no client notices.
+fn try_bind(address: SocketAddr, is_udp: bool) -> io::Result<()> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let kind = match is_udp {
+        true => SocketType::DGRAM,
+        false => SocketType::STREAM,
+    };
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    if !is_udp {
+        // What connections that have ended leave behind is no listener.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+    }
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    Ok(rustix::net::bind(&socket, &address)?)
+}
+
+/// Whether a file could be made beside a Unix socket.
+fn try_folder(socket: &Path) -> io::Result<()> {
+    let folder = match socket.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_address_in_use_names_its_owner_and_a_free_one_stays_free() {
+        let busy = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = ListenAddress::Tcp(busy.local_addr().expect("bound"));
+        let prospect = Prospect::of(&address, false);
+        let owner = prospect.owner.map(|(_, pid)| pid);
+        assert_eq!(owner, Some(std::process::id()));
+        let refused = prospect.refused.expect("it is in use");
+        assert!(refused.message.contains("in use"), "{refused}");
+        drop(busy);
+        for is_udp in [false, true] {
+            assert!(Prospect::of(&address, is_udp).refused.is_none());
+            assert!(
+                Prospect::of(&address, is_udp).refused.is_none(),
+                "let go of"
+            );
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `gannet install` below another root: what is written, kept and removed.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gannet_testkit::{Ended, Folder, command, command_of_nobody, program, run};
+
+const SERVICE: &str = "usr/lib/systemd/system/gannet.service";
+const SOCKET: &str = "usr/lib/systemd/system/gannet.socket";
+const CONFIGURATION: &str = "etc/gannet/gannet.toml";
+const USER: &str = "usr/lib/sysusers.d/gannet.conf";
+
+/// A root with the program in its place, as a package's.
+fn root() -> Folder {
+    let root = Folder::new();
+    let bin = root.join("usr/bin");
+    fs::create_dir_all(&bin).expect("made");
+    let place = bin.join("gannet");
+    if fs::hard_link(program(), &place).is_err() {
+        fs::copy(program(), &place).expect("copied");
+    }
+    root
+}
+
+/// Runs the installed program's `install` with these flags.
+fn install(root: &Folder, flags: &[&str]) -> Ended {
+    let mut installed = Command::new(root.join("usr/bin/gannet"));
+    installed.current_dir("/").arg("install").args(flags);
+    run(installed.arg("--root").arg(root.path()))
+}
+
+/// The files but the program, relative to the root, sorted.
+fn files(root: &Folder) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => files.push(path.strip_prefix(root.path()).expect("below").to_owned()),
+            }
+        }
+    }
+    files.retain(|path| path != Path::new("usr/bin/gannet"));
+    files.sort();
+    files
+}
+
+fn paths(names: &[&str]) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn what_is_installed_is_kept_the_second_time_and_removed_again() {
+    let root = root();
+    let first = install(&root, &[]).success();
+    for line in [
+        "write   /usr/lib/systemd/system/gannet.service\n",
+        "write   /etc/gannet/gannet.toml\n",
+        "make    /srv/www/\n",
+    ] {
+        assert!(first.text().contains(line), "{line}: {}", first.text());
+    }
+    assert_eq!(files(&root), paths(&[SERVICE, CONFIGURATION, USER]));
+    assert!(root.join("srv/www").is_dir());
+    let service = fs::read_to_string(root.join(SERVICE)).expect("written");
+    let start = "\nExecStart=/usr/bin/gannet serve --config /etc/gannet/gannet.toml\n";
+    assert!(
+        service.contains(start) && service.contains("\nUser=gannet\n"),
+        "{service}"
+    );
+
+    let second = install(&root, &[]).success();
+    assert!(!second.text().contains("write "), "{}", second.text());
+    assert_eq!(second.text().matches("it is as it should be").count(), 3);
+
+    let removed = install(&root, &["--remove"]).success();
+    assert!(removed.text().contains("keep    /srv/www: the site\n"));
+    assert_eq!(files(&root), paths(&[]));
+    assert!(!root.join("etc/gannet").exists() && root.join("srv/www").is_dir());
+    let nothing = install(&root, &["--remove"]).success();
+    assert_eq!(nothing.text(), "keep    /srv/www: the site\n");
+}
+
+#[test]
+fn a_dry_run_prints_every_text_and_does_nothing() {
+    let root = root();
+    let dry = install(&root, &["--dry-run", "--socket"]).success();
+    assert_eq!(files(&root), paths(&[]));
+    assert!(!root.join("srv").exists());
+    install(&root, &["--socket"]).success();
+    for path in [SERVICE, SOCKET, CONFIGURATION, USER] {
+        let text = fs::read_to_string(root.join(path)).expect("written");
+        for line in text.lines() {
+            assert!(
+                dry.text()
+                    .contains(&format!("    {line}").trim_end().to_owned()),
+                "{line}"
+            );
+        }
+    }
+    let before = files(&root);
+    let dry = install(&root, &["--remove", "--dry-run"]).success();
+    assert!(
+        dry.text()
+            .contains("remove  /usr/lib/systemd/system/gannet.socket\n")
+    );
+    assert_eq!(files(&root), before);
+    install(&root, &["--remove"]).success();
+    assert_eq!(files(&root), paths(&[]));
+}
+
+#[test]
+fn what_someone_changed_is_neither_replaced_nor_removed() {
+    let root = root();
+    root.write(CONFIGURATION, "path = '/srv/other'\n");
+    let first = install(&root, &[]).success();
+    let kept = "keep    /etc/gannet/gannet.toml: it has other content\n";
+    assert!(first.text().contains(kept), "{}", first.text());
+    root.write(SERVICE, "[Service]\nExecStart=/bin/true\n");
+    let second = install(&root, &[]).success();
+    assert!(
+        second
+            .text()
+            .contains("gannet.service: it has other content\n")
+    );
+    root.write("srv/www/index.html", "the site");
+
+    let removed = install(&root, &["--remove"]).success();
+    assert!(removed.text().contains("gannet.toml: it was changed\n"));
+    assert!(removed.text().contains("gannet.service: it was changed\n"));
+    let left = [CONFIGURATION, SERVICE, "srv/www/index.html"];
+    assert_eq!(files(&root), paths(&left));
+    let text = fs::read_to_string(root.join(CONFIGURATION)).expect("kept");
+    assert_eq!(text, "path = '/srv/other'\n");
+}
+
+#[test]
+fn an_enabled_service_is_not_removed() {
+    let root = root();
+    install(&root, &[]).success();
+    let wants = root.join("etc/systemd/system/multi-user.target.wants");
+    fs::create_dir_all(&wants).expect("made");
+    symlink(
+        "/usr/lib/systemd/system/gannet.service",
+        wants.join("gannet.service"),
+    )
+    .expect("made");
+    install(&root, &["--remove"]).failure(
+        1,
+        "gannet: cannot remove 'gannet.service': it is enabled\n\
+         help: systemctl disable --now gannet.service\n",
+    );
+    assert!(root.join(SERVICE).exists());
+}
+
+#[test]
+fn only_root_installs_into_the_system() {
+    let mut nobody = command_of_nobody();
+    run(nobody.arg("install")).failure(
+        1,
+        "gannet: only root can install a service\n\
+         help: use sudo; --dry-run prints what would be done\n",
+    );
+    run(command().args(["install", "--remove", "--socket", "--dry-run"])).failure(
+        2,
+        "gannet: --socket makes no sense with --remove\n\
+         help: leave it out: both forms are removed\n",
+    );
+}
