@@ -186,14 +186,23 @@ impl SocketFile {
 
     /// Grants access to the clients that may connect.
     fn open_to(&self, mode: Option<u32>, group: Option<u32>) -> io::Result<()> {
+        if mode.is_none() && group.is_none() {
+            return Ok(());
+        }
         let name = self.temporary.as_ref().unwrap_or(&self.name);
+        // Whoever may write to the folder can put a link there, to a file of somebody else's.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.folder, name, flags, Mode::empty())?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+        if kind != FileType::Socket {
+            return Err(Errno::NOTSOCK.into());
+        }
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         if let Some(group) = group {
-            let group = Some(Gid::from_raw(group));
-            rustix::fs::chownat(&self.folder, name, None, group, AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::chown(&path, None, Some(Gid::from_raw(group)))?;
         }
         if let Some(mode) = mode {
-            let mode = Mode::from_raw_mode(mode);
-            rustix::fs::chmodat(&self.folder, name, mode, AtFlags::empty())?;
+            rustix::fs::chmod(&path, Mode::from_raw_mode(mode))?;
         }
         Ok(())
     }
@@ -316,6 +325,26 @@ mod tests {
         bind(path, &Access::default())
             .and_then(|(_, mut file)| file.publish())
             .is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    }
+
+    /// Mode and group are the socket's, not those of a file that a link names.
+    #[test]
+    fn only_sockets_are_opened_to_others() {
+        let folder = folder("opened");
+        let (path, other) = (folder.join("socket"), folder.join("other"));
+        fs::write(&other, "").unwrap();
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
+        let before = mode(&other);
+        symlink(&other, &path).unwrap();
+        let file = SocketFile::at(&path).unwrap();
+        assert!(file.open_to(Some(0o666), None).is_err());
+        assert!(file.open_to(None, Some(0)).is_err());
+        assert_eq!(mode(&other), before);
+        fs::remove_file(&path).unwrap();
+        let (_socket, _file) = published(&path);
+        file.open_to(Some(0o640), None).unwrap();
+        assert_eq!(mode(&path), 0o640);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     /// A stale socket is replaced; a live one, a file and a link are left alone.

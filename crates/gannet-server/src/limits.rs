@@ -320,8 +320,8 @@ pub(crate) const STREAMS_HELD_MAX: u64 = {
 pub(crate) const LOADS_HELD_MAX: u64 = LOADS_MAX as u64 * LOADED_PER_TURN_MAX;
 
 /// How long a connection without any request may stay open after a stop, milliseconds: its first
-/// request may be in flight.
-pub(crate) const FRESH_MS: u64 = 500;
+/// request may be on its way, over a link with long round trips as well.
+pub(crate) const FRESH_MS: u64 = 2_000;
 
 /// Connections closed at once when descriptors or memory run out.
 pub(crate) const SHED_MAX: usize = 64;

@@ -160,6 +160,14 @@ fn addresses_take_their_sockets() {
              add --listen with this address, or remove the socket from the unit\n"
         ),
     );
+    let path = site.join("own.sock");
+    let unix = UnixListener::bind(&path).expect("free").into();
+    let listen = format!("unix:{},mode=0660", text(&path));
+    let arguments = ["--listen", &listen, text(site.path())];
+    let (mut command, _kept) = passed(vec![(unix, "")], &arguments);
+    let ended = run(&mut command);
+    let expect = "the service manager has made this socket, and decides who may connect";
+    assert!(ended.err.contains(expect), "{}", ended.err);
     let connected = UnixDatagram::unbound().expect("a socket");
     let (mut command, _kept) = passed(vec![(connected.into(), "")], &[text(site.path())]);
     let ended = run(&mut command);

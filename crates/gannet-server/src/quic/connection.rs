@@ -23,7 +23,6 @@ use super::streams::{Streams, code};
 use crate::clients::Client;
 use crate::config::Limits;
 use crate::connection::ConnId;
-use crate::limits::FRESH_MS;
 use crate::observe::metrics::ClientCounters;
 use crate::observe::record::{End, Record};
 use crate::tls::alert::Alert;
@@ -564,7 +563,7 @@ impl<D: Driver> Active<'_, D> {
         let round_trip = u64::try_from(conn.quic.rtt().as_millis()).unwrap_or(u64::MAX);
         // Its first request may be on the way.
         let least = if self.shared.is_handed_over {
-            FRESH_MS
+            END_AFTER_MS
         } else {
             1
         };

@@ -51,7 +51,7 @@ impl Elders {
         self.links().any(|(other, _)| other == generation)
     }
 
-    /// Passes a datagram on that was received at this address. If the elder has too much to do, it
+    /// Passes a datagram on that was received at this address. If the elder cannot take it, it
     /// is dropped, as on any network. False if the process has ended.
     pub(super) fn pass(&self, generation: u8, at: SocketAddr, datagram: &Forwarded) -> bool {
         let elder = self.0.iter().find(|elder| elder.generation == generation);
@@ -65,13 +65,19 @@ impl Elders {
             ecn: datagram.ecn,
         };
         match elder.link.send(&[&header.bytes(), &datagram.bytes], &[]) {
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+            Err(error) if is_closed(&error) => {
                 elder.has_ended.store(true, Ordering::Relaxed);
                 false
             }
             _ => true,
         }
     }
+}
+
+/// Whether the other end has gone, rather than a message being too long or too many.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected)
 }
 
 /// Receives what a newer process passes on, for the workers of this one, until all newer processes
@@ -203,9 +209,9 @@ mod tests {
     #[test]
     fn datagrams_are_dropped_or_the_end_is_noticed() {
         let at: SocketAddr = "127.0.0.1:443".parse().expect("valid");
-        let datagram = Forwarded {
+        let of_len = |len| Forwarded {
             socket: DatagramSocket(0),
-            bytes: BytesMut::from(&[0x40; 1200][..]),
+            bytes: BytesMut::zeroed(len),
             peer: at,
             local: None,
             ecn: 0,
@@ -213,6 +219,8 @@ mod tests {
         let (link, other) = Parcels::pair().expect("a pair");
         let elders = Elders::new(vec![(7, link)]);
         assert!(elders.has(7) && !elders.has(8));
+        assert!(elders.pass(7, at, &of_len(16 << 20)), "it has not ended");
+        let datagram = of_len(1_200);
         for _ in 0..10_000 {
             assert!(elders.pass(7, at, &datagram));
         }

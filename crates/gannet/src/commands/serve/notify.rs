@@ -1,5 +1,6 @@
 //! Tells the service manager about this server's state, as sd_notify(3) describes.
 
+use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -62,9 +63,20 @@ impl Notify {
         self.send("STOPPING=1\nSTATUS=finishing running answers\n");
     }
 
-    /// This process is the server from now on.
-    pub(super) fn main_process(&self, pid: u32) {
-        self.send(&format!("MAINPID={pid}\n"));
+    /// This process is the server from now on. Waits for a service manager that is slow: if it does
+    /// not know, it takes the service for ended with this process.
+    ///
+    /// # Errors
+    /// It could not be told.
+    pub(super) fn main_process(&self, pid: u32) -> io::Result<()> {
+        let Some(socket) = &self.socket else {
+            return Ok(());
+        };
+        socket.set_nonblocking(false)?;
+        socket.set_write_timeout(Some(TELL_MAX))?;
+        let told = socket.send(format!("MAINPID={pid}\n").as_bytes());
+        socket.set_nonblocking(true)?;
+        told.map(drop)
     }
 
     /// Leaves everything else to the main process.
@@ -101,6 +113,9 @@ impl Notify {
         }
     }
 }
+
+/// How long a message that must arrive waits for room.
+const TELL_MAX: Duration = Duration::from_secs(5);
 
 /// How soon the workers are looked at again if they did not answer.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

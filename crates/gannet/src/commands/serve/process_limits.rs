@@ -243,7 +243,7 @@ pub(super) fn set(settings: &Settings, needs: &Needs, used: Used) -> Result<(), 
     };
     match settings.max_descriptors {
         0 => {
-            raise_descriptor_limit();
+            raise_descriptors();
             let most = getrlimit(Resource::Nofile).current;
             needs.check_descriptors(
                 most.unwrap_or(u64::MAX),
@@ -298,7 +298,7 @@ pub(super) fn help(settings: &Settings) -> Option<String> {
 
 /// Every connection and open file is a descriptor; the soft limit is often 1024, for programs that
 /// use `select`.
-fn raise_descriptor_limit() {
+pub(super) fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS_MAX);
     if limit.current.is_some_and(|current| current < wanted) {

@@ -187,7 +187,16 @@ impl Sockets {
                     None => return Ok(None),
                 }
             }
-            (ListenAddress::Unix(_), Origin::ServiceManager) => (wanted.clone(), None),
+            (ListenAddress::Unix(unix), Origin::ServiceManager) => {
+                if unix.access != unix_socket::Access::default() {
+                    return Err(io::Error::other(
+                        "the service manager has made this socket, and decides who may connect: \
+                         leave out mode= and group= here, and set SocketMode= and SocketGroup= in \
+                         its unit",
+                    ));
+                }
+                (wanted.clone(), None)
+            }
             (ListenAddress::Tcp(_), _) => (address, None),
         };
         let mut one = Bound::inherited(address, scheme, group.duplicates()?, file)?;

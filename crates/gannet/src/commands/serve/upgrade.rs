@@ -26,6 +26,7 @@ use gannet_io::starter::{NOT_STARTED, PREDECESSOR, Starter};
 use gannet_server::config::ListenAddress;
 use gannet_server::{Inheritance, Item, Running};
 
+use crate::commands::serve::process_limits;
 use crate::commands::serve::signals::Command;
 use crate::commands::serve::sockets::{Group, METRICS, Sockets};
 use crate::messages::{Exit, Failure, cause};
@@ -82,6 +83,8 @@ impl Predecessor {
             ))
             .help("the running server goes on; stop it and start the new one instead")
         };
+        // It may pass more sockets than the usual limit lets a process open.
+        process_limits::raise_descriptors();
         let link = inherited::from_predecessor(&number)
             .map(Parcels::from)
             .map_err(failed)?;

@@ -13,6 +13,7 @@ use super::output::People;
 use super::signals::{Command, Commands};
 use super::tls;
 use super::upgrade::{Answer, Upgrades};
+use crate::messages::cause;
 
 /// How often the main thread checks whether the workers have ended by themselves.
 const LOOK: Duration = Duration::from_secs(1);
@@ -164,7 +165,11 @@ impl Waiting {
             }
         };
         // Before it serves: the service manager listens to the main process alone.
-        self.notify.main_process(pid);
+        if let Err(error) = self.notify.main_process(pid) {
+            self.upgrades.end();
+            let cause = cause(&error);
+            return not_upgraded(&format!("cannot tell the service manager of it: {cause}"));
+        }
         match self.upgrades.finish(&mut self.running, &taken) {
             Ok(()) => {
                 self.notify.leave();
@@ -174,7 +179,8 @@ impl Waiting {
                 ));
             }
             Err(why) => {
-                self.notify.main_process(std::process::id());
+                // It is the server as before; nothing else can be done.
+                let _ = self.notify.main_process(std::process::id());
                 not_upgraded(&why);
             }
         }
