@@ -82,8 +82,6 @@ pub struct TlsConfig {
     /// cannot be replaced, the connection ends after the current response, or at twice as many
     /// records.
     pub key_records_max: u64,
-    /// Send `Strict-Transport-Security`, so that browsers return only over HTTPS (RFC 6797).
-    pub hsts: bool,
     /// Serve HTTP/3 on the same addresses, over UDP.
     pub http3: bool,
     /// What answers by the other versions say of it (`alt-svc`, RFC 7838 section 3) instead of its port;
@@ -439,6 +437,9 @@ pub struct Config {
     pub content: ContentOptions,
     /// Required if any address speaks [`Scheme::Https`].
     pub tls: Option<TlsConfig>,
+    /// Send `Strict-Transport-Security` to clients over TLS, so that browsers return only over HTTPS
+    /// (RFC 6797); a trusted proxy may have ended TLS.
+    pub hsts: bool,
     /// Whether threads give up rights that they do not need.
     pub sandbox: SandboxChoice,
     /// The user whose rights the process has while it serves; `None`: those it was started with.

@@ -332,6 +332,23 @@ fn the_scheme_is_the_clients() {
     });
 }
 
+/// Without TLS of its own, a server sends it for those who come over TLS to the proxy.
+#[test]
+fn hsts_is_sent_behind_a_proxy_that_ends_tls() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let flags = ["--hsts", "--trust", "loopback"];
+        let server = start(engine.name(), &folder, &flags);
+        let mut client = Client::connect(server.address());
+        let secure = ask(&mut client, "/", &["x-forwarded-proto: https"]).expect(200);
+        assert!(secure.field("strict-transport-security").is_some());
+        for fields in [&["x-forwarded-proto: http"][..], &[]] {
+            let clear = ask(&mut client, "/", fields).expect(200);
+            assert_eq!(clear.field("strict-transport-security"), None);
+        }
+    });
+}
+
 /// HTTP/2 and HTTP/3 as HTTP/1.1.
 #[test]
 fn every_version_tells_of_clients() {

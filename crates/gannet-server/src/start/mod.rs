@@ -410,7 +410,7 @@ impl Tls {
 /// The fields of responses over TLS. Fields set by the operator take precedence.
 fn secure_fields(config: &Config) -> Vec<(String, String)> {
     let mut fields = config.content.fields.clone();
-    let is_wanted = config.tls.as_ref().is_some_and(|tls| tls.hsts);
+    let is_wanted = config.hsts;
     if is_wanted && fields.iter().all(|(name, _)| name != HSTS.0) {
         fields.push((HSTS.0.into(), HSTS.1.into()));
     }

@@ -198,7 +198,7 @@ fn mistakes_are_named_before_anything_is_served() {
         2,
         "--tls-key is given without --tls-cert",
     );
-    check(&["--hsts"], 2, "--hsts makes no sense without HTTPS");
+    check(&["--hsts"], 2, "--hsts has no effect without HTTPS");
     let two = [
         "--tls-cert",
         &chain,

@@ -169,7 +169,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "false",
         brief: "tell browsers to use HTTPS only, for two years",
-        details: "Adds strict-transport-security to answers over TLS, and a policy that makes \
+        details: "Adds strict-transport-security to answers over TLS (a proxy of --trust may have ended it), and a policy that makes \
             browsers load subresources over HTTPS (upgrade-insecure-requests). For other values \
             use --header.",
         is_common: false,

@@ -27,6 +27,8 @@ pub enum Need {
     Content,
     /// HTTPS is enabled.
     Https,
+    /// HTTPS is enabled, or a trusted proxy may speak it.
+    HttpsOrTrust,
     /// At least one address speaks HTTPS.
     HttpsAddress,
     /// At least one TCP address.
@@ -89,7 +91,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("no-http3", Need::Https),
     ("alt-svc", Need::Https),
     ("http-redirect", Need::Https),
-    ("hsts", Need::Https),
+    ("hsts", Need::HttpsOrTrust),
     ("early-data", Need::Https),
     ("ktls", Need::Https),
     ("tls-key-records", Need::Https),

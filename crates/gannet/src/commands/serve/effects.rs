@@ -140,6 +140,12 @@ impl Situation {
             Need::Https if !self.has_https => {
                 lack("without HTTPS", "add --tls-cert FILE, or --tls")
             }
+            Need::HttpsOrTrust if !self.has_https && settings.server.clients.trust.is_empty() => {
+                lack(
+                    "without HTTPS",
+                    "add --tls-cert FILE, or --trust with the address of the proxy that speaks HTTPS",
+                )
+            }
             Need::HttpsAddress if !self.has_https => lack(
                 "where no address speaks HTTPS",
                 "leave it out, or add --listen https://ADDR:PORT",
@@ -157,6 +163,7 @@ impl Situation {
             Need::Nothing
             | Need::Content
             | Need::Https
+            | Need::HttpsOrTrust
             | Need::HttpsAddress
             | Need::Tcp
             | Need::Log
@@ -286,6 +293,11 @@ mod tests {
             "ktls",
             without(|it| it.has_https = false),
             "--ktls has no effect without HTTPS",
+        );
+        check(
+            "hsts",
+            without(|it| it.has_https = false),
+            "--hsts has no effect without HTTPS",
         );
         check(
             "defer-accept",

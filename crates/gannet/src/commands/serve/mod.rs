@@ -222,6 +222,7 @@ fn prepare(
         log: log_format(settings, &terminal),
         log_file: log_file(settings),
         tls,
+        hsts: settings.tls.hsts,
         run_as: confinement::run_as(settings.user.as_deref())?,
         metrics: sockets.metrics_address(settings.server.metrics),
         content: ContentOptions {

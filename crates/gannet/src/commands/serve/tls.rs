@@ -36,7 +36,6 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
     if !is_wanted(tls) {
         let alone = [
             ("--http-redirect", tls.redirect.is_some()),
-            ("--hsts", tls.hsts),
             ("--early-data", tls.early_data),
             ("--no-http3", tls.no_http3),
             ("--alt-svc", tls.alt_svc.is_some()),
@@ -94,7 +93,6 @@ pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Developm
         },
         kernel: tls.kernel,
         key_records_max: tls.key_records_max,
-        hsts: tls.hsts,
         http3: !tls.no_http3,
         alt_svc: tls.alt_svc.clone(),
     };
@@ -195,12 +193,11 @@ mod tests {
             ..TlsSettings::default()
         };
         check(redirect, Some("--http-redirect makes no sense"));
-        let mut hsts = TlsSettings {
+        let hsts = TlsSettings {
             hsts: true,
+            development: true,
             ..TlsSettings::default()
         };
-        check(hsts.clone(), Some("--hsts makes no sense without"));
-        hsts.development = true;
         check(hsts, Some("with a certificate for development"));
     }
 }
