@@ -11,7 +11,7 @@ use gannet_testkit::DEADLINE;
 use gannet_testkit::client::Client;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
-use super::{CACHED, Setting, compare, print};
+use super::{CACHED, Setting, compare, give_way, print};
 use crate::idle::allow_descriptors;
 
 const NAME: &str = "clients";
@@ -70,6 +70,7 @@ fn from(network: u8, number: u32, server: SocketAddr) -> Result<Client> {
 
 fn flood(address: SocketAddr, is_over: &AtomicBool, counts: [&AtomicU64; 2]) -> Result<()> {
     let one = |thread: u32| -> Result<()> {
+        give_way()?;
         let numbers = (thread..ADDRESSES).step_by(THREADS as usize);
         let mut clients = numbers
             .map(|number| from(1, number, address))

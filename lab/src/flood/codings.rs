@@ -12,7 +12,7 @@ use anyhow::Result;
 use gannet_testkit::client::Client;
 use gannet_testkit::content::Numbers;
 
-use super::{RATE, Setting, compare, from_one_address, print};
+use super::{RATE, Setting, compare, from_one_address, give_way, print};
 use crate::swap::{mib, pss};
 
 const NAME: &str = "codings";
@@ -57,6 +57,7 @@ pub(super) fn run(setting: &Setting) -> Result<bool> {
 
 /// Asks for one new file after the other, at a fixed pace.
 fn flood(address: SocketAddr, files: u32, is_over: &AtomicBool) -> Result<()> {
+    give_way()?;
     let mut client = Client::connect(address);
     let start = Instant::now();
     for file in 0..files {

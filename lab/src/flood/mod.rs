@@ -61,6 +61,9 @@ const WARM: Duration = Duration::from_secs(2);
 /// Name and content of the file for which the visitor asks.
 const CACHED: (&str, &str) = ("cached.css", "body { margin: 0 }\n");
 
+/// Niceness of the flood's threads.
+const NICE: i32 = 19;
+
 /// What a flood may make of the visitor's 99th percentile, as a factor.
 const P99_FACTOR_MAX: f64 = 2.0;
 
@@ -194,4 +197,10 @@ fn compare(scenario: &str, calm: &Latencies, flooded: &Latencies) -> bool {
     let verdict = verdict(is_met);
     println!("{scenario}: p99 {factor:.2} times (bound: {P99_FACTOR_MAX}, {verdict})");
     is_met
+}
+
+/// Lowers the priority of a thread of a flood: real ones do not run on the processors of the server
+/// and of its visitors.
+fn give_way() -> Result<()> {
+    rustix::process::setpriority_process(None, NICE).context("cannot lower a priority")
 }
