@@ -15,6 +15,7 @@ mod browser_listing;
 mod browser_site;
 mod check;
 mod crawl;
+mod dist;
 mod fuzz;
 mod h2spec;
 mod h3_interop;
@@ -40,6 +41,7 @@ cargo xtask NAME
   crawl        sites of twelve generators, compared with nginx path by path
   proxies      haproxy, nginx and Caddy in front of gannet: who the client is
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
+  dist         a static program, a .deb, a container image and checksums (--help for its flags)
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
   flood        what a visitor waits while others flood the server (--help for its flags)
@@ -85,6 +87,7 @@ fn dispatch() -> Result<()> {
     };
     match name.as_str() {
         lab if LAB.contains(&lab) => return run_lab(lab, &mut parser),
+        "dist" => return dist::main(&mut parser),
         "fuzz-smoke" => return fuzz::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
         "sim" => return check::sim(&mut parser),

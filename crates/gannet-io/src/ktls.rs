@@ -302,14 +302,15 @@ pub fn send_control(
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
     message.msg_control = room.0.as_mut_ptr().cast();
-    message.msg_controllen = space;
+    // Its type, and that of `cmsg_len`, differs between C libraries.
+    message.msg_controllen = space as _;
     // SAFETY: `msg_control` points to `msg_controllen` writable bytes, aligned for a cmsghdr; the
     // first header therefore exists, and its data has room for one byte.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_TLS;
         (*header).cmsg_type = libc::TLS_SET_RECORD_TYPE;
-        (*header).cmsg_len = libc::CMSG_LEN(1) as usize;
+        (*header).cmsg_len = libc::CMSG_LEN(1) as _;
         libc::CMSG_DATA(header).write(control as u8);
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
