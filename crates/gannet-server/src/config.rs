@@ -421,6 +421,8 @@ pub struct Config {
     pub clients: ClientRules,
     /// Users and passwords.
     pub passwords: PasswordOptions,
+    /// HTTP/2 is not spoken in clear text; over TLS [`Options`](crate::tls::config::Options) decide.
+    pub no_http2: bool,
     /// Accept TCP connections only once their first bytes have arrived.
     pub defer_accept: bool,
     /// Format of the access log.

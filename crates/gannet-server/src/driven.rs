@@ -359,6 +359,7 @@ fn worker<D: Driver>(
             scheme,
             is_proxied: clients.is_proxied,
         }],
+        has_clear_http2: true,
         clients: Clients::new(&clients.rules),
         checker: Arc::new(checker),
         redirect: Redirect::default(),

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
-    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
 };
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite, SupportedProtocolVersion,
@@ -51,6 +51,11 @@ impl Issued {
     pub fn pem(&self) -> String {
         [&*self.chain, &*self.key].concat()
     }
+
+    fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        let all = CertificateDer::pem_slice_iter(self.chain.as_bytes());
+        all.map(|one| one.expect("PEM")).collect()
+    }
 }
 
 /// A certificate authority, and the files of the certificates it has issued.
@@ -72,7 +77,12 @@ impl Default for Authority {
 impl Authority {
     /// Creates a root.
     pub fn new() -> Self {
-        let (key, params) = (new_key(KeyKind::P256), authority_params("test root"));
+        Self::named("test root")
+    }
+
+    /// Creates a root of this name.
+    pub fn named(name: &str) -> Self {
+        let (key, params) = (new_key(KeyKind::P256), authority_params(name));
         Self {
             folder: Folder::new(),
             pem: params.self_signed(&key).expect("signed").pem(),
@@ -106,19 +116,40 @@ impl Authority {
 
     /// A certificate with a long validity, and its key.
     pub fn issued(&self, kind: KeyKind, names: &[&str]) -> Issued {
-        self.issued_for(kind, names, (2020, 2099))
+        self.issued_with(kind, names, |_| {})
     }
 
     /// A certificate that is valid from the start of one year to the start of another.
     pub fn issued_for(&self, kind: KeyKind, names: &[&str], years: (i32, i32)) -> Issued {
+        self.issued_with(kind, names, |params| {
+            params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
+            params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
+        })
+    }
+
+    /// A certificate of a client, with a long validity.
+    pub fn issued_to_client(&self, kind: KeyKind) -> Issued {
+        self.issued_with(kind, &[], |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        })
+    }
+
+    /// A certificate with a long validity, after these changes.
+    pub fn issued_with(
+        &self,
+        kind: KeyKind,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Issued {
         let key = new_key(kind);
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
-        params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
-        params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2099, 1, 1);
         params
             .distinguished_name
             .push(DnType::CommonName, "test leaf");
+        change(&mut params);
         let leaf = params.signed_by(&key, &self.issuer).expect("signed");
         Issued {
             chain: leaf.pem() + self.intermediate.as_deref().unwrap_or_default(),
@@ -164,11 +195,18 @@ impl Authority {
             suites.iter().any(|suite| suite.version() == *version)
         };
         let versions: Vec<_> = [&TLS13, &TLS12].into_iter().filter(is_able).collect();
-        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&versions)
             .expect("suites of these versions")
-            .with_root_certificates(self.roots())
-            .with_no_client_auth();
+            .with_root_certificates(self.roots());
+        let mut config = match abilities.identity {
+            Some(own) => {
+                let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).expect("PEM");
+                let config = builder.with_client_auth_cert(own.certificates(), key);
+                config.expect("they belong together")
+            }
+            None => builder.with_no_client_auth(),
+        };
         config.alpn_protocols = abilities.alpn;
         config.enable_early_data = abilities.early_data;
         config.enable_sni = abilities.sni;
@@ -188,6 +226,8 @@ pub struct Abilities {
     pub early_data: bool,
     /// Sends the server name.
     pub sni: bool,
+    /// The client's own certificate.
+    pub identity: Option<Issued>,
 }
 
 impl Default for Abilities {
@@ -199,6 +239,7 @@ impl Default for Abilities {
             alpn: vec![b"http/1.1".to_vec()],
             early_data: false,
             sni: true,
+            identity: None,
         }
     }
 }

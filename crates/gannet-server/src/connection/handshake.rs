@@ -35,8 +35,9 @@ impl<D: Driver> Active<'_, D> {
         if tls.is_over || tls.is_sending || tls.is_queued || tls.waiting.is_empty() {
             return;
         }
-        if handshake.is_at_hello() {
-            // A key exchange and a signature, while other clients wait for responses.
+        if handshake.is_costly() {
+            // A key exchange and a signature, or the client's certificates, while others wait for
+            // responses.
             if !self.shared.budget.take(Work::Hello, 1) {
                 tls.is_queued = true;
                 self.shared.hellos.push_back(conn.id);
@@ -89,6 +90,7 @@ impl<D: Driver> Active<'_, D> {
             is_closed,
             ..
         } = established;
+        self.shared.count_client_certificate();
         match kind {
             HandshakeKind::Full => self.shared.counters.tls.full += 1,
             HandshakeKind::FullWithRetry => self.shared.counters.tls.retried += 1,
@@ -199,6 +201,9 @@ impl<D: Driver> Active<'_, D> {
 
     fn handshake_failed(&mut self, failure: Failure, out: Vec<u8>) {
         self.shared.counters.tls.failed(&failure);
+        if let Failure::Ours { alert, .. } = failure {
+            self.shared.count_refused_client(alert);
+        }
         let conn = &mut *self.conn;
         if let Failure::ClearHttp(_) = failure {
             self.shared.spare = out;

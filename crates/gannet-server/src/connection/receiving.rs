@@ -51,6 +51,9 @@ impl<D: Driver> Active<'_, D> {
         if shared.stop_at.is_some() {
             self.conn.drain_http1();
         }
+        if !shared.settings.has_clear_http2 {
+            self.conn.protocol.exclude_http2();
+        }
         match scheme {
             Scheme::Https => self.begin_handshake(),
             Scheme::Redirect => {

@@ -143,6 +143,12 @@ pub struct TlsCounters {
     pub resumed: u64,
     /// Handshakes of HTTP/3 of either kind: QUIC's library does not say which.
     pub quic: u64,
+    /// Certificates of clients that were accepted.
+    pub clients_accepted: u64,
+    /// Certificates of clients that were refused.
+    pub clients_refused: u64,
+    /// Clients that needed a certificate and sent none.
+    pub clients_missing: u64,
     /// Failed handshakes, by the alert sent or received, or by another reason: `closed`, `reset`,
     /// `timeout`, `clear_http`.
     pub failed: BTreeMap<&'static str, u64>,
@@ -207,8 +213,8 @@ macro_rules! add {
 impl AddAssign<&TlsCounters> for TlsCounters {
     fn add_assign(&mut self, other: &TlsCounters) {
         add!(self, other, TlsCounters {
-            connections_now full retried resumed quic early faults kernel peer_key_updates key_updates
-            kernel_key_updates
+            connections_now full retried resumed quic clients_accepted clients_refused
+            clients_missing early faults kernel peer_key_updates key_updates kernel_key_updates
         } failed not_kernel);
         add_each(&mut self.failed, failed);
         add_each(&mut self.not_kernel, not_kernel);

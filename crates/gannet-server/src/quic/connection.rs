@@ -26,6 +26,7 @@ use crate::connection::ConnId;
 use crate::observe::metrics::ClientCounters;
 use crate::observe::record::{End, Record};
 use crate::tls::alert::Alert;
+use crate::tls::limits::CLIENT_CHAIN_BYTES_MAX;
 use crate::worker::ledger::{Account, Held};
 use crate::worker::shared::Shared;
 
@@ -47,6 +48,8 @@ pub(crate) struct QuicConn {
     pub(super) waits_for_socket: bool,
     /// Its handshake is in progress.
     pub(super) is_shaking: bool,
+    /// The library holds the client's certificates.
+    has_client_certificate: bool,
     /// It is closed, and is removed at the end of its turn.
     is_over: bool,
     /// It ends without a CONNECTION_CLOSE.
@@ -109,6 +112,7 @@ impl QuicConn {
             is_marked: false,
             waits_for_socket: false,
             is_shaking: true,
+            has_client_certificate: false,
             is_over: false,
             is_silent: false,
             deadline: Nanos(u64::MAX),
@@ -248,6 +252,9 @@ impl QuicConn {
         };
         let mut held = self.streams.held();
         held[Account::Transport] = limits::held(pieces, sent);
+        if self.has_client_certificate {
+            held[Account::Transport] += CLIENT_CHAIN_BYTES_MAX as u64;
+        }
         held
     }
 
@@ -350,6 +357,7 @@ impl<D: Driver> Active<'_, D> {
                     let took = self.shared.driver.now().0 - self.conn.idle_since.0;
                     measures.quic_handshake(took);
                 }
+                self.conn.has_client_certificate = self.shared.count_client_certificate();
                 if !self.counts_client() {
                     return self.close(ErrorCode::EXCESSIVE_LOAD, "too many connections");
                 }
@@ -423,10 +431,15 @@ impl<D: Driver> Active<'_, D> {
     }
 
     fn lost(&mut self, reason: &ConnectionError) {
-        let counters = &mut self.shared.counters;
         if self.conn.is_shaking {
-            counters.tls.failed_by(failure(reason));
+            self.shared.counters.tls.failed_by(failure(reason));
+            if let ConnectionError::TransportError(error) = reason
+                && let Some(alert) = alert(error.code)
+            {
+                self.shared.count_refused_client(alert);
+            }
         }
+        let counters = &mut self.shared.counters;
         match reason {
             ConnectionError::TimedOut => counters.timeouts += 1,
             ConnectionError::Reset => counters.socket_errors += 1,
@@ -603,18 +616,20 @@ impl<D: Driver> Active<'_, D> {
 
 /// The reason of a failed handshake for the metrics: the TLS alert of either side, if there is one.
 pub(super) fn failure(reason: &ConnectionError) -> &'static str {
-    // RFC 9001 section 4.8.
-    let alert = |code: TransportErrorCode| {
-        let code = u64::from(code);
-        let alert = u8::try_from(code & 0xff).unwrap_or(u8::MAX);
-        (code & !0xff == 0x100).then(|| Alert(alert).name())
-    };
     match reason {
-        ConnectionError::TransportError(error) => alert(error.code).unwrap_or("quic"),
-        ConnectionError::ConnectionClosed(close) => alert(close.error_code).unwrap_or("closed"),
+        ConnectionError::TransportError(error) => alert(error.code).map_or("quic", Alert::name),
+        ConnectionError::ConnectionClosed(close) => {
+            alert(close.error_code).map_or("closed", Alert::name)
+        }
         ConnectionError::ApplicationClosed(_) | ConnectionError::LocallyClosed => "closed",
         ConnectionError::TimedOut => "timeout",
         ConnectionError::Reset => "reset",
         ConnectionError::VersionMismatch | ConnectionError::CidsExhausted => "quic",
     }
+}
+
+/// The TLS alert in an error code (RFC 9001 section 4.8).
+fn alert(code: TransportErrorCode) -> Option<Alert> {
+    let alert = u64::from(code).checked_sub(0x100)?;
+    u8::try_from(alert).ok().map(Alert)
 }

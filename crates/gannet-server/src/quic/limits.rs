@@ -1,5 +1,7 @@
 //! Bounds of the HTTP/3 transport, each with its reason.
 
+use crate::tls::limits::CLIENT_CHAIN_BYTES_MAX;
+
 /// Concurrent requests per connection: RFC 9114 section 6.1 recommends at least 100, and each
 /// permitted request can take memory.
 pub(super) const REQUESTS_MAX: u32 = 100;
@@ -139,8 +141,9 @@ const PACKET_HELD: u64 = 256;
 /// Bytes of such a packet: the smallest MTU of QUIC.
 const PACKET_LEN: u64 = 1_200;
 
-/// The maximum of [`held`].
-pub(crate) const TRANSPORT_HELD_MAX: u64 = held(FRAMES_MAX, SEND_WINDOW);
+/// The maximum of [`held`], with the client's certificates.
+pub(crate) const TRANSPORT_HELD_MAX: u64 =
+    held(FRAMES_MAX, SEND_WINDOW) + CLIENT_CHAIN_BYTES_MAX as u64;
 
 /// Upper bound of the bytes that the library holds for a connection with this many unread STREAM
 /// frames and unacknowledged bytes, without the content that it sends.

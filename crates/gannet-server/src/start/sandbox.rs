@@ -79,8 +79,7 @@ impl Sandbox {
             }
             control.read.extend(folders);
         }
-        let pairs = config.tls.iter().flat_map(|tls| &tls.source.pairs);
-        for file in pairs.flat_map(|pair| [&pair.certificate, &pair.key]) {
+        for file in config.tls.iter().flat_map(|tls| tls.source.files()) {
             control.read.extend(replaceable(file));
         }
         if let Some(file) = &config.passwords.file {

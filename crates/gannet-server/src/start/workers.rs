@@ -256,6 +256,7 @@ impl Plan<'_> {
                 .div_ceil(self.workers)
                 .min(self.descriptors.connections),
             listeners: self.kinds_of(index),
+            has_clear_http2: !self.config.no_http2,
             clients: self.clients.clone(),
             checker: Arc::clone(&self.checker),
             redirect: Redirect {

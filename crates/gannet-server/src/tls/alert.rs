@@ -27,6 +27,8 @@ impl Alert {
     pub const INTERNAL_ERROR: Self = Self(80);
     /// The user cancelled; `close_notify` follows.
     pub const USER_CANCELED: Self = Self(90);
+    /// The client has sent no certificate (RFC 8446 section 4.4.2.4).
+    pub const CERTIFICATE_REQUIRED: Self = Self(116);
     /// None of the offered application protocols is spoken here.
     pub const NO_APPLICATION_PROTOCOL: Self = Self(120);
 
@@ -36,6 +38,13 @@ impl Alert {
     pub fn content(self) -> [u8; 2] {
         let is_warning = matches!(self, Self::CLOSE_NOTIFY | Self::USER_CANCELED);
         [if is_warning { 1 } else { 2 }, self.0]
+    }
+
+    /// Whether it is about a certificate or a signature of the peer.
+    #[must_use]
+    pub fn is_about_certificate(self) -> bool {
+        // bad_certificate to certificate_unknown, unknown_ca, access_denied, decrypt_error.
+        matches!(self.0, 42..=46 | 48 | 49 | 51)
     }
 
     /// The name in the registry.

@@ -9,11 +9,15 @@ use rustls::crypto::aws_lc_rs::{self, cipher_suite as suites, kx_group as groups
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
-    ServerSessionMemoryCache,
+    ServerSessionMemoryCache, WantsServerCert,
 };
 use rustls::sign::CertifiedKey;
-use rustls::{ConnectionTrafficSecrets, ServerConfig, SupportedCipherSuite};
+use rustls::{
+    ConfigBuilder, ConnectionTrafficSecrets, ServerConfig, SupportedCipherSuite,
+    SupportedProtocolVersion,
+};
 
+use super::clients::Verifier;
 use super::limits::{EARLY_DATA_MAX, EARLY_SESSIONS_MAX};
 use super::record::aead::{Cipher, Secrets};
 
@@ -51,6 +55,29 @@ pub struct Options {
     pub early_data: bool,
     /// Session tickets sent after a full handshake, 0 to 8.
     pub tickets: usize,
+    /// Clients need a certificate. Sessions are then not resumed.
+    pub clients: Option<Verifier>,
+}
+
+impl Options {
+    /// Whether sessions can be resumed.
+    pub(super) fn resumes(&self) -> bool {
+        self.resumption && self.clients.is_none()
+    }
+
+    /// A configuration before its certificates.
+    pub(super) fn builder(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, String> {
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(versions)
+            .map_err(|error| error.to_string())?;
+        Ok(match &self.clients {
+            Some(verifier) => builder.with_client_cert_verifier(verifier.library()),
+            None => builder.with_no_client_auth(),
+        })
+    }
 }
 
 impl Default for Options {
@@ -61,6 +88,7 @@ impl Default for Options {
             resumption: true,
             early_data: false,
             tickets: 2,
+            clients: None,
         }
     }
 }
@@ -117,10 +145,8 @@ impl HostConfig {
             &[&rustls::version::TLS13]
         };
         let keys = Arc::new(ByKeyKind(keys));
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(versions)
-            .map_err(|error| error.to_string())?
-            .with_no_client_auth()
+        let mut config = options
+            .builder(versions)?
             .with_cert_resolver(Arc::clone(&keys) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = options
             .protocols
@@ -132,7 +158,7 @@ impl HostConfig {
         config.send_tls13_tickets = 0;
         // Without stored sessions, no early data is accepted; data sent nevertheless is discarded.
         config.max_early_data_size = EARLY_DATA_MAX;
-        if options.resumption {
+        if options.resumes() {
             config.send_tls13_tickets = options.tickets.min(8);
             // RFC 9149: a client that requests a number of tickets gets no more than that.
             config.max_tls13_tickets = 4;

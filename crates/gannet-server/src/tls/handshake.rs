@@ -49,6 +49,8 @@ pub struct Handshake {
     is_closed: bool,
     /// Output was produced.
     has_spoken: bool,
+    /// The client needs a certificate.
+    asks_client: bool,
 }
 
 #[derive(Default)]
@@ -145,9 +147,13 @@ impl Handshake {
     }
 
     /// Whether the next call of [`receive`](Self::receive) may be expensive: the ClientHello has
-    /// not been processed.
+    /// not been processed, or the client's certificate not been verified.
     #[must_use]
-    pub fn is_at_hello(&self) -> bool {
+    pub fn is_costly(&self) -> bool {
+        self.is_at_hello() || self.asks_client
+    }
+
+    fn is_at_hello(&self) -> bool {
         matches!(self.state, State::Hello)
     }
 
@@ -301,6 +307,7 @@ impl Handshake {
         let host = certificates.choose(hello.server_name.as_deref());
         self.server_name = hello.server_name;
         let config = host.choose(hello.prefers_chacha);
+        self.asks_client = certificates.asks_clients();
         let connection = UnbufferedServerConnection::new(config).map_err(|error| {
             self.state = State::Over;
             Failure::Ours {
@@ -394,6 +401,9 @@ impl Handshake {
         let group = connection
             .negotiated_key_exchange_group()
             .map(|group| group.name());
+        let chain = connection.peer_certificates().unwrap_or_default();
+        debug_assert!(!self.asks_client || !chain.is_empty(), "required");
+        let chain_bytes = chain.iter().map(|one| one.len()).sum();
         let (secrets, keys) = connection
             .dangerous_into_kernel_connection()
             .map_err(|error| internal(&error.to_string()))?;
@@ -409,7 +419,7 @@ impl Handshake {
             Vec::new()
         };
         Ok(Box::new(Established {
-            session: Session::new(version, tx, rx, keys, waiting),
+            session: Session::new(version, tx, rx, keys, chain_bytes, waiting),
             protocol,
             server_name: self.server_name.take(),
             kind,
@@ -487,6 +497,8 @@ fn put_clear(alert: Alert, out: &mut Vec<u8>) {
 fn likely_alert(error: &Error) -> Alert {
     match error {
         Error::InvalidMessage(_) => Alert::DECODE_ERROR,
+        Error::NoCertificatesPresented => Alert::CERTIFICATE_REQUIRED,
+        Error::InvalidCertificate(why) => Alert(u8::from(AlertDescription::from(why.clone()))),
         Error::DecryptError => Alert::BAD_RECORD_MAC,
         Error::PeerSentOversizedRecord => Alert::RECORD_OVERFLOW,
         Error::NoApplicationProtocol => Alert::NO_APPLICATION_PROTOCOL,

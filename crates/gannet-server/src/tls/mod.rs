@@ -24,6 +24,7 @@
 
 pub mod alert;
 pub mod certificates;
+pub mod clients;
 pub mod config;
 pub mod development;
 pub mod handshake;

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
 use quinn_proto::crypto::rustls::QuicServerConfig;
-use rustls::ServerConfig;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
 };
 use rustls::sign::CertifiedKey;
 
 use super::certificates::Names;
-use super::config::{ByKeyKind, Options, provider, ticketer};
+use super::config::{ByKeyKind, Options, ticketer};
 use super::limits::EARLY_SESSIONS_MAX;
 
 /// The name of HTTP/3 in the ALPN registry (RFC 9114 section 3.1).
@@ -45,15 +44,13 @@ pub(super) fn config(
     options: &Options,
 ) -> Result<Arc<dyn QuicCrypto>, String> {
     let names = Arc::clone(names);
-    let mut config = ServerConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|error| error.to_string())?
-        .with_no_client_auth()
+    let mut config = options
+        .builder(&[&rustls::version::TLS13])?
         .with_cert_resolver(Arc::new(ByName { names, hosts }));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    if options.resumption {
+    if options.resumes() {
         config.send_tls13_tickets = options.tickets.min(8);
         if options.early_data {
             config.max_early_data_size = EARLY_DATA_ALL;

@@ -35,6 +35,8 @@ pub struct Session {
     sender: Sender,
     version: Version,
     keys: KernelConnection<ServerConnectionData>,
+    /// Bytes of the client's certificates, which `keys` holds.
+    chain_bytes: usize,
     /// Encrypted bytes to send before the next ones.
     waiting: Vec<u8>,
     /// A `KeyUpdate` of ours is due.
@@ -107,9 +109,9 @@ pub enum StaysOurs {
 }
 
 impl Session {
-    /// Bytes held for incomplete records, and for sending.
+    /// Bytes held for incomplete records, for sending, and of the client's certificates.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.decryptor.held_bytes() + self.waiting.capacity()
+        self.decryptor.held_bytes() + self.waiting.capacity() + self.chain_bytes
     }
 
     pub(super) fn new(
@@ -117,6 +119,7 @@ impl Session {
         tx: Secrets,
         rx: Secrets,
         keys: KernelConnection<ServerConnectionData>,
+        chain_bytes: usize,
         waiting: Vec<u8>,
     ) -> Self {
         Self {
@@ -124,6 +127,7 @@ impl Session {
             sender: Sender::Ours(Encryptor::new(version, tx)),
             version,
             keys,
+            chain_bytes,
             waiting,
             owes_key_update: false,
             is_ended: false,

@@ -6,7 +6,7 @@
 //! the new pairs are unusable, the old ones stay in place, and the error is reported once per
 //! change.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::certificates::{
     CertificateError, CertificateSet, CertificateStore, LoadOptions, PairPaths, Warning, load,
     now_unix,
 };
+use super::clients::Verifier;
 use super::config::Options;
 use crate::start::lookout::{Quiet, Stamp};
 
@@ -36,8 +37,10 @@ pub struct Source {
     pub pairs: Vec<PairPaths>,
     /// Use expired certificates, with a warning.
     pub allow_expired: bool,
-    /// The operator's other TLS options.
+    /// The operator's other TLS options; `clients` is filled in from the files below.
     pub options: Options,
+    /// PEM files of the authorities of which every client needs a certificate; none if it is empty.
+    pub client_authorities: Vec<PathBuf>,
 }
 
 impl Source {
@@ -65,15 +68,14 @@ impl Source {
         &self,
         previous: Option<&CertificateSet>,
     ) -> Result<(CertificateSet, Vec<Warning>), CertificateError> {
-        let options = LoadOptions {
+        let checks = LoadOptions {
             allow_expired: self.allow_expired,
             now: now_unix(),
         };
-        let (pairs, warnings) = load(&self.pairs, &options)?;
-        Ok((
-            CertificateSet::new(pairs, &self.options, previous)?,
-            warnings,
-        ))
+        let (pairs, warnings) = load(&self.pairs, &checks)?;
+        let mut options = self.options.clone();
+        options.clients = Verifier::read(&self.client_authorities)?;
+        Ok((CertificateSet::new(pairs, &options, previous)?, warnings))
     }
 
     /// The check with which a [`Lookout`](crate::start::lookout::Lookout) keeps a store up to date:
@@ -94,14 +96,15 @@ impl Source {
         }
     }
 
-    fn stamps(&self) -> Vec<Option<Stamp>> {
-        self.files().map(Stamp::of).collect()
-    }
-
-    /// The files of all pairs.
+    /// The files that it reads.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let pairs = self.pairs.iter();
-        pairs.flat_map(|pair| [&*pair.certificate, &*pair.key])
+        let pairs = pairs.flat_map(|pair| [&pair.certificate, &pair.key]);
+        pairs.chain(&self.client_authorities).map(PathBuf::as_path)
+    }
+
+    fn stamps(&self) -> Vec<Option<Stamp>> {
+        self.files().map(Stamp::of).collect()
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) connections_max: usize,
     /// The listeners that the driver was created with.
     pub(crate) listeners: Vec<ListenerKind>,
+    /// HTTP/2 may begin with its preface in clear text.
+    pub(crate) has_clear_http2: bool,
     /// Rules about clients, if there are any.
     pub(crate) clients: Option<Arc<Clients>>,
     /// Compares passwords with hashes.

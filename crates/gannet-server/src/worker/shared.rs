@@ -30,6 +30,7 @@ use crate::passwords::Guard;
 use crate::release::opened::Opened;
 use crate::release::{Release, Site};
 use crate::start::ALT_SVC;
+use crate::tls::alert::Alert;
 use crate::tls::certificates::Adopted;
 use crate::worker::ledger::{Budget, Ledger};
 
@@ -205,6 +206,28 @@ impl<D: Driver> Shared<D> {
             measures.response(&record.measured(), now);
         }
         self.log.add(record, peer, end, now, self.driver.unix_ms());
+    }
+
+    /// Counts the certificate of a client whose handshake has completed, if one was required.
+    /// Returns whether it was.
+    pub(crate) fn count_client_certificate(&mut self) -> bool {
+        let certificates = self.certificates.as_ref();
+        let is_required = certificates.is_some_and(Adopted::asks_clients);
+        self.counters.tls.clients_accepted += u64::from(is_required);
+        is_required
+    }
+
+    /// Counts a handshake that was ended with this alert, if the client's certificate is the reason.
+    pub(crate) fn count_refused_client(&mut self, alert: Alert) {
+        let certificates = self.certificates.as_ref();
+        if !certificates.is_some_and(Adopted::asks_clients) {
+            return;
+        }
+        if alert == Alert::CERTIFICATE_REQUIRED {
+            self.counters.tls.clients_missing += 1;
+        } else if alert.is_about_certificate() {
+            self.counters.tls.clients_refused += 1;
+        }
     }
 
     /// Retries accepting on the listeners where it failed.

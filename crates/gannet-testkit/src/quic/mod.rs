@@ -187,6 +187,22 @@ impl Quic {
         }
     }
 
+    /// Waits until the server closes the connection for an error of QUIC or TLS, and returns its code
+    /// (RFC 9000 section 20.1).
+    #[track_caller]
+    pub fn failed_with(&mut self) -> u64 {
+        self.until("the connection's end", |quic| quic.core.lost.is_some());
+        match &self.core.lost {
+            Some(ConnectionError::ConnectionClosed(close)) => close.error_code.into(),
+            other => panic!("closed in another way: {other:?}"),
+        }
+    }
+
+    /// Whether the connection is lost, as far as is known.
+    pub fn is_lost(&self) -> bool {
+        self.core.lost.is_some()
+    }
+
     /// Waits until the server resets a stream, and returns its error code.
     #[track_caller]
     pub fn reset_with(&mut self, id: StreamId) -> u64 {

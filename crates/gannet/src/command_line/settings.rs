@@ -80,6 +80,10 @@ pub struct TlsSettings {
     pub hsts: bool,
     /// Accept early data (0-RTT).
     pub early_data: bool,
+    /// Files of the authorities of which every client needs a certificate.
+    pub client_authorities: Vec<PathBuf>,
+    /// TLS 1.2 is enabled.
+    pub tls12: bool,
     /// HTTP/3 is not spoken.
     pub no_http3: bool,
     /// What answers say of HTTP/3, if it is not to be made up; empty for nothing.
@@ -99,6 +103,8 @@ impl Default for TlsSettings {
             redirect: None,
             hsts: false,
             early_data: false,
+            client_authorities: Vec::new(),
+            tls12: true,
             no_http3: false,
             alt_svc: None,
             kernel: Choice::default(),

@@ -289,6 +289,16 @@ impl Text {
             "reason",
             tls.failed.iter().map(|(reason, n)| (reason, *n)),
         );
+        self.counters(
+            "gannet_tls_client_certificates_total",
+            "Certificates that clients need, by what became of them.",
+            "result",
+            [
+                ("accepted", tls.clients_accepted),
+                ("refused", tls.clients_refused),
+                ("missing", tls.clients_missing),
+            ],
+        );
         self.single(
             "gannet_tls_early_data_total",
             "counter",

@@ -49,6 +49,10 @@ pub enum Cause {
     Unusable(usize, String),
     /// The file contains no certificate; what it contains instead.
     NoCertificate(Option<&'static str>),
+    /// The file contains no certificate of an authority; what it contains instead.
+    NoAuthority(Option<&'static str>),
+    /// Too many authorities.
+    TooManyAuthorities,
     /// The certificate file contains a private key, and the key file a certificate.
     Exchanged,
     /// The file is a PKCS #7 collection of certificates (`.p7b`).
@@ -120,7 +124,10 @@ impl CertificateError {
     pub fn help(&self) -> Option<String> {
         Some(match &self.cause {
             Cause::NonePairs => "name a certificate and its key".into(),
-            Cause::TooManyPairs(_) | Cause::TooLong(_) | Cause::Library(_) => return None,
+            Cause::TooManyPairs(_)
+            | Cause::TooLong(_)
+            | Cause::TooManyAuthorities
+            | Cause::Library(_) => return None,
             Cause::Read(error) => match error.kind() {
                 io::ErrorKind::NotFound => "check the path".into(),
                 _ if self.is_hidden(error) => HIDDEN.into(),
@@ -166,6 +173,10 @@ impl CertificateError {
             Cause::Unusable(..) => "ask your certificate authority for another one".into(),
             Cause::Exchanged => "this is the key: exchange the certificate and the key".into(),
             Cause::NoCertificate(_) => "give the file with the certificate chain".into(),
+            Cause::NoAuthority(_) => {
+                "give the file with the certificate of the authority that issues those of clients"
+                    .into()
+            }
             Cause::NoKey(_) => "give the file with the private key".into(),
             Cause::EncryptedKey => {
                 "remove the passphrase with 'openssl pkey -in FILE -out NEW', and protect the new \
@@ -240,6 +251,11 @@ impl fmt::Display for CertificateError {
             Cause::Pkcs7 => f.write_str("a PKCS #7 collection of certificates, not a PEM file"),
             Cause::Exchanged => missing(f, "certificate", Some("private key")),
             Cause::NoCertificate(found) => missing(f, "certificate", *found),
+            Cause::NoAuthority(found) => missing(f, "certificate of an authority", *found),
+            Cause::TooManyAuthorities => {
+                let max = super::super::limits::AUTHORITIES_MAX;
+                write!(f, "more than {max} authorities")
+            }
             Cause::NoKey(found) => missing(f, "private key", *found),
             Cause::EncryptedKey => f.write_str("the private key is protected by a passphrase"),
             Cause::TooLong(count) => {

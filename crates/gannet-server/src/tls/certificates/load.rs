@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_io::named_file;
+use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, SectionKind};
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
@@ -16,7 +17,9 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use super::error::{Cause, CertificateError, Warning, WarningKind};
 use super::facts::{self, Facts, Parsed};
 use crate::tls::config::provider;
-use crate::tls::limits::{CHAIN_LEN_MAX, EXPIRY_WARNING_SECONDS, PAIRS_MAX, PEM_LEN_MAX};
+use crate::tls::limits::{
+    AUTHORITIES_MAX, CHAIN_LEN_MAX, EXPIRY_WARNING_SECONDS, PAIRS_MAX, PEM_LEN_MAX,
+};
 
 /// The files of a pair.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -209,6 +212,32 @@ fn read(path: &Path) -> Result<(Vec<u8>, u32), CertificateError> {
         return Err(CertificateError::at(path, Cause::Pem(why)));
     }
     Ok((bytes, meta.mode()))
+}
+
+/// Adds the certificates of authorities in a PEM file.
+pub(in crate::tls) fn read_authorities(
+    path: &Path,
+    roots: &mut RootCertStore,
+) -> Result<(), CertificateError> {
+    let fail = |cause| CertificateError::at(path, cause);
+    let (text, _) = read(path)?;
+    let (mut number, mut found) = (0, None);
+    for (kind, der) in sections(path, &text)? {
+        if kind != SectionKind::Certificate {
+            found = found.or(Some(section_name(kind)));
+            continue;
+        }
+        number += 1;
+        if roots.len() == AUTHORITIES_MAX {
+            return Err(fail(Cause::TooManyAuthorities));
+        }
+        let added = roots.add(CertificateDer::from(der));
+        added.map_err(|why| fail(Cause::Malformed(number, why.to_string())))?;
+    }
+    match number {
+        0 => Err(fail(Cause::NoAuthority(found))),
+        _ => Ok(()),
+    }
 }
 
 type Chain = Vec<(CertificateDer<'static>, Parsed)>;

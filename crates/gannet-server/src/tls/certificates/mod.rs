@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use error::{Cause, CertificateError, Warning, WarningKind};
 pub use facts::Facts;
+pub(super) use load::read_authorities;
 pub use load::{LoadOptions, Pair, PairPaths, load, now_unix};
 
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
@@ -26,6 +27,7 @@ pub struct CertificateSet {
     hosts: Vec<Host>,
     names: Arc<Names>,
     quic: Arc<dyn QuicCrypto>,
+    asks_clients: bool,
 }
 
 /// Maps names to the hosts of a set. The first host is the default.
@@ -83,7 +85,9 @@ impl Host {
         previous: Option<&CertificateSet>,
     ) -> Result<Self, CertificateError> {
         let fingerprints: Vec<_> = group.iter().map(|pair| pair.facts.fingerprint).collect();
-        let unchanged = previous.and_then(|set| {
+        // The authorities of clients may have changed.
+        let reusable = previous.filter(|_| options.clients.is_none());
+        let unchanged = reusable.and_then(|set| {
             set.hosts
                 .iter()
                 .find(|host| host.fingerprints == fingerprints)
@@ -136,7 +140,12 @@ impl CertificateSet {
         let names = Arc::new(names);
         let keys = hosts.iter().map(|host| Arc::clone(&host.config.keys));
         let quic = quic::config(&names, keys.collect(), options).map_err(first)?;
-        Ok(Self { hosts, names, quic })
+        Ok(Self {
+            hosts,
+            names,
+            quic,
+            asks_clients: options.clients.is_some(),
+        })
     }
 
     /// The configuration for a client that requests `server_name`: the certificate with exactly
@@ -150,6 +159,11 @@ impl CertificateSet {
     /// The TLS configuration of QUIC connections.
     pub(crate) fn quic(&self) -> &Arc<dyn QuicCrypto> {
         &self.quic
+    }
+
+    /// Whether clients need a certificate.
+    pub(super) fn asks_clients(&self) -> bool {
+        self.asks_clients
     }
 
     /// Whether there is a certificate for the name (lower case).
@@ -218,6 +232,11 @@ impl Adopted {
             set: store.current(),
             generation,
         }
+    }
+
+    /// Whether clients need a certificate: the same for every set of a server.
+    pub(crate) fn asks_clients(&self) -> bool {
+        self.set.asks_clients
     }
 
     /// How often the set had been replaced when this reference was taken.

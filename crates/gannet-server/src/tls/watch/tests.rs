@@ -28,6 +28,7 @@ impl Files {
             pairs: vec![pair],
             allow_expired: false,
             options: Options::default(),
+            client_authorities: Vec::new(),
         }
     }
 

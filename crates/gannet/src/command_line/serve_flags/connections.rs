@@ -100,6 +100,20 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
+        name: "no-http2",
+        short: None,
+        value: Value::Switch,
+        group: Group::Addresses,
+        default: "false",
+        brief: "no HTTP/2, neither over TLS nor in clear text",
+        details: "Clients that know HTTP/1.1 as well, as all browsers do, use that.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.no_http2 = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
         name: "tls",
         short: None,
         value: Value::Switch,
@@ -191,6 +205,36 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.tls.early_data = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls-client-ca",
+        short: None,
+        value: FILES,
+        group: Group::Tls,
+        default: "",
+        brief: "serve only clients with a certificate of this authority (PEM); repeatable",
+        details: "For every address that speaks HTTPS, and HTTP/3; not for http:// addresses and Unix \
+            sockets. A file may have several certificates, at most 64 with all files. Sessions are not \
+            resumed, so that each connection needs the certificate. Reloaded like --tls-cert.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.client_authorities = paths(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls-min",
+        short: None,
+        value: one_of("VERSION", &["1.2", "1.3"]),
+        group: Group::Tls,
+        default: "1.2",
+        brief: "1.2 or 1.3: the oldest version of TLS",
+        details: "HTTP/3 always uses 1.3.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.tls12 = choice(values, &[("1.2", true), ("1.3", false)])?;
             Ok(())
         },
     },

@@ -76,6 +76,14 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
             Idle::with("tls", "tls-cert"),
         ),
         (
+            settings.tls.early_data && !settings.tls.client_authorities.is_empty(),
+            Idle::because(
+                "early-data",
+                "tls-client-ca",
+                "with --tls-client-ca, which resumes no sessions",
+            ),
+        ),
+        (
             settings.hosts && has_sites_only,
             Idle::because("hosts", "site", "without PATH: --site names every site"),
         ),
@@ -393,6 +401,10 @@ mod tests {
         check(
             &[("tls", "true"), ("tls-cert", "site.pem")],
             "--tls has no effect with --tls-cert",
+        );
+        check(
+            &[("early-data", "true"), ("tls-client-ca", "ca.pem")],
+            "--early-data has no effect with --tls-client-ca, which resumes no sessions",
         );
         check(
             &[("preload", "true"), ("archive-memory", "true")],

@@ -2,7 +2,7 @@
 
 use gannet_server::config::{ListenAddress, Scheme, TlsConfig};
 use gannet_server::tls::certificates::{PairPaths, now_unix};
-use gannet_server::tls::config::Options;
+use gannet_server::tls::config::{Options, Protocol};
 use gannet_server::tls::development::{self, Development, DevelopmentError};
 use gannet_server::tls::watch::{Reload, Source};
 
@@ -87,9 +87,15 @@ pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Developm
             pairs,
             allow_expired: false,
             options: Options {
+                protocols: match settings.server.no_http2 {
+                    true => vec![Protocol::Http11],
+                    false => vec![Protocol::H2, Protocol::Http11],
+                },
+                tls12: tls.tls12,
                 early_data: tls.early_data,
                 ..Options::default()
             },
+            client_authorities: tls.client_authorities.clone(),
         },
         kernel: tls.kernel,
         key_records_max: tls.key_records_max,

@@ -1,0 +1,404 @@
+//! Clients that need a certificate, over every version of HTTP.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use gannet_testkit::client::{Client, End, get, head, metric};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::h2::Peer;
+use gannet_testkit::h3;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, connection};
+use gannet_testkit::{Folder, Gannet, Signal, command, gannet, tool};
+use rcgen::CustomExtension;
+use rustls::crypto::aws_lc_rs::cipher_suite as suites;
+use rustls::{ClientConfig, HandshakeKind, ProtocolVersion};
+
+/// A server that serves only clients with a certificate of `clients`.
+struct Place {
+    server: Gannet,
+    /// Has issued the server's certificate, as `site.pem`.
+    authority: Authority,
+    /// Issues those of clients, and owns `root.pem`.
+    clients: Authority,
+}
+
+impl Place {
+    fn new(engine: Engine, site: &Folder) -> Self {
+        let (authority, clients) = (Authority::new(), Authority::named("clients"));
+        let file = authority.issue("site.pem", KeyKind::P256, &["localhost", "127.0.0.1"]);
+        let ca = clients.file();
+        let flags = [
+            ["--tls-cert", text(&file)],
+            ["--tls-client-ca", text(&ca)],
+            ["--metrics", "127.0.0.1:0"],
+        ];
+        let server = engine.serve(site.path(), flags.as_flattened());
+        Self {
+            server,
+            authority,
+            clients,
+        }
+    }
+
+    fn config(&self, alpn: &str, identity: Option<Issued>) -> Arc<ClientConfig> {
+        self.authority.client(Abilities {
+            alpn: vec![alpn.into()],
+            identity,
+            ..Abilities::default()
+        })
+    }
+
+    fn client(&self, identity: Option<Issued>) -> Client {
+        let config = self.config("http/1.1", identity);
+        Client::tls(self.server.address(), connection(&config, "localhost"))
+    }
+
+    fn quic(&self, identity: Option<Issued>) -> Quic {
+        let config = self.config("h3", identity);
+        Quic::start(self.server.address(), &config, "localhost")
+    }
+
+    fn good(&self) -> Option<Issued> {
+        Some(self.clients.issued_to_client(KeyKind::P256))
+    }
+
+    fn count(&self, result: &str) -> u64 {
+        let name = format!("gannet_tls_client_certificates_total{{result=\"{result}\"}}");
+        metric(&self.server, &name)
+    }
+
+    fn failed(&self, reason: &str) -> u64 {
+        let name = format!("gannet_tls_handshakes_failed_total{{reason=\"{reason}\"}}");
+        metric(&self.server, &name)
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A client without the right certificate sends its request at once, and is told this alert instead
+/// of an answer.
+fn is_refused(mut client: Client, alert: &str) {
+    let stream = client.secure();
+    let request = head("GET", "/", &[]);
+    let sent = stream.write_all(request.as_bytes());
+    let ended = sent.and_then(|()| stream.read_to_end(&mut Vec::new()));
+    let error = ended.expect_err("no answer").to_string();
+    assert!(error.contains(alert), "{error}");
+}
+
+/// The same over HTTP/3: the alert is in the error code.
+fn is_refused_h3(mut quic: Quic, alert: u64) {
+    quic.shake();
+    // The handshake is over for the client, unless it has been told already.
+    let asked = (!quic.is_lost()).then(|| quic.ask(&h3::request("GET", "/", &[])));
+    assert_eq!(quic.failed_with(), 0x100 + alert);
+    let answer = asked.map(|id| quic.received(id).bytes);
+    assert_eq!(answer.unwrap_or_default(), b"");
+}
+
+#[test]
+fn only_clients_with_a_certificate_are_served() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let place = Place::new(engine, &site);
+        place.client(place.good()).get("/").expect(200);
+        let config = place.config("h2", place.good());
+        let h2 = connection(&config, "localhost");
+        Peer::tls(place.server.address(), h2).get("/").expect(200);
+        let mut quic = place.quic(place.good());
+        quic.shake();
+        quic.open_uni(&h3::control(&[]));
+        assert_eq!(quic.get("/").status, 200);
+        assert_eq!(place.count("accepted"), 3);
+
+        is_refused(place.client(None), "CertificateRequired");
+        is_refused_h3(place.quic(None), 116);
+        assert_eq!(place.count("missing"), 2);
+        let foreign = || Some(Authority::named("others").issued_to_client(KeyKind::P256));
+        is_refused(place.client(foreign()), "UnknownCA");
+        is_refused_h3(place.quic(foreign()), 48);
+        let expired = || Some(place.clients.issued_for(KeyKind::P256, &[], (2020, 2021)));
+        is_refused(place.client(expired()), "CertificateExpired");
+        is_refused_h3(place.quic(expired()), 45);
+        assert_eq!(place.count("refused"), 4);
+        let reasons = ["certificate_required", "unknown_ca", "certificate_expired"];
+        assert_eq!(reasons.map(|reason| place.failed(reason)), [2, 2, 2]);
+        assert_eq!(place.count("accepted"), 3);
+        place.client(place.good()).get("/").expect(200);
+    });
+}
+
+/// A request that arrives with the last flight of the handshake is not answered before the client's
+/// certificate was verified, nor is its session resumed later.
+#[test]
+fn every_connection_shows_the_certificate() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let place = Place::new(engine, &site);
+        let config = place.config("http/1.1", place.good());
+        let h3 = place.config("h3", place.good());
+        for _ in 0..3 {
+            let mut client = Client::tls(place.server.address(), connection(&config, "localhost"));
+            client.get("/").expect(200);
+            let kind = client.secure().conn.handshake_kind();
+            assert_eq!(kind, Some(HandshakeKind::Full));
+            let mut quic = Quic::start(place.server.address(), &h3, "localhost");
+            quic.shake();
+            quic.open_uni(&h3::control(&[]));
+            assert_eq!(quic.get("/").status, 200);
+        }
+        assert_eq!(place.count("accepted"), 6);
+        let resumed = "gannet_tls_handshakes_total{kind=\"resumed\"}";
+        assert_eq!(metric(&place.server, resumed), 0);
+    });
+}
+
+#[test]
+fn authorities_are_replaced_while_it_serves() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let mut place = Place::new(engine, &site);
+        let mut old = place.client(place.good());
+        old.get("/").expect(200);
+        let next = Authority::named("next");
+        place.clients.replace("root.pem", next.pem());
+        place.server.signal(Signal::HUP);
+        let line = place.server.next_line();
+        assert_eq!(line.as_deref(), Some("certificates reloaded"));
+        is_refused(place.client(place.good()), "UnknownCA");
+        is_refused_h3(place.quic(place.good()), 48);
+        let new = || Some(next.issued_to_client(KeyKind::Rsa));
+        place.client(new()).get("/").expect(200);
+        // Its handshake was valid.
+        old.get("/about").expect(200);
+        place.clients.replace("root.pem", "no certificate");
+        // Without a signal.
+        let line = place.server.next_error_line().expect("a line");
+        assert!(line.contains("not a PEM file"), "{line}");
+        assert!(line.contains("the old certificates stay in use"), "{line}");
+        place.client(new()).get("/").expect(200);
+        is_refused(place.client(None), "CertificateRequired");
+    });
+}
+
+/// Many clients at once send the longest certificates that a handshake may have, and parts of ones
+/// that never end.
+#[test]
+fn long_certificates_have_a_bound() {
+    const FLOOD: usize = 40;
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let place = Place::new(engine, &site);
+        let long = place.clients.issued_with(KeyKind::P256, &[], |params| {
+            let filler = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 1], vec![4; 60_000]);
+            params.custom_extensions.push(filler);
+        });
+        let config = place.config("http/1.1", Some(long.clone()));
+        let unfinished: Vec<_> = (0..FLOOD)
+            .map(|_| {
+                let mut client = connection(&config, "localhost");
+                let mut socket = TcpStream::connect(place.server.address()).unwrap();
+                client.write_tls(&mut socket).unwrap();
+                while client.is_handshaking() {
+                    client.read_tls(&mut socket).unwrap();
+                    client.process_new_packets().unwrap();
+                }
+                let mut flight = Vec::new();
+                while client.wants_write() {
+                    client.write_tls(&mut flight).unwrap();
+                }
+                // All but the last record of the certificate, at least.
+                socket.write_all(&flight[..45_000]).unwrap();
+                socket
+            })
+            .collect();
+        for _ in 0..FLOOD / 4 {
+            is_refused(place.client(Some(long.clone())), "BadCertificate");
+            is_refused_h3(place.quic(Some(long.clone())), 42);
+            place.client(place.good()).get("/").expect(200);
+        }
+        let held = |name: &str| {
+            let labels = "{account=\"input\",per=\"connection\"}";
+            let name = format!("gannet_held_bytes_{name}{labels}");
+            metric(&place.server, &name)
+        };
+        assert!(held("peak") >= 45_000, "{}", held("peak"));
+        assert!(held("peak") <= held("bound"), "{}", held("peak"));
+        assert_eq!(place.count("refused"), FLOOD as u64 / 2);
+        drop(unfinished);
+        place.client(place.good()).get("/").expect(200);
+    });
+}
+
+#[test]
+fn addresses_in_clear_text_are_for_everybody() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let authority = Authority::new();
+        let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+        let ca = authority.file();
+        let flags = [
+            ["--listen", "http://127.0.0.1:0"],
+            ["--listen", "https://127.0.0.1:0"],
+            ["--tls-cert", text(&file)],
+            ["--tls-client-ca", text(&ca)],
+        ];
+        let mut serve = command();
+        serve.args(["--engine", engine.name()]);
+        serve.args(flags.as_flattened()).arg(site.path());
+        let server = Gannet::start(&mut serve);
+        let address = |scheme: &str| {
+            let urls = server.urls();
+            let url = urls.iter().find_map(|url| url.strip_prefix(scheme));
+            let address = url.expect("printed at start").trim_end_matches('/');
+            address.parse().expect("an address")
+        };
+        Client::connect(address("http://")).get("/").expect(200);
+        let config = authority.client(Abilities::default());
+        let client = Client::tls(address("https://"), connection(&config, "localhost"));
+        is_refused(client, "CertificateRequired");
+    });
+}
+
+#[test]
+fn mistakes_with_authorities_are_named() {
+    let site = Folder::site();
+    let authority = Authority::new();
+    let issued = authority.issued(KeyKind::P256, &["localhost"]);
+    let key = site.write("key.pem", &issued.key);
+    let pair = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    let many = site.write("many.pem", authority.pem().repeat(65));
+    let (pair, key, many) = (text(&pair), text(&key), text(&many));
+    let check = |flags: &[&str], status: i32, part: &str| {
+        let last = text(site.path());
+        let ended = gannet([&["--port", "0"], flags, &[last]].concat());
+        assert_eq!(ended.status, Some(status), "{flags:?}: {}", ended.err);
+        assert!(ended.err.contains(part), "{flags:?}: {}", ended.err);
+    };
+    let with = |ca| ["--tls-cert", pair, "--tls-client-ca", ca];
+    let found = "no certificate of an authority in the file (found a private key)\nhelp: ";
+    check(&with(key), 1, found);
+    check(&with("/no/such.pem"), 1, "cannot read '/no/such.pem'");
+    check(&with(many), 1, "more than 64 authorities");
+    let alone = "--tls-client-ca has no effect without HTTPS\nhelp: ";
+    check(&["--tls-client-ca", key], 2, alone);
+    let early = [&with(pair)[..], &["--early-data"]].concat();
+    let why = "--early-data has no effect with --tls-client-ca, which resumes no sessions\nhelp: ";
+    check(&early, 2, why);
+}
+
+#[test]
+fn curl_and_openssl_show_their_certificates() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let place = Place::new(engine, &site);
+        let own = place.clients.issue("own.pem", KeyKind::Rsa, &["client"]);
+        let (root, port) = (place.authority.file(), place.server.address().port());
+        if tool("curl", &["--version"]) {
+            let curl = |more: &[&str]| {
+                let mut command = Command::new("curl");
+                command.args(["-sS", "--max-time", "60", "-o", "/dev/null"]);
+                command.args(["-w", "%{http_code}", "--cacert"]).arg(&root);
+                command.arg(format!("https://127.0.0.1:{port}/")).args(more);
+                let output = command.output().expect("it was found");
+                String::from_utf8_lossy(&output.stdout).into_owned()
+            };
+            assert_eq!(curl(&["--cert", text(&own)]), "200");
+            assert_eq!(curl(&["--cert", text(&own), "--tls-max", "1.2"]), "200");
+            assert_eq!(curl(&[]), "000");
+        }
+        if tool("openssl", &["version"]) {
+            for version in ["-tls1_3", "-tls1_2"] {
+                let mut command = Command::new("openssl");
+                command.args(["s_client", "-connect", &format!("127.0.0.1:{port}")]);
+                command.args([version, "-ign_eof", "-CAfile"]).arg(&root);
+                command.arg("-cert").arg(&own).arg("-key").arg(&own);
+                let request = head("GET", "/", &["connection: close"]);
+                let said = answered(&mut command, request.as_bytes());
+                assert!(said.contains("HTTP/1.1 200 OK"), "{said}");
+                // The authority is named, so that a browser offers the right certificates.
+                assert!(
+                    said.contains("CN=clients") || said.contains("CN = clients"),
+                    "{said}"
+                );
+            }
+        }
+    });
+}
+
+/// The output of a program with this input.
+fn answered(command: &mut Command, input: &[u8]) -> String {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::null()).spawn().expect("it was found");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(input).expect("it reads");
+    let output = child.wait_with_output().expect("ours");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn tls12_can_be_left_out() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let authority = Authority::new();
+        let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+        let flags = ["--tls-cert", text(&file), "--tls-min", "1.3"];
+        let server = engine.serve(site.path(), &flags);
+        let config = authority.client(Abilities::default());
+        let mut client = Client::tls(server.address(), connection(&config, "localhost"));
+        client.get("/").expect(200);
+        let version = client.secure().conn.protocol_version();
+        assert_eq!(version, Some(ProtocolVersion::TLSv1_3));
+        let config = authority.client(Abilities {
+            suites: vec![suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
+            ..Abilities::default()
+        });
+        let client = Client::tls(server.address(), connection(&config, "localhost"));
+        is_refused(client, "ProtocolVersion");
+    });
+}
+
+#[test]
+fn http2_can_be_left_out() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let authority = Authority::new();
+        let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+        let flags = ["--tls-cert", text(&file), "--no-http2"];
+        let server = engine.serve(site.path(), &flags);
+        let client = |alpn: &[&str]| {
+            let config = authority.client(Abilities {
+                alpn: alpn.iter().map(|name| name.as_bytes().to_vec()).collect(),
+                ..Abilities::default()
+            });
+            Client::tls(server.address(), connection(&config, "localhost"))
+        };
+        let mut both = client(&["h2", "http/1.1"]);
+        both.get("/").expect(200);
+        let chosen = both.secure().conn.alpn_protocol().map(<[u8]>::to_vec);
+        assert_eq!(chosen.as_deref(), Some(&b"http/1.1"[..]));
+        is_refused(client(&["h2"]), "NoApplicationProtocol");
+        let mut quic = Quic::begin(server.address(), &authority);
+        assert_eq!(quic.get("/").status, 200);
+
+        let clear = engine.serve(site.path(), &["--no-http2"]);
+        get(&clear, "/").expect(200);
+        // The preface with which a client begins that knows what the server speaks: in one piece, and
+        // in two.
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        for cut in [preface.len(), 5] {
+            let mut client = Client::new(&clear);
+            client.send(&preface[..cut]);
+            client.send(&preface[cut..]);
+            let answer = client.head();
+            assert_eq!(answer.status, 505, "{answer:?}");
+            assert_eq!(client.rest().1, End::Closed);
+        }
+    });
+}
