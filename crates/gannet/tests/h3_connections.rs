@@ -2,18 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gannet_testkit::client::{Client, metric};
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::on_both_engines;
-use gannet_testkit::h3::{headers, request};
+use gannet_testkit::h3::{control, headers, request};
 use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::seccomp::without_option;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, Secure};
 use gannet_testkit::{DEADLINE, Folder, Gannet, Signal, command};
+use rustls::CertificateCompressionAlgorithm;
+use rustls::compress::{CertDecompressor, DecompressionFailed};
 
 const WORKERS: usize = 4;
 const FLAGS: [&str; 4] = ["--workers", "4", "--metrics", "127.0.0.1:0"];
@@ -408,5 +412,37 @@ fn hosts_have_their_certificates_and_sites() {
                 lines.any(|line| line.contains(&expect) && line.contains("\"GET / HTTP/3.0\" 200"))
             });
         }
+    });
+}
+
+/// Reads certificates compressed by brotli, and counts them.
+#[derive(Debug, Default)]
+struct Decoder(AtomicUsize);
+
+impl CertDecompressor for Decoder {
+    fn decompress(&self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressionFailed> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let mut decoder = brotli::Decompressor::new(input, 4_096);
+        decoder.read_exact(output).map_err(|_| DecompressionFailed)
+    }
+
+    fn algorithm(&self) -> CertificateCompressionAlgorithm {
+        CertificateCompressionAlgorithm::Brotli
+    }
+}
+
+#[test]
+fn certificates_are_compressed() {
+    let folder = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, folder.path(), &[]);
+        let decoder: &Decoder = Box::leak(Box::default());
+        let mut config = (*secure.authority.client(abilities(false))).clone();
+        config.cert_decompressors = vec![decoder];
+        let mut quic = Quic::start(secure.server.address(), &config.into(), "localhost");
+        quic.shake();
+        quic.open_uni(&control(&[]));
+        assert_eq!(quic.get("/").status, 200);
+        assert_eq!(decoder.0.load(Ordering::Relaxed), 1);
     });
 }

@@ -6,7 +6,7 @@ use gannet_http::semantics::coding::Coding;
 use libdeflater::{CompressionLvl, Compressor};
 
 /// Codes `source` in a coding; `None` if it has no encoder here, or that failed.
-pub(super) fn encode(coding: Coding, source: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn encode(coding: Coding, source: &[u8]) -> Option<Vec<u8>> {
     match coding {
         Coding::Brotli => brotli(source),
         Coding::Zstd => zstd(source),

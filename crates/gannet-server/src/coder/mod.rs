@@ -16,7 +16,7 @@
 //! processor for a while. Results belong to the cached files of the workers ([`Codings`] are kept
 //! by nobody else), so the cache's memory limit bounds them, and what is evicted there is gone.
 
-mod encoders;
+pub(crate) mod encoders;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

@@ -18,6 +18,7 @@ use rustls::{
 };
 
 use super::clients::Verifier;
+use super::compression::{self, Forms};
 use super::limits::{EARLY_DATA_MAX, EARLY_SESSIONS_MAX};
 use super::record::aead::{Cipher, Secrets};
 
@@ -144,7 +145,7 @@ impl HostConfig {
         } else {
             &[&rustls::version::TLS13]
         };
-        let keys = Arc::new(ByKeyKind(keys));
+        let keys = Arc::new(ByKeyKind::new(keys));
         let mut config = options
             .builder(versions)?
             .with_cert_resolver(Arc::clone(&keys) as Arc<dyn ResolvesServerCert>);
@@ -153,6 +154,7 @@ impl HostConfig {
             .iter()
             .map(|p| p.alpn().to_vec())
             .collect();
+        compression::enable(&mut config);
         config.enable_secret_extraction = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
@@ -198,16 +200,27 @@ pub(super) fn ticketer() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
 
 /// Selects among certificates of one host by the signature schemes that the client supports.
 #[derive(Debug)]
-pub(super) struct ByKeyKind(Vec<Arc<CertifiedKey>>);
+pub(super) struct ByKeyKind {
+    keys: Vec<Arc<CertifiedKey>>,
+    #[expect(dead_code, reason = "handshakes find them while this exists")]
+    compressed: Vec<Arc<Forms>>,
+}
+
+impl ByKeyKind {
+    fn new(keys: Vec<Arc<CertifiedKey>>) -> Self {
+        let compressed = compression::compress(&keys);
+        Self { keys, compressed }
+    }
+}
 
 impl ResolvesServerCert for ByKeyKind {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
         let suitable = self
-            .0
+            .keys
             .iter()
             .find(|key| key.key.choose_scheme(schemes).is_some());
-        suitable.or(self.0.first()).cloned()
+        suitable.or(self.keys.first()).cloned()
     }
 }
 

@@ -25,6 +25,7 @@
 pub mod alert;
 pub mod certificates;
 pub mod clients;
+mod compression;
 pub mod config;
 pub mod development;
 pub mod handshake;

@@ -11,6 +11,7 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 
 use super::certificates::Names;
+use super::compression;
 use super::config::{ByKeyKind, Options, ticketer};
 use super::limits::EARLY_SESSIONS_MAX;
 
@@ -48,6 +49,7 @@ pub(super) fn config(
         .builder(&[&rustls::version::TLS13])?
         .with_cert_resolver(Arc::new(ByName { names, hosts }));
     config.alpn_protocols = vec![ALPN.to_vec()];
+    compression::enable(&mut config);
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     if options.resumes() {
