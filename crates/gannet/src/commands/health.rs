@@ -94,9 +94,12 @@ fn configured(settings: &Settings, origins: &Origins) -> Result<String, Failure>
         );
     };
     let wanted = outlook::wanted(settings, origins)?;
+    // This check has none.
+    let needs_certificate = !settings.tls.client_authorities.is_empty();
     let mut urls = wanted
         .addresses
         .iter()
+        .filter(|one| !(needs_certificate && one.scheme == Scheme::Https))
         .filter_map(|one| match &one.address {
             ListenAddress::Tcp(address) if one.scheme != Scheme::Redirect && !one.is_proxied => {
                 let address = of_this_machine(*address);
@@ -106,10 +109,10 @@ fn configured(settings: &Settings, origins: &Origins) -> Result<String, Failure>
         });
     match urls.next() {
         Some(url) => Ok(format!("{}{path}", url.trim_end_matches('/'))),
-        None => Err(
-            Failure::usage("no address takes requests of this machine over TCP")
-                .help("add --metrics 127.0.0.1:9100, which is asked instead"),
-        ),
+        None => Err(Failure::usage(
+            "no address takes requests of this check: over TCP, without a certificate",
+        )
+        .help("add --metrics 127.0.0.1:9100, which is asked instead")),
     }
 }
 
@@ -163,6 +166,12 @@ mod tests {
         check(
             "health = '/h'\ntls-cert = ['c.pem']",
             Ok("https://127.0.0.1:8443/h"),
+        );
+        let clients = "health = '/h'\ntls-cert = ['c.pem']\ntls-client-ca = ['ca.pem']";
+        check(clients, Err("no address takes requests"));
+        check(
+            &format!("{clients}\nlisten = ['http://127.0.0.1:81', 'https://127.0.0.1:82']"),
+            Ok("http://127.0.0.1:81/h"),
         );
         let listen = |list: &str, expect| check(&format!("health = '/h'\nlisten = {list}"), expect);
         listen("['unix:/s', '192.0.2.1:81']", Ok("http://192.0.2.1:81/h"));
