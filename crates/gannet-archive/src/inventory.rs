@@ -46,13 +46,8 @@ impl Inventory {
         read: ReadAt<'_>,
         found: &mut dyn FnMut(&Self, HeldContent<'_>),
     ) -> io::Result<Self> {
-        let mut inventory = Self {
-            metadata_offset: superblock.metadata_range().start,
-            places: records(superblock, SectionKind::Blobs, read)?,
-            digests: records(superblock, SectionKind::Digests, read)?,
-        };
-        let known = inventory.places.len().min(inventory.digests.len());
-        inventory.places.truncate(known);
+        let inventory = Self::of_blobs(superblock, read)?;
+        let known = inventory.places.len();
         let variants = variants(superblock, read)?;
         let strings = section(superblock, SectionKind::Strings);
         let mut content_types: HashMap<(u64, usize), Vec<u8>> = HashMap::new();
@@ -91,6 +86,27 @@ impl Inventory {
             }
         }
         Ok(inventory)
+    }
+
+    /// Reads the blobs alone, not what they are the content of.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn of_blobs(superblock: &Superblock, read: ReadAt<'_>) -> io::Result<Self> {
+        let mut inventory = Self {
+            metadata_offset: superblock.metadata_range().start,
+            places: records(superblock, SectionKind::Blobs, read)?,
+            digests: records(superblock, SectionKind::Digests, read)?,
+        };
+        let known = inventory.places.len().min(inventory.digests.len());
+        inventory.places.truncate(known);
+        Ok(inventory)
+    }
+
+    /// All blobs, by number.
+    pub fn blobs(&self) -> impl Iterator<Item = Blob<'_>> {
+        let numbers = 0..u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        numbers.filter_map(|number| self.blob(number))
     }
 
     /// The blob with this number.

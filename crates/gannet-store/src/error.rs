@@ -54,6 +54,16 @@ pub enum StoreError {
     },
     /// The pointer in the file, of this serial, may no longer be taken up.
     Expired(PathBuf, u64),
+    /// The pointer of a store that is copied is older than the one that the copy has, or another one
+    /// of the same serial.
+    Older {
+        /// Where it is.
+        origin: PathBuf,
+        /// Its serial.
+        serial: u64,
+        /// The highest serial that the copy has had.
+        newest: u64,
+    },
 }
 
 impl StoreError {
@@ -119,6 +129,11 @@ impl StoreError {
                 "is this a store that somebody still publishes to? 'gannet publish' writes a new one"
                     .into()
             }
+            Self::Older { .. } => {
+                "was an older state of the store put back? 'gannet publish' and 'gannet rollback' \
+                 there write higher serials"
+                    .into()
+            }
             Self::Signature(..) => "it was changed after it was signed: publish again".into(),
         })
     }
@@ -167,6 +182,18 @@ impl fmt::Display for StoreError {
             }
             Self::Signature(path, error) => {
                 write!(out, "cannot use pointer '{}': {error}", path.display())
+            }
+            Self::Older {
+                origin,
+                serial,
+                newest,
+            } => {
+                let origin = origin.display();
+                write!(
+                    out,
+                    "cannot use pointer '{origin}': it has serial {serial}, and serial {newest} was \
+                     in force already"
+                )
             }
             Self::Expired(path, serial) => {
                 let path = path.display();

@@ -32,6 +32,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod copying;
 mod error;
 pub mod files;
 mod keep;

@@ -35,7 +35,7 @@ use crate::store::{LOG, RELEASES, SUFFIX, Store, names};
 
 /// Who changes a store. While it lives, nobody else on this machine does.
 pub struct Publisher<F: Files = SystemFiles> {
-    store: Store,
+    pub(crate) store: Store,
     pub(crate) files: F,
     name: String,
     /// Part of the names of its unfinished files, which no other publisher has.
@@ -341,6 +341,12 @@ impl<F: Files> Publisher<F> {
         {
             return Err(self.overtaken(&found));
         }
+        self.put_in_force(text)
+    }
+
+    /// Replaces the pointer in force.
+    pub(crate) fn put_in_force(&self, text: &str) -> Result<(), StoreError> {
+        let current = self.store.pointer_path();
         let refuse = |error| StoreError::io("write", &current)(error);
         let folder = self.store.folder();
         let draft = folder.join(format!(".{UNFINISHED}-{}", self.unique));
@@ -354,7 +360,7 @@ impl<F: Files> Publisher<F> {
     }
 
     /// Writes an entry of the log, whose name nobody else can have taken.
-    fn log(&self, pointer: &Pointer, text: &str) -> Result<(), StoreError> {
+    pub(crate) fn log(&self, pointer: &Pointer, text: &str) -> Result<(), StoreError> {
         let folder = self.store.folder().join(LOG);
         let draft = folder.join(format!(".{UNFINISHED}-{}", self.unique));
         let path = self.store.log_path(pointer.serial);

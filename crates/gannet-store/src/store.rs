@@ -188,10 +188,19 @@ impl Store {
                 false => StoreError::io("read pointer", path)(error),
             }
         })?;
-        let pointer = Pointer::parse(&text).map_err(refuse)?;
+        self.check(path, &text)
+    }
+
+    /// Reads a text as a pointer of this store, wherever it is from; `origin` is for the error.
+    ///
+    /// # Errors
+    /// It is no pointer, or is not signed as required.
+    pub fn check(&self, origin: &Path, text: &[u8]) -> Result<Pointer, StoreError> {
+        let refuse = |error| StoreError::Pointer(origin.to_path_buf(), error);
+        let pointer = Pointer::parse(text).map_err(refuse)?;
         if let Some(key) = &self.key {
-            let refuse = |error| StoreError::Signature(path.to_path_buf(), error);
-            Pointer::verify(&text, key).map_err(refuse)?;
+            let refuse = |error| StoreError::Signature(origin.to_path_buf(), error);
+            Pointer::verify(text, key).map_err(refuse)?;
         }
         Ok(pointer)
     }
@@ -312,9 +321,23 @@ impl Store {
     /// # Errors
     /// The log or the folder of the releases cannot be listed.
     pub fn kept(&self, current: &Pointer, now: u64) -> Result<Kept, StoreError> {
+        self.kept_among(self.releases()?, current, now)
+    }
+
+    /// The same, if these releases had files and no others: a copy of a store that is not complete
+    /// yet learns what it lacks.
+    ///
+    /// # Errors
+    /// The log cannot be listed.
+    pub fn kept_among(
+        &self,
+        releases: impl IntoIterator<Item = ReleaseId>,
+        current: &Pointer,
+        now: u64,
+    ) -> Result<Kept, StoreError> {
         let keep = &current.keep;
         let mut kept = Kept::default();
-        let mut files: HashSet<_> = self.releases()?.into_iter().collect();
+        let mut files: HashSet<_> = releases.into_iter().collect();
         files.remove(&current.release);
         for void in &current.void {
             files.remove(void);

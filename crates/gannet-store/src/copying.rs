@@ -1,0 +1,128 @@
+//! Takes over what another store has, so that this one becomes a copy of it.
+//!
+//! ```text
+//! part ─▶ releases/<id>.gannet ─▶ log/<serial> ─▶ current
+//! ```
+//!
+//! The order is that of publishing, and so is what survives a loss of power. A part stays when its
+//! process ends, so that the next one goes on with it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::error::StoreError;
+use crate::files::{Files, digest_of};
+use crate::pointer::Pointer;
+use crate::publisher::Publisher;
+use crate::release_id::ReleaseId;
+use crate::store::{RELEASES, SUFFIX, names};
+
+impl<F: Files> Publisher<F> {
+    /// Where a release of the other store is put together, until [`Publisher::adopt_release`] gives
+    /// it its name. Publishing leaves it alone.
+    #[must_use]
+    pub fn part_path(&self, id: ReleaseId) -> PathBuf {
+        let name = format!("{PART}{id}{SUFFIX}");
+        self.store.folder().join(RELEASES).join(name)
+    }
+
+    /// Removes the parts of all releases but this one. What cannot be removed is in nobody's way.
+    pub fn discard_parts(&self, but: Option<ReleaseId>) {
+        let folder = self.store.folder().join(RELEASES);
+        let kept = but.map(|id| self.part_path(id));
+        for name in names(&folder).unwrap_or_default() {
+            let path = folder.join(&name);
+            if name.as_encoded_bytes().starts_with(PART.as_bytes()) && kept.as_ref() != Some(&path)
+            {
+                let _ = self.files.remove(&path);
+            }
+        }
+    }
+
+    /// Gives the part of a pointer's release its name, once it is what the pointer names. A file of
+    /// that name is replaced.
+    ///
+    /// # Errors
+    /// It is another file, which stays, or the system refuses something.
+    pub fn adopt_release(&self, pointer: &Pointer) -> Result<(), StoreError> {
+        let part = self.part_path(pointer.release);
+        if digest_of(&part)? != (pointer.size, pointer.digest) {
+            return Err(StoreError::OtherFile(part));
+        }
+        let flushed = File::open(&part).and_then(|file| file.sync_all());
+        flushed.map_err(StoreError::io("write", &part))?;
+        let target = self.store.release_path(pointer.release);
+        let refuse = |error| StoreError::io("write", &target)(error);
+        self.files.rename(&part, &target).map_err(refuse)?;
+        let folder = self.store.folder().join(RELEASES);
+        self.files.flush_folder(&folder).map_err(refuse)
+    }
+
+    /// Whether the pointer in force in the other store is to be taken over; it is not if it is in
+    /// force here. `origin` names it in the error, `now` is in Unix seconds.
+    ///
+    /// # Errors
+    /// It is older than what this store has had, or another one of the same serial; it has expired;
+    /// or the log cannot be listed.
+    pub fn is_news(&self, origin: &Path, pointer: &Pointer, now: u64) -> Result<bool, StoreError> {
+        let in_force = self.store.pointer().ok();
+        if in_force.as_ref() == Some(pointer) {
+            return Ok(false);
+        }
+        let logged = self.store.newest()?;
+        // One that was to be taken over when the process ended.
+        let is_begun = logged.as_ref() == Some(pointer);
+        let in_force = in_force.map_or(0, |it| it.serial);
+        let newest = logged.map_or(0, |it| it.serial).max(in_force);
+        let is_older = pointer.serial <= newest && !(is_begun && pointer.serial > in_force);
+        if is_older {
+            return Err(StoreError::Older {
+                origin: origin.to_path_buf(),
+                serial: pointer.serial,
+                newest,
+            });
+        }
+        match pointer.is_expired(now) {
+            true => Err(StoreError::Expired(origin.to_path_buf(), pointer.serial)),
+            false => Ok(true),
+        }
+    }
+
+    /// Adds a pointer to the log, under the text that it has with its signature. An entry that
+    /// cannot be used is replaced; one that can stays.
+    ///
+    /// # Errors
+    /// The log has another pointer of this serial, or the system refuses something.
+    pub fn adopt_entry(&self, pointer: &Pointer, text: &str) -> Result<(), StoreError> {
+        let path = self.store.log_path(pointer.serial);
+        match self.store.logged(pointer.serial) {
+            Ok(found) if found == *pointer => return Ok(()),
+            Ok(found) => {
+                return Err(StoreError::Older {
+                    origin: path,
+                    serial: pointer.serial,
+                    newest: found.serial,
+                });
+            }
+            Err(_) if fs::symlink_metadata(&path).is_ok() => {
+                let removed = self.files.remove(&path);
+                removed.map_err(StoreError::io("replace", &path))?;
+            }
+            Err(_) => {}
+        }
+        self.log(pointer, text)
+    }
+
+    /// Puts a pointer of the other store into force, which [is news](Publisher::is_news), and whose
+    /// release this store [has](Publisher::adopt_release).
+    ///
+    /// # Errors
+    /// As for [`Publisher::adopt_entry`]; the pointer that was in force still is.
+    pub fn adopt(&self, pointer: &Pointer, text: &str) -> Result<(), StoreError> {
+        self.adopt_entry(pointer, text)?;
+        self.put_in_force(text)
+    }
+}
+
+/// How the names of parts begin.
+const PART: &str = ".part-";
