@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use gannet::command_line::arguments::{self, Parsed};
 use gannet::command_line::commands::REFERENCE_COMMAND;
 use gannet::commands::{
-    cat, check, compress, dev, diff, doctor, explain, extract, get, health, help, import, inspect,
-    install, keygen, ls, pack, password, print, publish, releases, rollback, serve, text, verify,
-    write,
+    cat, check, compress, dev, diff, doctor, explain, extract, follow, get, health, help, import,
+    inspect, install, keygen, ls, pack, password, print, publish, releases, rollback, serve, text,
+    verify, write,
 };
 use gannet::messages::{Failure, hide_panics};
 use gannet::{components, documents};
@@ -55,6 +55,7 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("publish", matches)) => publish::run(matches),
         Some(("rollback", matches)) => rollback::run(matches),
         Some(("releases", matches)) => releases::run(matches),
+        Some(("follow", matches)) => follow::run(matches),
         Some(("ls", matches)) => ls::run(matches),
         Some(("cat", matches)) => cat::run(matches),
         Some(("check", matches)) => check::run(matches),

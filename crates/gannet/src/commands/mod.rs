@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod explain;
 pub mod extract;
 mod failure;
+pub mod follow;
 pub mod get;
 pub mod health;
 pub mod help;
@@ -38,7 +39,8 @@ use crate::command_line::commands::all_flags;
 use crate::command_line::config_file::{self, ConfigFile};
 use crate::command_line::flag::Flag;
 use crate::command_line::layers::{self, CONFIG_VARIABLE, Origins};
-use crate::messages::{Exit, Failure};
+use crate::command_line::values;
+use crate::messages::{Exit, Failure, printable};
 
 /// Writes to standard output; a closed pipe is success.
 ///
@@ -129,6 +131,20 @@ fn file_in_force(
 fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
     let values = matches.get_many::<OsString>(name).unwrap_or_default();
     values.map(|it| it.to_string_lossy().into_owned()).collect()
+}
+
+/// The public key that signatures are checked with, if one is named.
+fn public_key(matches: &ArgMatches) -> Result<Option<String>, Failure> {
+    let Some(key) = matches.get_one::<OsString>("public-key") else {
+        return Ok(None);
+    };
+    let shown = printable(&key.to_string_lossy());
+    let read = key.to_str().ok_or("not UTF-8".to_owned());
+    let read = read.and_then(values::public_key).map_err(|cause| {
+        Failure::usage(format!("cannot use '--public-key {shown}': {cause}"))
+            .help("give the line of Base64 in the .pub file, or the name of that file")
+    });
+    read.map(Some)
 }
 
 /// Rejects a list of trusted certificates if any certificate is accepted.

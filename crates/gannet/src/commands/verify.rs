@@ -1,12 +1,9 @@
 //! `gannet verify`: checks every byte of an archive against its digest, and its signature.
 
-use std::ffi::OsString;
-
 use clap::ArgMatches;
 use gannet_site::archive::{self, hex};
 
 use super::print;
-use crate::command_line::values;
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, size};
 
@@ -17,14 +14,8 @@ use crate::quantities::{counted, size};
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let path = super::archive(matches)?;
     let mut signed = "";
-    if let Some(key) = matches.get_one::<OsString>("public-key") {
-        let wrong = |cause: String| {
-            let shown = printable(&key.to_string_lossy());
-            Failure::usage(format!("cannot use '--public-key {shown}': {cause}"))
-                .help("give the line of Base64 in the .pub file, or the name of that file")
-        };
-        let key = key.to_str().ok_or_else(|| wrong("not UTF-8".into()))?;
-        archive::verify_signature(&path, &values::public_key(key).map_err(wrong)?)?;
+    if let Some(key) = super::public_key(matches)? {
+        archive::verify_signature(&path, &key)?;
         signed = ", signed";
     }
     let report = archive::verify(&path)?;

@@ -1,5 +1,7 @@
 //! The table of the commands: each with its arguments and texts.
 
+mod stores;
+
 use clap::ValueHint;
 
 use super::operation::{CERT, DOCTOR, HEALTH, INSTALL};
@@ -27,16 +29,6 @@ const ARCHIVE: Argument = positional(
     "ARCHIVE",
     "the archive, or a store: its release in force",
     ValueHint::AnyPath,
-);
-
-const STORE: Argument = positional("store", "STORE", "the store's folder", ValueHint::DirPath);
-
-const NOTE: Argument = option(
-    "note",
-    'n',
-    "TEXT",
-    "a remark, up to 100 bytes",
-    ValueHint::Other,
 );
 
 const OUTPUT_DIRECTORY: Argument = Argument {
@@ -245,164 +237,10 @@ pub static COMMANDS: &[Command] = &[
         example: "gannet pack ./site -o site.gannet",
         table: Table::Pack,
     },
-    Command {
-        name: "publish",
-        arguments: &[
-            positional(
-                "site",
-                "SITE",
-                "an archive; a directory, which is packed; or a store: its release in force",
-                ValueHint::AnyPath,
-            ),
-            STORE,
-            option(
-                "activate",
-                'a',
-                "WHEN",
-                "when nodes activate it: +30s, or 2026-11-23T08:30:00Z",
-                ValueHint::Other,
-            ),
-            option(
-                "stages",
-                's',
-                "LIST",
-                "which nodes activate it when: '5% +0s, 50% +10m, 100% +30m'",
-                ValueHint::Other,
-            ),
-            option(
-                "keep",
-                'k',
-                "WHAT",
-                "releases to keep: for how long, the least and the most, and bytes: '7d 3..20 10GiB'",
-                ValueHint::Other,
-            ),
-            NOTE,
-            option(
-                "expires",
-                'e',
-                "WHEN",
-                "from when on nodes no longer take it up: +30d, or a time",
-                ValueHint::Other,
-            ),
-            Argument {
-                is_repeatable: true,
-                ..option(
-                    "void",
-                    'v',
-                    "ID",
-                    "a bad release (this build, whatever it contains), which answers nothing any more; \
-                     'none' takes all back",
-                    ValueHint::Other,
-                )
-            },
-            Argument {
-                is_repeatable: true,
-                ..option(
-                    "must",
-                    'm',
-                    "URL",
-                    "a URL, or its path, that has to be answered with 200",
-                    ValueHint::Other,
-                )
-            },
-            option(
-                "allow-removal",
-                'r',
-                "N",
-                "URLs of the current release that may vanish without a redirect",
-                ValueHint::Other,
-            ),
-        ],
-        brief: "publish a site: put it into a store, and into force there",
-        details: "Takes the flags of 'gannet pack' but --output for a directory, which is packed \
-            with what the current release has already; --sign also signs the pointer. The store is \
-            made if it does not exist, and its first release is active at once. Every digest is \
-            verified, and paths of --must are resolved, before anything changes. --keep holds until \
-            it is changed; of a release that is in force already, all other wishes do, and an empty \
-            text takes one back (--note ''). At most 10 URLs, or a tenth \
-            of them, may vanish (names with a content hash count for neither), and a front page may \
-            not, unless --allow-removal says otherwise. \
-            A publisher that ends early, or loses power, leaves the release before in force.",
-        variables: &[(
-            "GANNET_KEY_PASSWORD",
-            "the password of the key of --sign, if it has one",
-        )],
-        example: "gannet publish ./site ./store",
-        table: Table::Publish,
-    },
-    Command {
-        name: "rollback",
-        arguments: &[
-            STORE,
-            Argument {
-                is_required: false,
-                ..positional(
-                    "release",
-                    "ID",
-                    "the release to go back to: at least 8 digits of its id",
-                    ValueHint::Other,
-                )
-            },
-            switch(
-                "void",
-                'v',
-                "the release that is left is bad and answers nothing any more",
-            ),
-            option(
-                "activate",
-                'a',
-                "WHEN",
-                "when nodes activate it: +30s, or 2026-11-23T08:30:00Z",
-                ValueHint::Other,
-            ),
-            NOTE,
-            option(
-                "sign",
-                's',
-                "KEY",
-                "sign the pointer with this minisign secret key",
-                ValueHint::FilePath,
-            ),
-        ],
-        brief: "put an earlier release of a store into force again",
-        details: "Without ID, the one that was in force before, unless it is void. The pointer has a \
-            new serial.",
-        variables: &[(
-            "GANNET_KEY_PASSWORD",
-            "the password of the key of --sign, if it has one",
-        )],
-        example: "gannet rollback ./store",
-        table: Table::None,
-    },
-    Command {
-        name: "releases",
-        arguments: &[
-            positional(
-                "store",
-                "STORE",
-                "the store's folder; or the metrics of a server: http://HOST:PORT",
-                ValueHint::DirPath,
-            ),
-            option(
-                "public-key",
-                'p',
-                "KEY",
-                "only pointers signed by this key count: a minisign public key, or its file",
-                ValueHint::FilePath,
-            ),
-            JSON,
-        ],
-        brief: "list the releases of a store, or of a server",
-        details: "The one that is served is marked with a star. The others are staged (not active \
-            everywhere yet), kept (their immutable assets still answer), void, gone (no file), over \
-            (no longer kept; the next publish removes them), repeated (listed above as well), \
-            unfinished (their publisher ended before they were in force), or unknown (the pointer in \
-            force cannot be read). A server is asked through \
-            the address of --metrics what it serves of each content.",
-        variables: &[],
-        example: "gannet releases ./store",
-        table: Table::None,
-    },
+    stores::PUBLISH,
+    stores::ROLLBACK,
+    stores::RELEASES,
+    stores::FOLLOW,
     Command {
         name: "ls",
         arguments: &[

@@ -4,7 +4,6 @@ mod node;
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -13,7 +12,6 @@ use gannet_server::notices::ERRORS;
 use gannet_store::{Earlier, Pointer, Store, StoreError, time_text};
 
 use super::{stores, text, write};
-use crate::command_line::values;
 use crate::json;
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
@@ -47,20 +45,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         };
     }
     let folder = Path::new(typed);
-    let key = match matches.get_one::<OsString>("public-key") {
-        None => None,
-        Some(key) => {
-            let shown = printable(&key.to_string_lossy());
-            let read = key
-                .to_str()
-                .ok_or("not UTF-8".to_owned())
-                .and_then(values::public_key);
-            Some(read.map_err(|cause| {
-                Failure::usage(format!("cannot use '--public-key {shown}': {cause}"))
-                    .help("give the line of Base64 in the .pub file, or the name of that file")
-            })?)
-        }
-    };
+    let key = super::public_key(matches)?;
     let store = Store::open(folder, key.as_deref());
     let store = store.map_err(|error| match is_address(&typed.to_string_lossy()) {
         true => Failure::from(error).help(format!(

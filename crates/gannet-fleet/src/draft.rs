@@ -1,0 +1,135 @@
+//! Puts the file of a release together: from what local releases have, and from ranges of the store.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use gannet_archive::{SUPERBLOCK_LEN, Superblock};
+use gannet_store::{Pointer, ReleaseId};
+use rustix::fs::OFlags;
+
+use crate::error::{Cause, FleetError};
+use crate::pace::Meter;
+use crate::plan::Blobs;
+use crate::remote::Remote;
+
+/// A file of the final length, of which some bytes are still missing.
+pub(crate) struct Draft<'d> {
+    file: File,
+    path: &'d Path,
+    pointer: &'d Pointer,
+}
+
+impl<'d> Draft<'d> {
+    /// Opens the file, and goes on with what it has.
+    pub(crate) fn open(path: &'d Path, pointer: &'d Pointer) -> Result<Self, FleetError> {
+        let refuse = |error| FleetError::io("write", path)(error);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        // A link would lead the bytes to another file.
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(path).map_err(refuse)?;
+        if file.metadata().map_err(refuse)?.len() != pointer.size {
+            // What has not been written yet reads as zeros and takes no room.
+            file.set_len(0).map_err(refuse)?;
+            file.set_len(pointer.size).map_err(refuse)?;
+        }
+        Ok(Self {
+            file,
+            path,
+            pointer,
+        })
+    }
+
+    /// Writes what is missing. `archives` are local ones that may have some of it.
+    pub(crate) async fn fill(
+        &self,
+        remote: &Remote,
+        archives: &[PathBuf],
+        meter: &mut Meter,
+    ) -> Result<(), FleetError> {
+        let begun = self.superblock();
+        let superblock = match &begun {
+            Some(superblock) => superblock.clone(),
+            None => self.fetch_head(remote, meter).await?,
+        };
+        let Some(mut blobs) = Blobs::of(&self.file, &superblock) else {
+            let metadata = superblock.metadata_range().start;
+            let range = SUPERBLOCK_LEN as u64..metadata;
+            return self.fetch(remote, range, meter).await;
+        };
+        if begun.is_some() {
+            blobs.resume(&self.file);
+        }
+        for archive in archives {
+            let taken = blobs.take(archive, &self.file);
+            taken.map_err(FleetError::io("write", self.path))?;
+        }
+        for range in blobs.ranges() {
+            self.fetch(remote, range, meter).await?;
+        }
+        Ok(())
+    }
+
+    /// Fetches all of it, whatever is there.
+    pub(crate) async fn fill_whole(
+        &self,
+        remote: &Remote,
+        meter: &mut Meter,
+    ) -> Result<(), FleetError> {
+        self.fetch(remote, 0..self.pointer.size, meter).await
+    }
+
+    /// Its superblock, which is written when the metadata is there.
+    fn superblock(&self) -> Option<Superblock> {
+        let mut first = [0; SUPERBLOCK_LEN];
+        self.file.read_exact_at(&mut first, 0).ok()?;
+        let superblock = Superblock::parse(&first, self.pointer.size).ok()?;
+        self.is_of(&superblock).then_some(superblock)
+    }
+
+    fn is_of(&self, superblock: &Superblock) -> bool {
+        ReleaseId::of_build_id(superblock.build_id()) == self.pointer.release
+    }
+
+    /// Fetches superblock and metadata, and whatever follows it.
+    async fn fetch_head(
+        &self,
+        remote: &Remote,
+        meter: &mut Meter,
+    ) -> Result<Superblock, FleetError> {
+        let refuse = |cause| remote.refuse_release(self.pointer.release, cause);
+        let mut first = Vec::with_capacity(SUPERBLOCK_LEN);
+        let range = 0..(SUPERBLOCK_LEN as u64).min(self.pointer.size);
+        let mut hold = |_: u64, piece: &[u8]| {
+            first.extend_from_slice(piece);
+            Ok(())
+        };
+        remote.range(self.pointer, range, meter, &mut hold).await?;
+        let superblock = Superblock::parse(&first, self.pointer.size);
+        let superblock = superblock.map_err(|error| refuse(Cause::NotAnArchive(error)))?;
+        if !self.is_of(&superblock) {
+            return Err(refuse(Cause::OtherArchive));
+        }
+        let metadata = superblock.metadata_range().start;
+        self.fetch(remote, metadata..self.pointer.size, meter)
+            .await?;
+        let written = self.file.sync_data();
+        let written = written.and_then(|()| self.file.write_all_at(&first, 0));
+        written.map_err(FleetError::io("write", self.path))?;
+        Ok(superblock)
+    }
+
+    async fn fetch(
+        &self,
+        remote: &Remote,
+        range: std::ops::Range<u64>,
+        meter: &mut Meter,
+    ) -> Result<(), FleetError> {
+        let mut write = |at: u64, piece: &[u8]| {
+            let written = self.file.write_all_at(piece, at);
+            written.map_err(FleetError::io("write", self.path))
+        };
+        remote.range(self.pointer, range, meter, &mut write).await
+    }
+}

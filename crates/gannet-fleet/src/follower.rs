@@ -1,0 +1,333 @@
+//! Keeps a local store equal to one behind a URL.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gannet_store::{Pointer, Publisher, ReleaseId, StoreError};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::draft::Draft;
+use crate::error::{Cause, FleetError};
+use crate::limits::{DISK_DEFAULT, HISTORY_MAX};
+use crate::pace::Meter;
+use crate::remote::Remote;
+
+/// What a follower may do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes that the releases in the copy have together, at most.
+    pub disk_max: u64,
+    /// Bytes of releases that are fetched in a second, at most.
+    pub rate_max: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            disk_max: DISK_DEFAULT,
+            rate_max: None,
+        }
+    }
+}
+
+/// What a round has found.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// The pointer in force, here and there.
+    pub pointer: Pointer,
+    /// It was put into force here by this round.
+    pub is_new: bool,
+    /// Bytes of releases that were fetched.
+    pub fetched: u64,
+    /// Files of releases that were removed here, since they are no longer kept.
+    pub removed: usize,
+}
+
+impl Round {
+    fn without_news(pointer: Pointer) -> Self {
+        Self {
+            pointer,
+            is_new: false,
+            fetched: 0,
+            removed: 0,
+        }
+    }
+}
+
+/// Follows a store. While it lives, nobody else changes the copy.
+pub struct Follower {
+    runtime: Runtime,
+    copy: LocalCopy,
+}
+
+impl Follower {
+    /// Opens or makes the copy of a store in a folder. `key` is the minisign public key with which
+    /// pointers have to be signed, `name` who follows, `now` the time in Unix seconds.
+    ///
+    /// # Errors
+    /// The folder is neither a store nor empty, somebody else changes it, the key is malformed, or
+    /// the system refuses something.
+    pub fn open(
+        remote: Remote,
+        folder: &Path,
+        key: Option<&str>,
+        settings: Settings,
+        name: &str,
+        now: u64,
+    ) -> Result<Self, FleetError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(FleetError::io("follow a store in", folder))?;
+        let mut publisher = Publisher::open(folder, name, now)?;
+        publisher.require(key)?;
+        Ok(Self {
+            runtime,
+            copy: LocalCopy {
+                remote,
+                publisher,
+                settings,
+                complete: None,
+                intact: HashSet::new(),
+                is_distrusted: None,
+            },
+        })
+    }
+
+    /// The store that is followed.
+    #[must_use]
+    pub fn remote(&self) -> &Remote {
+        &self.copy.remote
+    }
+
+    /// Looks at the store once, and takes over what is new. If it fails, what is in force here still
+    /// is, and the next round goes on from there. `now` is in Unix seconds.
+    ///
+    /// # Errors
+    /// The store cannot be read or says what cannot be used, or the copy cannot be written.
+    pub fn round(&mut self, now: u64) -> Result<Round, FleetError> {
+        self.runtime.block_on(self.copy.round(now))
+    }
+
+    /// Waits, while connections are kept, or closed.
+    pub fn sleep(&self, duration: Duration) {
+        let slept = async { tokio::time::sleep(duration).await };
+        self.runtime.block_on(slept);
+    }
+}
+
+struct LocalCopy {
+    remote: Remote,
+    publisher: Publisher,
+    settings: Settings,
+    /// The last pointer, and its entity tag, if nothing was left to do for it.
+    complete: Option<(Pointer, Option<String>)>,
+    /// Releases whose files here were found to be what their pointers name.
+    intact: HashSet<ReleaseId>,
+    /// The release that local blobs did not lead to, though their digests are right.
+    is_distrusted: Option<ReleaseId>,
+}
+
+impl LocalCopy {
+    async fn round(&mut self, now: u64) -> Result<Round, FleetError> {
+        let known = self.complete.as_ref().and_then(|(_, tag)| tag.as_deref());
+        let Some(found) = self.remote.pointer(known).await? else {
+            let complete = self.complete.as_ref();
+            let (pointer, _) = complete.expect("an entity tag is one of a pointer that was read");
+            return Ok(Round::without_news(pointer.clone()));
+        };
+        let origin = self.remote.pointer_name();
+        let pointer = self.publisher.store().check(&origin, &found.text)?;
+        let is_new = self.publisher.is_news(&origin, &pointer, now)?;
+        if !is_new && self.complete.as_ref().is_some_and(|(it, _)| *it == pointer) {
+            // A server that names no entity tags.
+            return Ok(Round::without_news(pointer));
+        }
+        self.complete = None;
+        let mut meter = Meter::new(self.settings.rate_max);
+        let history = self.history(&pointer).await;
+        // A new copy needs what is active until then.
+        let is_staged = is_new && pointer.settled() > now;
+        let is_first = self.publisher.store().pointer().is_err();
+        if is_staged && is_first {
+            history?;
+            self.fetch_kept(&pointer, now, &mut meter).await?;
+            self.take(&pointer, &found.text, is_new, &mut meter).await?;
+        } else {
+            self.take(&pointer, &found.text, is_new, &mut meter).await?;
+            history?;
+            self.fetch_kept(&pointer, now, &mut meter).await?;
+        }
+        self.publisher.discard_parts(None);
+        let pruned = self.publisher.prune(&pointer, now);
+        self.complete = Some((pointer.clone(), found.entity_tag));
+        if let Some(error) = pruned.errors.into_iter().next() {
+            return Err(error.into());
+        }
+        Ok(Round {
+            pointer,
+            is_new,
+            fetched: meter.bytes,
+            removed: pruned.releases.len(),
+        })
+    }
+
+    /// Puts a pointer into force once its release is there.
+    async fn take(
+        &mut self,
+        pointer: &Pointer,
+        text: &[u8],
+        is_new: bool,
+        meter: &mut Meter,
+    ) -> Result<(), FleetError> {
+        self.fetch(pointer, meter).await?;
+        if is_new {
+            let text = str::from_utf8(text).expect("a pointer is text");
+            self.publisher.adopt(pointer, text)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches the entries of the log before a pointer, as far as they are lacking. A store without a
+    /// log, or with one that cannot be used from some entry on, has none before that.
+    async fn history(&self, pointer: &Pointer) -> Result<(), FleetError> {
+        let mut next = pointer.replaces;
+        for _ in 0..HISTORY_MAX {
+            let Some(serial) = next else {
+                return Ok(());
+            };
+            if let Ok(known) = self.publisher.store().logged(serial) {
+                next = known.replaces;
+                continue;
+            }
+            let Some((origin, text)) = self.remote.logged(serial).await? else {
+                return Ok(());
+            };
+            let Ok(entry) = self.publisher.store().check(&origin, &text) else {
+                return Ok(());
+            };
+            if entry.serial != serial {
+                return Ok(());
+            }
+            let text = str::from_utf8(&text).expect("a pointer is text");
+            self.publisher.adopt_entry(&entry, text)?;
+            next = entry.replaces;
+        }
+        Ok(())
+    }
+
+    /// Fetches the releases that are kept beside a pointer's, the newest first, as far as there is
+    /// room for them. One that the store has removed is left out.
+    async fn fetch_kept(
+        &mut self,
+        pointer: &Pointer,
+        now: u64,
+        meter: &mut Meter,
+    ) -> Result<(), FleetError> {
+        let store = self.publisher.store();
+        let logged = store.earlier(pointer)?.take(HISTORY_MAX);
+        let named = logged.map(|it| it.pointer.release).chain(store.releases()?);
+        let named: HashSet<_> = named.collect();
+        let kept = store.kept_among(named, pointer, now)?.releases;
+        for one in kept {
+            if self
+                .publisher
+                .store()
+                .release_path(one.pointer.release)
+                .exists()
+            {
+                continue;
+            }
+            match self.fetch(&one.pointer, meter).await {
+                Err(FleetError::Remote {
+                    cause: Cause::Objects(object_store::Error::NotFound { .. }),
+                    ..
+                }) => {}
+                Err(FleetError::Disk { .. }) => return Ok(()),
+                fetched => fetched?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the file of a pointer's release is here.
+    async fn fetch(&mut self, pointer: &Pointer, meter: &mut Meter) -> Result<(), FleetError> {
+        let id = pointer.release;
+        if self.has(pointer) {
+            return Ok(());
+        }
+        self.intact.remove(&id);
+        self.make_room(pointer)?;
+        self.publisher.discard_parts(Some(id));
+        let part = self.publisher.part_path(id);
+        if self.is_distrusted != Some(id) {
+            let archives = self.archives(id)?;
+            let draft = Draft::open(&part, pointer)?;
+            draft.fill(&self.remote, &archives, meter).await?;
+            match self.adopt_release(pointer, &part)? {
+                true => return Ok(()),
+                // Perhaps what lies between the blobs is not what the format says.
+                false => self.is_distrusted = Some(id),
+            }
+        }
+        let draft = Draft::open(&part, pointer)?;
+        draft.fill_whole(&self.remote, meter).await?;
+        match self.adopt_release(pointer, &part)? {
+            true => Ok(()),
+            false => Err(self.remote.refuse_release(id, Cause::OtherArchive)),
+        }
+    }
+
+    /// Whether the file here is what a pointer names; it is read once.
+    fn has(&mut self, pointer: &Pointer) -> bool {
+        let store = self.publisher.store();
+        match self.intact.contains(&pointer.release) {
+            true => store.release_file(pointer).is_ok_and(|path| path.exists()),
+            false if store.intact_file(pointer).is_ok() => self.intact.insert(pointer.release),
+            false => false,
+        }
+    }
+
+    /// Gives a complete part its name; returns whether it is what the pointer names, and removes it
+    /// if it is not.
+    fn adopt_release(&mut self, pointer: &Pointer, part: &Path) -> Result<bool, FleetError> {
+        match self.publisher.adopt_release(pointer) {
+            Ok(()) => {
+                self.intact.insert(pointer.release);
+                Ok(true)
+            }
+            Err(StoreError::OtherFile(_)) => {
+                fs::remove_file(part).map_err(FleetError::io("remove", part))?;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The files of the other releases here.
+    fn archives(&self, but: ReleaseId) -> Result<Vec<PathBuf>, FleetError> {
+        let store = self.publisher.store();
+        let mut releases = store.releases()?;
+        releases.retain(|id| *id != but);
+        // The one in force has most in common with the next.
+        let in_force = store.pointer().ok().map(|it| it.release);
+        releases.sort_by_key(|id| Some(*id) != in_force);
+        Ok(releases.iter().map(|id| store.release_path(*id)).collect())
+    }
+
+    fn make_room(&self, pointer: &Pointer) -> Result<(), FleetError> {
+        let archives = self.archives(pointer.release)?;
+        let lens = archives.iter().filter_map(|path| fs::metadata(path).ok());
+        let here: u64 = lens.map(|it| it.len()).sum();
+        let bytes = here.saturating_add(pointer.size);
+        let most = self.settings.disk_max;
+        match bytes > most {
+            true => Err(FleetError::Disk {
+                folder: self.publisher.store().folder().to_path_buf(),
+                bytes,
+                most,
+            }),
+            false => Ok(()),
+        }
+    }
+}

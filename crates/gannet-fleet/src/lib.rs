@@ -1,0 +1,29 @@
+//! Fleets: servers whose store is a copy of one in an object storage, or behind HTTPS.
+//!
+//! A [`Follower`] makes and keeps such a copy: it polls the pointer, checks it as a local store
+//! does, fetches what it lacks of the release, compares the whole file with the digest in the
+//! pointer, and only then puts the pointer into force. A server that serves the folder notices by
+//! itself. It trusts the other store with nothing: whatever that sends costs at most the bounds in
+//! [`limits`], and the copy stays as it was.
+//!
+//! ```text
+//! pointer ─▶ log ─▶ head of the archive ─▶ blobs of local releases ─▶ ranges ─▶ digest ─▶ pointer
+//! ```
+//!
+//! Nothing of this runs in a server's process: a follower is a command of its own. It has one
+//! thread, on which a runtime drives the requests.
+#![forbid(unsafe_code)]
+
+mod bounded;
+mod draft;
+mod error;
+mod follower;
+pub mod limits;
+mod pace;
+mod plan;
+mod remote;
+
+pub use error::{Cause, FleetError};
+pub use follower::{Follower, Round, Settings};
+pub use pace::{Patience, back_off, jittered};
+pub use remote::Remote;

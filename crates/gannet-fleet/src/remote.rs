@@ -1,0 +1,296 @@
+//! A store behind a URL: objects of an object storage, or files of a web server.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use futures_util::StreamExt;
+use gannet_store::limits::POINTER_LEN_MAX;
+use gannet_store::{Pointer, ReleaseId};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    ClientOptions, GetOptions, HeaderValue, ObjectStore, ObjectStoreScheme, RetryConfig,
+};
+use tokio::time::{sleep, timeout};
+use url::{Position, Url};
+
+use crate::bounded::Bounded;
+use crate::error::{Cause, FleetError};
+use crate::limits::ATTEMPTS_MAX;
+use crate::pace::{Body, Meter, Patience};
+
+/// A store behind a URL.
+pub struct Remote {
+    objects: Box<dyn ObjectStore>,
+    /// Its folder there.
+    folder: Path,
+    /// Its URL without what is secret.
+    shown: String,
+    patience: Patience,
+}
+
+/// The text of a pointer.
+pub(crate) struct Text {
+    pub(crate) text: Vec<u8>,
+    /// Of this state of it; `None` if the server names none.
+    pub(crate) entity_tag: Option<String>,
+}
+
+/// Takes pieces of a release's file, each with its place there.
+pub(crate) type Pass<'p> = &'p mut dyn FnMut(u64, &[u8]) -> Result<(), FleetError>;
+
+impl Remote {
+    /// A store at `https://HOST/PATH`, `http://...`, `s3://BUCKET/PATH`, `gs://...`, `az://...` or
+    /// `file:///PATH`. Nothing is sent yet. Credentials are those of the environment, by the names
+    /// that the providers' own tools use, or of the machine.
+    ///
+    /// # Errors
+    /// It is no such URL, or settings in the environment contradict each other.
+    pub fn open(url: &str, patience: Patience) -> Result<Self, FleetError> {
+        let refuse = |shown: &str, why: String| FleetError::Url {
+            url: shown.to_owned(),
+            why,
+        };
+        // An error of parsing does not repeat what it could not read, and neither does this.
+        let parsed = Url::parse(url).map_err(|error| refuse("URL", error.to_string()))?;
+        let mut shown = parsed.clone();
+        // A URL without a host has neither.
+        let _ = (shown.set_username(""), shown.set_password(None));
+        let shown = shown[..Position::AfterPath]
+            .trim_end_matches('/')
+            .to_owned();
+        if parsed.query().is_some() || parsed.fragment().is_some() {
+            return Err(refuse(&shown, "it has a query or a fragment".into()));
+        }
+        let (scheme, folder) = ObjectStoreScheme::parse(&parsed)
+            .map_err(|_| refuse(&shown, "not a URL of a store".into()))?;
+        let objects = objects(&scheme, &parsed, patience)
+            .map_err(|error| refuse(&shown, Cause::Objects(error).to_string()))?;
+        let objects = objects.ok_or_else(|| refuse(&shown, "not a URL of a store".into()))?;
+        Ok(Self {
+            objects,
+            folder,
+            shown,
+            patience,
+        })
+    }
+
+    /// Its URL, without a password.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.shown
+    }
+
+    /// What an error calls the pointer in force.
+    pub(crate) fn pointer_name(&self) -> PathBuf {
+        PathBuf::from(self.name(CURRENT))
+    }
+
+    fn name(&self, object: &str) -> String {
+        format!("{}/{object}", self.shown)
+    }
+
+    fn refuse(&self, object: &str, cause: Cause) -> FleetError {
+        FleetError::Remote {
+            doing: "read",
+            object: self.name(object),
+            cause,
+        }
+    }
+
+    pub(crate) fn refuse_release(&self, id: ReleaseId, cause: Cause) -> FleetError {
+        self.refuse(&release_name(id), cause)
+    }
+
+    fn at(&self, object: &str) -> Path {
+        let parts = object.split('/');
+        parts.fold(self.folder.clone(), |path, part| path.join(part))
+    }
+
+    /// The pointer in force; `None` if it has this entity tag still.
+    pub(crate) async fn pointer(&self, known: Option<&str>) -> Result<Option<Text>, FleetError> {
+        match self.text(CURRENT, known).await {
+            Ok(text) => Ok(Some(text)),
+            Err(Cause::Objects(object_store::Error::NotModified { .. })) if known.is_some() => {
+                Ok(None)
+            }
+            Err(cause) => Err(self.refuse(CURRENT, cause)),
+        }
+    }
+
+    /// The entry of the log with this serial, and what errors call it; `None` if there is none.
+    pub(crate) async fn logged(
+        &self,
+        serial: u64,
+    ) -> Result<Option<(PathBuf, Vec<u8>)>, FleetError> {
+        let object = format!("{LOG}/{serial}");
+        match self.text(&object, None).await {
+            Ok(text) => Ok(Some((PathBuf::from(self.name(&object)), text.text))),
+            Err(Cause::Objects(object_store::Error::NotFound { .. })) => Ok(None),
+            Err(cause) => Err(self.refuse(&object, cause)),
+        }
+    }
+
+    async fn text(&self, object: &str, known: Option<&str>) -> Result<Text, Cause> {
+        let read = async {
+            let options = GetOptions::new().with_if_none_match(known);
+            let answer = self.objects.get_opts(&self.at(object), options).await;
+            let answer = answer.map_err(Cause::Objects)?;
+            let entity_tag = answer.meta.e_tag.clone();
+            let mut text = Vec::new();
+            let mut pieces = answer.into_stream();
+            while let Some(piece) = pieces.next().await {
+                let piece = piece.map_err(Cause::Objects)?;
+                if text.len() + piece.len() > POINTER_LEN_MAX {
+                    return Err(Cause::Long);
+                }
+                text.extend_from_slice(&piece);
+            }
+            Ok(Text { text, entity_tag })
+        };
+        let read = timeout(self.patience.answer, read).await;
+        read.unwrap_or(Err(Cause::NoAnswer))
+    }
+
+    /// Reads a range of the file of a pointer's release, and passes it on in pieces, each with its
+    /// place in the file. A body that breaks off is continued from there.
+    pub(crate) async fn range(
+        &self,
+        pointer: &Pointer,
+        range: Range<u64>,
+        meter: &mut Meter,
+        pass: Pass<'_>,
+    ) -> Result<(), FleetError> {
+        let object = release_name(pointer.release);
+        let mut at = range.start;
+        let mut attempts = 1;
+        while at < range.end {
+            let attempt = self.attempt(&object, pointer, &mut at, range.end, meter, pass);
+            match attempt.await {
+                Ok(()) => {}
+                Err(Stop::Passing(error)) => return Err(error),
+                Err(Stop::Reading(cause)) if cause.is_passing() && attempts < ATTEMPTS_MAX => {
+                    sleep(self.patience.pause * attempts).await;
+                    attempts += 1;
+                }
+                Err(Stop::Reading(cause)) => return Err(self.refuse(&object, cause)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads from `at` on to `end`; `at` is then where it stopped.
+    async fn attempt(
+        &self,
+        object: &str,
+        pointer: &Pointer,
+        at: &mut u64,
+        end: u64,
+        meter: &mut Meter,
+        pass: Pass<'_>,
+    ) -> Result<(), Stop> {
+        let path = self.at(object);
+        let options = GetOptions::new().with_range(Some(*at..end));
+        let answer = timeout(self.patience.answer, self.objects.get_opts(&path, options))
+            .await
+            .map_err(|_| Cause::NoAnswer)?
+            .map_err(Cause::Objects)?;
+        let found = answer.meta.size;
+        if found != pointer.size {
+            let expected = pointer.size;
+            return Err(Cause::OtherLen { found, expected }.into());
+        }
+        let mut body = Body::new(answer.into_stream(), end - *at, self.patience);
+        while let Some(piece) = body.next(meter).await? {
+            pass(*at, &piece).map_err(Stop::Passing)?;
+            *at += piece.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Why a range was not read to its end.
+enum Stop {
+    /// The store's fault.
+    Reading(Cause),
+    /// What was read could not be passed on.
+    Passing(FleetError),
+}
+
+impl From<Cause> for Stop {
+    fn from(cause: Cause) -> Self {
+        Self::Reading(cause)
+    }
+}
+
+/// The library's client for a kind of store; `None` for one that holds nothing.
+fn objects(
+    scheme: &ObjectStoreScheme,
+    url: &Url,
+    patience: Patience,
+) -> object_store::Result<Option<Box<dyn ObjectStore>>> {
+    // Attempts are ours: the library's take minutes, and say nothing.
+    let retry = RetryConfig {
+        max_retries: 0,
+        ..RetryConfig::default()
+    };
+    let options = |is_clear: bool| {
+        ClientOptions::new()
+            .with_allow_http(is_clear)
+            .with_user_agent(HeaderValue::from_static(concat!(
+                "gannet/",
+                env!("CARGO_PKG_VERSION")
+            )))
+            .with_connect_timeout(patience.answer)
+            // Bodies may take as long as they keep their rate.
+            .with_timeout_disabled()
+    };
+    let is_clear = |url: Option<String>| url.is_some_and(|url| url.starts_with("http://"));
+    Ok(Some(match scheme {
+        ObjectStoreScheme::AmazonS3 => {
+            let builder = AmazonS3Builder::from_env().with_url(url.as_str());
+            let endpoints = [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint];
+            let mut endpoints = endpoints.iter().map(|key| builder.get_config_value(key));
+            let options = options(endpoints.any(is_clear));
+            let builder = builder.with_client_options(options).with_retry(retry);
+            Box::new(builder.with_http_connector(Bounded::default()).build()?)
+        }
+        ObjectStoreScheme::GoogleCloudStorage => {
+            let builder = GoogleCloudStorageBuilder::from_env().with_url(url.as_str());
+            let builder = builder
+                .with_client_options(options(false))
+                .with_retry(retry);
+            Box::new(builder.with_http_connector(Bounded::default()).build()?)
+        }
+        ObjectStoreScheme::MicrosoftAzure => {
+            let builder = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
+            let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
+            let options = options(is_clear(endpoint));
+            let builder = builder.with_client_options(options).with_retry(retry);
+            Box::new(builder.with_http_connector(Bounded::default()).build()?)
+        }
+        ObjectStoreScheme::Http => {
+            let builder = HttpBuilder::new()
+                .with_url(&url[..Position::BeforePath])
+                .with_client_options(options(url.scheme() == "http"))
+                .with_retry(retry);
+            Box::new(builder.with_http_connector(Bounded::default()).build()?)
+        }
+        ObjectStoreScheme::Local => Box::new(LocalFileSystem::new()),
+        _ => return Ok(None),
+    }))
+}
+
+/// The object of a release.
+fn release_name(id: ReleaseId) -> String {
+    format!("releases/{id}.gannet")
+}
+
+/// The object of the pointer in force.
+const CURRENT: &str = "current";
+/// The folder of all pointers.
+const LOG: &str = "log";

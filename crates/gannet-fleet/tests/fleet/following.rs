@@ -1,0 +1,326 @@
+//! What is copied, and how little is fetched for it.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gannet_fleet::{Cause, FleetError, Patience, Remote};
+use gannet_store::{Keep, Publisher, Store};
+
+use crate::stand_in::{Answer, Asked, StandIn};
+use crate::stores::{Fleet, archive, bytes, fails, files, id_of, now, release, succeeds};
+
+#[test]
+fn a_new_copy_has_what_the_store_has() {
+    let fleet = Fleet::signed();
+    fleet.publish(1);
+    fleet.publish(2);
+    let pointer = fleet.publish(3);
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    let round = succeeds(&fleet, &mut follower);
+    assert_eq!((round.pointer, round.is_new), (pointer, true));
+    assert!(Store::is_store(&fleet.copy()));
+}
+
+#[test]
+fn a_store_in_a_folder_is_followed_as_well() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let url = format!("file://{}", fleet.store().display());
+    let mut follower = fleet.follower(&url);
+    assert!(succeeds(&fleet, &mut follower).is_new);
+    fleet.publish(2);
+    assert!(succeeds(&fleet, &mut follower).is_new);
+    assert!(!succeeds(&fleet, &mut follower).is_new);
+}
+
+#[test]
+fn a_store_below_a_path_is_found() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let above = fleet.store();
+    let server = StandIn::new(above.parent().unwrap());
+    for url in ["/store", "/store/"] {
+        let mut follower = fleet.follower(&(server.url() + url));
+        succeeds(&fleet, &mut follower);
+    }
+}
+
+#[test]
+fn of_a_later_release_only_what_is_new_is_fetched() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    let whole = succeeds(&fleet, &mut follower).fetched;
+    assert!(whole > 8 * 150_000, "{whole}");
+    let pointer = fleet.publish(2);
+    server.asked();
+    let fetched = succeeds(&fleet, &mut follower).fetched;
+    assert!(
+        (150_000..170_000).contains(&fetched),
+        "{fetched} of {whole}"
+    );
+    let ranges = server
+        .asked()
+        .iter()
+        .filter(|it| it.range.is_some())
+        .count();
+    assert_eq!(ranges, 3, "superblock, metadata, one blob");
+    // Going back fetches nothing.
+    fleet.publish(1);
+    let round = succeeds(&fleet, &mut follower);
+    assert_eq!(
+        (round.fetched, round.pointer.serial),
+        (0, pointer.serial + 1)
+    );
+}
+
+#[test]
+fn a_store_that_has_not_changed_is_asked_for_its_pointer_alone() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    server.asked();
+    for _ in 0..3 {
+        let round = succeeds(&fleet, &mut follower);
+        assert_eq!((round.is_new, round.fetched), (false, 0));
+    }
+    let asked = server.asked();
+    assert_eq!(asked.len(), 3);
+    let is_conditional = |it: &Asked| it.path == "current" && it.if_none_match.is_some();
+    assert!(asked.iter().all(is_conditional), "{asked:?}");
+    // Neither is one whose server names no entity tags.
+    let text = fs::read_to_string(fleet.store().join("current")).unwrap();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n", text.len());
+    let answer = format!("{head}connection: close\r\n\r\n{text}");
+    server.lie(move |_| Answer::Raw(answer.clone().into_bytes()));
+    succeeds(&fleet, &mut follower);
+    succeeds(&fleet, &mut follower);
+    assert!(server.asked().iter().all(|it| it.path == "current"));
+}
+
+#[test]
+fn a_body_that_breaks_off_is_continued_from_there() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let server = StandIn::new(fleet.store());
+    let mut is_cut = true;
+    server.lie(move |asked| match &asked.range {
+        Some(range) if range.len() > 500_000 && std::mem::take(&mut is_cut) => Answer::Cut(400_000),
+        _ => Answer::Truth,
+    });
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    let asked = server.asked().into_iter().filter_map(|it| it.range);
+    let ranges: Vec<_> = asked.filter(|it| it.len() > 500_000).collect();
+    assert_eq!(ranges.len(), 2, "{ranges:?}");
+    assert_eq!(ranges[1].end, ranges[0].end);
+    let kept = ranges[1].start - ranges[0].start;
+    assert!((1..=400_000).contains(&kept), "{ranges:?}");
+}
+
+#[test]
+fn a_follower_that_has_ended_leaves_what_the_next_one_goes_on_with() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let server = StandIn::new(fleet.store());
+    // Every request for the blobs ends after three of them.
+    let begun = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&begun);
+    server.lie(move |asked| match &asked.range {
+        Some(range) if range.len() > 500_000 && !set.swap(true, Ordering::Relaxed) => {
+            Answer::Cut(3 * 160_000)
+        }
+        Some(range) if range.len() > 500_000 => Answer::Cut(0),
+        _ => Answer::Truth,
+    });
+    let mut follower = fleet.follower(&server.url());
+    fails(&fleet, &mut follower, "releases/");
+    drop(follower);
+    server.be_honest();
+    server.asked();
+    let mut follower = fleet.follower(&server.url());
+    let fetched = succeeds(&fleet, &mut follower).fetched;
+    assert!(fetched < 6 * 150_000, "{fetched}");
+    let head = server.asked().into_iter().filter_map(|it| it.range);
+    assert!(head.min_by_key(|it| it.start).unwrap().start > 0);
+}
+
+#[test]
+fn a_new_copy_of_a_store_with_a_staged_release_has_what_is_active_before_it() {
+    let fleet = Fleet::new();
+    let first = fleet.publish(1);
+    let staged = fleet.publish_with(&release(2), now(), |next| next.activate = Some(now() + 600));
+    let server = StandIn::new(fleet.store());
+    let copy = fleet.copy();
+    server.lie(move |asked| {
+        if asked.path.contains(&staged.release.to_string()) {
+            let store = Store::open(&copy, None).unwrap();
+            assert!(store.pointer().is_err(), "it is not in force yet");
+            assert!(store.release_path(first.release).exists());
+        }
+        Answer::Truth
+    });
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+}
+
+#[test]
+fn what_the_store_no_longer_keeps_goes_here_as_well() {
+    let fleet = Fleet::new();
+    let then = now() - 1000;
+    let old = fleet.publish_with(&release(1), then, |_| {});
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    fleet.publish_with(&release(2), then + 10, |next| {
+        next.keep = Keep::parse("0s 0..0").unwrap();
+    });
+    let round = succeeds(&fleet, &mut follower);
+    assert_eq!(round.removed, 1);
+    let store = Store::open(&fleet.copy(), None).unwrap();
+    assert!(!store.release_path(old.release).exists());
+}
+
+#[test]
+fn a_release_that_would_not_fit_is_refused() {
+    let mut fleet = Fleet::new();
+    fleet.publish(1);
+    let server = StandIn::new(fleet.store());
+    fleet.settings.disk_max = 1_500_000;
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    fleet.publish(2);
+    server.asked();
+    let error = fails(&fleet, &mut follower, "may have 1500000");
+    assert!(error.help().unwrap().contains("--disk"));
+    assert!(server.asked().iter().all(|it| it.range.is_none()));
+    // Releases that are kept have to go without.
+    drop(follower);
+    fs::remove_dir_all(fleet.copy()).unwrap();
+    let mut follower = fleet.follower(&server.url());
+    assert!(follower.round(now()).unwrap().is_new);
+    let releases = fs::read_dir(fleet.copy().join("releases")).unwrap();
+    assert_eq!(releases.count(), 1);
+}
+
+#[test]
+fn a_local_release_that_is_damaged_is_not_copied_from() {
+    let fleet = Fleet::new();
+    let first = fleet.publish(1);
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    let store = Store::open(&fleet.copy(), None).unwrap();
+    let path = store.release_path(first.release);
+    let mut content = fs::read(&path).unwrap();
+    for at in (4096..content.len() - 4096).step_by(10_000) {
+        content[at] ^= 1;
+    }
+    fs::write(&path, content).unwrap();
+    let second = fleet.publish(2);
+    let round = follower.round(now()).unwrap();
+    assert_eq!(round.pointer, second);
+    assert!(round.fetched > 8 * 150_000, "{}", round.fetched);
+    store.intact_file(&second).unwrap();
+    // A follower that begins finds out about the one in force.
+    drop(follower);
+    fs::write(store.release_path(second.release), release(9)).unwrap();
+    let mut follower = fleet.follower(&server.url());
+    follower.round(now()).unwrap();
+    store.intact_file(&second).unwrap();
+}
+
+#[test]
+fn an_archive_that_is_not_as_its_blobs_say_is_fetched_whole() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    let mut odd = release(2);
+    let gap = (4096 + 150_000..)
+        .find(|at| odd[*at..*at + 8] == [0; 8])
+        .unwrap();
+    odd[gap + 3] = 7;
+    fleet.publish_with(&odd, now(), |_| {});
+    let fetched = succeeds(&fleet, &mut follower).fetched;
+    assert!(fetched > 8 * 150_000, "{fetched}");
+}
+
+#[test]
+fn an_archive_without_bodies_is_copied() {
+    let fleet = Fleet::new();
+    let empty = archive(&[]);
+    fleet.publish_with(&empty, now(), |_| {});
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    assert_eq!(succeeds(&fleet, &mut follower).fetched, empty.len() as u64);
+    // And one whose bodies are all the same.
+    let same = archive(&[bytes(1, 70_000), bytes(1, 70_000)]);
+    fleet.publish_with(&same, now(), |_| {});
+    succeeds(&fleet, &mut follower);
+}
+
+#[test]
+fn a_copy_has_one_follower() {
+    let fleet = Fleet::new();
+    let pointer = fleet.publish(1);
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    let another = Publisher::open(&fleet.copy(), "bob@build", now());
+    let error = another.err().expect("the folder is locked").to_string();
+    assert!(
+        error.contains("another publisher is at work (node"),
+        "{error}"
+    );
+    drop(follower);
+    Publisher::open(&fleet.copy(), "bob@build", now()).unwrap();
+    assert_eq!(files(&fleet.copy()).len(), 3);
+    assert_eq!(pointer.release, id_of(&release(1)));
+}
+
+#[test]
+fn a_url_that_is_none_of_a_store_is_refused() {
+    let check = |url: &str, expect: &str| {
+        let refused = Remote::open(url, Patience::default());
+        let error = refused.err().expect("it is refused");
+        assert!(matches!(error, FleetError::Url { .. }), "{error:?}");
+        assert!(error.to_string().contains(expect), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    };
+    check("./store", "relative URL");
+    check("ftp://host/store", "not a URL of a store");
+    check("memory:///", "not a URL of a store");
+    check("https://ann:secret@host/store?x=1", "'https://host/store'");
+    check("https://host/#part", "query or a fragment");
+}
+
+#[test]
+fn a_store_that_is_gone_or_empty_is_said() {
+    let fleet = Fleet::new();
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    let error = fails(&fleet, &mut follower, "/current': there is none");
+    assert!(error.help().unwrap().contains("published"), "{error:?}");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", closed.local_addr().unwrap());
+    drop(closed);
+    drop(follower);
+    let mut follower = fleet.follower(&url);
+    let error = fails(&fleet, &mut follower, "connection refused (ECONNREFUSED)");
+    let again = fails(&fleet, &mut follower, "");
+    assert_eq!(error.to_string(), again.to_string());
+    assert!(matches!(
+        error,
+        FleetError::Remote {
+            cause: Cause::Objects(_),
+            ..
+        }
+    ));
+}

@@ -1,0 +1,6 @@
+//! Followers of stores behind a web server, honest and not.
+
+mod following;
+mod lies;
+mod stand_in;
+mod stores;

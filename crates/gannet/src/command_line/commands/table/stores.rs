@@ -1,0 +1,261 @@
+//! The commands on stores of releases.
+
+use clap::ValueHint;
+
+use super::super::{Argument, Command, Table};
+use super::{JSON, option, positional, switch};
+
+/// `gannet publish`.
+pub(super) const PUBLISH: Command = Command {
+    name: "publish",
+    arguments: &[
+        positional(
+            "site",
+            "SITE",
+            "an archive; a directory, which is packed; or a store: its release in force",
+            ValueHint::AnyPath,
+        ),
+        STORE,
+        option(
+            "activate",
+            'a',
+            "WHEN",
+            "when nodes activate it: +30s, or 2026-11-23T08:30:00Z",
+            ValueHint::Other,
+        ),
+        option(
+            "stages",
+            's',
+            "LIST",
+            "which nodes activate it when: '5% +0s, 50% +10m, 100% +30m'",
+            ValueHint::Other,
+        ),
+        option(
+            "keep",
+            'k',
+            "WHAT",
+            "releases to keep: for how long, the least and the most, and bytes: '7d 3..20 10GiB'",
+            ValueHint::Other,
+        ),
+        NOTE,
+        option(
+            "expires",
+            'e',
+            "WHEN",
+            "from when on nodes no longer take it up: +30d, or a time",
+            ValueHint::Other,
+        ),
+        Argument {
+            is_repeatable: true,
+            ..option(
+                "void",
+                'v',
+                "ID",
+                "a bad release (this build, whatever it contains), which answers nothing any more; \
+                 'none' takes all back",
+                ValueHint::Other,
+            )
+        },
+        Argument {
+            is_repeatable: true,
+            ..option(
+                "must",
+                'm',
+                "URL",
+                "a URL, or its path, that has to be answered with 200",
+                ValueHint::Other,
+            )
+        },
+        option(
+            "allow-removal",
+            'r',
+            "N",
+            "URLs of the current release that may vanish without a redirect",
+            ValueHint::Other,
+        ),
+    ],
+    brief: "publish a site: put it into a store, and into force there",
+    details: "Takes the flags of 'gannet pack' but --output for a directory, which is packed \
+        with what the current release has already; --sign also signs the pointer. The store is \
+        made if it does not exist, and its first release is active at once. Every digest is \
+        verified, and paths of --must are resolved, before anything changes. --keep holds until \
+        it is changed; of a release that is in force already, all other wishes do, and an empty \
+        text takes one back (--note ''). At most 10 URLs, or a tenth \
+        of them, may vanish (names with a content hash count for neither), and a front page may \
+        not, unless --allow-removal says otherwise. \
+        A publisher that ends early, or loses power, leaves the release before in force.",
+    variables: &[(
+        "GANNET_KEY_PASSWORD",
+        "the password of the key of --sign, if it has one",
+    )],
+    example: "gannet publish ./site ./store",
+    table: Table::Publish,
+};
+
+/// `gannet rollback`.
+pub(super) const ROLLBACK: Command = Command {
+    name: "rollback",
+    arguments: &[
+        STORE,
+        Argument {
+            is_required: false,
+            ..positional(
+                "release",
+                "ID",
+                "the release to go back to: at least 8 digits of its id",
+                ValueHint::Other,
+            )
+        },
+        switch(
+            "void",
+            'v',
+            "the release that is left is bad and answers nothing any more",
+        ),
+        option(
+            "activate",
+            'a',
+            "WHEN",
+            "when nodes activate it: +30s, or 2026-11-23T08:30:00Z",
+            ValueHint::Other,
+        ),
+        NOTE,
+        option(
+            "sign",
+            's',
+            "KEY",
+            "sign the pointer with this minisign secret key",
+            ValueHint::FilePath,
+        ),
+    ],
+    brief: "put an earlier release of a store into force again",
+    details: "Without ID, the one that was in force before, unless it is void. The pointer has a \
+        new serial.",
+    variables: &[(
+        "GANNET_KEY_PASSWORD",
+        "the password of the key of --sign, if it has one",
+    )],
+    example: "gannet rollback ./store",
+    table: Table::None,
+};
+
+/// `gannet releases`.
+pub(super) const RELEASES: Command = Command {
+    name: "releases",
+    arguments: &[
+        positional(
+            "store",
+            "STORE",
+            "the store's folder; or the metrics of a server: http://HOST:PORT",
+            ValueHint::DirPath,
+        ),
+        option(
+            "public-key",
+            'p',
+            "KEY",
+            "only pointers signed by this key count: a minisign public key, or its file",
+            ValueHint::FilePath,
+        ),
+        JSON,
+    ],
+    brief: "list the releases of a store, or of a server",
+    details: "The one that is served is marked with a star. The others are staged (not active \
+        everywhere yet), kept (their immutable assets still answer), void, gone (no file), over \
+        (no longer kept; the next publish removes them), repeated (listed above as well), \
+        unfinished (their publisher ended before they were in force), or unknown (the pointer in \
+        force cannot be read). A server is asked through \
+        the address of --metrics what it serves of each content.",
+    variables: &[],
+    example: "gannet releases ./store",
+    table: Table::None,
+};
+
+/// `gannet follow`.
+pub(super) const FOLLOW: Command = Command {
+    name: "follow",
+    arguments: &[
+        positional(
+            "url",
+            "URL",
+            "the store: https://HOST/PATH, s3://BUCKET/PATH, gs:// or az:// likewise",
+            ValueHint::Url,
+        ),
+        positional(
+            "store",
+            "DIR",
+            "the copy's folder: a new or an empty one, or an earlier copy",
+            ValueHint::DirPath,
+        ),
+        switch("once", '1', "copy what is new and end"),
+        option(
+            "interval",
+            'i',
+            "DURATION",
+            "how often to look, by default 5s; at least 1s",
+            ValueHint::Other,
+        ),
+        option(
+            "public-key",
+            'p',
+            "KEY",
+            "only pointers signed by this key count: a minisign public key, or its file",
+            ValueHint::FilePath,
+        ),
+        option(
+            "limit-rate",
+            'l',
+            "SIZE",
+            "bytes of releases to fetch in a second at most, such as 10M; at least 8K",
+            ValueHint::Other,
+        ),
+        option(
+            "disk",
+            'd',
+            "SIZE",
+            "bytes that the releases in DIR may have together, by default 64G",
+            ValueHint::Other,
+        ),
+    ],
+    brief: "keep a copy of a store that is in an object storage or behind HTTPS",
+    details: "A server of DIR takes over what comes by itself. The pointer is looked at again \
+        and again; of a new release only what no local one has is fetched, and its whole file is \
+        compared with the digest in the pointer before it is put into force. What cannot be \
+        verified, is older, or cannot be read is said once and tried again; what is in force in \
+        DIR stays. Credentials are taken from the environment, by the names that the tools of \
+        AWS, Google Cloud and Azure use, or from the machine. While it runs, nobody else changes \
+        DIR. With --once it exits with status 0 if DIR has what the store has, and 1 if not.",
+    variables: &[
+        (
+            "AWS_ACCESS_KEY_ID",
+            "with AWS_SECRET_ACCESS_KEY: credentials for s3://",
+        ),
+        (
+            "AWS_ENDPOINT_URL",
+            "the URL of another S3 service than Amazon's",
+        ),
+        ("AWS_REGION", "the region of the bucket"),
+        (
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "a file of credentials for gs://",
+        ),
+        (
+            "AZURE_STORAGE_ACCOUNT_NAME",
+            "with AZURE_STORAGE_ACCOUNT_KEY: credentials for az://",
+        ),
+        (
+            "SSL_CERT_FILE",
+            "trust these certificates (PEM) instead of the system's",
+        ),
+    ],
+    example: "gannet follow https://releases.example.org/site ./store",
+    table: Table::None,
+};
+
+const STORE: Argument = positional("store", "STORE", "the store's folder", ValueHint::DirPath);
+
+const NOTE: Argument = option(
+    "note",
+    'n',
+    "TEXT",
+    "a remark, up to 100 bytes",
+    ValueHint::Other,
+);
