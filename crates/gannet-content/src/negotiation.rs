@@ -33,9 +33,6 @@ const PAGES: [Form; 1] = [Form {
     suffix: ".md",
 }];
 
-/// The most forms beside a file.
-pub const FORMS_MAX: usize = PICTURES.len();
-
 /// The forms that may be beside a file of this name, in this order, and the length of the name
 /// without suffix.
 #[inline]
@@ -60,30 +57,37 @@ pub fn name_of(name: &[u8], form: Form) -> Vec<u8> {
     [&name[..stem], form.suffix.as_bytes()].concat()
 }
 
-/// Whether a name is that of a form that may be beside another file.
+/// Whether a name is that of a form that may be beside another file, in upper or lower case.
 #[must_use]
 pub fn is_form(name: &[u8]) -> bool {
+    let ends = |suffix: &str| {
+        let start = name.len().checked_sub(suffix.len());
+        start.is_some_and(|start| name[start..].eq_ignore_ascii_case(suffix.as_bytes()))
+    };
     let mut forms = PICTURES.iter().chain(&PAGES);
-    forms.any(|form| name.ends_with(form.suffix.as_bytes()))
+    forms.any(|form| ends(form.suffix))
 }
 
 /// The forms that may be beside the file which answers a path, each with its own path. A page answers
-/// without its suffix, too, and the index page of a folder for the folder.
+/// without its suffix, too, and the index page of a folder for the folder: then `is_page` tells whether
+/// it is one.
 #[must_use]
-pub fn paths_of(path: &[u8]) -> Vec<(Form, Vec<u8>)> {
+pub fn paths_of(path: &[u8], is_page: impl FnOnce() -> bool) -> Vec<(Form, Vec<u8>)> {
     let (forms, stem) = forms(path);
     let with = |form: &Form, stem: &[u8]| (*form, [stem, form.suffix.as_bytes()].concat());
     if !forms.is_empty() {
         return forms.iter().map(|form| with(form, &path[..stem])).collect();
     }
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    match name {
-        b"" => PAGES
+    let index: &[u8] = match path.ends_with(b"/") {
+        true => b"index",
+        false => b"",
+    };
+    match is_page() {
+        true => PAGES
             .iter()
-            .map(|form| with(form, &[path, b"index"].concat()))
+            .map(|form| with(form, &[path, index].concat()))
             .collect(),
-        name if !name.contains(&b'.') => PAGES.iter().map(|form| with(form, path)).collect(),
-        _ => Vec::new(),
+        false => Vec::new(),
     }
 }
 
@@ -143,7 +147,11 @@ fn thousandths(text: &[u8]) -> u16 {
         Some((whole @ b'0'..=b'1', rest)) => (u16::from(whole - b'0'), rest),
         _ => return 0,
     };
-    let decimals = decimals.strip_prefix(b".").unwrap_or(decimals);
+    let decimals = match decimals {
+        [] => decimals,
+        [b'.', decimals @ ..] => decimals,
+        _ => return 0,
+    };
     if decimals.len() > 3 || !decimals.iter().all(u8::is_ascii_digit) {
         return 0;
     }
@@ -191,6 +199,11 @@ mod tests {
         );
         check("IMAGE/AVIF ; q=1.0", (9, 5, 6), ".avif");
         check("image/avif;q=2, image/webp;q=0.1234", (9, 5, 6), "own");
+        check(
+            "image/avif;q=11, image/webp;q=1., */*;q=0.5",
+            (9, 5, 6),
+            ".webp",
+        );
         for accept in ["", "*/*", "image/*", "text/html", "image/avifx"] {
             check(accept, (9, 5, 6), "own");
         }
@@ -214,7 +227,8 @@ mod tests {
     #[test]
     fn forms_are_beside_their_file() {
         let check = |path: &str, expect: &[&str]| {
-            let found: Vec<_> = paths_of(path.as_bytes())
+            let is_page = || !path.contains("LICENSE");
+            let found: Vec<_> = paths_of(path.as_bytes(), is_page)
                 .into_iter()
                 .map(|it| it.1)
                 .collect();
@@ -228,10 +242,9 @@ mod tests {
         check("/page.html", &["/page.md"]);
         check("/", &["/index.md"]);
         check("/page/", &["/page/index.md"]);
-        for path in ["/b.gif", "/b.avif", "/app.js", "/x.md"] {
-            check(path, &[]);
-        }
+        check("/v1.2", &["/v1.2.md"]);
+        check("/LICENSE", &[]);
         assert_eq!(name_of(b"a/index.html", PAGES[0]), b"a/index.md");
-        assert!(is_form(b"x.webp") && is_form(b"x.md") && !is_form(b"x.png"));
+        assert!(is_form(b"x.webp") && is_form(b"X.AVIF") && is_form(b"x.md") && !is_form(b"x.png"));
     }
 }

@@ -174,19 +174,120 @@ fn new_forms_are_found_and_old_ones_forgotten() {
     });
 }
 
-/// What only some may have is not sent in place of what all may.
+/// Asks until the answer comes from memory: a file that has just been written is not kept.
+fn ask(client: &mut Client, target: &str, fields: &[&str]) -> Response {
+    let mut answer = None;
+    until("an answer from memory", || {
+        let got = client.request("GET", target, fields);
+        let is_hit = got.field("server-timing") == Some("cache;desc=hit");
+        answer = Some(got);
+        is_hit
+    });
+    answer.expect("it was asked")
+}
+
+/// A form is sent only where its own path has the same users and no rule, with its own fields; what an
+/// encoder left empty is none. The first answers are made of lookups, the later ones from memory.
 #[test]
-fn protected_forms_stay_protected() {
+fn forms_obey_the_rules_of_their_own_paths() {
+    let rules = "\
+/for-a.jpg
+  Basic-Auth: a:b
+/for-a.avif
+  Basic-Auth: c:d
+/both.*
+  Basic-Auth: a:b
+/only.avif
+  Basic-Auth: a:b
+/photo.avif
+  X-Form: avif
+/photo.jpg
+  X-Form: jpg
+https://elsewhere.example/x
+  X-Y: z
+";
+    let redirects = "/gone.avif /404.html 404!\n/moved.md /elsewhere 302!\n";
     on_both_engines(|engine| {
-        let site = site();
-        site.write("_headers", "/photo.avif\n  Basic-Auth: a:b\n");
-        let server = engine.serve(site.path(), &["--workers", "1"]);
-        let mut client = Client::new(&server);
-        for _ in 0..2 {
-            let got = client.request("GET", "/photo.jpg", &["Accept: image/avif"]);
-            assert_eq!(got.expect(200).field("content-type"), Some("image/jpeg"));
+        let (site, out) = (site(), Folder::new());
+        for name in ["for-a", "both", "only", "gone", "flag"] {
+            site.write(&format!("{name}.jpg"), "j".repeat(3_000));
+            site.write(&format!("{name}.avif"), "a".repeat(1_000));
         }
-        client.request("GET", "/photo.avif", &[]).expect(401);
+        site.write("moved.html", "<p>moved");
+        site.write("moved.md", "# m");
+        site.write("empty.jpg", "jjj");
+        site.write("empty.avif", "");
+        site.write("LICENSE", "text of a licence");
+        site.write("LICENSE.md", "# L");
+        site.write("v1.2.html", "<p>version");
+        site.write("v1.2.md", "# v");
+        site.write("_redirects", redirects);
+        let users = out.join("users");
+        let hash = "$2y$04$abcdefghijklmnopqrstuO2jYz5Zcyyn1Oae2v7W0A1n3dOQnP0bq";
+        fs::write(&users, format!("x:{hash}\n")).expect("written");
+        let stored = pack(&site, &out, engine);
+        // Archives take no passwords in the clear: these are for the directory.
+        site.write("_headers", rules);
+        let users = users.to_str().expect("UTF-8");
+        let flags = [
+            "--workers",
+            "1",
+            "--server-timing",
+            "--password-file",
+            users,
+        ];
+        let flags = [&flags[..], &["--password-path", "/flag.avif"]].concat();
+        for path in [site.path(), &stored] {
+            let server = engine.serve(path, &flags);
+            let mut client = Client::new(&server);
+            let wants = "Accept: image/avif, text/markdown, */*;q=0.1";
+            let mut check = |target: &str, fields: &[&str], start: &str| {
+                let fields = [&[wants], fields].concat();
+                let got = ask(&mut client, target, &fields).expect(200);
+                assert!(got.text().starts_with(start), "{target}: {got:?}");
+                got
+            };
+            check("/flag.jpg", &[], "jjj");
+            check("/gone.jpg", &[], "jjj");
+            check("/moved", &[], "<p>moved");
+            check("/empty.jpg", &[], "jjj");
+            check("/LICENSE", &[], "text");
+            check("/v1.2", &[], "# v");
+            let photo = check("/photo.jpg", &[], "aaa");
+            if path == site.path() {
+                assert_eq!(photo.field("x-form"), Some("avif"));
+                let password = "Authorization: Basic YTpi";
+                check("/for-a.jpg", &[password], "jjj");
+                check("/both.jpg", &[password], "aaa");
+                check("/only.jpg", &[], "jjj");
+            }
+            client.request("GET", "/flag.avif", &[]).expect(401);
+        }
+    });
+}
+
+/// The same for an archive with users and with fields that depend on the host.
+#[test]
+fn forms_in_archives_obey_the_rules_of_their_own_paths() {
+    on_both_engines(|engine| {
+        let (site, out) = (site(), Folder::new());
+        site.write("only.jpg", "j".repeat(3_000));
+        site.write("only.avif", "a".repeat(1_000));
+        let hash = "$2y$04$abcdefghijklmnopqrstuO2jYz5Zcyyn1Oae2v7W0A1n3dOQnP0bq";
+        let rules = format!(
+            "/only.avif\n  Basic-Auth: a:{hash}\n/photo.avif\n  X-Form: avif\n/photo.jpg\n  \
+             X-Form: jpg\nhttps://elsewhere.example/x\n  X-Y: z\n"
+        );
+        site.write("_headers", rules);
+        let stored = pack(&site, &out, engine);
+        let server = engine.serve(&stored, &[]);
+        let mut client = Client::new(&server);
+        let got = client.request("GET", "/only.jpg", &[BROWSER]).expect(200);
+        assert_eq!(got.field("content-type"), Some("image/jpeg"));
+        let got = client.request("GET", "/photo.jpg", &[BROWSER]).expect(200);
+        assert_eq!(got.field("x-form"), Some("avif"));
+        let got = client.request("GET", "/photo.jpg", &[]).expect(200);
+        assert_eq!(got.field("x-form"), Some("jpg"));
     });
 }
 
@@ -194,6 +295,11 @@ fn protected_forms_stay_protected() {
 fn explain_foresees_the_form() {
     on_both_engines(|engine| {
         let (site, out) = (site(), Folder::new());
+        site.write("v1.2.html", "<p>version");
+        site.write("v1.2.md", "# v");
+        site.write("gone.jpg", "j".repeat(3_000));
+        site.write("gone.avif", "a".repeat(1_000));
+        site.write("_redirects", "/gone.avif /404.html 404!\n");
         let stored = pack(&site, &out, engine);
         for path in [site.path(), &stored] {
             let server = engine.serve(path, &[]);
@@ -206,6 +312,8 @@ fn explain_foresees_the_form() {
                 "/page",
                 "/docs/",
                 "/page.md",
+                "/v1.2",
+                "/gone.jpg",
             ] {
                 for line in ["x-y: z", "accept: image/avif, text/markdown", BROWSER] {
                     let flags = ["explain", target, path, "--server", &url, "-H", line];

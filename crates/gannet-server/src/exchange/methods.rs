@@ -49,6 +49,7 @@ impl<D: Driver> Pump<'_, D> {
             is_copied: false,
             request,
             turn: &self.turn,
+            release: self.release,
         };
         let (_, resolved) = archive.resolve(wanted, &mut to.ruling, || input);
         match resolved {

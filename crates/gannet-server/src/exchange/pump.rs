@@ -36,7 +36,7 @@ use crate::passwords::{self, Guard, Verdict};
 use crate::quic;
 use crate::release::directory::fill::Fill;
 use crate::release::error_pages::ErrorPages;
-use crate::release::rules::{Ruling, rule_input};
+use crate::release::rules::{Ruling, may_stand_for, rule_input};
 use crate::release::{Release, Resolved, Selected, Site, Wanted};
 
 /// Why the pump stopped.
@@ -323,7 +323,9 @@ impl<D: Driver> Pump<'_, D> {
                 })?
             }
             found => {
-                if let Some(timing) = &mut self.turn.timing {
+                if let Some(timing) = &mut self.turn.timing
+                    && !matches!(found, Found::Password(_))
+                {
                     *timing = Timing::Waited(self.turn.now.0 - waiting.began().0);
                 }
                 waiting.answer(reply, &self.turn, found, out)
@@ -524,8 +526,11 @@ impl<D: Driver> Pump<'_, D> {
                     is_copied: to.copies(),
                     request,
                     turn: &self.turn,
+                    release: self.release,
                 };
                 let (site, resolved) = archive.resolve(wanted, &mut to.ruling, input);
+                // That of another form, if that is sent.
+                let path = to.ruling.map_or(path, |ruling| ruling.input.path);
                 Ok(match resolved {
                     Resolved::Selected(selected) => match to.missing_body(request, &selected) {
                         Some(body) => return wait(Waits::body(site, path, &selected, &body)),
@@ -563,10 +568,9 @@ impl<D: Driver> Pump<'_, D> {
                     self.counters.cache_misses += 1;
                     return look_up(None);
                 };
-                let may_be_sent = |other: &Vec<u8>| {
-                    let lists = passwords::lists(self.release, site.rules(), other);
-                    lists.is_some() == to.is_protected
-                };
+                let ruling = to.ruling;
+                let may_be_sent =
+                    |other: &Vec<u8>| may_stand_for(self.release, ruling, [path, other]);
                 if let Some(other) = cached.better(request, status).filter(may_be_sent) {
                     let found = directory.lookup(&other, self.turn.now, self.driver);
                     let found = found.filter(|(cached, status)| {

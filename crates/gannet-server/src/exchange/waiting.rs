@@ -18,7 +18,7 @@ use crate::release::archive::{ArchiveSite, KeptEntry};
 use crate::release::bodies::{Load, Unloaded};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
-use crate::release::rules::{Ruling, SiteRules, rule_input};
+use crate::release::rules::{Ruling, SiteRules, may_stand_for, rule_input};
 use crate::release::{Release, Selected, Source};
 use crate::worker::shared::Shared;
 
@@ -297,11 +297,14 @@ impl<D: Driver> Shared<D> {
 
     /// The cached file for a deferred request, if it is in memory now.
     fn remembered(&mut self, request: &Request<'_>, fill: &Fill) -> Option<(Rc<Cached>, Status)> {
-        if fill.ruling().and_then(|it| it.before_files()).is_some() {
+        if fill.is_other_form() || fill.ruling().and_then(|it| it.before_files()).is_some() {
             return None;
         }
         let now = self.driver.now();
         let (cached, status) = fill.site().lookup(fill.path(), now, &self.driver)?;
+        if fill.better(request, &cached, status).is_some() {
+            return None;
+        }
         let selected = cached.select(request, status);
         let unix = self.driver.unix_seconds();
         let is_whole = selected.is_at_hand() || needed_bytes(request, &selected, unix).is_none();
@@ -326,9 +329,6 @@ impl<D: Driver> Shared<D> {
             Some(Ok(Wakeup::Again)) => None,
             wakeup => wakeup,
         };
-        let site = Rc::clone(fill.site());
-        let rules = site.rules();
-        let is_open = passwords::lists(release, rules, fill.path()).is_none();
         loop {
             let filled = fill.advance(&mut self.driver, waiter, wakeup.take())?;
             if fill.is_other_form() && filled.is_no_content() {
@@ -341,7 +341,7 @@ impl<D: Driver> Shared<D> {
                     return Some(page.map_or_else(Filled::Error, Filled::Listing));
                 }
                 Filled::File(cached, status, None) => match fill.better(request, &cached, status) {
-                    Some(path) if passwords::lists(release, rules, &path).is_none() == is_open => {
+                    Some(path) if may_stand_for(release, fill.ruling(), [fill.path(), &path]) => {
                         if fill.remember(cached, status) {
                             release.note_live();
                         }

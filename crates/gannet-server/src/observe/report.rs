@@ -41,8 +41,11 @@ impl Reporter {
                 let seconds = now.0.duration_since(last.0).as_secs_f64();
                 out.tell(line(&last.1, &now.1, seconds));
                 last = now;
+                next += every;
                 // Intervals that were missed, because the machine slept, are left out.
-                next = (next + every).max(Instant::now());
+                if next < last.0 {
+                    next = last.0 + every;
+                }
             }
         })?;
         Ok(Self { _held: held })

@@ -82,6 +82,16 @@ pub(crate) fn lists<'a>(
     }
 }
 
+/// Whether exactly the same users may have both paths.
+pub(crate) fn are_for_the_same(
+    release: &Release,
+    rules: Option<&SiteRules>,
+    paths: [&[u8]; 2],
+) -> bool {
+    let [one, other] = paths.map(|path| lists(release, rules, path).unwrap_or_default());
+    one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| std::ptr::eq(*a, *b))
+}
+
 #[cold]
 fn protecting<'a>(
     file: Option<&'a PasswordFile>,

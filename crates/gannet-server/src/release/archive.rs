@@ -8,7 +8,7 @@ use gannet_archive::limits::DECODED_LEN_MAX;
 use gannet_archive::{Archive, Body, Entry, EntryKind, Stored, Variant};
 use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
-use gannet_content::negotiation;
+use gannet_content::negotiation::{self, Form};
 use gannet_content::plan::Representation;
 use gannet_content::routing::{FallbackKind, is_navigation};
 use gannet_content::rules::matcher::RuleInput;
@@ -19,7 +19,7 @@ use gannet_io::memory::Memory;
 
 use super::bodies::{Bodies, Unloaded};
 use super::opened::OpenedArchive;
-use super::rules::{Ruling, SiteRules};
+use super::rules::{Ruling, SiteRules, may_stand_for};
 use super::{Archived, Resolved, Selected, ServedFile, Source, Wanted};
 use crate::limits::SMALL_FILE_MAX;
 
@@ -109,7 +109,7 @@ impl Archived {
         ruling: &mut Option<Ruling<'s>>,
         input: impl FnOnce() -> RuleInput<'s>,
     ) -> (&'s Rc<ArchiveSite>, Resolved<'s>) {
-        match self.current.resolve(wanted, ruling.as_ref(), &self.others) {
+        match self.current.resolve(wanted, ruling, &self.others) {
             Some(resolved) => (&self.current, resolved),
             None => {
                 let (site, resolved) = self.asset(wanted);
@@ -172,12 +172,12 @@ impl ArchiveSite {
 
     /// Resolves a path; `None` if only one of `others` has it, as an immutable asset.
     #[inline]
-    fn resolve(
-        &self,
+    fn resolve<'s>(
+        &'s self,
         wanted: Wanted<'_>,
-        ruling: Option<&Ruling<'_>>,
+        ruling: &mut Option<Ruling<'s>>,
         others: &[Rc<Self>],
-    ) -> Option<Resolved<'_>> {
+    ) -> Option<Resolved<'s>> {
         let rules = self.rules.as_deref();
         let facts = Facts {
             spa: self.spa,
@@ -192,7 +192,7 @@ impl ArchiveSite {
             path: wanted.path,
             query: None,
         };
-        let input = ruling.map_or(&unruled, |ruling| &ruling.input);
+        let input = ruling.as_ref().map_or(&unruled, |ruling| &ruling.input);
         let releases = Releases {
             host: self.host(),
             others,
@@ -211,7 +211,7 @@ impl ArchiveSite {
                     false => entry,
                 };
                 match is_own && self.has_forms {
-                    true => self.chosen(entry, wanted),
+                    true => self.chosen(entry, wanted, ruling),
                     false => self.answer(entry, wanted, status, is_own),
                 }
             }
@@ -224,21 +224,18 @@ impl ArchiveSite {
         })
     }
 
-    /// Answers with a path's own entry, or with another form that the request wants rather.
+    /// Answers with a path's own entry, or with another form that the request wants rather, and sets
+    /// `ruling` to its path.
     #[cold]
-    fn chosen<'s>(&'s self, entry: Entry<'s>, wanted: Wanted<'_>) -> Resolved<'s> {
-        let host = self.host();
-        let rules = self.rules.as_deref().and_then(SiteRules::users);
-        let users = |path: &[u8]| rules.map_or(0, |table| table.users(path).count());
-        let is_content = |entry: &Entry<'_>| host.has_content(entry) && !entry.is_generated();
-        let mut others = Vec::new();
-        if is_content(&entry) {
-            for (form, path) in negotiation::paths_of(wanted.path) {
-                let found = host.find(Space::Content, &path).filter(is_content);
-                // Not what others may have than the path.
-                let found = found.filter(|_| users(&path) == users(wanted.path));
-                others.extend(found.map(|entry| (form, entry)));
-            }
+    fn chosen<'s>(
+        &'s self,
+        mut entry: Entry<'s>,
+        wanted: Wanted<'_>,
+        ruling: &mut Option<Ruling<'s>>,
+    ) -> Resolved<'s> {
+        let others = self.other_forms(&entry, wanted.path);
+        if others.is_empty() {
+            return self.answer(entry, wanted, Status::OK, true);
         }
         let own = (
             str::from_utf8(entry.content_type()).unwrap_or_default(),
@@ -246,14 +243,43 @@ impl ArchiveSite {
         );
         let lens = others.iter().map(|(form, entry)| (*form, len_of(entry)));
         let chosen = negotiation::choose(&wanted.request.fields, own, lens);
-        let entry = chosen.map_or(entry, |chosen| others[chosen].1);
+        let chosen = chosen.map(|position| others[position].1);
+        let may_be_sent =
+            |it: &Entry<'s>| may_stand_for(wanted.release, *ruling, [wanted.path, it.path()]);
+        if let Some(chosen) = chosen.filter(may_be_sent) {
+            entry = chosen;
+            *ruling = ruling.map(|ruling| ruling.at(entry.path()));
+        }
         match self.answer(entry, wanted, Status::OK, true) {
             Resolved::Selected(selected) => Resolved::Selected(Selected {
-                varies_by_type: !others.is_empty(),
+                varies_by_type: true,
                 ..selected
             }),
             resolved => resolved,
         }
+    }
+
+    /// The other forms of what is at the path.
+    fn other_forms<'s>(&'s self, entry: &Entry<'s>, path: &[u8]) -> Vec<(Form, Entry<'s>)> {
+        let host = self.host();
+        let content = |path: &[u8]| {
+            let found = host.find(Space::Content, path);
+            found.filter(|it| host.has_content(it) && !it.is_generated())
+        };
+        if entry.is_generated() || !host.has_content(entry) {
+            return Vec::new();
+        }
+        let is_page = || {
+            let is_html = entry.content_type().starts_with(b"text/html");
+            let with_suffix = || host.find(Space::Content, &[path, b".html"].concat());
+            is_html && (path.ends_with(b"/") || with_suffix().is_some())
+        };
+        let forms = negotiation::paths_of(path, is_page);
+        let found = forms.into_iter().filter_map(|(form, path)| {
+            let other = content(&path).filter(|it| len_of(it) > 0)?;
+            Some((form, other))
+        });
+        found.collect()
     }
 
     /// Selects a kept representation again, with its body as it `is_loaded` now, or else in the

@@ -17,7 +17,9 @@ use gannet_http::semantics::request::Request;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 
+use super::Release;
 use super::error_pages::ErrorPages;
+use crate::passwords;
 
 /// The rules of a site. Shared by all workers, never written.
 #[derive(Clone, Debug, Default)]
@@ -250,6 +252,18 @@ pub(crate) fn rule_input<'a>(
     }
 }
 
+/// Whether what is at `path` may be sent as another form of what is at `own`: the same users may have
+/// both, and no rule answers `path` with something else.
+pub(crate) fn may_stand_for(
+    release: &Release,
+    ruling: Option<Ruling<'_>>,
+    [own, path]: [&[u8]; 2],
+) -> bool {
+    let rules = ruling.map(|ruling| ruling.rules);
+    passwords::are_for_the_same(release, rules, [own, path])
+        && ruling.is_none_or(|ruling| ruling.at(path).before_files().is_none())
+}
+
 /// The rules, and the request that they apply to.
 #[derive(Clone, Copy)]
 pub(crate) struct Ruling<'a> {
@@ -284,6 +298,12 @@ impl<'a> Ruling<'a> {
 
     pub(crate) fn before_files(&self) -> Option<Ruled> {
         self.rules.redirects()?.before_files(&self.input)
+    }
+
+    /// The same for another path.
+    pub(crate) fn at(self, path: &'a [u8]) -> Self {
+        let input = RuleInput { path, ..self.input };
+        Self { input, ..self }
     }
 
     pub(crate) fn for_missing(&self) -> Option<Ruled> {

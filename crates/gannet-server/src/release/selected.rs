@@ -12,7 +12,7 @@ use gannet_http::semantics::response::{ReadyBlock, Status};
 use gannet_io::driver::Driver;
 use gannet_io::memory::Memory;
 
-use super::{ServedFile, bodies};
+use super::{Release, ServedFile, bodies};
 use crate::exchange::answering::Turn;
 
 /// The result of resolving a path.
@@ -98,4 +98,6 @@ pub(crate) struct Wanted<'r> {
     pub(crate) request: &'r Request<'r>,
     /// What all requests of the turn have in common.
     pub(crate) turn: &'r Turn<'r>,
+    /// The release that is asked.
+    pub(crate) release: &'r Release,
 }

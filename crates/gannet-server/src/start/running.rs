@@ -262,6 +262,8 @@ impl Running {
     /// # Errors
     /// The thread that receives these cannot be started: these connections end by their timeouts.
     pub fn hand_over(&mut self, is_taken: &[bool], link: Parcels) -> io::Result<()> {
+        // The other process reports now.
+        self.reporter = None;
         let mut taken = is_taken.iter().copied();
         let estate = std::mem::take(&mut self.estate);
         let listeners: Vec<bool> = taken.by_ref().take(estate.listeners.len()).collect();

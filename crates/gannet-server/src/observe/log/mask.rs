@@ -14,7 +14,12 @@ pub(super) fn masked(peer: &str) -> Cow<'_, str> {
             network.to_string().into()
         }
         Some(IpAddr::V6(address)) => {
-            let network = Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 80));
+            // Those of 6to4 contain an IPv4 address (RFC 3056 section 2).
+            let host_bits = match address.segments()[0] {
+                0x2002 => 88,
+                _ => 80,
+            };
+            let network = Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << host_bits));
             network.to_string().into()
         }
         None if ["unix", "-"].contains(&peer) => peer.into(),
@@ -34,6 +39,7 @@ mod tests {
             ("[::ffff:192.0.2.1]:443", "192.0.2.0"),
             ("[2001:db8:abcd:1234:5:6:7:8]:443", "2001:db8:abcd::"),
             ("2001:db8:abcd:1234:5:6:7:8", "2001:db8:abcd::"),
+            ("2002:cb00:714d:1::1", "2002:cb00:7100::"),
             ("[fe80::1%2]:80", "fe80::"),
             ("[::1]:80", "::"),
             ("unix", "unix"),

@@ -29,7 +29,7 @@ pub(super) enum Variable {
     RemoteAddr,
     /// Its port.
     RemotePort,
-    /// Always empty: nobody authenticates.
+    /// Always empty: names of users are personal.
     RemoteUser,
     /// The time in the form of the combined format.
     TimeLocal,
@@ -94,6 +94,8 @@ pub enum TemplateFault {
     NoEnd,
     /// A control character other than a tab would break the line.
     Control,
+    /// There is none: all lines would be the same.
+    NoVariable,
 }
 
 impl fmt::Display for TemplateError {
@@ -105,6 +107,9 @@ impl fmt::Display for TemplateError {
             }
             TemplateFault::NoName => write!(f, "no name after the '$' at character {position}"),
             TemplateFault::NoEnd => write!(f, "no '}}' for the '${{' at character {position}"),
+            TemplateFault::NoVariable => {
+                f.write_str("no variable in it; formats with a name are for --log")
+            }
             TemplateFault::Control => write!(f, "a control character at character {position}"),
         }
     }
@@ -161,6 +166,10 @@ impl FromStr for Template {
                 is_quoted,
             });
             rest = further;
+        }
+        if !parts.iter().any(|part| matches!(part, Part::Value { .. })) {
+            let (position, fault) = (1, TemplateFault::NoVariable);
+            return Err(TemplateError { position, fault });
         }
         Ok(Self { parts })
     }
@@ -231,6 +240,9 @@ mod tests {
         );
         check("$STATUS", "unknown variable '$STATUS' at character 1");
         check("$status\n", "a control character at character 8");
+        let none = "no variable in it; formats with a name are for --log";
+        check("json", none);
+        check("", none);
         check("\u{85}", "a control character at character 1");
     }
 

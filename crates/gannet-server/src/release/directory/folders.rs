@@ -76,14 +76,14 @@ pub(super) enum Glance {
     Unknown,
 }
 
-/// The hash of a name that ends like a sidecar, or like another form of a file. Upper and lower case count as the same: file
-/// systems exist where they are.
+/// The hash of a name that ends like a sidecar, or like another form of a file. Upper and lower case
+/// count as the same: file systems exist where they are.
 pub(super) fn sidecar_hash(name: &[u8]) -> Option<u64> {
     let ends = |suffix: &[u8]| {
         let start = name.len().checked_sub(suffix.len());
         start.is_some_and(|start| name[start..].eq_ignore_ascii_case(suffix))
     };
-    let is_kept = SIDECARS.iter().any(|it| ends(it.suffix)) || is_form(&name.to_ascii_lowercase());
+    let is_kept = SIDECARS.iter().any(|it| ends(it.suffix)) || is_form(name);
     is_kept.then(|| {
         let mut hasher = foldhash::fast::FixedState::default().build_hasher();
         hasher.write(&name.to_ascii_lowercase());

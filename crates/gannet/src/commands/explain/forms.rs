@@ -4,6 +4,7 @@ use std::fs;
 
 use gannet_archive::{Body, Stored};
 use gannet_content::negotiation::{self, Form};
+use gannet_content::rules::matcher::RuleInput;
 use gannet_http::semantics::fields::Fields;
 use gannet_site::offline::{Place, RequestUrl, Site};
 
@@ -21,22 +22,49 @@ pub(super) struct OtherForm {
 /// The forms beside the file that answers the path.
 pub(super) fn of(site: &Site, asked: &RequestUrl<'_>, number: usize) -> Vec<OtherForm> {
     let files = site.files();
+    let find = |path: &[u8]| {
+        let is_it = |it: &gannet_site::offline::SiteFile| it.host == asked.host && it.url == path;
+        files.iter().position(is_it)
+    };
+    let is_page = || {
+        let is_html = files[number].content_type.starts_with("text/html");
+        let with_suffix = || find(&[asked.path, b".html"].concat());
+        is_html && (asked.path.ends_with(b"/") || with_suffix().is_some())
+    };
     let paths = match site.place() {
-        Place::Archive(_) => negotiation::paths_of(asked.path),
-        Place::Directory(_) => negotiation::paths_of(&files[number].url),
+        Place::Archive(_) => negotiation::paths_of(asked.path, is_page),
+        Place::Directory(_) => negotiation::paths_of(&files[number].url, || false),
     };
     let forms = paths.into_iter().filter_map(|(form, path)| {
-        let is_it = |it: &gannet_site::offline::SiteFile| it.host == asked.host && it.url == path;
-        let number = files.iter().position(is_it)?;
-        (len(site, number) > 0).then_some(OtherForm { form, number, path })
+        let number = find(&path).filter(|number| len(site, *number) > 0)?;
+        Some(OtherForm { form, number, path })
     });
     forms.collect()
+}
+
+/// Whether the same users may have both paths, and no rule answers that of the form with something
+/// else.
+fn may_stand_for(site: &Site, asked: &RequestUrl<'_>, path: &[u8]) -> bool {
+    let rules = site.rules(asked.host);
+    let users = |path| {
+        let users = rules.headers().into_iter().flat_map(|it| it.users(path));
+        users.map(<[_]>::as_ptr).collect::<Vec<_>>()
+    };
+    let input = RuleInput {
+        scheme: asked.scheme,
+        host: asked.host_name.as_bytes(),
+        path,
+        query: asked.query.map(str::as_bytes),
+    };
+    let redirects = rules.redirects();
+    users(asked.path) == users(path)
+        && redirects.is_none_or(|table| table.before_files(&input).is_none())
 }
 
 /// The number of the file that is sent: that of a form which the request wants rather, or `own`.
 pub(super) fn choose(
     site: &Site,
-    own: usize,
+    (asked, own): (&RequestUrl<'_>, usize),
     forms: &[OtherForm],
     request: &[(String, String)],
     text: &mut String,
@@ -52,6 +80,14 @@ pub(super) fn choose(
         return own;
     };
     let shown = site.shown(chosen.number);
+    if !may_stand_for(site, asked, &chosen.path) {
+        let why = "its own path has other users, or a rule";
+        line(
+            text,
+            format!("  the request wants '{shown}' rather, but {why}"),
+        );
+        return own;
+    }
     line(text, format!("  the request wants '{shown}' rather"));
     chosen.number
 }

@@ -256,7 +256,7 @@ fn foresee(
                 true => forms::of(site, &asked, *number),
                 false => Vec::new(),
             };
-            let number = forms::choose(site, *number, &forms, request, text);
+            let number = forms::choose(site, (&asked, *number), &forms, request, text);
             if let Some(form) = forms.iter().find(|it| it.number == number) {
                 target.path.clone_from(&form.path);
             }
