@@ -1,7 +1,7 @@
 //! `gannet install` below another root: what is written, kept and removed.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -132,9 +132,9 @@ fn what_someone_changed_is_neither_replaced_nor_removed() {
     root.write("srv/www/index.html", "the site");
 
     let removed = install(&root, &["--remove"]).success();
-    assert!(removed.text().contains("gannet.toml: it was changed\n"));
-    assert!(removed.text().contains("gannet.service: it was changed\n"));
-    let left = [CONFIGURATION, SERVICE, "srv/www/index.html"];
+    assert!(removed.text().contains("gannet.toml: it has other content\n"));
+    assert!(removed.text().contains("gannet.service: it has other content\n"));
+    let left = [CONFIGURATION, SERVICE, USER, "srv/www/index.html"];
     assert_eq!(files(&root), paths(&left));
     let text = fs::read_to_string(root.join(CONFIGURATION)).expect("kept");
     assert_eq!(text, "path = '/srv/other'\n");
@@ -172,4 +172,39 @@ fn only_root_installs_into_the_system() {
         "gannet: --socket makes no sense with --remove\n\
          help: leave it out: both forms are removed\n",
     );
+}
+
+/// The service has to read what is installed, whatever files of the administrator are for.
+#[test]
+fn the_service_can_read_what_an_administrator_with_a_strict_umask_installs() {
+    let root = root();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 077; exec \"$@\"", "sh"]);
+    shell.arg(root.join("usr/bin/gannet")).arg("install");
+    run(shell.arg("--root").arg(root.path())).success();
+    for (path, expect) in [
+        ("etc/gannet", 0o755),
+        (CONFIGURATION, 0o644),
+        (SERVICE, 0o644),
+        ("srv/www", 0o755),
+    ] {
+        let mode = fs::metadata(root.join(path))
+            .expect("made")
+            .permissions()
+            .mode()
+            & 0o777;
+        assert_eq!(mode, expect, "{path}");
+    }
+}
+
+/// The user of a unit that was changed, and stays, stays as well.
+#[test]
+fn a_changed_unit_keeps_its_user() {
+    let root = root();
+    install(&root, &[]).success();
+    fs::write(root.join(SERVICE), "[Service]\nUser=gannet\n").expect("written");
+    let removed = install(&root, &["--remove"]).success();
+    let expect = "gannet.conf: a unit that stays may name the user\n";
+    assert!(removed.text().contains(expect), "{}", removed.text());
+    assert_eq!(files(&root), paths(&[SERVICE, USER]));
 }

@@ -210,8 +210,8 @@ https://elsewhere.example/x
     on_both_engines(|engine| {
         let (site, out) = (site(), Folder::new());
         for name in ["for-a", "both", "only", "gone", "flag"] {
-            site.write(&format!("{name}.jpg"), "j".repeat(3_000));
-            site.write(&format!("{name}.avif"), "a".repeat(1_000));
+            site.write(format!("{name}.jpg"), "j".repeat(3_000));
+            site.write(format!("{name}.avif"), "a".repeat(1_000));
         }
         site.write("moved.html", "<p>moved");
         site.write("moved.md", "# m");

@@ -22,8 +22,6 @@ pub(super) struct Facts {
     pub(super) limits: Limits,
     pub(super) network: Network,
     pub(super) addresses: Vec<Address>,
-    /// The default port moves to the next free one.
-    pub(super) moves: bool,
     pub(super) sites: Vec<Site>,
     /// `None` without HTTPS.
     pub(super) certificates: Option<Certificates>,
@@ -97,6 +95,8 @@ pub(super) enum AddressState {
     Free,
     /// A process named gannet has it, perhaps this very server.
     Ours(String),
+    /// Another one has it, and the next free port is taken.
+    Moves(Lack),
     /// Another one has it, or it cannot be bound.
     Refused(Lack),
     /// The machine has no IPv6: IPv4 covers all interfaces.

@@ -54,7 +54,6 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
         },
         network: network(),
         addresses: outlook.addresses.into_iter().map(address).collect(),
-        moves: outlook.moves,
         sites: contents
             .map(|content| site(content, is_live(content)))
             .collect(),
@@ -167,6 +166,7 @@ fn address(prospect: Prospect) -> Address {
         refused,
         owner,
         lacks_ipv6,
+        moves,
     } = prospect;
     let tcp = match &address {
         ListenAddress::Tcp(tcp) => Some(*tcp),
@@ -185,6 +185,7 @@ fn address(prospect: Prospect) -> Address {
             (Some(_), Some((name, pid))) if name == "gannet" => {
                 AddressState::Ours(format!("gannet, process {pid}"))
             }
+            (Some(failure), _) if moves => AddressState::Moves(lack_of(failure)),
             (Some(failure), _) => AddressState::Refused(lack_of(failure)),
         },
     }

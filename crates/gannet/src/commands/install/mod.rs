@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use gannet_io::user::is_root;
+use rustix::fs::Mode;
 
 use self::steps::{Step, Target};
 use self::texts::Texts;
@@ -36,7 +37,9 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         makes_user: root.is_none(),
         root: root.unwrap_or_else(|| "/".into()),
     };
-    let program = program(&target.root)?;
+    let program = program(&target.root, matches.get_flag("remove"))?;
+    // What is made is for the service to read, whatever the administrator's own files are for.
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     let texts = |with_socket| Texts {
         program: &program,
         with_socket,
@@ -78,7 +81,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// The path of this program as the unit names it: without `root`, if it is there.
-fn program(root: &Path) -> Result<String, Failure> {
+fn program(root: &Path, is_removed: bool) -> Result<String, Failure> {
     let path = std::env::current_exe()
         .map_err(|error| Failure::of_system("find", "this program", &error))?;
     let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
@@ -86,7 +89,10 @@ fn program(root: &Path) -> Result<String, Failure> {
         Ok(below) => Path::new("/").join(below),
         Err(_) => path,
     };
-    program_at(&path.to_string_lossy())
+    match is_removed {
+        true => Ok(path.to_string_lossy().into_owned()),
+        false => program_at(&path.to_string_lossy()),
+    }
 }
 
 /// Refuses a path that no unit can start.

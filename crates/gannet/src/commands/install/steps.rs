@@ -70,7 +70,13 @@ impl Step {
             Self::Write(path, text) => ("write", path, write(&at(path), text)),
             Self::Remove(path) => ("remove", path, fs::remove_file(at(path))),
             Self::RemoveFolder(path) => ("remove", path, remove_if_empty(&at(path))),
-            Self::MakeUser(file) => return account::make(&at(file)),
+            Self::MakeUser(file) => {
+                let file = at(file);
+                return account::make(&file).inspect_err(|_| {
+                    // It says that the user is one that was made here.
+                    let _ = fs::remove_file(&file);
+                });
+            }
             Self::RemoveUser => return account::remove(),
             Self::Keep(..) => return Ok(()),
         };
@@ -152,14 +158,21 @@ impl Target {
             let texts: Vec<&str> = texts.map(|(_, text)| &**text).collect();
             match self.state(path, &texts)? {
                 State::Nothing => {}
-                State::Other => steps.push(Step::Keep(path.clone(), "it was changed")),
-                State::Same => {
-                    // First the user: while its file is there, this can be repeated.
-                    if *path == user_path && self.makes_user && account::exists() {
-                        steps.push(Step::RemoveUser);
-                    }
-                    steps.push(Step::Remove(path.clone()));
-                }
+                State::Other => steps.push(Step::Keep(path.clone(), "it has other content")),
+                State::Same => steps.push(Step::Remove(path.clone())),
+            }
+        }
+        let is_unit = |path: &str| path.ends_with(".service") || path.ends_with(".socket");
+        let is_needed = steps
+            .iter()
+            .any(|step| matches!(step, Step::Keep(path, _) if is_unit(path)));
+        let of_user = Step::Remove(user_path.clone());
+        if let Some(at) = steps.iter().position(|step| *step == of_user) {
+            match is_needed {
+                true => steps[at] = Step::Keep(user_path, "a unit that stays may name the user"),
+                // First, since it fails while a process is the user's: nothing is removed then.
+                false if self.makes_user && account::exists() => steps.insert(0, Step::RemoveUser),
+                false => {}
             }
         }
         let folder = Path::new(CONFIGURATION).parent().unwrap_or(Path::new("/"));
@@ -184,8 +197,11 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         .create_new(true)
         .mode(0o644)
         .open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.sync_all());
+    // Half of it would be kept the next time, as other content.
+    written.inspect_err(|_| drop(fs::remove_file(path)))
 }
 
 fn remove_if_empty(folder: &Path) -> io::Result<()> {

@@ -28,8 +28,6 @@ pub(crate) struct Outlook {
     pub(crate) contents: Vec<Hosted>,
     /// Every address with its transport, whether the start would bind it, and who has it if not.
     pub(crate) addresses: Vec<Prospect>,
-    /// The default port moves to the next free one.
-    pub(crate) moves: bool,
     /// The certificates named.
     pub(crate) pairs: Vec<PairPaths>,
     /// Whether the limits of the process suffice.
@@ -48,8 +46,10 @@ pub(crate) struct Prospect {
     pub(crate) refused: Option<Failure>,
     /// The name and number of the process that has it.
     pub(crate) owner: Option<(String, u32)>,
-    /// It is all of IPv6, which this machine does not have.
+    /// It is all of IPv6, which this machine does not have, beside an address that it has.
     pub(crate) lacks_ipv6: bool,
+    /// It is in use, and the next free port is taken.
+    pub(crate) moves: bool,
 }
 
 impl Outlook {
@@ -84,7 +84,6 @@ impl Outlook {
             addresses: wanted
                 .as_ref()
                 .map_or_else(Vec::new, |wanted| prospects(settings, wanted)),
-            moves: wanted.is_some_and(|wanted| wanted.movable.is_some()),
             limits: process_limits::check(settings, &needs, used),
             memory: needs.memory_of_start(used),
             contents,
@@ -125,27 +124,40 @@ fn check(
 fn prospects(settings: &Settings, wanted: &Wanted) -> Vec<Prospect> {
     let mut all = Vec::new();
     for one in &wanted.addresses {
-        all.push(Prospect::of(&one.address, false));
+        let (mut found, is_in_use) = Prospect::of(&one.address, false);
+        found.moves = is_in_use && wanted.movable.is_some();
+        found.lacks_ipv6 &= all.iter().any(|it: &Prospect| it.refused.is_none());
         let speaks_quic = one.scheme == Scheme::Https && !settings.tls.no_http3 && !one.is_proxied;
-        if speaks_quic && matches!(one.address, ListenAddress::Tcp(_)) {
-            all.push(Prospect::of(&one.address, true));
-        }
+        let is_tcp = matches!(one.address, ListenAddress::Tcp(_));
+        let datagrams = (speaks_quic && is_tcp).then(|| Prospect {
+            // A server has both.
+            owner: found.owner.clone(),
+            moves: found.moves,
+            lacks_ipv6: found.lacks_ipv6,
+            ..Prospect::of(&one.address, true).0
+        });
+        all.push(found);
+        all.extend(datagrams);
     }
     let further = [settings.tls.redirect, settings.server.metrics];
     let further = further.into_iter().flatten().map(ListenAddress::Tcp);
-    all.extend(further.map(|address| Prospect::of(&address, false)));
+    all.extend(further.map(|address| Prospect {
+        lacks_ipv6: false,
+        ..Prospect::of(&address, false).0
+    }));
     all
 }
 
 impl Prospect {
-    fn of(address: &ListenAddress, is_udp: bool) -> Self {
+    /// Tries an address; the second value is whether it is in use.
+    fn of(address: &ListenAddress, is_udp: bool) -> (Self, bool) {
         let tried = match address {
             ListenAddress::Tcp(address) => try_bind(*address, is_udp),
             ListenAddress::Unix(unix) => try_folder(&unix.path),
         };
-        let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse && !is_udp;
-        let owner = match (address, &tried) {
-            (ListenAddress::Tcp(tcp), Err(error)) if is_in_use(error) => port_owner(tcp.port()),
+        let is_in_use = matches!(&tried, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
+        let owner = match address {
+            ListenAddress::Tcp(tcp) if is_in_use && !is_udp => port_owner(tcp.port()),
             _ => None,
         };
         let no_family = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
@@ -159,13 +171,15 @@ impl Prospect {
             }
             _ => false,
         };
-        Self {
+        let prospect = Self {
             address: address.clone(),
             is_udp,
             refused: tried.err().map(|error| addresses::explain(address, &error)),
             owner,
             lacks_ipv6,
-        }
+            moves: false,
+        };
+        (prospect, is_in_use)
     }
 }
 
@@ -209,18 +223,18 @@ mod tests {
     fn an_address_in_use_names_its_owner_and_a_free_one_stays_free() {
         let busy = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = ListenAddress::Tcp(busy.local_addr().expect("bound"));
-        let prospect = Prospect::of(&address, false);
+        let (prospect, is_in_use) = Prospect::of(&address, false);
+        assert!(is_in_use);
         let owner = prospect.owner.map(|(_, pid)| pid);
         assert_eq!(owner, Some(std::process::id()));
         let refused = prospect.refused.expect("it is in use");
         assert!(refused.message.contains("in use"), "{refused}");
         drop(busy);
         for is_udp in [false, true] {
-            assert!(Prospect::of(&address, is_udp).refused.is_none());
-            assert!(
-                Prospect::of(&address, is_udp).refused.is_none(),
-                "let go of"
-            );
+            for _ in 0..2 {
+                let (prospect, is_in_use) = Prospect::of(&address, is_udp);
+                assert!(prospect.refused.is_none() && !is_in_use, "let go of");
+            }
         }
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn addresses(facts: &Facts) -> Vec<Finding> {
                 format!("{name} is in use by {owner}, perhaps this server"),
             )
             .help("if it is another one, stop it or choose another port"),
-            AddressState::Refused(lack) if facts.moves => Finding::note(
+            AddressState::Moves(lack) => Finding::note(
                 subject,
                 format!("{}; the next free port is taken", lack.why),
             ),

@@ -58,7 +58,6 @@ fn sound() -> Facts {
             congestion: Some(("cubic".into(), "reno cubic bbr".into())),
         },
         addresses: vec![address("0.0.0.0:443", AddressState::Free)],
-        moves: false,
         sites: vec![site(0xef53, false, true)],
         certificates: Some(Certificates::Named(
             vec![("example.org".into(), 60, "a date".into())],
@@ -211,11 +210,8 @@ fn networks_and_addresses() {
         "address",
         "nginx, process 812",
     );
-    let moves = |facts: &mut Facts| {
-        facts.addresses[0].state = refused();
-        facts.moves = true;
-    };
-    check(moves, Level::Note, "address", "the next free port");
+    let moves = AddressState::Moves(lack("in use by nginx, process 812"));
+    check(state(moves), Level::Note, "address", "the next free port");
     let ours = AddressState::Ours("gannet, process 7".into());
     check(state(ours), Level::Note, "address", "gannet, process 7");
     check(
