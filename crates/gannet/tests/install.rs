@@ -132,8 +132,16 @@ fn what_someone_changed_is_neither_replaced_nor_removed() {
     root.write("srv/www/index.html", "the site");
 
     let removed = install(&root, &["--remove"]).success();
-    assert!(removed.text().contains("gannet.toml: it has other content\n"));
-    assert!(removed.text().contains("gannet.service: it has other content\n"));
+    assert!(
+        removed
+            .text()
+            .contains("gannet.toml: it has other content\n")
+    );
+    assert!(
+        removed
+            .text()
+            .contains("gannet.service: it has other content\n")
+    );
     let left = [CONFIGURATION, SERVICE, USER, "srv/www/index.html"];
     assert_eq!(files(&root), paths(&left));
     let text = fs::read_to_string(root.join(CONFIGURATION)).expect("kept");

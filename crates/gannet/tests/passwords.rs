@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -228,6 +229,87 @@ fn an_inner_rule_opens_nothing() {
 fn error_line(server: &mut Gannet, part: &str) {
     let line = server.next_error_line().expect("it says so");
     assert!(line.contains(part), "{line}");
+}
+
+/// A directory that is being built anew has no `_headers` for a while.
+#[test]
+fn a_missing_rules_file_opens_nothing() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        for version in ["one", "two"] {
+            folder.write(format!("{version}/index.html"), version);
+        }
+        let rules = format!("/*\n  Basic-Auth: {BOB}\n");
+        folder.write("one/_headers", &rules);
+        let current = folder.join("current");
+        symlink("one", &current).expect("linked");
+        let mut server = engine.serve(&current, &["--workers", "2"]);
+        fs::remove_file(folder.join("one/_headers")).expect("there");
+        error_line(&mut server, "has no '_headers' any more; its passwords");
+        error_line(&mut server, "help: SIGHUP");
+        ask(&server, "GET", "/", &[]).expect(401);
+        symlink("two", folder.join("next")).expect("linked");
+        fs::rename(folder.join("next"), &current).expect("switched");
+        error_line(&mut server, "was replaced");
+        error_line(&mut server, "has no '_headers' any more; its passwords");
+        error_line(&mut server, "help: SIGHUP");
+        ask(&server, "GET", "/", &[]).expect(401);
+        assert_eq!(ask(&server, "GET", "/", &[RIGHT]).expect(200).text(), "two");
+        server.signal(Signal::HUP);
+        until("it is open", || ask(&server, "GET", "/", &[]).status == 200);
+    });
+}
+
+/// Assets of another release are not sent past its users.
+#[test]
+fn assets_of_another_release_keep_their_users() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let name = |version: &str| format!("_astro/plan.{version}Ab12Cd34.js");
+        for (version, users) in [("one", BOB), ("two", BOB), ("three", "")] {
+            folder.write(format!("{version}/index.html"), version);
+            folder.write(
+                format!("{version}/{}", name(version)),
+                version.repeat(9_000),
+            );
+            if !users.is_empty() {
+                let rules = format!("/_astro/*\n  Basic-Auth: {users}\n");
+                folder.write(format!("{version}/_headers"), rules);
+            }
+            let stored = format!("{version}.gannet");
+            gannet_in(&folder, ["pack", version, "-q", "-o", &stored]).success();
+        }
+        let served = folder.join("served.gannet");
+        let put = |version: &str| {
+            let new = folder.join("new.gannet");
+            fs::copy(folder.join(format!("{version}.gannet")), &new).expect("copied");
+            fs::rename(new, &served).expect("renamed");
+        };
+        put("one");
+        let server = engine.serve(&served, &["--workers", "1"]);
+        let becomes = |version: &str| {
+            put(version);
+            until("the release", || {
+                ask(&server, "GET", "/", &[]).expect(200).text() == version
+            });
+        };
+        let asset = |version: &str, fields: &[&str]| {
+            ask(&server, "GET", &format!("/{}", name(version)), fields)
+        };
+        becomes("two");
+        for version in ["one", "two"] {
+            asset(version, &[]).expect(401);
+            let got = asset(version, &[RIGHT]).expect(200);
+            let lifetime = got.field("cache-control").expect("it is sent");
+            assert!(lifetime.contains("private"), "{lifetime}");
+        }
+        becomes("three");
+        asset("three", &[]).expect(200);
+        for version in ["one", "two"] {
+            asset(version, &[]).expect(404);
+            asset(version, &[RIGHT]).expect(404);
+        }
+    });
 }
 
 #[test]

@@ -80,14 +80,17 @@ pub const CREDENTIALS_MAX: usize = 1024;
 /// The longest hash of a password, in bytes of text: two parts of 64 bytes in Base64, and numbers.
 pub const PASSWORD_HASH_MAX: usize = 256;
 
-/// The highest cost of bcrypt: a second of a processor. Each step doubles it.
-pub const BCRYPT_COST_MAX: u32 = 14;
+/// The highest cost of bcrypt: less than a second of a processor. Each step doubles it.
+pub const BCRYPT_COST_MAX: u32 = 13;
 
 /// The most memory of argon2id, in KiB: it is taken for each new password, one at a time.
 pub const ARGON2_MEMORY_MAX: u32 = 256 << 10;
 
 /// The most passes of argon2id over its memory.
 pub const ARGON2_PASSES_MAX: u32 = 16;
+
+/// The most memory times passes of argon2id, in KiB: less than a second of a processor.
+pub const ARGON2_WORK_MAX: u32 = 512 << 10;
 
 /// The most lanes of argon2id.
 pub const ARGON2_LANES_MAX: u32 = 8;

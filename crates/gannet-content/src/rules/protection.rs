@@ -61,19 +61,32 @@ fn forms(path: &[u8]) -> BTreeSet<Vec<u8>> {
     let mut suffixes = [".gz", ".br", ".zst"].into_iter();
     let plain = suffixes.find_map(|suffix| path.strip_suffix(suffix.as_bytes()));
     let plain = plain.unwrap_or(path);
-    let base = plain
-        .strip_suffix(b"/index.html")
-        .or_else(|| plain.strip_suffix(b".html"))
-        .or_else(|| plain.strip_suffix(b"/"))
-        .unwrap_or(plain);
-    let with = |suffix: &[u8]| [base, suffix].concat();
-    let mut forms = BTreeSet::from([path.to_vec(), plain.to_vec(), with(b"/")]);
-    forms.insert(with(b"/index.html"));
+    // A page's own name may be that of an index page without its suffix, and so on.
+    let mut base = plain;
+    while let Some(shorter) = ENDS.iter().find_map(|end| base.strip_suffix(*end)) {
+        base = shorter;
+    }
+    let with = |suffix: &&[u8]| [base, suffix].concat();
+    let mut forms = BTreeSet::from([path.to_vec(), plain.to_vec()]);
+    forms.extend(INDEXES.iter().map(with));
     if !base.is_empty() {
-        forms.extend([base.to_vec(), with(b".html")]);
+        forms.extend([&b""[..], b".html"].iter().map(with));
     }
     forms
 }
+
+/// What paths of the same page may have at their end.
+const ENDS: [&[u8]; 5] = [b"/", b".html", b".htm", b"/index", b"/_index"];
+
+/// What paths of an index page have after that of its folder.
+const INDEXES: [&[u8]; 6] = [
+    b"/",
+    b"/index",
+    b"/index/",
+    b"/index.html",
+    b"/_index",
+    b"/_index.html",
+];
 
 #[cfg(test)]
 mod tests {
@@ -97,8 +110,14 @@ mod tests {
             "/a.html.gz",
             "/a/index.html",
             "/a/index.html.br",
+            "/a/index",
+            "/a/index/",
+            "/a/_index.html",
+            "/a.html/",
+            "/a.htm",
         ];
         check("/a", &of_page, &["/", "/ab", "/a/b", "/b/a", "/index.html"]);
+        check("/a/index", &of_page, &["/a/b", "/index"]);
         check("/a.html", &of_page, &["/a/b", "/b"]);
         check("/a/", &of_page, &["/a/b"]);
         check("/a/index.html", &of_page, &["/a/b", "/index.html"]);
@@ -106,7 +125,7 @@ mod tests {
         check("/a/*", &["/a/b", "/a/b/c.js", "/a/b.zst"], &["/ab/c"]);
         check(
             "/",
-            &["/", "/index.html", "/index.html.zst"],
+            &["/", "/index", "/index/", "/index.html", "/index.html.zst"],
             &["/a", "/a/"],
         );
         check("/*", &["/", "/a", "/a/b.js"], &[]);

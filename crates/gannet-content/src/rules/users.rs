@@ -12,8 +12,8 @@ use base64::{alphabet, engine::DecodePaddingMode};
 
 use super::SourceFile;
 use super::limits::{
-    ARGON2_LANES_MAX, ARGON2_MEMORY_MAX, ARGON2_PASSES_MAX, BCRYPT_COST_MAX, CREDENTIALS_MAX,
-    LINE_MAX, PASSWORD_HASH_MAX, USERS_MAX,
+    ARGON2_LANES_MAX, ARGON2_MEMORY_MAX, ARGON2_PASSES_MAX, ARGON2_WORK_MAX, BCRYPT_COST_MAX,
+    CREDENTIALS_MAX, LINE_MAX, PASSWORD_HASH_MAX, USERS_MAX,
 };
 use super::lines::{Report, Wrong, lines};
 use super::problem::Problem;
@@ -103,7 +103,8 @@ impl PasswordHash {
             Some(rest) => {
                 let limits = format!(
                     "a hash by argon2id version 19 with m up to {ARGON2_MEMORY_MAX}, t up to \
-                     {ARGON2_PASSES_MAX} and p up to {ARGON2_LANES_MAX}"
+                     {ARGON2_PASSES_MAX}, m times t up to {ARGON2_WORK_MAX} and p up to \
+                     {ARGON2_LANES_MAX}"
                 );
                 parse_argon2id(rest).ok_or_else(|| wrong(&limits))?
             }
@@ -174,7 +175,8 @@ fn parse_argon2id(rest: &str) -> Option<Algorithm> {
     let hash = STANDARD_NO_PAD.decode(hash).ok()?;
     let is_whole = (8..=64).contains(&salt.len()) && (16..=64).contains(&hash.len());
     // RFC 9106 section 3.1.
-    (is_end && is_whole && memory >= 8 * lanes).then_some(Algorithm::Argon2id {
+    let is_quick = memory * passes <= ARGON2_WORK_MAX;
+    (is_end && is_whole && is_quick && memory >= 8 * lanes).then_some(Algorithm::Argon2id {
         memory,
         passes,
         lanes,
@@ -256,7 +258,7 @@ pub(crate) fn parse_value(value: &str) -> Result<Vec<User>, (usize, Wrong)> {
         if users.len() >= USERS_MAX {
             return fail("more users", "fewer: use --password-file");
         }
-        let secret = match PasswordHash::is_meant(secret) {
+        let secret = match is_some_hash(secret) {
             true => Secret::Hash(PasswordHash::parse(secret).map_err(|wrong| (at, wrong))?),
             false => Secret::Clear(secret.to_owned()),
         };
@@ -269,6 +271,13 @@ pub(crate) fn parse_value(value: &str) -> Result<Vec<User>, (usize, Wrong)> {
         true => Err((0, Wrong::words("no user", "'user:password'"))),
         false => Ok(users),
     }
+}
+
+/// Whether a secret is a hash, also one that is refused: no password in the clear.
+fn is_some_hash(secret: &str) -> bool {
+    let id = secret.strip_prefix('$').and_then(|it| it.split_once('$'));
+    let is_id = |id: &str| !id.is_empty() && id.bytes().all(|it| it.is_ascii_alphanumeric());
+    id.is_some_and(|(id, _)| is_id(id)) || secret.starts_with("{S")
 }
 
 /// The text of a hash by argon2id: KiB of memory, passes over it, in one lane.
@@ -380,6 +389,7 @@ mod tests {
         check(&format!("b:{}", &BCRYPT[..40]), &cost);
         for (from, to) in [
             ("m=64", "m=999999999"),
+            ("m=64,t=1", "m=262144,t=3"),
             ("t=1", "t=0"),
             ("v=19", "v=16"),
             ("p=1", "p=9"),
@@ -401,6 +411,8 @@ mod tests {
     fn values_have_passwords_or_hashes() {
         let users = parse_value(&format!("anna:a:b  bob:{BCRYPT}")).expect("two users");
         assert_eq!(users[0].secret, Secret::Clear("a:b".into()));
+        let money = parse_value("a:$1.50").expect("a password");
+        assert_eq!(money[0].secret, Secret::Clear("$1.50".into()));
         assert_eq!(users[1].text(), format!("bob:{BCRYPT}"));
         assert!(!format!("{users:?}").contains("a:b"), "it may be logged");
         for (value, at) in [
@@ -409,6 +421,9 @@ mod tests {
             ("a:b :", 4),
             ("a:b a:c", 4),
             ("a:b c:$2y$99$x", 4),
+            ("a:b c:$apr1$abc$def", 4),
+            ("a:$6$abc$def", 0),
+            ("a:{SHA}abc", 0),
             ("", 0),
         ] {
             assert_eq!(parse_value(value).map_err(|(at, _)| at), Err(at), "{value}");

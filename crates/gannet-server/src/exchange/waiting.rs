@@ -166,7 +166,10 @@ impl WaitingRequest {
                 };
                 let input = rule_input(turn.scheme, &request, &body.path);
                 let rules = body.site.rules.as_deref();
-                to.is_protected = self.is_protected(rules, &body.path);
+                // The rules of the current release have decided, also on assets of another one.
+                let own = self.release.select(request.authority);
+                let own = own.ok().and_then(|site| site.rules());
+                to.is_protected = self.is_protected(own, &body.path);
                 to.ruling = rules.map(|rules| Ruling::new(rules, input));
                 to.selected(&request, &selected)
             }

@@ -89,11 +89,12 @@ impl PasswordFile {
     pub(crate) fn open(
         options: &PasswordOptions,
         contents: &[Hosted],
+        dotfiles: bool,
     ) -> Result<Option<Arc<Self>>, PasswordFileError> {
         let Some(path) = &options.file else {
             return Ok(None);
         };
-        if let Some(site) = serving(path, contents) {
+        if let Some(site) = serving(path, contents, dotfiles) {
             return Err(PasswordFileError::Served(path.clone(), site));
         }
         let mut paths = options.paths.clone();
@@ -114,7 +115,7 @@ impl PasswordFile {
 }
 
 /// The live directory that serves a file, if any does.
-fn serving(path: &Path, contents: &[Hosted]) -> Option<PathBuf> {
+fn serving(path: &Path, contents: &[Hosted], dotfiles: bool) -> Option<PathBuf> {
     let full = path.canonicalize().ok()?;
     let directories = contents.iter().filter_map(|hosted| match &hosted.content {
         Content::Directory(site) | Content::HostFolder(site) => Some(site),
@@ -123,7 +124,8 @@ fn serving(path: &Path, contents: &[Hosted]) -> Option<PathBuf> {
     let mut serving = directories.filter(|site| {
         let site = site.canonicalize();
         let inner = site.as_ref().ok().and_then(|it| full.strip_prefix(it).ok());
-        inner.is_some_and(|inner| hidden_segment(inner.as_os_str().as_bytes()).is_none())
+        inner
+            .is_some_and(|inner| dotfiles || hidden_segment(inner.as_os_str().as_bytes()).is_none())
     });
     serving.next().cloned()
 }

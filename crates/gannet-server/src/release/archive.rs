@@ -72,6 +72,7 @@ pub(crate) struct ArchiveSite {
 
 /// A host of the current release, and the others.
 struct Releases<'a, 'o> {
+    current: &'a ArchiveSite,
     host: Host<'a, Vec<u8>>,
     others: &'o [Rc<ArchiveSite>],
 }
@@ -95,7 +96,7 @@ impl<'a> Entries for Releases<'a, '_> {
     fn is_kept(&self, path: &[u8]) -> bool {
         self.others
             .iter()
-            .any(|site| site.immutable(path).is_some())
+            .any(|site| self.current.kept_by(site, path).is_some())
     }
 }
 
@@ -124,7 +125,7 @@ impl Archived {
     #[cold]
     fn asset(&self, wanted: Wanted<'_>) -> (&Rc<ArchiveSite>, Resolved<'_>) {
         let mut others = self.others.iter();
-        let found = others.find_map(|site| Some((site, site.immutable(wanted.path)?)));
+        let found = others.find_map(|site| Some((site, self.current.kept_by(site, wanted.path)?)));
         let Some((site, entry)) = found else {
             debug_assert!(false, "it was just found");
             return (&self.current, Resolved::Error(Status::NOT_FOUND));
@@ -170,6 +171,19 @@ impl ArchiveSite {
         (entry.is_immutable() && !self.file.is_over()).then_some(entry)
     }
 
+    /// The entry of another release for a path, if that may be sent: as an immutable asset that everyone
+    /// may have there, or the same users as here.
+    fn kept_by<'o>(&self, other: &'o Self, path: &[u8]) -> Option<Entry<'o>> {
+        let lists = |site: &Self| {
+            let table = site.rules.as_deref().and_then(SiteRules::users);
+            let lists = table.into_iter().flat_map(|table| table.users(path));
+            lists.map(<[_]>::to_vec).collect::<Vec<_>>()
+        };
+        let entry = other.immutable(path)?;
+        let theirs = lists(other);
+        (theirs.is_empty() || theirs == lists(self)).then_some(entry)
+    }
+
     /// Resolves a path; `None` if only one of `others` has it, as an immutable asset.
     #[inline]
     fn resolve<'s>(
@@ -194,6 +208,7 @@ impl ArchiveSite {
         };
         let input = ruling.as_ref().map_or(&unruled, |ruling| &ruling.input);
         let releases = Releases {
+            current: self,
             host: self.host(),
             others,
         };

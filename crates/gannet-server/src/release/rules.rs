@@ -202,6 +202,23 @@ impl SiteRules {
         self.headers.as_ref().filter(|table| table.has_users())
     }
 
+    /// Whether these rules name users and those do not.
+    pub(crate) fn loses_users(old: Option<&Self>, new: Option<&Self>) -> bool {
+        old.and_then(Self::users).is_some() && new.and_then(Self::users).is_none()
+    }
+
+    /// Whether both name the same users for the same paths.
+    pub(crate) fn have_same_users(one: Option<&Self>, other: Option<&Self>) -> bool {
+        let users = |rules: Option<&Self>| {
+            let table = rules.and_then(Self::users);
+            let rules = table.into_iter().flat_map(|it| it.headers().rules.clone());
+            let rules = rules.filter(|rule| !rule.users.is_empty());
+            let found: Vec<_> = rules.map(|rule| (rule.pattern, rule.users)).collect();
+            found
+        };
+        users(one) == users(other)
+    }
+
     /// Whether the fields of a path's own content depend on the path alone, so that they are
     /// rendered once.
     pub(crate) fn fields_are_fixed(&self) -> bool {

@@ -218,7 +218,7 @@ impl Follower {
         match opened {
             Ok(root) if now.directory == was => {
                 if is_due || now.rules_files.iter().any(|(_, it)| it.is_some()) {
-                    self.read_rules(&root);
+                    self.read_rules(&root, is_asked);
                 }
             }
             Ok(_) if !self.is_readable() => self.refuse(),
@@ -240,12 +240,25 @@ impl Follower {
 
     /// Serves the directory that has replaced the old one.
     fn take(&mut self, root: &Root) {
-        // First, all workers answer for its assets: no page that refers to them is sent earlier.
         self.keep_some();
-        let others = [root]
-            .into_iter()
-            .chain(self.kept.iter().map(|(root, _)| root));
-        let others = others.cloned().collect();
+        let rules = self.load_rules(root);
+        let is_bare = has_no_headers(root);
+        let (mut is_for_the_same, mut loses_users) = (true, false);
+        self.publish(|next| {
+            let (old, new) = (next.rules.as_deref(), rules.as_ref().map(Option::as_ref));
+            loses_users = is_bare && new.is_some_and(|new| SiteRules::loses_users(old, new));
+            is_for_the_same =
+                loses_users || new.is_none_or(|new| SiteRules::have_same_users(old, new));
+        });
+        let rules = rules.filter(|_| !loses_users);
+        if !is_for_the_same {
+            // Their rules would not be those by which users are asked for.
+            self.kept.clear();
+        }
+        // First, all workers answer for its assets: no page that refers to them is sent earlier.
+        let staged = is_for_the_same.then_some(root);
+        let kept = self.kept.iter().map(|(root, _)| root);
+        let others = staged.into_iter().chain(kept).cloned().collect();
         let staged = self.publish(|next| next.others = others);
         if !staged.wait(Duration::from_millis(APPLIED_MS)) {
             // Some page may be sent too early; the directory that it replaces may be gone already.
@@ -255,12 +268,13 @@ impl Follower {
             ));
         }
         let old = std::mem::replace(&mut self.source.root, root.clone());
-        self.kept.insert(0, (old, Instant::now()));
+        if is_for_the_same {
+            self.kept.insert(0, (old, Instant::now()));
+        }
         self.keep_some();
         // If descriptors run out, workers share one, which costs them a little time.
         let own = || root.reopen().unwrap_or_else(|_| root.clone());
         let roots = (0..self.source.workers).map(|_| own()).collect();
-        let rules = self.load_rules(root);
         let others = self.kept.iter().map(|(root, _)| root.clone()).collect();
         self.publish(|next| {
             next.roots = roots;
@@ -273,6 +287,17 @@ impl Follower {
         let name = self.source.name.display();
         ERRORS.tell(format_args!(
             "gannet: '{name}' was replaced; serving the new directory"
+        ));
+        if loses_users {
+            self.tell_of_lost_users();
+        }
+    }
+
+    fn tell_of_lost_users(&self) {
+        let name = self.source.name.display();
+        ERRORS.tell(format_args!(
+            "gannet: '{name}' has no '_headers' any more; its passwords and other rules stay until it \
+             is back\nhelp: SIGHUP, or a restart, serves the directory as it is"
         ));
     }
 
@@ -315,11 +340,23 @@ impl Follower {
         ));
     }
 
-    fn read_rules(&self, root: &Root) {
+    /// Reads the rules again. A directory that is being built may have no `_headers` for a while: it is
+    /// not open to everyone then, unless that `is_asked` for.
+    fn read_rules(&self, root: &Root, is_asked: bool) {
         let Some(rules) = self.load_rules(root) else {
             return;
         };
-        self.publish(|next| next.rules = rules.map(Arc::new));
+        let is_bare = !is_asked && has_no_headers(root);
+        let mut loses_users = false;
+        self.publish(|next| {
+            loses_users = is_bare && SiteRules::loses_users(next.rules.as_deref(), rules.as_ref());
+            if !loses_users {
+                next.rules = rules.map(Arc::new);
+            }
+        });
+        if loses_users {
+            return self.tell_of_lost_users();
+        }
         let name = self.source.name.display();
         ERRORS.tell(format_args!("gannet: reloaded the rules of '{name}'"));
     }
@@ -362,6 +399,11 @@ impl Follower {
             })
         })
     }
+}
+
+fn has_no_headers(root: &Root) -> bool {
+    let found = named_file::metadata_below(root, Path::new("_headers"));
+    found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// The rules files and error pages that may exist, relative to the directory.

@@ -165,8 +165,8 @@ pub fn prepare(
         let names = set.facts().flat_map(|facts| &facts.names);
         datagrams.report.names = names.cloned().collect();
     }
-    let passwords =
-        PasswordFile::open(&config.passwords, &hosted).map_err(StartError::Passwords)?;
+    let passwords = PasswordFile::open(&config.passwords, &hosted, config.content.dotfiles)
+        .map_err(StartError::Passwords)?;
     let (checker, password_jobs) = Checker::new();
     let descriptors = Descriptors::share(workers, listeners.len() + datagrams.count());
     let opened = Arc::new(Opened {
