@@ -13,6 +13,7 @@
 pub mod cause;
 pub mod clock;
 pub(crate) mod closer;
+pub mod companion;
 pub(crate) mod completion;
 pub mod descriptors;
 pub(crate) mod disk;

@@ -32,7 +32,8 @@ pub const PREDECESSOR: &str = "GANNET_PREDECESSOR";
 pub const NOT_STARTED: u8 = b'!';
 
 /// Variables that concern the server that was started with them alone.
-const OWN_VARIABLES: [&str; 4] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", PREDECESSOR];
+pub(crate) const OWN_VARIABLES: [&str; 4] =
+    ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", PREDECESSOR];
 
 /// The server's connection to its starter, which ends when this is dropped.
 #[derive(Debug)]
@@ -46,44 +47,29 @@ impl Starter {
     /// Another thread is running, which a forked process would lack, or cannot be ruled out: `/proc` is
     /// not there. Those of `fork` (`EAGAIN`, `ENOMEM`).
     pub fn fork(without: &[&str]) -> io::Result<Self> {
-        if fs::read_dir("/proc/self/task")?.count() != 1 {
-            return Err(io::Error::other("there is more than one thread"));
-        }
         let mut arguments = std::env::args_os();
-        let program = program(&arguments.next().unwrap_or_default());
+        let mut command = Command::new(program(&arguments.next().unwrap_or_default()));
+        command.args(arguments);
+        for name in OWN_VARIABLES.iter().chain(without) {
+            command.env_remove(name);
+        }
         let (ours, theirs) = Parcels::pair()?;
         let mask = block_signals();
-        // SAFETY: this is the only thread, so that the child's memory is consistent.
-        let result = unsafe { libc::fork() };
-        match result {
-            0 => {
-                close_all_but(theirs.as_fd().as_raw_fd());
-                let _ = rustix::thread::set_name(c"gannet-starter");
-                let mut command = Command::new(program);
-                command.args(arguments);
-                for name in OWN_VARIABLES.iter().chain(without) {
-                    command.env_remove(name);
-                }
-                // SAFETY: between fork and exec this only sets the thread's signal mask, which is
-                // async-signal-safe.
-                unsafe {
-                    command.pre_exec(move || {
-                        restore_signals(&mask);
-                        Ok(())
-                    });
-                }
-                wait_for_orders(&theirs, &mut command);
-                // SAFETY: ends the process; what the server has registered for its end is not run.
-                unsafe { libc::_exit(0) }
+        let forked = fork_alone(|| {
+            close_all_but(theirs.as_fd().as_raw_fd());
+            let _ = rustix::thread::set_name(c"gannet-starter");
+            // SAFETY: between fork and exec this only sets the thread's signal mask, which is
+            // async-signal-safe.
+            unsafe {
+                command.pre_exec(move || {
+                    restore_signals(&mask);
+                    Ok(())
+                });
             }
-            pid => {
-                restore_signals(&mask);
-                match pid {
-                    -1 => Err(io::Error::last_os_error()),
-                    _ => Ok(Self(ours)),
-                }
-            }
-        }
+            wait_for_orders(&theirs, &mut command);
+        });
+        restore_signals(&mask);
+        forked.map(|()| Self(ours))
     }
 
     /// Starts the program, which finds `socket` by [`PREDECESSOR`]. If that fails, the other end of
@@ -99,6 +85,27 @@ impl Starter {
     pub fn end(&self) {
         // Without a starter there is nothing that could be ended.
         let _ = self.0.send(&[b"end"], &[]);
+    }
+}
+
+/// Forks a process that does this, and ends.
+///
+/// # Errors
+/// Those of [`Starter::fork`].
+pub(crate) fn fork_alone(life: impl FnOnce()) -> io::Result<()> {
+    if fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("there is more than one thread"));
+    }
+    // SAFETY: this is the only thread, so that the child's memory is consistent.
+    let result = unsafe { libc::fork() };
+    match result {
+        0 => {
+            life();
+            // SAFETY: ends the process; what the server has registered for its end is not run.
+            unsafe { libc::_exit(0) }
+        }
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 
@@ -142,7 +149,7 @@ fn start(command: &mut Command, socket: OwnedFd) -> Option<Child> {
 
 /// The path that this program was started by: a later start finds what is there then, also if it is
 /// a link that leads elsewhere by then. If that cannot be told, the path of the running program.
-fn program(typed: &OsStr) -> PathBuf {
+pub(crate) fn program(typed: &OsStr) -> PathBuf {
     let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     let own = identity(Path::new("/proc/self/exe"));
     let is_own = |path: &PathBuf| own.is_some() && identity(path) == own;
@@ -161,7 +168,7 @@ fn program(typed: &OsStr) -> PathBuf {
 
 /// Closes all descriptors but the standard ones and this one. The server's sockets are among them,
 /// which nobody would accept from here.
-fn close_all_but(kept: RawFd) {
+pub(crate) fn close_all_but(kept: RawFd) {
     let kept = kept.unsigned_abs();
     for (first, last) in [(3, kept - 1), (kept + 1, u32::MAX)] {
         // SAFETY: what owns these descriptors in this process is never used or dropped: it ends without
@@ -172,7 +179,7 @@ fn close_all_but(kept: RawFd) {
 
 /// Blocks all signals for this thread; returns what was blocked before. The starter must outlive
 /// signals that are meant for the server and reach all processes of its group.
-fn block_signals() -> libc::sigset_t {
+pub(crate) fn block_signals() -> libc::sigset_t {
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
     // SAFETY: the call writes the whole set.
@@ -186,7 +193,7 @@ fn block_signals() -> libc::sigset_t {
     unsafe { before.assume_init() }
 }
 
-fn restore_signals(mask: &libc::sigset_t) {
+pub(crate) fn restore_signals(mask: &libc::sigset_t) {
     // SAFETY: the set is initialised, and the call reads it.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());

@@ -1,0 +1,225 @@
+//! Another process of this program beside the server, which does what a serving process does not:
+//! ask other servers.
+//!
+//! ```text
+//!  server ──(pipe)── keeper ──▶ the program with other arguments
+//!     └── a byte: begin ──▶ │ spawn, and again after each end, with growing pauses
+//!     └── the end: the server is gone ──▶ │ kill
+//! ```
+//!
+//! The keeper is forked before the server has threads and gives up rights, as nothing can be started
+//! after that. It knows one command only. Nothing is passed on between the processes: what the server
+//! learns of its companion are files. Neither outlives the server, however that ends: the pipe ends with
+//! it, and with the keeper the kernel ends what that has started.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
+
+use crate::cause::cause;
+use crate::sandbox::forbid_privileges;
+use crate::starter::{
+    OWN_VARIABLES, block_signals, close_all_but, fork_alone, program, restore_signals,
+};
+use crate::user::User;
+
+/// The pause after a first end; it doubles with each further one.
+const PAUSE_LEAST: Duration = Duration::from_secs(1);
+/// The longest pause.
+const PAUSE_MOST: Duration = Duration::from_secs(300);
+/// What has run for so long has done something useful: the next pause is a short one.
+const STEADY: Duration = Duration::from_secs(600);
+
+/// Variables that concern the service manager's own process.
+const MANAGER_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
+
+/// The server's hold on a companion, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Companion(OwnedFd);
+
+impl Companion {
+    /// Forks the keeper of a process of this program with these arguments and this environment, as the
+    /// user's, if one is named. It starts nothing before [`begin`](Self::begin). `name` is what its
+    /// messages call the process.
+    ///
+    /// # Errors
+    /// Another thread is running, which a forked process would lack, or cannot be ruled out: `/proc` is
+    /// not there. Those of `fork` and `pipe` (`EAGAIN`, `EMFILE`, `ENOMEM`).
+    pub fn fork<A: AsRef<OsStr>>(
+        name: &str,
+        arguments: impl IntoIterator<Item = A>,
+        user: Option<&User>,
+    ) -> io::Result<Self> {
+        let typed = std::env::args_os().next().unwrap_or_default();
+        let mut command = Command::new(program(&typed));
+        command.args(arguments).stdin(Stdio::null());
+        for variable in OWN_VARIABLES.iter().chain(&MANAGER_VARIABLES) {
+            command.env_remove(variable);
+        }
+        let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let mask = block_signals();
+        let forked = fork_alone(|| {
+            close_all_but(theirs.as_raw_fd());
+            let _ = rustix::thread::set_name(c"gannet-keeper");
+            // Signals of a terminal are for the server, and reach its whole group.
+            let _ = rustix::process::setpgid(None, None);
+            let keeper = rustix::process::getpid();
+            // SAFETY: between fork and exec these are system calls only, which are async-signal-safe.
+            unsafe {
+                command.pre_exec(move || {
+                    restore_signals(&mask);
+                    end_with(keeper)
+                });
+            }
+            if let Err(error) = give_up_rights(user) {
+                return tell(name, &format!("cannot be started: {}", cause(&error)));
+            }
+            keep(theirs.as_fd(), name, &mut command);
+        });
+        restore_signals(&mask);
+        forked.map(|()| Self(ours))
+    }
+
+    /// Starts the process.
+    pub fn begin(&self) {
+        // Without a keeper there is nobody to start it, and the server goes on.
+        let _ = rustix::io::write(&self.0, b"b");
+    }
+}
+
+fn give_up_rights(user: Option<&User>) -> io::Result<()> {
+    user.map_or(Ok(()), User::become_it)?;
+    forbid_privileges()
+}
+
+/// Has the kernel kill the calling process when its parent ends.
+fn end_with(parent: Pid) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    match rustix::process::getppid() == Some(parent) {
+        true => Ok(()),
+        // It has ended before that.
+        false => Err(Errno::SRCH.into()),
+    }
+}
+
+/// The keeper's life.
+fn keep(server: BorrowedFd<'_>, name: &str, command: &mut Command) {
+    let mut byte = [0];
+    loop {
+        match rustix::io::read(server, &mut byte) {
+            Err(Errno::INTR) => {}
+            Ok(1) => break,
+            _ => return,
+        }
+    }
+    let mut ends = 0;
+    loop {
+        let begun = Instant::now();
+        let ended = match command.spawn() {
+            Ok(child) => match attend(child, server) {
+                Some(how) => format!("has ended ({how})"),
+                None => return,
+            },
+            Err(error) => format!("cannot be started: {}", cause(&error)),
+        };
+        if begun.elapsed() >= STEADY {
+            ends = 0;
+        }
+        let pause = pause_after(ends);
+        ends += 1;
+        tell(
+            name,
+            &format!("{ended}; started again in {} s", pause.as_secs()),
+        );
+        let end = Instant::now() + pause;
+        if wait(
+            &mut [PollFd::from_borrowed_fd(server, PollFlags::IN)],
+            Some(end),
+        ) {
+            return;
+        }
+    }
+}
+
+/// Waits until the process has ended, and tells how; `None` if the server has, and the process with it.
+fn attend(mut child: Child, server: BorrowedFd<'_>) -> Option<String> {
+    let own = Pid::from_child(&child);
+    // Without a descriptor of the process, its end is noticed as late as that of a pause.
+    let descriptor = pidfd_open(own, PidfdFlags::empty()).ok();
+    let is_left = match &descriptor {
+        Some(descriptor) => {
+            let mut both = [
+                PollFd::from_borrowed_fd(server, PollFlags::IN),
+                PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN),
+            ];
+            wait(&mut both, None);
+            !both[0].revents().is_empty()
+        }
+        None => loop {
+            let mut one = [PollFd::from_borrowed_fd(server, PollFlags::IN)];
+            if wait(&mut one, Some(Instant::now() + PAUSE_LEAST)) {
+                break true;
+            }
+            if !matches!(child.try_wait(), Ok(None)) {
+                break false;
+            }
+        },
+    };
+    if is_left {
+        let _ = child.kill();
+        let _ = child.wait();
+        return None;
+    }
+    Some(match child.wait() {
+        Ok(status) => status.to_string(),
+        Err(error) => cause(&error),
+    })
+}
+
+/// Waits for any of these, or until then; returns whether one is ready. After the byte that begins, the
+/// server's end has nothing but its end to tell.
+fn wait(all: &mut [PollFd<'_>], until: Option<Instant>) -> bool {
+    loop {
+        let left = until.map(|it| it.saturating_duration_since(Instant::now()));
+        let left = left.map(|it| Timespec {
+            tv_sec: it.as_secs().cast_signed(),
+            tv_nsec: it.subsec_nanos().into(),
+        });
+        match poll(all, left.as_ref()) {
+            Ok(count) => return count > 0,
+            Err(Errno::INTR) => {}
+            // Nobody can be attended to: as if the server had ended.
+            Err(_) => return true,
+        }
+    }
+}
+
+fn pause_after(ends: u32) -> Duration {
+    PAUSE_LEAST
+        .saturating_mul(1 << ends.min(16))
+        .min(PAUSE_MOST)
+}
+
+fn tell(name: &str, what: &str) {
+    // Standard error may be gone.
+    let _ = writeln!(io::stderr(), "gannet: {name} {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound() {
+        let pauses: Vec<_> = (0..12).map(|ends| pause_after(ends).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        assert_eq!(pause_after(u32::MAX), PAUSE_MOST);
+    }
+}
