@@ -15,6 +15,7 @@ mod browser_listing;
 mod browser_site;
 mod check;
 mod crawl;
+mod deployments;
 mod dist;
 mod fuzz;
 mod h2spec;
@@ -42,6 +43,7 @@ cargo xtask NAME
   proxies      haproxy, nginx and Caddy in front of gannet: who the client is
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   dist         a static program, a .deb, a container image and checksums (--help for its flags)
+  deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
   flood        what a visitor waits while others flood the server (--help for its flags)
@@ -87,6 +89,7 @@ fn dispatch() -> Result<()> {
     };
     match name.as_str() {
         lab if LAB.contains(&lab) => return run_lab(lab, &mut parser),
+        "deployments" => return deployments::main(&mut parser),
         "dist" => return dist::main(&mut parser),
         "fuzz-smoke" => return fuzz::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),

@@ -14,7 +14,7 @@ pub struct Served {
     /// The ports of further addresses, in order.
     pub other_ports: Vec<String>,
     /// The address of its metrics, as `address:port`, if enabled.
-    metrics: Option<String>,
+    pub metrics: Option<String>,
 }
 
 impl Served {

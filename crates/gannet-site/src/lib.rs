@@ -24,6 +24,7 @@
 //! - [`pack`] writes archives, [`import`] reads other kinds of archives.
 //! - [`offline`] resolves paths of a folder or an archive as a server does; [`check`] uses it to
 //!   check the links of a site.
+//! - [`bundle`] makes images for containers.
 //! - [`archive`] opens, compares, verifies and extracts archives.
 //!
 //! Options are plain values, errors name the object and the cause, reports are data. Nothing here
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod bundle;
 pub mod check;
 pub mod host_folders;
 pub mod host_name;

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use gannet::command_line::arguments::{self, Parsed};
 use gannet::command_line::commands::REFERENCE_COMMAND;
 use gannet::commands::{
-    cat, check, compress, dev, diff, doctor, explain, extract, follow, get, health, help, import,
-    inspect, install, keygen, ls, pack, password, print, publish, releases, rollback, serve, text,
-    verify, write,
+    bundle, cat, check, compress, dev, diff, doctor, explain, extract, follow, get, health, help,
+    import, inspect, install, keygen, ls, pack, password, print, publish, releases, rollback,
+    serve, text, verify, write,
 };
 use gannet::messages::{Failure, hide_panics};
 use gannet::{components, documents};
@@ -62,6 +62,7 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("compress", matches)) => compress::run(matches),
         Some(("diff", matches)) => diff::run(matches),
         Some(("explain", matches)) => explain::run(matches),
+        Some(("bundle", matches)) => bundle::run(matches),
         Some(("extract", matches)) => extract::run(matches),
         Some(("import", matches)) => import::run(matches),
         Some(("inspect", matches)) => inspect::run(matches),

@@ -7,13 +7,12 @@ use anyhow::{Result, ensure};
 use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
 
-/// A file or a folder of an archive, root's.
+/// A file of an archive, root's.
 pub(super) struct Entry {
     /// Without a leading slash.
     pub(super) path: String,
     mode: u32,
-    /// `None` is a folder.
-    content: Option<Vec<u8>>,
+    content: Vec<u8>,
 }
 
 impl Entry {
@@ -21,21 +20,13 @@ impl Entry {
         Self {
             path: path.to_owned(),
             mode,
-            content: Some(content.into()),
-        }
-    }
-
-    pub(super) fn folder(path: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            mode: 0o755,
-            content: None,
+            content: content.into(),
         }
     }
 
     /// Length of the content, bytes.
     pub(super) fn len(&self) -> u64 {
-        self.content.as_ref().map_or(0, |it| it.len() as u64)
+        self.content.len() as u64
     }
 }
 
@@ -58,15 +49,12 @@ pub(super) fn tar(entries: &[Entry], date: u64) -> Result<Vec<u8>> {
             .path
             .match_indices('/')
             .map(|(at, _)| &entry.path[..at]);
-        let own = entry.content.is_none().then_some(entry.path.as_str());
-        for folder in above.chain(own) {
+        for folder in above {
             if made.insert(folder.to_owned()) {
                 add(&format!("{folder}/"), EntryType::Directory, 0o755, &[])?;
             }
         }
-        if let Some(content) = &entry.content {
-            add(&entry.path, EntryType::Regular, entry.mode, content)?;
-        }
+        add(&entry.path, EntryType::Regular, entry.mode, &entry.content)?;
     }
     Ok(archive.into_inner()?)
 }
@@ -105,7 +93,6 @@ mod tests {
         let entries = [
             Entry::file("usr/bin/a", 0o755, "x"),
             Entry::file("usr/bin/b", 0o644, "yy"),
-            Entry::folder("srv/www"),
         ];
         let bytes = tar(&entries, 7).expect("made");
         let mut archive = tar::Archive::new(&bytes[..]);
@@ -126,8 +113,6 @@ mod tests {
             ("usr/bin/", 0o755),
             ("usr/bin/a", 0o755),
             ("usr/bin/b", 0o644),
-            ("srv/", 0o755),
-            ("srv/www/", 0o755),
         ];
         assert_eq!(found, expect.map(|(path, mode)| (path.to_owned(), mode)));
         assert_eq!(tar(&entries, 7).expect("made"), bytes, "the same again");

@@ -11,11 +11,11 @@
 
 mod archive;
 mod deb;
-mod image;
 mod stage;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use lexopt::prelude::*;
@@ -77,14 +77,14 @@ pub(super) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let made = [
         tarball(&release, &stage)?,
         deb::make(&release, &stage)?,
-        image::make(&release, &stage)?,
+        image(&release, &stage)?,
         bill(&release, &stage)?,
     ];
     sums(&release, &made)
 }
 
 /// The date of every file.
-fn date() -> Result<u64> {
+pub(super) fn date() -> Result<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text,
         Err(_) => process::output("git", &["log", "-1", "--format=%ct"])?,
@@ -94,7 +94,7 @@ fn date() -> Result<u64> {
 }
 
 /// Builds the static program, without paths of this machine in it.
-fn build(date: u64) -> Result<PathBuf> {
+pub(super) fn build(date: u64) -> Result<PathBuf> {
     let targets = process::output("rustc", &["--print", "target-libdir", "--target", TARGET])?;
     if !Path::new(&targets).is_dir() {
         bail!("no Rust for {TARGET}: 'rustup target add {TARGET}'");
@@ -148,6 +148,18 @@ fn tarball(release: &Release, stage: &Stage) -> Result<PathBuf> {
     }
     let bytes = archive::compress(&archive::tar(&entries, release.date)?)?;
     write(release, &format!("{name}.tar.gz"), &bytes)
+}
+
+/// The image for containers, which the program makes of itself.
+fn image(release: &Release, stage: &Stage) -> Result<PathBuf> {
+    let path = release
+        .out
+        .join(format!("gannet-{}-image.tar", release.version));
+    let mut command = Command::new(&stage.placed);
+    command.args(["bundle", "--output"]).arg(&path);
+    command.env("SOURCE_DATE_EPOCH", release.date.to_string());
+    process::run(&mut command)?;
+    Ok(path)
 }
 
 /// The bill of materials by itself, for those who collect them.

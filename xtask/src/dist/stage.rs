@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 /// Everything that packages are made of.
 pub(super) struct Stage {
     pub(super) version: String,
+    /// A copy of the program, to be run.
+    pub(super) placed: PathBuf,
     pub(super) program: Vec<u8>,
     pub(super) manual: Vec<u8>,
     pub(super) bash: Vec<u8>,
@@ -51,6 +53,7 @@ impl Stage {
             bill: ask(&["sbom"])?,
             licences: ask(&["licenses"])?,
             program: fs::read(&placed)?,
+            placed,
             installed,
         })
     }

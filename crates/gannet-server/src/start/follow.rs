@@ -217,12 +217,13 @@ impl Follower {
         }
         match opened {
             Ok(root) if now.directory == was => {
-                if is_due || now.rules_files.iter().any(|(_, it)| it.is_some()) {
+                let has_rules = now.rules_files.iter().any(|(_, it)| it.is_some());
+                if is_due || has_rules || self.has_old_rules() {
                     self.read_rules(&root, is_asked);
                 }
             }
             Ok(_) if !self.is_readable() => self.refuse(),
-            Ok(root) => self.take(&root),
+            Ok(root) => self.take(&root, is_asked),
             Err(error) if now.directory != was => self.miss(&error),
             Err(_) => {}
         }
@@ -238,11 +239,22 @@ impl Follower {
         }
     }
 
-    /// Serves the directory that has replaced the old one.
-    fn take(&mut self, root: &Root) {
+    /// Whether rules are in force, perhaps of files that are gone.
+    fn has_old_rules(&self) -> bool {
+        self.published.look(self.place, |content| {
+            let What::Directory(directory) = &content.current.what else {
+                unreachable!("a directory is followed");
+            };
+            directory.rules.is_some()
+        })
+    }
+
+    /// Serves the directory that has replaced the old one. As in [`read_rules`](Self::read_rules), one
+    /// without `_headers` is open to everyone only if that `is_asked` for.
+    fn take(&mut self, root: &Root, is_asked: bool) {
         self.keep_some();
         let rules = self.load_rules(root);
-        let is_bare = has_no_headers(root);
+        let is_bare = !is_asked && has_no_headers(root);
         let (mut is_for_the_same, mut loses_users) = (true, false);
         self.publish(|next| {
             let (old, new) = (next.rules.as_deref(), rules.as_ref().map(Option::as_ref));

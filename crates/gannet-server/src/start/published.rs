@@ -46,6 +46,12 @@ impl Published {
         })
     }
 
+    /// Looks at the content at index `place`.
+    pub(crate) fn look<T>(&self, place: usize, look: impl FnOnce(&Generations) -> T) -> T {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        look(&opened.contents[place])
+    }
+
     /// Replaces the operator's users.
     pub(crate) fn replace_passwords(&self, passwords: Arc<PasswordFile>) {
         self.publish(|opened| opened.passwords = Some(passwords));

@@ -77,6 +77,7 @@ pub(crate) use dictionary_coding::decode as decode_with_dictionary;
 pub use encoders::{Effort, Encoder};
 pub use error::{KEEP, PackError, READ, READ_KEY, WRITE};
 pub use lifetimes::KeptPattern;
+pub(crate) use output::Temporary;
 pub use output::temporary_of;
 pub use progress::{NoProgress, Phase, Progress};
 pub use report::{CodingReport, Largest, PackReport};

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +18,6 @@ use super::previous::KeptBlob;
 
 /// A file beside its target, renamed to the target once it is completely on disk.
 pub(super) struct Output {
-    target: PathBuf,
-    folder: PathBuf,
     temporary: Temporary,
     file: BufWriter<File>,
     /// The offset of the next byte, after those still to be copied.
@@ -52,12 +50,64 @@ impl KeptRun {
     }
 }
 
-/// Removes the file on drop, unless it was renamed.
-struct Temporary(Option<PathBuf>);
+/// A file beside its target, which gets the target's name once it is completely on disk. It is removed
+/// on drop, unless that has happened.
+pub(crate) struct Temporary {
+    target: PathBuf,
+    /// `None` once it is the target.
+    path: Option<PathBuf>,
+}
+
+impl Temporary {
+    /// Begins a file that will become `target`, to be read and written. An existing one stays until
+    /// [`Temporary::publish`]; if that is a link, what it leads to is replaced.
+    ///
+    /// # Errors
+    /// The target is a folder or a device, or the system refuses something.
+    pub(crate) fn create(target: &Path) -> io::Result<(Self, File)> {
+        // A device or a FIFO would be replaced by a file.
+        match fs::metadata(target) {
+            Ok(found) if found.is_dir() => return Err(Errno::ISDIR.into()),
+            Ok(found) if !found.is_file() => {
+                return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
+            }
+            _ => {}
+        }
+        let target = target
+            .canonicalize()
+            .unwrap_or_else(|_| target.to_path_buf());
+        let name = target.file_name().ok_or(Errno::ISDIR)?;
+        let path = hidden_beside(&target, name);
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(&path)?;
+        let path = Some(path);
+        Ok((Self { target, path }, file))
+    }
+
+    /// The path of the file to be.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Gives the file its name, durably.
+    ///
+    /// # Errors
+    /// Those of rename(2) and fsync(2).
+    pub(crate) fn publish(mut self, file: &File) -> io::Result<()> {
+        file.sync_all()?;
+        if let Some(path) = &self.path {
+            fs::rename(path, &self.target)?;
+        }
+        self.path = None;
+        // The new name is durable only once its folder is flushed.
+        File::open(folder_of(&self.target))?.sync_all()
+    }
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if let Some(path) = &self.0 {
+        if let Some(path) = &self.path {
             // An error is already being reported.
             let _ = fs::remove_file(path);
         }
@@ -67,36 +117,10 @@ impl Drop for Temporary {
 impl Output {
     /// Begins a file that will become `target`. An existing one stays until [`Output::publish`].
     pub(super) fn create(target: &Path) -> Result<Self, PackError> {
-        let refuse = |error| PackError::io(WRITE, target)(error);
-        // A device or a FIFO would be replaced by a file.
-        match fs::metadata(target) {
-            Ok(found) if found.is_dir() => return Err(refuse(Errno::ISDIR.into())),
-            Ok(found) if !found.is_file() => {
-                let error = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
-                return Err(refuse(error));
-            }
-            _ => {}
-        }
-        // A link stays a link: the file it points to is replaced.
-        let target = target
-            .canonicalize()
-            .unwrap_or_else(|_| target.to_path_buf());
-        let name = target
-            .file_name()
-            .ok_or_else(|| PackError::io(WRITE, &target)(Errno::ISDIR.into()))?;
-        let folder = folder_of(&target);
-        let path = hidden_beside(&target, name);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .map_err(PackError::io(WRITE, &target))?;
+        let created = Temporary::create(target);
+        let (temporary, file) = created.map_err(PackError::io(WRITE, target))?;
         let mut output = Self {
-            target,
-            folder,
-            temporary: Temporary(Some(path)),
+            temporary,
             file: BufWriter::with_capacity(COPY_CHUNK, file),
             offset: 0,
             kept: None,
@@ -110,7 +134,7 @@ impl Output {
         self.pad_to(offset)?;
         self.file
             .write_all(bytes)
-            .map_err(PackError::io(WRITE, &self.target))?;
+            .map_err(PackError::io(WRITE, self.target()))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }
@@ -180,12 +204,12 @@ impl Output {
 
     /// The path of the archive being written.
     pub(super) fn target(&self) -> &Path {
-        &self.target
+        self.temporary.target()
     }
 
     /// The file's temporary name.
     pub(super) fn temporary(&self) -> PathBuf {
-        self.temporary.0.clone().unwrap_or_default()
+        self.temporary.path.clone().unwrap_or_default()
     }
 
     /// Writes the metadata region. Returns the result of writing besides that of `writer`.
@@ -215,10 +239,10 @@ impl Output {
         }
         let mut metadata = vec![0; usize::try_from(len).unwrap_or(0)];
         let flushed = self.file.flush();
-        flushed.map_err(PackError::io(WRITE, &self.target))?;
+        flushed.map_err(PackError::io(WRITE, self.target()))?;
         let file = self.file.get_ref();
         let read = file.read_exact_at(&mut metadata, finished.metadata_offset);
-        read.map_err(PackError::io("read", &self.target))?;
+        read.map_err(PackError::io("read", self.target()))?;
         let opened = Superblock::parse(&finished.superblock, finished.file_len)
             .and_then(|superblock| Archive::new(superblock, metadata.as_slice()).map(|_| ()));
         Ok(opened)
@@ -240,12 +264,9 @@ impl Output {
     /// without it is not an archive.
     pub(super) fn publish(self, finished: &Finished) -> Result<(), PackError> {
         let Self {
-            target,
-            folder,
-            mut temporary,
-            file,
-            ..
+            temporary, file, ..
         } = self;
+        let target = temporary.target().to_path_buf();
         let refuse = |error| PackError::io(WRITE, &target)(error);
         let mut file = file
             .into_inner()
@@ -253,16 +274,7 @@ impl Output {
         file.sync_data().map_err(refuse)?;
         file.seek(SeekFrom::Start(0)).map_err(refuse)?;
         file.write_all(&finished.superblock).map_err(refuse)?;
-        file.sync_all().map_err(refuse)?;
-        drop(file);
-        if let Some(path) = &temporary.0 {
-            fs::rename(path, &target).map_err(refuse)?;
-        }
-        temporary.0 = None;
-        // The new name is durable only once its folder is flushed.
-        File::open(&folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(PackError::io(WRITE, &folder))
+        temporary.publish(&file).map_err(refuse)
     }
 
     fn pad_to(&mut self, offset: u64) -> Result<(), PackError> {
@@ -273,7 +285,7 @@ impl Output {
         let padding = offset.saturating_sub(self.offset);
         self.copy_run()
             .and_then(|()| io::copy(&mut io::repeat(0).take(padding), &mut self.file))
-            .map_err(PackError::io(WRITE, &self.target))?;
+            .map_err(PackError::io(WRITE, self.target()))?;
         self.offset += padding;
         Ok(())
     }

@@ -7,6 +7,7 @@ use gannet_archive::signature::SignatureError;
 use gannet_archive::{ArchiveError, Rule};
 use gannet_get::{GetError, Remedy};
 use gannet_site::archive::SiteError;
+use gannet_site::bundle::BundleError;
 use gannet_site::check::Help;
 use gannet_site::import::ImportError;
 use gannet_site::offline::WhyNot;
@@ -36,6 +37,22 @@ impl From<StoreError> for Failure {
             message: printable(&error.to_string()),
             help: error.help(),
             exit: Exit::Failed,
+        }
+    }
+}
+
+impl From<BundleError> for Failure {
+    fn from(error: BundleError) -> Self {
+        match error {
+            BundleError::Archive(error) => error.into(),
+            error => Self {
+                message: printable(&error.to_string()),
+                help: error.help().map(Into::into),
+                exit: match error {
+                    BundleError::Name(..) => Exit::Usage,
+                    _ => Exit::Failed,
+                },
+            },
         }
     }
 }

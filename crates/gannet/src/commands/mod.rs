@@ -1,5 +1,6 @@
 //! The commands: each reads its arguments, calls a library, and reports the outcome.
 
+pub mod bundle;
 pub mod cat;
 pub mod check;
 pub mod compress;
@@ -147,6 +148,22 @@ fn public_key(matches: &ArgMatches) -> Result<Option<String>, Failure> {
     read.map(Some)
 }
 
+/// The value of [`SOURCE_DATE_EPOCH`] in Unix seconds, if it is set.
+fn source_date_epoch() -> Result<Option<i64>, Failure> {
+    let Some(value) = std::env::var_os(SOURCE_DATE_EPOCH).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    match value.to_str().and_then(|text| text.parse().ok()) {
+        Some(seconds) => Ok(Some(seconds)),
+        None => {
+            let object = format!("{SOURCE_DATE_EPOCH}={}", value.to_string_lossy());
+            Err(Failure::new("use", object, "not a number of seconds")
+                .as_usage()
+                .help("give seconds since 1970, such as $(git log -1 --format=%ct)"))
+        }
+    }
+}
+
 /// Rejects a list of trusted certificates if any certificate is accepted.
 fn check_trust(is_insecure: bool, cacert: Option<&PathBuf>) -> Result<(), Failure> {
     match is_insecure && cacert.is_some() {
@@ -176,3 +193,7 @@ fn resolve<S: Default>(
     };
     layers::resolve(flags, section, matches, &environment, &file)
 }
+
+/// The environment variable that conventionally makes builds reproducible
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
+const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";

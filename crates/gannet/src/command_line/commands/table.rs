@@ -237,6 +237,49 @@ pub static COMMANDS: &[Command] = &[
         example: "gannet pack ./site -o site.gannet",
         table: Table::Pack,
     },
+    Command {
+        name: "bundle",
+        arguments: &[
+            Argument {
+                is_required: false,
+                ..ARCHIVE
+            },
+            Argument {
+                is_required: true,
+                ..option(
+                    "output",
+                    'o',
+                    "FILE",
+                    "the image: one tar, for OCI and Docker",
+                    ValueHint::FilePath,
+                )
+            },
+            option(
+                "name",
+                'n',
+                "NAME:TAG",
+                "the image's name; by default 'site', or 'gannet' without an archive",
+                ValueHint::Other,
+            ),
+            switch(
+                "no-program",
+                'P',
+                "the archive alone, for a volume: '/site.gannet'",
+            ),
+        ],
+        brief: "make a container image of this program and an archive",
+        details: "Needs neither Docker nor root. The program is a layer, and the archive one above it: a \
+            release moves that alone. The image listens at port 8080, as a user without rights, and \
+            says how its health is checked. Without ARCHIVE it serves what is mounted at /srv/www. \
+            The same program, archive, name and time make the same bytes; the time of all files is \
+            the archive's, else the program's. Needs the static program, as packages have it.",
+        variables: &[(
+            "SOURCE_DATE_EPOCH",
+            "seconds since 1970: the time of all files in it, instead",
+        )],
+        example: "gannet bundle site.gannet -o image.tar --name docs:1.2",
+        table: Table::None,
+    },
     stores::PUBLISH,
     stores::ROLLBACK,
     stores::RELEASES,

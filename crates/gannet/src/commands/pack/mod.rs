@@ -28,10 +28,6 @@ use crate::command_line::layers::Origins;
 use crate::command_line::pack_flags::{PACK_FLAGS, PackSettings};
 use crate::messages::{Failure, cause, printable};
 
-/// The environment variable that conventionally makes builds reproducible
-/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
-const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
-
 /// Converts the settings to packing options.
 fn options(
     directory: &Path,
@@ -98,7 +94,7 @@ fn options(
         },
         types: settings.types,
         threads: settings.threads,
-        source_date_epoch: source_date_epoch()?,
+        source_date_epoch: super::source_date_epoch()?,
     })
 }
 
@@ -421,19 +417,4 @@ fn cache_folder() -> Option<PathBuf> {
     };
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(cache.join("gannet"))
-}
-
-fn source_date_epoch() -> Result<Option<i64>, Failure> {
-    let Some(value) = std::env::var_os(SOURCE_DATE_EPOCH).filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    match value.to_str().and_then(|text| text.parse().ok()) {
-        Some(seconds) => Ok(Some(seconds)),
-        None => {
-            let object = format!("{SOURCE_DATE_EPOCH}={}", value.to_string_lossy());
-            Err(Failure::new("use", object, "not a number of seconds")
-                .as_usage()
-                .help("give seconds since 1970, such as $(git log -1 --format=%ct)"))
-        }
-    }
 }

@@ -1,0 +1,108 @@
+//! Errors of images.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gannet_io::cause::{cause, next_step};
+
+use crate::archive::SiteError;
+
+/// Why an image was not made. A file that was there before is untouched.
+#[derive(Debug)]
+pub enum BundleError {
+    /// The archive cannot be used.
+    Archive(SiteError),
+    /// The program is not one, with the reason.
+    Program(PathBuf, &'static str),
+    /// The program needs a dynamic linker and libraries, which an image does not have.
+    Dynamic(PathBuf),
+    /// Not a name of an image, with the reason.
+    Name(String, &'static str),
+    /// The image would replace the archive that it is made of.
+    Itself(PathBuf),
+    /// The archive became shorter or longer meanwhile.
+    Changed(PathBuf),
+    /// The system refused something.
+    Io {
+        /// What was being done: `open`, `read`, `write`.
+        doing: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+}
+
+impl BundleError {
+    pub(super) fn io<'p>(
+        doing: &'static str,
+        path: &'p Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
+        move |error| Self::Io {
+            doing,
+            path: path.to_path_buf(),
+            error,
+        }
+    }
+}
+
+impl From<SiteError> for BundleError {
+    fn from(error: SiteError) -> Self {
+        Self::Archive(error)
+    }
+}
+
+impl BundleError {
+    /// The next step, for a line `help: ...`; that of an archive is the archive's.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Archive(_) => None,
+            Self::Program(..) | Self::Dynamic(_) => Some(
+                "use the static program of a release, or make an image of the archive alone with \
+                 --no-program",
+            ),
+            Self::Name(..) => Some("name it such as 'registry.example.org/docs:1.2' with --name"),
+            Self::Itself(_) => Some("name another file with -o"),
+            Self::Changed(_) => Some("try again when nothing writes to it"),
+            Self::Io { error, .. } => next_step(error),
+        }
+    }
+}
+
+impl fmt::Display for BundleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Archive(error) => error.fmt(f),
+            Self::Program(path, why) => {
+                write!(f, "cannot put '{}' into an image: {why}", path.display())
+            }
+            Self::Dynamic(path) => write!(
+                f,
+                "cannot put '{}' into an image: it needs a C library, which is not in one",
+                path.display()
+            ),
+            Self::Name(name, why) => write!(f, "cannot name an image '{name}': {why}"),
+            Self::Itself(path) => {
+                write!(f, "cannot write '{}': it is the archive", path.display())
+            }
+            Self::Changed(path) => {
+                write!(f, "cannot read '{}': it has changed", path.display())
+            }
+            Self::Io { doing, path, error } => {
+                write!(f, "cannot {doing} '{}': {}", path.display(), cause(error))
+            }
+        }
+    }
+}
+
+impl std::error::Error for BundleError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Archive(error) => Some(error),
+            Self::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Images for containers: of this program, of an archive, or of both.
+//!
+//! An image is one tar that is both an OCI image layout (image-spec 1.1) and what `docker load` takes.
+//! It needs no daemon and no root to make. The archive is a layer of its own, above that of the
+//! program, so that a new release of a site moves that layer only.
+//!
+//! ```text
+//!  index.json ─▶ manifest ─┬─▶ config: user, port, health check, variables
+//!                          ├─▶ layer: /usr/bin/gannet, licences, bill of materials
+//!                          └─▶ layer: /srv/site.gannet
+//! ```
+
+mod error;
+mod image;
+mod layer;
+mod name;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+pub use error::BundleError;
+
+use self::image::{Contents, Image};
+use self::layer::{Layer, Member};
+use self::name::Name;
+use crate::archive::ArchiveFile;
+
+/// What an image is made of.
+#[derive(Clone, Debug)]
+pub struct BundleOptions {
+    /// The program, unless the image is only a volume.
+    pub program: Option<Program>,
+    /// The archive to serve.
+    pub archive: Option<PathBuf>,
+    /// The file to write.
+    pub output: PathBuf,
+    /// `NAME:TAG` as registries spell it; without a tag, `latest`.
+    pub name: String,
+    /// The time of every file and of the image, in Unix seconds. At most the year 9999.
+    pub time: u64,
+}
+
+/// A program and what is said about it.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its file: ELF, and without a dynamic linker, which an image does not have.
+    pub file: PathBuf,
+    /// Its version.
+    pub version: &'static str,
+    /// Its bill of materials, in CycloneDX JSON.
+    pub bill: Vec<u8>,
+    /// The texts of its licences.
+    pub licences: Vec<u8>,
+}
+
+/// An image that was written.
+#[derive(Clone, Debug)]
+pub struct BundleReport {
+    /// Its name with its tag.
+    pub name: String,
+    /// SHA-256 of its manifest in hexadecimal: what registries know it by.
+    pub digest: String,
+    /// Length of the file, bytes.
+    pub len: u64,
+}
+
+/// Writes an image. The same program, archive, name and time make the same bytes. The file appears
+/// under its name when it is complete, and replaces an earlier one.
+///
+/// # Errors
+/// The archive or the program cannot be used, the name is not one of an image, or the system refuses
+/// something. An earlier file is untouched then.
+pub fn bundle(options: &BundleOptions) -> Result<BundleReport, BundleError> {
+    let name = Name::parse(&options.name)?;
+    let archive = options.archive.as_ref();
+    let site = archive.map(|path| site(path, options)).transpose()?;
+    let program = options.program.as_ref().map(layer::of_program);
+    let program = program.transpose()?;
+    let mut image = Image::create(&options.output, options.time)?;
+    let contents = Contents {
+        version: options.program.as_ref().map(|it| it.version),
+        machine: program.as_ref().map_or(NATIVE, |(_, machine)| *machine),
+        has_site: site.is_some(),
+    };
+    let mut layers = Vec::new();
+    if let Some((layer, _)) = program {
+        layers.push(image.add_compressed(layer)?);
+    }
+    if let Some(layer) = site {
+        layers.push(image.add(layer)?);
+    }
+    let digest = image.describe(&name, &contents, &layers)?;
+    let len = image.publish()?;
+    Ok(BundleReport {
+        name: name.to_string(),
+        digest,
+        len,
+    })
+}
+
+/// The layer of an archive. What it stores is compressed already.
+fn site(path: &PathBuf, options: &BundleOptions) -> Result<Layer, BundleError> {
+    // Whatever is wrong with it is found here rather than on the machines that serve it.
+    ArchiveFile::open(path)?;
+    let file = File::open(path).map_err(BundleError::io("open", path))?;
+    let found = file.metadata().map_err(BundleError::io("open", path))?;
+    let same = std::fs::canonicalize(&options.output).ok();
+    if same.is_some() && same == std::fs::canonicalize(path).ok() {
+        return Err(BundleError::Itself(path.clone()));
+    }
+    let name = match options.program {
+        Some(_) => "srv/site.gannet",
+        // Whoever mounts the volume chooses the folder.
+        None => "site.gannet",
+    };
+    Ok(Layer(vec![Member::from_file(
+        name,
+        path.clone(),
+        file,
+        found.len(),
+    )]))
+}
+
+/// The processor that this program was built for, in the words of images (Go's `GOARCH`).
+const NATIVE: &str = match std::env::consts::ARCH.as_bytes() {
+    b"aarch64" => "arm64",
+    _ => "amd64",
+};
+
+#[cfg(test)]
+mod tests;
