@@ -166,9 +166,10 @@ fn start(folder: &Path, image: &str) -> Result<()> {
         archive.set_preserve_permissions(true);
         archive.unpack(&root)?;
     }
+    let chroot = process::find("chroot").context("chroot is not installed")?;
     let inside = |typed: Vec<String>| -> Result<Command> {
         let (program, arguments) = typed.split_first().context("no command")?;
-        let mut command = Command::new("chroot");
+        let mut command = Command::new(&chroot);
         command.arg(format!("--userspec={USER}:{USER}")).arg(&root);
         command.arg(program).args(arguments).env_clear();
         for variable in words(&config, "Env") {

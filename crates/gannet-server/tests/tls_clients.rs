@@ -6,7 +6,7 @@ mod tls_support;
 use std::path::PathBuf;
 
 use gannet_server::tls::alert::Alert;
-use gannet_server::tls::certificates::CertificateSet;
+use gannet_server::tls::certificates::{CertificateSet, now_unix};
 use gannet_server::tls::clients::Verifier;
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
@@ -26,7 +26,7 @@ const VERSIONS: [SupportedCipherSuite; 2] = [
 /// A server that serves only clients with a certificate of the authorities in these files.
 fn server(authority: &Authority, files: &[PathBuf], early_data: bool) -> CertificateSet {
     let options = Options {
-        clients: Verifier::read(files).unwrap(),
+        clients: Verifier::read(files, now_unix(), &mut Vec::new()).unwrap(),
         early_data,
         ..Options::default()
     };

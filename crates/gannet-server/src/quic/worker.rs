@@ -21,6 +21,7 @@ use crate::connection::ConnId;
 use crate::connection::stream_reads::Question;
 use crate::exchange::Wakeup;
 use crate::limits::UNTAKEN_MAX;
+use crate::tls::certificates::Adopted;
 use crate::worker::Worker;
 use crate::worker::ledger::{Held, Work};
 use crate::worker::shared::Shared;
@@ -215,8 +216,7 @@ impl<D: Driver> Worker<D> {
                 quic.respond(&mut self.shared, first.socket, &transmit);
             }
         } else if has_time && quic.incoming.is_empty() {
-            self.shared.budget.take(Work::Hello, 1);
-            self.accept_quic(first);
+            self.accept_charged(first);
         } else {
             quic.incoming.push_back(first);
         }
@@ -229,9 +229,19 @@ impl<D: Driver> Worker<D> {
             let Some(first) = quic.incoming.pop_front() else {
                 return;
             };
-            self.shared.budget.take(Work::Hello, 1);
-            self.accept_quic(first);
+            self.accept_charged(first);
         }
+    }
+
+    /// Accepts a client at the cost of its handshake. Verifying its certificate, if it needs one, costs
+    /// as much again, and the library cannot be made to wait before that.
+    fn accept_charged(&mut self, first: FirstSeen) {
+        let certificates = self.shared.certificates.as_ref();
+        let asks_clients = certificates.is_some_and(Adopted::asks_clients);
+        for _ in 0..1 + u8::from(asks_clients) {
+            self.shared.budget.take(Work::Hello, 1);
+        }
+        self.accept_quic(first);
     }
 
     fn accept_quic(&mut self, first: FirstSeen) {

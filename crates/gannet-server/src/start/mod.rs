@@ -159,7 +159,8 @@ pub fn prepare(
         true => Datagrams::bind(&mut listeners, workers, &mut inheritance),
         false => Datagrams::default(),
     };
-    let alt_svc = alt_svc(&config, &mut datagrams.report);
+    let clients = tls.as_ref().map_or(Vec::new(), Tls::client_authorities);
+    let alt_svc = alt_svc(&config, !clients.is_empty(), &mut datagrams.report);
     if let Some(tls) = &tls {
         let set = tls.store.current();
         let names = set.facts().flat_map(|facts| &facts.names);
@@ -206,6 +207,7 @@ pub fn prepare(
         has_passwords: opened.has_passwords(),
         no_front_page,
         metrics: metrics.as_ref().map(MetricsServer::address),
+        client_authorities: clients,
         certificate_warnings: tls
             .as_ref()
             .map_or_else(Vec::new, |tls| tls.warnings.clone()),
@@ -407,6 +409,14 @@ impl Tls {
     }
 }
 
+impl Tls {
+    fn client_authorities(&self) -> Vec<String> {
+        let set = self.store.current();
+        let names = set.client_authorities().into_iter();
+        names.map(str::to_owned).collect()
+    }
+}
+
 /// The fields of responses over TLS. Fields set by the operator take precedence.
 fn secure_fields(config: &Config) -> Vec<(String, String)> {
     let mut fields = config.content.fields.clone();
@@ -424,13 +434,17 @@ fn secure_fields(config: &Config) -> Vec<(String, String)> {
 
 /// The `alt-svc` value that advertises HTTP/3 in responses over HTTP/1 and HTTP/2 (RFC 7838 section
 /// 3), unless the operator sets that field. Its port is noted in the report.
-fn alt_svc(config: &Config, http3: &mut Http3Report) -> Option<String> {
+fn alt_svc(config: &Config, asks_clients: bool, http3: &mut Http3Report) -> Option<String> {
     let mut fields = config.content.fields.iter();
     if fields.any(|(name, _)| name == ALT_SVC) {
         return None;
     }
     if let Some(value) = config.tls.as_ref().and_then(|tls| tls.alt_svc.clone()) {
         return (!value.is_empty()).then_some(value);
+    }
+    // Browsers send no certificates over it, and would have to come back.
+    if asks_clients {
+        return None;
     }
     let mut ports = http3.addresses.iter().map(SocketAddr::port);
     let port = ports.next()?;

@@ -26,7 +26,7 @@ pub struct Http3Report {
     /// Addresses without it, and why.
     pub missing: Vec<NoHttp3>,
     /// The port that responses over the other versions announce; `None` if the operator configured
-    /// the announcement or the ports differ.
+    /// the announcement, the ports differ, or clients need certificates.
     pub announced: Option<u16>,
     /// The names of the certificates; wildcards begin with `*.`.
     pub names: Vec<Box<str>>,

@@ -50,6 +50,8 @@ pub struct StartReport {
     pub no_front_page: Vec<(PathBuf, Vec<String>)>,
     /// Address of the metrics endpoint.
     pub metrics: Option<SocketAddr>,
+    /// The authorities of which clients need a certificate; none if they need none.
+    pub client_authorities: Vec<String>,
     /// Irregularities of the certificates that do not prevent their use.
     pub certificate_warnings: Vec<Warning>,
     /// The addresses with HTTP/3, if it is enabled.

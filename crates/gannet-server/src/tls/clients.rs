@@ -11,11 +11,10 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError as Invalid, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    SignatureScheme,
+    CertificateError as Invalid, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
 };
 
-use super::certificates::{Cause, CertificateError, read_authorities};
+use super::certificates::{Authorities, Cause, CertificateError, Warning, subject};
 use super::config::provider;
 use super::limits::{CLIENT_CHAIN_BYTES_MAX, CLIENT_CHAIN_LEN_MAX};
 
@@ -33,24 +32,41 @@ impl Eq for Verifier {}
 
 impl Verifier {
     /// Reads the PEM files of the authorities; `None` if there are no files: then clients are not
-    /// asked for certificates.
+    /// asked for certificates. `now` is in Unix seconds.
     ///
     /// # Errors
-    /// A file cannot be read, has no certificate, or there are too many.
-    pub fn read(files: &[PathBuf]) -> Result<Option<Self>, CertificateError> {
+    /// A file cannot be read or has no certificate, one in it is not of an authority, all have expired,
+    /// or there are too many.
+    pub fn read(
+        files: &[PathBuf],
+        now: i64,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<Self>, CertificateError> {
         let Some(first) = files.first() else {
             return Ok(None);
         };
-        let mut roots = RootCertStore::empty();
-        for file in files {
-            read_authorities(file, &mut roots)?;
-        }
+        let Authorities {
+            roots, subjects, ..
+        } = Authorities::read(files, now, warnings)?;
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
         let library = builder.build().map_err(|error| CertificateError {
             path: Some(first.clone()),
             cause: Cause::Library(error.to_string()),
         })?;
-        Ok(Some(Self(Arc::new(Bounded(library)))))
+        Ok(Some(Self(Arc::new(Bounded { library, subjects }))))
+    }
+
+    /// The subjects of the authorities, none twice.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self
+            .0
+            .subjects
+            .iter()
+            .map(|(_, text)| text.as_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     pub(super) fn library(&self) -> Arc<dyn ClientCertVerifier> {
@@ -58,13 +74,40 @@ impl Verifier {
     }
 }
 
-/// The library's verifier, for chains of limited length.
+/// The library's verifier, for chains of limited length that leave it nothing to choose from: it would
+/// try every certificate whose subject is an issuer's, in every order, and check a signature each time.
 #[derive(Debug)]
-struct Bounded(Arc<dyn ClientCertVerifier>);
+struct Bounded {
+    library: Arc<dyn ClientCertVerifier>,
+    /// The encoded subjects of the authorities, and those as text.
+    subjects: Vec<(Vec<u8>, String)>,
+}
+
+impl Bounded {
+    /// The first intermediate of each subject, but for those of authorities, which are known.
+    fn distinct<'o, 'c>(&self, others: &'o [CertificateDer<'c>]) -> Vec<CertificateDer<'o>>
+    where
+        'c: 'o,
+    {
+        let mut seen: Vec<Vec<u8>> = Vec::new();
+        let mut kept = Vec::new();
+        for other in others {
+            let Some(subject) = subject(other) else {
+                continue;
+            };
+            let is_known = self.subjects.iter().any(|(it, _)| *it == subject);
+            if !is_known && !seen.contains(&subject) {
+                seen.push(subject);
+                kept.push(CertificateDer::from(other.as_ref()));
+            }
+        }
+        kept
+    }
+}
 
 impl ClientCertVerifier for Bounded {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.library.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -77,7 +120,8 @@ impl ClientCertVerifier for Bounded {
         if others.len() >= CLIENT_CHAIN_LEN_MAX || bytes > CLIENT_CHAIN_BYTES_MAX {
             return Err(Error::InvalidCertificate(Invalid::BadEncoding));
         }
-        self.0.verify_client_cert(leaf, others, now)
+        self.library
+            .verify_client_cert(leaf, &self.distinct(others), now)
     }
 
     fn verify_tls12_signature(
@@ -86,7 +130,7 @@ impl ClientCertVerifier for Bounded {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0
+        self.library
             .verify_tls12_signature(message, certificate, signature)
     }
 
@@ -96,11 +140,42 @@ impl ClientCertVerifier for Bounded {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0
+        self.library
             .verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.library.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn named(name: &str) -> CertificateDer<'static> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("made");
+        params.self_signed(&key).expect("made").der().clone()
+    }
+
+    #[test]
+    fn the_library_has_nothing_to_choose_from() {
+        let authority = named("authority");
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(authority.clone()).expect("parsed");
+        let roots = Arc::new(roots);
+        let library = WebPkiClientVerifier::builder_with_provider(roots, provider());
+        let bounded = Bounded {
+            library: library.build().expect("one root"),
+            subjects: vec![(subject(&authority).expect("parsed"), "authority".into())],
+        };
+        let (a, b) = (named("a"), named("b"));
+        let broken = CertificateDer::from(vec![0x30, 0]);
+        let sent = [named("authority"), a.clone(), named("a"), broken, b.clone()];
+        assert_eq!(bounded.distinct(&sent), [a, b]);
     }
 }

@@ -56,6 +56,10 @@ impl Forms {
             return forms;
         }
         let forms = Arc::new(Self::new(&message));
+        if forms.brotli.is_none() && forms.zlib.is_none() {
+            // Those who load it again may have the memory.
+            return forms;
+        }
         let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
         table.retain(|_, forms| forms.strong_count() > 0);
         table.insert(message.into(), Arc::downgrade(&forms));

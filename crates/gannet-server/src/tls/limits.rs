@@ -87,8 +87,7 @@ pub const EARLY_SESSIONS_MAX: usize = 16 << 10;
 /// Certificates in one PEM file: a leaf and its intermediates are two to four.
 pub const CHAIN_LEN_MAX: usize = 16;
 
-/// Certificates that a client may send: its own and its intermediates. Verification may try the
-/// latter in any order.
+/// Certificates that a client may send: its own and its intermediates, in any order.
 pub const CLIENT_CHAIN_LEN_MAX: usize = 4;
 
 /// Bytes of these certificates: each with an RSA key of 4,096 bits takes about 2,000. What verifying
@@ -98,6 +97,10 @@ pub const CLIENT_CHAIN_BYTES_MAX: usize = 16 << 10;
 /// Authorities whose certificates clients may have. Their names are part of every handshake, and
 /// have about a hundred bytes each.
 pub const AUTHORITIES_MAX: usize = 64;
+
+/// Authorities of one name, such as one with its successor. Verification may try each of them for a
+/// client's certificate, and checks a signature with each.
+pub const AUTHORITIES_OF_ONE_NAME_MAX: usize = 4;
 
 /// Maximum length of a PEM file in bytes.
 pub const PEM_LEN_MAX: u64 = 1 << 20;

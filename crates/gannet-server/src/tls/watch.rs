@@ -72,9 +72,9 @@ impl Source {
             allow_expired: self.allow_expired,
             now: now_unix(),
         };
-        let (pairs, warnings) = load(&self.pairs, &checks)?;
+        let (pairs, mut warnings) = load(&self.pairs, &checks)?;
         let mut options = self.options.clone();
-        options.clients = Verifier::read(&self.client_authorities)?;
+        options.clients = Verifier::read(&self.client_authorities, checks.now, &mut warnings)?;
         Ok((CertificateSet::new(pairs, &options, previous)?, warnings))
     }
 

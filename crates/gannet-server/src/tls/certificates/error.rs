@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use gannet_io::sandbox::{HIDDEN, is_hidden};
 
+use super::authorities::{PKCS12, TRUSTED_CERTIFICATE};
+
 /// An unusable pair.
 #[derive(Debug)]
 pub struct CertificateError {
@@ -53,6 +55,10 @@ pub enum Cause {
     NoAuthority(Option<&'static str>),
     /// Too many authorities.
     TooManyAuthorities,
+    /// Too many authorities of this name.
+    TooManyOfOneName(String),
+    /// The certificate (counted from one) with this subject cannot issue others.
+    OfNoAuthority(usize, String),
     /// The certificate file contains a private key, and the key file a certificate.
     Exchanged,
     /// The file is a PKCS #7 collection of certificates (`.p7b`).
@@ -173,6 +179,22 @@ impl CertificateError {
             Cause::Unusable(..) => "ask your certificate authority for another one".into(),
             Cause::Exchanged => "this is the key: exchange the certificate and the key".into(),
             Cause::NoCertificate(_) => "give the file with the certificate chain".into(),
+            Cause::TooManyOfOneName(_) => "leave out those that issue no more".into(),
+            Cause::OfNoAuthority(..) => {
+                "give the certificate of the authority that issues those of clients: it says \
+                 'CA:TRUE'"
+                    .into()
+            }
+            Cause::NoAuthority(Some(PKCS12)) => format!(
+                "convert it by 'openssl pkcs12 -in {} -nokeys -cacerts -out ca.pem'",
+                self.shown_path()
+            ),
+            Cause::NoAuthority(Some(TRUSTED_CERTIFICATE)) => {
+                format!(
+                    "convert it by 'openssl x509 -in {} -out ca.pem'",
+                    self.shown_path()
+                )
+            }
             Cause::NoAuthority(_) => {
                 "give the file with the certificate of the authority that issues those of clients"
                     .into()
@@ -256,6 +278,14 @@ impl fmt::Display for CertificateError {
                 let max = super::super::limits::AUTHORITIES_MAX;
                 write!(f, "more than {max} authorities")
             }
+            Cause::TooManyOfOneName(name) => {
+                let max = super::super::limits::AUTHORITIES_OF_ONE_NAME_MAX;
+                write!(f, "more than {max} authorities are called '{name}'")
+            }
+            Cause::OfNoAuthority(number, subject) => write!(
+                f,
+                "certificate {number} of the file ({subject}) is not one of an authority"
+            ),
             Cause::NoKey(found) => missing(f, "private key", *found),
             Cause::EncryptedKey => f.write_str("the private key is protected by a passphrase"),
             Cause::TooLong(count) => {
@@ -334,6 +364,15 @@ pub enum WarningKind {
     },
     /// It has no names that a browser would accept.
     NoNames,
+    /// An authority of clients has expired, and is left out.
+    AuthorityHasExpired {
+        /// Its subject.
+        subject: String,
+        /// Date of expiry.
+        on: String,
+    },
+    /// The file of an authority of clients has a private key, too.
+    KeyOfAuthority,
     /// Any user of this machine can read the private key.
     WorldReadable {
         /// The permission bits.
@@ -362,6 +401,12 @@ impl Warning {
                 "request a certificate with subject alternative names; common names do not count"
                     .into()
             }
+            WarningKind::AuthorityHasExpired { .. } => {
+                format!("clients with its certificates are refused; remove it from '{path}'")
+            }
+            WarningKind::KeyOfAuthority => "keep it on another machine: whoever reads it makes \
+                certificates of clients"
+                .into(),
             WarningKind::WorldReadable { .. } => format!("chmod 600 '{path}'"),
         }
     }
@@ -390,6 +435,10 @@ impl fmt::Display for Warning {
                 write!(f, "the certificate of the issuer ({issuer}) is missing")
             }
             WarningKind::NoNames => f.write_str("the certificate has no host names"),
+            WarningKind::AuthorityHasExpired { subject, on } => {
+                write!(f, "the authority ({subject}) expired on {on}")
+            }
+            WarningKind::KeyOfAuthority => f.write_str("it has a private key of an authority"),
             WarningKind::WorldReadable { mode } => {
                 write!(f, "everybody can read the private key (mode {mode:03o})")
             }

@@ -3,7 +3,7 @@
 use aws_lc_rs::digest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 use x509_parser::time::ASN1Time;
 
 /// Facts about a leaf certificate.
@@ -56,6 +56,8 @@ pub(super) struct Parsed {
     /// It has a URL of its issuer's certificate, as those of public authorities do, whose issuers
     /// are intermediates.
     pub(super) has_issuer_url: bool,
+    /// It may issue others: it says so, or is of a version that cannot (RFC 5280 section 4.2.1.9).
+    pub(super) is_authority: bool,
 }
 
 impl Parsed {
@@ -90,6 +92,11 @@ pub(super) fn parse(der: &[u8]) -> Result<Parsed, String> {
         matches!(extension.parsed_extension(), ParsedExtension::AuthorityInfoAccess(access)
             if access.iter().any(|one| one.access_method == OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS))
     });
+    let constraints = certificate.basic_constraints().ok().flatten();
+    let is_authority = match constraints {
+        Some(extension) => extension.value.ca,
+        None => certificate.version() != X509Version::V3,
+    };
     names.sort_unstable();
     names.dedup();
     let validity = certificate.validity();
@@ -112,7 +119,14 @@ pub(super) fn parse(der: &[u8]) -> Result<Parsed, String> {
         version: certificate.version().0.saturating_add(1),
         common_name: common_name(&certificate),
         has_issuer_url,
+        is_authority,
     })
+}
+
+/// The encoded subject of a certificate, if it can be parsed.
+pub(in crate::tls) fn subject(der: &[u8]) -> Option<Vec<u8>> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(certificate.subject().as_raw().to_vec())
 }
 
 fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {

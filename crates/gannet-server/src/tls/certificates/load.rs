@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_io::named_file;
-use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, SectionKind};
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
@@ -17,9 +16,7 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use super::error::{Cause, CertificateError, Warning, WarningKind};
 use super::facts::{self, Facts, Parsed};
 use crate::tls::config::provider;
-use crate::tls::limits::{
-    AUTHORITIES_MAX, CHAIN_LEN_MAX, EXPIRY_WARNING_SECONDS, PAIRS_MAX, PEM_LEN_MAX,
-};
+use crate::tls::limits::{CHAIN_LEN_MAX, EXPIRY_WARNING_SECONDS, PAIRS_MAX, PEM_LEN_MAX};
 
 /// The files of a pair.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -191,7 +188,7 @@ fn no_leaf(chain: &Chain, key: &dyn SigningKey, paths: &PairPaths) -> Certificat
     CertificateError::at(&paths.certificate, cause)
 }
 
-fn warn(warnings: &mut Vec<Warning>, path: &Path, kind: WarningKind) {
+pub(super) fn warn(warnings: &mut Vec<Warning>, path: &Path, kind: WarningKind) {
     warnings.push(Warning {
         path: path.to_owned(),
         kind,
@@ -199,7 +196,7 @@ fn warn(warnings: &mut Vec<Warning>, path: &Path, kind: WarningKind) {
 }
 
 /// The bytes and the mode of a file.
-fn read(path: &Path) -> Result<(Vec<u8>, u32), CertificateError> {
+pub(super) fn read(path: &Path) -> Result<(Vec<u8>, u32), CertificateError> {
     let fail = |error| CertificateError::at(path, Cause::Read(error));
     let file = named_file::open(path).map_err(fail)?;
     let meta = file.metadata().map_err(fail)?;
@@ -212,32 +209,6 @@ fn read(path: &Path) -> Result<(Vec<u8>, u32), CertificateError> {
         return Err(CertificateError::at(path, Cause::Pem(why)));
     }
     Ok((bytes, meta.mode()))
-}
-
-/// Adds the certificates of authorities in a PEM file.
-pub(in crate::tls) fn read_authorities(
-    path: &Path,
-    roots: &mut RootCertStore,
-) -> Result<(), CertificateError> {
-    let fail = |cause| CertificateError::at(path, cause);
-    let (text, _) = read(path)?;
-    let (mut number, mut found) = (0, None);
-    for (kind, der) in sections(path, &text)? {
-        if kind != SectionKind::Certificate {
-            found = found.or(Some(section_name(kind)));
-            continue;
-        }
-        number += 1;
-        if roots.len() == AUTHORITIES_MAX {
-            return Err(fail(Cause::TooManyAuthorities));
-        }
-        let added = roots.add(CertificateDer::from(der));
-        added.map_err(|why| fail(Cause::Malformed(number, why.to_string())))?;
-    }
-    match number {
-        0 => Err(fail(Cause::NoAuthority(found))),
-        _ => Ok(()),
-    }
 }
 
 type Chain = Vec<(CertificateDer<'static>, Parsed)>;
@@ -283,7 +254,10 @@ fn read_key(path: &Path, text: &[u8]) -> Result<PrivateKeyDer<'static>, Certific
     Err(fail(Cause::NoKey(found)))
 }
 
-fn sections(path: &Path, text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, CertificateError> {
+pub(super) fn sections(
+    path: &Path,
+    text: &[u8],
+) -> Result<Vec<(SectionKind, Vec<u8>)>, CertificateError> {
     let fail = |why: String| CertificateError::at(path, Cause::Pem(why));
     let mut rest = text;
     let mut sections = Vec::new();
@@ -358,7 +332,7 @@ fn is_pkcs7(bytes: &[u8]) -> bool {
     is_der || bytes.windows(begin.len()).any(|window| window == begin)
 }
 
-fn section_name(kind: SectionKind) -> &'static str {
+pub(super) fn section_name(kind: SectionKind) -> &'static str {
     match kind {
         SectionKind::Certificate => "certificate",
         SectionKind::PublicKey => "public key",
@@ -418,7 +392,6 @@ fn check_time(
     options: &LoadOptions,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), CertificateError> {
-    const DAY: i64 = 86_400;
     let left = facts.not_after - options.now;
     let on = facts.validity.1.clone();
     if left < 0 && !options.allow_expired {
@@ -453,3 +426,6 @@ fn check_time(
     }
     Ok(())
 }
+
+/// Seconds.
+pub(super) const DAY: i64 = 86_400;

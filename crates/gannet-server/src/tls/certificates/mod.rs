@@ -4,6 +4,7 @@
 //! server; a worker has its own reference ([`Adopted`]) and checks for a newer set before use, so
 //! that a replacement disturbs no connection, and connections take no lock.
 
+mod authorities;
 mod error;
 mod facts;
 mod load;
@@ -12,13 +13,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub(super) use authorities::Authorities;
 pub use error::{Cause, CertificateError, Warning, WarningKind};
 pub use facts::Facts;
-pub(super) use load::read_authorities;
+pub(super) use facts::subject;
 pub use load::{LoadOptions, Pair, PairPaths, load, now_unix};
 
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
 
+use super::clients::Verifier;
 use super::config::{HostConfig, Options};
 use super::quic;
 
@@ -27,7 +30,7 @@ pub struct CertificateSet {
     hosts: Vec<Host>,
     names: Arc<Names>,
     quic: Arc<dyn QuicCrypto>,
-    asks_clients: bool,
+    clients: Option<Verifier>,
 }
 
 /// Maps names to the hosts of a set. The first host is the default.
@@ -144,7 +147,7 @@ impl CertificateSet {
             hosts,
             names,
             quic,
-            asks_clients: options.clients.is_some(),
+            clients: options.clients.clone(),
         })
     }
 
@@ -163,7 +166,14 @@ impl CertificateSet {
 
     /// Whether clients need a certificate.
     pub(super) fn asks_clients(&self) -> bool {
-        self.asks_clients
+        self.clients.is_some()
+    }
+
+    /// The authorities of which clients need a certificate, as messages call them, none twice; empty if
+    /// clients need none.
+    #[must_use]
+    pub fn client_authorities(&self) -> Vec<&str> {
+        self.clients.as_ref().map_or(Vec::new(), Verifier::names)
     }
 
     /// Whether there is a certificate for the name (lower case).
@@ -236,7 +246,7 @@ impl Adopted {
 
     /// Whether clients need a certificate: the same for every set of a server.
     pub(crate) fn asks_clients(&self) -> bool {
-        self.set.asks_clients
+        self.set.asks_clients()
     }
 
     /// How often the set had been replaced when this reference was taken.

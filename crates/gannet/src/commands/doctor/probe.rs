@@ -16,6 +16,7 @@ use gannet_io::{clock, ktls, probe, user};
 use gannet_server::config::{Content, ListenAddress, SandboxChoice};
 use gannet_server::machine_memory;
 use gannet_server::tls::certificates::{LoadOptions, PairPaths, load, now_unix};
+use gannet_server::tls::clients::Verifier;
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
@@ -252,7 +253,12 @@ fn certificates(settings: &Settings, pairs: &[PairPaths]) -> Option<Certificates
         return Some(Certificates::Development);
     }
     let options = LoadOptions::now();
-    Some(match load(pairs, &options) {
+    let loaded = load(pairs, &options).and_then(|(pairs, mut warnings)| {
+        let authorities = &settings.tls.client_authorities;
+        Verifier::read(authorities, options.now, &mut warnings)?;
+        Ok((pairs, warnings))
+    });
+    Some(match loaded {
         Err(error) => Certificates::Unusable(Lack {
             why: error.to_string(),
             help: error.help(),

@@ -179,6 +179,16 @@ impl Lines<'_> {
             }
             label = "";
         }
+        let authorities = &self.report.client_authorities;
+        if !authorities.is_empty() {
+            let names = printable(&authorities.join("; ")).to_string();
+            self.line(
+                text,
+                label,
+                &format!("clients need a certificate of: {names}"),
+            );
+            label = "";
+        }
         for warning in &self.report.certificate_warnings {
             let what = format!("{warning}; {}", warning.help());
             self.line(text, label, &self.paint("33", &what));
@@ -195,6 +205,10 @@ impl Lines<'_> {
                 let first = ports.next();
                 if ports.any(|port| Some(port) != first) {
                     let why = "not announced by default, as the ports differ: see --alt-svc";
+                    self.line(text, "", why);
+                } else if !authorities.is_empty() {
+                    let why = "not announced by default, as browsers send no certificates over it: see \
+                        --alt-svc";
                     self.line(text, "", why);
                 }
                 self.records(text, http3);
@@ -296,6 +310,7 @@ mod tests {
             },
             no_front_page: Vec::new(),
             metrics: None,
+            client_authorities: Vec::new(),
             certificate_warnings: Vec::new(),
             kernel_tls: None,
             http3: None,
