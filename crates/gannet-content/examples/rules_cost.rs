@@ -78,6 +78,7 @@ fn request(path: &str) -> RuleInput<'_> {
         host: b"www.example.org",
         path: path.as_bytes(),
         query: None,
+        language: b"",
     }
 }
 

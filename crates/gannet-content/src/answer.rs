@@ -99,6 +99,9 @@ pub const VARY_BY_CODING: &str = "accept-encoding";
 /// `vary` of a resource that has other [forms](crate::negotiation), in one coding each.
 pub const VARY_BY_TYPE: &str = "accept";
 
+/// `vary` of answers where rules look at the client's language.
+pub const VARY_BY_LANGUAGE: &str = "accept-language";
+
 /// `vary` of a resource that has other forms and several codings.
 pub const VARY_BY_CODING_AND_TYPE: &str = "accept-encoding, accept";
 

@@ -380,6 +380,7 @@ mod tests {
             host: b"",
             path: path.as_bytes(),
             query: None,
+            language: b"",
         };
         match resolve(site, facts, &request, || is_navigation) {
             Outcome::Entry {

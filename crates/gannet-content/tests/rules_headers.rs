@@ -183,6 +183,7 @@ fn values_have_placeholders_only_where_the_dialect_has_them() {
         host: b"x",
         path: b"/movies/a\r\nset-cookie: b",
         query: None,
+        language: b"",
     };
     let changes = table(Cloudflare, text).changes(&request);
     let value = String::from_utf8_lossy(&changes.set[0].1).into_owned();
@@ -232,6 +233,7 @@ fn a_block_changes_as_a_list_of_fields_does() {
             host: b"example.org",
             path: b"/page",
             query: None,
+            language: b"",
         });
         let fields = |bytes: &[u8]| -> Vec<(String, Vec<u8>)> {
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ASCII");

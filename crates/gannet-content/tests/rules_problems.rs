@@ -83,8 +83,8 @@ fn problems_of_netlify_redirects() {
             ":1:11: found 'Country=de,at', expected no condition",
         ),
         (
-            "/a /b 302 Language=de",
-            "no condition on country, language, role or cookie",
+            "/a /b 302 Language=de_AT",
+            ":1:11: found 'Language=de_AT', expected languages such as 'Language=en,zh-hant'",
         ),
         ("/a /b Role=admin", ":1:7: found 'Role=admin'"),
         ("/admin/* 200! Role=admin", ":1:15: found 'Role=admin'"),

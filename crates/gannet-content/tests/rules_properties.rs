@@ -139,6 +139,7 @@ fn request<'a>(host: &'a str, path: &'a str) -> RuleInput<'a> {
         host: host.as_bytes(),
         path: path.as_bytes(),
         query: None,
+        language: b"",
     }
 }
 
@@ -197,6 +198,40 @@ proptest! {
     }
 
     #[test]
+    fn languages_select_as_if_tried_in_a_row(
+        rules in prop::collection::vec(
+            (
+                prop_oneof![Just("/a"), Just("/*"), Just("/:p"), Just("/a q=1")],
+                prop::collection::vec("(d|e)(-(x|y))?", 0..3),
+            ),
+            1..10,
+        ),
+        language in "((d|e)(-(x|y|xy))?)?",
+        query in prop_oneof![Just(None), Just(Some("q=1"))],
+    ) {
+        let condition = |list: &Vec<String>| match list.is_empty() {
+            true => String::new(),
+            false => format!(" Language={}", list.join(",")),
+        };
+        let lines = rules.iter().enumerate().map(|(index, (source, list))| {
+            format!("{source} /t{index} 302{}\n", condition(list))
+        });
+        let table = rules::table(Compat::Netlify, &lines.collect::<String>());
+        let speaks = |range: &String| language == *range || language.starts_with(&format!("{range}-"));
+        let naive = rules.iter().position(|(source, list)| {
+            let has_query = !source.contains("q=1") || query.is_some();
+            has_query && (list.is_empty() || list.iter().any(speaks))
+        });
+        let input = RuleInput {
+            query: query.map(str::as_bytes),
+            language: language.as_bytes(),
+            ..request("a", "/a")
+        };
+        let found = table.find(&input).map(|(rule, _)| rule as usize);
+        prop_assert_eq!(found, naive, "{:?} with {:?}", language, rules);
+    }
+
+    #[test]
     fn queries_select_as_if_tried_in_a_row(
         rules in prop::collection::vec(
             prop::collection::btree_map("[abc]", prop_oneof!["[12]", Just(":v".to_owned())], 0..3),
@@ -246,6 +281,7 @@ proptest! {
                 host: host.as_bytes(),
                 path: &path,
                 query: query.as_deref(),
+                language: b"",
             };
             let mut out = Vec::new();
             match table.decide(&request, false, &mut out) {

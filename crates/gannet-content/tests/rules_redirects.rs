@@ -6,7 +6,7 @@ use gannet_content::rules::Compat::{Cloudflare, Kawipiko, Netlify};
 use gannet_content::rules::table::RedirectTable;
 use gannet_content::rules::{SourceFile, redirects};
 
-use rules::{answer, check, through_bytes};
+use rules::{Asked, answer, check, table, through_bytes};
 
 #[test]
 fn a_path_leads_to_a_path_or_a_url() {
@@ -388,6 +388,7 @@ fn nothing_in_a_request_names_another_host_or_ends_the_field() {
             host: b"example.org",
             path,
             query: None,
+            language: b"",
         };
         let mut out = Vec::new();
         table.decide(&request, false, &mut out);
@@ -525,4 +526,62 @@ fn only_the_file_at_the_root_counts_elsewhere() {
         let (redirects, problems) = redirects::parse(&[file], compat);
         assert_eq!((redirects.rules.len(), problems.len()), (0, 0));
     }
+}
+
+/// Netlify: the first language of the client, and its regions.
+#[test]
+fn rules_for_languages() {
+    let rules = "/ /de/ 302! Language=de,gsw-ch\n\
+                 /docs/* /de/:splat 200 Language=de\n\
+                 /docs/* /zh/:splat 302 Language=ZH-Hant\n\
+                 /docs/* /en/:splat 302\n\
+                 /shop id=:id /de/shop/:id Language=de\n\
+                 /shop id=:id /en/shop/:id\n";
+    check(
+        Netlify,
+        rules,
+        &[
+            ("/", "-"),
+            ("[de-AT] /", "302 /de/"),
+            ("[de] FILE /", "302 /de/"),
+            ("[GSW-CH] /", "302 /de/"),
+            ("[gsw] /", "-"),
+            ("[den] /", "-"),
+            ("[de] /docs/a", "200 /de/a"),
+            ("[de] FILE /docs/a", "-"),
+            ("[zh-hant-TW] /docs/a", "302 /zh/a"),
+            ("[zh] /docs/a", "302 /en/a"),
+            ("/docs/a", "302 /en/a"),
+            ("[de] /shop?id=7", "301 /de/shop/7"),
+            ("[fr] /shop?id=7", "301 /en/shop/7"),
+        ],
+    );
+    let table = table(Netlify, rules);
+    let varies = |asked: &str| {
+        let asked = Asked::parse(asked);
+        table.varies_by_language(&asked.request(), asked.has_file)
+    };
+    assert!(varies("/") && varies("FILE /"), "a forced rule");
+    assert!(varies("/docs/a") && varies("[de] /docs/a"));
+    assert!(!varies("FILE /docs/b"), "the file wins in any language");
+    assert!(!varies("/other"));
+}
+
+#[test]
+fn bytes_with_languages_have_a_version_of_their_own() {
+    let with = table(Netlify, "/a /b 302 Language=de\n").compile();
+    let without = table(Netlify, "/a /b 302\n").compile();
+    assert_eq!((with[4], without[4]), (2, 1));
+    for (at, byte) in [(with.len() - 2, b'D'), (with.len() - 1, b'-'), (5, 1)] {
+        let mut wrong = with.clone();
+        wrong[at] = byte;
+        assert!(RedirectTable::parse(&wrong).is_err(), "{at}");
+    }
+    let mut empty = without.clone();
+    empty[4] = 2;
+    empty.extend_from_slice(&[0; 4]);
+    assert!(
+        RedirectTable::parse(&empty).is_err(),
+        "one form for each table"
+    );
 }

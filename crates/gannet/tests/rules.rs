@@ -597,3 +597,73 @@ fn await_answer(client: &mut Client, target: &str, expect: &str) {
         std::thread::yield_now();
     }
 }
+
+/// Netlify's `Language=`: caches are told that another client may get another answer.
+#[test]
+fn rules_for_languages_vary_by_them() {
+    let site = Folder::new();
+    site.write(
+        "_redirects",
+        "/ /de/ 302! Language=de\n/docs/* /de/docs/:splat 200 Language=de\n",
+    );
+    site.write("index.html", "home");
+    site.write("de/index.html", "daheim");
+    site.write("de/docs/page.html", "Seite");
+    site.write("docs/own.html", "own");
+    site.write("app.js", "run()");
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        let servers = both(engine, &site, &out, &[]);
+        for server in &servers {
+            let mut client = Client::new(server);
+            let mut ask = |path: &str, languages: &str| {
+                client.send(format!(
+                    "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Language: {languages}\r\n\r\n"
+                ));
+                let answer = client.response();
+                let mut lines = answer.fields.iter();
+                let varies =
+                    lines.any(|(name, value)| name == "vary" && value.contains("accept-language"));
+                (short(&answer), varies)
+            };
+            // Twice, so that what is cached is asked for as well.
+            for _ in 0..2 {
+                let mut check = |path: &str, languages: &str, expect: &str, varies| {
+                    let (got, does) = ask(path, languages);
+                    assert_eq!((got.as_str(), does), (expect, varies), "{path} {languages}");
+                };
+                check("/", "de-AT,en;q=0.9", "302 /de/", true);
+                check("/", "en,de;q=0.9", "200 home", true);
+                check("/", "", "200 home", true);
+                check("/docs/page", "de", "200 Seite", true);
+                check("/docs/page", "fr", "404 <!doctype html>", true);
+                check("/docs/own", "de", "200 own", false);
+                check("/de/", "de", "200 daheim", false);
+                check("/app.js", "de", "200 run()", false);
+            }
+        }
+        for (path, languages) in [
+            ("/", "de"),
+            ("/", "en"),
+            ("/docs/page", "de"),
+            ("/app.js", "de"),
+        ] {
+            let (field, url) = (
+                format!("accept-language: {languages}"),
+                &servers[0].urls()[0],
+            );
+            let foreseen = [
+                "explain",
+                path,
+                ".",
+                "-H",
+                &field,
+                "--server",
+                url,
+                "--no-listing",
+            ];
+            let told = gannet_in(&site, foreseen);
+            assert_eq!(told.status, Some(0), "{path} {languages}: {told:?}");
+        }
+    });
+}

@@ -107,6 +107,14 @@ impl FieldChanges {
             || self.set.iter().any(|(set, _)| set == name)
     }
 
+    /// Has the response vary by a field of requests.
+    pub fn vary_by(&mut self, field: &str) {
+        match self.set.iter_mut().find(|(known, _)| known == VARY) {
+            Some((_, known)) => join(known, field.as_bytes()),
+            None => self.set.push((VARY.to_owned(), field.as_bytes().to_vec())),
+        }
+    }
+
     /// Without changes to fields that control caching or describe the coding of content: those are
     /// meant for the content of a path, not for an error or a page that stands in for it.
     #[must_use]

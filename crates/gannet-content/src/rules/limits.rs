@@ -55,6 +55,16 @@ pub const PROBLEMS_MAX: usize = 1000;
 /// The most redirects followed when searching for chains; browsers stop at twenty.
 pub const CHAIN_MAX: usize = 20;
 
+/// The longest language tag, in bytes (RFC 5646 section 4.4.1).
+pub const LANGUAGE_LEN_MAX: usize = 35;
+
+/// The most languages of one rule.
+pub const LANGUAGES_MAX: usize = 64;
+
+/// The most rules of a table that are for languages. Those with one source are tried one after the
+/// other for each request.
+pub const LANGUAGE_RULES_MAX: usize = 1000;
+
 /// The most rules skipped for one request because they lead to where it already is. Sites have one,
 /// for their host; each costs a walk.
 pub const PASSED_OVER_MAX: usize = 8;

@@ -12,7 +12,7 @@ use super::problem::{Problem, Severity, What};
 use super::redirects::{QueryParameter, QueryValue, Redirect};
 use super::table::{Decision, RedirectTable};
 use super::target::decoded;
-use super::{Compat, Place};
+use super::{Compat, Place, language};
 
 /// Checks the redirects of a site.
 ///
@@ -74,7 +74,8 @@ impl Lint<'_> {
         let mut broad: Vec<&Redirect> = Vec::new();
         let mut narrow: HashMap<Vec<u8>, Vec<&Redirect>> = HashMap::new();
         for (index, rule) in rules.iter().enumerate() {
-            let key = (without_names(&rule.pattern), query_shape(&rule.query));
+            let shape = (query_shape(&rule.query), rule.languages.clone());
+            let key = (without_names(&rule.pattern), shape);
             if let Some(first) = seen.get(&key) {
                 let (of_line, of_file) = (first.place.line, self.file(first.place));
                 self.warn(rule.place, What::Duplicate { of_line, of_file });
@@ -204,6 +205,7 @@ struct Sample {
     host: Vec<u8>,
     path: Vec<u8>,
     query: Option<Vec<u8>>,
+    language: Vec<u8>,
 }
 
 impl Sample {
@@ -242,6 +244,7 @@ impl Sample {
             host: host.unwrap_or_else(|| SAMPLE_HOST.to_vec()),
             path,
             query: (!query.is_empty()).then(|| query.join(&b'&')),
+            language: rule.languages.first().cloned().unwrap_or_default(),
         }
     }
 
@@ -251,6 +254,7 @@ impl Sample {
             host: &self.host,
             path: &self.path,
             query: self.query.as_deref(),
+            language: &self.language,
         }
     }
 
@@ -343,7 +347,14 @@ fn covers_rule(other: &Redirect, rule: &Redirect, ignores_slash: bool) -> bool {
                     && rule.value != QueryValue::Literal(Vec::new());
                 other.name == rule.name && (is_free || other.value == rule.value)
             }));
-    has_scheme && has_host && has_query && covers_path(&other.pattern, &rule.pattern, ignores_slash)
+    let is_in = |range: &Vec<u8>| language::is_in(range, &other.languages);
+    let has_language = other.languages.is_empty()
+        || (!rule.languages.is_empty() && rule.languages.iter().all(is_in));
+    has_scheme
+        && has_host
+        && has_query
+        && has_language
+        && covers_path(&other.pattern, &rule.pattern, ignores_slash)
 }
 
 /// Whether every path of `rule` also matches `other`; false if in doubt.

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::limits::{HOST_MAX, QUERY_KEY_MAX, QUERY_PARAMETERS_MAX};
 use super::pattern::{Captures, Pattern, Scheme, Source, Subject};
-use super::percent;
 use super::redirects::{QueryParameter, QueryValue};
 use super::trie::{Edges, Kind, Trie, TrieBuilder, Visit};
+use super::{language, percent};
 
 /// The parts of a request that rules depend on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,6 +19,9 @@ pub struct RuleInput<'a> {
     pub path: &'a [u8],
     /// The query as sent, without question mark.
     pub query: Option<&'a [u8]>,
+    /// The first of the client's languages, as [`first_language`](super::language::first_language)
+    /// finds it; empty if there is none.
+    pub language: &'a [u8],
 }
 
 /// An index over the sources of rules, which are identified by their positions.
@@ -40,11 +43,12 @@ struct Hosts {
     roots: Vec<[Option<u32>; 3]>,
 }
 
-/// Rules with the same pattern and the same query parameters.
+/// Rules with the same pattern, the same query parameters, and the same languages.
 #[derive(Clone, Debug)]
 struct Group {
     /// The first of its rules.
     first: u32,
+    languages: Vec<Vec<u8>>,
     /// Without parameters, the group is that one rule.
     parameters: Vec<ParameterShape>,
 }
@@ -58,12 +62,12 @@ struct ParameterShape {
 impl Matcher {
     /// Builds an index. The order of the sources is that of the rules.
     pub fn new<'a>(
-        sources: impl Iterator<Item = (&'a Pattern, &'a [QueryParameter])>,
+        sources: impl Iterator<Item = (&'a Pattern, &'a [QueryParameter], &'a [Vec<u8>])>,
         ignores_trailing_slash: bool,
     ) -> Self {
         let mut builder = Builder::new();
-        for (rule, (pattern, query)) in sources.enumerate() {
-            builder.insert(rule as u32, pattern, query);
+        for (rule, source) in sources.enumerate() {
+            builder.insert(rule as u32, source);
         }
         builder.build(ignores_trailing_slash)
     }
@@ -76,6 +80,7 @@ impl Matcher {
             from,
             best: u32::MAX,
             query: request.query.unwrap_or_default(),
+            language: request.language,
         };
         self.walk(request, &mut first);
         (first.best != u32::MAX).then_some(first.best)
@@ -92,6 +97,19 @@ impl Matcher {
             },
         );
         rules[start..].sort_unstable();
+    }
+
+    /// Whether some rule with a source for the request is for languages, of those that `count`. Where
+    /// queries choose among rules, any counts.
+    #[must_use]
+    pub fn has_languages(&self, request: &RuleInput<'_>, count: impl Fn(u32) -> bool) -> bool {
+        let mut found = ForLanguages {
+            matcher: self,
+            count,
+            is_found: false,
+        };
+        self.walk(request, &mut found);
+        found.is_found
     }
 
     /// Whether any rule is restricted to a host.
@@ -243,6 +261,7 @@ struct First<'a> {
     from: u32,
     best: u32,
     query: &'a [u8],
+    language: &'a [u8],
 }
 
 impl Visit for First<'_> {
@@ -258,6 +277,9 @@ impl Visit for First<'_> {
             if group.first >= self.best {
                 return;
             }
+            if !group.languages.is_empty() && !language::is_in(self.language, &group.languages) {
+                continue;
+            }
             if group.parameters.is_empty() {
                 if group.first < self.from {
                     continue;
@@ -271,6 +293,24 @@ impl Visit for First<'_> {
                 self.best = self.best.min(found.unwrap_or(u32::MAX));
             }
         }
+    }
+}
+
+struct ForLanguages<'a, C> {
+    matcher: &'a Matcher,
+    count: C,
+    is_found: bool,
+}
+
+impl<C: Fn(u32) -> bool> Visit for ForLanguages<'_, C> {
+    fn wants(&self, _first: u32) -> bool {
+        !self.is_found
+    }
+
+    fn end(&mut self, end: u32) {
+        let mut groups = self.matcher.groups(end).iter();
+        let counts = |group: &Group| !group.parameters.is_empty() || (self.count)(group.first);
+        self.is_found |= groups.any(|group| !group.languages.is_empty() && counts(group));
     }
 }
 
@@ -344,6 +384,7 @@ struct Builder {
 
 struct GrowingGroup {
     first: u32,
+    languages: Vec<Vec<u8>>,
     parameters: Vec<ParameterShape>,
     values: Vec<(Vec<u8>, u32)>,
 }
@@ -362,7 +403,11 @@ impl Builder {
         }
     }
 
-    fn insert(&mut self, rule: u32, pattern: &Pattern, query: &[QueryParameter]) {
+    fn insert(
+        &mut self,
+        rule: u32,
+        (pattern, query, languages): (&Pattern, &[QueryParameter], &[Vec<u8>]),
+    ) {
         let root = match &pattern.host {
             None => ANY_HOST,
             Some(labels) => {
@@ -383,15 +428,17 @@ impl Builder {
             .resize_with(self.paths.end_count() as usize, Vec::new);
         let groups = &mut self.ends[end];
         let parameters: Vec<ParameterShape> = query.iter().map(shape).collect();
-        let known = groups
-            .iter_mut()
-            .find(|group| !query.is_empty() && group.parameters == parameters);
+        let known = groups.iter_mut().find(|group| {
+            let is_same = group.parameters == parameters && group.languages == languages;
+            !query.is_empty() && is_same
+        });
         let value = (query_key(query), rule);
         match known {
             Some(group) if group.values.iter().any(|(key, _)| *key == value.0) => {}
             Some(group) => group.values.push(value),
             None => groups.push(GrowingGroup {
                 first: rule,
+                languages: languages.to_vec(),
                 parameters,
                 values: vec![value],
             }),
@@ -416,6 +463,7 @@ impl Builder {
                 }
                 groups.push(Group {
                     first: group.first,
+                    languages: group.languages,
                     parameters: group.parameters,
                 });
             }

@@ -18,6 +18,7 @@
 
 pub mod files;
 pub mod headers;
+pub mod language;
 pub mod limits;
 pub mod lint;
 pub mod matcher;

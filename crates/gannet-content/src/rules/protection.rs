@@ -16,7 +16,9 @@ impl Paths {
     /// The paths of these patterns.
     #[must_use]
     pub fn new(patterns: &[Pattern]) -> Self {
-        let sources = patterns.iter().map(|pattern| (pattern, [].as_slice()));
+        let sources = patterns
+            .iter()
+            .map(|pattern| (pattern, [].as_slice(), [].as_slice()));
         Self(Matcher::new(sources, true))
     }
 
@@ -50,6 +52,7 @@ pub(super) fn matching(matcher: &Matcher, path: &[u8]) -> BTreeSet<u32> {
             host: b"",
             path: &form,
             query: None,
+            language: b"",
         };
         matcher.all(&input, &mut found);
     }

@@ -9,15 +9,15 @@
 //! ```
 
 use super::limits::{
-    CLOUDFLARE_DYNAMIC_MAX, CLOUDFLARE_REDIRECT_LINE_MAX, CLOUDFLARE_STATIC_MAX, LINE_MAX,
-    QUERY_KEY_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
+    CLOUDFLARE_DYNAMIC_MAX, CLOUDFLARE_REDIRECT_LINE_MAX, CLOUDFLARE_STATIC_MAX,
+    LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX, QUERY_KEY_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
 };
 use super::lines::{Line, Report, Token, Wrong, lines};
 use super::pattern::{Pattern, Scheme, Syntax, name_len};
 use super::percent;
 use super::problem::Problem;
 use super::target::Target;
-use super::{Compat, Place, SourceFile, kawipiko};
+use super::{Compat, Place, SourceFile, kawipiko, language};
 
 /// The rules of a site, in the order in which they are matched.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -38,6 +38,9 @@ pub struct Redirect {
     /// The parameters that the query must have, sorted by name. If there are any, the query must
     /// have no others.
     pub query: Vec<QueryParameter>,
+    /// The first language of the client has to be in one of these ranges, in lower case; any will do if
+    /// there are none.
+    pub languages: Vec<Vec<u8>>,
     /// Its target.
     pub target: Target,
     /// 301, 302, 303, 307 or 308: a redirect. 200: the target is sent instead. 404, 410 or 451:
@@ -150,6 +153,7 @@ fn parse_file(
 struct Budget {
     static_count: usize,
     dynamic_count: usize,
+    language_count: usize,
 }
 
 impl Budget {
@@ -158,6 +162,11 @@ impl Budget {
     fn spend(&mut self, rule: &Redirect, compat: Compat, count: usize) -> Result<(), Problems> {
         if count >= RULES_MAX {
             let found = format!("more than {RULES_MAX} rules");
+            return Err((1, Wrong::words(found, "fewer")));
+        }
+        self.language_count += usize::from(!rule.languages.is_empty());
+        if self.language_count > LANGUAGE_RULES_MAX {
+            let found = format!("more than {LANGUAGE_RULES_MAX} rules for languages");
             return Err((1, Wrong::words(found, "fewer")));
         }
         if compat != Compat::Cloudflare {
@@ -195,9 +204,15 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
     let Some((source, rest)) = tokens.split_first() else {
         return Err((1, Wrong::words("nothing", "a source")));
     };
-    if let Some(condition) = rest.iter().find(|token| is_condition(token.text)) {
+    let for_languages = |token: &&Token<'_>| compat == Compat::Netlify && is_language(token.text);
+    let mut conditions = rest.iter().filter(|token| is_condition(token.text));
+    if let Some(condition) = conditions.find(|token| !for_languages(token)) {
         return Err((condition.column, unexpected_end(condition.text)));
     }
+    let (languages, rest) = match rest.split_last() {
+        Some((last, rest)) if for_languages(&last) => (parse_languages(last)?, rest),
+        _ => (Vec::new(), rest),
+    };
     let pattern = hosted_source(source.text, compat).map_err(at(source))?;
     let query_count = rest.iter().take_while(|token| is_query(token)).count();
     let (query, rest) = rest.split_at(query_count);
@@ -210,6 +225,7 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
         place: Place::default(),
         pattern,
         query,
+        languages,
         target: Target::default(),
         status: compat.default_status().unwrap_or(301),
         is_forced: false,
@@ -405,10 +421,34 @@ fn is_condition(text: &str) -> bool {
         && name.starts_with(|first: char| first.is_ascii_uppercase())
 }
 
+fn is_language(text: &str) -> bool {
+    let name = text.split('=').next().unwrap_or_default();
+    is_condition(text) && name.eq_ignore_ascii_case("language")
+}
+
+/// `Language=en,zh-hant`.
+fn parse_languages(token: &Token<'_>) -> Result<Vec<Vec<u8>>, Problems> {
+    let (_, list) = token.text.split_once('=').unwrap_or_default();
+    let list = list.to_ascii_lowercase();
+    let languages: Vec<Vec<u8>> = list.split(',').map(|it| it.as_bytes().to_vec()).collect();
+    let expected = match languages.len() > LANGUAGES_MAX {
+        true => format!("at most {LANGUAGES_MAX} languages"),
+        false if languages.iter().all(|it| language::is_range(it)) => return Ok(languages),
+        false => "languages such as 'Language=en,zh-hant'".into(),
+    };
+    Err((token.column, Wrong::new(token.text, expected)))
+}
+
 fn unexpected_end(text: &str) -> Wrong {
+    if is_language(text) {
+        let expected = "a condition on languages at the end of a rule of Netlify's, once";
+        return Wrong::new(text, expected)
+            .help("with '--compat netlify', write it after the status");
+    }
     if is_condition(text) {
-        let expected = "no condition on country, language, role or cookie";
-        let help = "answers depend on nothing but the URL; remove the rule or its condition";
+        let expected = "no condition on country, role or cookie";
+        let help = "answers depend on the URL, and on the language with 'Language='; remove the rule or \
+            its condition";
         return Wrong::new(text, expected).help(help);
     }
     Wrong::new(text, "the end of the line after the status")

@@ -19,6 +19,8 @@ pub struct RedirectTable {
     redirects: Redirects,
     matcher: Matcher,
     wins_over_files: bool,
+    /// Some rule is for languages; some that wins over files is.
+    for_languages: [bool; 2],
 }
 
 /// The verdict of a rule on a request, with the location or path.
@@ -70,16 +72,25 @@ impl RedirectTable {
     /// Indexes rules.
     #[must_use]
     pub fn new(redirects: Redirects) -> Self {
-        let sources = redirects
-            .rules
-            .iter()
-            .map(|rule| (&rule.pattern, rule.query.as_slice()));
+        let sources = redirects.rules.iter().map(|rule| {
+            (
+                &rule.pattern,
+                rule.query.as_slice(),
+                rule.languages.as_slice(),
+            )
+        });
         let matcher = Matcher::new(sources, redirects.compat.ignores_trailing_slash());
         let wins_over_files = redirects.rules.iter().any(|rule| rule.is_forced);
+        let mut for_languages = [false; 2];
+        for rule in redirects.rules.iter().filter(|it| !it.languages.is_empty()) {
+            for_languages[0] = true;
+            for_languages[1] |= rule.is_forced;
+        }
         Self {
             redirects,
             matcher,
             wins_over_files,
+            for_languages,
         }
     }
 
@@ -109,6 +120,14 @@ impl RedirectTable {
     #[must_use]
     pub fn wins_over_files(&self) -> bool {
         self.wins_over_files
+    }
+
+    /// Whether the answer may depend on the client's language, and varies by `Accept-Language`
+    /// therefore. `has_file` is whether it is that of the path itself.
+    #[must_use]
+    pub fn varies_by_language(&self, request: &RuleInput<'_>, has_file: bool) -> bool {
+        let counts = |rule| !has_file || self.rule(rule).is_some_and(|rule| rule.is_forced);
+        self.for_languages[usize::from(has_file)] && self.matcher.has_languages(request, counts)
     }
 
     /// The first rule that matches, with its captures.
@@ -263,7 +282,7 @@ impl HeaderTable {
         let sources = headers
             .rules
             .iter()
-            .map(|rule| (&rule.pattern, [].as_slice()));
+            .map(|rule| (&rule.pattern, [].as_slice(), [].as_slice()));
         let matcher = Matcher::new(sources, headers.compat.ignores_trailing_slash());
         let has_users = headers.rules.iter().any(|rule| !rule.users.is_empty());
         Self {

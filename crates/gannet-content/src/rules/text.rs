@@ -42,12 +42,27 @@ impl Redirect {
     /// Its line: `/news/* /blog/:splat 302`.
     #[must_use]
     pub fn text(&self, compat: Compat) -> String {
-        format!("{} {}", self.source_text(), self.outcome_text(compat))
+        let (condition, outcome) = (self.condition_text(), self.outcome_text(compat));
+        format!("{} {outcome}{condition}", self.url_text())
     }
 
-    /// The requests it applies to: path and query, without its effect.
+    /// The requests it applies to: path, query and languages, without its effect.
     #[must_use]
     pub fn source_text(&self) -> String {
+        self.url_text() + &self.condition_text()
+    }
+
+    /// ` Language=de,en`, or nothing.
+    fn condition_text(&self) -> String {
+        let ranges = self.languages.iter();
+        let ranges: Vec<_> = ranges.map(|it| String::from_utf8_lossy(it)).collect();
+        match ranges.is_empty() {
+            true => String::new(),
+            false => format!(" Language={}", ranges.join(",")),
+        }
+    }
+
+    fn url_text(&self) -> String {
         let mut out = source(&self.pattern);
         for parameter in &self.query {
             out.push(' ');

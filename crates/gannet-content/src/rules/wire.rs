@@ -11,14 +11,14 @@ use gannet_http::semantics::ready_fields::check_field;
 
 use super::headers::{FieldOperation, HeaderRule, Headers, ValuePart};
 use super::limits::{
-    CAPTURES_MAX, FIELDS_MAX, HOST_MAX, LINE_MAX, QUERY_KEY_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
-    SEGMENTS_MAX, USERS_MAX,
+    CAPTURES_MAX, FIELDS_MAX, HOST_MAX, LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX, QUERY_KEY_MAX,
+    QUERY_PARAMETERS_MAX, RULES_MAX, SEGMENTS_MAX, USERS_MAX,
 };
 use super::pattern::{Pattern, Scheme, Segment, Splat, name_len};
 use super::redirects::{QueryParameter, QueryValue, Redirect, Redirects};
 use super::target::{Part, Target};
 use super::users::{self, Secret, User};
-use super::{Compat, Place};
+use super::{Compat, Place, language};
 
 /// Why bytes are not a valid table of rules.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,11 +49,18 @@ impl std::error::Error for TableError {}
 const REDIRECTS_MAGIC: &[u8; 4] = b"gnrd";
 const HEADERS_MAGIC: &[u8; 4] = b"gnhd";
 const VERSION: u8 = 1;
-/// Rules with users, which an older server would ignore.
-const VERSION_WITH_USERS: u8 = 2;
+/// Rules with users, or for languages, which an older server would ignore.
+const VERSION_WITH_MORE: u8 = 2;
 
 pub(crate) fn write_redirects(redirects: &Redirects) -> Vec<u8> {
     let mut out = Writer::new(REDIRECTS_MAGIC, redirects.compat);
+    let has_languages = redirects
+        .rules
+        .iter()
+        .any(|rule| !rule.languages.is_empty());
+    if has_languages {
+        out.bytes[REDIRECTS_MAGIC.len()] = VERSION_WITH_MORE;
+    }
     out.list(&redirects.rules, |out, rule| {
         out.place(rule.place);
         out.pattern(&rule.pattern);
@@ -67,6 +74,9 @@ pub(crate) fn write_redirects(redirects: &Redirects) -> Vec<u8> {
         out.target(&rule.target);
         out.bytes.extend_from_slice(&rule.status.to_le_bytes());
         out.bytes.push(u8::from(rule.is_forced));
+        if has_languages {
+            out.list(&rule.languages, |out, range| out.text(range));
+        }
     });
     out.bytes
 }
@@ -75,7 +85,7 @@ pub(crate) fn write_headers(headers: &Headers) -> Vec<u8> {
     let mut out = Writer::new(HEADERS_MAGIC, headers.compat);
     let has_users = headers.rules.iter().any(|rule| !rule.users.is_empty());
     if has_users {
-        out.bytes[HEADERS_MAGIC.len()] = VERSION_WITH_USERS;
+        out.bytes[HEADERS_MAGIC.len()] = VERSION_WITH_MORE;
     }
     out.list(&headers.rules, |out, rule| {
         out.place(rule.place);
@@ -98,22 +108,19 @@ pub(crate) fn write_headers(headers: &Headers) -> Vec<u8> {
 }
 
 pub(crate) fn read_redirects(bytes: &[u8]) -> Result<Redirects, TableError> {
-    let (mut input, compat) = Reader::new(bytes, REDIRECTS_MAGIC)?;
-    let rules = input.list(RULES_MAX, |input| input.redirect(compat))?;
+    let (mut input, compat, has_languages) = Reader::new(bytes, REDIRECTS_MAGIC)?;
+    let rules = input.list(RULES_MAX, |input| input.redirect(compat, has_languages))?;
     input.finish()?;
+    let for_languages = rules.iter().filter(|rule| !rule.languages.is_empty());
+    let count = for_languages.count();
+    // One form for each table.
+    let is_whole = (count > 0) == has_languages && count <= LANGUAGE_RULES_MAX;
+    check(is_whole, TableError::Value)?;
     Ok(Redirects { compat, rules })
 }
 
 pub(crate) fn read_headers(bytes: &[u8]) -> Result<Headers, TableError> {
-    let has_users = bytes.get(HEADERS_MAGIC.len()) == Some(&VERSION_WITH_USERS);
-    let mut plain;
-    let mut bytes = bytes;
-    if has_users {
-        plain = bytes.to_vec();
-        plain[HEADERS_MAGIC.len()] = VERSION;
-        bytes = &plain;
-    }
-    let (mut input, compat) = Reader::new(bytes, HEADERS_MAGIC)?;
+    let (mut input, compat, has_users) = Reader::new(bytes, HEADERS_MAGIC)?;
     let rules = input.list(RULES_MAX, |input| input.header_rule(has_users))?;
     input.finish()?;
     // One form for each table.
@@ -229,19 +236,22 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(bytes: &'a [u8], magic: &[u8; 4]) -> Result<(Self, Compat), TableError> {
+    /// The table's rules, its dialect, and whether its rules have what version 2 added.
+    fn new(bytes: &'a [u8], magic: &[u8; 4]) -> Result<(Self, Compat, bool), TableError> {
         let rest = bytes.strip_prefix(magic).ok_or(TableError::Magic)?;
         let mut input = Self { rest };
-        if input.byte()? != VERSION {
-            return Err(TableError::Version);
-        }
+        let has_more = match input.byte()? {
+            VERSION => false,
+            VERSION_WITH_MORE => true,
+            _ => return Err(TableError::Version),
+        };
         let compat = match input.byte()? {
             0 => Compat::Netlify,
             1 => Compat::Cloudflare,
             2 => Compat::Kawipiko,
             _ => return Err(TableError::Value),
         };
-        Ok((input, compat))
+        Ok((input, compat, has_more))
     }
 
     fn finish(self) -> Result<(), TableError> {
@@ -313,7 +323,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn redirect(&mut self, compat: Compat) -> Result<Redirect, TableError> {
+    fn redirect(&mut self, compat: Compat, has_languages: bool) -> Result<Redirect, TableError> {
         let place = self.place()?;
         let pattern = self.pattern()?;
         let query = self.list(QUERY_PARAMETERS_MAX, Self::parameter)?;
@@ -323,6 +333,7 @@ impl<'a> Reader<'a> {
             place,
             pattern,
             query,
+            languages: Vec::new(),
             target: Target::default(),
             status: 0,
             is_forced: false,
@@ -340,6 +351,12 @@ impl<'a> Reader<'a> {
         let is_known = compat.statuses().contains(&rule.status);
         let has_content = rule.is_redirect() || rule.target.is_path();
         check(is_known && has_content, TableError::Value)?;
+        if has_languages {
+            rule.languages = self.list(LANGUAGES_MAX, |input| Ok(input.text()?.to_vec()))?;
+            let are_ranges = rule.languages.iter().all(|it| language::is_range(it));
+            let may_have = compat == Compat::Netlify || rule.languages.is_empty();
+            check(are_ranges && may_have, TableError::Value)?;
+        }
         Ok(rule)
     }
 

@@ -11,17 +11,23 @@ use gannet_http::semantics::target_path::decode_path;
 /// The host of requests that name none.
 pub(crate) const HOST: &str = "example.org";
 
-/// A request by its URL or path. The prefix `FILE` says that there is a file.
+/// A request by its URL or path. The prefix `FILE` says that there is a file, `[de]` before it which
+/// language the client prefers.
 pub(crate) struct Asked {
     pub(crate) scheme: Scheme,
     pub(crate) host: String,
     pub(crate) path: Vec<u8>,
     pub(crate) query: Option<String>,
     pub(crate) has_file: bool,
+    pub(crate) language: String,
 }
 
 impl Asked {
     pub(crate) fn parse(text: &str) -> Self {
+        let (language, text) = match text.strip_prefix('[').and_then(|it| it.split_once("] ")) {
+            Some((language, text)) => (language, text),
+            None => ("", text),
+        };
         let (text, has_file) = match text.strip_prefix("FILE ") {
             Some(text) => (text, true),
             None => (text, false),
@@ -44,6 +50,7 @@ impl Asked {
             path: path.as_bytes().to_vec(),
             query,
             has_file,
+            language: language.to_owned(),
         }
     }
 
@@ -53,6 +60,7 @@ impl Asked {
             host: self.host.as_bytes(),
             path: &self.path,
             query: self.query.as_deref().map(str::as_bytes),
+            language: self.language.as_bytes(),
         }
     }
 }

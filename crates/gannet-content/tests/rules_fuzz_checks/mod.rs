@@ -85,6 +85,7 @@ fn ask(table: &RedirectTable, text: &[u8]) {
             host: word.get(..5).unwrap_or(b"h.example"),
             path: word,
             query: query.map(|query| &word[query + 1..]),
+            language: word.get(1..3).unwrap_or(b"de"),
         };
         let decision = table.decide(&request, false, &mut out);
         assert_eq!(decision, table.decide(&request, false, &mut out));
@@ -105,6 +106,7 @@ fn ask_headers(table: &HeaderTable, text: &[u8]) {
             host: b"h.example",
             path: word,
             query: None,
+            language: b"",
         };
         let mut fields = vec![("vary".to_owned(), b"accept-encoding".to_vec())];
         table.changes(&request).apply_to(&mut fields);

@@ -190,8 +190,16 @@ impl Answering<'_> {
         }
         let mut changes = ruling.and_then(|ruling| ruling.changes());
         if selected.varies_by_type {
-            let vary = (VARY.to_owned(), answer::VARY_BY_TYPE.as_bytes().to_vec());
-            changes.get_or_insert_default().set.push(vary);
+            let changes = changes.get_or_insert_default();
+            changes.vary_by(answer::VARY_BY_TYPE);
+        }
+        let has_file = selected.is_own && !is_error;
+        if self
+            .ruling
+            .is_some_and(|it| it.varies_by_language(has_file))
+        {
+            let changes = changes.get_or_insert_default();
+            changes.vary_by(answer::VARY_BY_LANGUAGE);
         }
         let replaced = &self.turn.defaults.replaced;
         let narrower = narrower_cache_control(request, selected);
@@ -549,7 +557,6 @@ pub(crate) fn needed_bytes(
 }
 
 const CACHE_CONTROL: &str = "cache-control";
-const VARY: &str = "vary";
 
 /// A stricter `cache-control` for a representation, if its own would allow too much for this
 /// request.

@@ -269,6 +269,9 @@ impl Answering<'_> {
         let describes = |name: &str| matches!(name, "content-type" | "content-encoding");
         let set = set.filter(|(name, _)| !describes(name) && is_free(name));
         fields.extend(set.map(|(name, value)| (name.as_str(), value.as_slice())));
+        if self.ruling.is_some_and(|it| it.varies_by_language(false)) {
+            fields.push(("vary", answer::VARY_BY_LANGUAGE.as_bytes()));
+        }
         // The operator's is not sent, and has replaced the default.
         if self.is_protected && !fields.iter().any(|(name, _)| *name == "cache-control") {
             fields.push(("cache-control", answer::CACHE_NO_CACHE.as_bytes()));

@@ -205,6 +205,7 @@ impl ArchiveSite {
             host: b"",
             path: wanted.path,
             query: None,
+            language: b"",
         };
         let input = ruling.as_ref().map_or(&unruled, |ruling| &ruling.input);
         let releases = Releases {

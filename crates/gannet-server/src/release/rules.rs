@@ -7,12 +7,14 @@ use std::sync::Arc;
 use gannet_archive::{Archive, HostRules};
 use gannet_content::rules::files::redirects_files;
 use gannet_content::rules::headers::{self, FieldChanges};
+use gannet_content::rules::language::first_language;
 use gannet_content::rules::limits::RULES_FILE_MAX;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled, TableError};
 use gannet_content::rules::{Compat, SourceFile, redirects};
+use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
@@ -266,6 +268,10 @@ pub(crate) fn rule_input<'a>(
         host: request.authority.unwrap_or_default(),
         path,
         query: request.target.query,
+        language: request
+            .fields
+            .get(KnownField::AcceptLanguage)
+            .map_or(b"", first_language),
     }
 }
 
@@ -325,6 +331,13 @@ impl<'a> Ruling<'a> {
 
     pub(crate) fn for_missing(&self) -> Option<Ruled> {
         self.rules.redirects()?.for_missing(&self.input)
+    }
+
+    /// Whether the answer varies by the client's language. `has_file` is whether it is the content of
+    /// the path itself.
+    pub(crate) fn varies_by_language(&self, has_file: bool) -> bool {
+        let redirects = self.rules.redirects();
+        redirects.is_some_and(|it| it.varies_by_language(&self.input, has_file))
     }
 
     pub(crate) fn changes(&self) -> Option<FieldChanges> {

@@ -185,6 +185,7 @@ impl<'a> Diff<'a> {
             path: key.path,
             query: None,
             is_navigation: false,
+            language: "",
         };
         match self.site.locate(asked) {
             Located::Redirect { location, .. } if key.namespace == Namespace::Content => {

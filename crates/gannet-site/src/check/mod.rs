@@ -176,7 +176,7 @@ impl Check<'_> {
     /// The value of a field according to the site's rules.
     fn ruled(&self, asked: &RequestUrl<'_>, name: &str) -> Option<String> {
         let table = self.site.rules(asked.host).headers()?;
-        let changes = table.changes(&asked.request());
+        let changes = table.changes(&asked.rule_input());
         let (_, value) = changes.set.into_iter().find(|(set, _)| set == name)?;
         Some(String::from_utf8_lossy(&value).into_owned())
     }
@@ -385,6 +385,7 @@ impl Check<'_> {
             path,
             query,
             is_navigation,
+            language: "",
         }
     }
 

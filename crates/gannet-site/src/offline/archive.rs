@@ -113,7 +113,7 @@ impl ArchivePlace {
             rules,
             tell: RefCell::new(tell),
         };
-        match resolve(&tried, &facts, &asked.request(), || asked.is_navigation) {
+        match resolve(&tried, &facts, &asked.rule_input(), || asked.is_navigation) {
             Outcome::Entry { entry, status, .. } => self.located(&entry, status.0),
             Outcome::Redirect(location) => Located::Redirect {
                 status: 308,

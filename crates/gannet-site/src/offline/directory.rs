@@ -195,7 +195,7 @@ impl DirectoryPlace {
         rules: &Rules,
         tell: &mut dyn FnMut(String),
     ) -> Located {
-        let request = asked.request();
+        let request = asked.rule_input();
         let redirects = rules.redirects();
         let mut lookup =
             Lookup::new(asked.path, self.options, &self.routing).of_navigation(asked.is_navigation);

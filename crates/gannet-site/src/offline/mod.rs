@@ -84,16 +84,20 @@ pub struct RequestUrl<'a> {
     pub query: Option<&'a str>,
     /// A browser navigates to a page.
     pub is_navigation: bool,
+    /// The first of the client's languages; may be empty.
+    pub language: &'a str,
 }
 
 impl RequestUrl<'_> {
-    /// The inputs of rules.
-    pub(crate) fn request(&self) -> RuleInput<'_> {
+    /// The input of rules.
+    #[must_use]
+    pub fn rule_input(&self) -> RuleInput<'_> {
         RuleInput {
             scheme: self.scheme,
             host: self.host_name.as_bytes(),
             path: self.path,
             query: self.query.map(str::as_bytes),
+            language: self.language.as_bytes(),
         }
     }
 }

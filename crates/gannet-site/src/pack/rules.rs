@@ -88,6 +88,7 @@ impl SiteRules {
             host: b"",
             path,
             query: None,
+            language: b"",
         };
         let table = self.redirects.as_ref();
         table.is_some_and(|table| table.for_missing(&request).is_some())
@@ -114,6 +115,7 @@ impl SiteRules {
             host: b"",
             path: url,
             query: None,
+            language: b"",
         }))
     }
 

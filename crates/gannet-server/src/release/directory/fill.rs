@@ -84,6 +84,8 @@ pub(crate) struct Fill {
     scheme: Scheme,
     host: Vec<u8>,
     query: Option<Vec<u8>>,
+    /// The first of the client's languages.
+    language: Vec<u8>,
     /// The path being looked up.
     wanted: Vec<u8>,
     /// A browser requests a page to show.
@@ -183,9 +185,13 @@ impl Fill {
             None => path.to_vec(),
         };
         // Only rules depend on more than the path.
-        let (host, query) = match site.rules() {
-            Some(_) => (asked.host.to_vec(), asked.query.map(<[u8]>::to_vec)),
-            None => (Vec::new(), None),
+        let (host, query, language) = match site.rules() {
+            Some(_) => (
+                asked.host.to_vec(),
+                asked.query.map(<[u8]>::to_vec),
+                asked.language.to_vec(),
+            ),
+            None => (Vec::new(), None, Vec::new()),
         };
         Self {
             site: Rc::clone(site),
@@ -193,6 +199,7 @@ impl Fill {
             scheme: asked.scheme,
             host,
             query,
+            language,
             lookup: lookup(site, &wanted, is_navigation, ruled),
             wanted,
             is_navigation,
@@ -238,6 +245,7 @@ impl Fill {
             host: &self.host,
             path: &self.path,
             query: self.query.as_deref(),
+            language: &self.language,
         };
         Some(Ruling::new(rules, asked))
     }
@@ -695,6 +703,7 @@ impl Fill {
             host: b"",
             path: &self.path,
             query: None,
+            language: b"",
         };
         Some(rules.changes(&asked).unwrap_or_default())
     }

@@ -4,7 +4,6 @@ use std::fs;
 
 use gannet_archive::{Body, Stored};
 use gannet_content::negotiation::{self, Form};
-use gannet_content::rules::matcher::RuleInput;
 use gannet_http::semantics::fields::Fields;
 use gannet_site::offline::{Place, RequestUrl, Site};
 
@@ -50,12 +49,8 @@ fn may_stand_for(site: &Site, asked: &RequestUrl<'_>, path: &[u8]) -> bool {
         let users = rules.headers().into_iter().flat_map(|it| it.users(path));
         users.map(<[_]>::as_ptr).collect::<Vec<_>>()
     };
-    let input = RuleInput {
-        scheme: asked.scheme,
-        host: asked.host_name.as_bytes(),
-        path,
-        query: asked.query.map(str::as_bytes),
-    };
+    let input = RequestUrl { path, ..*asked };
+    let input = input.rule_input();
     let redirects = rules.redirects();
     users(asked.path) == users(path)
         && redirects.is_none_or(|table| table.before_files(&input).is_none())

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use clap::ArgMatches;
 use gannet_archive::{Entry, SectionKind};
 use gannet_content::answer::{
-    CACHE_NO_CACHE, Resource, VARY_BY_CODING, VARY_BY_TYPE, private_cache_control, ready_fields,
+    CACHE_NO_CACHE, Resource, VARY_BY_CODING, VARY_BY_LANGUAGE, VARY_BY_TYPE,
+    private_cache_control, ready_fields,
 };
 use gannet_content::directory::coding;
 use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
@@ -27,6 +28,7 @@ use gannet_content::policy::dictionary;
 use gannet_content::policy::security;
 use gannet_content::routing::{is_for_navigation, is_navigation};
 use gannet_content::rules::headers::{FieldOperation, may_be_cached};
+use gannet_content::rules::language::first_language;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::stored_coding;
@@ -222,6 +224,7 @@ fn foresee(
         path: &target.path,
         query: target.query.as_deref(),
         is_navigation: navigates(request),
+        language: language(request),
     };
     line(text, format!("GET {}", target.path_and_query()));
     if let Some(answer) = challenge(site, &asked, request, text) {
@@ -262,7 +265,7 @@ fn foresee(
             }
             content(site, number, &to, &mut answer, text);
             if !forms.is_empty() {
-                answer.vary_by_type();
+                answer.vary_by(VARY_BY_TYPE, "other forms of it are beside it");
             }
         }
         Located::Missing(Some(number)) => {
@@ -313,6 +316,11 @@ fn foresee(
     // Only content can be cached, by the client alone.
     let may_cache = may_cache && (!is_protected || answer.status < 300);
     rules(site, &target, &host, may_cache, &mut answer);
+    let has_file = may_cache && matches!(located, Located::File(..));
+    let redirects = site.rules(asked.host).redirects();
+    if redirects.is_some_and(|it| it.varies_by_language(&asked.rule_input(), has_file)) {
+        answer.vary_by(VARY_BY_LANGUAGE, "a rule of _redirects is for languages");
+    }
     if is_protected {
         protect(&mut answer);
     }
@@ -338,6 +346,14 @@ fn tell(answer: &Answer, text: &mut String) {
 /// Whether a browser would send this request to navigate to a page.
 fn navigates(request: &[(String, String)]) -> bool {
     Fields::parse(section_of(request).as_bytes()).is_ok_and(|fields| is_navigation(&fields))
+}
+
+/// The first of the client's languages.
+fn language(request: &[(String, String)]) -> &str {
+    let mut lines = request.iter();
+    let line = lines.find(|(name, _)| name.eq_ignore_ascii_case("accept-language"));
+    let first = line.map_or(&b""[..], |(_, value)| first_language(value.as_bytes()));
+    str::from_utf8(first).unwrap_or_default()
 }
 
 /// Fields as HTTP/1 sends them.
@@ -404,14 +420,14 @@ fn host_number(site: &Site, host: &str) -> u16 {
 }
 
 impl Answer {
-    /// It is one of several forms.
-    fn vary_by_type(&mut self) {
+    /// Another request may get another answer, depending on a field.
+    fn vary_by(&mut self, field: &str, origin: &str) {
         let known = self.fields.iter().find(|field| field.name == "vary");
         let value = match known {
-            Some(field) => format!("{}, {VARY_BY_TYPE}", field.value),
-            None => VARY_BY_TYPE.to_owned(),
+            Some(known) => format!("{}, {field}", known.value),
+            None => field.to_owned(),
         };
-        self.set("vary", &value, "other forms of it are beside it");
+        self.set("vary", &value, origin);
         self.is_vary_of_made_ones = false;
     }
 
@@ -715,6 +731,7 @@ fn forbids_coding(site: &Site, target: &Target, asked: &RequestUrl<'_>) -> bool 
         host: b"",
         path: &target.path,
         query: None,
+        language: b"",
     };
     table.changes(&request).forbid_coding()
 }
@@ -731,6 +748,7 @@ fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut
         host: host.as_bytes(),
         path: &target.path,
         query: target.query.as_deref().map(str::as_bytes),
+        language: b"",
     };
     let found = table.find(&request);
     let sets = |rule: u32, wanted: &str| {

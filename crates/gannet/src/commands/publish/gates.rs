@@ -35,6 +35,7 @@ pub(super) fn must_answer(draft: &Path, site: &Path, urls: &[String]) -> Result<
             path: &target.path,
             query: target.query.as_deref(),
             is_navigation: false,
+            language: "",
         });
         let cause = match located {
             Located::File(_, 200) | Located::Listing(200) => continue,
