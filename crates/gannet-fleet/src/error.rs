@@ -21,6 +21,8 @@ pub enum FleetError {
         /// What is wrong with it.
         why: String,
     },
+    /// There is no certificate of an authority where this variable says.
+    Trust(&'static str),
     /// The store does not do what it should.
     Remote {
         /// What was being done: `read`.
@@ -89,7 +91,33 @@ impl Cause {
     }
 }
 
+impl Cause {
+    /// Whether the object is not there. Object storages deny what does not exist to those who may not
+    /// list.
+    pub(crate) fn is_absence(&self) -> bool {
+        use object_store::Error as Objects;
+        matches!(
+            self,
+            Self::Objects(
+                Objects::NotFound { .. }
+                    | Objects::PermissionDenied { .. }
+                    | Objects::Unauthenticated { .. }
+            )
+        )
+    }
+}
+
 impl FleetError {
+    /// Whether the file system has no room.
+    pub(crate) fn is_full(&self) -> bool {
+        let error = match self {
+            Self::Io { error, .. } | Self::Store(StoreError::Io { error, .. }) => error,
+            _ => return false,
+        };
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(error.kind(), StorageFull | QuotaExceeded)
+    }
+
     pub(crate) fn io<'p>(
         doing: &'static str,
         path: &'p Path,
@@ -111,6 +139,9 @@ impl FleetError {
             Self::Url { .. } => {
                 "name the folder of a store: https://HOST/PATH, s3://BUCKET/PATH, gs://BUCKET/PATH, \
                  az://CONTAINER/PATH"
+            }
+            Self::Trust(_) => {
+                "name a file of certificates in PEM form, or leave it out to trust the system's"
             }
             Self::Disk { .. } => {
                 "allow for more with --disk, or keep fewer releases: 'gannet publish --keep'"
@@ -144,6 +175,10 @@ impl fmt::Display for FleetError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url { url, why } => write!(out, "cannot use '{url}': {why}"),
+            Self::Trust(variable) => write!(
+                out,
+                "cannot trust any store: no certificate of an authority is where {variable} says"
+            ),
             Self::Remote {
                 doing,
                 object,

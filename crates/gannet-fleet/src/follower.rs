@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::draft::Draft;
 use crate::error::{Cause, FleetError};
-use crate::limits::{DISK_DEFAULT, HISTORY_MAX};
+use crate::limits::{DAMAGED_S, DISK_DEFAULT, HISTORY_MAX, TIDY_S};
 use crate::pace::Meter;
 use crate::remote::Remote;
 
@@ -33,7 +33,7 @@ impl Default for Settings {
 }
 
 /// What a round has found.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Round {
     /// The pointer in force, here and there.
     pub pointer: Pointer,
@@ -41,19 +41,11 @@ pub struct Round {
     pub is_new: bool,
     /// Bytes of releases that were fetched.
     pub fetched: u64,
-    /// Files of releases that were removed here, since they are no longer kept.
+    /// Files of releases that were removed here, since they are no longer kept, or for want of room.
     pub removed: usize,
-}
-
-impl Round {
-    fn without_news(pointer: Pointer) -> Self {
-        Self {
-            pointer,
-            is_new: false,
-            fetched: 0,
-            removed: 0,
-        }
-    }
+    /// Why kept releases of the store are lacking here. They are tried again later, and are then not
+    /// named again.
+    pub left_out: Vec<FleetError>,
 }
 
 /// Follows a store. While it lives, nobody else changes the copy.
@@ -90,6 +82,10 @@ impl Follower {
                 complete: None,
                 intact: HashSet::new(),
                 is_distrusted: None,
+                damaged: None,
+                tidy_at: 0,
+                removed: 0,
+                left_out: Vec::new(),
             },
         })
     }
@@ -126,22 +122,37 @@ struct LocalCopy {
     intact: HashSet<ReleaseId>,
     /// The release that local blobs did not lead to, though their digests are right.
     is_distrusted: Option<ReleaseId>,
+    /// A pointer whose release was fetched whole and is not what it names, and when it may be fetched
+    /// again, in Unix seconds.
+    damaged: Option<(Pointer, u64)>,
+    /// When to tidy up without news, in Unix seconds.
+    tidy_at: u64,
+    /// Releases that were removed in this round.
+    removed: usize,
+    /// Why kept releases were left out in this round.
+    left_out: Vec<FleetError>,
 }
 
 impl LocalCopy {
     async fn round(&mut self, now: u64) -> Result<Round, FleetError> {
-        let known = self.complete.as_ref().and_then(|(_, tag)| tag.as_deref());
+        self.removed = 0;
+        self.left_out.clear();
+        let is_due = now >= self.tidy_at;
+        // A server that is wrong about what has changed is found out.
+        let known = self.complete.as_ref().filter(|_| !is_due);
+        let known = known.and_then(|(_, tag)| tag.as_deref());
         let Some(found) = self.remote.pointer(known).await? else {
             let complete = self.complete.as_ref();
             let (pointer, _) = complete.expect("an entity tag is one of a pointer that was read");
-            return Ok(Round::without_news(pointer.clone()));
+            return Ok(self.told(pointer.clone(), false, 0));
         };
         let origin = self.remote.pointer_name();
         let pointer = self.publisher.store().check(&origin, &found.text)?;
         let is_new = self.publisher.is_news(&origin, &pointer, now)?;
-        if !is_new && self.complete.as_ref().is_some_and(|(it, _)| *it == pointer) {
+        let is_complete = self.complete.as_ref().is_some_and(|(it, _)| *it == pointer);
+        if !is_new && is_complete && !is_due {
             // A server that names no entity tags.
-            return Ok(Round::without_news(pointer));
+            return Ok(self.told(pointer, false, 0));
         }
         self.complete = None;
         let mut meter = Meter::new(self.settings.rate_max);
@@ -152,24 +163,37 @@ impl LocalCopy {
         if is_staged && is_first {
             history?;
             self.fetch_kept(&pointer, now, &mut meter).await?;
-            self.take(&pointer, &found.text, is_new, &mut meter).await?;
+            self.take(&pointer, &found.text, (is_new, now), &mut meter)
+                .await?;
         } else {
-            self.take(&pointer, &found.text, is_new, &mut meter).await?;
+            self.take(&pointer, &found.text, (is_new, now), &mut meter)
+                .await?;
             history?;
             self.fetch_kept(&pointer, now, &mut meter).await?;
         }
         self.publisher.discard_parts(None);
         let pruned = self.publisher.prune(&pointer, now);
+        self.removed += pruned.releases.len();
         self.complete = Some((pointer.clone(), found.entity_tag));
+        self.tidy_at = now.saturating_add(TIDY_S);
         if let Some(error) = pruned.errors.into_iter().next() {
             return Err(error.into());
         }
-        Ok(Round {
+        if is_complete {
+            // It was said when that was tried first.
+            self.left_out.clear();
+        }
+        Ok(self.told(pointer, is_new, meter.bytes))
+    }
+
+    fn told(&mut self, pointer: Pointer, is_new: bool, fetched: u64) -> Round {
+        Round {
             pointer,
             is_new,
-            fetched: meter.bytes,
-            removed: pruned.releases.len(),
-        })
+            fetched,
+            removed: self.removed,
+            left_out: std::mem::take(&mut self.left_out),
+        }
     }
 
     /// Puts a pointer into force once its release is there.
@@ -177,10 +201,24 @@ impl LocalCopy {
         &mut self,
         pointer: &Pointer,
         text: &[u8],
-        is_new: bool,
+        (is_new, now): (bool, u64),
         meter: &mut Meter,
     ) -> Result<(), FleetError> {
-        self.fetch(pointer, meter).await?;
+        let damaged = self.damaged.as_ref();
+        if damaged.is_some_and(|(it, until)| it == pointer && now < *until) {
+            return Err(self
+                .remote
+                .refuse_release(pointer.release, Cause::OtherArchive));
+        }
+        let fetched = self.fetch(pointer, (Need::InForce, now), meter).await;
+        if let Err(FleetError::Remote {
+            cause: Cause::OtherArchive,
+            ..
+        }) = &fetched
+        {
+            self.damaged = Some((pointer.clone(), now.saturating_add(DAMAGED_S)));
+        }
+        fetched?;
         if is_new {
             let text = str::from_utf8(text).expect("a pointer is text");
             self.publisher.adopt(pointer, text)?;
@@ -238,12 +276,12 @@ impl LocalCopy {
             {
                 continue;
             }
-            match self.fetch(&one.pointer, meter).await {
-                Err(FleetError::Remote {
-                    cause: Cause::Objects(object_store::Error::NotFound { .. }),
-                    ..
-                }) => {}
+            match self.fetch(&one.pointer, (Need::Kept, now), meter).await {
+                Err(FleetError::Remote { cause, .. }) if cause.is_absence() => {}
+                // Others may do; this one is tried again when it is time to tidy up.
+                Err(error @ FleetError::Remote { .. }) => self.left_out.push(error),
                 Err(FleetError::Disk { .. }) => return Ok(()),
+                Err(error) if error.is_full() => return Ok(()),
                 fetched => fetched?,
             }
         }
@@ -251,14 +289,36 @@ impl LocalCopy {
     }
 
     /// Makes sure that the file of a pointer's release is here.
-    async fn fetch(&mut self, pointer: &Pointer, meter: &mut Meter) -> Result<(), FleetError> {
+    async fn fetch(
+        &mut self,
+        pointer: &Pointer,
+        (need, now): (Need, u64),
+        meter: &mut Meter,
+    ) -> Result<(), FleetError> {
         let id = pointer.release;
         if self.has(pointer) {
             return Ok(());
         }
+        self.make_room(pointer, need, now)?;
         self.intact.remove(&id);
-        self.make_room(pointer)?;
         self.publisher.discard_parts(Some(id));
+        loop {
+            let fetched = self.fetch_lacking(pointer, meter).await;
+            match fetched {
+                // What others on this file system take counts as well.
+                Err(error) if error.is_full() && self.give_way(pointer, need, now) => {}
+                fetched => return fetched,
+            }
+        }
+    }
+
+    /// Fetches the file of a pointer's release.
+    async fn fetch_lacking(
+        &mut self,
+        pointer: &Pointer,
+        meter: &mut Meter,
+    ) -> Result<(), FleetError> {
+        let id = pointer.release;
         let part = self.publisher.part_path(id);
         if self.is_distrusted != Some(id) {
             let archives = self.archives(id)?;
@@ -315,12 +375,15 @@ impl LocalCopy {
         Ok(releases.iter().map(|id| store.release_path(*id)).collect())
     }
 
-    fn make_room(&self, pointer: &Pointer) -> Result<(), FleetError> {
-        let archives = self.archives(pointer.release)?;
-        let lens = archives.iter().filter_map(|path| fs::metadata(path).ok());
-        let here: u64 = lens.map(|it| it.len()).sum();
-        let bytes = here.saturating_add(pointer.size);
+    /// Sees to it that a release has room.
+    fn make_room(&mut self, pointer: &Pointer, need: Need, now: u64) -> Result<(), FleetError> {
         let most = self.settings.disk_max;
+        let left = most.saturating_sub(pointer.size);
+        if need == Need::InForce && self.publisher.bytes_here(pointer.release) > left {
+            self.remove_until(pointer, left, now);
+        }
+        let here = self.publisher.bytes_here(pointer.release);
+        let bytes = here.saturating_add(pointer.size);
         match bytes > most {
             true => Err(FleetError::Disk {
                 folder: self.publisher.store().folder().to_path_buf(),
@@ -330,4 +393,30 @@ impl LocalCopy {
             false => Ok(()),
         }
     }
+
+    /// Removes a release that is only kept, to make room for one that comes into force; false if there
+    /// is none.
+    fn give_way(&mut self, pointer: &Pointer, need: Need, now: u64) -> bool {
+        let here = self.publisher.bytes_here(pointer.release);
+        need == Need::InForce && self.remove_until(pointer, here.saturating_sub(1), now)
+    }
+
+    /// Removes releases until at most so many bytes are left; returns whether any was.
+    fn remove_until(&mut self, pointer: &Pointer, most: u64, now: u64) -> bool {
+        let removed = self.publisher.make_room(pointer, now, most).releases;
+        for id in &removed {
+            self.intact.remove(id);
+        }
+        self.removed += removed.len();
+        !removed.is_empty()
+    }
+}
+
+/// What a release is fetched for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Need {
+    /// It comes into force: kept ones give way to it.
+    InForce,
+    /// It is kept, as far as there is room.
+    Kept,
 }

@@ -22,6 +22,7 @@ pub mod limits;
 mod pace;
 mod plan;
 mod remote;
+mod trust;
 
 pub use error::{Cause, FleetError};
 pub use follower::{Follower, Round, Settings};

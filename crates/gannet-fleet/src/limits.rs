@@ -19,7 +19,8 @@ pub const RATE_LEAST: u64 = 8 << 10;
 /// Bytes that are read of an answer that is an error: enough for its message.
 pub const ERROR_BODY_LEN_MAX: usize = 4096;
 
-/// Attempts at one range of a release in a round; each goes on where the last one broke off.
+/// Attempts at one range of a release in a round, each of which goes on where the last one broke off.
+/// One that has brought [`BODY_LEAST`] bytes does not count.
 pub const ATTEMPTS_MAX: u32 = 5;
 
 /// Between two attempts, times the number of those made.
@@ -39,6 +40,14 @@ pub const HISTORY_MAX: usize = 64;
 
 /// The bytes of all releases in the copy, unless set otherwise.
 pub const DISK_DEFAULT: u64 = 64 << 30;
+
+/// Seconds until a release that was fetched whole, and is not what its pointer names, is fetched again
+/// under the same pointer.
+pub const DAMAGED_S: u64 = 3600;
+
+/// Seconds between two looks at what is no longer kept, and what is lacking of that, while nothing
+/// changes in the store.
+pub const TIDY_S: u64 = 600;
 
 /// The wait after a first failure; it doubles with each further one.
 pub const BACK_OFF_LEAST: Duration = Duration::from_secs(1);

@@ -3,9 +3,12 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::StreamExt;
 use gannet_store::limits::POINTER_LEN_MAX;
 use gannet_store::{Pointer, ReleaseId};
+use http::header::AUTHORIZATION;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -15,13 +18,15 @@ use object_store::path::Path;
 use object_store::{
     ClientOptions, GetOptions, HeaderValue, ObjectStore, ObjectStoreScheme, RetryConfig,
 };
+use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
 use url::{Position, Url};
 
 use crate::bounded::Bounded;
 use crate::error::{Cause, FleetError};
-use crate::limits::ATTEMPTS_MAX;
+use crate::limits::{ATTEMPTS_MAX, BODY_LEAST};
 use crate::pace::{Body, Meter, Patience};
+use crate::trust::trusting;
 
 /// A store behind a URL.
 pub struct Remote {
@@ -49,27 +54,39 @@ impl Remote {
     /// that the providers' own tools use, or of the machine.
     ///
     /// # Errors
-    /// It is no such URL, or settings in the environment contradict each other.
+    /// It is no such URL, settings in the environment contradict each other, or they name authorities
+    /// that are not there.
     pub fn open(url: &str, patience: Patience) -> Result<Self, FleetError> {
         let refuse = |shown: &str, why: String| FleetError::Url {
             url: shown.to_owned(),
             why,
         };
         // An error of parsing does not repeat what it could not read, and neither does this.
-        let parsed = Url::parse(url).map_err(|error| refuse("URL", error.to_string()))?;
-        let mut shown = parsed.clone();
-        // A URL without a host has neither.
-        let _ = (shown.set_username(""), shown.set_password(None));
-        let shown = shown[..Position::AfterPath]
+        let mut parsed = Url::parse(url).map_err(|error| refuse("URL", error.to_string()))?;
+        let login = login(&parsed);
+        // Neither messages nor libraries get to see it. A URL without a host has none.
+        let _ = (parsed.set_username(""), parsed.set_password(None));
+        let shown = parsed[..Position::AfterPath]
             .trim_end_matches('/')
             .to_owned();
         if parsed.query().is_some() || parsed.fragment().is_some() {
             return Err(refuse(&shown, "it has a query or a fragment".into()));
         }
-        let (scheme, folder) = ObjectStoreScheme::parse(&parsed)
-            .map_err(|_| refuse(&shown, "not a URL of a store".into()))?;
-        let objects = objects(&scheme, &parsed, patience)
-            .map_err(|error| refuse(&shown, Cause::Objects(error).to_string()))?;
+        let is_web = matches!(parsed.scheme(), "http" | "https");
+        if login.is_some() && !is_web {
+            return Err(refuse(&shown, "it has a name or a password".into()));
+        }
+        let found = match is_web {
+            // Also one whose host is that of a provider: then its own scheme asks for credentials.
+            true => Path::from_url_path(parsed.path())
+                .map(|folder| (ObjectStoreScheme::Http, folder))
+                .map_err(drop),
+            false => ObjectStoreScheme::parse(&parsed).map_err(drop),
+        };
+        let (scheme, folder) = found.map_err(|()| refuse(&shown, "not a URL of a store".into()))?;
+        let trusted = trusting(ClientOptions::new())?;
+        let objects = objects(&scheme, &parsed, (&trusted, login), patience);
+        let objects = objects.map_err(|why| refuse(&shown, why))?;
         let objects = objects.ok_or_else(|| refuse(&shown, "not a URL of a store".into()))?;
         Ok(Self {
             objects,
@@ -130,7 +147,7 @@ impl Remote {
         let object = format!("{LOG}/{serial}");
         match self.text(&object, None).await {
             Ok(text) => Ok(Some((PathBuf::from(self.name(&object)), text.text))),
-            Err(Cause::Objects(object_store::Error::NotFound { .. })) => Ok(None),
+            Err(cause) if cause.is_absence() => Ok(None),
             Err(cause) => Err(self.refuse(&object, cause)),
         }
     }
@@ -169,8 +186,13 @@ impl Remote {
         let mut at = range.start;
         let mut attempts = 1;
         while at < range.end {
+            let before = at;
             let attempt = self.attempt(&object, pointer, &mut at, range.end, meter, pass);
-            match attempt.await {
+            let ended = attempt.await;
+            if at - before >= BODY_LEAST {
+                attempts = 1;
+            }
+            match ended {
                 Ok(()) => {}
                 Err(Stop::Passing(error)) => return Err(error),
                 Err(Stop::Reading(cause)) if cause.is_passing() && attempts < ATTEMPTS_MAX => {
@@ -231,15 +253,17 @@ impl From<Cause> for Stop {
 fn objects(
     scheme: &ObjectStoreScheme,
     url: &Url,
+    (trusted, login): (&ClientOptions, Option<HeaderValue>),
     patience: Patience,
-) -> object_store::Result<Option<Box<dyn ObjectStore>>> {
+) -> Result<Option<Box<dyn ObjectStore>>, String> {
     // Attempts are ours: the library's take minutes, and say nothing.
     let retry = RetryConfig {
         max_retries: 0,
         ..RetryConfig::default()
     };
     let options = |is_clear: bool| {
-        ClientOptions::new()
+        trusted
+            .clone()
             .with_allow_http(is_clear)
             .with_user_agent(HeaderValue::from_static(concat!(
                 "gannet/",
@@ -249,6 +273,7 @@ fn objects(
             // Bodies may take as long as they keep their rate.
             .with_timeout_disabled()
     };
+    let why = |error| Cause::Objects(error).to_string();
     let is_clear = |url: Option<String>| url.is_some_and(|url| url.starts_with("http://"));
     Ok(Some(match scheme {
         ObjectStoreScheme::AmazonS3 => {
@@ -257,32 +282,76 @@ fn objects(
             let mut endpoints = endpoints.iter().map(|key| builder.get_config_value(key));
             let options = options(endpoints.any(is_clear));
             let builder = builder.with_client_options(options).with_retry(retry);
-            Box::new(builder.with_http_connector(Bounded::default()).build()?)
+            Box::new(
+                builder
+                    .with_http_connector(Bounded::default())
+                    .build()
+                    .map_err(why)?,
+            )
         }
         ObjectStoreScheme::GoogleCloudStorage => {
             let builder = GoogleCloudStorageBuilder::from_env().with_url(url.as_str());
             let builder = builder
                 .with_client_options(options(false))
                 .with_retry(retry);
-            Box::new(builder.with_http_connector(Bounded::default()).build()?)
+            Box::new(
+                builder
+                    .with_http_connector(Bounded::default())
+                    .build()
+                    .map_err(why)?,
+            )
         }
         ObjectStoreScheme::MicrosoftAzure => {
             let builder = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
             let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
             let options = options(is_clear(endpoint));
             let builder = builder.with_client_options(options).with_retry(retry);
-            Box::new(builder.with_http_connector(Bounded::default()).build()?)
+            Box::new(
+                builder
+                    .with_http_connector(Bounded::default())
+                    .build()
+                    .map_err(why)?,
+            )
         }
         ObjectStoreScheme::Http => {
+            let mut options = options(url.scheme() == "http");
+            if let Some(login) = login {
+                // Not sent to other hosts, where a redirect may lead.
+                options =
+                    options.with_default_headers([(AUTHORIZATION, login)].into_iter().collect());
+            }
             let builder = HttpBuilder::new()
                 .with_url(&url[..Position::BeforePath])
-                .with_client_options(options(url.scheme() == "http"))
+                .with_client_options(options)
                 .with_retry(retry);
-            Box::new(builder.with_http_connector(Bounded::default()).build()?)
+            Box::new(
+                builder
+                    .with_http_connector(Bounded::default())
+                    .build()
+                    .map_err(why)?,
+            )
         }
         ObjectStoreScheme::Local => Box::new(LocalFileSystem::new()),
         _ => return Ok(None),
     }))
+}
+
+/// The value of `Authorization` for the name and the password in a URL (RFC 7617 section 2).
+fn login(url: &Url) -> Option<HeaderValue> {
+    let password = url.password();
+    if url.username().is_empty() && password.is_none() {
+        return None;
+    }
+    let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+    let pair = [
+        decoded(url.username()),
+        b":".to_vec(),
+        decoded(password.unwrap_or_default()),
+    ];
+    let mut value = HeaderValue::from_str(&format!("Basic {}", BASE64.encode(pair.concat())))
+        .expect("Base64 is ASCII");
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// The object of a release.

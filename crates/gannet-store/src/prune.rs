@@ -53,6 +53,70 @@ impl<F: Files> Publisher<F> {
         pruned
     }
 
+    /// Makes room for the release of a pointer that is to come into force: removes files of releases
+    /// until they have at most so many bytes, or none is left that may go. First go those that nothing
+    /// will keep, then kept ones, the oldest first. What some node may serve now stays.
+    #[must_use]
+    pub fn make_room(&self, next: &Pointer, now: u64, most: u64) -> Pruned {
+        let mut pruned = Pruned::default();
+        let order = match self.leaving_order(next, now) {
+            Ok(order) => order,
+            Err(error) => {
+                pruned.errors.push(error);
+                return pruned;
+            }
+        };
+        let mut bytes = self.bytes_here(next.release);
+        for id in order {
+            if bytes <= most {
+                break;
+            }
+            let before = pruned.bytes;
+            self.prune_one(id, &mut pruned);
+            bytes = bytes.saturating_sub(pruned.bytes - before);
+        }
+        pruned
+    }
+
+    /// Bytes of the files of all releases but one.
+    pub fn bytes_here(&self, but: ReleaseId) -> u64 {
+        let releases = self.store().releases().unwrap_or_default().into_iter();
+        let paths = releases
+            .filter(|id| *id != but)
+            .map(|id| self.store().release_path(id));
+        paths
+            .map(|path| fs::metadata(path).map_or(0, |it| it.len()))
+            .sum()
+    }
+
+    /// The releases that may go before a pointer comes into force, the least needed first.
+    fn leaving_order(&self, next: &Pointer, now: u64) -> Result<Vec<ReleaseId>, StoreError> {
+        let mut served = HashSet::from([next.release]);
+        if let Ok(in_force) = self.store().pointer() {
+            served.insert(in_force.release);
+            // Before its moment, nodes serve what was active before it.
+            if in_force.settled() > now {
+                for earlier in self.store().earlier(&in_force)? {
+                    served.insert(earlier.pointer.release);
+                    if earlier.left_at <= now || earlier.was_active_everywhere() {
+                        break;
+                    }
+                }
+            }
+        }
+        let (mut order, unknown, _) = self.leaving(next, now)?;
+        let mut unknown: Vec<_> = unknown.into_iter().collect();
+        unknown.sort_by_key(|id| {
+            let age_s = age_s(&self.store().release_path(*id), now);
+            std::cmp::Reverse(age_s)
+        });
+        order.extend(unknown);
+        let kept = self.store().kept(next, now)?.releases.into_iter().rev();
+        order.extend(kept.map(|it| it.pointer.release));
+        order.retain(|id| !served.contains(id));
+        Ok(order)
+    }
+
     fn prune_one(&self, id: ReleaseId, pruned: &mut Pruned) {
         let path = self.store().release_path(id);
         let len = fs::metadata(&path).map_or(0, |it| it.len());

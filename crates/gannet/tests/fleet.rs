@@ -48,6 +48,21 @@ impl Drop for Follows {
     }
 }
 
+/// An operator who names authorities means those alone.
+#[test]
+fn authorities_that_are_not_there_are_said() {
+    let folder = Folder::new();
+    let mut follow = command();
+    follow.args(["follow", "https://localhost:1/store", "copy", "--once"]);
+    follow.current_dir(folder.path()).env_remove("SSL_CERT_DIR");
+    follow.env("SSL_CERT_FILE", "no-such.pem");
+    run(&mut follow).failure(
+        1,
+        "gannet: cannot trust any store: no certificate of an authority is where SSL_CERT_FILE says\n\
+         help: name a file of certificates in PEM form, or leave it out to trust the system's\n",
+    );
+}
+
 #[test]
 fn a_server_of_a_copy_serves_what_is_published_far_away() {
     let folder = with_site();

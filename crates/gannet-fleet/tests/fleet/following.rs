@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use gannet_fleet::limits::TIDY_S;
 use gannet_fleet::{Cause, FleetError, Patience, Remote};
 use gannet_store::{Keep, Publisher, Store};
 
@@ -208,6 +209,97 @@ fn a_release_that_would_not_fit_is_refused() {
     assert_eq!(releases.count(), 1);
 }
 
+/// A copy with more room than two releases take, but less than three.
+#[test]
+fn kept_releases_give_way_to_one_that_comes_into_force() {
+    let mut fleet = Fleet::new();
+    fleet.settings.disk_max = 3_000_000;
+    let then = now() - 1000;
+    fleet.publish_with(&release(1), then, |_| {});
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    fleet.publish_with(&release(2), then + 10, |_| {});
+    succeeds(&fleet, &mut follower);
+    // Both are kept in the store; here the older one goes, and does not come again.
+    for (letter, at) in [(3, 20), (4, 30)] {
+        let pointer = fleet.publish_with(&release(letter), then + at, |_| {});
+        let round = follower.round(now()).unwrap();
+        assert_eq!((&round.pointer, round.is_new), (&pointer, true));
+        assert_eq!(round.removed, 1);
+        let copy = Store::open(&fleet.copy(), None).unwrap();
+        assert_eq!(copy.pointer().unwrap(), pointer);
+        assert_eq!(copy.releases().unwrap().len(), 2);
+        assert!(copy.release_path(pointer.release).exists());
+    }
+}
+
+/// What nodes serve until the moment of a staged pointer does not give way.
+#[test]
+fn what_is_active_stays_until_its_successor_is() {
+    let mut fleet = Fleet::new();
+    let then = now() - 1000;
+    let active = fleet.publish_with(&release(1), then, |_| {});
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    let in_an_hour = |next: &mut gannet_store::Next| next.activate = Some(now() + 3600);
+    let staged = fleet.publish_with(&release(2), now(), in_an_hour);
+    succeeds(&fleet, &mut follower);
+    drop(follower);
+    fleet.settings.disk_max = 3_000_000;
+    let mut follower = fleet.follower(&server.url());
+    follower.round(now()).unwrap();
+    fleet.publish_with(&release(3), now(), in_an_hour);
+    let error = follower.round(now()).unwrap_err();
+    assert!(matches!(error, FleetError::Disk { .. }), "{error}");
+    let copy = Store::open(&fleet.copy(), None).unwrap();
+    for pointer in [active, staged] {
+        assert!(copy.release_path(pointer.release).exists());
+    }
+}
+
+/// A quiet store: releases are kept for a time all the same.
+#[test]
+fn what_has_been_kept_long_enough_goes_without_news() {
+    let fleet = Fleet::new();
+    let then = now() - 1000;
+    for letter in [1, 2] {
+        fleet.publish_with(&release(letter), then + u64::from(letter), |next| {
+            next.keep = Keep::parse("1h 0..9").unwrap();
+        });
+    }
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    succeeds(&fleet, &mut follower);
+    assert_eq!(follower.round(now() + TIDY_S).unwrap().removed, 0);
+    assert_eq!(follower.round(now() + 7200).unwrap().removed, 1);
+}
+
+#[test]
+fn a_name_and_a_password_in_a_url_are_sent_to_its_host_alone() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let (server, other) = (StandIn::new(fleet.store()), StandIn::new(fleet.store()));
+    let url = |server: &StandIn| server.url().replace("//", "//ann:s%40crét@");
+    let mut follower = fleet.follower(&url(&server));
+    succeeds(&fleet, &mut follower);
+    for asked in server.asked() {
+        let value = asked.authorization.as_deref();
+        assert_eq!(value, Some("Basic YW5uOnNAY3LDqXQ="), "{asked:?}");
+    }
+    let elsewhere = other.url().replace("127.0.0.1", "localhost");
+    server.lie(move |asked| {
+        let path = &asked.path;
+        let head = format!("HTTP/1.1 302 Found\r\nlocation: {elsewhere}/{path}\r\n");
+        Answer::Raw((head + "content-length: 0\r\nconnection: close\r\n\r\n").into())
+    });
+    fleet.publish(2);
+    succeeds(&fleet, &mut follower);
+    let asked = other.asked();
+    assert!(!asked.is_empty() && asked.iter().all(|it| it.authorization.is_none()));
+}
+
 #[test]
 fn a_local_release_that_is_damaged_is_not_copied_from() {
     let fleet = Fleet::new();
@@ -299,6 +391,7 @@ fn a_url_that_is_none_of_a_store_is_refused() {
     check("memory:///", "not a URL of a store");
     check("https://ann:secret@host/store?x=1", "'https://host/store'");
     check("https://host/#part", "query or a fragment");
+    check("s3://ann:secret@bucket/store", "a name or a password");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use gannet_fleet::limits::ATTEMPTS_MAX;
+use gannet_fleet::limits::{ATTEMPTS_MAX, BODY_LEAST, DAMAGED_S, TIDY_S};
 use gannet_fleet::{Follower, Patience};
 use gannet_store::Pointer;
 
@@ -45,8 +45,10 @@ impl Victim {
             fails(&self.fleet, &mut self.follower, expect);
         }
         self.server.be_honest();
-        let round = succeeds(&self.fleet, &mut self.follower);
+        // One that is damaged is not fetched again before that.
+        let round = self.follower.round(now() + DAMAGED_S).unwrap();
         assert_eq!((round.pointer, round.is_new), (self.second, true));
+        self.fleet.is_copied();
     }
 
     /// The pointer is this.
@@ -204,6 +206,89 @@ fn bodies_that_always_break_off() {
     assert_eq!(asked.count(), ATTEMPTS_MAX as usize);
     victim.server.be_honest();
     succeeds(&victim.fleet, &mut victim.follower);
+}
+
+/// A link on which no body lasts, but each brings something: the release arrives.
+#[test]
+fn bodies_that_break_off_after_a_while() {
+    let mut victim = Victim::new();
+    let len = usize::try_from(BODY_LEAST).unwrap() + 1000;
+    victim.server.lie(move |asked| match is_release(asked) {
+        true => Answer::Cut(len),
+        false => Answer::Truth,
+    });
+    victim.server.asked();
+    succeeds(&victim.fleet, &mut victim.follower);
+    let asked = victim.server.asked().into_iter().filter(is_release);
+    let count = asked.count();
+    assert!(count > ATTEMPTS_MAX as usize, "{count}");
+}
+
+/// What costs a whole download is not tried again at every look.
+#[test]
+fn a_damaged_release_is_fetched_once_an_hour() {
+    let mut victim = Victim::new();
+    let mut changed = release(2);
+    changed[100_000] ^= 1;
+    victim.server.lie(move |asked| match is_release(asked) {
+        true => Answer::Instead(changed.clone()),
+        false => Answer::Truth,
+    });
+    let first = fails(&victim.fleet, &mut victim.follower, "not the file");
+    let fetches = |follower: &mut Follower, now| {
+        victim.server.asked();
+        let error = follower.round(now).unwrap_err();
+        assert_eq!(error.to_string(), first.to_string());
+        victim.server.asked().iter().any(is_release)
+    };
+    let begun = now();
+    assert!(!fetches(&mut victim.follower, begun));
+    assert!(!fetches(&mut victim.follower, begun + DAMAGED_S - 60));
+    assert!(fetches(&mut victim.follower, begun + DAMAGED_S + 60));
+    // Another pointer may have been made to mend it.
+    victim.server.be_honest();
+    victim.fleet.publish(3);
+    succeeds(&victim.fleet, &mut victim.follower);
+}
+
+/// A kept release that cannot be had takes nothing from the others.
+#[test]
+fn a_kept_release_that_is_damaged_or_forbidden_is_left_out() {
+    let forbidden = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    for is_forbidden in [true, false] {
+        let fleet = Fleet::new();
+        let kept = fleet.publish(1);
+        let in_force = fleet.publish(2);
+        let server = StandIn::new(fleet.store());
+        let name = format!("releases/{}.gannet", kept.release);
+        let mut changed = release(1);
+        changed[100_000] ^= 1;
+        server.lie(move |asked| match (asked.path == name, is_forbidden) {
+            (true, true) => Answer::Raw(forbidden.to_vec()),
+            (true, false) => Answer::Instead(changed.clone()),
+            _ => Answer::Truth,
+        });
+        let mut follower = fleet.follower(&server.url());
+        let round = follower.round(now()).unwrap();
+        assert_eq!((round.pointer, round.is_new), (in_force, true));
+        assert_eq!(
+            round.left_out.len(),
+            usize::from(!is_forbidden),
+            "{:?}",
+            round.left_out
+        );
+        server.asked();
+        let round = follower.round(now()).unwrap();
+        assert!(round.left_out.is_empty() && !round.is_new);
+        assert!(!server.asked().iter().any(is_release));
+        // Later it is looked for again, which is not said again.
+        let later = now() + TIDY_S;
+        assert!(follower.round(later).unwrap().left_out.is_empty());
+        assert!(server.asked().iter().any(is_release));
+        server.be_honest();
+        follower.round(later + TIDY_S).unwrap();
+        fleet.is_copied();
+    }
 }
 
 /// A head that promises so many bytes.

@@ -21,6 +21,7 @@ pub(crate) struct Asked {
     pub(crate) path: String,
     pub(crate) range: Option<Range<usize>>,
     pub(crate) if_none_match: Option<String>,
+    pub(crate) authorization: Option<String>,
 }
 
 /// An answer to a request.
@@ -159,6 +160,7 @@ fn read_request(stream: &TcpStream) -> Option<Asked> {
         path: target.trim_start_matches('/').to_owned(),
         range: None,
         if_none_match: None,
+        authorization: None,
     };
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line.split_once(": ")?;
@@ -168,6 +170,7 @@ fn read_request(stream: &TcpStream) -> Option<Asked> {
                 asked.range = Some(start.parse().ok()?..last.parse::<usize>().ok()? + 1);
             }
             "if-none-match" => asked.if_none_match = Some(value.to_owned()),
+            "authorization" => asked.authorization = Some(value.to_owned()),
             _ => {}
         }
     }

@@ -60,7 +60,10 @@ mod following {
             url: printable(follower.remote().url()),
         };
         if matches.get_flag("once") {
-            let round = follower.round(now)?;
+            let mut round = follower.round(now)?;
+            for left_out in round.left_out.drain(..) {
+                Failure::from(left_out).report();
+            }
             return print(&format!("{}\n", shown.line(&round)));
         }
         follow(&mut follower, &shown, interval)
@@ -73,8 +76,12 @@ mod following {
         let mut last_failure = None;
         loop {
             let pause = match follower.round(stores::now()) {
-                Ok(round) => {
-                    if round.is_new || is_first || last_failure.is_some() {
+                Ok(mut round) => {
+                    for left_out in round.left_out.drain(..) {
+                        Failure::from(left_out).report();
+                    }
+                    let is_news = round.is_new || round.removed > 0;
+                    if is_news || is_first || last_failure.is_some() {
                         ERRORS.tell(format_args!("gannet: {}", shown.line(&round)));
                     }
                     (failures, last_failure, is_first) = (0, None, false);

@@ -1,0 +1,34 @@
+//! Whose certificates stores may have.
+
+use std::env;
+
+use object_store::{Certificate, ClientOptions};
+use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+
+use crate::error::FleetError;
+
+/// Trusts the authorities of the system, or those that [`VARIABLES`] name in their place; where there is
+/// neither, as in an image without a system, Mozilla's as of the build.
+///
+/// # Errors
+/// What the variables name has no certificate.
+pub(crate) fn trusting(options: ClientOptions) -> Result<ClientOptions, FleetError> {
+    if !rustls_native_certs::load_native_certs().certs.is_empty() {
+        return Ok(options);
+    }
+    let is_set = |name: &&&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    if let Some(name) = VARIABLES.iter().find(is_set) {
+        return Err(FleetError::Trust(name));
+    }
+    let options = options.with_no_system_certificates(true);
+    Ok(TLS_SERVER_ROOT_CERTS.iter().fold(options, |options, der| {
+        match Certificate::from_der(der) {
+            Ok(certificate) => options.with_root_certificate(certificate),
+            // The others are still there.
+            Err(_) => options,
+        }
+    }))
+}
+
+/// A file and a folder of certificates in PEM form.
+const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
