@@ -541,10 +541,10 @@ fn queries_hosts_and_conditions() {
         ],
         [
             "Netlify",
-            "by language; gannet refuses it on purpose",
+            "by language: not for a client that names none",
             "/a /x 302 Language=en",
             "/a",
-            [REFUSED; 3]
+            ["404", REFUSED, REFUSED]
         ],
         [
             "Netlify",
