@@ -21,6 +21,8 @@ pub enum BundleError {
     Name(String, &'static str),
     /// The image would replace the archive that it is made of.
     Itself(PathBuf),
+    /// The file that the image would replace is something else than an image.
+    Foreign(PathBuf),
     /// The archive became shorter or longer meanwhile.
     Changed(PathBuf),
     /// The system refused something.
@@ -65,6 +67,7 @@ impl BundleError {
             ),
             Self::Name(..) => Some("name it such as 'registry.example.org/docs:1.2' with --name"),
             Self::Itself(_) => Some("name another file with -o"),
+            Self::Foreign(_) => Some("name another file with -o, or remove this one first"),
             Self::Changed(_) => Some("try again when nothing writes to it"),
             Self::Io { error, .. } => next_step(error),
         }
@@ -87,6 +90,11 @@ impl fmt::Display for BundleError {
             Self::Itself(path) => {
                 write!(f, "cannot write '{}': it is the archive", path.display())
             }
+            Self::Foreign(path) => write!(
+                f,
+                "cannot replace '{}': the existing file is not an image",
+                path.display()
+            ),
             Self::Changed(path) => {
                 write!(f, "cannot read '{}': it has changed", path.display())
             }

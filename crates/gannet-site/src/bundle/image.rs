@@ -1,7 +1,8 @@
 //! The tar of an image, written from front to back: what names a blob follows it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use aws_lc_rs::digest::{Context, Digest, SHA256};
@@ -18,6 +19,10 @@ use crate::pack::Temporary;
 
 /// Of a tar: the unit of its length, and that of its header.
 const BLOCK: u64 = 512;
+
+/// What the header of a tar has, and where.
+const TAR_MAGIC: [u8; 5] = *b"ustar";
+const TAR_MAGIC_OFFSET: u64 = 257;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
@@ -48,8 +53,12 @@ pub(super) struct Contents {
 }
 
 impl Image {
-    /// Begins an image that will become `target`.
+    /// Begins an image that will become `target`, which is refused if it is there and no tar: a mistyped
+    /// name would destroy it.
     pub(super) fn create(target: &Path, time: u64) -> Result<Self, BundleError> {
+        if !may_be_replaced(target).map_err(BundleError::io("read", target))? {
+            return Err(BundleError::Foreign(target.to_path_buf()));
+        }
         let created = Temporary::create(target);
         let (temporary, file) = created.map_err(BundleError::io("write", target))?;
         Ok(Self {
@@ -264,6 +273,20 @@ fn configuration(contents: &Contents, layers: &[Blob], moment: &str) -> Value {
         "rootfs": {"type": "layers", "diff_ids": tars},
         "history": vec![history; layers.len()],
     })
+}
+
+/// Whether a file is not there, empty, or a tar. What is no file is refused later.
+fn may_be_replaced(target: &Path) -> io::Result<bool> {
+    if !fs::metadata(target).is_ok_and(|it| it.is_file() && it.len() > 0) {
+        return Ok(true);
+    }
+    let mut magic = [0; TAR_MAGIC.len()];
+    let read = File::open(target)?.read_exact_at(&mut magic, TAR_MAGIC_OFFSET);
+    match read {
+        Ok(()) => Ok(magic == TAR_MAGIC),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn text(value: &Value) -> Vec<u8> {

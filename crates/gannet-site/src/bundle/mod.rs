@@ -23,7 +23,7 @@ pub use error::BundleError;
 use self::image::{Contents, Image};
 use self::layer::{Layer, Member};
 use self::name::Name;
-use crate::archive::ArchiveFile;
+use crate::archive::verify;
 
 /// What an image is made of.
 #[derive(Clone, Debug)]
@@ -68,8 +68,8 @@ pub struct BundleReport {
 /// under its name when it is complete, and replaces an earlier one.
 ///
 /// # Errors
-/// The archive or the program cannot be used, the name is not one of an image, or the system refuses
-/// something. An earlier file is untouched then.
+/// The archive is damaged or the program cannot be used, the name is not one of an image, the file is
+/// there and no image, or the system refuses something. An earlier file is untouched then.
 pub fn bundle(options: &BundleOptions) -> Result<BundleReport, BundleError> {
     let name = Name::parse(&options.name)?;
     let archive = options.archive.as_ref();
@@ -101,7 +101,7 @@ pub fn bundle(options: &BundleOptions) -> Result<BundleReport, BundleError> {
 /// The layer of an archive. What it stores is compressed already.
 fn site(path: &PathBuf, options: &BundleOptions) -> Result<Layer, BundleError> {
     // Whatever is wrong with it is found here rather than on the machines that serve it.
-    ArchiveFile::open(path)?;
+    verify(path)?;
     let file = File::open(path).map_err(BundleError::io("open", path))?;
     let found = file.metadata().map_err(BundleError::io("open", path))?;
     let same = std::fs::canonicalize(&options.output).ok();

@@ -19,6 +19,7 @@ impl Folder {
         let folder = Self(std::env::temp_dir().join(name));
         fs::create_dir_all(folder.0.join("site")).expect("it is new");
         fs::write(folder.0.join("site/index.html"), "<title>Home</title>").expect("written");
+        fs::write(folder.0.join("site/photo.jpg"), [7; 20_000]).expect("written");
         let options = PackOptions::new(folder.0.join("site"), folder.archive());
         pack(&options, &mut NoProgress).expect("packed");
         fs::write(folder.0.join("gannet"), elf(183, &[1])).expect("written");
@@ -197,6 +198,15 @@ fn what_cannot_be_an_image_leaves_the_file_that_is_there() {
     refused(&|it| program(it, "site/index.html"), "not a 64-bit ELF");
     refused(&|it| program(it, "missing"), "cannot read");
     refused(&|it| it.archive = Some(folder.0.join("gannet")), "gannet'");
+    let mut damaged = fs::read(folder.archive()).expect("there");
+    let body = damaged.windows(100).position(|it| it == [7; 100]);
+    damaged[body.expect("stored as it is")] ^= 1;
+    fs::write(folder.0.join("damaged"), damaged).expect("written");
+    refused(
+        &|it| it.archive = Some(folder.0.join("damaged")),
+        "wrong digest",
+    );
+    refused(&|_| {}, "the existing file is not an image");
     refused(&|it| it.name = "Docs".into(), "cannot name an image 'Docs'");
     refused(&|it| it.output = folder.archive(), "it is the archive");
     refused(&|it| it.output = folder.0.join("site"), "directory");
