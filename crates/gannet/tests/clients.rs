@@ -1,6 +1,7 @@
 //! Limits per client, and who is a client at all.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use gannet_testkit::client::{Client, Response, metric};
 use gannet_testkit::content::pattern;
@@ -162,6 +163,68 @@ fn bytes_of_a_client_are_limited() {
             ask(&mut Client::new(&server), &[]).status == 429
         });
         assert!(metric(&server, "gannet_clients_limited_bytes_total") > 0);
+    });
+}
+
+/// Who resets connections instead of taking whole answers has taken something, too.
+#[test]
+fn bytes_of_answers_that_are_cut_off_count() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("long.bin", pattern(8 << 20, 1));
+        let server = serve(engine, &folder, &["--client-rate", "10K"]);
+        until("the client is ten seconds ahead", || {
+            let mut client = Client::slow(&server);
+            client.send("GET /long.bin HTTP/1.1\r\nHost: x\r\n\r\n");
+            let status = client.head().status;
+            client.reset();
+            status == 429
+        });
+    });
+}
+
+/// A proxy may take an answer at once that its client takes slowly: one answer is at most ten seconds of
+/// its client's rate, and the proxy is not slowed down.
+#[test]
+fn answers_to_clients_of_proxies_count_for_a_burst_at_most() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("index.html", pattern(8_000, 1));
+        folder.write("long.bin", pattern(4 << 20, 2));
+        let flags = ["--client-rate", "10K", "--trust", "loopback"];
+        let server = serve(engine, &folder, &flags);
+        let mut client = Client::new(&server);
+        let line = "X-Forwarded-For: 203.0.113.1";
+        let long = client.request("GET", "/long.bin", &[line]).expect(200);
+        assert_eq!(long.body.len(), 4 << 20);
+        let mut refused = None;
+        until("its client is ten seconds ahead", || {
+            let answer = ask(&mut client, &[line]);
+            refused = Some(answer).filter(|it| it.status == 429);
+            refused.is_some()
+        });
+        let after = refused.and_then(|it| it.field("retry-after")?.parse::<u64>().ok());
+        assert!(after.is_some_and(|seconds| seconds <= 10), "{after:?}");
+    });
+}
+
+/// No part of an answer comes sooner than the rate allows, over HTTP/3 as by the sockets of TCP.
+#[test]
+fn http3_is_slowed_down_to_the_rate() {
+    const LEN: usize = 60_000;
+    let folder = Folder::new();
+    folder.write("long.bin", pattern(LEN, 1));
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, folder.path(), &["--client-rate", "40K"]);
+        let mut quic = Quic::begin(secure.server.address(), &secure.authority);
+        let began = Instant::now();
+        let answer = quic.get("/long.bin");
+        assert_eq!((answer.status, answer.body.len()), (200, LEN));
+        assert!(
+            began.elapsed() >= Duration::from_secs(1),
+            "{:?}",
+            began.elapsed()
+        );
     });
 }
 

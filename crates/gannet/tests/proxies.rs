@@ -8,7 +8,7 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::h3;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, Secure, connection};
-use gannet_testkit::{Folder, Gannet, command, gannet_in};
+use gannet_testkit::{Folder, Gannet, Signal, command, gannet_in};
 
 const V1: &str = "PROXY TCP4 203.0.113.7 198.51.100.1 56324 443\r\n";
 const V2: &[u8] =
@@ -193,6 +193,32 @@ fn trusted_proxies_tell_of_their_clients() {
             &own,
         ];
         assert_eq!(logged(server, &folder), expect);
+    });
+}
+
+/// The host in the log is the one that selects the site, whether the answer had to wait for the disk or
+/// not.
+#[test]
+fn the_host_that_a_proxy_tells_of_is_logged() {
+    on_both_engines(|engine| {
+        let folder = site();
+        let flags = ["--listen", "127.0.0.1:0", "--trust", "loopback"];
+        let server = start(engine.name(), &folder, &flags);
+        let mut client = Client::new(&server);
+        for _ in 0..3 {
+            ask(&mut client, "/", &["x-forwarded-host: a.example"]).expect(200);
+        }
+        ask(&mut client, "/", &[]).expect(200);
+        server.stop().success();
+        let log = fs::read_to_string(folder.join("log")).expect("written");
+        let hosts: Vec<_> = log
+            .lines()
+            .map(|line| {
+                let (_, rest) = line.split_once("\"host\":\"").expect("a host");
+                rest.split('"').next().unwrap_or_default()
+            })
+            .collect();
+        assert_eq!(hosts, ["a.example", "a.example", "a.example", "x"]);
     });
 }
 
@@ -381,8 +407,10 @@ fn every_version_tells_of_clients() {
             let id = quic.ask(&request);
             assert_eq!(quic.answer(id).status, 200);
         }
-        drop(quic);
-        secure.server.stop().success();
+        // Who goes without a word is waited for.
+        secure.server.signal(Signal::TERM);
+        quic.closed_with();
+        secure.server.wait().success();
         let log = fs::read_to_string(log).expect("written");
         let clients: Vec<_> = log.lines().map(|it| it.split(' ').next()).collect();
         assert_eq!(clients, [Some("203.0.113.7"), Some("2001:db8::8")]);

@@ -16,7 +16,6 @@ pub(crate) mod network;
 pub(crate) mod rate;
 mod table;
 
-use std::cell::Cell;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -30,6 +29,7 @@ use self::network::Network;
 use self::rate::{charge, excess_ns};
 use self::table::{NoPlace, Place, Table};
 use crate::config::ClientRules;
+use crate::limits::UNTAKEN_MAX;
 use crate::observe::metrics::ClientCounters;
 
 /// The operator's rules about clients, and what these have used, shared by all workers.
@@ -163,9 +163,6 @@ pub(crate) struct Client {
     has_begun: bool,
     /// Its entry, if there was room for it.
     place: Option<Place>,
-    /// Of an HTTP/1 connection of a trusted proxy: the entry of the last request's client, to which
-    /// bytes are charged.
-    current: Cell<Option<Place>>,
 }
 
 impl Client {
@@ -193,7 +190,6 @@ impl Client {
             clients: clients.map(Arc::clone),
             has_begun: false,
             place: None,
-            current: Cell::new(None),
         }
     }
 
@@ -248,6 +244,13 @@ impl Client {
         (rate > 0 && self.address.is_some()).then_some(rate)
     }
 
+    /// The most bytes of content in one send to this client: what its rate gives in a second, since all
+    /// of it is charged at once.
+    pub(crate) fn slice_most(client: Option<&Self>) -> u64 {
+        let rate = client.and_then(Self::pace);
+        rate.map_or(u64::MAX, |rate| rate.max(UNTAKEN_MAX))
+    }
+
     /// The same client at another address: its limits are those of its connection.
     pub(crate) fn moved(&mut self, address: SocketAddr, counters: &mut ClientCounters) {
         let mut next = Self::new(self.clients.as_ref(), Peer::Ip(address));
@@ -259,12 +262,13 @@ impl Client {
         *self = next;
     }
 
-    /// Charges bytes that were sent on its connection.
-    pub(crate) fn sent(&self, bytes: u64, now: Nanos) {
+    /// Charges bytes that are about to be sent on its connection: a client that resets it has taken some
+    /// of them.
+    pub(crate) fn sends(&self, bytes: u64, now: Nanos) {
         if let Some(clients) = &self.clients
             && let Some(cost) = clients.cost_ns(bytes)
         {
-            clients.charge(self.place.or(self.current.get()), cost, now);
+            clients.charge(self.place, cost, now);
         }
     }
 
@@ -292,7 +296,6 @@ impl Client {
         let Some(clients) = &self.clients else {
             return (Verdict::Answer, None);
         };
-        self.current.set(None);
         let of_proxy = told.client.filter(|address| !clients.is_trusted(*address));
         let of_proxy = of_proxy.or(told.is_hidden.then_some(HIDDEN));
         let Some(address) = of_proxy.or(self.address) else {
@@ -327,11 +330,6 @@ impl Client {
         }
         (verdict, of_proxy.and(place))
     }
-
-    /// Charges what is sent on its connection to this client from now on.
-    pub(crate) fn charge_to(&self, place: Option<Place>) {
-        self.current.set(place);
-    }
 }
 
 impl Drop for Client {
@@ -348,9 +346,11 @@ impl Drop for Client {
 pub(crate) struct Told {
     /// The client, for the log.
     pub(crate) name: Option<Box<str>>,
+    /// The host that the client has asked, for the log.
+    pub(crate) authority: Option<Box<[u8]>>,
     /// The scheme by which it sent the request.
     pub(crate) scheme: Scheme,
-    /// To whom the response is charged, unless that is done as it is sent.
+    /// To whom the response is charged.
     pub(crate) place: Option<Place>,
 }
 

@@ -120,6 +120,7 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         let socket = conn.socket;
+        let slice_most = Client::slice_most(conn.client.as_deref());
         let mut out = self.stream_output();
         let now = self.shared.driver.now();
         loop {
@@ -131,7 +132,8 @@ impl<D: Driver> Active<'_, D> {
                     let was_filled = streams.is_filled(&out);
                     let mut may_grow = || self.shared.budget.take(Work::Send, STREAM_SEND_MAX);
                     if was_filled && most == u64::MAX && may_grow() {
-                        streams.allow(self.shared.driver.room(socket, STREAM_UNSENT_MAX));
+                        let room = self.shared.driver.room(socket, STREAM_UNSENT_MAX);
+                        streams.allow(room.min(slice_most));
                     }
                     if !was_filled || streams.is_filled(&out) {
                         streams.out = Some(out);

@@ -182,8 +182,8 @@ impl<D: Driver> Active<'_, D> {
     }
 
     pub(super) fn send_control(&mut self, control: ControlType, content: &[u8]) {
+        self.note_send(content.len() as u64);
         let conn = &mut *self.conn;
-        conn.expected = content.len() as u64;
         let token = conn.id.token(Kind::Send);
         self.shared
             .driver

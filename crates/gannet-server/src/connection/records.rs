@@ -9,6 +9,7 @@ use gannet_io::driver::{Driver, SendList};
 use super::secure::{Secure, State};
 use super::sending::list_len;
 use super::{Active, Phase};
+use crate::clients::Client;
 use crate::limits::{
     COPY_SLICE_MAX, ENCRYPTED_SLICE_FIRST, ENCRYPTED_SLICE_MAX, HELD_MAX, LINGER_MS,
     PLAIN_KEPT_MAX, UNTAKEN_MAX,
@@ -114,8 +115,8 @@ impl<D: Driver> Active<'_, D> {
 
     /// The same for a list.
     fn send_records(&mut self, list: SendList) {
+        self.note_send(list_len(&list));
         let conn = &mut *self.conn;
-        conn.expected = list_len(&list);
         conn.sends(list.wire.capacity());
         self.shared
             .driver
@@ -230,6 +231,7 @@ impl<D: Driver> Active<'_, D> {
             true => ENCRYPTED_SLICE_MAX,
             false => COPY_SLICE_MAX,
         };
+        let most = most.min(Client::slice_most(conn.client.as_deref()));
         let room = self.shared.driver.room(conn.socket, u32::MAX);
         // Whole records.
         let room = room - room % PLAINTEXT_MAX as u64;

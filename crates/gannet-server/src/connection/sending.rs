@@ -47,8 +47,8 @@ impl<D: Driver> Active<'_, D> {
             return;
         };
         self.cork(false);
+        self.note_send(list_len(&list));
         let conn = &mut *self.conn;
-        conn.expected = list_len(&list);
         conn.sends(list.wire.capacity());
         self.shared
             .driver
@@ -112,12 +112,12 @@ impl<D: Driver> Active<'_, D> {
         let rest = range.start + len..range.end;
         let is_clear = !self.conn.is_secure();
         self.cork(is_clear && !rest.is_empty());
-        let conn = &mut *self.conn;
         if !rest.is_empty() {
             let rest = Body::File(Rc::clone(&file), rest);
-            conn.work().parts.push_front(rest);
+            self.conn.work().parts.push_front(rest);
         }
-        conn.expected = head.len() as u64 + len;
+        self.note_send(head.len() as u64 + len);
+        let conn = &mut *self.conn;
         conn.sends(head.capacity());
         if is_clear && !file.is_constant() {
             conn.work().pages_end = Some(conn.sent + conn.expected);
@@ -213,14 +213,20 @@ impl<D: Driver> Active<'_, D> {
         self.reset();
     }
 
+    /// Notes the length of the send that is about to begin.
+    pub(super) fn note_send(&mut self, len: u64) {
+        let conn = &mut *self.conn;
+        conn.expected = len;
+        if let Some(client) = &conn.client {
+            client.sends(len, self.shared.driver.now());
+        }
+    }
+
     /// Handles a completed send.
     pub(crate) fn sent(&mut self, bytes: u64) {
         self.shared.counters.bytes_sent += bytes;
         let conn = &mut *self.conn;
         conn.sent += bytes;
-        if let Some(client) = &conn.client {
-            client.sent(bytes, self.shared.driver.now());
-        }
         conn.in_flight = 0;
         if conn.phase == Phase::Shaking {
             return self.shaken();

@@ -17,6 +17,7 @@ use gannet_io::driver::{Driver, Nanos};
 
 use super::kernel_tls::Slice;
 use super::{Active, ConnId};
+use crate::clients::Client;
 use crate::limits::{ACKNOWLEDGED_FIRST_NS, LAST_SLICE_PART, SLICE_MAX};
 use crate::release::ServedFile;
 
@@ -47,9 +48,10 @@ impl<D: Driver> Active<'_, D> {
         }
         // Later slices begin at multiples of it.
         let aligned = SLICE_MAX - range.start % SLICE_MAX;
+        let most = aligned.min(Client::slice_most(self.conn.client.as_deref()));
         let left = range.end - range.start;
         if file.is_constant() {
-            return Some(left.min(aligned));
+            return Some(left.min(most));
         }
         let tail = self.shared.settings.tail_len;
         let least = match self.conn.work().pages_end {
@@ -59,7 +61,7 @@ impl<D: Driver> Active<'_, D> {
         };
         // The kernel encrypts pages as it takes them: none of them stay in the queue.
         let may_send = left > least && (is_secure || self.leaves_by_device());
-        may_send.then(|| (left - tail).min(aligned))
+        may_send.then(|| (left - tail).min(most))
     }
 
     /// Number of bytes at the beginning of a range to send as a copy; `None` if they are the last

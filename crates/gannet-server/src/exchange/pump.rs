@@ -282,7 +282,14 @@ impl<D: Driver> Pump<'_, D> {
             return None;
         }
         let is_logged = self.log.takes(answered.status);
-        let mut logged = is_logged.then(|| Box::new(Logged::new(request, self.log.needed())));
+        let asked = Request {
+            authority: told
+                .as_ref()
+                .and_then(|it| it.authority.as_deref())
+                .or(request.authority),
+            ..*request
+        };
+        let mut logged = is_logged.then(|| Box::new(Logged::new(&asked, self.log.needed())));
         if let (Some(logged), Some(told)) = (&mut logged, told) {
             logged.client = told.name;
         }
@@ -385,15 +392,12 @@ impl<D: Driver> Pump<'_, D> {
         };
         let told = told.unwrap_or_default();
         if client.is_trusted {
-            let is_charged_when_sent = matches!(reply, Reply::H1(_));
-            client.charge_to(place.filter(|_| is_charged_when_sent));
+            let logged = Some(&told).filter(|_| self.log.is_on());
             self.told = Some(Told {
-                name: match self.log.is_on() {
-                    true => told.client.map(|address| address.to_string().into()),
-                    false => None,
-                },
+                name: logged.and_then(|it| Some(it.client?.to_string().into())),
+                authority: logged.and_then(|it| Some(it.authority?.into())),
                 scheme: told.scheme.unwrap_or(self.turn.scheme),
-                place: place.filter(|_| !is_charged_when_sent),
+                place,
             });
         }
         if verdict == clients::Verdict::Answer {

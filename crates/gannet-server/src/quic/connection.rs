@@ -18,6 +18,7 @@ use super::limits::{
     self, DATAGRAM_MAX, DATAGRAMS_UNCHECKED_MAX, END_AFTER_MS, FRAMES_MAX, SEND_WINDOW,
     SEND_WINDOW_MIN, SEND_WINDOW_READ,
 };
+use super::pace::Pace;
 use super::sending::Trains;
 use super::streams::{Streams, code};
 use crate::clients::Client;
@@ -62,7 +63,7 @@ pub(crate) struct QuicConn {
     /// Its earliest entry among the timers of the table, `u64::MAX` if it has none.
     pub(super) scheduled: Nanos,
     /// The earliest of the deadlines that this server adds to the library's: for the handshake, for
-    /// a request's head, for progress, for idleness, and for the end of a stop.
+    /// a request's head, for progress, for idleness, for a client's rate, and for the end of a stop.
     pub(super) own_deadline: Option<Nanos>,
     /// When it was accepted, or its last response was completed.
     pub(super) idle_since: Nanos,
@@ -84,6 +85,8 @@ pub(crate) struct QuicConn {
     end_at: Option<Nanos>,
     /// The last GOAWAY was sent: new requests are refused.
     is_ending: bool,
+    /// The limit on its client's rate.
+    pub(super) pace: Pace,
     /// It needs the next turn as well, whether or not anything arrives.
     pub(super) has_more: bool,
     /// The client at its last validated address, if requests are logged or there are rules about
@@ -127,6 +130,7 @@ impl QuicConn {
             stalled: None,
             end_at: None,
             is_ending: false,
+            pace: Pace::default(),
             has_more: false,
             client,
         }
@@ -239,6 +243,11 @@ impl QuicConn {
         let least = (limits.send_rate_min * limits.progress_timeout_ms / 1_000).max(1);
         self.stalled = Some((now, self.sent));
         self.sent - before >= least
+    }
+
+    /// Bytes a second that its client is sent at most.
+    pub(super) fn rate(&self) -> Option<u64> {
+        self.client.as_ref()?.pace()
     }
 
     /// The memory that it holds. The library does not report its own, so an upper bound is computed:
@@ -555,7 +564,7 @@ impl<D: Driver> Active<'_, D> {
                 began.map(|at| at.plus_ms(limits.head_timeout_ms)),
             ]
         };
-        conn.own_deadline = all.into_iter().flatten().min();
+        conn.own_deadline = all.into_iter().chain([conn.pace.next()]).flatten().min();
     }
 
     /// Called once when the server begins to stop: sends the first GOAWAY. Requests in progress are

@@ -34,6 +34,13 @@ pub(super) const SEND_WINDOW_READ: u64 = 512 << 10;
 /// Minimum of that window, however small the congestion window is, in bytes: about one train.
 pub(super) const SEND_WINDOW_MIN: u64 = 64 << 10;
 
+/// In how many portions a second content is passed on to a client whose rate is limited: few timers,
+/// and no portion that anyone would notice.
+pub(super) const PACED_PER_SECOND: u64 = 10;
+
+/// The smallest portion, in bytes: about a datagram, whatever the rate.
+pub(super) const PACED_MIN: u64 = PACKET_LEN;
+
 /// Maximum datagrams that `--delay`, an option for tests, holds back per worker; more are dropped.
 /// About 6 MB if all are full.
 pub(super) const DELAYED_MAX: usize = 4_096;

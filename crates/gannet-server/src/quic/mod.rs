@@ -22,6 +22,7 @@ mod allowance;
 mod connection;
 pub(crate) mod elders;
 pub(crate) mod limits;
+mod pace;
 mod reads;
 mod requests;
 pub(crate) mod routing;

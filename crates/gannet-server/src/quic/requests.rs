@@ -175,7 +175,8 @@ impl<D: Driver> Active<'_, D> {
         if !wire.is_empty()
             && let Some(stream) = conn.streams.find(id)
         {
-            stream.hand_over(&mut conn.quic, &wire);
+            let taken = stream.hand_over(&mut conn.quic, &wire);
+            conn.pace.take(conn.rate(), taken, self.shared.driver.now());
         }
         self.shared.keep_spare(wire);
     }
@@ -215,10 +216,15 @@ impl<D: Driver> Active<'_, D> {
     pub(super) fn feed(&mut self) {
         self.conn.set_send_window();
         let now = self.shared.driver.now();
+        let rate = self.conn.rate();
+        let mut room = self.conn.pace.room(rate, now);
         let mut reads = 0;
         loop {
             let conn = &mut *self.conn;
-            let fed = conn.streams.feed(&mut conn.quic, now);
+            let fed = conn.streams.feed(&mut conn.quic, room, now);
+            room -= fed.taken;
+            conn.pace.take(rate, fed.taken, now);
+            conn.pace.note_waits(room == 0 && conn.streams.has_output());
             self.finish_requests(fed.finished);
             match fed.rest {
                 None => return,

@@ -183,12 +183,14 @@ impl Stream {
     }
 
     /// Passes the head and short content to the library, which copies them; keeps the rest.
-    pub(super) fn hand_over(&mut self, quic: &mut Connection, wire: &[u8]) {
+    /// Returns how many bytes it has accepted.
+    pub(super) fn hand_over(&mut self, quic: &mut Connection, wire: &[u8]) -> u64 {
         // An error recurs in `feed`, which handles it.
         self.taken = quic.send_stream(self.id).write(wire).unwrap_or(0);
         if self.taken < wire.len() {
             self.wire = wire.to_vec();
         }
+        self.taken as u64
     }
 
     /// Whether there is something to pass to the library.
@@ -196,16 +198,27 @@ impl Stream {
         self.is_answered && !self.is_finished && !self.is_reading && !self.is_blocked
     }
 
+    /// Whether the library has all bytes of the response, if not its end.
+    fn is_passed_on(&self) -> bool {
+        self.taken >= self.wire.len() && self.rest.is_empty() && self.parts.is_empty()
+    }
+
     /// Passes the response to the library, as much as it accepts, or at most `QUANTUM` bytes if it
-    /// is incremental. Adds the number of bytes to `taken`.
-    fn feed(&mut self, quic: &mut Connection, own_bytes: &Arc<AtomicU64>, taken: &mut u64) -> Fed {
+    /// is incremental. Adds the number of bytes to `taken`, which becomes at most `most`.
+    fn feed(
+        &mut self,
+        quic: &mut Connection,
+        own_bytes: &Arc<AtomicU64>,
+        taken: &mut u64,
+        most: u64,
+    ) -> Fed {
         let end = match self.priority.is_incremental {
-            true => *taken + u64::from(QUANTUM),
-            false => u64::MAX,
+            true => most.min(*taken + u64::from(QUANTUM)),
+            false => most,
         };
         loop {
             let left = usize::try_from(end - *taken).unwrap_or(usize::MAX);
-            if left == 0 {
+            if left == 0 && !self.is_passed_on() {
                 return Fed::All;
             }
             let mut stream = quic.send_stream(self.id);
@@ -462,8 +475,13 @@ impl Streams {
         late.map(|stream| stream.id).collect()
     }
 
-    /// Passes content of the streams to the library, the most urgent first.
-    pub(super) fn feed(&mut self, quic: &mut Connection, now: Nanos) -> AllFed {
+    /// Whether some stream has something to pass to the library, which accepts it.
+    pub(super) fn has_output(&self) -> bool {
+        self.open.iter().any(Stream::has_output)
+    }
+
+    /// Passes content of the streams to the library, the most urgent first, at most `most` bytes.
+    pub(super) fn feed(&mut self, quic: &mut Connection, most: u64, now: Nanos) -> AllFed {
         let mut all = AllFed::default();
         let mut index = 0;
         while let Some(stream) = self.open.get(index)
@@ -471,7 +489,7 @@ impl Streams {
         {
             let Priority { is_incremental, .. } = stream.priority;
             let before = all.taken;
-            self.feed_one(index, quic, now, &mut all);
+            self.feed_one(index, quic, (most, now), &mut all);
             if is_incremental && all.taken > before {
                 // The others of its level come before its next turn.
                 self.end_turn(index);
@@ -483,9 +501,15 @@ impl Streams {
     }
 
     /// Passes content of one stream to the library.
-    fn feed_one(&mut self, index: usize, quic: &mut Connection, now: Nanos, all: &mut AllFed) {
+    fn feed_one(
+        &mut self,
+        index: usize,
+        quic: &mut Connection,
+        (most, now): (u64, Nanos),
+        all: &mut AllFed,
+    ) {
         let stream = &mut self.open[index];
-        if !stream.has_output() {
+        if !stream.has_output() || (all.taken >= most && !stream.is_passed_on()) {
             return;
         }
         if !stream.has_begun {
@@ -494,7 +518,7 @@ impl Streams {
                 record.sends(now);
             }
         }
-        let fed = stream.feed(quic, &self.own_bytes, &mut all.taken);
+        let fed = stream.feed(quic, &self.own_bytes, &mut all.taken, most);
         let id = stream.id;
         if stream.is_finished {
             all.finished.push(id);

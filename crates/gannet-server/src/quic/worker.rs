@@ -551,7 +551,7 @@ impl Quic {
                 let bytes = transmit.size.saturating_sub(count * BARE_MAX) as u64;
                 conn.sent += bytes;
                 if let Some(client) = &conn.client {
-                    client.sent(bytes, shared.driver.now());
+                    client.sends(bytes, shared.driver.now());
                 }
             }
             shared.budget.take(Work::Send, transmit.size as u64);

@@ -103,8 +103,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Limits,
         default: "0",
         brief: "bytes that one client is sent in a second; 0: no limit",
-        details: "At least 1K. Each TCP connection is slowed down to it; while all of them together are \
-            more than ten seconds ahead of it, further requests get 429. HTTP/3 is not slowed down.",
+        details: "At least 1K. Each connection is slowed down to it; while all of them together are more \
+            than ten seconds ahead of it, further requests get 429.",
         is_common: false,
         apply: |settings, values| {
             let rate = parse_size(text(values)?)?;
