@@ -210,6 +210,8 @@ fn measure_h3(server: &Served, certificate: &Certificate, count: usize) -> Resul
         keep_alive: true,
         bursts: false,
         tls: Some(&tls),
+        preface: "",
+        fields: "",
         verify_every: 1,
         warm_up: Duration::ZERO,
         duration: Duration::ZERO,

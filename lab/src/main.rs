@@ -3,6 +3,7 @@
 //! ```text
 //!   bench         scenarios, peers, rounds ─▶ report
 //!     load        the load client
+//!   cost          what features of the server cost, as ratios of CPU time
 //!   flood         what one visitor waits while others flood the server
 //!   idle          memory of idle connections
 //!   instructions  what the pure crates execute for a piece of work
@@ -22,6 +23,7 @@ use lexopt::prelude::*;
 
 mod bench;
 mod caches;
+mod cost;
 mod flood;
 mod idle;
 mod instructions;
@@ -51,6 +53,7 @@ fn dispatch() -> Result<()> {
     match name.as_str() {
         "bench" => bench::main(&mut parser),
         "caches" => caches::main(&mut parser),
+        "cost" => cost::main(&mut parser),
         "flood" => flood::main(&mut parser),
         "idle" => idle::main(&mut parser),
         "instructions" => instructions::main(&mut parser),

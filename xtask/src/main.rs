@@ -46,6 +46,7 @@ cargo xtask NAME
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
+  cost         what features cost, as ratios of CPU time per request (--help for its flags)
   flood        what a visitor waits while others flood the server (--help for its flags)
   link         page loads over slow and lossy links, compared with other servers (--help for its flags)
   idle         user memory of idle connections, of each kind (--help for its flags)
@@ -56,9 +57,10 @@ cargo xtask NAME
 ";
 
 /// Chores of the lab.
-const LAB: [&str; 8] = [
+const LAB: [&str; 9] = [
     "bench",
     "caches",
+    "cost",
     "flood",
     "idle",
     "instructions",

@@ -184,6 +184,8 @@ fn requests(kind: Kind, path: &Path, fault: Fault, work: &Path) -> Result<u64> {
         keep_alive: true,
         bursts: false,
         tls: None,
+        preface: "",
+        fields: "",
         verify_every: 1,
         warm_up: Duration::ZERO,
         duration: second,

@@ -38,7 +38,7 @@ mod estimate;
 #[cfg(test)]
 mod faults;
 mod h2load;
-mod host;
+pub(crate) mod host;
 mod options;
 mod peers;
 mod plan;

@@ -207,6 +207,8 @@ pub(crate) fn measure(
         keep_alive: load.keep_alive,
         bursts: load.bursts,
         tls: tls.as_ref(),
+        preface: "",
+        fields: "",
         verify_every: load.verify_every,
         warm_up: Duration::from_secs_f64(if is_once { 0.0 } else { method.warm_up_s }),
         duration: Duration::from_secs_f64(if is_once { 0.0 } else { method.duration_s }),

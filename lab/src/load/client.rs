@@ -150,7 +150,8 @@ impl<'a> Client<'a> {
         };
         let request = |path: &str| {
             let host = plan.address;
-            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n").into_bytes()
+            let fields = plan.fields;
+            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}{fields}\r\n").into_bytes()
         };
         let histogram =
             || Histogram::new_with_bounds(1, LATENCY_MAX, 3).map_err(|e| anyhow!("histogram: {e}"));
@@ -383,6 +384,13 @@ impl<'a> Client<'a> {
         match sockopt::socket_error(socket) {
             Ok(Ok(())) => {}
             Ok(Err(e)) | Err(e) => return Err(LoadError::Refused(e.to_string())),
+        }
+        let preface = self.plan.preface.as_bytes();
+        // The buffer of a new socket has room for all of it.
+        if !preface.is_empty() && send(socket, preface, SendFlags::NOSIGNAL) != Ok(preface.len()) {
+            return Err(LoadError::Client(
+                "a connection's first bytes are not taken".into(),
+            ));
         }
         let Some(tls) = self.plan.tls else {
             return self.ready(index);

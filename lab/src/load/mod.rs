@@ -114,6 +114,10 @@ pub(crate) struct Plan<'a> {
     pub(crate) bursts: bool,
     /// TLS on every connection; clear text where there is none.
     pub(crate) tls: Option<&'a Tls>,
+    /// What begins each connection, before TLS; a few bytes.
+    pub(crate) preface: &'a str,
+    /// Lines of each request, each with its end.
+    pub(crate) fields: &'a str,
     /// Compare the whole content of one response in this many; zero never does.
     pub(crate) verify_every: u64,
     /// Time after connecting that is not counted.

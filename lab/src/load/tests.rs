@@ -72,6 +72,8 @@ pub(super) fn plan<'a>(
         keep_alive: true,
         bursts: false,
         tls: None,
+        preface: "",
+        fields: "",
         verify_every: 1,
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(50),

@@ -1,0 +1,303 @@
+//! Measures what a feature costs: CPU time per request with it, as a ratio to the same without it.
+//!
+//! ```text
+//!   round ─▶ a server without ─▶ load ─▶ CPU time per request ┐
+//!         └▶ a server with    ─▶ load ─▶ CPU time per request ┴─▶ ratio ─▶ mean, standard error
+//! ```
+//!
+//! Servers are started anew for each run, and the order changes with each round: what differs between
+//! processes, and what changes slowly on the machine, is part of the standard error. A bound that the
+//! mean exceeds by more than two of these ends the run with an error.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use lexopt::prelude::*;
+use xtask::process;
+use xtask::served::Served;
+
+use crate::bench::host::{Affinity, allowed_cpus, pin};
+use crate::bench::usage;
+use crate::load::{self, Content, Order, Phase, Plan, Target};
+
+const HELP: &str = "\
+cargo xtask cost [FLAGS] [NAME]...
+
+  NAME             metrics, limits, proxy, forwarded or sandbox; default: all of them
+  --rounds N       each with a run without the feature and one with it; default: 20
+  --seconds N      that count of each run; default: 1
+  --engine NAME    uring or epoll; default: both
+  --gannet PATH    measure this binary instead of building a release
+";
+
+/// A feature, and how it is turned on.
+struct Feature {
+    name: &'static str,
+    /// Flags of the server without it, beside those of all; and of the one with it.
+    flags: [&'static [&'static str]; 2],
+    /// What begins each connection to the server with it.
+    preface: &'static str,
+    /// Lines of each request, to both.
+    fields: &'static str,
+    /// The bound on the ratio, if there is one.
+    ratio_max: Option<f64>,
+}
+
+const ADDRESS: &str = "127.0.0.1:0";
+
+const FEATURES: [Feature; 5] = [
+    Feature {
+        name: "metrics",
+        flags: [
+            &["--listen", ADDRESS],
+            &["--listen", ADDRESS, "--metrics", ADDRESS],
+        ],
+        preface: "",
+        fields: "",
+        ratio_max: None,
+    },
+    // So many that no request is refused.
+    Feature {
+        name: "limits",
+        flags: [
+            &["--listen", ADDRESS],
+            &[
+                "--listen",
+                ADDRESS,
+                "--client-connections",
+                "100000",
+                "--client-requests",
+                "100000000/s",
+                "--client-rate",
+                "100G",
+            ],
+        ],
+        preface: "",
+        fields: "",
+        ratio_max: Some(1.03),
+    },
+    Feature {
+        name: "proxy",
+        flags: [
+            &["--listen", ADDRESS],
+            &["--listen", "127.0.0.1:0,proxy", "--trust", "loopback"],
+        ],
+        preface: "PROXY TCP4 203.0.113.7 198.51.100.1 56324 443\r\n",
+        fields: "",
+        ratio_max: Some(1.03),
+    },
+    Feature {
+        name: "forwarded",
+        flags: [
+            &["--listen", ADDRESS],
+            &["--listen", ADDRESS, "--trust", "loopback"],
+        ],
+        preface: "",
+        fields: "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: http\r\n",
+        ratio_max: None,
+    },
+    Feature {
+        name: "sandbox",
+        flags: [
+            &["--listen", ADDRESS, "--sandbox", "off"],
+            &["--listen", ADDRESS, "--sandbox", "require"],
+        ],
+        preface: "",
+        fields: "",
+        ratio_max: Some(1.01),
+    },
+];
+
+/// Persistent connections, each with one request outstanding.
+const CONNECTIONS: usize = 64;
+
+/// How long a run goes on before what counts.
+const WARM: Duration = Duration::from_millis(300);
+
+/// How long nothing may arrive.
+const STALL: Duration = Duration::from_secs(10);
+
+/// Name and content of the file that is asked for.
+const FILE: (&str, &str) = (
+    "page.txt",
+    "All work and no play makes a page of 64 bytes, or about so.\n",
+);
+
+/// What is the same for all runs.
+struct Setting {
+    gannet: PathBuf,
+    folder: PathBuf,
+    rounds: usize,
+    time: Duration,
+    /// For the server, and for the client.
+    cpus: [usize; 2],
+}
+
+/// `cargo xtask cost`.
+pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
+    let (mut rounds, mut seconds, mut engine, mut gannet) = (20, 1.0, None, None);
+    let mut names = Vec::new();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("rounds") => rounds = parser.value()?.parse()?,
+            Long("seconds") => seconds = parser.value()?.parse()?,
+            Long("engine") => engine = Some(parser.value()?.string()?),
+            Long("gannet") => gannet = Some(PathBuf::from(parser.value()?).canonicalize()?),
+            Short('h') | Long("help") => {
+                print!("{HELP}");
+                return Ok(());
+            }
+            Value(name) => names.push(name.string()?),
+            _ => return Err(argument.unexpected().into()),
+        }
+    }
+    for name in &names {
+        let is_known = FEATURES.iter().any(|it| it.name == name);
+        ensure!(is_known, "no feature is called '{name}'; see --help");
+    }
+    ensure!(rounds >= 2, "a standard error needs two rounds");
+    let gannet = match gannet {
+        Some(path) => path,
+        None => process::build(&["-p", "gannet"], "release")?,
+    };
+    let cpus = allowed_cpus();
+    ensure!(cpus.len() >= 2, "server and client need a CPU each");
+    let folder = std::env::temp_dir().join(format!("gannet-cost-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(FILE.0), FILE.1)?;
+    let setting = Setting {
+        gannet,
+        folder,
+        rounds,
+        time: Duration::from_secs_f64(seconds),
+        cpus: [cpus[0], cpus[1]],
+    };
+    let affinity = Affinity::save()?;
+    let engines = engine.map_or(vec!["uring".to_owned(), "epoll".into()], |it| vec![it]);
+    let mut is_met = Ok(true);
+    for engine in &engines {
+        for feature in &FEATURES {
+            let is_asked = names.is_empty() || names.iter().any(|it| it == feature.name);
+            if let (true, Ok(so_far)) = (is_asked, &is_met) {
+                let met = setting.measure(feature, engine);
+                let so_far = *so_far;
+                is_met = met.map(|it| it && so_far).context(feature.name);
+            }
+        }
+    }
+    affinity.restore();
+    fs::remove_dir_all(&setting.folder)?;
+    ensure!(is_met?, "a bound is not met, see above");
+    Ok(())
+}
+
+impl Setting {
+    /// Prints what a feature costs; returns whether its bound is met, as far as can be told.
+    fn measure(&self, feature: &Feature, engine: &str) -> Result<bool> {
+        let mut ratios = Vec::new();
+        for round in 0..self.rounds {
+            let mut costs = [0.0; 2];
+            for turn in 0..2 {
+                let side = (round + turn) % 2;
+                costs[side] = self.run(feature, side, engine)?;
+            }
+            ratios.push(costs[1] / costs[0]);
+        }
+        let (mean, error) = mean_and_error(&ratios);
+        let is_met = feature
+            .ratio_max
+            .is_none_or(|most| mean - 2.0 * error <= most);
+        let bound = match feature.ratio_max {
+            None => String::new(),
+            Some(most) if mean + 2.0 * error <= most => format!(", at most {most}: met"),
+            Some(most) if is_met => format!(", at most {most}: within the error"),
+            Some(most) => format!(", at most {most}: NOT met"),
+        };
+        println!(
+            "{engine}: {}: {mean:.3} times the CPU time per request (standard error {error:.3}{bound})",
+            feature.name
+        );
+        Ok(is_met)
+    }
+
+    /// Seconds of CPU time per request of a new server, without the feature (0) or with it (1).
+    fn run(&self, feature: &Feature, side: usize, engine: &str) -> Result<f64> {
+        pin(self.cpus[0])?;
+        let server = self.serve(feature.flags[side], engine)?;
+        pin(self.cpus[1])?;
+        let targets = [Target {
+            path: format!("/{}", FILE.0),
+            content: Content::new(FILE.1.as_bytes().into(), 0, FILE.1.len() as u64),
+        }];
+        let interrupt = AtomicBool::new(false);
+        let plan = Plan {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, server.port.parse()?)),
+            targets: &targets,
+            connections: CONNECTIONS,
+            order: Order::RoundRobin,
+            keep_alive: true,
+            bursts: false,
+            tls: None,
+            preface: if side == 1 { feature.preface } else { "" },
+            fields: feature.fields,
+            verify_every: 100,
+            warm_up: WARM,
+            duration: self.time,
+            stall: STALL,
+            connect: STALL,
+            settle: Duration::ZERO,
+            interrupt: &interrupt,
+        };
+        let mut readings = Vec::new();
+        let mut read = |_: Phase| readings.push(usage::of_tree(server.pid()));
+        let tally = load::run(&plan, &mut read)?;
+        let mut readings = readings.into_iter();
+        let (Some(before), Some(after)) = (readings.next(), readings.next()) else {
+            bail!("nothing was counted");
+        };
+        ensure!(tally.requests > 0, "nothing was answered");
+        Ok(after?.cpu_since(&before?).as_secs_f64() / tally.requests as f64)
+    }
+
+    fn serve(&self, flags: &[&str], engine: &str) -> Result<Served> {
+        let mut command = Command::new(&self.gannet);
+        command.args([
+            "serve",
+            "--workers",
+            "1",
+            "--log",
+            "off",
+            "--engine",
+            engine,
+        ]);
+        command.args(flags).arg(Path::new(&self.folder));
+        command.stderr(Stdio::inherit());
+        Served::start(&mut command)?.context("the server does not start")
+    }
+}
+
+/// The mean of at least two values, and its standard error.
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0) / count).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_is_that_of_the_mean() {
+        let (mean, error) = mean_and_error(&[1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(mean, 2.5);
+        assert!((error - (5.0_f64 / 3.0 / 4.0).sqrt()).abs() < 1e-12);
+        assert_eq!(mean_and_error(&[1.5, 1.5]), (1.5, 0.0));
+    }
+}
