@@ -604,8 +604,12 @@ fn rules_for_languages_vary_by_them() {
     let site = Folder::new();
     site.write(
         "_redirects",
-        "/ /de/ 302! Language=de\n/docs/* /de/docs/:splat 200 Language=de\n",
+        "/ /de/ 302! Language=de\n/docs/* /de/docs/:splat 200 Language=de\n\
+         /photo.jpg /de/ 302! Language=de\n",
     );
+    // The answer for one path is the other file, whose own path has no rule.
+    site.write("photo.jpg", "a long picture");
+    site.write("photo.avif", "short");
     site.write("index.html", "home");
     site.write("de/index.html", "daheim");
     site.write("de/docs/page.html", "Seite");
@@ -618,7 +622,8 @@ fn rules_for_languages_vary_by_them() {
             let mut client = Client::new(server);
             let mut ask = |path: &str, languages: &str| {
                 client.send(format!(
-                    "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Language: {languages}\r\n\r\n"
+                    "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: image/avif\r\n\
+                     Accept-Language: {languages}\r\n\r\n"
                 ));
                 let answer = client.response();
                 let mut lines = answer.fields.iter();
@@ -638,6 +643,8 @@ fn rules_for_languages_vary_by_them() {
                 check("/docs/page", "de", "200 Seite", true);
                 check("/docs/page", "fr", "404 <!doctype html>", true);
                 check("/docs/own", "de", "200 own", false);
+                check("/photo.jpg", "fr", "200 short", true);
+                check("/photo.jpg", "de", "302 /de/", true);
                 check("/de/", "de", "200 daheim", false);
                 check("/app.js", "de", "200 run()", false);
             }

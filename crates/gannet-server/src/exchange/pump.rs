@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use gannet_content::answer;
 use gannet_content::routing::is_navigation;
-use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Ruled;
 use gannet_http::h1::Event;
@@ -534,10 +533,12 @@ impl<D: Driver> Pump<'_, D> {
                 };
                 let (site, resolved) = archive.resolve(wanted, &mut to.ruling, input);
                 // That of another form, if that is sent.
-                let path = to.ruling.map_or(path, |ruling| ruling.input.path);
+                let sent = to.ruling.map_or(path, |ruling| ruling.input.path);
                 Ok(match resolved {
                     Resolved::Selected(selected) => match to.missing_body(request, &selected) {
-                        Some(body) => return wait(Waits::body(site, path, &selected, &body)),
+                        Some(body) => {
+                            return wait(Waits::body(site, [path, sent], &selected, &body));
+                        }
                         None if selected.is_lost(self.driver) => {
                             to.error(Status::SERVICE_UNAVAILABLE, None)
                         }
@@ -587,8 +588,7 @@ impl<D: Driver> Pump<'_, D> {
                     };
                     self.counters.cache_hits += 1;
                     let path = other.as_slice();
-                    let input = RuleInput { path, ..input() };
-                    to.ruling = site.rules().map(|rules| Ruling::new(rules, input));
+                    to.ruling = ruling.map(|ruling| ruling.at(path));
                     let selected = Selected {
                         varies_by_type: true,
                         ..cached.select(request, status)

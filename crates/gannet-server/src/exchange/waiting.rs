@@ -51,6 +51,8 @@ pub(crate) struct KeptBody {
     site: Rc<ArchiveSite>,
     /// The canonical path.
     path: Vec<u8>,
+    /// The requested path, if it is another form of what is there.
+    instead_of: Option<Vec<u8>>,
     selected: KeptEntry,
     /// It is stored only in a coding.
     is_coded: bool,
@@ -59,11 +61,11 @@ pub(crate) struct KeptBody {
 }
 
 impl Waits {
-    /// Waits for `body`, selected at a canonical path.
+    /// Waits for `body`, selected at the second path, a canonical one, for the requested one.
     #[cold]
     pub(crate) fn body(
         site: &Rc<ArchiveSite>,
-        path: &[u8],
+        [asked, path]: [&[u8]; 2],
         selected: &Selected<'_>,
         body: &Unloaded<'_>,
     ) -> Self {
@@ -71,6 +73,7 @@ impl Waits {
         Self::Load(KeptBody {
             site: Rc::clone(site),
             path: path.to_vec(),
+            instead_of: (asked != path).then(|| asked.to_vec()),
             selected: KeptEntry::new(selected, body),
             is_coded: load.as_ref().is_some_and(Load::is_coded),
             load,
@@ -164,13 +167,14 @@ impl WaitingRequest {
                     debug_assert!(false, "an archive never changes");
                     return to.error(Status::INTERNAL_SERVER_ERROR, None);
                 };
-                let input = rule_input(turn.scheme, &request, &body.path);
+                let asked = body.instead_of.as_ref().unwrap_or(&body.path);
+                let input = rule_input(turn.scheme, &request, asked);
                 let rules = body.site.rules.as_deref();
                 // The rules of the current release have decided, also on assets of another one.
                 let own = self.release.select(request.authority);
                 let own = own.ok().and_then(|site| site.rules());
                 to.is_protected = self.is_protected(own, &body.path);
-                to.ruling = rules.map(|rules| Ruling::new(rules, input));
+                to.ruling = rules.map(|rules| Ruling::new(rules, input).at(&body.path));
                 to.selected(&request, &selected)
             }
             (Waits::Password(_), Found::Password(checked)) => {

@@ -292,6 +292,8 @@ pub(crate) fn may_stand_for(
 pub(crate) struct Ruling<'a> {
     rules: &'a SiteRules,
     pub(crate) input: RuleInput<'a>,
+    /// The path that was asked for: another one than the input's if another form of what is there is sent.
+    asked: &'a [u8],
     /// Whether rules may set how long the response is cached: it is the content of the path itself,
     /// or a permanent redirect.
     may_cache: bool,
@@ -302,6 +304,7 @@ impl<'a> Ruling<'a> {
         Self {
             rules,
             input,
+            asked: input.path,
             may_cache: true,
         }
     }
@@ -323,7 +326,7 @@ impl<'a> Ruling<'a> {
         self.rules.redirects()?.before_files(&self.input)
     }
 
-    /// The same for another path.
+    /// The same for the path of another form.
     pub(crate) fn at(self, path: &'a [u8]) -> Self {
         let input = RuleInput { path, ..self.input };
         Self { input, ..self }
@@ -336,8 +339,14 @@ impl<'a> Ruling<'a> {
     /// Whether the answer varies by the client's language. `has_file` is whether it is the content of
     /// the path itself.
     pub(crate) fn varies_by_language(&self, has_file: bool) -> bool {
-        let redirects = self.rules.redirects();
-        redirects.is_some_and(|it| it.varies_by_language(&self.input, has_file))
+        let Some(redirects) = self.rules.redirects() else {
+            return false;
+        };
+        let varies = |path| {
+            let input = RuleInput { path, ..self.input };
+            redirects.varies_by_language(&input, has_file)
+        };
+        varies(self.asked) || (self.asked != self.input.path && varies(self.input.path))
     }
 
     pub(crate) fn changes(&self) -> Option<FieldChanges> {

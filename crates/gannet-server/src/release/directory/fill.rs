@@ -243,11 +243,11 @@ impl Fill {
         let asked = RuleInput {
             scheme: self.scheme,
             host: &self.host,
-            path: &self.path,
+            path: self.instead_of.as_ref().unwrap_or(&self.path),
             query: self.query.as_deref(),
             language: &self.language,
         };
-        Some(Ruling::new(rules, asked))
+        Some(Ruling::new(rules, asked).at(&self.path))
     }
 
     /// When it began.
