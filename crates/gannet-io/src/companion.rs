@@ -78,7 +78,7 @@ impl Companion {
                     end_with(keeper)
                 });
             }
-            if let Err(error) = give_up_rights(user) {
+            if let Err(error) = give_up_rights(user).and_then(|()| say_by_error(&mut command)) {
                 return tell(name, &format!("cannot be started: {}", cause(&error)));
             }
             keep(theirs.as_fd(), name, &mut command);
@@ -97,6 +97,14 @@ impl Companion {
 fn give_up_rights(user: Option<&User>) -> io::Result<()> {
     user.map_or(Ok(()), User::become_it)?;
     forbid_privileges()
+}
+
+/// Has the process write to standard error what it writes to standard output, where the server's log may
+/// be.
+fn say_by_error(command: &mut Command) -> io::Result<()> {
+    let error = io::stderr().as_fd().try_clone_to_owned()?;
+    command.stdout(error);
+    Ok(())
 }
 
 /// Has the kernel kill the calling process when its parent ends.
