@@ -1,7 +1,7 @@
 //! gannet behind other programs' proxies: haproxy, nginx and Caddy, configured as in the manual.
 //!
 //! A client at an address of its own (127.0.0.7) asks through each proxy (at 127.0.0.1), and claims to
-//! be another one. The log has to name its address. Programs that are not installed are left out.
+//! be another one. The log has to name its address, and --hsts to follow its scheme. Programs that are not installed are left out.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use xtask::certificate::{Certificate, ECDSA_P256};
 use xtask::process;
 use xtask::served::Served;
 
@@ -36,6 +37,8 @@ struct Way {
 enum Upstream {
     /// Requests with fields of the proxy.
     Plain,
+    /// The same by a proxy that speaks TLS with the client.
+    BehindTls,
     /// Connections with a PROXY header.
     Proxied,
     /// The same before TLS, which the client speaks.
@@ -46,7 +49,7 @@ const HAPROXY: &[&str] = &["-db", "-f", "CONFIG"];
 const TIMES: &str = "timeout connect 5s\n timeout client 5s\n timeout server 5s\n";
 const NGINX: &[&str] = &["-p", "FOLDER", "-c", "CONFIG", "-g", "daemon off;"];
 
-const WAYS: [Way; 5] = [
+const WAYS: [Way; 7] = [
     Way {
         name: "haproxy, PROXY protocol 1",
         program: "haproxy",
@@ -76,6 +79,18 @@ const WAYS: [Way; 5] = [
         upstream: Upstream::Plain,
     },
     Way {
+        name: "haproxy that ends TLS",
+        program: "haproxy",
+        arguments: HAPROXY,
+        config: "listen site\n mode http\n TIMES bind 127.0.0.1:PORT ssl crt FOLDER/both.pem\n \
+                 http-request del-header Forwarded\n option forwardfor\n \
+                 http-request set-header X-Forwarded-Proto https if { ssl_fc }\n \
+                 http-request set-header X-Forwarded-Proto http if !{ ssl_fc }\n \
+                 http-request set-header X-Forwarded-Host %[req.hdr(host)]\n \
+                 server gannet 127.0.0.1:UPSTREAM\n",
+        upstream: Upstream::BehindTls,
+    },
+    Way {
         name: "nginx, X-Forwarded-For",
         program: "nginx",
         arguments: NGINX,
@@ -87,6 +102,20 @@ const WAYS: [Way; 5] = [
                  proxy_set_header X-Forwarded-Proto $scheme;\n \
                  proxy_set_header X-Forwarded-Host \"\";\n }\n }\n}\n",
         upstream: Upstream::Plain,
+    },
+    Way {
+        name: "nginx that ends TLS",
+        program: "nginx",
+        arguments: NGINX,
+        config: "pid FOLDER/pid;\nerror_log FOLDER/error.log;\nevents {}\nhttp {\n access_log off;\n \
+                 server {\n listen 127.0.0.1:PORT ssl;\n ssl_certificate FOLDER/both.pem;\n \
+                 ssl_certificate_key FOLDER/both.pem;\n location / {\n \
+                 proxy_pass http://127.0.0.1:UPSTREAM;\n proxy_set_header Host $host;\n \
+                 proxy_set_header Forwarded \"\";\n \
+                 proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n \
+                 proxy_set_header X-Forwarded-Proto $scheme;\n \
+                 proxy_set_header X-Forwarded-Host \"\";\n }\n }\n}\n",
+        upstream: Upstream::BehindTls,
     },
     Way {
         name: "Caddy, X-Forwarded-For",
@@ -105,6 +134,9 @@ pub(crate) fn main() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("gannet-proxies-{}", std::process::id()));
     fs::create_dir_all(folder.join("site"))?;
     fs::write(folder.join("site/index.html"), "hello\n")?;
+    let certificate = Certificate::create(ECDSA_P256, &folder)?;
+    let both = fs::read_to_string(&certificate.chain)? + &fs::read_to_string(&certificate.key)?;
+    fs::write(folder.join("both.pem"), both)?;
     let result = WAYS.iter().try_for_each(|way| {
         if process::find(way.program).is_none() {
             ensure!(!process::is_ci(), "{} is not installed", way.program);
@@ -132,7 +164,7 @@ fn go(way: &Way, gannet: &Path, folder: &Path) -> Result<()> {
     ]);
     command.arg(&log);
     command.args(match way.upstream {
-        Upstream::Plain => &["--listen", "127.0.0.1:0"][..],
+        Upstream::Plain | Upstream::BehindTls => &["--hsts", "--listen", "127.0.0.1:0"][..],
         Upstream::Proxied => &["--listen", "127.0.0.1:0,proxy"],
         Upstream::ProxiedTls => &["--tls", "--listen", "https://127.0.0.1:0,proxy"],
     });
@@ -157,7 +189,7 @@ fn go(way: &Way, gannet: &Path, folder: &Path) -> Result<()> {
     command.args(arguments).env("XDG_DATA_HOME", folder);
     let _proxy = Proxy::start(&mut command, port)?;
     let url = match way.upstream {
-        Upstream::ProxiedTls => format!("https://127.0.0.1:{port}/"),
+        Upstream::ProxiedTls | Upstream::BehindTls => format!("https://127.0.0.1:{port}/"),
         Upstream::Plain | Upstream::Proxied => format!("http://127.0.0.1:{port}/"),
     };
     let mut curl = Command::new("curl");
@@ -169,12 +201,17 @@ fn go(way: &Way, gannet: &Path, folder: &Path) -> Result<()> {
         "--interface",
         CLIENT,
     ]);
-    if way.upstream == Upstream::Plain {
+    if matches!(way.upstream, Upstream::Plain | Upstream::BehindTls) {
         curl.args(["--header", &format!("X-Forwarded-For: {CLAIMED}")]);
         curl.args(["--header", &format!("Forwarded: for={CLAIMED}")]);
     }
-    let content = process::capture(curl.arg(url))?;
+    let answer = process::capture(curl.args(["--include"]).arg(url))?;
+    let (head, content) = answer.split_once("\r\n\r\n").context("no head")?;
     ensure!(content == "hello", "other content: {content}");
+    // The scheme is the client's.
+    let has_hsts = head.to_lowercase().contains("\nstrict-transport-security:");
+    let is_due = way.upstream == Upstream::BehindTls;
+    ensure!(has_hsts == is_due, "--hsts: {head}");
     let logged = line(&log)?;
     ensure!(
         logged.contains(&format!("\"peer\":\"{CLIENT}")),
