@@ -2,6 +2,8 @@
 
 #![cfg(feature = "fleet")]
 
+#[path = "fleet/serving.rs"]
+mod serving;
 mod store;
 
 use std::fs;

@@ -16,6 +16,8 @@ use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 pub struct Settings {
     /// The path to serve; `None` is the current directory, if there is a terminal.
     pub path: Option<PathBuf>,
+    /// Where a store that is followed is copied to; `None` is a folder of the user's or service's state.
+    pub copy: Option<PathBuf>,
     /// Addresses, in the order given.
     pub listen: Vec<Listen>,
     /// The port on loopback, or on all interfaces with `expose`.

@@ -20,8 +20,14 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 /// Always.
 #[cfg(not(feature = "fleet"))]
 pub fn run(_: &ArgMatches) -> Result<u8, Failure> {
+    Err(built_without())
+}
+
+/// The program lacks what following needs.
+#[cfg(not(feature = "fleet"))]
+pub(crate) fn built_without() -> Failure {
     let cause = "cannot follow a store: this program was built without the feature 'fleet'";
-    Err(Failure::usage(cause).help("build it with its default features"))
+    Failure::usage(cause).help("build it with its default features")
 }
 
 #[cfg(feature = "fleet")]

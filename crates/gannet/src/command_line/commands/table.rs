@@ -133,6 +133,10 @@ pub static COMMANDS: &[Command] = &[
         details: "Takes every flag of plain gannet.",
         variables: &[
             ("XDG_DATA_HOME", "where the authority of --tls is kept"),
+            (
+                "XDG_STATE_HOME",
+                "where a store that is served from a URL is copied to",
+            ),
             ("NO_COLOR", "no colours where --color is auto"),
         ],
         example: "gannet serve ./site --port 9000",

@@ -50,7 +50,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "a directory, a single file or a .gannet archive; the current directory if absent",
         details: "A file that begins like an archive, or whose name ends in .gannet, is served as \
-            an archive; any other file is served at / and under its own name. Without a path and \
+            an archive; any other file is served at / and under its own name. A URL of a store, such \
+            as s3://BUCKET/PATH or https://HOST/PATH, is copied by 'gannet follow', which runs \
+            beside the server, and the copy is served. Without a path and \
             without a terminal gannet refuses to start, so that a misconfigured service never \
             publishes its working directory. Write ./pack for a directory that has the name of a \
             command.",
@@ -285,6 +287,21 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.server.content.require_signature = Some(public_key(text(values)?)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "copy",
+        short: None,
+        value: one("DIR"),
+        group: Group::Content,
+        default: "",
+        brief: "where a store that is served from a URL is copied to",
+        details: "Absent: a folder for this URL below $STATE_DIRECTORY, which systemd sets, or \
+            $XDG_STATE_HOME/gannet.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.copy = Some(path(values)?);
             Ok(())
         },
     },

@@ -75,6 +75,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("type", LIVE),
     ("header", Need::Nothing),
     ("require-signature", Need::Content),
+    ("copy", Need::Served(&[Kind::Store])),
     ("previews", ARCHIVE),
     ("password-file", Need::Content),
     ("password-path", Need::Content),

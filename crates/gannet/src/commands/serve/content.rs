@@ -11,6 +11,7 @@ use gannet_server::notices::ERRORS;
 use gannet_site::host_folders::HostFolders;
 
 use super::content_kind;
+use super::followed::{Followed, is_url};
 use crate::command_line::arguments::mistyped_command;
 use crate::command_line::serve_flags::needs::Kind;
 use crate::command_line::settings::Settings;
@@ -125,6 +126,9 @@ fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
 
 /// The content for hosts without a site of their own.
 fn main_content(settings: &Settings) -> Result<Content, Failure> {
+    if let Some(followed) = Followed::of(settings)? {
+        return Ok(followed.content());
+    }
     match &settings.path {
         Some(path) => look(path),
         None if io::stdin().is_terminal() || io::stdout().is_terminal() => {
@@ -141,6 +145,10 @@ fn look(path: &Path) -> Result<Content, Failure> {
     content_kind::examine(path).map_err(|failure| {
         match mistyped_command(Some(&path.as_os_str().to_owned())) {
             Some(meant) => failure.help(format!("did you mean the command 'gannet {meant}'?")),
+            None if is_url(path) => failure.help(
+                "only the main path can be a URL; copy this one by 'gannet follow URL DIR', and \
+                 serve DIR",
+            ),
             None if failure.help.is_none() && !path.exists() => failure.help("check the path"),
             None => failure,
         }

@@ -2,10 +2,12 @@
 
 pub mod addresses;
 mod binding;
+mod companions;
 mod confinement;
 mod content;
 pub mod content_kind;
 mod effects;
+mod followed;
 mod notify;
 pub(crate) mod outlook;
 pub(crate) mod output;
@@ -38,8 +40,10 @@ use crate::command_line::layers::Origins;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::settings::Settings;
 use crate::commands::serve::addresses::{Listening, WantedAddress};
+use crate::commands::serve::companions::Companions;
 use crate::commands::serve::content::{content, has_hosts, kind};
 use crate::commands::serve::effects::Situation;
+use crate::commands::serve::followed::Followed;
 use crate::commands::serve::notify::Notify;
 use crate::commands::serve::output::{People, Terminal, log_file, log_format};
 use crate::commands::serve::process_limits::{Needs, Used};
@@ -71,6 +75,8 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     // Before any other thread starts, and before rights are given up: what they are taken from hands
     // that on to the programs that it executes.
     let upgrades = Upgrades::new(before.starter());
+    let followed = Followed::of(settings)?;
+    let mut companions = beside(settings, followed.as_ref())?;
     confinement::begin(settings.server.sandbox)?;
     let commands = match signals::listen(settings.server.sandbox, settings.user.is_some()) {
         Ok(commands) => commands,
@@ -80,6 +86,15 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
             return Err(Failure::of_system("listen for", "signals", &error));
         }
     };
+    if let Some(followed) = followed.filter(|it| !it.has_release()) {
+        companions.begin();
+        if !settings.quiet {
+            ERRORS.write(followed.waiting_line());
+        }
+        if let Some(signal) = followed.await_first(&commands) {
+            return Ok(128 + u8::try_from(signal).unwrap_or(0));
+        }
+    }
     let Ready {
         prepared,
         lines,
@@ -100,6 +115,8 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         })
         .map_err(|error| start_failure(&error, settings))?;
     commands.serve();
+    // The follower of a server whose place this one takes has ended by now.
+    companions.begin();
     people.say(lines);
     notify.ready("serving");
     // These lines are written before requests are logged, unless their reader stalls.
@@ -109,8 +126,17 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         people,
         notify,
         upgrades,
+        companions,
     };
     Ok(waiting.wait(&commands))
+}
+
+/// Makes ready what runs beside the server.
+fn beside(settings: &Settings, followed: Option<&Followed>) -> Result<Companions, Failure> {
+    let user = confinement::run_as(settings.user.as_deref())?.map(|it| it.user);
+    followed.map_or(Ok(()), |it| it.make_room(user.as_ref()))?;
+    let wanted = followed.iter().map(|it| it.follower(settings)).collect();
+    Companions::fork(wanted, user.as_ref())
 }
 
 /// Runs the whole start short of serving; returns notes about anything unusual.
@@ -118,6 +144,9 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
 /// # Errors
 /// Anything that would prevent the server from starting.
 fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
+    if let Some(followed) = Followed::of(settings)?.filter(|it| !it.has_release()) {
+        return Ok(followed.note());
+    }
     let ready = prepare(
         settings,
         origins,

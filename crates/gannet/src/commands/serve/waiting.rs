@@ -8,6 +8,7 @@ use gannet_server::Running;
 use gannet_server::notices::ERRORS;
 use signal_hook::consts::SIGHUP;
 
+use super::companions::Companions;
 use super::notify::Notify;
 use super::output::People;
 use super::signals::{Command, Commands};
@@ -28,6 +29,7 @@ pub(super) struct Waiting {
     pub(super) people: People,
     pub(super) notify: Notify,
     pub(super) upgrades: Upgrades,
+    pub(super) companions: Companions,
 }
 
 /// Why a server finishes its running answers.
@@ -123,6 +125,7 @@ impl Waiting {
         match fate.stopping {
             None => {
                 self.upgrades.end();
+                self.companions.end();
                 self.notify.stopping();
                 self.running.stop();
                 fate.stopping = Some(Stopping::Signal(signal));
@@ -172,6 +175,7 @@ impl Waiting {
         }
         match self.upgrades.finish(&mut self.running, &taken) {
             Ok(()) => {
+                self.companions.end();
                 self.notify.leave();
                 fate.stopping = Some(Stopping::Replaced);
                 self.people.say(format!(

@@ -1,0 +1,234 @@
+//! Serving a store that is behind a URL: a follower beside the server copies it, and the copy is served.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use gannet_io::user::User;
+use gannet_server::config::Content;
+use gannet_store::Store;
+
+use super::companions::Wanted;
+use super::signals::{Command, Commands};
+use crate::command_line::settings::Settings;
+use crate::messages::{Failure, printable};
+
+/// How often a server without any release looks for the first one.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A store elsewhere, and its copy here.
+pub(super) struct Followed {
+    url: String,
+    /// The URL in messages: without a password.
+    shown: String,
+    copy: PathBuf,
+}
+
+/// Whether a path is meant to be a URL.
+pub(super) fn is_url(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    let scheme = bytes.windows(3).position(|it| it == b"://");
+    scheme.is_some_and(|len| len > 1 && bytes[..len].iter().all(u8::is_ascii_alphanumeric))
+}
+
+impl Followed {
+    /// What the settings name; `None` if they name no URL. Nothing is changed or asked.
+    ///
+    /// # Errors
+    /// It is not the URL of a store, there is no place for a copy, or the program cannot follow.
+    pub(super) fn of(settings: &Settings) -> Result<Option<Self>, Failure> {
+        let is_served = settings.server.content.dummy.is_none();
+        let Some(path) = settings
+            .path
+            .as_deref()
+            .filter(|it| is_served && is_url(it))
+        else {
+            if settings.copy.is_some() && is_served {
+                let what = "--copy has no effect: what is served is not a URL";
+                return Err(Failure::usage(what.to_owned())
+                    .help("leave it out, or name a store such as s3://BUCKET/PATH"));
+            }
+            return Ok(None);
+        };
+        let url = path.to_string_lossy().into_owned();
+        let shown = checked(&url)?;
+        let copy = match &settings.copy {
+            Some(folder) => folder.clone(),
+            None => default_copy(&shown, |name| std::env::var_os(name))?,
+        };
+        Ok(Some(Self { url, shown, copy }))
+    }
+
+    /// What is served.
+    pub(super) fn content(&self) -> Content {
+        Content::Store(self.copy.clone())
+    }
+
+    /// Whether there is a release to serve.
+    pub(super) fn has_release(&self) -> bool {
+        Store::open(&self.copy, None).is_ok_and(|it| it.pointer_path().exists())
+    }
+
+    /// What a check of the configuration says of a store of which nothing has been copied yet.
+    pub(super) fn note(&self) -> String {
+        let copy = self.copy.to_string_lossy();
+        let (copy, shown) = (printable(&copy), &self.shown);
+        format!("note     nothing has been copied from {shown} to '{copy}' yet\n")
+    }
+
+    /// The follower: it makes and keeps the copy.
+    pub(super) fn follower(&self, settings: &Settings) -> Wanted {
+        let mut arguments: Vec<OsString> = vec!["follow".into()];
+        if let Some(key) = &settings.server.content.require_signature {
+            arguments.extend(["--public-key".into(), key.into()]);
+        }
+        arguments.extend(["--".into(), (&self.url).into(), (&self.copy).into()]);
+        Wanted {
+            name: format!("the follower of {}", self.shown),
+            arguments,
+        }
+    }
+
+    /// Makes the copy's folder, for the user that the server becomes.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub(super) fn make_room(&self, user: Option<&User>) -> Result<(), Failure> {
+        let refuse = |error| {
+            Failure::of_system("make", self.copy.display(), &error)
+                .help("name a folder that can be written by --copy DIR")
+        };
+        if self.copy.is_dir() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(&self.copy).map_err(refuse)?;
+        user.map_or(Ok(()), |user| {
+            std::os::unix::fs::chown(&self.copy, Some(user.uid), Some(user.gid))
+        })
+        .map_err(refuse)
+    }
+
+    /// Waits for the first release; returns the signal that ended the wait, if one did.
+    pub(super) fn await_first(&self, commands: &Commands) -> Option<i32> {
+        while !self.has_release() {
+            match commands.inbox.recv_timeout(LOOK) {
+                Ok(Command::Stop(signal)) => return Some(signal),
+                // Nothing else can be done yet.
+                Ok(_) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        None
+    }
+
+    /// What is said before that.
+    pub(super) fn waiting_line(&self) -> String {
+        let copy = self.copy.to_string_lossy();
+        let (copy, shown) = (printable(&copy), &self.shown);
+        format!("waiting for the first release of {shown}, to be copied to '{copy}'\n")
+    }
+}
+
+/// The URL without what is secret in it.
+#[cfg(feature = "fleet")]
+fn checked(url: &str) -> Result<String, Failure> {
+    let remote = gannet_fleet::Remote::open(url, gannet_fleet::Patience::default())?;
+    Ok(remote.url().to_owned())
+}
+
+#[cfg(not(feature = "fleet"))]
+fn checked(_: &str) -> Result<String, Failure> {
+    Err(crate::commands::follow::built_without())
+}
+
+/// The folder of a copy that the command line does not name: in the state directory of the service or of
+/// the user, by the URL.
+fn default_copy(
+    shown: &str,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<PathBuf, Failure> {
+    let absolute = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|it| it.is_absolute())
+    };
+    // A service may have several; the first is its own.
+    let of_service = variable("STATE_DIRECTORY").and_then(|all| {
+        let first = all.as_bytes().split(|byte| *byte == b':').next()?;
+        let first = PathBuf::from(OsStr::from_bytes(first));
+        first.is_absolute().then_some(first)
+    });
+    let of_user = || {
+        let state = absolute("XDG_STATE_HOME");
+        let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")));
+        Some(state?.join("gannet"))
+    };
+    let Some(state) = of_service.or_else(of_user) else {
+        let what = "no place for the copy of a store: neither STATE_DIRECTORY, XDG_STATE_HOME nor HOME is set";
+        return Err(Failure::usage(what.to_owned()).help("name a folder by --copy DIR"));
+    };
+    Ok(state.join("copies").join(folder_name(shown)))
+}
+
+/// The URL as a name: what cannot stand in one is escaped, so that two URLs never share a folder.
+fn folder_name(shown: &str) -> String {
+    let mut name = String::new();
+    for byte in shown.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => name.push(byte.into()),
+            b'/' => name.push('+'),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_told_from_paths() {
+        let urls = [
+            "s3://bucket/site",
+            "https://h/s",
+            "file:///srv/store",
+            "x1://",
+        ];
+        let paths = [
+            "site",
+            "./s3://x",
+            "a:/b",
+            "://x",
+            "c://",
+            "b b://x",
+            "s3:/bucket",
+        ];
+        assert!(urls.iter().all(|url| is_url(Path::new(url))));
+        assert!(!paths.iter().any(|path| is_url(Path::new(path))));
+    }
+
+    #[test]
+    fn a_copy_has_a_folder_of_its_own() {
+        let find = |given: &[(&str, &str)], url| {
+            default_copy(url, |name| {
+                let found = given.iter().find(|(it, _)| *it == name)?;
+                Some(OsString::from(found.1))
+            })
+        };
+        let home = ("HOME", "/home/ann");
+        let of_user = find(&[home], "s3://bucket/site").unwrap();
+        let expect = "/home/ann/.local/state/gannet/copies/s3%3A++bucket+site";
+        assert_eq!(of_user, Path::new(expect));
+        let service = ("STATE_DIRECTORY", "/var/lib/site:/var/lib/other");
+        let of_service = find(&[home, service], "https://h/a+b").unwrap();
+        let expect = "/var/lib/site/copies/https%3A++h+a%2Bb";
+        assert_eq!(of_service, Path::new(expect));
+        let refused = find(&[("HOME", "relative")], "https://h/a").unwrap_err();
+        assert!(
+            refused.message.contains("no place for the copy"),
+            "{refused:?}"
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! `gannet serve URL`: a follower beside the server copies the store, and ends with the server.
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+
+use gannet_testkit::client::get;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, Signal, command, gannet_in, left_out, run};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::store::{publish, with_site};
+
+/// A store behind a URL.
+fn origin(folder: &Folder) -> (Gannet, String) {
+    let origin = Gannet::serve(folder.path(), &[]);
+    let url = format!("http://{}/store", origin.address());
+    (origin, url)
+}
+
+fn serve(folder: &Folder, url: &str, flags: &[&str]) -> Command {
+    let mut serve = command();
+    serve.args(["serve", url, "--port", "0", "--copy", "copy"]);
+    serve.args(flags).current_dir(folder.path());
+    serve
+}
+
+/// Whether nobody follows into the copy: followers hold its lock.
+fn is_free(folder: &Folder) -> bool {
+    fs::File::open(folder.join("copy/.lock"))
+        .is_ok_and(|lock| flock(lock, FlockOperation::NonBlockingLockShared).is_ok())
+}
+
+/// The far ends of a process's connections over TCP.
+fn peers(pid: u32) -> Vec<SocketAddr> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let names = descriptors.filter_map(|it| fs::read_link(it.ok()?.path()).ok());
+    let inodes: HashSet<String> = names
+        .filter_map(|name| {
+            let name = name.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some(name.to_owned())
+        })
+        .collect();
+    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).expect("it runs");
+    let lines = table.lines().skip(1).map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (ip, port) = fields[2].split_once(':').expect("an address");
+        let ip = u32::from_str_radix(ip, 16)
+            .expect("hexadecimal")
+            .swap_bytes();
+        let port = u16::from_str_radix(port, 16).expect("hexadecimal");
+        (
+            fields[9].to_owned(),
+            SocketAddr::from((ip.to_be_bytes(), port)),
+        )
+    });
+    lines
+        .filter(|(inode, peer)| inodes.contains(inode) && peer.port() != 0)
+        .map(|(_, peer)| peer)
+        .collect()
+}
+
+#[test]
+fn a_store_elsewhere_is_served_and_followed() {
+    on_both_engines(|engine| {
+        let folder = with_site();
+        publish(&folder, &["-q"]).success();
+        let (origin, url) = origin(&folder);
+        let flags = ["--engine", engine.name(), "--sandbox", "require"];
+        let mut server = Gannet::start(&mut serve(&folder, &url, &flags));
+        let waiting = server.next_error_line().expect("it waits");
+        let expect = format!("waiting for the first release of {url}, to be copied to 'copy'");
+        assert_eq!(waiting, expect);
+        assert!(get(&server, "/").text().contains("One"));
+        folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
+        publish(&folder, &["-q"]).success();
+        until("the server has the second release", || {
+            assert!(!peers(server.pid()).contains(&origin.address()));
+            get(&server, "/").text().contains("Two")
+        });
+        assert!(!is_free(&folder), "somebody follows");
+        let ended = server.stop();
+        assert_eq!(ended.status, Some(0), "{}", ended.err);
+        assert!(!ended.err.contains("has ended"), "{}", ended.err);
+        assert!(is_free(&folder), "the follower ends with the server");
+        // What was copied is served without the store, by a server that is killed then.
+        origin.stop().success();
+        let server = Gannet::start(&mut serve(&folder, &url, &flags));
+        assert!(get(&server, "/").text().contains("Two"));
+        until("somebody follows", || !is_free(&folder));
+        server.signal(Signal::KILL);
+        until("nobody follows", || is_free(&folder));
+    });
+}
+
+#[test]
+fn a_follower_that_is_killed_is_started_again() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (_origin, url) = origin(&folder);
+    let mut server = Gannet::start(&mut serve(&folder, &url, &[]));
+    let follower = || {
+        let lock = fs::read_dir("/proc").expect("proc").flatten().find(|it| {
+            let line = fs::read(it.path().join("cmdline")).unwrap_or_default();
+            let has = |word: &str| {
+                line.split(|byte| *byte == 0)
+                    .any(|it| it == word.as_bytes())
+            };
+            has("follow") && has(&url)
+        });
+        let name = lock?.file_name().into_string().ok()?;
+        name.parse::<i32>().ok()
+    };
+    until("it runs", || follower().is_some());
+    let first = follower().expect("it runs");
+    let pid = rustix::process::Pid::from_raw(first).expect("not zero");
+    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+    let said = format!("gannet: the follower of {url} has ended (signal: 9 (SIGKILL))");
+    while !server
+        .next_error_line()
+        .expect("it runs")
+        .starts_with(&said)
+    {}
+    until("another one runs", || {
+        follower().is_some_and(|it| it != first)
+    });
+    assert_eq!(server.stop().status, Some(0));
+}
+
+/// As a service would be that is stopped before its store can be reached.
+#[test]
+fn a_server_without_a_release_can_be_stopped() {
+    let folder = Folder::new();
+    let url = "http://127.0.0.1:1/store";
+    let mut child = serve(&folder, url, &[])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut errors = std::io::BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("connection refused (ECONNREFUSED)") {
+        line.clear();
+        let len = std::io::BufRead::read_line(&mut errors, &mut line).expect("readable");
+        assert_ne!(len, 0, "it waits for a release");
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(143));
+    until("nobody follows", || is_free(&folder));
+}
+
+#[test]
+fn the_copy_is_the_users() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root can become another user");
+    }
+    let folder = with_site();
+    fs::set_permissions(
+        folder.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .expect("ours");
+    publish(&folder, &["-q"]).success();
+    let (_origin, url) = origin(&folder);
+    let flags = ["--user", "65534:65534"];
+    let server = Gannet::start(&mut serve(&folder, &url, &flags));
+    assert!(get(&server, "/").text().contains("One"));
+    for name in ["copy", "copy/current"] {
+        assert_eq!(
+            fs::metadata(folder.join(name)).expect("there").uid(),
+            65_534
+        );
+    }
+    assert_eq!(server.stop().status, Some(0));
+}
+
+#[test]
+fn an_upgrade_leaves_one_follower() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (_origin, url) = origin(&folder);
+    let mut server = Gannet::start(&mut serve(&folder, &url, &[]));
+    server.signal(Signal::USR2);
+    let address = server.address();
+    let successor = loop {
+        let line = server.next_line().expect("it runs");
+        if let Some(rest) = line.strip_prefix("process ") {
+            let pid = rest.split(' ').next().expect("a number");
+            break pid.parse::<i32>().expect("a number");
+        }
+    };
+    let old = server.pid();
+    until("the old process ends", || {
+        let stat = fs::read_to_string(format!("/proc/{old}/stat")).unwrap_or_default();
+        stat.contains(") Z ")
+    });
+    folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
+    publish(&folder, &["-q"]).success();
+    until("the new process has the second release", || {
+        gannet_testkit::client::Client::connect(address)
+            .get("/")
+            .text()
+            .contains("Two")
+    });
+    let pid = rustix::process::Pid::from_raw(successor).expect("not zero");
+    rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
+    until("nobody follows", || is_free(&folder));
+}
+
+#[test]
+fn what_cannot_be_served_is_said() {
+    let folder = with_site();
+    let check = |arguments: &[&str], status: i32, expect: &str| {
+        let ended = gannet_in(&folder, arguments);
+        assert_eq!(ended.status, Some(status), "{ended:?}");
+        assert!(ended.err.contains(expect), "{ended:?}");
+    };
+    check(&["ftp://h/s"], 2, "not a URL of a store");
+    check(&["site", "--copy", "x"], 2, "--copy has no effect");
+    let url = "a.example=http://127.0.0.1:1/store";
+    check(&["--site", url], 1, "only the main path can be a URL");
+    let mut check = serve(
+        &folder,
+        "http://ann:secret@127.0.0.1:1/store",
+        &["--check-config"],
+    );
+    let checked = run(&mut check).success();
+    let note = "nothing has been copied from http://127.0.0.1:1/store to 'copy' yet";
+    assert!(checked.text().contains(note), "{}", checked.text());
+    assert!(!folder.join("copy").exists(), "a check changes nothing");
+}
