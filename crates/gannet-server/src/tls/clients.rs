@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{
-    CertificateError as Invalid, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
+    CertificateError as Invalid, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
 };
 
 use super::certificates::{Authorities, Cause, CertificateError, Warning, subject};
@@ -46,14 +47,22 @@ impl Verifier {
             return Ok(None);
         };
         let Authorities {
-            roots, subjects, ..
+            roots,
+            periods,
+            subjects,
+            ..
         } = Authorities::read(files, now, warnings)?;
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
-        let library = builder.build().map_err(|error| CertificateError {
+        let roots = Arc::new(roots);
+        let library = verifier_of(Arc::clone(&roots)).map_err(|error| CertificateError {
             path: Some(first.clone()),
             cause: Cause::Library(error.to_string()),
         })?;
-        Ok(Some(Self(Arc::new(Bounded { library, subjects }))))
+        Ok(Some(Self(Arc::new(Bounded {
+            library,
+            roots,
+            periods,
+            subjects,
+        }))))
     }
 
     /// The subjects of the authorities, none twice.
@@ -74,16 +83,48 @@ impl Verifier {
     }
 }
 
+/// The library's verifier of these authorities, of which it needs one.
+fn verifier_of(
+    roots: Arc<RootCertStore>,
+) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
+    WebPkiClientVerifier::builder_with_provider(roots, provider()).build()
+}
+
 /// The library's verifier, for chains of limited length that leave it nothing to choose from: it would
 /// try every certificate whose subject is an issuer's, in every order, and check a signature each time.
+/// And for authorities that are valid, which the library takes for granted.
 #[derive(Debug)]
 struct Bounded {
+    /// Of all authorities.
     library: Arc<dyn ClientCertVerifier>,
+    roots: Arc<RootCertStore>,
+    /// Of each of them.
+    periods: Vec<(i64, i64)>,
     /// The encoded subjects of the authorities, and those as text.
     subjects: Vec<(Vec<u8>, String)>,
 }
 
 impl Bounded {
+    /// The verifier of the authorities that are valid at this time.
+    ///
+    /// # Errors
+    /// None is.
+    fn at(&self, now: UnixTime) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let is_valid = |(from, until): &(i64, i64)| (*from..=*until).contains(&now);
+        if self.periods.iter().all(is_valid) {
+            return Ok(Arc::clone(&self.library));
+        }
+        // One has expired since they were read: few handshakes, until someone replaces it.
+        let valid = self.periods.iter().map(is_valid);
+        let roots = self.roots.roots.iter().zip(valid);
+        let roots = roots.filter_map(|(root, is_valid)| is_valid.then(|| root.clone()));
+        let valid = RootCertStore {
+            roots: roots.collect(),
+        };
+        verifier_of(Arc::new(valid)).map_err(|_| Error::InvalidCertificate(Invalid::Expired))
+    }
+
     /// The first intermediate of each subject, but for those of authorities, which are known.
     fn distinct<'o, 'c>(&self, others: &'o [CertificateDer<'c>]) -> Vec<CertificateDer<'o>>
     where
@@ -120,7 +161,7 @@ impl ClientCertVerifier for Bounded {
         if others.len() >= CLIENT_CHAIN_LEN_MAX || bytes > CLIENT_CHAIN_BYTES_MAX {
             return Err(Error::InvalidCertificate(Invalid::BadEncoding));
         }
-        self.library
+        self.at(now)?
             .verify_client_cert(leaf, &self.distinct(others), now)
     }
 
@@ -151,7 +192,9 @@ impl ClientCertVerifier for Bounded {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, DnType, KeyPair};
+    use std::time::Duration;
+
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
     use super::*;
 
@@ -165,17 +208,58 @@ mod tests {
     #[test]
     fn the_library_has_nothing_to_choose_from() {
         let authority = named("authority");
-        let mut roots = rustls::RootCertStore::empty();
+        let mut roots = RootCertStore::empty();
         roots.add(authority.clone()).expect("parsed");
         let roots = Arc::new(roots);
-        let library = WebPkiClientVerifier::builder_with_provider(roots, provider());
         let bounded = Bounded {
-            library: library.build().expect("one root"),
+            library: verifier_of(Arc::clone(&roots)).expect("one root"),
+            roots,
+            periods: vec![(0, i64::MAX)],
             subjects: vec![(subject(&authority).expect("parsed"), "authority".into())],
         };
         let (a, b) = (named("a"), named("b"));
         let broken = CertificateDer::from(vec![0x30, 0]);
         let sent = [named("authority"), a.clone(), named("a"), broken, b.clone()];
         assert_eq!(bounded.distinct(&sent), [a, b]);
+    }
+
+    /// Authorities expire while a server runs; their clients' certificates may be valid for longer.
+    #[test]
+    fn an_authority_counts_only_while_it_is_valid() {
+        let year = |year| rcgen::date_time_ymd(year, 1, 1);
+        let (mut authorities, mut leaves) = (Vec::new(), Vec::new());
+        let mut roots = RootCertStore::empty();
+        for (name, until) in [("short", 2030), ("long", 2040)] {
+            let mut params = CertificateParams::default();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            (params.not_before, params.not_after) = (year(2020), year(until));
+            let key = KeyPair::generate().expect("made");
+            let made = params.self_signed(&key).expect("made");
+            roots.add(made.der().clone()).expect("parsed");
+            let period = (params.not_before, params.not_after);
+            authorities.push((period.0.unix_timestamp(), period.1.unix_timestamp()));
+            let issuer = Issuer::new(params, key);
+            let mut leaf = CertificateParams::default();
+            (leaf.not_before, leaf.not_after) = (year(2020), year(2050));
+            let signed = leaf.signed_by(&KeyPair::generate().expect("made"), &issuer);
+            leaves.push(signed.expect("made").der().clone());
+        }
+        let roots = Arc::new(roots);
+        let bounded = Bounded {
+            library: verifier_of(Arc::clone(&roots)).expect("two roots"),
+            roots,
+            periods: authorities,
+            subjects: Vec::new(),
+        };
+        let check = |at: i32, expect: [bool; 2]| {
+            let seconds = u64::try_from(year(at).unix_timestamp()).expect("after 1970");
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+            let found = [0, 1].map(|it| bounded.verify_client_cert(&leaves[it], &[], now));
+            assert_eq!(found.map(|it| it.is_ok()), expect, "{at}");
+        };
+        check(2025, [true, true]);
+        check(2035, [false, true]);
+        check(2045, [false, false]);
     }
 }

@@ -13,8 +13,10 @@ use crate::tls::limits::{AUTHORITIES_MAX, AUTHORITIES_OF_ONE_NAME_MAX};
 
 /// The authorities of clients.
 pub(in crate::tls) struct Authorities {
-    /// For the library: valid now, none twice.
+    /// For the library: none has expired, none is there twice.
     pub(in crate::tls) roots: RootCertStore,
+    /// From when and until when each of them is valid, in Unix seconds.
+    pub(in crate::tls) periods: Vec<(i64, i64)>,
     /// Their encoded subjects, and those as text.
     pub(in crate::tls) subjects: Vec<(Vec<u8>, String)>,
     /// One that was left out because it has expired: its file, the date, and the days since.
@@ -34,6 +36,7 @@ impl Authorities {
     ) -> Result<Self, CertificateError> {
         let mut all = Self {
             roots: RootCertStore::empty(),
+            periods: Vec::new(),
             subjects: Vec::new(),
             expired: None,
             fingerprints: Vec::new(),
@@ -123,6 +126,7 @@ impl Authorities {
         }
         let added = self.roots.add(CertificateDer::from(der));
         added.map_err(|why| fail(Cause::Malformed(number, why.to_string())))?;
+        self.periods.push((facts.not_before, facts.not_after));
         self.subjects.push((parsed.subject, facts.subject));
         Ok(())
     }
