@@ -71,6 +71,14 @@ impl Place {
         metric(&self.server, &name)
     }
 
+    /// Whether the metrics tell when this authority expires.
+    fn tells_end_of(&self, name: &str) -> bool {
+        let address = self.server.metrics().expect("on");
+        let answer = Client::connect(address).get("/metrics").expect(200);
+        let series = format!("gannet_certificate_not_after_timestamp_seconds{{name=\"CN={name}\",");
+        answer.text().contains(&series)
+    }
+
     fn failed(&self, reason: &str) -> u64 {
         let name = format!("gannet_tls_handshakes_failed_total{{reason=\"{reason}\"}}");
         metric(&self.server, &name)
@@ -174,11 +182,13 @@ fn authorities_are_replaced_while_it_serves() {
         let mut place = Place::new(engine, &site);
         let mut old = place.client(place.good());
         old.get("/").expect(200);
+        assert!(place.tells_end_of("clients"));
         let next = Authority::named("next");
         place.clients.replace("root.pem", next.pem());
         place.server.signal(Signal::HUP);
         let line = place.server.next_line();
         assert_eq!(line.as_deref(), Some("certificates reloaded"));
+        assert!(place.tells_end_of("next") && !place.tells_end_of("clients"));
         is_refused(place.client(place.good()), "UnknownCA");
         is_refused_h3(place.quic(place.good()), 48);
         let new = || Some(next.issued_to_client(KeyKind::Rsa));

@@ -15,7 +15,7 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::certificates::{Authorities, Cause, CertificateError, Warning, subject};
+use super::certificates::{Authorities, Cause, CertificateError, Facts, Warning, subject};
 use super::config::provider;
 use super::limits::{CLIENT_CHAIN_BYTES_MAX, CLIENT_CHAIN_LEN_MAX};
 
@@ -46,12 +46,7 @@ impl Verifier {
         let Some(first) = files.first() else {
             return Ok(None);
         };
-        let Authorities {
-            roots,
-            periods,
-            subjects,
-            ..
-        } = Authorities::read(files, now, warnings)?;
+        let Authorities { roots, known, .. } = Authorities::read(files, now, warnings)?;
         let roots = Arc::new(roots);
         let library = verifier_of(Arc::clone(&roots)).map_err(|error| CertificateError {
             path: Some(first.clone()),
@@ -60,22 +55,21 @@ impl Verifier {
         Ok(Some(Self(Arc::new(Bounded {
             library,
             roots,
-            periods,
-            subjects,
+            known,
         }))))
     }
 
     /// The subjects of the authorities, none twice.
     pub(super) fn names(&self) -> Vec<&str> {
-        let mut names: Vec<_> = self
-            .0
-            .subjects
-            .iter()
-            .map(|(_, text)| text.as_str())
-            .collect();
+        let mut names: Vec<_> = self.facts().map(|it| it.subject.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// Facts about the authorities.
+    pub(super) fn facts(&self) -> impl Iterator<Item = &Facts> {
+        self.0.known.iter().map(|(_, facts)| facts)
     }
 
     pub(super) fn library(&self) -> Arc<dyn ClientCertVerifier> {
@@ -98,10 +92,8 @@ struct Bounded {
     /// Of all authorities.
     library: Arc<dyn ClientCertVerifier>,
     roots: Arc<RootCertStore>,
-    /// Of each of them.
-    periods: Vec<(i64, i64)>,
-    /// The encoded subjects of the authorities, and those as text.
-    subjects: Vec<(Vec<u8>, String)>,
+    /// Their encoded subjects, and facts about them, in the same order.
+    known: Vec<(Vec<u8>, Facts)>,
 }
 
 impl Bounded {
@@ -111,12 +103,12 @@ impl Bounded {
     /// None is.
     fn at(&self, now: UnixTime) -> Result<Arc<dyn ClientCertVerifier>, Error> {
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let is_valid = |(from, until): &(i64, i64)| (*from..=*until).contains(&now);
-        if self.periods.iter().all(is_valid) {
+        let is_valid = |(_, it): &(Vec<u8>, Facts)| (it.not_before..=it.not_after).contains(&now);
+        if self.known.iter().all(is_valid) {
             return Ok(Arc::clone(&self.library));
         }
         // One has expired since they were read: few handshakes, until someone replaces it.
-        let valid = self.periods.iter().map(is_valid);
+        let valid = self.known.iter().map(is_valid);
         let roots = self.roots.roots.iter().zip(valid);
         let roots = roots.filter_map(|(root, is_valid)| is_valid.then(|| root.clone()));
         let valid = RootCertStore {
@@ -136,7 +128,7 @@ impl Bounded {
             let Some(subject) = subject(other) else {
                 continue;
             };
-            let is_known = self.subjects.iter().any(|(it, _)| *it == subject);
+            let is_known = self.known.iter().any(|(it, _)| *it == subject);
             if !is_known && !seen.contains(&subject) {
                 seen.push(subject);
                 kept.push(CertificateDer::from(other.as_ref()));
@@ -198,6 +190,32 @@ mod tests {
 
     use super::*;
 
+    /// A verifier of these authorities with the times from which and until which they are valid.
+    fn bounded_by(authorities: &[(CertificateDer<'static>, [i64; 2])]) -> Bounded {
+        let mut roots = RootCertStore::empty();
+        let mut known = Vec::new();
+        for (authority, [not_before, not_after]) in authorities {
+            roots.add(authority.clone()).expect("parsed");
+            let facts = Facts {
+                names: Vec::new(),
+                has_addresses: false,
+                subject: String::new(),
+                issuer: String::new(),
+                not_before: *not_before,
+                not_after: *not_after,
+                validity: Default::default(),
+                fingerprint: [0; 32],
+            };
+            known.push((subject(authority).expect("parsed"), facts));
+        }
+        let roots = Arc::new(roots);
+        Bounded {
+            library: verifier_of(Arc::clone(&roots)).expect("there are some"),
+            roots,
+            known,
+        }
+    }
+
     fn named(name: &str) -> CertificateDer<'static> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -207,16 +225,7 @@ mod tests {
 
     #[test]
     fn the_library_has_nothing_to_choose_from() {
-        let authority = named("authority");
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.clone()).expect("parsed");
-        let roots = Arc::new(roots);
-        let bounded = Bounded {
-            library: verifier_of(Arc::clone(&roots)).expect("one root"),
-            roots,
-            periods: vec![(0, i64::MAX)],
-            subjects: vec![(subject(&authority).expect("parsed"), "authority".into())],
-        };
+        let bounded = bounded_by(&[(named("authority"), [0, i64::MAX])]);
         let (a, b) = (named("a"), named("b"));
         let broken = CertificateDer::from(vec![0x30, 0]);
         let sent = [named("authority"), a.clone(), named("a"), broken, b.clone()];
@@ -228,7 +237,6 @@ mod tests {
     fn an_authority_counts_only_while_it_is_valid() {
         let year = |year| rcgen::date_time_ymd(year, 1, 1);
         let (mut authorities, mut leaves) = (Vec::new(), Vec::new());
-        let mut roots = RootCertStore::empty();
         for (name, until) in [("short", 2030), ("long", 2040)] {
             let mut params = CertificateParams::default();
             params.distinguished_name.push(DnType::CommonName, name);
@@ -236,22 +244,15 @@ mod tests {
             (params.not_before, params.not_after) = (year(2020), year(until));
             let key = KeyPair::generate().expect("made");
             let made = params.self_signed(&key).expect("made");
-            roots.add(made.der().clone()).expect("parsed");
-            let period = (params.not_before, params.not_after);
-            authorities.push((period.0.unix_timestamp(), period.1.unix_timestamp()));
+            let period = [params.not_before, params.not_after].map(|it| it.unix_timestamp());
+            authorities.push((made.der().clone(), period));
             let issuer = Issuer::new(params, key);
             let mut leaf = CertificateParams::default();
             (leaf.not_before, leaf.not_after) = (year(2020), year(2050));
             let signed = leaf.signed_by(&KeyPair::generate().expect("made"), &issuer);
             leaves.push(signed.expect("made").der().clone());
         }
-        let roots = Arc::new(roots);
-        let bounded = Bounded {
-            library: verifier_of(Arc::clone(&roots)).expect("two roots"),
-            roots,
-            periods: authorities,
-            subjects: Vec::new(),
-        };
+        let bounded = bounded_by(&authorities);
         let check = |at: i32, expect: [bool; 2]| {
             let seconds = u64::try_from(year(at).unix_timestamp()).expect("after 1970");
             let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

@@ -46,7 +46,9 @@ pub(crate) fn prometheus(workers: &[WorkerCounts], about: &About) -> String {
         text.measures(measures);
     }
     if let Some(store) = &about.certificates {
-        text.certificates(&store.current().facts().collect::<Vec<_>>());
+        let set = store.current();
+        let all = set.facts().chain(set.facts_of_authorities());
+        text.certificates(&all.collect::<Vec<_>>());
     }
     text.codings(&about.coder.counts());
     text.releases(&about.board.all(), unix_now());

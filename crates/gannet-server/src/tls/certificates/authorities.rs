@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::SectionKind;
 
 use super::error::{Cause, CertificateError, Warning, WarningKind};
-use super::facts::{self, Parsed};
+use super::facts::{self, Facts, Parsed};
 use super::load::{DAY, read, section_name, sections, warn};
 use crate::tls::limits::{AUTHORITIES_MAX, AUTHORITIES_OF_ONE_NAME_MAX};
 
@@ -15,10 +15,8 @@ use crate::tls::limits::{AUTHORITIES_MAX, AUTHORITIES_OF_ONE_NAME_MAX};
 pub(in crate::tls) struct Authorities {
     /// For the library: none has expired, none is there twice.
     pub(in crate::tls) roots: RootCertStore,
-    /// From when and until when each of them is valid, in Unix seconds.
-    pub(in crate::tls) periods: Vec<(i64, i64)>,
-    /// Their encoded subjects, and those as text.
-    pub(in crate::tls) subjects: Vec<(Vec<u8>, String)>,
+    /// The same: their encoded subjects, and facts about them.
+    pub(in crate::tls) known: Vec<(Vec<u8>, Facts)>,
     /// One that was left out because it has expired: its file, the date, and the days since.
     expired: Option<(PathBuf, String, i64)>,
     fingerprints: Vec<[u8; 32]>,
@@ -36,8 +34,7 @@ impl Authorities {
     ) -> Result<Self, CertificateError> {
         let mut all = Self {
             roots: RootCertStore::empty(),
-            periods: Vec::new(),
-            subjects: Vec::new(),
+            known: Vec::new(),
             expired: None,
             fingerprints: Vec::new(),
         };
@@ -120,14 +117,13 @@ impl Authorities {
             );
             return Ok(());
         }
-        let of_name = self.subjects.iter().filter(|(it, _)| *it == parsed.subject);
+        let of_name = self.known.iter().filter(|(it, _)| *it == parsed.subject);
         if of_name.count() == AUTHORITIES_OF_ONE_NAME_MAX {
             return Err(fail(Cause::TooManyOfOneName(facts.subject)));
         }
         let added = self.roots.add(CertificateDer::from(der));
         added.map_err(|why| fail(Cause::Malformed(number, why.to_string())))?;
-        self.periods.push((facts.not_before, facts.not_after));
-        self.subjects.push((parsed.subject, facts.subject));
+        self.known.push((parsed.subject, facts));
         Ok(())
     }
 }
@@ -190,9 +186,9 @@ mod tests {
             read_text([&*one, &two, &one, &over].concat().as_bytes()).expect("read");
         assert_eq!(read.roots.len(), 2);
         let names: Vec<_> = read
-            .subjects
+            .known
             .iter()
-            .map(|(_, name)| name.as_str())
+            .map(|(_, facts)| facts.subject.as_str())
             .collect();
         assert!(
             names[0].contains("one") && names[1].contains("two"),

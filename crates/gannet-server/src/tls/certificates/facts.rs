@@ -6,7 +6,7 @@ use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 use x509_parser::time::ASN1Time;
 
-/// Facts about a leaf certificate.
+/// Facts about a certificate.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Facts {
     /// Its DNS names, in lower case, wildcards with `*.`, sorted.

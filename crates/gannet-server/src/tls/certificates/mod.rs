@@ -176,6 +176,11 @@ impl CertificateSet {
         self.clients.as_ref().map_or(Vec::new(), Verifier::names)
     }
 
+    /// Facts about these authorities.
+    pub fn facts_of_authorities(&self) -> impl Iterator<Item = &Facts> {
+        self.clients.iter().flat_map(Verifier::facts)
+    }
+
     /// Whether there is a certificate for the name (lower case).
     #[must_use]
     pub fn has(&self, server_name: &str) -> bool {
