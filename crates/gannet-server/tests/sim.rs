@@ -88,6 +88,10 @@ use crate::run::{Outcome, Scenario, Tls, sim};
 /// Number of seeds in a normal test run.
 const SEEDS: u64 = 200;
 
+/// Bytes a second that clients are sent where that is limited: answers wait for it, and no client is ahead
+/// of it by so much that it is refused.
+const RATE: u64 = 1 << 20;
+
 /// Seeds that exposed bugs: old versions from a slow disk, a folder that vanished.
 const KEPT: [u64; 3] = [3_495, 10_911, 13_949];
 
@@ -150,6 +154,7 @@ fn run_over(
         } else {
             0
         },
+        rate: if seed % 8 == 5 { RATE } else { 0 },
         ..scenario
     };
     let faults = match random.below(4) {

@@ -13,8 +13,8 @@ use gannet_io::driver::{Disk, File, Nanos, Started, Token};
 use gannet_io::ktls::TxKeys;
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordEncryptor, Sim, SimHandle};
-use gannet_server::config::{ContentOptions, Limits};
-use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
+use gannet_server::config::{ClientRules, ContentOptions, Limits};
+use gannet_server::driven::{Driven, DrivenClients, DrivenContent, DrivenTls};
 use gannet_server::ledger::{Account, Bound};
 use gannet_server::tls::config::Options as TlsOptions;
 use gannet_server::tls::kernel::KernelTls;
@@ -84,6 +84,8 @@ pub(crate) struct Scenario {
     pub(crate) tls: Tls,
     /// Received bytes are processed this much later.
     pub(crate) delay_ms: u64,
+    /// Bytes a second that a client is sent; 0: no limit.
+    pub(crate) rate: u64,
     /// Clients are on the server's machine.
     pub(crate) is_near: bool,
 }
@@ -124,6 +126,7 @@ impl Scenario {
             has_datagrams: false,
             tls: Tls::None,
             delay_ms: 0,
+            rate: 0,
             is_near: random.chance(300),
         }
     }
@@ -210,7 +213,15 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     if let Some(tls) = &mut tls {
         tls.datagram_sockets = u32::from(scenario.has_datagrams);
     }
-    let server = Driven::new(driver, content, &options, limits, tls).map_err(|e| e.to_string())?;
+    let clients = DrivenClients {
+        rules: ClientRules {
+            bytes_per_second: scenario.rate,
+            ..ClientRules::default()
+        },
+        ..DrivenClients::default()
+    };
+    let server = Driven::with_clients(driver, content, &options, limits, (tls, clients));
+    let server = server.map_err(|e| e.to_string())?;
     let crowd = Crowd {
         scenario,
         allowed,
