@@ -110,9 +110,9 @@ impl Bounded {
         // One has expired since they were read: few handshakes, until someone replaces it.
         let valid = self.known.iter().map(is_valid);
         let roots = self.roots.roots.iter().zip(valid);
-        let roots = roots.filter_map(|(root, is_valid)| is_valid.then(|| root.clone()));
+        let roots = roots.filter(|(_, is_valid)| *is_valid);
         let valid = RootCertStore {
-            roots: roots.collect(),
+            roots: roots.map(|(root, _)| root.clone()).collect(),
         };
         verifier_of(Arc::new(valid)).map_err(|_| Error::InvalidCertificate(Invalid::Expired))
     }

@@ -14,6 +14,18 @@ const V2: &[u8] =
     b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f\xcb\0\x71\x07\xc6\x33\x64\x01\xdc\x04\x01\xbb\
     \x04\0\0";
 
+/// Rules that limit the bytes that a client is sent in a second; 0: no limit.
+pub(crate) fn at_rate(bytes_per_second: u64) -> DrivenClients {
+    let rules = ClientRules {
+        bytes_per_second,
+        ..ClientRules::default()
+    };
+    DrivenClients {
+        rules,
+        is_proxied: false,
+    }
+}
+
 /// A server at a proxied address that trusts proxies in 192.0.2.0/24.
 fn server() -> Server {
     let rules = ClientRules {

@@ -13,8 +13,8 @@ use gannet_io::driver::{Disk, File, Nanos, Started, Token};
 use gannet_io::ktls::TxKeys;
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordEncryptor, Sim, SimHandle};
-use gannet_server::config::{ClientRules, ContentOptions, Limits};
-use gannet_server::driven::{Driven, DrivenClients, DrivenContent, DrivenTls};
+use gannet_server::config::{ContentOptions, Limits};
+use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
 use gannet_server::ledger::{Account, Bound};
 use gannet_server::tls::config::Options as TlsOptions;
 use gannet_server::tls::kernel::KernelTls;
@@ -210,18 +210,10 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         _ => ENCRYPTED_RECORDS_MAX,
     };
     let (mut tls, config) = secure(scenario.tls, key_records, &disk).unzip();
-    if let Some(tls) = &mut tls {
-        tls.datagram_sockets = u32::from(scenario.has_datagrams);
-    }
-    let clients = DrivenClients {
-        rules: ClientRules {
-            bytes_per_second: scenario.rate,
-            ..ClientRules::default()
-        },
-        ..DrivenClients::default()
-    };
-    let server = Driven::with_clients(driver, content, &options, limits, (tls, clients));
-    let server = server.map_err(|e| e.to_string())?;
+    tls.iter_mut()
+        .for_each(|it| it.datagram_sockets = scenario.has_datagrams.into());
+    let with = (tls, crate::clients::at_rate(scenario.rate));
+    let server = Driven::with_clients(driver, content, &options, limits, with);
     let crowd = Crowd {
         scenario,
         allowed,
@@ -230,7 +222,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     };
     let mut run = Run {
         disk,
-        server,
+        server: server.map_err(|e| e.to_string())?,
         files,
         clients: Vec::new(),
         crowd,
