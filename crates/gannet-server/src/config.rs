@@ -1,13 +1,15 @@
 //! The server's configuration: typed, complete, and validated by the code that builds it.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clients::network::Network;
 use crate::clients::rate::Rate;
+use crate::limits::SITES_AT_START_MAX;
 use crate::observe::log::template::Template;
 use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
@@ -103,7 +105,43 @@ pub enum Content {
     Archive(PathBuf),
     /// A store of releases, each a compiled archive.
     Store(PathBuf),
+    /// A folder with an entry for each of many hosts: each is opened at the first request for it.
+    Many(Many),
 }
+
+/// See [`Content::Many`].
+#[derive(Clone)]
+pub struct Many {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The entries found in it at the start. None is for all hosts.
+    pub found: Vec<Hosted>,
+    /// Finds them again.
+    pub find: fn(&Path) -> io::Result<Vec<Hosted>>,
+}
+
+impl Many {
+    /// Whether they are so few that each is content of its own as well, opened at the start.
+    #[must_use]
+    pub fn are_opened_at_start(&self) -> bool {
+        self.found.len() <= SITES_AT_START_MAX
+    }
+}
+
+impl fmt::Debug for Many {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.found.len();
+        write!(f, "Many({}, {count} hosts)", self.folder.display())
+    }
+}
+
+impl PartialEq for Many {
+    fn eq(&self, other: &Self) -> bool {
+        self.folder == other.folder && self.found == other.found
+    }
+}
+
+impl Eq for Many {}
 
 impl Content {
     /// Its path, as the operator gave it.
@@ -115,6 +153,7 @@ impl Content {
             | Self::File(path)
             | Self::Archive(path)
             | Self::Store(path) => path,
+            Self::Many(many) => many.folder,
         }
     }
 }

@@ -110,7 +110,7 @@ impl DrivenReleases {
         let workers = drivers.len();
         let archive = Arc::new(archive(release, &drivers[0])?);
         let opened = Arc::new(Opened::one(What::Archive(archive), options));
-        let current = Arc::clone(&opened.contents[0].current);
+        let current = Arc::clone(&opened.contents[&0].current);
         let mut inboxes = Vec::new();
         let mut remotes = Vec::new();
         for driver in &mut drivers {

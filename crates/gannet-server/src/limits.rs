@@ -486,3 +486,41 @@ pub(crate) const PASSWORD_FILE_MAX: u64 = 1 << 20;
 /// Earlier processes to which a process passes datagrams of HTTP/3: upgrades within the grace period of
 /// one. The connections of older ones end by their timeouts.
 pub(crate) const ELDERS_MAX: usize = 8;
+
+/// Sites of a folder of hosts that are opened at the start: as many as people make by hand, and want
+/// to be told of mistakes in.
+pub(crate) const SITES_AT_START_MAX: usize = 64;
+
+/// Sites of such a folder that are open besides, at most. Each costs its rules, caches, and a descriptor
+/// or two for each worker.
+pub(crate) const OPEN_SITES_MAX: usize = 256;
+
+/// No matter how few descriptors there are.
+pub(crate) const OPEN_SITES_MIN: usize = 8;
+
+/// The part of the process's descriptors that these sites may take.
+pub(crate) const SITE_DESCRIPTORS_PART: u64 = 4;
+
+/// Descriptors that an open site has besides one for each worker.
+pub(crate) const SITE_DESCRIPTORS: u64 = 3;
+
+/// Such a site is closed when no request has come for it for so long, seconds: a reader who turns a page
+/// finds it open.
+pub(crate) const SITE_IDLE_S: u64 = 600;
+
+/// A site that could not be opened is not tried again for so long, seconds.
+pub(crate) const SITE_FAILED_S: u64 = 5;
+
+/// Interval at which a folder of hosts is looked at, and the open sites in it, milliseconds. While
+/// nothing comes or goes there, its own metadata is all that is read.
+pub(crate) const SITES_LOOK_MS: u64 = 500;
+
+/// Threads that open sites: a file system that hangs holds up one.
+pub(crate) const SITE_OPENERS: usize = 4;
+
+/// Hosts whose sites are to be opened, of all workers. An opening takes a millisecond, and who waits
+/// behind more than these has a slow disk before him.
+pub(crate) const SITE_QUEUE_MAX: usize = 1_024;
+
+/// Requests of a worker that wait for their sites.
+pub(crate) const SITE_WAITERS_MAX: usize = 4_096;

@@ -8,6 +8,12 @@ use crate::host_name::host_name;
 /// The folder for hosts without one of their own.
 pub const DEFAULT_FOLDER: &str = "_default";
 
+/// Whether a name is that of an archive.
+#[must_use]
+pub fn is_archive(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "gannet")
+}
+
 /// The contents of a directory with a folder for each host.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HostFolders {
@@ -25,15 +31,37 @@ impl HostFolders {
     /// # Errors
     /// The directory cannot be read.
     pub fn of(root: &Path) -> io::Result<Self> {
+        Self::list(root, false)
+    }
+
+    /// The same with archives, each named `HOST.gannet`.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn with_archives(root: &Path) -> io::Result<Self> {
+        Self::list(root, true)
+    }
+
+    fn list(root: &Path, archives: bool) -> io::Result<Self> {
         let mut found = Self::default();
         for item in std::fs::read_dir(root)? {
-            let path = item?.path();
-            if !path.is_dir() {
+            let item = item?;
+            let path = item.path();
+            let kind = item.file_type()?;
+            let is_of_host = match archives && is_archive(&path) {
+                true => kind.is_file() || (kind.is_symlink() && path.is_file()),
+                false => kind.is_dir() || (kind.is_symlink() && path.is_dir()),
+            };
+            if !is_of_host {
                 let cause = "no folder with the name of a host";
                 found.others.push((path, cause.into()));
                 continue;
             }
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let name = match is_archive(&path) && archives {
+                true => path.file_stem(),
+                false => path.file_name(),
+            };
+            let name = name.unwrap_or_default().to_string_lossy();
             match &*name {
                 DEFAULT_FOLDER => found.folders.push((None, path)),
                 name => match host_name(name) {

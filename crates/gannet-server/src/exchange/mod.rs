@@ -21,6 +21,7 @@ pub(crate) mod pump;
 pub(crate) mod redirect;
 pub(crate) mod shortage;
 pub(crate) mod timing;
+pub(crate) mod unopened;
 pub(crate) mod waiting;
 
 use gannet_http::semantics::status::Status;
@@ -47,6 +48,8 @@ pub(crate) enum Wakeup {
     Loaded,
     /// The password of the request was compared with a hash.
     PasswordChecked(Checked),
+    /// The site of the request is open, or cannot be: the status to answer with.
+    SiteOpened(Result<(), Status>),
 }
 
 impl TryFrom<Done> for Wakeup {

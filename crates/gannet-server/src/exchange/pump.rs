@@ -1,6 +1,7 @@
 //! The main path: parses requests from received bytes and answers them, until one has to wait.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use gannet_content::answer;
 use gannet_content::routing::is_navigation;
@@ -36,7 +37,7 @@ use crate::quic;
 use crate::release::directory::fill::Fill;
 use crate::release::error_pages::ErrorPages;
 use crate::release::rules::{Ruling, may_stand_for, rule_input};
-use crate::release::{Release, Resolved, Selected, Site, Wanted};
+use crate::release::{NoSite, Release, Resolved, Selected, Site, Wanted};
 
 /// Why the pump stopped.
 pub(crate) enum Stop {
@@ -298,7 +299,8 @@ impl<D: Driver> Pump<'_, D> {
     /// Answers a request that had to wait, and returns its record if it needs one.
     ///
     /// # Errors
-    /// It waited for its password, which is right, and has to wait for something else.
+    /// It waited for its password, which is right, or for its site, which is open, and has to wait for
+    /// something else.
     pub(crate) fn answer_waiting(
         &mut self,
         reply: Reply<'_>,
@@ -314,7 +316,7 @@ impl<D: Driver> Pump<'_, D> {
         self.site = waiting.site_label();
         let request = waiting.request();
         let answered = match found {
-            Found::Password(Checked::Right) => {
+            Found::Password(Checked::Right) | Found::Site(Ok(())) => {
                 // Whatever matters of the connection was considered before the request waited.
                 let on = On {
                     redirects: false,
@@ -465,7 +467,9 @@ impl<D: Driver> Pump<'_, D> {
         if on.redirects {
             // Host is client-controlled: do not redirect unknown hosts.
             return Ok(match self.release.select(request.authority) {
-                Err(status) if self.turn.defaults.dummy.is_none() => to.error(status, None),
+                Err(NoSite::Unknown(status)) if self.turn.defaults.dummy.is_none() => {
+                    to.error(status, None)
+                }
                 _ => to.redirect_to_https(request),
             });
         }
@@ -499,9 +503,15 @@ impl<D: Driver> Pump<'_, D> {
         let site = match self.release.number(request.authority) {
             Ok(number) => {
                 self.site = self.release.label(number);
+                self.release.note_use(number);
                 self.release.site(number)
             }
-            Err(status) => return Ok(to.error(status, None)),
+            Err(NoSite::Unknown(status)) => return Ok(to.error(status, None)),
+            Err(NoSite::Unopened(host)) => {
+                let waits = Waits::Site(Arc::clone(host), false);
+                let arrived = (self.turn.now, OTHER);
+                return Err(WaitingRequest::new(request, self.release, waits, arrived));
+            }
         };
         let arrived = (self.turn.now, self.site);
         if let Some(lists) = passwords::lists(self.release, site.rules(), path) {

@@ -1,6 +1,7 @@
 //! Requests that have to wait: for the disk, or for a body.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::request::Request;
@@ -44,6 +45,8 @@ pub(crate) enum Waits {
     Load(KeptBody),
     /// The comparison of a password with a hash; `None` once it was asked for.
     Password(Option<Box<Proof>>),
+    /// The site of a host, and whether it was asked for.
+    Site(Arc<[u8]>, bool),
 }
 
 /// A selected archive entry, kept so that it is not selected again.
@@ -186,6 +189,7 @@ impl WaitingRequest {
                     Checked::Right | Checked::Failed => to.error(Status::SERVICE_UNAVAILABLE, None),
                 }
             }
+            (Waits::Site(..), Found::Site(Err(status))) => to.error(status, None),
             _ => to.error(Status::INTERNAL_SERVER_ERROR, None),
         }
     }
@@ -257,6 +261,23 @@ impl<D: Driver> Shared<D> {
                 return match self.guard.ask(*proof, waiter) {
                     true => None,
                     false => Some(Found::Password(Checked::Failed)),
+                };
+            }
+            Waits::Site(_, true) => {
+                // It is answered like a new request, from the release that has its site.
+                waiting.release = Rc::clone(&self.release);
+                return Some(Found::Site(match wakeup {
+                    Some(Ok(Wakeup::SiteOpened(opened))) => opened,
+                    _ => Err(Status::SERVICE_UNAVAILABLE),
+                }));
+            }
+            Waits::Site(host, is_asked) => {
+                *is_asked = true;
+                let worker = self.settings.number;
+                let ask = |host: &_| waiting.release.ask_to_open(worker, host);
+                return match self.sites.wait(host, waiter, ask) {
+                    true => None,
+                    false => Some(Found::Site(Err(Status::SERVICE_UNAVAILABLE))),
                 };
             }
             Waits::Load(body) => {
@@ -400,4 +421,6 @@ pub(crate) enum Found {
     Body(Result<bool, Status>),
     /// The result for a password. If it is right, the request is answered like a new one.
     Password(Checked),
+    /// The site of the request is open, and the request is answered like a new one; or it cannot be.
+    Site(Result<(), Status>),
 }

@@ -119,6 +119,7 @@ fn serving(path: &Path, contents: &[Hosted], dotfiles: bool) -> Option<PathBuf> 
     let full = path.canonicalize().ok()?;
     let directories = contents.iter().filter_map(|hosted| match &hosted.content {
         Content::Directory(site) | Content::HostFolder(site) => Some(site),
+        Content::Many(many) => Some(&many.folder),
         Content::File(_) | Content::Archive(_) | Content::Store(_) => None,
     });
     let mut serving = directories.filter(|site| {

@@ -29,10 +29,11 @@ pub(crate) mod rules;
 mod selected;
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use gannet_content::rules::limits::HOST_MAX;
@@ -51,14 +52,19 @@ pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
 use crate::config::UnknownHost;
 use crate::observe::measures::{Measures, OTHER};
 use crate::passwords::file::PasswordFile;
+use crate::start::sites::Named;
 
 /// See the module documentation.
 pub(crate) struct Release {
     sites: Vec<Site>,
     /// The contents that the sites were made from, each with the indices of its sites.
-    contents: Vec<(Weak<OpenedContent>, Range<usize>)>,
+    contents: BTreeMap<usize, (Weak<OpenedContent>, Range<usize>)>,
     /// Sites by host name.
     names: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    /// Hosts whose sites are opened at the first request.
+    named: Option<Named>,
+    /// Of the sites that were opened so: whether they were asked for. Empty if there are none.
+    uses: Vec<Option<Arc<AtomicBool>>>,
     /// Sites of names below the domain of previews.
     previews: Option<Previews>,
     /// The labels of sites in the metrics; shorter if none are counted.
@@ -75,6 +81,14 @@ pub(crate) struct Release {
     pub(crate) cache_memory: u64,
     /// Whether sites of this release or an earlier one may keep files open that can be deleted.
     has_live: Rc<Cell<bool>>,
+}
+
+/// Why a release has no site for a host.
+pub(crate) enum NoSite<'a> {
+    /// The host is not known; the status to answer with.
+    Unknown(Status),
+    /// There is a site for it that is not open.
+    Unopened(&'a Arc<[u8]>),
 }
 
 /// The content that answers for a host.
@@ -105,9 +119,10 @@ impl Release {
         measures: Option<&mut Measures>,
     ) -> Self {
         let mut sites = Vec::new();
-        let mut contents = Vec::with_capacity(opened.contents.len());
-        let mut hosts: Vec<&[String]> = Vec::new();
-        for (place, generations) in opened.contents.iter().enumerate() {
+        let mut contents = BTreeMap::new();
+        let mut hosts: Vec<Option<&[String]>> = Vec::new();
+        let mut uses = Vec::new();
+        for (&place, generations) in &opened.contents {
             let content = &generations.current;
             let start = sites.len();
             match previous.and_then(|it| it.sites_of(place, &Arc::downgrade(content))) {
@@ -115,20 +130,28 @@ impl Release {
                 None => sites.extend(content.sites(worker, opened.room)),
             }
             generations.add_others(&mut sites[start..], worker);
-            contents.push((Arc::downgrade(content), start..sites.len()));
-            hosts.extend(content.host_lists());
+            contents.insert(place, (Arc::downgrade(content), start..sites.len()));
+            match opened.uses.get(&place) {
+                // It answers for its entry's host, whatever hosts its archive names.
+                Some(_) => hosts.push(Some(&content.hosts)),
+                None => hosts.extend(content.host_lists().into_iter().map(Some)),
+            }
+            hosts.resize(sites.len(), None);
+            if opened.named.is_some() {
+                uses.resize(sites.len(), opened.uses.get(&place).cloned());
+            }
         }
         let labels = measures.map_or_else(Vec::new, |measures| {
-            let names = hosts.iter().map(|hosts| hosts.first());
+            let names = hosts.iter().map(|hosts| hosts.unwrap_or_default().first());
             let names = names.map(|name| name.map_or("default", String::as_str));
             names.map(|name| measures.label(name)).collect()
         });
-        let default = hosts.iter().position(|hosts| hosts.is_empty());
+        let default = hosts.iter().position(|it| it.is_some_and(<[_]>::is_empty));
         let previews = opened.previews.as_deref();
         let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
         let mut names = HashMap::default();
         for (number, hosts) in hosts.iter().enumerate() {
-            for host in *hosts {
+            for host in hosts.unwrap_or_default() {
                 let host = host.as_bytes().into();
                 names.entry(host).or_insert(number);
             }
@@ -148,8 +171,10 @@ impl Release {
         let room = opened.room.memory.saturating_mul(contents.len() as u64);
         Self {
             contents,
-            is_one_for_all: names.is_empty() && previews.is_none(),
+            is_one_for_all: names.is_empty() && previews.is_none() && opened.named.is_none(),
             names,
+            named: opened.named.clone(),
+            uses,
             previews,
             labels,
             unknown,
@@ -163,28 +188,28 @@ impl Release {
 
     /// The sites of a content, if this release has it at that index.
     fn sites_of(&self, place: usize, content: &Weak<OpenedContent>) -> Option<&[Site]> {
-        let (own, numbers) = self.contents.get(place)?;
+        let (own, numbers) = self.contents.get(&place)?;
         Weak::ptr_eq(own, content).then(|| &self.sites[numbers.clone()])
     }
 
     /// The sites that `next` does not share.
     pub(crate) fn gone(&self, next: &Self) -> impl Iterator<Item = &Site> {
-        let contents = self.contents.iter().enumerate();
-        let gone = contents.filter(|(at, (own, _))| next.sites_of(*at, own).is_none());
+        let contents = self.contents.iter();
+        let gone = contents.filter(|(at, (own, _))| next.sites_of(**at, own).is_none());
         gone.flat_map(|(_, (_, numbers))| &self.sites[numbers.clone()])
     }
 
     /// The site for an authority, or the status to answer with.
     #[inline]
-    pub(crate) fn select(&self, authority: Option<&[u8]>) -> Result<&Site, Status> {
+    pub(crate) fn select(&self, authority: Option<&[u8]>) -> Result<&Site, NoSite<'_>> {
         self.number(authority).map(|number| self.site(number))
     }
 
     /// The number of that site.
     #[inline]
-    pub(crate) fn number(&self, authority: Option<&[u8]>) -> Result<usize, Status> {
+    pub(crate) fn number(&self, authority: Option<&[u8]>) -> Result<usize, NoSite<'_>> {
         match self.is_one_for_all {
-            true => self.unknown,
+            true => self.unknown.map_err(NoSite::Unknown),
             false => self.named(authority),
         }
     }
@@ -201,27 +226,55 @@ impl Release {
         self.labels.get(number).copied().unwrap_or(OTHER)
     }
 
-    fn named(&self, authority: Option<&[u8]>) -> Result<usize, Status> {
+    /// Notes that the site with a number was asked for, unless it stays open anyway.
+    #[inline]
+    pub(crate) fn note_use(&self, number: usize) {
+        if let Some(Some(is_used)) = self.uses.get(number)
+            && !is_used.load(Ordering::Relaxed)
+        {
+            is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks for the site of a host to be opened, for a worker; false if too many are asked for.
+    pub(crate) fn ask_to_open(&self, worker: usize, host: &Arc<[u8]>) -> bool {
+        let named = self.named.as_ref();
+        named.is_some_and(|named| named.ask(worker, host))
+    }
+
+    fn named(&self, authority: Option<&[u8]>) -> Result<usize, NoSite<'_>> {
         let mut buffer = [0; HOST_MAX];
         let host = normal_host(authority.unwrap_or_default(), &mut buffer);
         match self.names.get(host) {
             Some(site) => Ok(*site),
             None if host.first() == Some(&b'[') => self.named_address(host),
-            None => match &self.previews {
-                Some(previews) => previews.named(host).unwrap_or(self.unknown),
-                None => self.unknown,
-            },
+            None => self.unopened(host),
         }
     }
 
     /// The same for an IPv6 address, which has several forms; sites use the shortest.
     #[cold]
-    fn named_address(&self, host: &[u8]) -> Result<usize, Status> {
+    fn named_address(&self, host: &[u8]) -> Result<usize, NoSite<'_>> {
         let text = str::from_utf8(host).unwrap_or_default();
         let inner = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
         let address = inner.and_then(|it| it.parse::<Ipv6Addr>().ok());
-        let found = address.and_then(|it| self.names.get(format!("[{it}]").as_bytes()));
-        found.map_or(self.unknown, |site| Ok(*site))
+        let Some(address) = address else {
+            return self.unknown.map_err(NoSite::Unknown);
+        };
+        let host = format!("[{address}]");
+        match self.names.get(host.as_bytes()) {
+            Some(site) => Ok(*site),
+            None => self.unopened(host.as_bytes()),
+        }
+    }
+
+    /// The same for a host without an open site.
+    fn unopened(&self, host: &[u8]) -> Result<usize, NoSite<'_>> {
+        if let Some(host) = self.named.as_ref().and_then(|named| named.host(host)) {
+            return Err(NoSite::Unopened(host));
+        }
+        let preview = self.previews.as_ref().and_then(|it| it.named(host));
+        preview.unwrap_or(self.unknown).map_err(NoSite::Unknown)
     }
 
     /// Records that a live directory keeps a file open that may be deleted.

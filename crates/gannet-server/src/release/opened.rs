@@ -1,8 +1,9 @@
 //! Content that was opened and checked: one description for all threads, from which each worker
 //! makes its [`Release`](super::Release).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use gannet_archive::Archive;
 use gannet_content::rules::pattern::Scheme;
@@ -19,13 +20,18 @@ use crate::limits::OPEN_FILES_MAX;
 use crate::passwords::file::PasswordFile;
 use crate::start::archive_room::Taken;
 use crate::start::releases::board::Late;
+use crate::start::sites::Named;
 
 /// Everything that decides a response. Immutable: a change makes a new one.
 #[derive(Clone)]
 pub(crate) struct Opened {
     /// If the next description has the same current content at the same index, a worker keeps its
     /// caches of it.
-    pub(crate) contents: Vec<Generations>,
+    pub(crate) contents: BTreeMap<usize, Generations>,
+    /// Hosts whose sites are opened at the first request.
+    pub(crate) named: Option<Named>,
+    /// Of those that were: whether a request has come since this was last cleared.
+    pub(crate) uses: BTreeMap<usize, Arc<AtomicBool>>,
     pub(crate) unknown_host: UnknownHost,
     /// The domain below which releases answer by themselves.
     pub(crate) previews: Option<String>,
@@ -185,7 +191,7 @@ impl Opened {
                 .as_deref()
                 .is_some_and(|rules| rules.users().is_some())
         };
-        let mut contents = self.contents.iter().map(|it| &it.current.what);
+        let mut contents = self.contents.values().map(|it| &it.current.what);
         self.passwords.is_some()
             || contents.any(|what| match what {
                 What::Directory(directory) => has_users(&directory.rules),
@@ -195,14 +201,16 @@ impl Opened {
 
     /// Bytes of archives copied into memory.
     pub(crate) fn copied_len(&self) -> u64 {
-        self.contents.iter().map(Generations::copied_len).sum()
+        self.contents.values().map(Generations::copied_len).sum()
     }
 
     /// One content for every host, for one worker with all the room.
     pub(crate) fn one(what: What, options: &ContentOptions) -> Self {
         let hosts = Vec::new();
         Self {
-            contents: vec![Generations::only(OpenedContent { hosts, what })],
+            contents: BTreeMap::from([(0, Generations::only(OpenedContent { hosts, what }))]),
+            named: None,
+            uses: BTreeMap::new(),
             unknown_host: UnknownHost::Default,
             previews: options.previews.clone(),
             policy: Arc::new(Policy::new(

@@ -23,7 +23,7 @@ impl Previews {
     /// Adds a site for each release that has a preview to a worker's `sites`.
     pub(super) fn new(domain: &str, opened: &Opened, sites: &mut Vec<Site>, worker: usize) -> Self {
         let mut of_ids = BTreeMap::new();
-        for preview in opened.contents.iter().flat_map(|it| &it.previews) {
+        for preview in opened.contents.values().flat_map(|it| &it.previews) {
             // Few look at previews: their bodies are not cached.
             let uncached = Bodies::new(0);
             uncached.retire();

@@ -149,10 +149,8 @@ pub(crate) fn follow(
     let count = sources.len().min(FOLLOWERS_MAX);
     let mut threads: Vec<Vec<Follower>> = (0..count).map(|_| Vec::new()).collect();
     for (at, (place, source)) in sources.into_iter().enumerate() {
-        threads[at % count].push(Follower {
-            readable: readable.clone(),
-            ..Follower::new(source, place, Arc::clone(published))
-        });
+        let follower = Follower::new(source, place, Arc::clone(published));
+        threads[at % count].push(follower.within(readable.clone()));
     }
     let every = Duration::from_millis(FOLLOW_MS);
     let start = |mut followers: Vec<Follower>| {
@@ -165,7 +163,7 @@ pub(crate) fn follow(
     threads.into_iter().map(start).collect()
 }
 
-struct Follower {
+pub(crate) struct Follower {
     source: LiveDirectory,
     /// Index of the directory among the contents.
     place: usize,
@@ -182,7 +180,7 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(source: LiveDirectory, place: usize, published: Arc<Published>) -> Self {
+    pub(crate) fn new(source: LiveDirectory, place: usize, published: Arc<Published>) -> Self {
         Self {
             place,
             published,
@@ -195,7 +193,13 @@ impl Follower {
         }
     }
 
-    fn look(&mut self, is_asked: bool) {
+    /// The same within what the sandbox leaves readable.
+    pub(crate) fn within(self, readable: Option<Readable>) -> Self {
+        Self { readable, ..self }
+    }
+
+    /// Looks once for changes; acts on some only if that `is_asked` for.
+    pub(crate) fn look(&mut self, is_asked: bool) {
         let opened = self.source.place.open();
         let now = match &opened {
             Ok(root) => {
@@ -241,12 +245,13 @@ impl Follower {
 
     /// Whether rules are in force, perhaps of files that are gone.
     fn has_old_rules(&self) -> bool {
-        self.published.look(self.place, |content| {
+        let has_rules = self.published.look(self.place, |content| {
             let What::Directory(directory) = &content.current.what else {
                 unreachable!("a directory is followed");
             };
             directory.rules.is_some()
-        })
+        });
+        has_rules.unwrap_or(false)
     }
 
     /// Serves the directory that has replaced the old one. As in [`read_rules`](Self::read_rules), one
@@ -515,7 +520,7 @@ mod tests {
             let Message::Release(opened, _) = self.messages.try_iter().last()? else {
                 panic!("no other message is sent");
             };
-            let What::Directory(directory) = &opened.contents[0].current.what else {
+            let What::Directory(directory) = &opened.contents[&0].current.what else {
                 panic!("a directory is followed");
             };
             Some((!directory.roots.is_empty(), directory.rules.is_some()))

@@ -13,9 +13,11 @@ pub(crate) mod quic;
 pub(crate) mod releases;
 pub(crate) mod running;
 pub(crate) mod sandbox;
+pub(crate) mod sites;
 pub(crate) mod start_error;
 mod workers;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -73,6 +75,8 @@ pub struct Prepared {
     sources: Vec<(usize, LiveDirectory)>,
     /// The origins of the archives.
     releases: Vec<releases::Source>,
+    /// Sites that are opened when they are asked for.
+    sites: Option<sites::Waiting>,
     /// Budget for archives copied into memory by default.
     room: Arc<ArchiveRoom>,
     options: Arc<ContentOptions>,
@@ -117,12 +121,20 @@ pub fn prepare(
         coder: Some(&coder),
     };
     let hosted = content.clone();
-    let mut contents = Vec::with_capacity(content.len());
+    let mut contents = BTreeMap::new();
+    let mut sites = None;
     let mut sources = Vec::new();
     let mut releases = Vec::new();
     let board = Arc::new(Board::default());
     let mut no_front_page = Vec::new();
     for (place, Hosted { hosts, content }) in content.into_iter().enumerate() {
+        let content = match content {
+            Content::Many(many) => {
+                sites = Some(sites::Waiting::new(many, place, workers));
+                continue;
+            }
+            content => content,
+        };
         let (what, followed) = opening.open(&content).map_err(StartError::Content)?;
         no_front_page.extend(open::no_front_page(&content, &what));
         match followed {
@@ -133,7 +145,7 @@ pub fn prepare(
                 origin,
             }),
         }
-        contents.push(Generations::only(OpenedContent { hosts, what }));
+        contents.insert(place, Generations::only(OpenedContent { hosts, what }));
     }
     let owner = config.run_as.as_ref().map(|run_as| &run_as.user);
     let log = LogWriter::start(
@@ -169,10 +181,20 @@ pub fn prepare(
     let passwords = PasswordFile::open(&config.passwords, &hosted, config.content.dotfiles)
         .map_err(StartError::Passwords)?;
     let (checker, password_jobs) = Checker::new();
-    let descriptors = Descriptors::share(workers, listeners.len() + datagrams.count());
+    let (sites, named) = sites.unzip();
+    let open_max = sites.as_ref().map_or(0, sites::Waiting::open_max);
+    let sockets = listeners.len() + datagrams.count();
+    let descriptors = Descriptors::share(workers, sockets + open_max);
     let opened = Arc::new(Opened {
-        room: room(&contents, &config.content, workers, descriptors.files),
+        room: room(
+            (&contents, open_max),
+            &config.content,
+            workers,
+            descriptors.files,
+        ),
         contents,
+        named,
+        uses: BTreeMap::new(),
         unknown_host: config.content.unknown_host,
         previews: config.content.previews.clone(),
         policy: Arc::new(Policy::new(
@@ -225,6 +247,7 @@ pub fn prepare(
         opened,
         sources,
         releases,
+        sites,
         room: archive_room,
         options: Arc::new(config.content),
         board,
@@ -317,8 +340,9 @@ impl Prepared {
         for remote in running.remotes() {
             remote.tell(Message::Peers(peers.clone()));
         }
-        if !self.sources.is_empty() && self.options.codes_text() {
-            let threads = CoderThreads::start(self.coder);
+        let has_live = !self.sources.is_empty() || self.sites.is_some();
+        if has_live && self.options.codes_text() {
+            let threads = CoderThreads::start(Arc::clone(&self.coder));
             running.code_text(threads.map_err(StartError::Resource)?);
         }
         let workers = running.remotes().to_vec();
@@ -342,6 +366,12 @@ impl Prepared {
         running.follow(lookouts.map_err(StartError::Resource)?);
         let lookouts = releases::follow(self.releases, &self.opened.contents, &surroundings);
         running.follow(lookouts.map_err(StartError::Resource)?);
+        if let Some(sites) = self.sites {
+            let readable = self.sandbox.readable();
+            let remotes = running.remotes().to_vec();
+            let lookout = sites.start(&surroundings, &self.coder, &remotes, readable);
+            running.follow(vec![lookout.map_err(StartError::Resource)?]);
+        }
         if let (Some(path), Some(current)) = (self.password_file, &self.opened.passwords) {
             let published = Arc::clone(&surroundings.published);
             let lookout = passwords::file::follow(path, Arc::clone(current), published);
@@ -467,15 +497,21 @@ pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-in
 /// The field whose value [`alt_svc`] makes.
 pub(crate) const ALT_SVC: &str = "alt-svc";
 
-/// The cache limits of each of `workers` for one content, with `files` open files in all.
-fn room(contents: &[Generations], options: &ContentOptions, workers: usize, files: usize) -> Room {
+/// The cache limits of each of `workers` for one content, with `files` open files in all. Besides
+/// `contents`, `open_max` others may be opened.
+fn room(
+    (contents, open_max): (&BTreeMap<usize, Generations>, usize),
+    options: &ContentOptions,
+    workers: usize,
+    files: usize,
+) -> Room {
     let copied = match options.copies_archives() {
         // Requested regardless of its length, and not part of the budget.
         true => 0,
-        false => contents.iter().map(Generations::copied_len).sum(),
+        false => contents.values().map(Generations::copied_len).sum(),
     };
     let memory = options.cache_memory.saturating_sub(copied);
-    let count = contents.len().max(1);
+    let count = (contents.len() + open_max).max(1);
     Room {
         memory: memory / workers.max(1) as u64 / count as u64,
         descriptors: files / count,
@@ -483,9 +519,10 @@ fn room(contents: &[Generations], options: &ContentOptions, workers: usize, file
 }
 
 /// Facts about the content: complete if it is a single archive.
-fn report(contents: &[Generations]) -> SiteReport {
-    match contents {
-        [only] => match &only.current.what {
+fn report(contents: &BTreeMap<usize, Generations>) -> SiteReport {
+    let mut contents = contents.values();
+    match (contents.next(), contents.next()) {
+        (Some(only), None) => match &only.current.what {
             What::Directory(_) => SiteReport::default(),
             What::Archive(opened) => SiteReport {
                 files: Some(opened.archive.stats().file_count),

@@ -233,6 +233,7 @@ impl Opening<'_> {
                 let origin = origin.map_err(|e| OpenError::Io("archive", path.to_owned(), e))?;
                 self.open_release(path, Proof::Valid, Origin::Path(origin))
             }
+            Content::Many(many) => Err(OpenError::Kind(many.folder.clone())),
             Content::Store(path) => {
                 let key = options.require_signature.as_deref();
                 let store = InStore::open(path, key, &options.node, unix_now());

@@ -41,15 +41,17 @@ impl Published {
         change: impl FnOnce(&Generations) -> Generations,
     ) -> Applied {
         self.publish(|opened| {
-            let content = &mut opened.contents[place];
-            *content = change(content);
+            // A site that was closed meanwhile stays closed.
+            if let Some(content) = opened.contents.get_mut(&place) {
+                *content = change(content);
+            }
         })
     }
 
-    /// Looks at the content at index `place`.
-    pub(crate) fn look<T>(&self, place: usize, look: impl FnOnce(&Generations) -> T) -> T {
+    /// Looks at the content at index `place`, unless it was closed.
+    pub(crate) fn look<T>(&self, place: usize, look: impl FnOnce(&Generations) -> T) -> Option<T> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        look(&opened.contents[place])
+        opened.contents.get(&place).map(look)
     }
 
     /// Replaces the operator's users.
@@ -57,7 +59,8 @@ impl Published {
         self.publish(|opened| opened.passwords = Some(passwords));
     }
 
-    fn publish(&self, change: impl FnOnce(&mut Opened)) -> Applied {
+    /// Sends the result of `change` to all workers.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Opened)) -> Applied {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         // The workers still hold the previous release; only its list of contents is copied.
         change(Arc::make_mut(&mut opened));

@@ -72,6 +72,8 @@ impl Sandbox {
             let folders = match content {
                 // Its folder is the served directory.
                 Content::File(_) => replaceable(path.parent().unwrap_or(&path)),
+                // As for an entry that is to come.
+                Content::Many(_) => replaceable(&real(&path).join("_")),
                 _ => replaceable(&path),
             };
             if is_live(content) {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use gannet_http::semantics::date::DateLine;
+use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Completion, DatagramSocket, Done, Driver, Errno, Listener, Nanos, Token};
 
 pub(crate) use self::settings::{ListenerKind, WorkerSettings};
@@ -37,6 +38,7 @@ use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
 use crate::exchange::shortage::Shortage;
+use crate::exchange::unopened::Unopened;
 use crate::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::measures::Measures;
@@ -68,6 +70,8 @@ pub(crate) enum Message {
     Datagram(Box<Forwarded>),
     /// A password was compared with a hash.
     PasswordChecked(passwords::Key, Checked),
+    /// The site of a host was opened, by a release that came before, or cannot be.
+    SiteOpened(Arc<[u8]>, Result<(), Status>),
     /// Send a copy of the counters.
     Snapshot(std::sync::mpsc::Sender<Counters>),
 }
@@ -140,6 +144,7 @@ impl<D: Driver> Worker<D> {
             loading: Loading::default(),
             listing: Listing::default(),
             guard: Guard::new(Arc::clone(&settings.checker), settings.number),
+            sites: Unopened::default(),
             starved: Vec::new(),
             accept_at: None,
             tails: Tails::default(),
@@ -422,6 +427,11 @@ impl<D: Driver> Worker<D> {
                 Message::PasswordChecked(key, checked) => {
                     for waiter in self.shared.guard.checked(&key, checked == Checked::Right) {
                         self.wake(waiter, Ok(Wakeup::PasswordChecked(checked)));
+                    }
+                }
+                Message::SiteOpened(host, opened) => {
+                    for waiter in self.shared.sites.take(&host) {
+                        self.wake(waiter, Ok(Wakeup::SiteOpened(opened)));
                     }
                 }
                 Message::Snapshot(reply) => {

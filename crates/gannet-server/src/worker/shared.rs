@@ -22,6 +22,7 @@ use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Pump;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::timing::Timing;
+use crate::exchange::unopened::Unopened;
 use crate::observe::log::LogSink;
 use crate::observe::measures::OTHER;
 use crate::observe::metrics::Counters;
@@ -74,6 +75,8 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) listing: Listing,
     /// Passwords that were right, and those being checked.
     pub(crate) guard: Guard,
+    /// Requests that wait for their site to be opened.
+    pub(crate) sites: Unopened,
     /// Listeners that stopped accepting for lack of descriptors; they resume when one is free.
     pub(crate) starved: Vec<Listener>,
     /// When accepting is retried at the latest.

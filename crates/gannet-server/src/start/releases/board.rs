@@ -1,13 +1,16 @@
 //! What is known of the releases of a server's archives, for metrics and health checks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One thread per followed content writes; the metrics thread and health checks read.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
-    facts: Mutex<Vec<Facts>>,
+    /// By a number that is used once.
+    facts: Mutex<BTreeMap<usize, Facts>>,
+    /// How many were added.
+    added: AtomicUsize,
     late: Arc<Late>,
 }
 
@@ -91,22 +94,36 @@ impl Board {
     /// Adds a content; returns its number.
     pub(crate) fn add(&self, facts: Facts) -> usize {
         let mut all = self.facts();
-        all.push(facts);
-        all.len() - 1
+        let number = self.added.fetch_add(1, Ordering::Relaxed);
+        all.insert(number, facts);
+        number
+    }
+
+    /// Removes a content that is served no more.
+    pub(crate) fn remove(&self, number: usize) {
+        let mut all = self.facts();
+        all.remove(&number);
+        self.note_late(&all);
     }
 
     /// Changes what is known of a content.
     pub(crate) fn change(&self, number: usize, change: impl FnOnce(&mut Facts)) {
         let mut all = self.facts();
-        change(&mut all[number]);
-        let late_from = all.iter().filter_map(|facts| facts.late_from).min();
+        if let Some(facts) = all.get_mut(&number) {
+            change(facts);
+        }
+        self.note_late(&all);
+    }
+
+    fn note_late(&self, all: &BTreeMap<usize, Facts>) {
+        let late_from = all.values().filter_map(|facts| facts.late_from).min();
         let late_from = late_from.unwrap_or(u64::MAX);
         self.late.0.store(late_from, Ordering::Relaxed);
     }
 
     /// Everything that is known.
     pub(crate) fn all(&self) -> Vec<Facts> {
-        self.facts().clone()
+        self.facts().values().cloned().collect()
     }
 
     /// Whether any content lacks a release that should be current by now.
@@ -114,7 +131,7 @@ impl Board {
         Arc::clone(&self.late)
     }
 
-    fn facts(&self) -> MutexGuard<'_, Vec<Facts>> {
+    fn facts(&self) -> MutexGuard<'_, BTreeMap<usize, Facts>> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

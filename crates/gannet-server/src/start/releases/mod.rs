@@ -20,7 +20,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -77,13 +77,13 @@ pub(crate) struct Surroundings {
 /// A thread cannot be started.
 pub(crate) fn follow(
     sources: Vec<Source>,
-    contents: &[Generations],
+    contents: &BTreeMap<usize, Generations>,
     surroundings: &Surroundings,
 ) -> io::Result<Vec<Lookout>> {
     let count = sources.len().min(crate::limits::FOLLOWERS_MAX);
     let mut threads: Vec<Vec<Follower>> = (0..count).map(|_| Vec::new()).collect();
     for (at, source) in sources.into_iter().enumerate() {
-        let content = Arc::clone(&contents[source.place].current);
+        let content = Arc::clone(&contents[&source.place].current);
         threads[at % count].push(Follower::new(source, content, surroundings.clone()));
     }
     let every = Duration::from_millis(RELEASES_LOOK_MS);
@@ -210,7 +210,8 @@ impl Follower {
         follower
     }
 
-    fn look(&mut self, is_asked: bool) {
+    /// Looks once for news; `is_asked`: also at what was refused.
+    pub(crate) fn look(&mut self, is_asked: bool) {
         let now = self.now();
         if is_asked {
             self.bad = None;

@@ -22,6 +22,12 @@ pub(super) struct Report {
     refused: Option<String>,
 }
 
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.board.remove(self.number);
+    }
+}
+
 impl Report {
     pub(super) fn new(
         board: Arc<Board>,

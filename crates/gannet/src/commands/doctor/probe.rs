@@ -199,6 +199,7 @@ fn site(content: &Content, is_live: bool) -> Site {
         Content::File(_) => "file",
         Content::Archive(_) => "archive",
         Content::Store(_) => "store",
+        Content::Many(_) => "folder of hosts",
     };
     let system = rustix::fs::statfs(&path).map(|system| FileSystem {
         // The type of the field differs between processors.

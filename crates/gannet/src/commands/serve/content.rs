@@ -5,10 +5,11 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use gannet_archive::{SUPERBLOCK_LEN, SectionKind, Superblock};
+use gannet_io::driver::Root;
 use gannet_io::named_file;
-use gannet_server::config::{Content, Hosted};
+use gannet_server::config::{Content, Hosted, Many};
 use gannet_server::notices::ERRORS;
-use gannet_site::host_folders::HostFolders;
+use gannet_site::host_folders::{HostFolders, is_archive};
 
 use super::content_kind;
 use super::followed::{Followed, is_url};
@@ -35,7 +36,9 @@ pub(super) fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     }
     let content = main_content(settings)?;
     match &content {
-        Content::Directory(path) if settings.hosts => contents.extend(host_folders(path)?),
+        Content::Directory(path) if settings.hosts => {
+            contents.extend(host_folders(path, settings.ignore_host)?);
+        }
         _ if settings.hosts => {
             let path = settings.path.as_deref().unwrap_or(Path::new("."));
             let cause = "not a directory, which --hosts needs";
@@ -87,21 +90,23 @@ pub(super) fn has_hosts(hosted: &Hosted) -> bool {
         _ if !hosted.hosts.is_empty() => true,
         Content::Archive(path) => of_archive(path).unwrap_or(true),
         // A release of it may have hosts.
-        Content::Store(_) => true,
+        Content::Store(_) | Content::Many(_) => true,
         Content::Directory(_) | Content::HostFolder(_) | Content::File(_) => false,
     }
 }
 
-/// The folders of a directory that are named after hosts.
-fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
+/// The entries of a directory that are named after hosts. Few are opened at the start, the others when
+/// they are asked for.
+fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
     let fail = |error: io::Error| Failure::of_system("read", root.display(), &error);
-    let HostFolders { folders, others } = HostFolders::of(root).map_err(fail)?;
+    let found = HostFolders::with_archives(root).map_err(fail)?;
     let is_hidden = |path: &Path| {
         let name = path.file_name().unwrap_or_default();
         name.as_encoded_bytes().starts_with(b".")
     };
-    for (path, cause) in others {
-        if path.is_dir() && !is_hidden(&path) {
+    for (path, cause) in &found.others {
+        let is_meant = is_archive(path) || path.is_dir();
+        if is_meant && !is_hidden(path) {
             let path = path.to_string_lossy();
             ERRORS.tell(format_args!(
                 "gannet: no site for the folder '{}': {cause}",
@@ -109,19 +114,72 @@ fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
             ));
         }
     }
-    if folders.is_empty() {
+    if found.folders.is_empty() {
         let cause = "no folder has the name of a host";
         return Err(Failure::new("serve", root.display(), cause)
             .help("make one such as 'example.org', or leave --hosts out"));
     }
+    let mut hosted = hosted(found);
+    if is_for_one {
+        // That of no host comes first.
+        hosted.truncate(1);
+    }
+    let has_default = hosted.first().is_some_and(|it| it.hosts.is_empty());
+    let many = Many {
+        folder: root.to_owned(),
+        found: hosted[usize::from(has_default)..].to_vec(),
+        find: find_hosts,
+    };
+    if !is_for_one && !many.are_opened_at_start() {
+        hosted.truncate(usize::from(has_default));
+    }
+    for Hosted { content, .. } in &mut hosted {
+        *content = at_start_content(root, content.clone())?;
+    }
+    if !is_for_one {
+        hosted.push(Hosted {
+            hosts: Vec::new(),
+            content: Content::Many(many),
+        });
+    }
+    Ok(hosted)
+}
+
+/// The hosts of a directory with their entries.
+fn find_hosts(root: &Path) -> io::Result<Vec<Hosted>> {
+    let mut hosted = hosted(HostFolders::with_archives(root)?);
+    hosted.retain(|it| !it.hosts.is_empty());
+    Ok(hosted)
+}
+
+fn hosted(found: HostFolders) -> Vec<Hosted> {
     let hosted = |(host, path): (Option<String>, PathBuf)| Hosted {
         hosts: host.into_iter().collect(),
-        content: match gannet_store::Store::is_store(&path) {
-            true => Content::Store(path),
+        content: match is_archive(&path) {
+            true => Content::Archive(path),
             false => Content::HostFolder(path),
         },
     };
-    Ok(folders.into_iter().map(hosted).collect())
+    found.folders.into_iter().map(hosted).collect()
+}
+
+/// What an entry of a directory of hosts is. One that leads out of it is refused; for folders, opening
+/// sees to that.
+fn at_start_content(root: &Path, content: Content) -> Result<Content, Failure> {
+    let content = match content {
+        Content::HostFolder(path) if gannet_store::Store::is_store(&path) => Content::Store(path),
+        content => content,
+    };
+    if let Content::Archive(path) | Content::Store(path) = &content {
+        let name = path.file_name().unwrap_or_default();
+        let found =
+            Root::open(root).and_then(|root| named_file::metadata_below(&root, Path::new(name)));
+        found.map_err(|error| {
+            Failure::of_system("open", path.display(), &error)
+                .help("a link has to stay in the folder; 'gannet serve --site HOST=PATH' serves a path elsewhere")
+        })?;
+    }
+    Ok(content)
 }
 
 /// The content for hosts without a site of their own.
@@ -158,7 +216,7 @@ fn look(path: &Path) -> Result<Content, Failure> {
 /// The kind of it, for which flags have an effect.
 pub(super) fn kind(content: &Content) -> Kind {
     match content {
-        Content::Directory(_) | Content::HostFolder(_) => Kind::Directory,
+        Content::Directory(_) | Content::HostFolder(_) | Content::Many(_) => Kind::Directory,
         Content::File(_) => Kind::File,
         Content::Archive(_) => Kind::Archive,
         Content::Store(_) => Kind::Store,

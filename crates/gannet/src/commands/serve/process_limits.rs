@@ -49,6 +49,9 @@ pub(super) struct Needs {
     helpers: u64,
 }
 
+/// Threads that open the sites of a folder of hosts, and follow them.
+const SITE_THREADS: u64 = 5;
+
 impl Needs {
     /// The needs of this configuration with this number of addresses.
     pub(super) fn of(config: &Config, content: &[Content], addresses: usize) -> Self {
@@ -66,7 +69,8 @@ impl Needs {
             directories: content.len() as u64 - archives,
             helpers: u64::from(config.log_file.is_some())
                 + u64::from(config.metrics.is_some())
-                + u64::from(config.report_every.is_some()),
+                + u64::from(config.report_every.is_some())
+                + SITE_THREADS * u64::from(content.iter().any(|it| matches!(it, Content::Many(_)))),
         }
     }
 

@@ -46,7 +46,12 @@ impl Lines<'_> {
     pub fn render(&self) -> String {
         let mut text = self.paint("1", concat!("gannet ", env!("CARGO_PKG_VERSION")));
         text.push('\n');
-        for (number, hosted) in self.contents.iter().enumerate() {
+        // Few hosts have lines of their own.
+        let is_shown = |it: &&Hosted| match &it.content {
+            Content::Many(many) => !many.are_opened_at_start(),
+            _ => true,
+        };
+        for (number, hosted) in self.contents.iter().filter(is_shown).enumerate() {
             let label = if number == 0 { "serving" } else { "" };
             self.line(&mut text, label, &self.served(hosted));
         }
@@ -119,6 +124,13 @@ impl Lines<'_> {
             Content::Directory(path) | Content::HostFolder(path) => {
                 let full = path.canonicalize().unwrap_or_else(|_| path.clone());
                 format!("{} (directory)", printable(&full.to_string_lossy()))
+            }
+            Content::Many(many) => {
+                let full = many.folder.canonicalize();
+                let full = full.unwrap_or_else(|_| many.folder.clone());
+                let full = printable(&full.to_string_lossy());
+                let count = many.found.len();
+                format!("{full} ({count} hosts, opened when they are asked for)")
             }
             Content::File(path) => format!("{} (one file)", printable(&path.to_string_lossy())),
             Content::Archive(path) | Content::Store(path) => {

@@ -115,7 +115,7 @@ impl Worker {
         let Message::Release(opened, _applying) = self.inbox.try_iter().last()? else {
             panic!("no other message is sent");
         };
-        let generations = &opened.contents[0];
+        let generations = &opened.contents[&0];
         let What::Archive(current) = &generations.current.what else {
             panic!("an archive is followed");
         };
@@ -197,7 +197,7 @@ impl Follows {
             });
         }
         let opened = Arc::new(Opened::one(what, &options));
-        let current = Arc::clone(&opened.contents[0].current);
+        let current = Arc::clone(&opened.contents[&0].current);
         let surroundings = Surroundings {
             options,
             workers,

@@ -1,0 +1,151 @@
+//! Many sites in one folder: each is opened at the first request for it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use gannet_testkit::client::{Client, Response};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::{descriptors, until};
+use gannet_testkit::{Folder, Gannet, gannet_in};
+
+/// More than are opened at the start, and more than may be open.
+const HOSTS: usize = 400;
+
+fn name(number: usize) -> String {
+    format!("h{number}.example")
+}
+
+/// A folder `sites` with a folder for each host.
+fn sites() -> Folder {
+    let folder = Folder::new();
+    for number in 0..HOSTS {
+        let page = format!("sites/{}/index.html", name(number));
+        folder.write(page, format!("site {number}"));
+    }
+    folder
+}
+
+fn request(host: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")
+}
+
+fn get(server: &Gannet, host: &str) -> Response {
+    let mut client = Client::new(server);
+    client.send(request(host));
+    client.response()
+}
+
+fn pack(folder: &Folder, text: &str, host: &str) {
+    folder.write("page/index.html", text);
+    let archive = format!("{host}.gannet");
+    gannet_in(folder, ["pack", "page", "-o", &archive]).success();
+    fs::rename(folder.join(&archive), folder.join("sites").join(&archive)).expect("packed");
+}
+
+#[test]
+fn all_hosts_may_be_asked_for_at_once() {
+    let folder = sites();
+    on_both_engines(|engine| {
+        let server = engine.serve(folder.join("sites"), &["--hosts", "--workers", "2"]);
+        let before = descriptors(&server);
+        let ask = |number| {
+            let mut client = Client::new(&server);
+            client.send(request(&name(number)));
+            client
+        };
+        let clients: Vec<Client> = (0..HOSTS).map(ask).collect();
+        for (number, mut client) in clients.into_iter().enumerate() {
+            let response = client.response();
+            assert_eq!(response.text(), format!("site {number}"));
+        }
+        // Both engines close connections a moment later.
+        let most = before + 5 * 256;
+        until("descriptors are bounded", || descriptors(&server) <= most);
+        assert_eq!(get(&server, "other.example").status, 421);
+        assert_eq!(get(&server, &name(0)).text(), "site 0", "opened again");
+    });
+}
+
+#[test]
+fn archives_and_stores_come_change_and_go() {
+    on_both_engines(|engine| {
+        let folder = sites();
+        pack(&folder, "packed", "packed.example");
+        folder.write("page/index.html", "published");
+        gannet_in(&folder, ["publish", "page", "sites/store.example"]).success();
+        symlink(
+            "packed.example.gannet",
+            folder.join("sites/www.example.gannet"),
+        )
+        .expect("linked");
+        let server = engine.serve(folder.join("sites"), &["--hosts"]);
+        let is = |host: &str, text: &str| get(&server, host).text() == text;
+        assert!(is("packed.example", "packed"));
+        assert!(is("www.example", "packed"));
+        assert!(is("store.example", "published"));
+        assert_eq!(get(&server, "new.example").status, 421);
+
+        pack(&folder, "packed again", "packed.example");
+        until("the archive is replaced", || {
+            is("packed.example", "packed again")
+        });
+        folder.write("sites/new.example/index.html", "new");
+        until("a folder comes", || is("new.example", "new"));
+        fs::remove_dir_all(folder.join("sites/new.example")).expect("there");
+        until("it goes", || get(&server, "new.example").status == 421);
+        pack(&folder, "an archive", "new.example");
+        until("an archive comes instead", || {
+            is("new.example", "an archive")
+        });
+    });
+}
+
+#[test]
+fn what_cannot_be_opened_is_told_once_and_harms_no_other() {
+    on_both_engines(|engine| {
+        let folder = sites();
+        let bad = folder.write("sites/bad.example/_redirects", "nonsense\n");
+        folder.write("sites/broken.example.gannet", "no archive");
+        pack(&folder, "secret", "hidden.example");
+        let archive = folder.join("sites/hidden.example.gannet");
+        fs::rename(&archive, folder.join("secret.gannet")).expect("moved");
+        symlink(Path::new("../secret.gannet"), &archive).expect("linked");
+        let mut server = engine.serve(folder.join("sites"), &["--hosts"]);
+        for _ in 0..50 {
+            assert_eq!(get(&server, "bad.example").status, 500);
+        }
+        let line = server.next_error_line().expect("it is told");
+        assert!(
+            line.starts_with("gannet: no site for 'bad.example': "),
+            "{line}"
+        );
+        assert_eq!(get(&server, "broken.example").status, 500);
+        let is_of_broken = |line: &String| line.contains("no site for 'broken.example'");
+        while !server.next_error_line().is_some_and(|line| {
+            assert!(!line.contains("no site for 'bad.example'"), "told once");
+            is_of_broken(&line)
+        }) {}
+        assert_eq!(get(&server, "hidden.example").status, 503);
+        assert_eq!(get(&server, &name(7)).text(), "site 7");
+        fs::remove_file(bad).expect("there");
+        folder.write("sites/bad.example/index.html", "mended");
+        until("it is tried again", || {
+            get(&server, "bad.example").text() == "mended"
+        });
+    });
+}
+
+/// A few sites are opened at the start, so that mistakes are told then; others come later.
+#[test]
+fn hosts_come_to_a_small_folder() {
+    let folder = Folder::new();
+    folder.write("sites/a.example/index.html", "site a");
+    pack(&folder, "packed", "b.example");
+    let server = Gannet::serve(folder.join("sites"), &["--hosts"]);
+    assert_eq!(get(&server, "a.example").text(), "site a");
+    assert_eq!(get(&server, "b.example").text(), "packed");
+    assert_eq!(get(&server, "c.example").status, 421);
+    folder.write("sites/c.example/index.html", "site c");
+    until("it comes", || get(&server, "c.example").text() == "site c");
+}
