@@ -502,7 +502,7 @@ pub(crate) const OPEN_SITES_MIN: usize = 8;
 pub(crate) const SITE_DESCRIPTORS_PART: u64 = 4;
 
 /// Descriptors that an open site has besides one for each worker.
-pub(crate) const SITE_DESCRIPTORS: u64 = 3;
+pub(crate) const SITE_DESCRIPTORS: u64 = 4;
 
 /// Such a site is closed when no request has come for it for so long, seconds: a reader who turns a page
 /// finds it open.

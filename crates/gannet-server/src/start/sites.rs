@@ -216,6 +216,19 @@ struct OpenSite {
     used: Instant,
 }
 
+impl OpenSite {
+    /// Takes note of requests since the last time.
+    fn note_use(&mut self, now: Instant) {
+        if self.is_used.swap(false, Ordering::Relaxed) {
+            self.used = now;
+        }
+    }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        now.duration_since(self.used) >= Duration::from_secs(SITE_IDLE_S)
+    }
+}
+
 struct Failed {
     until: Instant,
     status: Status,
@@ -304,7 +317,7 @@ impl Sites {
         state.failed.remove(host);
         let place = state.next_place;
         state.next_place += 1;
-        let closed = state.make_room(self.open_max);
+        let closed = state.make_room(self.open_max, Instant::now());
         published.publish(|opened| {
             if let Some(place) = closed {
                 opened.contents.remove(&place);
@@ -453,15 +466,12 @@ impl Sites {
         let mut gone = Vec::new();
         let mut state = self.state();
         state.open.retain(|_, site| {
-            if site.is_used.swap(false, Ordering::Relaxed) {
-                site.used = now;
-            }
-            let is_fresh = now.duration_since(site.used) < Duration::from_secs(SITE_IDLE_S);
+            site.note_use(now);
             // One that was opened meanwhile is looked at the next time.
             let is_there = looked
                 .get(&site.place)
                 .is_none_or(|(_, is_there)| *is_there);
-            let stays = is_fresh && is_there;
+            let stays = is_there && !site.is_idle(now);
             if !stays {
                 gone.push(site.place);
             }
@@ -481,16 +491,11 @@ impl Sites {
 
 impl State {
     /// Chooses the site to close if another one is opened: the one that was asked for longest ago.
-    fn make_room(&mut self, open_max: usize) -> Option<usize> {
+    fn make_room(&mut self, open_max: usize, now: Instant) -> Option<usize> {
         if self.open.len() < open_max {
             return None;
         }
-        let now = Instant::now();
-        for site in self.open.values_mut() {
-            if site.is_used.swap(false, Ordering::Relaxed) {
-                site.used = now;
-            }
-        }
+        self.open.values_mut().for_each(|site| site.note_use(now));
         let sites = self.open.iter();
         let oldest = sites.min_by_key(|(_, site)| (site.used, site.place));
         let host = oldest.map(|(host, _)| Arc::clone(host))?;
@@ -511,5 +516,41 @@ fn real_of(content: &Content) -> Content {
     match content {
         Content::Store(path) => real(Content::HostFolder(path.clone())),
         content => real(content.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_site_that_was_asked_for_longest_ago_makes_room() {
+        let begun = Instant::now();
+        let site = |place| OpenSite {
+            place,
+            content: Content::HostFolder("site".into()),
+            is_used: Arc::default(),
+            used: begun,
+        };
+        let name = |place: usize| Arc::from(place.to_string().as_bytes());
+        let mut state = State {
+            table: Arc::default(),
+            stamp: None,
+            is_settled: false,
+            open: (0..3).map(|place| (name(place), site(place))).collect(),
+            opening: HashMap::new(),
+            failed: HashMap::new(),
+            next_place: 3,
+            new: Vec::new(),
+        };
+        assert_eq!(state.make_room(4, begun), None, "there is room");
+        let later = begun + Duration::from_secs(SITE_IDLE_S);
+        state.open[&name(0)].is_used.store(true, Ordering::Relaxed);
+        assert_eq!(state.make_room(3, later), Some(1));
+        let is_idle = |state: &State, place| state.open[&name(place)].is_idle(later);
+        assert!(!is_idle(&state, 0), "a request came");
+        assert!(is_idle(&state, 2));
+        assert_eq!(state.make_room(2, later), Some(2));
+        assert_eq!(state.make_room(1, later), Some(0), "all were asked for");
     }
 }
