@@ -14,6 +14,7 @@
 //! thread, on which a runtime drives the requests.
 #![forbid(unsafe_code)]
 
+pub mod acme;
 mod bounded;
 mod draft;
 mod error;

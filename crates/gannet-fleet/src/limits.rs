@@ -57,3 +57,43 @@ pub const BACK_OFF_MOST: Duration = Duration::from_secs(300);
 
 /// Bytes of a message from another program that are shown.
 pub const WORDS_LEN_MAX: usize = 200;
+
+/// Bytes of an answer of an ACME server: a chain of certificates is the longest, some 6 KiB.
+pub const ACME_BODY_LEN_MAX: usize = 256 << 10;
+
+/// Until an ACME server has answered one request.
+pub const ACME_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Until an order has come to its end: servers check names from several places.
+pub const ORDER_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Until a challenge and, after it, a certificate is there; both polled with growing pauses.
+pub const ORDER_POLL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Between putting a certificate for a challenge into its folder and having it looked at. A server reads
+/// the folder once a second, and less often only if that takes it long.
+pub const CHALLENGE_SEEN: Duration = Duration::from_secs(4);
+
+/// Orders in a minute. Let's Encrypt allows 300 in three hours.
+pub const ORDERS_PER_MINUTE: usize = 10;
+
+/// The wait after a first failed order; it doubles with each further one.
+pub const ORDER_BACK_OFF_LEAST: Duration = Duration::from_secs(150);
+
+/// The longest wait after a failed order, unless the server asks for up to four times as much.
+pub const ORDER_BACK_OFF_MOST: Duration = Duration::from_secs(6 * 3600);
+
+/// Between two looks at a server's renewal information, whatever it says (RFC 9773 section 4.3.2).
+pub const RENEWAL_LOOK_LEAST: Duration = Duration::from_secs(60);
+
+/// The same: servers revoke in masse within a day, and say so here.
+pub const RENEWAL_LOOK_MOST: Duration = Duration::from_secs(86_400);
+
+/// Bytes of a file of an account.
+pub const ACCOUNT_LEN_MAX: u64 = 64 << 10;
+
+/// Bytes of a file of a certificate: what a server's answer may have, and a key.
+pub const CERTIFICATE_LEN_MAX: u64 = (ACME_BODY_LEN_MAX + (16 << 10)) as u64;
+
+/// Letters of an ACME server's message that are shown. They say what is wrong with a name.
+pub const PROBLEM_LEN_MAX: usize = 600;

@@ -51,7 +51,7 @@ pub fn jittered(interval: Duration) -> Duration {
 }
 
 /// A random part of a duration between two factors.
-fn between(duration: Duration, least: f64, most: f64) -> Duration {
+pub(crate) fn between(duration: Duration, least: f64, most: f64) -> Duration {
     // Keys of the standard library's hash tables are random.
     let random = RandomState::new().hash_one(0_u8) >> 32;
     let part = random as f64 / f64::from(u32::MAX);

@@ -13,12 +13,8 @@ use crate::error::FleetError;
 /// # Errors
 /// What the variables name has no certificate.
 pub(crate) fn trusting(options: ClientOptions) -> Result<ClientOptions, FleetError> {
-    if !rustls_native_certs::load_native_certs().certs.is_empty() {
+    if has_authorities().map_err(FleetError::Trust)? {
         return Ok(options);
-    }
-    let is_set = |name: &&&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    if let Some(name) = VARIABLES.iter().find(is_set) {
-        return Err(FleetError::Trust(name));
     }
     let options = options.with_no_system_certificates(true);
     Ok(TLS_SERVER_ROOT_CERTS.iter().fold(options, |options, der| {
@@ -28,6 +24,21 @@ pub(crate) fn trusting(options: ClientOptions) -> Result<ClientOptions, FleetErr
             Err(_) => options,
         }
     }))
+}
+
+/// Whether the system has authorities, or those are there that [`VARIABLES`] name in their place.
+///
+/// # Errors
+/// Such a variable, if nothing is where it says.
+pub(crate) fn has_authorities() -> Result<bool, &'static str> {
+    if !rustls_native_certs::load_native_certs().certs.is_empty() {
+        return Ok(true);
+    }
+    let is_set = |name: &&&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    match VARIABLES.iter().find(is_set) {
+        Some(name) => Err(name),
+        None => Ok(false),
+    }
 }
 
 /// A file and a folder of certificates in PEM form.

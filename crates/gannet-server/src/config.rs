@@ -214,6 +214,9 @@ pub struct ContentOptions {
     pub unknown_host: UnknownHost,
     /// Decoded path of the health check; it takes precedence over content.
     pub health: Option<String>,
+    /// The thumbprint of the key of an ACME account (RFC 8555 section 8.1): challenges by HTTP-01 are
+    /// answered for it, for every host; they take precedence over content and redirects.
+    pub acme_thumbprint: Option<String>,
     /// Serve a built-in `/favicon.ico` for sites without one, because browsers request it
     /// unprompted.
     pub favicon: bool,
@@ -289,6 +292,7 @@ impl Default for ContentOptions {
             defaults: DefaultFields::default(),
             unknown_host: UnknownHost::default(),
             health: None,
+            acme_thumbprint: None,
             favicon: true,
             server_timing: false,
             dummy: None,

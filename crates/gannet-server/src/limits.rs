@@ -524,3 +524,9 @@ pub(crate) const SITE_QUEUE_MAX: usize = 1_024;
 
 /// Requests of a worker that wait for their sites.
 pub(crate) const SITE_WAITERS_MAX: usize = 4_096;
+
+/// Bytes of the token of a challenge by HTTP-01: at least 128 bits in base64url (RFC 8555 section 8.3).
+pub(crate) const ACME_TOKEN_LEN_MIN: usize = 22;
+
+/// The longest token: three times the usual. It is part of the answer.
+pub(crate) const ACME_TOKEN_LEN_MAX: usize = 128;

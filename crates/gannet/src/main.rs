@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use gannet::command_line::arguments::{self, Parsed};
 use gannet::command_line::commands::REFERENCE_COMMAND;
 use gannet::commands::{
-    bundle, cat, check, compress, dev, diff, doctor, explain, extract, follow, get, health, help,
-    import, inspect, install, keygen, ls, pack, password, print, publish, releases, rollback,
+    acme, bundle, cat, check, compress, dev, diff, doctor, explain, extract, follow, get, health,
+    help, import, inspect, install, keygen, ls, pack, password, print, publish, releases, rollback,
     serve, text, verify, write,
 };
 use gannet::messages::{Failure, hide_panics};
@@ -56,6 +56,7 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("rollback", matches)) => rollback::run(matches),
         Some(("releases", matches)) => releases::run(matches),
         Some(("follow", matches)) => follow::run(matches),
+        Some(("acme", matches)) => acme::run(matches),
         Some(("ls", matches)) => ls::run(matches),
         Some(("cat", matches)) => cat::run(matches),
         Some(("check", matches)) => check::run(matches),

@@ -6,9 +6,10 @@ use gannet_io::driver::Driver;
 use super::secure::{Secure, State};
 use super::{Active, Phase};
 use crate::limits::{FRESH_MS, LINGER_MS};
+use crate::tls::alert::Alert;
 use crate::tls::config::Protocol;
 use crate::tls::handshake::{Established, Failure, Kind as HandshakeKind, Step};
-use crate::tls::session::Received;
+use crate::tls::session::{Received, Session};
 use crate::worker::ledger::Work;
 
 /// The response to a client that speaks clear-text HTTP on a TLS port.
@@ -101,6 +102,9 @@ impl<D: Driver> Active<'_, D> {
             let took = self.shared.driver.now().0 - self.conn.idle_since.0;
             measures.handshake(kind, took);
         }
+        if protocol == Protocol::Challenge {
+            return self.end_challenge(session, out);
+        }
         let mut held = early;
         held.extend_from_slice(&plain);
         session.limit_records(self.shared.settings.key_records_max);
@@ -126,7 +130,7 @@ impl<D: Driver> Active<'_, D> {
         tls.state = State::Open(session);
         tls.handshake_bytes = conn.sent + out.len() as u64;
         match protocol {
-            Protocol::Http11 => {}
+            Protocol::Http11 | Protocol::Challenge => {}
             Protocol::H2 => self.begin_streams(),
         }
         if !self.note_received(result) {
@@ -145,6 +149,12 @@ impl<D: Driver> Active<'_, D> {
         self.conn.phase = Phase::Sending;
         self.send_raw(out);
         self.arm_receive();
+    }
+
+    /// Closes a connection whose peer wanted to see a certificate (RFC 8737 section 3).
+    fn end_challenge(&mut self, mut session: Session, mut out: Vec<u8>) {
+        session.end(Alert::CLOSE_NOTIFY, &mut out);
+        self.end_handshake(out);
     }
 
     /// Sends the rest of our side of the handshake (tickets), because the peer moves next. A client
@@ -211,6 +221,12 @@ impl<D: Driver> Active<'_, D> {
             self.shared.counters.tls.connections_now -= 1;
             return self.answer_clear_http();
         }
+        self.end_handshake(out);
+    }
+
+    /// Sends the last bytes of a connection that will speak no HTTP, and closes it.
+    fn end_handshake(&mut self, out: Vec<u8>) {
+        let conn = &mut *self.conn;
         conn.close_intake();
         conn.linger = true;
         if let Some(tls) = &mut conn.tls {

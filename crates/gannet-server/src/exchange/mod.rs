@@ -4,11 +4,12 @@
 //! waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
 //! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers
 //! those that found a resource exhausted. `answering` builds responses with the site's content,
-//! `own_answers` all others; `timing` is their `server-timing`, `outgoing` gathers the responses of
+//! `own_answers` all others; `timing` is their `server-timing`, `challenges` are those of ACME servers; `outgoing` gathers the responses of
 //! one send, and `body` references content that follows it.
 
 pub(crate) mod answering;
 pub(crate) mod body;
+pub(crate) mod challenges;
 pub(crate) mod digests;
 pub(crate) mod first_reads;
 pub(crate) mod listing;

@@ -11,6 +11,7 @@ use gannet_http::semantics::request::{Request, TargetForm};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 
 use super::answering::{Answered, Answering};
+use super::challenges;
 use super::own_fields::FAVICON;
 use crate::release::directory::listings::ListingPage;
 use crate::release::error_pages::ErrorPage;
@@ -148,6 +149,12 @@ impl Answering<'_> {
             true => (Status::SERVICE_UNAVAILABLE, b"a release is late\n"),
         };
         self.generated(status, b"text/plain; charset=utf-8", text, None)
+    }
+
+    /// Answers a challenge of an ACME server.
+    #[cold]
+    pub(crate) fn challenge(&mut self, answer: &[u8]) -> Answered {
+        self.generated(Status::OK, challenges::CONTENT_TYPE, answer, None)
     }
 
     /// Answers with the constant response.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gannet_content::policy::security::preflight_fields;
 use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
 
+use super::challenges::Challenges;
 use crate::config::ContentOptions;
 use crate::start::releases::board::Late;
 
@@ -29,6 +30,8 @@ pub(crate) struct OwnFields {
     pub(crate) favicon: Option<Vec<(&'static str, String)>>,
     /// The path of the health check.
     pub(crate) health: Option<Vec<u8>>,
+    /// Answers challenges by HTTP-01.
+    pub(crate) challenges: Option<Challenges>,
     /// If a release should be current by now, and is not, the health check fails.
     pub(crate) late: Arc<Late>,
     /// The constant response to every request: its fields and content.
@@ -54,6 +57,7 @@ impl OwnFields {
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),
             health: options.health.clone().map(String::into_bytes),
+            challenges: options.acme_thumbprint.as_deref().map(Challenges::new),
             late,
             dummy: options.dummy.map(|text| {
                 let fields = RepresentationFields {

@@ -464,6 +464,12 @@ impl<D: Driver> Pump<'_, D> {
             return Ok(self.options(reply, request, out));
         }
         let mut to = Answering::new(reply, &self.turn, out);
+        if let Some(challenges) = &self.turn.defaults.challenges
+            && matches!(request.method, Method::Get | Method::Head)
+            && let Some(answer) = challenges.answer(request.target.path)
+        {
+            return Ok(to.challenge(&answer));
+        }
         if on.redirects {
             // Host is client-controlled: do not redirect unknown hosts.
             return Ok(match self.release.select(request.authority) {

@@ -19,6 +19,7 @@ mod workers;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -402,7 +403,10 @@ fn tell_of_unreadable<'a>(user: &str, files: impl Iterator<Item = &'a Path>) {
     let mut files: Vec<_> = files.collect();
     files.dedup();
     for path in files {
-        if let Err(error) = File::open(path) {
+        // What is not there yet can be ordered, and is then its own.
+        if let Err(error) = File::open(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             ERRORS.tell(format_args!(
                 "gannet: '{user}' cannot read '{}' again: {}; what replaces it will not be noticed\n\
                  help: give that user or its group the right to read it",

@@ -81,8 +81,18 @@ impl Sandbox {
             }
             control.read.extend(folders);
         }
-        for file in config.tls.iter().flat_map(|tls| tls.source.files()) {
-            control.read.extend(replaceable(file));
+        if let Some(tls) = &config.tls {
+            let challenges = tls.source.challenge_folder();
+            let state = challenges.and_then(Path::parent);
+            for file in tls.source.files() {
+                let is_ordered = state.is_some() && file.parent().and_then(Path::parent) == state;
+                control.read.extend(match is_ordered {
+                    // The folder above has the account's key, which is not for this process.
+                    true => holders(file),
+                    false => replaceable(file),
+                });
+            }
+            control.read.extend(challenges.map(Path::to_owned));
         }
         if let Some(file) = &config.passwords.file {
             control.read.extend(replaceable(file));

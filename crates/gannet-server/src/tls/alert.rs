@@ -27,6 +27,8 @@ impl Alert {
     pub const INTERNAL_ERROR: Self = Self(80);
     /// The user cancelled; `close_notify` follows.
     pub const USER_CANCELED: Self = Self(90);
+    /// There is no certificate for the name (RFC 6066 section 3).
+    pub const UNRECOGNIZED_NAME: Self = Self(112);
     /// The client has sent no certificate (RFC 8446 section 4.4.2.4).
     pub const CERTIFICATE_REQUIRED: Self = Self(116);
     /// None of the offered application protocols is spoken here.

@@ -29,6 +29,8 @@ pub enum Protocol {
     Http11,
     /// `h2`.
     H2,
+    /// `acme-tls/1`: an ACME server looks at the certificate, and nothing is spoken (RFC 8737).
+    Challenge,
 }
 
 impl Protocol {
@@ -38,6 +40,7 @@ impl Protocol {
         match self {
             Self::Http11 => b"http/1.1",
             Self::H2 => b"h2",
+            Self::Challenge => b"acme-tls/1",
         }
     }
 }
@@ -221,6 +224,16 @@ impl ResolvesServerCert for ByKeyKind {
             .iter()
             .find(|key| key.key.choose_scheme(schemes).is_some());
         suitable.or(self.keys.first()).cloned()
+    }
+}
+
+/// One certificate, whatever the client supports.
+#[derive(Debug)]
+pub(super) struct SingleKey(pub(super) Arc<CertifiedKey>);
+
+impl ResolvesServerCert for SingleKey {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
     }
 }
 

@@ -183,8 +183,8 @@ impl Handshake {
                     let why = "the client speaks TLS 1.1 or older";
                     return Err(self.fail(Alert::PROTOCOL_VERSION, why, out));
                 }
-                Look::Hello(hello) => self.start(certificates, hello)?,
-                Look::Other => self.start(certificates, hello::Hello::default())?,
+                Look::Hello(hello) => self.start(certificates, hello, out)?,
+                Look::Other => self.start(certificates, hello::Hello::default(), out)?,
             }
         }
         if self.input.len() > HANDSHAKE_INPUT_MAX {
@@ -303,11 +303,28 @@ impl Handshake {
         self.shown = self.shown.saturating_sub(len);
     }
 
-    fn start(&mut self, certificates: &CertificateSet, hello: hello::Hello) -> Result<(), Failure> {
-        let host = certificates.choose(hello.server_name.as_deref());
+    fn start(
+        &mut self,
+        certificates: &CertificateSet,
+        hello: hello::Hello,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let name = hello.server_name.as_deref();
+        // Without a challenge, the library refuses the protocol.
+        let challenge = name.filter(|_| hello.is_challenge);
+        let challenge = challenge.and_then(|name| certificates.challenges().of(name));
+        let config = match challenge {
+            Some(config) => config,
+            None => {
+                let Some(host) = certificates.choose(name) else {
+                    let why = "there is no certificate yet";
+                    return Err(self.fail(Alert::UNRECOGNIZED_NAME, why, out));
+                };
+                self.asks_client = certificates.asks_clients();
+                host.choose(hello.prefers_chacha)
+            }
+        };
         self.server_name = hello.server_name;
-        let config = host.choose(hello.prefers_chacha);
-        self.asks_client = certificates.asks_clients();
         let connection = UnbufferedServerConnection::new(config).map_err(|error| {
             self.state = State::Over;
             Failure::Ours {
@@ -435,6 +452,7 @@ impl Handshake {
 fn protocol_of(connection: &UnbufferedServerConnection) -> Protocol {
     match connection.alpn_protocol() {
         Some(b"h2") => Protocol::H2,
+        Some(b"acme-tls/1") => Protocol::Challenge,
         _ => Protocol::Http11,
     }
 }

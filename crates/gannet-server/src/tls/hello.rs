@@ -5,6 +5,7 @@
 //! keys, is chosen before the TLS library sees it. Malformed input is left to the library, which
 //! parses everything again and sends the right alert.
 
+use super::config::Protocol;
 use super::limits::{CLIENT_HELLO_MAX, PLAINTEXT_MAX, RECORD_HEADER_LEN};
 
 /// The apparent protocol of a connection.
@@ -29,6 +30,8 @@ pub(super) struct Hello {
     pub(super) prefers_chacha: bool,
     /// It offers no version newer than TLS 1.1.
     pub(super) is_outdated: bool,
+    /// It offers the application protocol `acme-tls/1`, and no other (RFC 8737 section 3).
+    pub(super) is_challenge: bool,
 }
 
 /// Inspects all input received so far.
@@ -132,6 +135,7 @@ fn gather(input: &[u8]) -> Gathered<'_> {
 /// Parses the relevant parts; `None` if the message is malformed.
 fn parse(body: &[u8]) -> Option<Hello> {
     const SERVER_NAME: u16 = 0;
+    const PROTOCOLS: u16 = 16;
     const SUPPORTED_VERSIONS: u16 = 43;
     const TLS12: u16 = 0x0303;
     let mut body = Reader(body);
@@ -153,6 +157,7 @@ fn parse(body: &[u8]) -> Option<Hello> {
         let content = extensions.vector()?;
         match kind {
             SERVER_NAME => hello.server_name = server_name(content),
+            PROTOCOLS => hello.is_challenge = is_challenge(content),
             // This extension overrides the version above, and the library checks it.
             SUPPORTED_VERSIONS => hello.is_outdated = false,
             _ => {}
@@ -170,6 +175,17 @@ fn prefers_chacha(suites: &[u8]) -> bool {
         .map(|suite| u16::from_be_bytes([suite[0], suite[1]]))
         .find(|suite| CHACHA.contains(suite) || AES.contains(suite))
         .is_some_and(|suite| CHACHA.contains(&suite))
+}
+
+/// Whether the list of application protocols (RFC 7301 section 3.1) is that of an ACME server.
+fn is_challenge(content: &[u8]) -> bool {
+    let list = Reader(content).vector();
+    let only = list.and_then(|list| {
+        let mut list = Reader(list);
+        let first = list.short_vector()?;
+        list.0.is_empty().then_some(first)
+    });
+    only == Some(Protocol::Challenge.alpn())
 }
 
 /// The host name in the extension, in lower case.

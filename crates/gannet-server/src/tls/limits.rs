@@ -108,7 +108,12 @@ pub const PEM_LEN_MAX: u64 = 1 << 20;
 /// Certificate and key pairs of one server.
 pub const PAIRS_MAX: usize = 1024;
 
-/// A certificate that expires within this many seconds causes a warning: 14 days.
+/// Certificates for challenges of an ACME server (RFC 8737) that are read from their folder: more than
+/// one process orders at a time.
+pub const CHALLENGES_MAX: usize = 64;
+
+/// A certificate that expires within this many seconds causes a warning: 14 days, or a third of its
+/// lifetime if that is shorter.
 pub const EXPIRY_WARNING_SECONDS: i64 = 14 * 86_400;
 
 /// Bodies from this length on justify handing a connection to the kernel: below it, two or three

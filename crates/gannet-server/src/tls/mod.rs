@@ -24,6 +24,7 @@
 
 pub mod alert;
 pub mod certificates;
+mod challenges;
 pub mod clients;
 mod compression;
 pub mod config;

@@ -1,5 +1,6 @@
 //! The table of `gannet serve`: every flag with its texts and what it sets.
 
+mod acme;
 mod clients;
 mod connections;
 mod content;
@@ -13,15 +14,20 @@ use crate::command_line::settings::Settings;
 /// Every flag of `gannet serve`.
 pub static SERVE_FLAGS: &[Flag<Settings>] = &joined::<_, COUNT>(&PARTS);
 
-const PARTS: [&[Flag<Settings>]; 5] = [
+const PARTS: [&[Flag<Settings>]; 6] = [
     content::FLAGS,
     passwords::FLAGS,
     connections::FLAGS,
+    acme::FLAGS,
     clients::FLAGS,
     operation::FLAGS,
 ];
-const COUNT: usize =
-    PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len() + PARTS[4].len();
+const COUNT: usize = PARTS[0].len()
+    + PARTS[1].len()
+    + PARTS[2].len()
+    + PARTS[3].len()
+    + PARTS[4].len()
+    + PARTS[5].len();
 
 #[cfg(test)]
 mod tests {

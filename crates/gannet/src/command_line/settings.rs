@@ -73,6 +73,8 @@ pub struct TlsSettings {
     pub development: bool,
     /// Files of certificate chains, the default first.
     pub certificates: Vec<PathBuf>,
+    /// Certificates that are ordered.
+    pub acme: AcmeSettings,
     /// Files of their private keys, in the same order; empty if each certificate's file holds its
     /// key.
     pub keys: Vec<PathBuf>,
@@ -96,11 +98,25 @@ pub struct TlsSettings {
     pub key_records_max: u64,
 }
 
+/// Certificates that a process beside the server orders.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct AcmeSettings {
+    /// Names and addresses, each with a certificate of its own.
+    pub hosts: Vec<String>,
+    /// Where the account and the certificates are kept.
+    pub folder: Option<PathBuf>,
+    /// The contact of the account.
+    pub email: Option<String>,
+    /// The URL of the ACME server's directory, if it is not Let's Encrypt's.
+    pub server: Option<String>,
+}
+
 impl Default for TlsSettings {
     fn default() -> Self {
         Self {
             development: false,
             certificates: Vec::new(),
+            acme: AcmeSettings::default(),
             keys: Vec::new(),
             redirect: None,
             hsts: false,

@@ -10,6 +10,7 @@ use gannet_io::named_file;
 use gannet_io::unix_socket::Access;
 use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
 use gannet_server::{Network, Rate};
+use gannet_site::host_name::host_name;
 use gannet_site::pack::is_secret_key;
 
 use crate::alt_svc;
@@ -289,6 +290,48 @@ pub fn public_key(text: &str) -> Result<String, String> {
     key.filter(|key| PublicKey::parse(key).is_some())
         .map(str::to_owned)
         .ok_or_else(|| "the file has no minisign public key".to_owned())
+}
+
+/// Hosts that certificates are ordered for, none twice.
+///
+/// # Errors
+/// One is neither a name without a wildcard nor an IP address.
+pub fn acme_hosts(values: &[OsString]) -> Result<Vec<String>, String> {
+    let mut hosts = Vec::with_capacity(values.len());
+    for value in values {
+        let host = acme_host(&value.to_string_lossy())?;
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    Ok(hosts)
+}
+
+fn acme_host(typed: &str) -> Result<String, String> {
+    if let Ok(address) = typed.parse::<IpAddr>() {
+        return Ok(address.to_string());
+    }
+    if typed.contains('*') {
+        return Err(format!(
+            "'{typed}': a wildcard needs a challenge by DNS, which gannet does not do; name each host"
+        ));
+    }
+    host_name(typed).map_err(|why| format!("'{typed}': {why}"))
+}
+
+/// The thumbprint of a key (RFC 7638): SHA-256 in base64url.
+///
+/// # Errors
+/// It is not.
+pub fn thumbprint(typed: &str) -> Result<String, String> {
+    const LEN: usize = 43;
+    let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    match typed.len() == LEN && typed.bytes().all(is_of_it) {
+        true => Ok(typed.to_owned()),
+        false => Err(format!(
+            "not a thumbprint: {LEN} letters, digits, '-' and '_'"
+        )),
+    }
 }
 
 /// Parses `SUFFIX=TYPE`, with or without the suffix's dot.

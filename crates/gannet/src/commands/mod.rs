@@ -1,5 +1,6 @@
 //! The commands: each reads its arguments, calls a library, and reports the outcome.
 
+pub mod acme;
 pub mod bundle;
 pub mod cat;
 pub mod check;

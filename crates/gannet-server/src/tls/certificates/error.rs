@@ -90,7 +90,7 @@ pub enum Cause {
 }
 
 impl CertificateError {
-    pub(super) fn at(path: &Path, cause: Cause) -> Self {
+    pub(in crate::tls) fn at(path: &Path, cause: Cause) -> Self {
         Self {
             path: Some(path.to_owned()),
             cause,
@@ -336,7 +336,7 @@ pub struct Warning {
 /// The kind of warning.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum WarningKind {
-    /// It expires in less than two weeks.
+    /// It expires in less than two weeks, and in less than a third of its lifetime.
     ExpiresSoon {
         /// Date of expiry.
         on: String,
@@ -348,6 +348,8 @@ pub enum WarningKind {
         /// Date of expiry.
         on: String,
     },
+    /// It has been ordered, and is not there yet.
+    Awaited,
     /// It is not valid yet: usually because of a wrong clock.
     NotYetValid {
         /// Start of validity.
@@ -389,6 +391,7 @@ impl Warning {
             WarningKind::ExpiresSoon { .. } | WarningKind::HasExpired { .. } => {
                 "renew the certificate; the files are read again when they change".into()
             }
+            WarningKind::Awaited => "handshakes fail until 'gannet acme' has got it".into(),
             WarningKind::NotYetValid { .. } => "check the clock".into(),
             WarningKind::WrongOrder => {
                 format!("it was put right; sort '{path}' from the server's certificate to the root")
@@ -420,6 +423,7 @@ impl fmt::Display for Warning {
                 write!(f, "the certificate expires in {days} days, on {on}")
             }
             WarningKind::HasExpired { on } => write!(f, "the certificate expired on {on}"),
+            WarningKind::Awaited => f.write_str("there is no certificate yet"),
             WarningKind::NotYetValid { from } => {
                 write!(f, "the certificate is not valid before {from}")
             }

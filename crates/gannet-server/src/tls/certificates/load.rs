@@ -155,6 +155,28 @@ pub fn load(
     Ok((pairs, warnings))
 }
 
+/// Reads the certificate for a challenge, with its key in the same file.
+///
+/// # Errors
+/// [`CertificateError`]
+pub(in crate::tls) fn challenge(path: &Path) -> Result<CertifiedKey, CertificateError> {
+    let (pem, _) = read(path)?;
+    let mut chain = read_chain(path, &pem).map_err(|error| error.in_one_file(true))?;
+    let key = read_key(path, &pem).map_err(|error| error.in_one_file(true))?;
+    let key = provider().key_provider.load_private_key(key);
+    let key = key.map_err(|_| CertificateError::at(path, Cause::UnusableKey))?;
+    let (certificate, parsed) = chain.swap_remove(0);
+    // The library does not read a certificate with the extension of a challenge, which is critical.
+    let is_pair = key
+        .public_key()
+        .is_some_and(|it| *it == parsed.public_key[..]);
+    if !is_pair {
+        let certificate = path.to_owned();
+        return Err(CertificateError::at(path, Cause::Mismatch { certificate }));
+    }
+    Ok(CertifiedKey::new(vec![certificate], key))
+}
+
 /// Why the library rejects a certificate.
 fn unusable(der: &CertificateDer<'static>) -> String {
     match rustls::server::ParsedCertificate::try_from(der) {
@@ -393,6 +415,7 @@ fn check_time(
     warnings: &mut Vec<Warning>,
 ) -> Result<(), CertificateError> {
     let left = facts.not_after - options.now;
+    let is_soon = EXPIRY_WARNING_SECONDS.min((facts.not_after - facts.not_before) / 3);
     let on = facts.validity.1.clone();
     if left < 0 && !options.allow_expired {
         return Err(CertificateError::at(
@@ -405,7 +428,7 @@ fn check_time(
     }
     if left < 0 {
         warn(warnings, path, WarningKind::HasExpired { on });
-    } else if left < EXPIRY_WARNING_SECONDS {
+    } else if left < is_soon {
         warn(
             warnings,
             path,

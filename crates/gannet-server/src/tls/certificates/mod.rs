@@ -17,10 +17,12 @@ pub(super) use authorities::Authorities;
 pub use error::{Cause, CertificateError, Warning, WarningKind};
 pub use facts::Facts;
 pub(super) use facts::subject;
+pub(super) use load::challenge;
 pub use load::{LoadOptions, Pair, PairPaths, load, now_unix};
 
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
 
+use super::challenges::Challenges;
 use super::clients::Verifier;
 use super::config::{HostConfig, Options};
 use super::quic;
@@ -31,6 +33,8 @@ pub struct CertificateSet {
     names: Arc<Names>,
     quic: Arc<dyn QuicCrypto>,
     clients: Option<Verifier>,
+    /// The same for every set of a server.
+    challenges: Arc<Challenges>,
 }
 
 /// Maps names to the hosts of a set. The first host is the default.
@@ -140,23 +144,51 @@ impl CertificateSet {
             names.add(&group[0].facts.names, hosts.len());
             hosts.push(Host::new(group, options, previous)?);
         }
+        Self::of_hosts(hosts, names, options, previous).map_err(first)
+    }
+
+    /// A set without certificates: they have been ordered. Handshakes fail.
+    pub(super) fn empty(
+        options: &Options,
+        previous: Option<&Self>,
+    ) -> Result<Self, CertificateError> {
+        let none = Self::of_hosts(Vec::new(), Names::default(), options, previous);
+        none.map_err(|why| CertificateError {
+            path: None,
+            cause: Cause::Library(why),
+        })
+    }
+
+    fn of_hosts(
+        hosts: Vec<Host>,
+        names: Names,
+        options: &Options,
+        previous: Option<&Self>,
+    ) -> Result<Self, String> {
         let names = Arc::new(names);
         let keys = hosts.iter().map(|host| Arc::clone(&host.config.keys));
-        let quic = quic::config(&names, keys.collect(), options).map_err(first)?;
+        let quic = quic::config(&names, keys.collect(), options)?;
         Ok(Self {
             hosts,
             names,
             quic,
             clients: options.clients.clone(),
+            challenges: previous.map_or_else(Arc::default, |it| Arc::clone(&it.challenges)),
         })
+    }
+
+    /// The certificates with which challenges are answered.
+    pub(super) fn challenges(&self) -> &Challenges {
+        &self.challenges
     }
 
     /// The configuration for a client that requests `server_name`: the certificate with exactly
     /// that name, otherwise one with a matching wildcard, otherwise the default. A client that
     /// requests an unknown name gets the default as well, and rejects it itself (RFC 6066 section 3
-    /// allows either).
-    pub(super) fn choose(&self, server_name: Option<&str>) -> &HostConfig {
-        &self.hosts[self.names.find_or_default(server_name)].config
+    /// allows either). `None` if there is no certificate at all.
+    pub(super) fn choose(&self, server_name: Option<&str>) -> Option<&HostConfig> {
+        let host = self.hosts.get(self.names.find_or_default(server_name));
+        host.map(|host| &host.config)
     }
 
     /// The TLS configuration of QUIC connections.

@@ -27,6 +27,7 @@ impl Files {
         Source {
             pairs: vec![pair],
             allow_expired: false,
+            ordered: None,
             options: Options::default(),
             client_authorities: Vec::new(),
         }

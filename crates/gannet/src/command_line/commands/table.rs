@@ -1,5 +1,6 @@
 //! The table of the commands: each with its arguments and texts.
 
+mod certificates;
 mod stores;
 
 use clap::ValueHint;
@@ -288,6 +289,7 @@ pub static COMMANDS: &[Command] = &[
     stores::ROLLBACK,
     stores::RELEASES,
     stores::FOLLOW,
+    certificates::ACME,
     Command {
         name: "ls",
         arguments: &[

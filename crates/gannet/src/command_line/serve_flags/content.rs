@@ -297,8 +297,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "where a store that is served from a URL is copied to",
-        details: "Absent: a folder for this URL below $STATE_DIRECTORY, which systemd sets, or \
-            $XDG_STATE_HOME/gannet.",
+        details: "Absent: a folder for this URL below $STATE_DIRECTORY, which systemd sets, \
+            root's /var/lib/gannet, or $XDG_STATE_HOME/gannet.",
         is_common: false,
         apply: |settings, values| {
             settings.copy = Some(path(values)?);

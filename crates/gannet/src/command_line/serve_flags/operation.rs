@@ -284,7 +284,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         brief: "auto, uring or epoll",
         details: "auto uses io_uring where the kernel allows it, else epoll, and says why in the \
             first lines of output. uring is an error where io_uring is unavailable.",
-        is_common: true,
+        is_common: false,
         apply: |settings, values| {
             settings.server.engine = choice(
                 values,

@@ -15,7 +15,9 @@ use gannet_io::uring::Uring;
 use gannet_io::{clock, ktls, probe, user};
 use gannet_server::config::{Content, ListenAddress, SandboxChoice};
 use gannet_server::machine_memory;
-use gannet_server::tls::certificates::{LoadOptions, PairPaths, load, now_unix};
+use gannet_server::tls::certificates::{
+    LoadOptions, PairPaths, Warning, WarningKind, load, now_unix,
+};
 use gannet_server::tls::clients::Verifier;
 use rustix::process::{Resource, getrlimit};
 
@@ -253,8 +255,22 @@ fn certificates(settings: &Settings, pairs: &[PairPaths]) -> Option<Certificates
     if pairs.is_empty() {
         return Some(Certificates::Development);
     }
-    let options = LoadOptions::now();
-    let loaded = load(pairs, &options).and_then(|(pairs, mut warnings)| {
+    let acme = &settings.tls.acme;
+    let is_ordered = !acme.hosts.is_empty()
+        || acme.folder.is_some()
+        || settings.server.content.acme_thumbprint.is_some();
+    let options = LoadOptions {
+        allow_expired: is_ordered,
+        ..LoadOptions::now()
+    };
+    let is_there = |pair: &PairPaths| !is_ordered || pair.certificate.exists();
+    let (there, awaited): (Vec<PairPaths>, Vec<PairPaths>) =
+        pairs.iter().cloned().partition(is_there);
+    let loaded = load(&there, &options).and_then(|(pairs, mut warnings)| {
+        warnings.extend(awaited.into_iter().map(|pair| Warning {
+            path: pair.certificate,
+            kind: WarningKind::Awaited,
+        }));
         let authorities = &settings.tls.client_authorities;
         Verifier::read(authorities, options.now, &mut warnings)?;
         Ok((pairs, warnings))

@@ -87,6 +87,8 @@ impl Texts<'_> {
              LogsDirectory=gannet\n\
              RuntimeDirectory=gannet\n\
              NoNewPrivileges=yes\n\
+             StateDirectory=gannet\n\
+             StateDirectoryMode=0700\n\
              ProtectSystem=strict\n\
              ProtectHome=yes\n\
              PrivateTmp=yes\n\

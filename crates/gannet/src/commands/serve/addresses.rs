@@ -96,6 +96,12 @@ pub fn wanted(
             movable: None,
         });
     }
+    if listen.is_none() && made_up.is_none() && !settings.tls.acme.hosts.is_empty() {
+        return Ok(Wanted {
+            addresses: public(settings),
+            movable: None,
+        });
+    }
     let default = match super::tls::is_wanted(&settings.tls) {
         true => TLS_PORT,
         false => PORT,
@@ -125,6 +131,24 @@ pub fn wanted(
         addresses,
         movable: settings.port.is_none().then_some(default),
     })
+}
+
+/// Where clients and ACME servers look for a site of a public name: HTTPS, and a redirect to it unless
+/// that has an address.
+fn public(settings: &Settings) -> Vec<WantedAddress> {
+    let all: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let at = |port, scheme| {
+        all.map(|address| WantedAddress {
+            address: ListenAddress::Tcp(SocketAddr::new(address, port)),
+            scheme,
+            is_proxied: false,
+        })
+    };
+    let mut addresses = at(443, Scheme::Https).to_vec();
+    if settings.tls.redirect.is_none() {
+        addresses.extend(at(80, Scheme::Redirect));
+    }
+    addresses
 }
 
 /// The addresses of `--listen`, with their schemes.

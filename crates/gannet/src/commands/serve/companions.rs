@@ -1,5 +1,4 @@
-//! Processes of this program beside the server, for what a serving process does not do itself: ask
-//! other servers.
+//! The processes beside a server, which do what a serving process does not: ask other servers.
 
 use std::ffi::OsString;
 
@@ -16,11 +15,10 @@ pub(super) struct Wanted {
     pub(super) arguments: Vec<OsString>,
 }
 
-/// Those of this server. They end with it, or when this is dropped.
-#[derive(Default)]
+/// Those of one server. They end with it, or when this is dropped.
 pub(super) struct Companions {
-    all: Vec<Companion>,
-    have_begun: bool,
+    waiting: Vec<Companion>,
+    begun: Vec<Companion>,
 }
 
 impl Companions {
@@ -28,26 +26,40 @@ impl Companions {
     ///
     /// # Errors
     /// The system refuses another process.
-    pub(super) fn fork(wanted: Vec<Wanted>, user: Option<&User>) -> Result<Self, Failure> {
+    pub(super) fn fork(
+        wanted: impl IntoIterator<Item = Wanted>,
+        user: Option<&User>,
+    ) -> Result<Self, Failure> {
         let fork = |it: Wanted| {
             Companion::fork(&it.name, it.arguments, user)
                 .map_err(|error| Failure::of_system("start", &it.name, &error))
         };
         Ok(Self {
-            all: wanted.into_iter().map(fork).collect::<Result<_, _>>()?,
-            have_begun: false,
+            waiting: wanted.into_iter().map(fork).collect::<Result<_, _>>()?,
+            begun: Vec::new(),
         })
     }
 
-    /// Starts them, if they do not run yet.
+    /// Starts the first one, before the server serves: it waits for what that brings.
+    pub(super) fn begin_first(&mut self) {
+        self.begin_some(1);
+    }
+
+    /// Starts those that do not run yet.
     pub(super) fn begin(&mut self) {
-        if !std::mem::replace(&mut self.have_begun, true) {
-            self.all.iter().for_each(Companion::begin);
+        self.begin_some(self.waiting.len());
+    }
+
+    fn begin_some(&mut self, count: usize) {
+        for one in self.waiting.drain(..count) {
+            one.begin();
+            self.begun.push(one);
         }
     }
 
     /// Ends them: another server has taken this one's place, or this one ends.
     pub(super) fn end(&mut self) {
-        self.all.clear();
+        self.waiting.clear();
+        self.begun.clear();
     }
 }

@@ -208,6 +208,8 @@ mod tests {
         match (flag.name, flag.value, other) {
             (_, Value::Switch, _) => "true".into(),
             (_, _, Some(other)) => other.into(),
+            ("acme", ..) => "a.example".into(),
+            ("acme-thumbprint", ..) => "a".repeat(43).into(),
             ("cors", ..) => "any".into(),
             ("alt-svc", ..) => "clear".into(),
             ("type", ..) => "md=text/markdown".into(),

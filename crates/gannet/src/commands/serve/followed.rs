@@ -1,17 +1,18 @@
 //! Serving a store that is behind a URL: a follower beside the server copies it, and the copy is served.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use gannet_io::user::User;
+use gannet_io::user::{User, is_root};
 use gannet_server::config::Content;
 use gannet_store::Store;
 
 use super::companions::Wanted;
 use super::signals::{Command, Commands};
+use super::state_folder::state_folder;
 use crate::command_line::settings::Settings;
 use crate::messages::{Failure, printable};
 
@@ -56,7 +57,7 @@ impl Followed {
         let shown = checked(&url)?;
         let copy = match &settings.copy {
             Some(folder) => folder.clone(),
-            None => default_copy(&shown, |name| std::env::var_os(name))?,
+            None => default_copy(&shown)?,
         };
         Ok(Some(Self { url, shown, copy }))
     }
@@ -142,29 +143,9 @@ fn checked(_: &str) -> Result<String, Failure> {
     Err(crate::commands::follow::built_without())
 }
 
-/// The folder of a copy that the command line does not name: in the state directory of the service or of
-/// the user, by the URL.
-fn default_copy(
-    shown: &str,
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Result<PathBuf, Failure> {
-    let absolute = |name| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|it| it.is_absolute())
-    };
-    // A service may have several; the first is its own.
-    let of_service = variable("STATE_DIRECTORY").and_then(|all| {
-        let first = all.as_bytes().split(|byte| *byte == b':').next()?;
-        let first = PathBuf::from(OsStr::from_bytes(first));
-        first.is_absolute().then_some(first)
-    });
-    let of_user = || {
-        let state = absolute("XDG_STATE_HOME");
-        let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")));
-        Some(state?.join("gannet"))
-    };
-    let Some(state) = of_service.or_else(of_user) else {
+/// The folder of a copy that the command line does not name, by the URL.
+fn default_copy(shown: &str) -> Result<PathBuf, Failure> {
+    let Some(state) = state_folder(is_root(), |name| std::env::var_os(name)) else {
         let what = "no place for the copy of a store: neither STATE_DIRECTORY, XDG_STATE_HOME nor HOME is set";
         return Err(Failure::usage(what.to_owned()).help("name a folder by --copy DIR"));
     };
@@ -210,25 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_has_a_folder_of_its_own() {
-        let find = |given: &[(&str, &str)], url| {
-            default_copy(url, |name| {
-                let found = given.iter().find(|(it, _)| *it == name)?;
-                Some(OsString::from(found.1))
-            })
-        };
-        let home = ("HOME", "/home/ann");
-        let of_user = find(&[home], "s3://bucket/site").unwrap();
-        let expect = "/home/ann/.local/state/gannet/copies/s3%3A++bucket+site";
-        assert_eq!(of_user, Path::new(expect));
-        let service = ("STATE_DIRECTORY", "/var/lib/site:/var/lib/other");
-        let of_service = find(&[home, service], "https://h/a+b").unwrap();
-        let expect = "/var/lib/site/copies/https%3A++h+a%2Bb";
-        assert_eq!(of_service, Path::new(expect));
-        let refused = find(&[("HOME", "relative")], "https://h/a").unwrap_err();
-        assert!(
-            refused.message.contains("no place for the copy"),
-            "{refused:?}"
-        );
+    fn no_two_urls_share_a_folder() {
+        assert_eq!(folder_name("s3://bucket/site"), "s3%3A++bucket+site");
+        assert_eq!(folder_name("https://h/a+b"), "https%3A++h+a%2Bb");
     }
 }

@@ -1,5 +1,6 @@
 //! `gannet` and `gannet serve`: prepare (inspect the path, bind, open), serve, wait for signals.
 
+pub mod acme;
 pub mod addresses;
 mod binding;
 mod companions;
@@ -17,6 +18,7 @@ mod qr_code;
 mod signals;
 mod sockets;
 pub mod start_lines;
+mod state_folder;
 pub mod tls;
 mod upgrade;
 mod waiting;
@@ -87,7 +89,7 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         }
     };
     if let Some(followed) = followed.filter(|it| !it.has_release()) {
-        companions.begin();
+        companions.begin_first();
         if !settings.quiet {
             ERRORS.write(followed.waiting_line());
         }
@@ -135,8 +137,9 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
 fn beside(settings: &Settings, followed: Option<&Followed>) -> Result<Companions, Failure> {
     let user = confinement::run_as(settings.user.as_deref())?.map(|it| it.user);
     followed.map_or(Ok(()), |it| it.make_room(user.as_ref()))?;
-    let wanted = followed.iter().map(|it| it.follower(settings)).collect();
-    Companions::fork(wanted, user.as_ref())
+    let follower = followed.map(|it| it.follower(settings));
+    let orderer = acme::orderer(settings, user.as_ref())?;
+    Companions::fork(follower.into_iter().chain(orderer), user.as_ref())
 }
 
 /// Runs the whole start short of serving; returns notes about anything unusual.

@@ -6,13 +6,14 @@ use gannet_server::tls::config::{Options, Protocol};
 use gannet_server::tls::development::{self, Development, DevelopmentError};
 use gannet_server::tls::watch::{Reload, Source};
 
+use super::acme;
 use crate::command_line::settings::{Settings, TlsSettings};
 use crate::messages::{Exit, Failure};
 
 /// Whether HTTPS is enabled.
 #[must_use]
 pub fn is_wanted(tls: &TlsSettings) -> bool {
-    tls.development || !tls.certificates.is_empty()
+    tls.development || !tls.certificates.is_empty() || !tls.acme.hosts.is_empty()
 }
 
 /// The scheme of an address. The client of a Unix socket is a proxy, which has terminated TLS.
@@ -24,7 +25,8 @@ pub fn scheme(tls: &TlsSettings, address: &ListenAddress) -> Scheme {
     }
 }
 
-/// The certificate and key files, in the order given; the first is the default.
+/// The certificate and key files, in the order given, then those that are ordered; the first is the
+/// default.
 ///
 /// # Errors
 /// A flag that requires another one is given without it.
@@ -39,6 +41,7 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
             ("--early-data", tls.early_data),
             ("--no-http3", tls.no_http3),
             ("--alt-svc", tls.alt_svc.is_some()),
+            ("--acme-dir", tls.acme.folder.is_some()),
         ];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given) {
             let message = format!("{flag} makes no sense without HTTPS");
@@ -53,7 +56,8 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
             "give one key per certificate, in the same order; omit all keys if each file has both",
         ));
     }
-    if certificates == 0 && tls.hsts {
+    let has_named = certificates > 0 || !tls.acme.hosts.is_empty();
+    if !has_named && tls.hsts {
         return Err(
             Failure::usage("--hsts makes no sense with a certificate for development")
                 .help("it would lock browsers out of other servers on this machine for two years"),
@@ -63,7 +67,8 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
         certificate: certificate.clone(),
         key: tls.keys.get(at).unwrap_or(certificate).clone(),
     };
-    Ok(tls.certificates.iter().enumerate().map(pair).collect())
+    let named = tls.certificates.iter().enumerate().map(pair);
+    Ok(named.chain(acme::pairs(&tls.acme)?).collect())
 }
 
 /// The server's TLS configuration, and the development certificate if one is used.
@@ -86,6 +91,7 @@ pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Developm
         source: Source {
             pairs,
             allow_expired: false,
+            ordered: acme::ordered(settings)?,
             options: Options {
                 protocols: match settings.server.no_http2 {
                     true => vec![Protocol::Http11],
@@ -147,6 +153,11 @@ pub fn reloaded(reload: &Reload) -> Result<String, Failure> {
             help: error.help(),
             exit: Exit::Failed,
             ..Failure::usage(format!("{error}; the old certificates stay in use"))
+        }),
+        Reload::NoChallenge(error) => Err(Failure {
+            help: error.help(),
+            exit: Exit::Failed,
+            ..Failure::usage(format!("{error}; this challenge is not answered"))
         }),
     }
 }

@@ -1,0 +1,219 @@
+//! The HTTP client of orders: whatever a server answers is bounded in bytes and time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Request;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http_body_util::BodyExt;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client};
+use tokio::time::timeout;
+use url::{Host, Url};
+use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+
+use super::error::AcmeError;
+use crate::limits::{ACME_ANSWER_TIMEOUT, ACME_BODY_LEN_MAX};
+use crate::trust::has_authorities;
+
+type Body = bytes::Bytes;
+
+/// How long a server has asked to wait with its last error.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked(Arc<Mutex<Option<Duration>>>);
+
+impl Asked {
+    fn set(&self, wait: Option<Duration>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = wait;
+    }
+
+    pub(super) fn take(&self) -> Option<Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// See the module documentation.
+#[derive(Clone)]
+pub(super) struct Bounded {
+    client: Client,
+    asked: Asked,
+    patience: Duration,
+}
+
+impl Bounded {
+    /// A client for the server with this directory: over HTTPS only, but on this machine.
+    pub(super) fn new(directory: &Url, asked: Asked) -> Result<Self, AcmeError> {
+        let refuse = |why: String| AcmeError::Url(directory.to_string(), why);
+        let mut builder = Client::builder()
+            .redirect(Policy::none())
+            .https_only(!is_local(directory))
+            .connect_timeout(ACME_ANSWER_TIMEOUT);
+        if !has_authorities().map_err(|name| {
+            refuse(format!(
+                "no certificate of an authority is where {name} says"
+            ))
+        })? {
+            let all = TLS_SERVER_ROOT_CERTS.iter();
+            let all = all.filter_map(|der| Certificate::from_der(der).ok());
+            builder = builder.tls_certs_only(all);
+        }
+        Ok(Self {
+            client: builder.build().map_err(|error| refuse(error.to_string()))?,
+            asked,
+            patience: ACME_ANSWER_TIMEOUT,
+        })
+    }
+
+    /// The same with another patience.
+    #[cfg(test)]
+    fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    async fn exchange(self, request: Request<BodyWrapper<Body>>) -> Result<BytesResponse, Error> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(other)?.to_bytes();
+        let request = self.client.request(parts.method, parts.uri.to_string());
+        let request = request.headers(parts.headers).body(body);
+        let mut response = request.send().await.map_err(other)?;
+        let mut content = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(other)? {
+            if content.len() + piece.len() > ACME_BODY_LEN_MAX {
+                return Err(other("the server's answer is too long"));
+            }
+            content.extend_from_slice(&piece);
+        }
+        let mut answer = http::Response::new(());
+        *answer.status_mut() = response.status();
+        *answer.headers_mut() = std::mem::take(response.headers_mut());
+        let status = answer.status();
+        if status.is_client_error() || status.is_server_error() {
+            let field = |name| answer.headers().get(name).and_then(|it| it.to_str().ok());
+            self.asked.set(field(RETRY_AFTER).and_then(wait_of));
+            let is_problem = field(CONTENT_TYPE).is_some_and(|it| it.contains("json"));
+            if !is_problem {
+                return Err(other(format!("the server answers with status {status}")));
+            }
+        }
+        Ok(BytesResponse {
+            parts: answer.into_parts().0,
+            body: Box::new(Body::from(content)),
+        })
+    }
+}
+
+impl HttpClient for Bounded {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Body>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let one = self.clone();
+        Box::pin(async move {
+            let patience = one.patience;
+            let answered = timeout(patience, one.exchange(request)).await;
+            answered.unwrap_or_else(|_| Err(other("no answer in time")))
+        })
+    }
+}
+
+fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::Other(error.into())
+}
+
+/// A number of seconds. Of dates, which servers may send as well, own pauses are not much shorter.
+fn wait_of(field: &str) -> Option<Duration> {
+    field.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// Whether nobody but this machine sees what is sent there.
+fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// What a server's answer to one request comes to; `further` is sent until nobody takes it.
+    fn ask(answer: &'static str, further: &'static [u8]) -> (Result<Vec<u8>, String>, Asked) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        let url = Url::parse(&url).expect("a URL");
+        let asked = Asked::default();
+        let client = Bounded::new(&url, asked.clone()).expect("a client");
+        let client = client.with_patience(Duration::from_secs(1));
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let _ = stream.read(&mut [0; 4096]);
+            let mut is_taken = stream.write_all(answer.as_bytes()).is_ok();
+            while is_taken && !further.is_empty() {
+                is_taken = stream.write_all(further).is_ok();
+            }
+            // Until the client leaves.
+            let _ = stream.read(&mut [0; 4096]);
+        });
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let request = Request::builder().uri(url.as_str());
+        let request = request.body(BodyWrapper::default()).expect("a request");
+        let result = runtime.block_on(async {
+            let mut answer = client.request(request).await.map_err(|it| it.to_string())?;
+            let body = answer
+                .body
+                .into_bytes()
+                .await
+                .map_err(|it| it.to_string())?;
+            Ok(body.to_vec())
+        });
+        drop((client, runtime));
+        server.join().expect("no panic");
+        (result, asked)
+    }
+
+    #[test]
+    fn answers_are_bounded_in_bytes_and_time() {
+        let (got, _) = ask("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", b"");
+        assert_eq!(got.as_deref(), Ok(&b"{}"[..]));
+        let (got, _) = ask(
+            "HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n",
+            &[b' '; 4096],
+        );
+        assert_eq!(got, Err("the server's answer is too long".into()));
+        let (got, _) = ask("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{", b"");
+        assert_eq!(got, Err("no answer in time".into()));
+        let (got, _) = ask("HTTP/1.1 200", b"");
+        assert_eq!(got, Err("no answer in time".into()));
+    }
+
+    #[test]
+    fn an_error_that_is_no_problem_is_said_and_its_wait_is_kept() {
+        let (got, asked) = ask(
+            "HTTP/1.1 503 Busy\r\nretry-after: 120\r\ncontent-type: text/html\r\n\
+             content-length: 4\r\n\r\nbusy",
+            b"",
+        );
+        let why = got.expect_err("an error");
+        assert!(why.contains("status 503"), "{why}");
+        assert_eq!(asked.take(), Some(Duration::from_secs(120)));
+        assert_eq!(asked.take(), None);
+        // Elsewhere, nothing is sent in clear text.
+        let url = Url::parse("http://ca.test/").expect("a URL");
+        assert!(!is_local(&url) && is_local(&Url::parse("http://[::1]:1/").expect("a URL")));
+    }
+}

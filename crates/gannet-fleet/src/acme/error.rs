@@ -1,0 +1,195 @@
+//! Errors of orders: the object, the cause, and what to do.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gannet_io::cause::{cause, next_step};
+use instant_acme::{Error as Acme, Problem};
+
+use super::Challenge;
+use crate::limits::PROBLEM_LEN_MAX;
+
+/// An error of an orderer. The same failure has the same text each time.
+#[derive(Debug)]
+pub enum AcmeError {
+    /// Not the URL of an ACME server.
+    Url(String, String),
+    /// The system refuses something.
+    Io {
+        /// What was being done: `read`, `write`.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+    /// A file is not what was written there.
+    Damaged(PathBuf, String),
+    /// There is no account.
+    Account {
+        /// The server's URL.
+        server: String,
+        /// Why.
+        cause: Refusal,
+    },
+    /// There is no certificate.
+    Order {
+        /// For this host.
+        host: String,
+        /// Why.
+        cause: Refusal,
+        /// How control was to be proved.
+        challenge: Challenge,
+    },
+}
+
+/// Why a server gave nothing.
+#[derive(Debug)]
+pub struct Refusal {
+    /// In words.
+    pub(crate) words: String,
+    /// The kind of problem (RFC 8555 section 6.7), if the server named one: `rateLimited`.
+    pub(crate) kind: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn new(words: impl AsRef<str>) -> Self {
+        let words = shown(words.as_ref());
+        Self { words, kind: None }
+    }
+
+    pub(crate) fn of_problem(problem: &Problem) -> Self {
+        let kind = problem.r#type.as_deref();
+        let kind = kind.and_then(|it| it.strip_prefix("urn:ietf:params:acme:error:"));
+        let details = problem
+            .subproblems
+            .iter()
+            .filter_map(|it| it.detail.as_deref());
+        let detail = problem.detail.as_deref().into_iter().chain(details);
+        let mut words = detail.collect::<Vec<_>>().join("; ");
+        if let Some(kind) = kind {
+            words = match words.is_empty() {
+                true => kind.to_owned(),
+                false => format!("{words} ({kind})"),
+            };
+        }
+        Self {
+            words: shown(&words),
+            kind: kind.map(str::to_owned),
+        }
+    }
+}
+
+impl From<Acme> for Refusal {
+    fn from(error: Acme) -> Self {
+        match error {
+            Acme::Api(problem) => Self::of_problem(&problem),
+            Acme::Timeout(_) => Self::new("the server does not come to an end"),
+            Acme::Json(_) => Self::new("the server's answer makes no sense"),
+            Acme::Other(error) => {
+                let mut root: &dyn Error = error.as_ref();
+                while let Some(below) = root.source() {
+                    root = below;
+                }
+                match root.downcast_ref::<io::Error>() {
+                    Some(error) => Self::new(cause(error)),
+                    None => Self::new(root.to_string()),
+                }
+            }
+            error => Self::new(error.to_string()),
+        }
+    }
+}
+
+/// Words of a server, without what could confuse a terminal, and no more than fit a line or two.
+fn shown(words: &str) -> String {
+    let letters = words.chars().take(PROBLEM_LEN_MAX);
+    let plain = letters.map(|it| if it.is_control() { ' ' } else { it });
+    plain.collect()
+}
+
+impl AcmeError {
+    pub(crate) fn io<'p>(
+        doing: &'static str,
+        path: &'p Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
+        move |error| Self::Io {
+            doing,
+            path: path.to_path_buf(),
+            error,
+        }
+    }
+
+    /// Whether the command line is wrong.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Url(..))
+    }
+
+    /// The next step, for a line `help: ...`.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        let (cause, port) = match self {
+            Self::Url(..) => {
+                return Some("name the directory of an ACME server: https://HOST/PATH".into());
+            }
+            Self::Io { error, .. } => return next_step(error).map(str::to_owned),
+            Self::Damaged(path, _) => {
+                return Some(format!(
+                    "remove '{}', and a new one is made",
+                    path.display()
+                ));
+            }
+            Self::Account { cause, .. } => (cause, 0),
+            Self::Order {
+                cause, challenge, ..
+            } => match challenge {
+                Challenge::Http => (cause, 80),
+                Challenge::Tls => (cause, 443),
+            },
+        };
+        let text = match cause.kind.as_deref()? {
+            "externalAccountRequired" => {
+                "get a key for an account there, and give it with --eab-kid and --eab-key".into()
+            }
+            "rateLimited" => "it is tried again later; a new setup is tried with --staging".into(),
+            "invalidContact" => "give another address with --email, or none".into(),
+            "invalidProfile" => "leave --profile out, or name one that the server offers".into(),
+            "caa" => "allow this authority in the CAA records of the name".into(),
+            "rejectedIdentifier" | "unsupportedIdentifier" => {
+                "name hosts that are public, or another ACME server".into()
+            }
+            "dns" | "connection" | "unauthorized" | "incorrectResponse" | "tls" => format!(
+                "does the name lead to this server, and is port {port} reached from outside?"
+            ),
+            _ => return None,
+        };
+        Some(text)
+    }
+}
+
+impl fmt::Display for AcmeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url, why) => write!(out, "cannot use '{url}': {why}"),
+            Self::Io { doing, path, error } => {
+                write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
+            }
+            Self::Damaged(path, why) => write!(out, "cannot use '{}': {why}", path.display()),
+            Self::Account { server, cause } => {
+                write!(out, "cannot get an account at '{server}': {}", cause.words)
+            }
+            Self::Order { host, cause, .. } => {
+                write!(
+                    out,
+                    "cannot get a certificate for '{host}': {}",
+                    cause.words
+                )
+            }
+        }
+    }
+}
+
+impl Error for AcmeError {}

@@ -1,0 +1,105 @@
+//! When a certificate is renewed, and when a failed order is tried again.
+
+use std::time::Duration;
+
+use crate::limits::{ORDER_BACK_OFF_LEAST, ORDER_BACK_OFF_MOST, ORDERS_PER_MINUTE};
+use crate::pace::between;
+
+/// When to renew a certificate of which the server says nothing, in Unix seconds: at two thirds of its
+/// lifetime, or a little later.
+pub(super) fn renewal_of((not_before, not_after): (i64, i64)) -> i64 {
+    let lifetime = (not_after - not_before).max(0);
+    within(
+        not_before + lifetime * 2 / 3,
+        not_before + lifetime * 7 / 10,
+    )
+}
+
+/// A random second within a window (RFC 9773 section 4.2).
+pub(super) fn within(start: i64, end: i64) -> i64 {
+    let length = Duration::from_secs((end - start).max(0).unsigned_abs());
+    start + between(length, 0.0, 1.0).as_secs().cast_signed()
+}
+
+/// Whether less than a third of the lifetime is left.
+pub(super) fn is_late((not_before, not_after): (i64, i64), now: i64) -> bool {
+    not_after - now < (not_after - not_before) / 3
+}
+
+/// The wait after this many failures in a row, at least one, or as long as the server asks for: doubled
+/// each time, and up to half of that more. Of each name an hour has fewer attempts than the five
+/// failures that Let's Encrypt allows.
+pub(super) fn back_off(failures: u32, asked: Option<Duration>) -> Duration {
+    let doubled = ORDER_BACK_OFF_LEAST.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    let own = between(doubled.min(ORDER_BACK_OFF_MOST), 1.0, 1.5);
+    let asked = asked.unwrap_or_default().min(ORDER_BACK_OFF_MOST * 4);
+    own.max(asked)
+}
+
+/// Orders of the last minute.
+#[derive(Debug, Default)]
+pub(super) struct Orders(Vec<i64>);
+
+impl Orders {
+    /// How many seconds to wait before another order; none if it may be made now, and then it counts.
+    pub(super) fn wait(&mut self, now: i64) -> Option<u64> {
+        self.0.retain(|made| (now - 59..=now).contains(made));
+        if self.0.len() < ORDERS_PER_MINUTE {
+            self.0.push(now);
+            return None;
+        }
+        let oldest = self.0.iter().min().copied().unwrap_or(now);
+        Some((oldest + 60 - now).max(1).unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400;
+
+    #[test]
+    fn renewals_are_at_two_thirds_of_every_lifetime() {
+        for days in [6, 45, 90] {
+            let validity = (1000, 1000 + days * DAY);
+            let at = renewal_of(validity);
+            let part = (at - 1000) as f64 / (days * DAY) as f64;
+            assert!((0.66..=0.71).contains(&part), "{days}: {part}");
+            assert!(!is_late(validity, 1000 + days * DAY * 6 / 10));
+            assert!(is_late(validity, 1000 + days * DAY * 68 / 100));
+        }
+        // What makes no sense is renewed at once, and nothing overflows.
+        assert_eq!(renewal_of((1000, 0)), 1000);
+        assert_eq!(within(5, 3), 5);
+    }
+
+    #[test]
+    fn failures_back_off_to_a_bound_and_servers_may_ask_for_more() {
+        let mut attempts_of_an_hour = 1;
+        let mut at = Duration::ZERO;
+        for failures in 1..60 {
+            let wait = back_off(failures, None);
+            assert!(wait >= ORDER_BACK_OFF_LEAST && wait <= ORDER_BACK_OFF_MOST * 3 / 2);
+            at += wait;
+            attempts_of_an_hour += u32::from(at < Duration::from_secs(3600));
+        }
+        assert!(attempts_of_an_hour <= 5, "{attempts_of_an_hour}");
+        let day = Duration::from_secs(86_400);
+        assert_eq!(back_off(1, Some(day / 2)), day / 2);
+        assert!(back_off(1, Some(day * 1000)) <= ORDER_BACK_OFF_MOST * 4);
+    }
+
+    #[test]
+    fn orders_are_counted_by_the_minute() {
+        let mut orders = Orders::default();
+        for _ in 0..ORDERS_PER_MINUTE {
+            assert_eq!(orders.wait(100), None);
+        }
+        assert_eq!(orders.wait(100), Some(60));
+        assert_eq!(orders.wait(159), Some(1));
+        assert_eq!(orders.wait(160), None);
+        // A clock that is set back does not stop them.
+        assert_eq!(orders.wait(10), None);
+    }
+}

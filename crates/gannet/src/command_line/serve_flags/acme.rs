@@ -1,0 +1,103 @@
+//! Flags of `gannet serve` for certificates that are ordered.
+
+use clap::ValueHint;
+
+use crate::command_line::flag::{Flag, Group, Value, one};
+use crate::command_line::settings::Settings;
+use crate::command_line::values::{acme_hosts, path, text, thumbprint};
+
+/// The flags, in the order in which they are described.
+pub(super) const FLAGS: &[Flag<Settings>] = &[
+    Flag {
+        name: "acme",
+        short: None,
+        value: Value::Many {
+            name: "HOST",
+            separator: ',',
+            joint: None,
+            hint: ValueHint::Hostname,
+        },
+        group: Group::Tls,
+        default: "",
+        brief: "HTTPS with certificates that renew themselves",
+        details: "Names or addresses of this server; repeatable. Each gets a certificate of its own from Let's \
+            Encrypt. A process \
+            beside the server ('gannet acme') orders them; the server itself contacts nobody. By this \
+            you accept the terms of the ACME server. Without --listen, --port and --expose the server \
+            listens on port 443 of all interfaces, and redirects from port 80. The ACME server has to \
+            reach port 443 under each name. Until the first certificate is there, handshakes fail.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.tls.acme.hosts = acme_hosts(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "acme-dir",
+        short: None,
+        value: Value::One {
+            name: "DIR",
+            choices: &[],
+            hint: ValueHint::DirPath,
+        },
+        group: Group::Tls,
+        default: "",
+        brief: "where the account, its key and the certificates of --acme are kept",
+        details: "By default acme in the service manager's state directory ($STATE_DIRECTORY), else \
+            $XDG_STATE_HOME/gannet/acme, of root /var/lib/gannet/acme. Without --acme, the folder of \
+            a 'gannet acme --challenge tls-alpn-01' that runs by itself: its challenges are answered, \
+            and certificates of --tls-cert may be ordered still.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.acme.folder = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "acme-email",
+        short: None,
+        value: one("ADDRESS"),
+        group: Group::Tls,
+        default: "",
+        brief: "where the ACME server may send warnings",
+        details: "Not all do: Let's Encrypt sends none.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.acme.email = Some(text(values)?.to_owned());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "acme-server",
+        short: None,
+        value: one("URL"),
+        group: Group::Tls,
+        default: "",
+        brief: "the directory of another ACME server; 'staging' for Let's Encrypt's tests",
+        details: "Such as https://ca.example.org/acme/directory. Certificates of the staging server are \
+            trusted by nobody, and its limits are high: try a new setup with it.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.acme.server = Some(text(values)?.to_owned());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "acme-thumbprint",
+        short: None,
+        value: one("TEXT"),
+        group: Group::Tls,
+        default: "",
+        brief: "answer HTTP challenges for the ACME account with this thumbprint",
+        details: "For fleets: one 'gannet acme' orders, prints the thumbprint of its account, and every \
+            server with it answers, in clear text and before any redirect, \
+            /.well-known/acme-challenge/TOKEN with TOKEN.TEXT. It is public. Files of --tls-cert may be \
+            missing then until they have been ordered.",
+        is_common: false,
+        apply: |settings, values| {
+            let thumbprint = thumbprint(text(values)?)?;
+            settings.server.content.acme_thumbprint = Some(thumbprint);
+            Ok(())
+        },
+    },
+];

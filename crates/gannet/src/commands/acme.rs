@@ -1,0 +1,217 @@
+//! `gannet acme`: certificates from an ACME server, ordered and renewed.
+
+use clap::ArgMatches;
+
+use crate::messages::Failure;
+
+/// Orders and renews until it is ended, or once.
+///
+/// # Errors
+/// The command line or the folder cannot be used; with `--once`, a certificate is lacking.
+#[cfg(feature = "fleet")]
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    ordering::run(matches)
+}
+
+/// Says what is missing.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "fleet"))]
+pub fn run(_: &ArgMatches) -> Result<u8, Failure> {
+    let cause = "cannot order certificates: this program was built without the feature 'fleet'";
+    Err(Failure::usage(cause).help("build it with its default features"))
+}
+
+#[cfg(feature = "fleet")]
+mod ordering {
+    use std::collections::HashMap;
+    use std::ffi::OsString;
+    use std::fs;
+    use std::path::Path;
+    use std::thread;
+    use std::time::Duration;
+
+    use clap::ArgMatches;
+    use gannet_fleet::acme::{
+        AcmeError, Binding, Challenge, Event, LETS_ENCRYPT, OrderSettings, Orderer, STAGING,
+    };
+    use gannet_server::notices::ERRORS;
+    use gannet_server::tls::certificates::now_unix;
+
+    use crate::command_line::values::acme_hosts;
+    use crate::commands::text;
+    use crate::messages::{Exit, Failure, printable};
+
+    pub(super) fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+        let named = matches.get_many::<OsString>("host").unwrap_or_default();
+        let named: Vec<OsString> = named.cloned().collect();
+        let hosts = acme_hosts(&named).map_err(|why| {
+            Failure::usage(why).help("name hosts such as example.org, or IP addresses")
+        })?;
+        let folder = Path::new(text(matches, "dir"));
+        let settings = settings(matches)?;
+        let is_http = settings.challenge == Challenge::Http;
+        let shown = printable(&folder.to_string_lossy());
+        let is_busy = || {
+            ERRORS.tell(format_args!(
+                "gannet: waiting: another 'gannet acme' uses '{shown}'"
+            ));
+        };
+        let mut orderer = Orderer::open(folder, &hosts, settings, is_busy)?;
+        if hosts.is_empty() {
+            return crate::commands::print(&format!("{}\n", orderer.thumbprint()?));
+        }
+        let mut told = Told::default();
+        if is_http {
+            told.thumbprint(&mut orderer);
+        }
+        loop {
+            let renewals = orderer.round(now_unix(), &mut |event| told.tell(event));
+            if matches.get_flag("once") && renewals.waiting == 0 {
+                return Ok(u8::from(renewals.failing > 0));
+            }
+            // The clock may be set meanwhile, or the machine may sleep.
+            thread::sleep(renewals.next.min(SLEEP_MOST));
+        }
+    }
+
+    fn settings(matches: &ArgMatches) -> Result<OrderSettings, Failure> {
+        let of = |name: &str| {
+            let value = matches.get_one::<OsString>(name);
+            value.map(|it| it.to_string_lossy().into_owned())
+        };
+        let server = match (of("server"), matches.get_flag("staging")) {
+            (Some(_), true) => {
+                return Err(
+                    Failure::usage("--staging and --server contradict each other")
+                        .help("leave one of them out"),
+                );
+            }
+            (Some(server), false) => server,
+            (None, true) => STAGING.to_owned(),
+            (None, false) => LETS_ENCRYPT.to_owned(),
+        };
+        let binding = match (of("eab-kid"), matches.get_one::<OsString>("eab-key")) {
+            (None, None) => None,
+            (Some(key_id), Some(file)) => Some(binding(key_id, Path::new(file))?),
+            _ => {
+                return Err(Failure::usage("--eab-kid and --eab-key belong together")
+                    .help("give both, or none"));
+            }
+        };
+        let challenge = match of("challenge").as_deref() {
+            None | Some("http-01") => Challenge::Http,
+            Some("tls-alpn-01") => Challenge::Tls,
+            Some(other) => {
+                let message = format!("cannot use '--challenge {}'", printable(other));
+                return Err(Failure::usage(message).help("give http-01 or tls-alpn-01"));
+            }
+        };
+        Ok(OrderSettings {
+            server,
+            email: of("email"),
+            profile: of("profile"),
+            binding,
+            challenge,
+        })
+    }
+
+    /// The key of an account elsewhere is in a file.
+    fn binding(key_id: String, file: &Path) -> Result<Binding, Failure> {
+        let text = fs::read_to_string(file)
+            .map_err(|error| Failure::of_system("read", file.display(), &error))?;
+        Binding::new(key_id, text.trim()).ok_or_else(|| {
+            Failure::usage(format!("cannot use '{}': not Base64", file.display()))
+                .help("it has the key of --eab-kid, as the ACME server's operator shows it")
+        })
+    }
+
+    /// What was said already.
+    #[derive(Default)]
+    struct Told {
+        thumbprint: bool,
+        /// Of each object, the last failure.
+        failures: HashMap<String, Failure>,
+        /// Certificates that end soon, and when that was said.
+        late: HashMap<i64, i64>,
+    }
+
+    impl Told {
+        /// Servers need it before the first order.
+        fn thumbprint(&mut self, orderer: &mut Orderer) {
+            // Without an account, the first order says why.
+            if let Ok(thumbprint) = orderer.thumbprint()
+                && !std::mem::replace(&mut self.thumbprint, true)
+            {
+                ERRORS.tell(format_args!(
+                    "gannet: servers of these hosts need --acme-thumbprint {thumbprint}"
+                ));
+            }
+        }
+
+        fn tell(&mut self, event: Event<'_>) {
+            match event {
+                Event::Ordered {
+                    host,
+                    file,
+                    not_after,
+                } => {
+                    self.failures.clear();
+                    let file = printable(&file.to_string_lossy());
+                    let days = (not_after - now_unix()) / DAY;
+                    ERRORS.tell(format_args!(
+                        "gannet: '{host}' has a new certificate for {days} days: '{file}'"
+                    ));
+                }
+                Event::Failed {
+                    error,
+                    again,
+                    until,
+                } => self.tell_failure(error, again, until),
+            }
+        }
+
+        fn tell_failure(&mut self, error: AcmeError, again: Duration, until: Option<i64>) {
+            let object = match &error {
+                AcmeError::Order { host, .. } => host.clone(),
+                _ => String::new(),
+            };
+            let mut failure = Failure::from(error);
+            if self.failures.get(&object) != Some(&failure) {
+                self.failures.insert(object, failure.clone());
+                let minutes = again.as_secs() / 60;
+                failure.message += &format!("; tried again in {minutes} minutes");
+                failure.report();
+            }
+            let now = now_unix();
+            let Some(until) = until else { return };
+            let said = self.late.get(&until).copied();
+            if said.is_none_or(|said| now - said >= DAY) {
+                self.late.insert(until, now);
+                let hours = (until - now) / 3600;
+                ERRORS.tell(format_args!(
+                    "gannet: a certificate that cannot be renewed ends in {hours} hours"
+                ));
+            }
+        }
+    }
+
+    impl From<AcmeError> for Failure {
+        fn from(error: AcmeError) -> Self {
+            Self {
+                message: printable(&error.to_string()),
+                help: error.help(),
+                exit: match error.is_usage() {
+                    true => Exit::Usage,
+                    false => Exit::Failed,
+                },
+            }
+        }
+    }
+
+    /// Seconds.
+    const DAY: i64 = 86_400;
+
+    const SLEEP_MOST: Duration = Duration::from_secs(600);
+}

@@ -1,0 +1,462 @@
+//! Certificates that are ordered: answers to the challenges of an ACME server, and files that come later.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use gannet_testkit::client::{Client, End, head};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::Peer;
+use gannet_testkit::process::until;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, Secure, connection};
+use gannet_testkit::{DEADLINE, Ended, Folder, Signal, gannet, gannet_in};
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use rustls::{ClientConfig, ClientConnection};
+
+/// As in the server's limits.
+const CHALLENGES_MAX: usize = 64;
+
+const THUMBPRINT: &str = "LPJNul-wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ";
+const TOKEN: &str = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA";
+
+/// Expects that a command has ended with this status, and has said this.
+#[track_caller]
+fn refused(ended: Ended, status: i32, why: &str) -> Ended {
+    assert_eq!(ended.status, Some(status), "{}", ended.err);
+    assert!(ended.err.contains(why), "not '{why}': {}", ended.err);
+    ended
+}
+
+fn path_of(token: &str) -> String {
+    format!("/.well-known/acme-challenge/{token}")
+}
+
+fn clear_address(urls: &[String]) -> SocketAddr {
+    let url = urls.iter().find_map(|url| url.strip_prefix("http://"));
+    let address = url.expect("printed at start").trim_end_matches('/');
+    address.parse().expect("an address")
+}
+
+#[test]
+fn challenges_by_http_are_answered_without_state_before_anything_else() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let flags = [
+            "--acme-thumbprint",
+            THUMBPRINT,
+            "--http-redirect",
+            "127.0.0.1:0",
+        ];
+        let secure = Secure::serve(engine, site.path(), &flags);
+        let expect = format!("{TOKEN}.{THUMBPRINT}");
+        let path = path_of(TOKEN);
+        // Before the redirect to HTTPS, whatever the host.
+        let mut clear = Client::connect(clear_address(secure.server.urls()));
+        clear.get("/").expect(308);
+        let answer = clear.get(&path).expect(200);
+        assert_eq!(answer.text(), expect);
+        assert_eq!(
+            answer.field("content-type"),
+            Some("application/octet-stream")
+        );
+        let answer = clear.request("HEAD", &path, &[]).expect(200);
+        let len = expect.len() as u64;
+        assert_eq!((answer.content_length(), answer.body.len()), (Some(len), 0));
+        clear
+            .request("POST", &path, &["content-length: 0"])
+            .expect(308);
+        // By every version.
+        let mut one = secure.connect();
+        assert_eq!(one.get(&path).expect(200).text(), expect);
+        one.get(&path_of("short")).expect(404);
+        one.get(&path_of(&"a".repeat(4000))).expect(404);
+        one.get(&path_of(&format!("{TOKEN}%2e"))).expect(404);
+        let mut two = Peer::secure(&secure, &[]);
+        assert_eq!(two.get(&path).expect(200).body, expect.as_bytes());
+        let mut three = Quic::begin(secure.server.address(), &secure.authority);
+        assert_eq!(three.get(&path).body, expect.as_bytes());
+    });
+}
+
+#[test]
+fn without_a_thumbprint_the_path_is_the_sites() {
+    let site = Folder::site();
+    site.write(&path_of(TOKEN)[1..], "of the site");
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &[]);
+        let answer = Client::new(&server).get(&path_of(TOKEN)).expect(200);
+        assert_eq!(answer.text(), "of the site");
+        let server = engine.serve(site.path(), &["--acme-thumbprint", THUMBPRINT]);
+        let answer = Client::new(&server).get(&path_of(TOKEN)).expect(200);
+        assert_eq!(answer.text(), format!("{TOKEN}.{THUMBPRINT}"));
+    });
+    refused(
+        gannet(["--acme-thumbprint", "short", "."]),
+        2,
+        "not a thumbprint",
+    );
+}
+
+/// A connection of an ACME server that wants to see a certificate.
+fn looks(authority: &Authority, protocols: &[&[u8]]) -> Arc<ClientConfig> {
+    authority.client(Abilities {
+        alpn: protocols.iter().map(|it| it.to_vec()).collect(),
+        ..Abilities::default()
+    })
+}
+
+fn certificate(connection: &ClientConnection) -> Vec<u8> {
+    connection.peer_certificates().expect("sent")[0].to_vec()
+}
+
+fn put(folder: &Folder, path: &str, issued: &Issued) {
+    folder.write(format!("{path}.new"), issued.pem());
+    fs::rename(folder.join(format!("{path}.new")), folder.join(path)).expect("renamed");
+}
+
+#[test]
+fn challenges_by_tls_are_answered_with_the_certificate_of_their_name() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let state = Folder::new();
+        fs::create_dir(state.join("challenges")).expect("made");
+        let folder = state.path().to_str().expect("UTF-8").to_owned();
+        let mut secure = Secure::serve(engine, site.path(), &["--acme-dir", &folder]);
+        let (address, authority) = (secure.server.address(), &secure.authority);
+        let only = looks(authority, &[b"acme-tls/1"]);
+        let refused = |config: &Arc<ClientConfig>, name: &str| {
+            let mut client = Client::tls(address, connection(config, name));
+            client
+                .try_send(head("GET", "/", &[]))
+                .expect_err("refused")
+                .to_string()
+        };
+        // Nothing has been ordered.
+        let why = refused(&only, "asked.test");
+        assert!(why.contains("NoApplicationProtocol"), "{why}");
+        let proof = authority.issued(KeyKind::P256, &["asked.test"]);
+        put(&state, "challenges/Asked.test.pem", &proof);
+        let look = |config: &Arc<ClientConfig>| {
+            let mut client = Client::tls(address, connection(config, "asked.test"));
+            let is_sent = client.try_send(b"").is_ok();
+            is_sent.then_some(client)
+        };
+        until("the challenge is answered", || look(&only).is_some());
+        let mut client = look(&only).expect("answered");
+        let shown = client.secure();
+        assert_eq!(shown.conn.alpn_protocol(), Some(&b"acme-tls/1"[..]));
+        let first = certificate(&shown.conn);
+        assert_eq!(client.ends(), End::Closed, "nothing is spoken");
+        // Who offers something else as well speaks that, with the site's certificate.
+        let both = looks(authority, &[b"acme-tls/1", b"http/1.1"]);
+        let mut client = Client::tls(address, connection(&both, "localhost"));
+        client.get("/").expect(200);
+        assert_ne!(certificate(&client.secure().conn), first);
+        // Other names have no challenge.
+        let why = refused(&only, "localhost");
+        assert!(why.contains("NoApplicationProtocol"), "{why}");
+        // A real one has a critical extension, at which only ACME servers look.
+        let mut params = CertificateParams::new(["real.test".to_owned()]).expect("a name");
+        params.custom_extensions = vec![CustomExtension::new_acme_identifier(&[7; 32])];
+        let key = KeyPair::generate().expect("a key");
+        let real = Issued {
+            chain: params.self_signed(&key).expect("signed").pem(),
+            key: key.serialize_pem(),
+        };
+        put(&state, "challenges/real.test.pem", &real);
+        until("a real challenge is answered", || {
+            refused(&only, "real.test").contains("invalid peer certificate")
+        });
+        // What is unusable is said, and changes nothing else.
+        state.write("challenges/broken.test.pem", "no certificate");
+        let line = secure.server.next_error_line().expect("a line");
+        assert!(line.contains("this challenge is not answered"), "{line}");
+        assert!(look(&only).is_some());
+        fs::remove_file(state.join("challenges/Asked.test.pem")).expect("removed");
+        until("the challenge is over", || look(&only).is_none());
+        secure.connect().get("/").expect(200);
+    });
+}
+
+#[test]
+fn challenges_by_tls_are_bounded() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let state = Folder::new();
+        let authority = Authority::new();
+        let proof = authority.issued(KeyKind::P256, &["*.asked.test"]).pem();
+        let name = |number: usize| format!("c{number}.asked.test");
+        for number in 0..CHALLENGES_MAX + 6 {
+            state.write(format!("challenges/{}.pem", name(number)), &proof);
+        }
+        // One is longer than a file of certificates may be.
+        state.write("challenges/long.test.pem", vec![b'-'; 2 << 20]);
+        let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+        let (file, folder) = (file.to_str(), state.path().to_str());
+        let flags = [
+            "--tls-cert",
+            file.expect("UTF-8"),
+            "--acme-dir",
+            folder.expect("UTF-8"),
+        ];
+        let server = engine.serve(site.path(), &flags);
+        let only = looks(&authority, &[b"acme-tls/1"]);
+        let is_answered = |name: &str| {
+            let mut client = Client::tls(server.address(), connection(&only, name));
+            client.try_send(b"").is_ok()
+        };
+        let count = (0..CHALLENGES_MAX + 6).filter(|number| is_answered(&name(*number)));
+        // Which ones depends on the order of the folder, the long one included.
+        let count = count.count();
+        assert!(
+            [CHALLENGES_MAX - 1, CHALLENGES_MAX].contains(&count),
+            "{count}"
+        );
+        assert!(!is_answered("long.test"));
+    });
+}
+
+#[test]
+fn certificates_that_are_ordered_may_come_later() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let state = Folder::new();
+        let file = state.join("site.pem");
+        let flags = [
+            "--tls-cert",
+            file.to_str().expect("UTF-8"),
+            "--acme-thumbprint",
+            THUMBPRINT,
+        ];
+        let mut server = engine.serve(site.path(), &flags);
+        let lines = server.start_lines().join("\n");
+        assert!(lines.contains("there is no certificate yet"), "{lines}");
+        let authority = Authority::new();
+        let config = authority.client(Abilities::default());
+        let mut client = Client::tls(server.address(), connection(&config, "site.test"));
+        let why = client.try_send(head("GET", "/", &[])).expect_err("refused");
+        assert!(why.to_string().contains("UnrecognisedName"), "{why}");
+        let mut quic = Quic::start(server.address(), &config, "site.test");
+        assert_ne!(quic.failed_with(), 0);
+        let issued = authority.issued(KeyKind::P256, &["site.test"]);
+        put(&state, "site.pem", &issued);
+        let line = server.next_line();
+        assert_eq!(line.as_deref(), Some("certificates reloaded"));
+        let mut client = Client::tls(server.address(), connection(&config, "site.test"));
+        client.get("/").expect(200);
+        // What was not ordered has to be there.
+        drop(server);
+        fs::remove_file(&file).expect("removed");
+        let site = site.path().to_str().expect("UTF-8");
+        refused(gannet(["--tls-cert", flags[1], site]), 1, "cannot read");
+    });
+}
+
+/// An ACME server that knows no account and makes none: it answers as it is told to.
+struct StandIn {
+    url: String,
+    asked: Receiver<String>,
+}
+
+impl StandIn {
+    fn start(account: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let base = format!("http://{}", listener.local_addr().expect("bound"));
+        let directory = format!(
+            "{{\"newNonce\":\"{base}/nonce\",\"newAccount\":\"{base}/account\",\
+             \"newOrder\":\"{base}/order\"}}"
+        );
+        let (asks, asked) = channel();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a client");
+                let Some(path) = path_asked(&stream) else {
+                    continue;
+                };
+                let answer = match path.as_str() {
+                    "/dir" => format!(
+                        "200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n\
+                         {directory}",
+                        directory.len()
+                    ),
+                    "/nonce" => "200 OK\r\nreplay-nonce: abc\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".into(),
+                    _ => account.to_owned(),
+                };
+                // Nobody may be there any more.
+                let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes());
+                let _ = asks.send(path);
+            }
+        });
+        Self {
+            url: format!("{base}/dir"),
+            asked,
+        }
+    }
+
+    /// Waits until it is asked for this path.
+    fn is_asked(&self, path: &str) {
+        until_asked(&self.asked, path);
+    }
+}
+
+fn until_asked(asked: &Receiver<String>, path: &str) {
+    while asked.recv_timeout(DEADLINE).expect("it is asked") != path {}
+}
+
+fn path_asked(stream: &TcpStream) -> Option<String> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let mut len = 0;
+    loop {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+        let field = line.to_ascii_lowercase();
+        if let Some(value) = field.strip_prefix("content-length:") {
+            len = value.trim().parse().ok()?;
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    reader.read_exact(&mut vec![0; len]).ok()?;
+    Some(path)
+}
+
+const LIMITED: &str = "429 Too Many Requests\r\nretry-after: 7200\r\nconnection: close\r\n\
+    content-type: application/problem+json\r\ncontent-length: 82\r\n\r\n\
+    {\"type\":\"urn:ietf:params:acme:error:rateLimited\",\"detail\":\"too many accounts now\"}";
+
+#[test]
+fn what_an_acme_server_refuses_is_said_with_the_next_step() {
+    let server = StandIn::start(LIMITED);
+    let folder = Folder::new();
+    let arguments = [
+        "acme",
+        "a.test",
+        "--server",
+        &server.url,
+        "--dir",
+        "state",
+        "--once",
+    ];
+    let ended = gannet_in(&folder, arguments);
+    let ended = refused(ended, 1, "too many accounts now (rateLimited)");
+    assert!(
+        ended.err.contains("tried again in 120 minutes"),
+        "{}",
+        ended.err
+    );
+    assert!(
+        ended.err.contains("help: it is tried again later"),
+        "{}",
+        ended.err
+    );
+    let mode = |path: &str| {
+        let metadata = fs::metadata(folder.join(path)).expect("made");
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!((mode("state"), mode("state/lock")), (0o700, 0o600));
+    let server = StandIn::start(
+        "502 Bad\r\nconnection: close\r\ncontent-type: text/html\r\ncontent-length: 3\r\n\r\nbad",
+    );
+    let arguments = [
+        "acme",
+        "a.test",
+        "--server",
+        &server.url,
+        "--dir",
+        "state",
+        "--once",
+    ];
+    let ended = gannet_in(&folder, arguments);
+    refused(ended, 1, "the server answers with status 502");
+    for (arguments, why) in [
+        (&["*.a.test"][..], "a wildcard needs a challenge by DNS"),
+        (&["a.test", "--server", "nowhere"], "cannot use 'nowhere'"),
+        (
+            &["a.test", "--staging", "--server", "https://a"],
+            "contradict each other",
+        ),
+        (&["a.test", "--eab-kid", "a"], "belong together"),
+        (
+            &["a.test", "--challenge", "dns-01"],
+            "cannot use '--challenge dns-01'",
+        ),
+    ] {
+        let all = ["acme", "--dir", "state", "--once"].iter().chain(arguments);
+        refused(gannet_in(&folder, all), 2, why);
+    }
+}
+
+/// The processes that order into a folder, keepers not included.
+fn orderers(folder: &str) -> Vec<String> {
+    let all = fs::read_dir("/proc").expect("readable").flatten();
+    let all = all.filter_map(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let is_it = line.contains("\0acme\0") && line.contains(&format!("\0{folder}\0"));
+        is_it.then(|| entry.file_name().to_string_lossy().into_owned())
+    });
+    all.collect()
+}
+
+#[test]
+fn a_server_orders_by_a_process_beside_it_that_ends_with_it() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let ca = StandIn::start(LIMITED);
+        let state = Folder::new();
+        let folder = state.join("acme");
+        let shown = folder.to_str().expect("UTF-8");
+        let flags = [
+            "--acme",
+            "a.test",
+            "--acme-dir",
+            shown,
+            "--acme-server",
+            &ca.url,
+        ];
+        let mut server = engine.serve(site.path(), &flags);
+        let lines = server.start_lines().join("\n");
+        assert!(lines.contains("there is no certificate yet"), "{lines}");
+        ca.is_asked("/account");
+        let line = server.next_error_line().expect("a line");
+        assert!(line.contains("too many accounts now"), "{line}");
+        assert_eq!(orderers(shown).len(), 1);
+        // What the other process gets is served without a word from it.
+        let authority = Authority::new();
+        let issued = authority.issued(KeyKind::P256, &["a.test"]);
+        put(&state, "acme/certificates/a.test.pem", &issued);
+        let line = server.next_line();
+        assert_eq!(line.as_deref(), Some("certificates reloaded"));
+        let config = authority.client(Abilities::default());
+        let mut client = Client::tls(server.address(), connection(&config, "a.test"));
+        client.get("/").expect(200);
+        // The next server takes over, and so does its process.
+        let first = orderers(shown);
+        server.signal(Signal::USR2);
+        // Both write there.
+        let line = loop {
+            let line = server.next_line().expect("it is upgraded");
+            if let Some(line) = line.strip_prefix("process ") {
+                break line.to_owned();
+            }
+        };
+        let successor = line.split(' ').next().expect("a number");
+        let successor = rustix::process::Pid::from_raw(successor.parse().expect("a number"));
+        let successor = successor.expect("not zero");
+        until("one orders", || {
+            let now = orderers(shown);
+            now.len() == 1 && now != first
+        });
+        rustix::process::kill_process(successor, Signal::TERM).expect("it runs");
+        until("nobody orders", || orderers(shown).is_empty());
+    });
+}
