@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use lexopt::prelude::*;
 use xtask::process;
 
+mod acme;
 mod browser;
 mod browser_dev;
 mod browser_dictionaries;
@@ -36,6 +37,7 @@ cargo xtask NAME
   upgrade      upgrades under load, one after the other (--count N)
   fuzz-smoke   each fuzz target for a short time (--seconds N)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
+  acme         certificates from pebble: both challenges, renewal, refusals, under load
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
   h3-interop   a site over HTTP/3 by aioquic, quic-go, curl and Chromium, on each engine
   browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, deploys, dev
@@ -91,6 +93,7 @@ fn dispatch() -> Result<()> {
     };
     match name.as_str() {
         lab if LAB.contains(&lab) => return run_lab(lab, &mut parser),
+        "acme" => return acme::main(&mut parser),
         "deployments" => return deployments::main(&mut parser),
         "dist" => return dist::main(&mut parser),
         "fuzz-smoke" => return fuzz::main(&mut parser),
