@@ -11,6 +11,7 @@ use crate::clients::network::Network;
 use crate::clients::rate::Rate;
 use crate::limits::SITES_AT_START_MAX;
 use crate::observe::log::template::Template;
+use crate::start::archive_room::usual_cache_memory;
 use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
@@ -225,7 +226,7 @@ pub struct ContentOptions {
     /// Answer every `GET` with this text instead of content: measures the engine's upper limit.
     pub dummy: Option<&'static str>,
     /// Bytes of files and archives that each server keeps in memory, over all workers. Archives
-    /// that are copied by default take at most half of it.
+    /// that are copied by default take at most half of it. By default [`usual_cache_memory`].
     pub cache_memory: u64,
     /// Files longer than small ones and up to this length are copied into sealed memory and sent
     /// from there, so that no change of the file can alter bytes already queued; the copies count
@@ -296,7 +297,7 @@ impl Default for ContentOptions {
             favicon: true,
             server_timing: false,
             dummy: None,
-            cache_memory: 256 << 20,
+            cache_memory: usual_cache_memory(),
             snapshot_max: 4 << 20,
             archive_memory: false,
             preload: false,

@@ -80,6 +80,16 @@ pub(crate) const ARCHIVE_COPY_MAX: u64 = 64 << 20;
 /// system cannot reclaim a copy.
 pub(crate) const ARCHIVE_COPY_PART: u64 = 8;
 
+/// Without `--cache-memory`, the caches may take the memory that the process can expect divided by this:
+/// as much as the longest archive that is copied.
+pub(crate) const CACHE_MEMORY_PART: u64 = 8;
+
+/// But at least this many bytes: room for two copies of files of 64 MiB.
+pub(crate) const CACHE_MEMORY_LEAST: u64 = 256 << 20;
+
+/// And at most this many: room for eight of them. What is copied is in the page cache as well.
+pub(crate) const CACHE_MEMORY_MOST: u64 = 1 << 30;
+
 /// Maximum bytes of a file encrypted for one send: they are read, encrypted and copied by the
 /// kernel while they are in the second-level cache, and the cost of a send is small in comparison.
 /// With it 1 GB over HTTPS in one stream, by one worker, costs 240 to 320 ms of CPU from a

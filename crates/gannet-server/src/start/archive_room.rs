@@ -5,11 +5,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
-use crate::limits::{ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART};
+use crate::limits::{
+    ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST, CACHE_MEMORY_PART,
+};
 
 /// The budget left for copies of archives.
 ///
@@ -55,6 +57,20 @@ impl Drop for Taken {
     fn drop(&mut self) {
         self.room.left.fetch_add(self.len, Relaxed);
     }
+}
+
+/// The limit of all caches if the operator sets none: a share of [`machine_memory`] at the first call,
+/// within bounds.
+#[must_use]
+pub fn usual_cache_memory() -> u64 {
+    static USUAL: OnceLock<u64> = OnceLock::new();
+    *USUAL.get_or_init(|| share_for_caches(machine_memory()))
+}
+
+fn share_for_caches(memory: Option<u64>) -> u64 {
+    memory.map_or(CACHE_MEMORY_LEAST, |bytes| {
+        (bytes / CACHE_MEMORY_PART).clamp(CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST)
+    })
 }
 
 /// Bytes of memory that this process can expect: the machine's available memory, or the lowest
@@ -115,6 +131,19 @@ mod tests {
         assert!(small.take(1025).is_none());
         let large = Arc::new(ArchiveRoom::new(u64::MAX));
         assert!(large.take(ARCHIVE_COPY_MAX + 1).is_none());
+    }
+
+    #[test]
+    fn caches_get_a_share_of_the_memory_within_bounds() {
+        const GIB: u64 = 1 << 30;
+        for (memory, expected) in [
+            (None, GIB / 4),
+            (Some(0), GIB / 4),
+            (Some(4 * GIB), GIB / 2),
+            (Some(64 * GIB), GIB),
+        ] {
+            assert_eq!(share_for_caches(memory), expected, "{memory:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gannet_server::config::{EngineChoice, SandboxChoice};
-use gannet_server::{Template, TemplateFault};
+use gannet_server::{Template, TemplateFault, usual_cache_memory};
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
 use crate::command_line::nearest::nearest;
@@ -132,14 +132,18 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         short: None,
         value: one("SIZE"),
         group: Group::Memory,
-        default: "256MiB",
+        default: "auto",
         brief: "memory limit for copies of files and archives; 0 keeps none",
-        details: "For all workers together: small files of a directory, archives of up to 64 MiB \
-            (in at most half of it), and bodies of other archives that were read or decompressed. \
-            Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
+        details: "For all workers together: files of a directory, archives of up to 64 MiB (in at \
+            most half of it), and bodies of other archives that were read or decompressed. auto is an \
+            eighth of the memory available at the start, or of the limit of the container or unit: \
+            256 MiB at least, 1 GiB at most. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {
-            settings.server.content.cache_memory = parse_size(text(values)?)?;
+            settings.server.content.cache_memory = match text(values)? {
+                "auto" => usual_cache_memory(),
+                size => parse_size(size)?,
+            };
             Ok(())
         },
     },
