@@ -21,11 +21,13 @@ pub enum FleetError {
         /// What is wrong with it.
         why: String,
     },
+    /// Nothing can be written to this store.
+    ReadOnly(String),
     /// There is no certificate of an authority where this variable says.
     Trust(&'static str),
     /// The store does not do what it should.
     Remote {
-        /// What was being done: `read`.
+        /// What was being done: `read`, `write`, `remove`.
         doing: &'static str,
         /// The URL of the object.
         object: String,
@@ -78,6 +80,10 @@ pub enum Cause {
     NotAnArchive(ArchiveError),
     /// The file is the archive of another release, or was changed.
     OtherArchive,
+    /// The store does not keep to conditions: it has written what was there already.
+    Unconditional,
+    /// The folder has more names than are read.
+    Crowded,
 }
 
 impl Cause {
@@ -140,6 +146,13 @@ impl FleetError {
                 "name the folder of a store: https://HOST/PATH, s3://BUCKET/PATH, gs://BUCKET/PATH, \
                  az://CONTAINER/PATH"
             }
+            Self::ReadOnly(url) if url.starts_with("file:") => {
+                "name the folder itself, without 'file://'"
+            }
+            Self::ReadOnly(_) => {
+                "publish to a folder on its machine, or to a bucket: s3://BUCKET/PATH, \
+                 gs://BUCKET/PATH, az://CONTAINER/PATH"
+            }
             Self::Trust(_) => {
                 "name a file of certificates in PEM form, or leave it out to trust the system's"
             }
@@ -159,6 +172,11 @@ impl FleetError {
                 Cause::Objects(Objects::NotSupported { .. }) => {
                     "a web server for a store has to answer requests for ranges (RFC 9110 section 14)"
                 }
+                Cause::Objects(Objects::NotImplemented { .. }) | Cause::Unconditional => {
+                    "publishing takes a store with conditional writes (If-None-Match, If-Match), as \
+                     those of Amazon, Google, Microsoft, Cloudflare, MinIO and Ceph"
+                }
+                Cause::Crowded => "give the store a folder of its own",
                 Cause::Objects(_) | Cause::NoAnswer | Cause::Slow | Cause::Short | Cause::Long => {
                     return None;
                 }
@@ -175,6 +193,10 @@ impl fmt::Display for FleetError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url { url, why } => write!(out, "cannot use '{url}': {why}"),
+            Self::ReadOnly(url) => write!(
+                out,
+                "cannot change store '{url}': what is behind such a URL can only be read"
+            ),
             Self::Trust(variable) => write!(
                 out,
                 "cannot trust any store: no certificate of an authority is where {variable} says"
@@ -222,6 +244,10 @@ impl fmt::Display for Cause {
             }
             Self::NotAnArchive(error) => error.fmt(out),
             Self::OtherArchive => out.write_str("it is not the file that its pointer names"),
+            Self::Unconditional => out.write_str(
+                "the store ignores conditions, so that one publisher could overwrite another's work",
+            ),
+            Self::Crowded => out.write_str("it has more names than a store has"),
         }
     }
 }
@@ -235,6 +261,7 @@ fn words(error: &object_store::Error) -> String {
         Objects::PermissionDenied { .. } => return "permission denied".into(),
         Objects::Unauthenticated { .. } => return "it asks for credentials".into(),
         Objects::NotSupported { .. } => return "it sends no ranges".into(),
+        Objects::NotImplemented { .. } => return "the store has no conditional writes".into(),
         _ => {}
     }
     let mut root: &dyn Error = error;

@@ -19,13 +19,17 @@ mod bounded;
 mod draft;
 mod error;
 mod follower;
+mod journal;
 pub mod limits;
 mod pace;
 mod plan;
+mod publisher;
 mod remote;
 mod trust;
+mod writing;
 
 pub use error::{Cause, FleetError};
 pub use follower::{Follower, Round, Settings};
 pub use pace::{Patience, back_off, jittered};
+pub use publisher::RemotePublisher;
 pub use remote::Remote;

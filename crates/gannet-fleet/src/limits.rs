@@ -97,3 +97,28 @@ pub const CERTIFICATE_LEN_MAX: u64 = (ACME_BODY_LEN_MAX + (16 << 10)) as u64;
 
 /// Letters of an ACME server's message that are shown. They say what is wrong with a name.
 pub const PROBLEM_LEN_MAX: usize = 600;
+
+/// Bytes of a release that are written by one request, of which [`PARTS_AT_ONCE`] are in memory. Object
+/// storages take at most [`PARTS_MAX`] parts of at least 5 MiB each, so that those of a larger release
+/// are larger.
+pub const PART_LEN: u64 = 8 << 20;
+
+/// Parts of a release that are written at the same time: enough to fill a link to another continent.
+pub const PARTS_AT_ONCE: usize = 4;
+
+/// Parts of a release, as Amazon's S3 bounds them.
+pub const PARTS_MAX: u64 = 10_000;
+
+/// Bytes a second that a request which writes has to get rid of, beside [`ANSWER_TIMEOUT`]: the slowest
+/// link that can still be told from a store that takes nothing.
+pub const WRITE_LEAST: u64 = 4 << 10;
+
+/// Names that are read of each folder of a store: more than a thousand releases, and a publication every
+/// five minutes for a year.
+pub const LISTED_MAX: usize = 1 << 17;
+
+/// Entries of the log that are read at the same time.
+pub const ENTRIES_AT_ONCE: usize = 16;
+
+/// Bytes of the file that notes the parts of an upload: [`PARTS_MAX`] lines.
+pub const JOURNAL_LEN_MAX: u64 = 4 << 20;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -14,9 +15,11 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
     ClientOptions, GetOptions, HeaderValue, ObjectStore, ObjectStoreScheme, RetryConfig,
+    UpdateVersion,
 };
 use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
@@ -30,12 +33,14 @@ use crate::trust::trusting;
 
 /// A store behind a URL.
 pub struct Remote {
-    objects: Box<dyn ObjectStore>,
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    /// How releases are written in parts; `None` for a store that is only read.
+    pub(crate) parts: Option<Arc<dyn MultipartStore>>,
     /// Its folder there.
-    folder: Path,
+    pub(crate) folder: Path,
     /// Its URL without what is secret.
     shown: String,
-    patience: Patience,
+    pub(crate) patience: Patience,
 }
 
 /// The text of a pointer.
@@ -43,6 +48,18 @@ pub(crate) struct Text {
     pub(crate) text: Vec<u8>,
     /// Of this state of it; `None` if the server names none.
     pub(crate) entity_tag: Option<String>,
+    /// The same by the object storage's own count.
+    version: Option<String>,
+}
+
+impl Text {
+    /// What the text may be replaced under.
+    pub(crate) fn version(&self) -> UpdateVersion {
+        UpdateVersion {
+            e_tag: self.entity_tag.clone(),
+            version: self.version.clone(),
+        }
+    }
 }
 
 /// Takes pieces of a release's file, each with its place there.
@@ -85,11 +102,12 @@ impl Remote {
         };
         let (scheme, folder) = found.map_err(|()| refuse(&shown, "not a URL of a store".into()))?;
         let trusted = trusting(ClientOptions::new())?;
-        let objects = objects(&scheme, &parsed, (&trusted, login), patience);
-        let objects = objects.map_err(|why| refuse(&shown, why))?;
-        let objects = objects.ok_or_else(|| refuse(&shown, "not a URL of a store".into()))?;
+        let clients = clients(&scheme, &parsed, (&trusted, login), patience);
+        let clients = clients.map_err(|why| refuse(&shown, why))?;
+        let clients = clients.ok_or_else(|| refuse(&shown, "not a URL of a store".into()))?;
         Ok(Self {
-            objects,
+            objects: clients.objects,
+            parts: clients.parts,
             folder,
             shown,
             patience,
@@ -107,11 +125,11 @@ impl Remote {
         PathBuf::from(self.name(CURRENT))
     }
 
-    fn name(&self, object: &str) -> String {
+    pub(crate) fn name(&self, object: &str) -> String {
         format!("{}/{object}", self.shown)
     }
 
-    fn refuse(&self, object: &str, cause: Cause) -> FleetError {
+    pub(crate) fn refuse(&self, object: &str, cause: Cause) -> FleetError {
         FleetError::Remote {
             doing: "read",
             object: self.name(object),
@@ -123,7 +141,7 @@ impl Remote {
         self.refuse(&release_name(id), cause)
     }
 
-    fn at(&self, object: &str) -> Path {
+    pub(crate) fn at(&self, object: &str) -> Path {
         let parts = object.split('/');
         parts.fold(self.folder.clone(), |path, part| path.join(part))
     }
@@ -152,12 +170,13 @@ impl Remote {
         }
     }
 
-    async fn text(&self, object: &str, known: Option<&str>) -> Result<Text, Cause> {
+    pub(crate) async fn text(&self, object: &str, known: Option<&str>) -> Result<Text, Cause> {
         let read = async {
             let options = GetOptions::new().with_if_none_match(known);
             let answer = self.objects.get_opts(&self.at(object), options).await;
             let answer = answer.map_err(Cause::Objects)?;
             let entity_tag = answer.meta.e_tag.clone();
+            let version = answer.meta.version.clone();
             let mut text = Vec::new();
             let mut pieces = answer.into_stream();
             while let Some(piece) = pieces.next().await {
@@ -167,7 +186,11 @@ impl Remote {
                 }
                 text.extend_from_slice(&piece);
             }
-            Ok(Text { text, entity_tag })
+            Ok(Text {
+                text,
+                entity_tag,
+                version,
+            })
         };
         let read = timeout(self.patience.answer, read).await;
         read.unwrap_or(Err(Cause::NoAnswer))
@@ -249,13 +272,36 @@ impl From<Cause> for Stop {
     }
 }
 
-/// The library's client for a kind of store; `None` for one that holds nothing.
-fn objects(
+/// The library's clients for a store.
+struct Clients {
+    objects: Arc<dyn ObjectStore>,
+    parts: Option<Arc<dyn MultipartStore>>,
+}
+
+impl Clients {
+    fn of(client: impl ObjectStore + MultipartStore) -> Self {
+        let client = Arc::new(client);
+        Self {
+            objects: Arc::clone(&client) as _,
+            parts: Some(client),
+        }
+    }
+
+    fn read_only(client: impl ObjectStore) -> Self {
+        Self {
+            objects: Arc::new(client),
+            parts: None,
+        }
+    }
+}
+
+/// The library's clients for a kind of store; `None` for one that holds nothing.
+fn clients(
     scheme: &ObjectStoreScheme,
     url: &Url,
     (trusted, login): (&ClientOptions, Option<HeaderValue>),
     patience: Patience,
-) -> Result<Option<Box<dyn ObjectStore>>, String> {
+) -> Result<Option<Clients>, String> {
     // Attempts are ours: the library's take minutes, and say nothing.
     let retry = RetryConfig {
         max_retries: 0,
@@ -282,7 +328,7 @@ fn objects(
             let mut endpoints = endpoints.iter().map(|key| builder.get_config_value(key));
             let options = options(endpoints.any(is_clear));
             let builder = builder.with_client_options(options).with_retry(retry);
-            Box::new(
+            Clients::of(
                 builder
                     .with_http_connector(Bounded::default())
                     .build()
@@ -294,7 +340,7 @@ fn objects(
             let builder = builder
                 .with_client_options(options(false))
                 .with_retry(retry);
-            Box::new(
+            Clients::of(
                 builder
                     .with_http_connector(Bounded::default())
                     .build()
@@ -306,7 +352,7 @@ fn objects(
             let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
             let options = options(is_clear(endpoint));
             let builder = builder.with_client_options(options).with_retry(retry);
-            Box::new(
+            Clients::of(
                 builder
                     .with_http_connector(Bounded::default())
                     .build()
@@ -324,14 +370,14 @@ fn objects(
                 .with_url(&url[..Position::BeforePath])
                 .with_client_options(options)
                 .with_retry(retry);
-            Box::new(
+            Clients::read_only(
                 builder
                     .with_http_connector(Bounded::default())
                     .build()
                     .map_err(why)?,
             )
         }
-        ObjectStoreScheme::Local => Box::new(LocalFileSystem::new()),
+        ObjectStoreScheme::Local => Clients::read_only(LocalFileSystem::new()),
         _ => return Ok(None),
     }))
 }
@@ -355,11 +401,11 @@ fn login(url: &Url) -> Option<HeaderValue> {
 }
 
 /// The object of a release.
-fn release_name(id: ReleaseId) -> String {
+pub(crate) fn release_name(id: ReleaseId) -> String {
     format!("releases/{id}.gannet")
 }
 
 /// The object of the pointer in force.
-const CURRENT: &str = "current";
+pub(crate) const CURRENT: &str = "current";
 /// The folder of all pointers.
-const LOG: &str = "log";
+pub(crate) const LOG: &str = "log";

@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod cat;
 pub mod check;
 pub mod compress;
+mod destination;
 pub mod dev;
 pub mod diff;
 pub mod doctor;

@@ -8,7 +8,8 @@ use gannet_site::archive;
 use gannet_site::pack::Signer;
 use gannet_store::{Next, Pointer, ReleaseId, Store, StoreError, time_text};
 
-use super::stores::{self, commit, in_force, is_signed_alike, last_known, void_list};
+use super::destination::{Destination, is_url};
+use super::stores::{self, in_force, is_signed_alike, last_known, void_list};
 use super::{print, text};
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
@@ -20,7 +21,7 @@ use crate::quantities::size;
 /// release in force still is.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let now = stores::now();
-    let folder = Path::new(text(matches, "store"));
+    let store = text(matches, "store");
     let typed = |name: &str| {
         let value = matches.get_one::<OsString>(name);
         value.map(|it| it.to_string_lossy().into_owned())
@@ -29,18 +30,46 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let note = typed("note").map(|it| stores::note(&it)).transpose()?;
     let signer = matches.get_one::<OsString>("sign").map(Path::new);
     let signer = signer.map(Signer::open).transpose()?;
-    // Publishing would make one.
-    Store::open(folder, None)?;
-    let publisher = stores::publisher(folder, signer.as_ref(), now)?;
+    let wishes = Wishes {
+        release: typed("release"),
+        activate: activate.transpose()?,
+        note: note.unwrap_or_default(),
+        is_void: matches.get_flag("void"),
+    };
+    if !is_url(store) {
+        // Publishing would make one.
+        Store::open(Path::new(store), None)?;
+    }
+    let destination = Destination::open(store, signer.as_ref(), now)?;
+    let told = back(&destination, wishes, signer.as_ref(), now);
+    print(&told.map_err(|failure| destination.told(failure))?)
+}
+
+/// What the flags ask for.
+struct Wishes {
+    release: Option<String>,
+    activate: Option<u64>,
+    note: String,
+    is_void: bool,
+}
+
+/// Goes back, and says how.
+fn back(
+    destination: &Destination,
+    wishes: Wishes,
+    signer: Option<&Signer>,
+    now: u64,
+) -> Result<String, Failure> {
+    let publisher = destination.publisher();
     let store = publisher.store();
     let current = in_force(store)?;
     let known = last_known(store, current.as_ref())?;
-    is_signed_alike(store, signer.as_ref())?;
-    let release = match typed("release") {
-        Some(typed) => stores::release(store, &typed)?,
+    is_signed_alike(store, signer)?;
+    let release = match &wishes.release {
+        Some(typed) => stores::release(store, typed)?,
         None => before(store, current.as_ref())?,
     };
-    let shown = printable(&folder.to_string_lossy());
+    let shown = destination.shown();
     let refuse = |cause: String| {
         Failure::new("go back to", release, cause)
             .help(format!("'gannet releases {shown}' lists what there is"))
@@ -59,6 +88,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if !path.is_file() {
         return Err(refuse("its file has been removed".into()));
     }
+    destination.bring(release)?;
     let placed = publisher.placed(release).map_err(|error| match error {
         StoreError::OtherFile(path) => {
             let signed = match signer {
@@ -76,27 +106,24 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if ReleaseId::of_build_id(&verified.build_id) != release {
         return Err(refuse("its file holds another release".into()));
     }
-    let named: Vec<_> = left
-        .into_iter()
-        .filter(|_| matches.get_flag("void"))
-        .collect();
+    let named: Vec<_> = left.into_iter().filter(|_| wishes.is_void).collect();
     let earlier = known.as_ref().map(|it| it.void.clone());
     let earlier = earlier.unwrap_or_default();
     let next = Next {
         release,
         placed,
-        activate: activate.transpose()?,
+        activate: wishes.activate,
         stages: Vec::new(),
         keep: known.as_ref().map(|it| it.keep).unwrap_or_default(),
         void: void_list(named, &earlier, release),
-        note: note.unwrap_or_default(),
+        note: wishes.note,
         expires: None,
     };
     let pointer = publisher.next(next, now)?;
-    let pruned = commit(&publisher, &pointer, signer.as_ref(), now)?;
-    let told = stores::told(&publisher, &pointer, &pruned, now)?;
+    let pruned = destination.commit(&pointer, signer, now)?;
+    let told = stores::told(publisher, &pointer, &pruned, now)?;
     let left = match left {
-        Some(left) if matches.get_flag("void") => {
+        Some(left) if wishes.is_void => {
             let until = match pointer.last_activation() {
                 moment if moment > now => format!(", served until {}", time_text(moment)),
                 _ => String::new(),
@@ -106,7 +133,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(left) => format!("  {:<9} {left}\n", "left"),
         None => String::new(),
     };
-    print(&format!(
+    Ok(format!(
         "{shown}: serial {}, release {release}\n  {:<9} {}\n{left}{told}",
         pointer.serial,
         "size",

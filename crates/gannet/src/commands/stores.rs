@@ -104,19 +104,6 @@ pub(super) fn release(store: &Store, typed: &str) -> Result<ReleaseId, Failure> 
     }
 }
 
-/// Opens a store for publishing. What a signer's key has not signed counts as damaged: who signs
-/// the next pointer vouches for all that it takes over.
-pub(super) fn publisher(
-    folder: &Path,
-    signer: Option<&Signer>,
-    now: u64,
-) -> Result<Publisher, Failure> {
-    let key = signer.map(Signer::public_key).transpose()?;
-    let mut publisher = Publisher::open(folder, &publisher_name(), now)?;
-    publisher.require(key.as_deref())?;
-    Ok(publisher)
-}
-
 /// The pointer in force; `None` in a new store. One that cannot be used is replaced by what is
 /// published, and said to be.
 pub(super) fn in_force(store: &Store) -> Result<Option<Pointer>, Failure> {
@@ -181,26 +168,6 @@ pub(super) fn is_signed_alike(store: &Store, signer: Option<&Signer>) -> Result<
         ));
     }
     Ok(verified.is_ok())
-}
-
-/// Puts a pointer into force, signed if there is a key, and removes what is no longer kept.
-pub(super) fn commit(
-    publisher: &Publisher,
-    pointer: &Pointer,
-    signer: Option<&Signer>,
-    now: u64,
-) -> Result<Pruned, Failure> {
-    let mut text = pointer.to_text();
-    if let Some(signer) = signer {
-        let comment = format!("serial {}", pointer.serial);
-        text += &signer.sign_text(&text, "gannet pointer", &comment)?;
-    }
-    publisher.commit(pointer, &text)?;
-    let pruned = publisher.prune(pointer, now);
-    for error in &pruned.errors {
-        ERRORS.tell(format_args!("gannet: {error}"));
-    }
-    Ok(pruned)
 }
 
 /// Void releases of the next pointer: those named now come first, and at most [`VOID_MAX`] remain.

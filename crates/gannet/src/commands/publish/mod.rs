@@ -3,6 +3,7 @@
 mod gates;
 mod wishes;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
@@ -11,9 +12,10 @@ use gannet_site::archive::{self, ArchiveFile, SiteError};
 use gannet_site::pack::Signer;
 use gannet_store::{Publisher, ReleaseId, Store};
 
+use super::destination::{Destination, is_url};
 use super::pack::{self, Shown};
 use super::serve::content_kind::is_archive;
-use super::stores::{self, commit, in_force, is_signed_alike, last_known, void_list};
+use super::stores::{self, in_force, is_signed_alike, last_known, void_list};
 use super::{print, resolve, text};
 use crate::command_line::commands::PACK_SECTION;
 use crate::command_line::layers::{Origin, Origins};
@@ -32,122 +34,152 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let now = stores::now();
     let site = PathBuf::from(text(matches, "site"));
     let site = &super::file_in_force(site, Store::intact_file)?;
-    let folder = Path::new(text(matches, "store"));
+    let typed = text(matches, "store");
+    let folder = Path::new(typed);
     let wishes = Wishes::of(matches, now)?;
     let is_packed = is_packed(site)?;
     refuse_idle(site, is_packed, &origins)?;
-    if !is_packed {
+    if !is_packed && !is_url(typed) {
         refuse_nested(site, folder)?;
     }
     let signer = settings.sign.as_deref().map(Signer::open).transpose()?;
     if matches.get_flag("check-config") {
-        Publisher::check(folder)?;
+        Destination::check(typed)?;
         if !is_packed {
-            check_packing(site, folder, settings, &origins)?;
+            check_packing(site, typed, settings, &origins)?;
         }
         return print("the configuration is valid\n");
     }
-    let publisher = stores::publisher(folder, signer.as_ref(), now)?;
+    let destination = Destination::open(typed, signer.as_ref(), now)?;
     let job = Job {
-        publisher: &publisher,
+        destination: &destination,
+        publisher: destination.publisher(),
         site,
+        is_packed,
         signer: signer.as_ref(),
     };
-    let store = publisher.store();
-    let current = in_force(store)?;
-    let was_signed_alike = is_signed_alike(store, job.signer)?;
-    let known = last_known(store, current.as_ref())?;
-    let before = known.as_ref().map(|it| store.intact_file(it));
-    let void = wishes.void(store, known.as_ref())?;
-    let shown = Shown::of(&settings);
-    let packed = match is_packed {
-        true => {
-            let copied = publisher.copy(site);
-            copied.map_err(|error| job.of_draft(error.into()))?;
-            String::new()
-        }
-        false => {
-            // What a void release has must not be carried on.
-            let is_void = known.as_ref().is_some_and(|it| void.contains(&it.release));
-            let before = before.as_ref().and_then(|it| it.as_deref().ok());
-            let before = before.filter(|path| !is_void && ArchiveFile::open(path).is_ok());
-            job.pack(settings, &origins, before, &shown)?
-        }
-    };
-    // The draft goes if a gate refuses it.
-    let draft = Draft(&publisher);
-    let path = publisher.draft_path();
-    let verified = archive::verify(&path).map_err(|error| job.told(error))?;
-    let release = ReleaseId::of_build_id(&verified.build_id);
-    if void.contains(&release) {
-        let cause = format!("its release {release} is void");
-        return Err(Failure::new("publish", site.display(), cause)
-            .help("pack what was corrected; if it is good after all: --void none"));
-    }
-    gates::must_answer(&path, site, &wishes.must)?;
-    match &before {
-        // It is what it was, or will be again.
-        _ if known.as_ref().is_some_and(|it| it.release == release) => {}
-        None => {}
-        Some(Ok(before)) => gates::removals(before, &path, site, wishes.allow_removal)?,
-        // A damaged or missing file of the release before must not hold up the next one.
-        Some(Err(error)) => ERRORS.tell(format_args!(
-            "gannet: URLs that vanish were not looked for: {error}"
-        )),
-    }
-    let placed = publisher.place(release, |path| stores::holds(path, release))?;
-    drop(draft);
-    let void = void_list(void, &[], release);
-    if let Some(current) = &current
-        && was_signed_alike
-        && (current.release, current.digest) == (release, placed.digest)
-        && !wishes.change(current, &void, now)
-    {
-        let what = match placed.was_there {
-            true => "nothing to publish",
-            false => "its file, which was missing or damaged, is there again",
-        };
-        return shown.text(&format!(
-            "{packed}{release} is in force already, as serial {}: {what}\n",
-            current.serial
-        ));
-    }
-    let next = wishes.next(known.as_ref(), release, placed, void, now);
-    let pointer = publisher.next(next, now)?;
-    if pointer.replaces.is_none() && wishes.delay() {
-        ERRORS.tell(format_args!(
-            "gannet: a first release is active at once: servers have nothing else to serve"
-        ));
-    }
-    let pruned = commit(&publisher, &pointer, job.signer, now)?;
-    let told = stores::told(&publisher, &pointer, &pruned, now)?;
-    let is_new = if placed.was_there {
-        ", which was there"
-    } else {
-        ""
-    };
-    let store = printable(&folder.to_string_lossy());
-    let next = match stores::before(publisher.store(), &pointer)? {
-        Some(before) => format!("back: gannet rollback {store} {}\n", before.short()),
-        None if current.is_none() => format!("next: gannet serve {store}\n"),
-        None => String::new(),
-    };
-    shown.text(&format!(
-        "{packed}{store}: serial {}, release {release}\n  {:<9} {}{is_new}\n{told}{next}",
-        pointer.serial,
-        "size",
-        size(placed.size)
-    ))
+    let told = job.publish(&wishes, (settings, &origins), now);
+    told.map_err(|failure| destination.told(failure))
 }
 
 /// What is published where.
 struct Job<'p> {
+    destination: &'p Destination,
+    /// Of the destination.
     publisher: &'p Publisher,
     site: &'p Path,
+    is_packed: bool,
     signer: Option<&'p Signer>,
 }
 
 impl Job<'_> {
+    /// Publishes, and says what is in force.
+    fn publish(
+        &self,
+        wishes: &Wishes,
+        (settings, origins): (PackSettings, &Origins),
+        now: u64,
+    ) -> Result<u8, Failure> {
+        let Self {
+            destination,
+            publisher,
+            site,
+            ..
+        } = *self;
+        let store = publisher.store();
+        let current = in_force(store)?;
+        let was_signed_alike = is_signed_alike(store, self.signer)?;
+        let known = last_known(store, current.as_ref())?;
+        if let Some(known) = &known {
+            destination.try_to_bring(known.release);
+        }
+        let before = known.as_ref().map(|it| store.intact_file(it));
+        let void = wishes.void(store, known.as_ref())?;
+        let shown = Shown::of(&settings);
+        let packed = match self.is_packed {
+            true => {
+                let copied = publisher.copy(site);
+                copied.map_err(|error| self.of_draft(error.into()))?;
+                String::new()
+            }
+            false => {
+                // What a void release has must not be carried on.
+                let is_void = known.as_ref().is_some_and(|it| void.contains(&it.release));
+                let before = before.as_ref().and_then(|it| it.as_deref().ok());
+                let before = before.filter(|path| !is_void && ArchiveFile::open(path).is_ok());
+                self.pack(settings, origins, before, &shown)?
+            }
+        };
+        // The draft goes if a gate refuses it.
+        let draft = Draft(publisher);
+        let path = publisher.draft_path();
+        let verified = archive::verify(&path).map_err(|error| self.told(error))?;
+        let release = ReleaseId::of_build_id(&verified.build_id);
+        if void.contains(&release) {
+            let cause = format!("its release {release} is void");
+            return Err(Failure::new("publish", site.display(), cause)
+                .help("pack what was corrected; if it is good after all: --void none"));
+        }
+        gates::must_answer(&path, site, &wishes.must)?;
+        match &before {
+            // It is what it was, or will be again.
+            _ if known.as_ref().is_some_and(|it| it.release == release) => {}
+            None => {}
+            Some(Ok(before)) => gates::removals(before, &path, site, wishes.allow_removal)?,
+            // A damaged or missing file of the release before must not hold up the next one.
+            Some(Err(error)) => ERRORS.tell(format_args!(
+                "gannet: URLs that vanish were not looked for: {error}"
+            )),
+        }
+        if known.as_ref().is_none_or(|it| it.release != release) {
+            destination.try_to_bring(release);
+        }
+        let placed = publisher.place(release, |path| stores::holds(path, release))?;
+        drop(draft);
+        destination.put(release, &placed)?;
+        let void = void_list(void, &[], release);
+        if let Some(current) = &current
+            && was_signed_alike
+            && (current.release, current.digest) == (release, placed.digest)
+            && !wishes.change(current, &void, now)
+        {
+            let what = match placed.was_there {
+                true => "nothing to publish",
+                false => "its file, which was missing or damaged, is there again",
+            };
+            return shown.text(&format!(
+                "{packed}{release} is in force already, as serial {}: {what}\n",
+                current.serial
+            ));
+        }
+        let next = wishes.next(known.as_ref(), release, placed, void, now);
+        let pointer = publisher.next(next, now)?;
+        if pointer.replaces.is_none() && wishes.delay() {
+            ERRORS.tell(format_args!(
+                "gannet: a first release is active at once: servers have nothing else to serve"
+            ));
+        }
+        let pruned = destination.commit(&pointer, self.signer, now)?;
+        let told = stores::told(publisher, &pointer, &pruned, now)?;
+        let is_new = if placed.was_there {
+            ", which was there"
+        } else {
+            ""
+        };
+        let folder = destination.shown();
+        let next = match stores::before(store, &pointer)? {
+            Some(before) => format!("back: gannet rollback {folder} {}\n", before.short()),
+            None if current.is_none() => format!("next: gannet serve {folder}\n"),
+            None => String::new(),
+        };
+        shown.text(&format!(
+            "{packed}{folder}: serial {}, release {release}\n  {:<9} {}{is_new}\n{told}{next}",
+            pointer.serial,
+            "size",
+            size(placed.size)
+        ))
+    }
+
     /// Packs a directory to the draft, with what the release in force has; returns the warnings.
     fn pack(
         &self,
@@ -222,14 +254,16 @@ fn refuse_nested(site: &Path, folder: &Path) -> Result<(), Failure> {
 /// Checks what packing the site would refuse before it begins, and its rules.
 fn check_packing(
     site: &Path,
-    folder: &Path,
+    store: &OsStr,
     mut settings: PackSettings,
     origins: &Origins,
 ) -> Result<(), Failure> {
+    let folder = Path::new(store);
     // Nothing is written there.
-    let above = match folder.is_dir() {
-        true => folder,
-        false => folder.parent().unwrap_or(folder),
+    let above = match () {
+        () if is_url(store) => &std::env::temp_dir(),
+        () if folder.is_dir() => folder,
+        () => folder.parent().unwrap_or(folder),
     };
     settings.output = Some(above.join(".new"));
     // As in a store without a release.

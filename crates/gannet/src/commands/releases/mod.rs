@@ -11,6 +11,7 @@ use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_store::{Earlier, Pointer, Store, StoreError, time_text};
 
+use super::destination::{Destination, is_url};
 use super::{stores, text, write};
 use crate::json;
 use crate::messages::{Failure, printable};
@@ -44,8 +45,14 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             false => write(|out| node::write_table(&served, out)),
         };
     }
-    let folder = Path::new(typed);
     let key = super::public_key(matches)?;
+    if is_url(typed) {
+        let mut destination = Destination::open(typed, None, stores::now())?;
+        destination.require(key.as_deref())?;
+        let told = tell(destination.publisher().store(), matches);
+        return told.map_err(|failure| destination.told(failure));
+    }
+    let folder = Path::new(typed);
     let store = Store::open(folder, key.as_deref());
     let store = store.map_err(|error| match is_address(&typed.to_string_lossy()) {
         true => Failure::from(error).help(format!(
@@ -54,7 +61,11 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         )),
         false => error.into(),
     })?;
-    let list = List::of(&store, stores::now())?;
+    tell(&store, matches)
+}
+
+fn tell(store: &Store, matches: &ArgMatches) -> Result<u8, Failure> {
+    let list = List::of(store, stores::now())?;
     let status = match matches.get_flag("json") {
         true => write(|out| list.write_json(out)),
         false => write(|out| list.write_table(out)),

@@ -145,7 +145,8 @@ pub(super) const RELEASES: Command = Command {
         positional(
             "store",
             "STORE",
-            "the store's folder; or the metrics of a server: http://HOST:PORT",
+            "the store's folder, or s3://BUCKET/PATH, gs://, az://; or the metrics of a server: \
+             http://HOST:PORT",
             ValueHint::DirPath,
         ),
         option(
@@ -250,7 +251,12 @@ pub(super) const FOLLOW: Command = Command {
     table: Table::None,
 };
 
-const STORE: Argument = positional("store", "STORE", "the store's folder", ValueHint::DirPath);
+const STORE: Argument = positional(
+    "store",
+    "STORE",
+    "the store's folder; or one in an object storage: s3://BUCKET/PATH, gs:// or az://",
+    ValueHint::AnyPath,
+);
 
 const NOTE: Argument = option(
     "note",

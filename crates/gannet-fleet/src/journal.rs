@@ -1,0 +1,107 @@
+//! Notes how far the upload of a release has come, so that one which was killed is gone on with, or
+//! taken back.
+//!
+//! ```text
+//! release <id> <size> <BLAKE3>
+//! upload <what the storage calls it>
+//! part <index> <what the storage calls it>
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use gannet_io::named_file;
+use gannet_store::ReleaseId;
+use object_store::multipart::PartId;
+
+use crate::error::FleetError;
+use crate::limits::JOURNAL_LEN_MAX;
+use crate::writing::Upload;
+
+pub(crate) struct Journal {
+    pub(crate) id: ReleaseId,
+    size: u64,
+    digest: String,
+    /// What the storage calls the upload.
+    pub(crate) multipart: String,
+    /// The parts that are there.
+    pub(crate) parts: BTreeMap<usize, PartId>,
+}
+
+impl Journal {
+    /// What was begun; `None` if nothing was, or the file is damaged.
+    pub(crate) fn read(path: &Path) -> Option<Self> {
+        let text = named_file::read_text(path, JOURNAL_LEN_MAX).ok()?;
+        // A last line may be torn.
+        let whole = &text[..=text.rfind('\n')?];
+        let mut lines = whole.lines();
+        let mut first = lines.next()?.strip_prefix("release ")?.split(' ');
+        let mut journal = Self {
+            id: first.next()?.parse().ok()?,
+            size: first.next()?.parse().ok()?,
+            digest: first.next()?.to_owned(),
+            multipart: lines.next()?.strip_prefix("upload ")?.to_owned(),
+            parts: BTreeMap::new(),
+        };
+        for line in lines {
+            let (index, content_id) = line.strip_prefix("part ")?.split_once(' ')?;
+            let content_id = content_id.to_owned();
+            journal
+                .parts
+                .insert(index.parse().ok()?, PartId { content_id });
+        }
+        Some(journal)
+    }
+
+    /// Begins one.
+    pub(crate) fn begin(upload: &Upload<'_>, multipart: String) -> Result<Self, FleetError> {
+        let journal = Self {
+            id: upload.id,
+            size: upload.size,
+            digest: hex(&upload.digest),
+            multipart,
+            parts: BTreeMap::new(),
+        };
+        let Self {
+            id,
+            size,
+            digest,
+            multipart,
+            ..
+        } = &journal;
+        let text = format!("release {id} {size} {digest}\nupload {multipart}\n");
+        let path = upload.journal;
+        fs::write(path, text).map_err(FleetError::io("write", path))?;
+        Ok(journal)
+    }
+
+    pub(crate) fn is_of(&self, upload: &Upload<'_>) -> bool {
+        let of = (upload.id, upload.size, hex(&upload.digest));
+        (self.id, self.size, &self.digest) == (of.0, of.1, &of.2)
+    }
+
+    /// Notes a part.
+    pub(crate) fn add(
+        &mut self,
+        path: &Path,
+        index: usize,
+        part: PartId,
+    ) -> Result<(), FleetError> {
+        let line = format!("part {index} {}\n", part.content_id);
+        self.parts.insert(index, part);
+        let file: Result<File, _> = OpenOptions::new().append(true).open(path);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.map_err(FleetError::io("write", path))
+    }
+
+    /// Forgets it. One that stays is found to be of another upload, or complete.
+    pub(crate) fn remove(path: &Path) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn hex(digest: &[u8; 32]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

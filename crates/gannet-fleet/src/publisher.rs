@@ -1,0 +1,295 @@
+//! Changes a store in an object storage.
+//!
+//! ```text
+//! objects ─▶ picture ─▶ (all that publishing to a folder does) ─▶ release ─▶ log ─▶ pointer
+//! ```
+//!
+//! What a store in a folder can do is not written twice: a picture of the store, in a folder here, has
+//! its pointer and its log, and files of the right lengths for its releases, which take no room until
+//! somebody needs what is in them. On the picture a [`Publisher`] judges what is in force, kept, void or
+//! over. What it would put into force is written to the store first, in the same order; the pointer last,
+//! if it still is the one that was read.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use gannet_store::limits::FOLLOWED_MAX;
+use gannet_store::{Placed, Pointer, Publisher, ReleaseId};
+use object_store::UpdateVersion;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::draft::Draft;
+use crate::error::{Cause, FleetError};
+use crate::limits::ENTRIES_AT_ONCE;
+use crate::pace::Meter;
+use crate::remote::{LOG, Remote};
+use crate::writing::{Listed, Upload};
+
+/// Who changes a store in an object storage. Others may do so at the same time: then the second one
+/// gets an error.
+pub struct RemotePublisher {
+    runtime: Runtime,
+    remote: Remote,
+    picture: Publisher,
+    /// Under what the pointer in force may be replaced; `None` if there was none.
+    version: Option<UpdateVersion>,
+    /// The releases that the store has.
+    there: RefCell<HashMap<ReleaseId, Listed>>,
+}
+
+impl RemotePublisher {
+    /// Takes a picture of a store into a folder, which may have an earlier one: what of that is still
+    /// true is not fetched again. Nothing is changed in the store. `name` is who publishes, `now` the
+    /// time in Unix seconds.
+    ///
+    /// # Errors
+    /// The store can only be read, cannot be read, or the picture cannot be written.
+    pub fn open(remote: Remote, folder: &Path, name: &str, now: u64) -> Result<Self, FleetError> {
+        remote.must_be_writable()?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(FleetError::io("publish from", folder))?;
+        let mut publisher = Self {
+            runtime,
+            remote,
+            picture: Publisher::open(folder, name, now)?,
+            version: None,
+            there: RefCell::default(),
+        };
+        let (version, there) = publisher.runtime.block_on(publisher.look())?;
+        publisher.version = version;
+        publisher.there = RefCell::new(there);
+        Ok(publisher)
+    }
+
+    /// As [`Publisher::require`].
+    ///
+    /// # Errors
+    /// The key is malformed.
+    pub fn require(&mut self, key: Option<&str>) -> Result<(), FleetError> {
+        Ok(self.picture.require(key)?)
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    /// The picture. It has the file of a release once that was [brought](Self::bring).
+    #[must_use]
+    pub fn picture(&self) -> &Publisher {
+        &self.picture
+    }
+
+    /// Makes the picture show what the store has.
+    async fn look(
+        &self,
+    ) -> Result<(Option<UpdateVersion>, HashMap<ReleaseId, Listed>), FleetError> {
+        let pointer = self.remote.pointer_to_replace().await?;
+        let path = self.picture.store().pointer_path();
+        match &pointer {
+            Some(found) => fs::write(&path, &found.text).map_err(FleetError::io("write", &path))?,
+            None => remove(&path)?,
+        }
+        self.look_at_log().await?;
+        let mut there = HashMap::new();
+        for (name, listed) in self.remote.list("releases").await? {
+            let id = name.strip_suffix(".gannet").and_then(|id| id.parse().ok());
+            if let Some(id) = id {
+                self.show(id, listed)?;
+                there.insert(id, listed);
+            }
+        }
+        for id in self.picture.store().releases()? {
+            if !there.contains_key(&id) {
+                remove(&self.picture.store().release_path(id))?;
+            }
+        }
+        Ok((pointer.map(|it| it.version()), there))
+    }
+
+    /// Fetches the entries of the log that the picture lacks, the newest [`FOLLOWED_MAX`] at most.
+    async fn look_at_log(&self) -> Result<(), FleetError> {
+        let mut listed: Vec<(u64, Listed)> = self
+            .remote
+            .list(LOG)
+            .await?
+            .into_iter()
+            .filter_map(|(name, listed)| Some((name.parse().ok()?, listed)))
+            .collect();
+        listed.sort_unstable_by_key(|(serial, _)| std::cmp::Reverse(*serial));
+        listed.truncate(FOLLOWED_MAX);
+        let store = self.picture.store();
+        let known: HashSet<PathBuf> = listed
+            .iter()
+            .map(|(serial, _)| store.log_path(*serial))
+            .collect();
+        let [log, _] = store.folders();
+        for entry in fs::read_dir(&log).map_err(FleetError::io("read", &log))? {
+            let path = entry.map_err(FleetError::io("read", &log))?.path();
+            if !known.contains(&path) {
+                remove(&path)?;
+            }
+        }
+        listed.retain(|(serial, listed)| !is_of(&store.log_path(*serial), *listed));
+        let fetch = async |(serial, listed): (u64, Listed)| {
+            let path = store.log_path(serial);
+            let found = self.remote.logged(serial).await?;
+            let text = found.map(|(_, text)| text).unwrap_or_default();
+            fs::write(&path, text).map_err(FleetError::io("write", &path))?;
+            date(&path, listed.modified)
+        };
+        let fetches = stream::iter(listed).map(fetch);
+        fetches
+            .buffer_unordered(ENTRIES_AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// Gives the picture a file for a release: of its length, and without content, unless it has that.
+    fn show(&self, id: ReleaseId, listed: Listed) -> Result<(), FleetError> {
+        let path = self.picture.store().release_path(id);
+        if is_of(&path, listed) {
+            return Ok(());
+        }
+        let made = File::create(&path).and_then(|file| file.set_len(listed.size));
+        made.map_err(FleetError::io("write", &path))?;
+        date(&path, listed.modified)
+    }
+
+    fn listed(&self, id: ReleaseId) -> Option<Listed> {
+        self.there.borrow().get(&id).copied()
+    }
+
+    /// Fetches what a release's file has in it, if the picture lacks that, and a pointer names the
+    /// file as it is.
+    ///
+    /// # Errors
+    /// The store does not send it, or another file, or the picture cannot be written.
+    pub fn bring(&self, id: ReleaseId) -> Result<(), FleetError> {
+        let Some(listed) = self.listed(id) else {
+            return Ok(());
+        };
+        let store = self.picture.store();
+        let named = store.pointer().into_iter().chain(store.history()?.pointers);
+        let mut named: Vec<Pointer> = named
+            .filter(|it| it.release == id && it.size == listed.size)
+            .collect();
+        named.dedup_by_key(|it| it.digest);
+        if named.iter().any(|it| store.intact_file(it).is_ok()) {
+            return Ok(());
+        }
+        let Some(pointer) = named.first() else {
+            return Ok(());
+        };
+        let part = self.picture.part_path(id);
+        let archives = store.releases()?.into_iter().filter(|other| *other != id);
+        let archives: Vec<_> = archives.map(|other| store.release_path(other)).collect();
+        let mut meter = Meter::new(None);
+        let fetched = self.runtime.block_on(async {
+            let draft = Draft::open(&part, pointer)?;
+            draft.fill(&self.remote, &archives, &mut meter).await
+        });
+        fetched?;
+        if named
+            .iter()
+            .all(|it| self.picture.adopt_release(it).is_err())
+        {
+            remove(&part)?;
+            return Err(self.remote.refuse_release(id, Cause::OtherArchive));
+        }
+        date(&store.release_path(id), listed.modified)
+    }
+
+    /// Writes a release that was [placed](Publisher::place) in the picture to the store, unless it has
+    /// it. No pointer names it yet.
+    ///
+    /// # Errors
+    /// Another publisher has written it meanwhile, or the store cannot be written; what has been
+    /// written is gone on with the next time.
+    pub fn upload(&self, id: ReleaseId, placed: &Placed) -> Result<(), FleetError> {
+        let there = self.listed(id);
+        if placed.was_there && there.is_some() {
+            return Ok(());
+        }
+        let path = self.picture.store().release_path(id);
+        let upload = Upload {
+            id,
+            file: &path,
+            size: placed.size,
+            digest: placed.digest,
+            replaces: there.is_some(),
+            journal: &self.picture.store().folder().join(JOURNAL),
+        };
+        let listed = self.runtime.block_on(async {
+            self.remote.upload(&upload).await?;
+            self.remote.look(id).await
+        })?;
+        self.there.borrow_mut().insert(id, listed);
+        date(&path, listed.modified)
+    }
+
+    /// Puts a pointer into force in the store, under the text that it has with its signature, and then
+    /// in the picture.
+    ///
+    /// # Errors
+    /// Another publisher was faster, or the store refuses something; the pointer that was in force
+    /// still is.
+    pub fn commit(&self, pointer: &Pointer, text: &str) -> Result<(), FleetError> {
+        self.runtime.block_on(async {
+            self.remote.create_entry(pointer.serial, text).await?;
+            let version = self.version.as_ref();
+            self.remote.replace_pointer(version, text).await
+        })?;
+        Ok(self.picture.commit(pointer, text)?)
+    }
+
+    /// Removes releases that the picture has [removed](Publisher::prune), and forgets what is in the
+    /// others, but in those that are needed next; returns what could not be removed.
+    pub fn tidy(&self, removed: &[ReleaseId], needed: &[ReleaseId]) -> Vec<FleetError> {
+        let mut errors = Vec::new();
+        for id in removed {
+            errors.extend(self.runtime.block_on(self.remote.remove(*id)).err());
+        }
+        for (id, listed) in self.there.borrow().iter() {
+            if !needed.contains(id) && !removed.contains(id) {
+                let path = self.picture.store().release_path(*id);
+                let emptied = File::create(&path).and_then(|file| file.set_len(listed.size));
+                let emptied = emptied.map_err(FleetError::io("write", &path));
+                errors.extend(emptied.and_then(|()| date(&path, listed.modified)).err());
+            }
+        }
+        errors
+    }
+}
+
+/// Whether a file was made after this object, as it is.
+fn is_of(path: &Path, listed: Listed) -> bool {
+    let found = fs::symlink_metadata(path);
+    found.is_ok_and(|it| {
+        it.is_file() && it.len() == listed.size && it.modified().ok() == Some(listed.modified)
+    })
+}
+
+/// Gives a file the time of the object that it was made after.
+fn date(path: &Path, modified: SystemTime) -> Result<(), FleetError> {
+    let dated = File::options().write(true).open(path);
+    let dated = dated.and_then(|file| file.set_modified(modified));
+    dated.map_err(FleetError::io("write", path))
+}
+
+fn remove(path: &Path) -> Result<(), FleetError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(FleetError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The file that notes how far an upload has come.
+const JOURNAL: &str = ".upload";
