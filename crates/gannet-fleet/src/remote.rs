@@ -330,6 +330,8 @@ fn clients(
             let builder = builder.with_client_options(options).with_retry(retry);
             Clients::of(
                 builder
+                    // Other services than Amazon's lack it, and few objects are removed at once.
+                    .with_disable_bulk_delete(true)
                     .with_http_connector(Bounded::default())
                     .build()
                     .map_err(why)?,

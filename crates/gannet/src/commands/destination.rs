@@ -19,7 +19,7 @@ pub(super) struct Destination {
 enum Kind {
     Folder(Publisher),
     #[cfg(feature = "fleet")]
-    Remote(gannet_fleet::RemotePublisher),
+    Remote(Box<gannet_fleet::RemotePublisher>),
 }
 
 /// Whether a text is a URL, not a path.
@@ -191,7 +191,7 @@ mod remote {
         let folder = picture_of(remote.url())?;
         let name = stores::publisher_name();
         let publisher = RemotePublisher::open(remote, &folder, &name, now);
-        Ok(Kind::Remote(publisher?))
+        Ok(Kind::Remote(Box::new(publisher?)))
     }
 
     pub(super) fn check(typed: &OsStr) -> Result<(), Failure> {

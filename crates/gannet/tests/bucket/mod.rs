@@ -1,0 +1,319 @@
+//! A bucket of S3 in memory, over HTTP/1.1: objects under conditions, uploads in parts, lists. It can be
+//! told to do something else first.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use gannet_archive::digest;
+use gannet_testkit::{Folder, command};
+
+/// A request that changes or reads something.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    /// Below the bucket.
+    pub(crate) object: String,
+    pub(crate) query: String,
+    range: Option<Range<usize>>,
+    if_match: Option<String>,
+    if_none_match: Option<String>,
+}
+
+/// What is done before a request is answered.
+type Trick = Box<dyn FnMut(&Asked, &mut Objects) -> Before + Send>;
+
+/// See [`Trick`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Before {
+    /// Nothing: it is answered.
+    Answer,
+    /// Conditions are left out of it.
+    Forget,
+    /// The connection ends.
+    Close,
+}
+
+/// What is in the bucket.
+#[derive(Default)]
+pub(crate) struct Objects {
+    pub(crate) by_name: BTreeMap<String, Vec<u8>>,
+    /// Parts of uploads that are not complete.
+    pub(crate) uploads: BTreeMap<String, BTreeMap<usize, Vec<u8>>>,
+    begun: usize,
+    /// What was changed: `PUT log/1`.
+    pub(crate) changes: Vec<String>,
+}
+
+/// See the module.
+pub(crate) struct Bucket {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    objects: Mutex<Objects>,
+    trick: Mutex<Option<Trick>>,
+}
+
+impl Bucket {
+    pub(crate) fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared {
+            objects: Mutex::default(),
+            trick: Mutex::default(),
+        });
+        let of_all = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let shared = Arc::clone(&of_all);
+                // A client may leave at any time.
+                thread::spawn(move || shared.answer(&stream));
+            }
+        });
+        Self { port, shared }
+    }
+
+    /// A command of the user of a machine, named by its cache, in a folder.
+    pub(crate) fn command(&self, folder: &Folder, machine: &str) -> Command {
+        let mut command = command();
+        command
+            .current_dir(folder.path())
+            .env(
+                "AWS_ENDPOINT_URL",
+                format!("http://127.0.0.1:{}", self.port),
+            )
+            .env("AWS_REGION", "eu-central-1")
+            .env("AWS_ACCESS_KEY_ID", "ann")
+            .env("AWS_SECRET_ACCESS_KEY", "a secret")
+            .env_remove("CACHE_DIRECTORY")
+            .env("XDG_CACHE_HOME", folder.join(machine));
+        command
+    }
+
+    /// Does something to what is in it.
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
+        change(&mut self.shared.objects.lock().unwrap())
+    }
+
+    /// From here on, does this before each request.
+    pub(crate) fn before(
+        &self,
+        trick: impl FnMut(&Asked, &mut Objects) -> Before + Send + 'static,
+    ) {
+        *self.shared.trick.lock().unwrap() = Some(Box::new(trick));
+    }
+
+    /// From here on, answers.
+    pub(crate) fn be_honest(&self) {
+        *self.shared.trick.lock().unwrap() = None;
+    }
+
+    /// The text of an object.
+    pub(crate) fn text(&self, object: &str) -> String {
+        self.with(|it| String::from_utf8(it.by_name[object].clone()).unwrap())
+    }
+}
+
+impl Shared {
+    fn answer(&self, mut stream: &TcpStream) -> Option<()> {
+        let mut reader = BufReader::new(stream);
+        let (mut asked, body) = read_request(&mut reader)?;
+        let mut objects = self.objects.lock().unwrap();
+        let before = match self.trick.lock().unwrap().as_mut() {
+            Some(trick) => trick(&asked, &mut objects),
+            None => Before::Answer,
+        };
+        match before {
+            Before::Answer => {}
+            Before::Forget => (asked.if_match, asked.if_none_match) = (None, None),
+            Before::Close => return None,
+        }
+        let (status, fields, body) = objects.answer(&asked, body);
+        drop(objects);
+        let len = body.len();
+        let head = format!(
+            "HTTP/1.1 {status} -\r\n{fields}content-length: {len}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).ok()?;
+        let is_head = asked.method == "HEAD";
+        stream.write_all(if is_head { b"" } else { &body }).ok()
+    }
+}
+
+type Answer = (u16, String, Vec<u8>);
+
+impl Objects {
+    fn answer(&mut self, asked: &Asked, body: Vec<u8>) -> Answer {
+        let none = |status| (status, String::new(), Vec::new());
+        let name = &asked.object;
+        let parameter = |name: &str| {
+            let pairs = asked.query.split('&').filter_map(|it| it.split_once('='));
+            pairs.into_iter().find(|(found, _)| *found == name)
+        };
+        let upload = parameter("uploadId").map(|(_, id)| id.to_owned());
+        let reads = ["GET", "HEAD"].contains(&&*asked.method);
+        if !reads {
+            self.changes.push(format!("{} {name}", asked.method));
+        }
+        match (&*asked.method, upload) {
+            ("GET", _) if name.is_empty() => (200, String::new(), self.list(asked)),
+            ("GET" | "HEAD", _) => match self.by_name.get(name) {
+                Some(content) => read(asked, content),
+                None => none(404),
+            },
+            ("POST", None) => {
+                self.begun += 1;
+                let id = format!("upload-{}", self.begun);
+                self.uploads.insert(id.clone(), BTreeMap::new());
+                let text = format!(
+                    "<InitiateMultipartUploadResult><UploadId>{id}</UploadId>\
+                     </InitiateMultipartUploadResult>"
+                );
+                (200, String::new(), text.into_bytes())
+            }
+            ("PUT", Some(id)) => {
+                let (_, number) = parameter("partNumber").unwrap();
+                let Some(parts) = self.uploads.get_mut(&id) else {
+                    return none(404);
+                };
+                let tag = tag(&body);
+                parts.insert(number.parse().unwrap(), body);
+                (200, format!("etag: {tag}\r\n"), Vec::new())
+            }
+            ("POST", Some(id)) => {
+                let Some(parts) = self.uploads.remove(&id) else {
+                    return none(404);
+                };
+                let content = parts.into_values().collect::<Vec<_>>().concat();
+                let text = format!(
+                    "<CompleteMultipartUploadResult><ETag>{}</ETag>\
+                     </CompleteMultipartUploadResult>",
+                    tag(&content)
+                );
+                self.by_name.insert(name.clone(), content);
+                (200, String::new(), text.into_bytes())
+            }
+            ("DELETE", Some(id)) => {
+                self.uploads.remove(&id);
+                none(204)
+            }
+            ("DELETE", None) => {
+                self.by_name.remove(name);
+                none(204)
+            }
+            ("PUT", None) => {
+                let known = self.by_name.get(name).map(|it| tag(it));
+                let is_refused = asked.if_none_match.is_some() && known.is_some()
+                    || asked.if_match.is_some() && asked.if_match != known;
+                if is_refused {
+                    return none(412);
+                }
+                let tag = tag(&body);
+                self.by_name.insert(name.clone(), body);
+                (200, format!("etag: {tag}\r\n"), Vec::new())
+            }
+            _ => none(400),
+        }
+    }
+
+    fn list(&self, asked: &Asked) -> Vec<u8> {
+        let prefix = asked
+            .query
+            .split('&')
+            .find_map(|it| it.strip_prefix("prefix="));
+        let prefix = prefix.unwrap_or_default().replace("%2F", "/");
+        let mut text = String::from("<ListBucketResult>");
+        let listed = self
+            .by_name
+            .iter()
+            .filter(|(name, _)| name.starts_with(&prefix));
+        for (name, content) in listed {
+            let (len, tag) = (content.len(), tag(content));
+            let _ = write!(
+                text,
+                "<Contents><Key>{name}</Key><LastModified>{MODIFIED}</LastModified>\
+                 <ETag>{tag}</ETag><Size>{len}</Size></Contents>"
+            );
+        }
+        (text + "</ListBucketResult>").into_bytes()
+    }
+}
+
+fn read(asked: &Asked, content: &[u8]) -> Answer {
+    let mut fields = format!(
+        "etag: {}\r\nlast-modified: Mon, 23 Nov 2026 08:30:00 GMT\r\n",
+        tag(content)
+    );
+    match asked.range.clone() {
+        Some(range) => {
+            let end = range.end.min(content.len());
+            let (start, last, len) = (range.start, end - 1, content.len());
+            let _ = write!(fields, "content-range: bytes {start}-{last}/{len}\r\n");
+            (206, fields, content[start..end].to_vec())
+        }
+        None => (200, fields, content.to_vec()),
+    }
+}
+
+fn read_request(reader: &mut impl BufRead) -> Option<(Asked, Vec<u8>)> {
+    let mut line = String::new();
+    let mut next = |reader: &mut dyn BufRead| {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+        Some(line.trim_end().to_owned())
+    };
+    let first = next(reader)?;
+    let mut words = first.split(' ');
+    let method = words.next()?.to_owned();
+    let (path, query) = words
+        .next()
+        .map(|it| it.split_once('?').unwrap_or((it, "")))?;
+    let mut asked = Asked {
+        method,
+        object: path
+            .strip_prefix("/bucket")?
+            .trim_start_matches('/')
+            .to_owned(),
+        query: query.to_owned(),
+        ..Asked::default()
+    };
+    let mut len = 0;
+    loop {
+        let line = next(reader)?;
+        let Some((name, value)) = line.split_once(": ") else {
+            break;
+        };
+        let value = value.to_owned();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => len = value.parse().ok()?,
+            "if-match" => asked.if_match = Some(value),
+            "if-none-match" => asked.if_none_match = Some(value),
+            "range" => {
+                let (start, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+                asked.range = Some(start.parse().ok()?..last.parse::<usize>().ok()? + 1);
+            }
+            _ => {}
+        }
+    }
+    let mut body = vec![0; len];
+    reader.read_exact(&mut body).ok()?;
+    Some((asked, body))
+}
+
+fn tag(content: &[u8]) -> String {
+    let digits: Vec<_> = digest(content)[..8]
+        .iter()
+        .map(|it| format!("{it:02x}"))
+        .collect();
+    format!("\"{}\"", digits.concat())
+}
+
+/// When all objects were written: a cache has to tell them apart by more.
+const MODIFIED: &str = "2026-11-23T08:30:00.000Z";

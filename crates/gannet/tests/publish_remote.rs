@@ -1,0 +1,332 @@
+//! `gannet publish`, `rollback` and `releases` on a bucket: what is written in which order, who else
+//! publishes, and what a publisher leaves behind that was killed.
+
+#![cfg(feature = "fleet")]
+
+mod bucket;
+
+use std::sync::mpsc::channel;
+
+use bucket::{Before, Bucket};
+use gannet_testkit::{Ended, Folder, gannet_in, run};
+
+const URL: &str = "s3://bucket/site";
+
+/// A folder with a site of one page.
+fn with_site() -> Folder {
+    let folder = Folder::new();
+    change(&folder, "One");
+    folder
+}
+
+/// The value of a line of a pointer.
+fn line<'t>(pointer: &'t str, key: &str) -> &'t str {
+    let mut lines = pointer.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(found, _)| *found == key);
+    found.map_or("", |(_, value)| value)
+}
+
+/// A machine that publishes to the bucket.
+fn publish(bucket: &Bucket, folder: &Folder, machine: &str, more: &[&str]) -> Ended {
+    let mut command = bucket.command(folder, machine);
+    run(command.args(["publish", "site", URL, "--fast"]).args(more))
+}
+
+fn on(bucket: &Bucket, folder: &Folder, arguments: &[&str]) -> Ended {
+    run(bucket.command(folder, "cache").args(arguments))
+}
+
+fn change(folder: &Folder, title: &str) {
+    folder.write(
+        "site/index.html",
+        format!("<!DOCTYPE html><title>{title}</title>"),
+    );
+}
+
+/// The changes since the last call, releases without their ids.
+fn changes(bucket: &Bucket) -> Vec<String> {
+    let changes = bucket.with(|it| std::mem::take(&mut it.changes));
+    let short = changes.into_iter().map(|it| match it.find("releases/") {
+        Some(at) => it[..at + 8].to_owned(),
+        None => it,
+    });
+    short.map(|it| it.replace("site/", "")).collect()
+}
+
+fn pointer(bucket: &Bucket) -> String {
+    bucket.text("site/current")
+}
+
+/// Asserts an error that names the store as the user did, and that the same pointer is in force.
+fn refused(bucket: &Bucket, ended: &Ended, before: &str, expect: &str) {
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.err.contains(expect), "{}", ended.err);
+    assert!(!ended.err.contains("cache"), "{}", ended.err);
+    assert_eq!(pointer(bucket), before);
+}
+
+#[test]
+fn a_bucket_is_published_to_as_a_folder_is() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    let first = publish(&bucket, &folder, "cache", &[]).success();
+    assert!(
+        first.text().starts_with("s3://bucket/site: serial 1,"),
+        "{}",
+        first.text()
+    );
+    assert!(
+        first
+            .text()
+            .ends_with("next: gannet serve s3://bucket/site\n")
+    );
+    // The second attempt at an entry tries the condition out.
+    let order = ["PUT releases", "PUT log/1", "PUT log/1", "PUT current"];
+    assert_eq!(changes(&bucket), order);
+    let same = publish(&bucket, &folder, "cache", &[]).success();
+    assert!(
+        same.text().contains("nothing to publish"),
+        "{}",
+        same.text()
+    );
+    assert_eq!(changes(&bucket), [""; 0]);
+
+    // Another machine has no picture of it yet.
+    change(&folder, "Two");
+    publish(&bucket, &folder, "other", &["--note", "two"]).success();
+    let listed = on(&bucket, &folder, &["releases", URL]).success();
+    let states: Vec<_> = listed.text().lines().skip(1).map(str::trim).collect();
+    assert!(
+        states[0].starts_with("*      2") && states[0].ends_with("two"),
+        "{states:?}"
+    );
+    assert!(states[1].contains(" kept "), "{states:?}");
+    changes(&bucket);
+
+    let release = line(&bucket.text("site/log/1"), "release").to_owned();
+    let back = on(&bucket, &folder, &["rollback", URL]).success();
+    assert!(
+        back.text().starts_with("s3://bucket/site: serial 3,"),
+        "{}",
+        back.text()
+    );
+    assert_eq!(line(&pointer(&bucket), "release"), release);
+    assert_eq!(changes(&bucket), ["PUT log/3", "PUT log/3", "PUT current"]);
+    assert_eq!(bucket.text("site/log/3"), pointer(&bucket));
+
+    on(&bucket, &folder, &["follow", URL, "copy", "--once"]).success();
+    let copied = std::fs::read_to_string(folder.join("copy/current")).unwrap();
+    assert_eq!(copied, pointer(&bucket));
+    // What is no longer kept is removed there.
+    change(&folder, "Four");
+    publish(&bucket, &folder, "cache", &["--keep", "1s 1..1"]).success();
+    let left = bucket.with(|it| {
+        it.by_name
+            .keys()
+            .filter(|it| it.contains("releases"))
+            .count()
+    });
+    assert_eq!(left, 2);
+}
+
+#[test]
+fn the_second_of_two_publishers_is_told() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let before = pointer(&bucket);
+    // The other one has written its entry of the log just before ours.
+    change(&folder, "Two");
+    bucket.before(|asked, objects| {
+        if asked.method == "PUT" && asked.object == "site/log/2" {
+            let other = objects.by_name["site/log/1"].clone();
+            objects.by_name.entry("site/log/2".into()).or_insert(other);
+        }
+        Before::Answer
+    });
+    let second = publish(&bucket, &folder, "cache", &[]);
+    let expect = "cannot change store 's3://bucket/site': another publisher has taken serial 2\n\
+        help: see 'gannet releases s3://bucket/site', and publish again";
+    refused(&bucket, &second, &before, expect);
+
+    // It has put its pointer into force just before ours.
+    let other = before.replace("serial 1", "serial 9");
+    let theirs = other.clone();
+    bucket.before(move |asked, objects| {
+        if asked.method == "PUT" && asked.object == "site/current" {
+            objects
+                .by_name
+                .insert("site/current".into(), theirs.clone().into_bytes());
+        }
+        Before::Answer
+    });
+    let second = publish(&bucket, &folder, "cache", &[]);
+    refused(
+        &bucket,
+        &second,
+        &other,
+        "its pointer was replaced in the meantime",
+    );
+    bucket.be_honest();
+    publish(&bucket, &folder, "cache", &[]).success();
+    assert_eq!(line(&pointer(&bucket), "serial"), "10");
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_refused() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let before = pointer(&bucket);
+    change(&folder, "Two");
+    bucket.before(|_, _| Before::Forget);
+    let ended = publish(&bucket, &folder, "cache", &[]);
+    refused(&bucket, &ended, &before, "the store ignores conditions");
+}
+
+/// An answer that is lost says nothing about what was written.
+#[test]
+fn what_was_written_without_an_answer_counts() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    change(&folder, "Two");
+    bucket.before(|asked, objects| {
+        // The text of the pointer is that of the entry.
+        let entry = objects.by_name.get("site/log/2").cloned();
+        match (asked.object.as_str(), asked.method.as_str(), entry) {
+            ("site/current", "PUT", Some(entry)) => {
+                objects.by_name.insert("site/current".into(), entry);
+                Before::Close
+            }
+            _ => Before::Answer,
+        }
+    });
+    publish(&bucket, &folder, "cache", &[]).success();
+    assert_eq!(line(&pointer(&bucket), "serial"), "2");
+}
+
+#[test]
+fn a_killed_upload_is_gone_on_with() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let before = pointer(&bucket);
+    // Six parts, of which four go at once, and nothing that can be compressed.
+    let mut state = 1_u64;
+    let mut noise = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as u8
+    };
+    let large: Vec<u8> = (0..(44 << 20)).map(|_| noise()).collect();
+    folder.write("site/large.bin", &large);
+    let (told, hear) = channel();
+    bucket.before(move |asked, objects| {
+        let there: usize = objects.uploads.values().map(|parts| parts.len()).sum();
+        let is_part = asked.query.contains("partNumber");
+        if is_part && there == 3 {
+            let _ = told.send(());
+            return Before::Close;
+        }
+        Before::Answer
+    });
+    let mut command = bucket.command(&folder, "cache");
+    let mut publisher = command
+        .args(["publish", "site", URL, "--fast", "-q"])
+        .spawn()
+        .unwrap();
+    hear.recv().unwrap();
+    publisher.kill().unwrap();
+    publisher.wait().unwrap();
+    assert_eq!(pointer(&bucket), before);
+    assert_eq!(
+        bucket.with(|it| it.by_name.len()),
+        3,
+        "nothing of it is an object"
+    );
+    bucket.be_honest();
+    changes(&bucket);
+    publish(&bucket, &folder, "cache", &[]).success();
+    let parts = changes(&bucket)
+        .iter()
+        .filter(|it| *it == "PUT releases")
+        .count();
+    assert!(
+        (3..=5).contains(&parts),
+        "{parts} of six parts were lacking"
+    );
+    assert!(bucket.with(|it| it.uploads.is_empty()));
+    let copied = on(&bucket, &folder, &["follow", URL, "copy", "--once"]);
+    assert_eq!(copied.status, Some(0), "{copied:?}");
+}
+
+#[test]
+fn a_release_that_was_damaged_there_is_replaced() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let good = bucket.with(|it| {
+        let mut releases = it
+            .by_name
+            .iter_mut()
+            .filter(|(name, _)| name.contains("releases"));
+        let (_, content) = releases.next().unwrap();
+        let good = content.clone();
+        content[5000] ^= 1;
+        good
+    });
+    // A machine that has it undamaged would not look.
+    let again = publish(&bucket, &folder, "other", &[]);
+    assert_eq!(again.status, Some(0), "{again:?}");
+    assert!(
+        again
+            .err
+            .contains("it is not the file that its pointer names"),
+        "{again:?}"
+    );
+    assert!(again.text().contains("is there again"), "{again:?}");
+    assert!(bucket.with(|it| it.by_name.values().any(|content| *content == good)));
+}
+
+#[test]
+fn a_signed_bucket_takes_signed_pointers() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    gannet_in(&folder, ["keygen", "release"]).success();
+    publish(&bucket, &folder, "cache", &["--sign", "release.key"]).success();
+    let before = pointer(&bucket);
+    assert!(before.contains("untrusted comment"), "{before}");
+    change(&folder, "Two");
+    let ended = publish(&bucket, &folder, "cache", &[]);
+    let expect = "cannot change store 's3://bucket/site': the pointer in force is signed";
+    assert_eq!(ended.status, Some(1));
+    assert!(ended.err.contains(expect), "{ended:?}");
+    publish(&bucket, &folder, "cache", &["--sign", "release.key"]).success();
+    let listed = on(&bucket, &folder, &["releases", URL, "-p", "release.pub"]).success();
+    assert!(listed.text().contains("*      2"), "{}", listed.text());
+}
+
+#[test]
+fn what_cannot_be_published_to_is_said() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    let check = |url: &str, expect: &str| {
+        let ended = on(&bucket, &folder, &["publish", "site", url]);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.err.contains(expect), "{}", ended.err);
+    };
+    check(
+        "https://example.org/site",
+        "cannot change store 'https://example.org/site'",
+    );
+    check(
+        "https://example.org/site",
+        "publish to a folder on its machine, or to a bucket",
+    );
+    check("file:///tmp/store", "name the folder itself");
+    let empty = on(&bucket, &folder, &["rollback", URL]);
+    let expect = "cannot read store 's3://bucket/site': nothing has been published yet";
+    assert!(empty.err.contains(expect), "{empty:?}");
+    let checked = on(
+        &bucket,
+        &folder,
+        &["publish", "site", URL, "--check-config"],
+    )
+    .success();
+    assert_eq!(checked.text(), "the configuration is valid\n");
+    assert!(bucket.with(|it| it.by_name.is_empty()));
+}
