@@ -115,7 +115,8 @@ pub enum Content {
 pub struct Many {
     /// The folder.
     pub folder: PathBuf,
-    /// The entries found in it at the start. None is for all hosts.
+    /// The entries found in it at the start. None is for all hosts. If they are few, they are the
+    /// contents before this one as well.
     pub found: Vec<Hosted>,
     /// Finds them again.
     pub find: fn(&Path) -> io::Result<Vec<Hosted>>,

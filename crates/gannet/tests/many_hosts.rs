@@ -142,9 +142,19 @@ fn hosts_come_to_a_small_folder() {
     let folder = Folder::new();
     folder.write("sites/a.example/index.html", "site a");
     pack(&folder, "packed", "b.example");
+    // An archive that names the host of another entry.
+    folder.write("claims/d.example/index.html", "site claimed");
+    gannet_in(
+        &folder,
+        ["pack", "--hosts", "claims", "-o", "sites/aa.example.gannet"],
+    )
+    .success();
+    folder.write("sites/d.example/index.html", "site d");
     let server = Gannet::serve(folder.join("sites"), &["--hosts"]);
     assert_eq!(get(&server, "a.example").text(), "site a");
     assert_eq!(get(&server, "b.example").text(), "packed");
+    assert_eq!(get(&server, "aa.example").text(), "site claimed");
+    assert_eq!(get(&server, "d.example").text(), "site d");
     assert_eq!(get(&server, "c.example").status, 421);
     folder.write("sites/c.example/index.html", "site c");
     until("it comes", || get(&server, "c.example").text() == "site c");

@@ -123,6 +123,7 @@ pub fn prepare(
     };
     let hosted = content.clone();
     let mut contents = BTreeMap::new();
+    let mut uses = BTreeMap::new();
     let mut sites = None;
     let mut sources = Vec::new();
     let mut releases = Vec::new();
@@ -131,6 +132,11 @@ pub fn prepare(
     for (place, Hosted { hosts, content }) in content.into_iter().enumerate() {
         let content = match content {
             Content::Many(many) => {
+                if many.are_opened_at_start() {
+                    // They are the contents before this one.
+                    let places = place.saturating_sub(many.found.len())..place;
+                    uses.extend(places.map(|place| (place, Arc::default())));
+                }
                 sites = Some(sites::Waiting::new(many, place, workers));
                 continue;
             }
@@ -195,7 +201,7 @@ pub fn prepare(
         ),
         contents,
         named,
-        uses: BTreeMap::new(),
+        uses,
         unknown_host: config.content.unknown_host,
         previews: config.content.previews.clone(),
         policy: Arc::new(Policy::new(
