@@ -18,6 +18,7 @@ mod check;
 mod crawl;
 mod deployments;
 mod dist;
+mod fleet;
 mod fuzz;
 mod h2spec;
 mod h3_interop;
@@ -46,6 +47,7 @@ cargo xtask NAME
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   dist         a static program, a .deb, a container image and checksums (--help for its flags)
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
+  fleet        releases through a bucket to three nodes under load, also cut off and slow
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
   cost         what features cost, as ratios of CPU time per request (--help for its flags)
@@ -111,6 +113,7 @@ fn dispatch() -> Result<()> {
         "tidy" => tidy::main(),
         "no-io" => no_io::main(),
         "proxies" => proxies::main(),
+        "fleet" => fleet::main(),
         "browser" => browser::main(),
         "crawl" => crawl::main(),
         "h2spec" => h2spec::main(),
