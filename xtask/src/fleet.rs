@@ -291,7 +291,16 @@ impl Fleet {
             let follower = Running(follower.spawn()?);
             let mut serve = Command::new(&self.program);
             serve
-                .args(["serve", &copy, "--port", "0", "--workers", "1"])
+                .args([
+                    "serve",
+                    &copy,
+                    "--port",
+                    "0",
+                    "--workers",
+                    "1",
+                    "--node",
+                    &copy,
+                ])
                 .current_dir(&self.folder);
             let served = Served::start(&mut serve)?.context("a node does not serve")?;
             self.nodes.push(Node {
@@ -341,7 +350,7 @@ impl Fleet {
 
     fn staged_release(&self) -> Result<()> {
         self.write_pages(3, 3)?;
-        self.publish(&["--activate", "+2s", "--stages", "34% +0s, 100% +4s"])?;
+        self.publish(&["--activate", "+4s", "--stages", "20% +0s, 100% +4s"])?;
         self.until_all_serve(3)?;
         let first = self.seen.first.lock().expect("no visitor panics");
         let mut at: Vec<_> = (0..NODES).map(|node| first[&(node, 3)]).collect();
@@ -391,7 +400,7 @@ impl Fleet {
     fn until_all_serve(&self, release: usize) -> Result<Instant> {
         let at = (0..NODES).map(|node| self.until(node, release));
         let at = at.collect::<Result<Vec<_>>>()?;
-        Ok(at.into_iter().max().context("there are nodes")?)
+        at.into_iter().max().context("there are nodes")
     }
 
     fn until(&self, node: usize, release: usize) -> Result<Instant> {
