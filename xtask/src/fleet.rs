@@ -1,5 +1,4 @@
-//! A fleet on loopback: a bucket of versitygw, a publisher, three nodes of a follower and a server each,
-//! and visitors. Releases are published while the way to the bucket is whole, cut and slow.
+//! A fleet on loopback: a bucket of versitygw, a publisher, three nodes that serve it, and visitors. Releases are published while the way to the bucket is whole, cut and slow.
 //!
 //! Visitors compare every body with what one of the published releases has.
 
@@ -21,7 +20,9 @@ use xtask::served::Served;
 const NODES: usize = 3;
 const PAGES: usize = 500;
 /// From publishing to the moment of activation, and what may pass after that on any node.
-const AHEAD: Duration = Duration::from_secs(4);
+///
+/// Followers look every 5 s, and need time to copy.
+const AHEAD: Duration = Duration::from_secs(15);
 const LATE: Duration = Duration::from_secs(2);
 /// How long anything may take to happen at all.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -189,8 +190,8 @@ fn carry(client: &TcpStream, bucket: u16, state: &AtomicU8, received: &AtomicU64
 
 struct Node {
     way: Way,
+    /// It starts a follower beside itself.
     served: Served,
-    _follower: Running,
 }
 
 /// What visitors have seen.
@@ -278,36 +279,12 @@ impl Fleet {
         self.publish(&[])?;
         for number in 0..NODES {
             let way = Way::open(self.bucket.port)?;
-            let copy = format!("node-{number}");
-            process::run(
-                self.gannet(way.port)
-                    .args(["follow", URL, &copy, "--once"])
-                    .stdout(Stdio::null()),
-            )?;
-            let mut follower = self.gannet(way.port);
-            follower
-                .args(["follow", URL, &copy, "--interval", "1s"])
-                .stderr(Stdio::null());
-            let follower = Running(follower.spawn()?);
-            let mut serve = Command::new(&self.program);
-            serve
-                .args([
-                    "serve",
-                    &copy,
-                    "--port",
-                    "0",
-                    "--workers",
-                    "1",
-                    "--node",
-                    &copy,
-                ])
-                .current_dir(&self.folder);
+            let name = format!("node-{number}");
+            let mut serve = self.gannet(way.port);
+            serve.args(["serve", URL, "--copy", &name, "--node", &name]);
+            serve.args(["--port", "0", "--workers", "1"]);
             let served = Served::start(&mut serve)?.context("a node does not serve")?;
-            self.nodes.push(Node {
-                way,
-                served,
-                _follower: follower,
-            });
+            self.nodes.push(Node { way, served });
         }
         self.told(&format!("{NODES} nodes serve release 1"));
         for (number, node) in self.nodes.iter().enumerate() {
@@ -350,7 +327,8 @@ impl Fleet {
 
     fn staged_release(&self) -> Result<()> {
         self.write_pages(3, 3)?;
-        self.publish(&["--activate", "+4s", "--stages", "20% +0s, 100% +4s"])?;
+        let activate = format!("+{}s", AHEAD.as_secs());
+        self.publish(&["--activate", &activate, "--stages", "20% +0s, 100% +4s"])?;
         self.until_all_serve(3)?;
         let first = self.seen.first.lock().expect("no visitor panics");
         let mut at: Vec<_> = (0..NODES).map(|node| first[&(node, 3)]).collect();
@@ -388,6 +366,34 @@ impl Fleet {
         self.told("the ways are whole again");
         self.until_all_serve(4)?;
         self.told("all serve release 4");
+        self.ask_visitors_alone()
+    }
+
+    /// No server has a connection to the bucket: that is its follower's.
+    fn ask_visitors_alone(&self) -> Result<()> {
+        for node in &self.nodes {
+            let folder = fs::read_dir(format!("/proc/{}/fd", node.served.pid()))?;
+            let sockets = folder.filter_map(|it| fs::read_link(it.ok()?.path()).ok());
+            let sockets: Vec<_> = sockets
+                .map(|it| it.to_string_lossy().into_owned())
+                .collect();
+            ensure!(
+                sockets.iter().any(|it| it.starts_with("socket:")),
+                "no sockets to look at"
+            );
+            let way = format!(":{:04X}", node.way.port);
+            let connections = fs::read_to_string("/proc/net/tcp")?;
+            for line in connections.lines().skip(1) {
+                let fields: Vec<_> = line.split_whitespace().collect();
+                let (remote, inode) = (fields[2], fields[9]);
+                let is_its = sockets.contains(&format!("socket:[{inode}]"));
+                ensure!(
+                    !is_its || !remote.ends_with(&way),
+                    "a server asks the bucket"
+                );
+            }
+        }
+        self.told("no server has a connection to the bucket");
         Ok(())
     }
 
