@@ -54,10 +54,10 @@ pub const READS_KEPT_MAX: usize = 4;
 /// Message headers of gathered sends kept for reuse: the usual number of sends in flight.
 pub const GATHERS_KEPT_MAX: usize = 64;
 
-/// The ring engine sends lists of at least this many bytes at once, by a plain call. Otherwise, in
-/// a turn with many of them, the last would be built before the first is sent, in memory that is no
-/// longer in the processor's caches. Shorter ones share a submission, which costs less than a call
-/// for each.
+/// Lists of at least this many bytes are sent at once, by a plain call. Otherwise, in a turn with many
+/// of them, the last would be built before the first is sent, in memory that is no longer in the
+/// processor's caches. Shorter ones are sent together when the turn ends: they share a submission to
+/// the ring, and a peer that wakes up for the first need not be woken for each.
 pub const SEND_AT_ONCE_MIN: u64 = 32 * 1024;
 
 /// Connections accepted from one listener in one turn of the epoll engine, so that a flood of

@@ -90,9 +90,6 @@ impl Parts {
 
 /// A real engine: the parts in which engines differ. Sockets are named by their slots.
 pub(crate) trait OsEngine {
-    /// Lists of at least this many bytes are sent at once, by a plain call.
-    const AT_ONCE_MIN: u64;
-
     /// Room in a socket is announced only if the last call was refused, and not if it sent less
     /// than requested.
     const ROOM_FOLLOWS_REFUSAL: bool;
@@ -108,6 +105,9 @@ pub(crate) trait OsEngine {
 
     /// Whether the slot still holds the socket that `key` names.
     fn is_current(&self, key: SlotKey) -> bool;
+
+    /// Sends the list in the slot with the others of this turn, when it ends.
+    fn send_with_others(&mut self, index: u32);
 
     /// Sends what is left of the list in the slot when, or as soon as, the socket has room.
     fn queue_list(&mut self, index: u32);
@@ -421,7 +421,7 @@ impl<E: OsEngine> Network for E {
 
     fn send(&mut self, socket: Socket, token: Token, list: SendList) {
         let progress = Progress::new(list);
-        let is_long = progress.total() >= Self::AT_ONCE_MIN || progress.is_done();
+        let is_long = progress.total() >= limits::SEND_AT_ONCE_MIN || progress.is_done();
         let gather = None;
         let sending = Sending::List {
             token,
@@ -431,7 +431,7 @@ impl<E: OsEngine> Network for E {
         self.begin(socket.0, sending);
         match is_long {
             true => self.send_at_once(socket.0),
-            false => self.queue_list(socket.0),
+            false => self.send_with_others(socket.0),
         }
     }
 

@@ -31,6 +31,9 @@ pub struct Epoll {
     pub(super) parts: Parts,
     /// Sockets that have, or may have, something to receive; each at most once (`is_listed`).
     pub(super) arrivals: VecDeque<u32>,
+    /// Sockets whose lists are sent when the turn ends: one peer that wakes up finds the answers for all,
+    /// and need not be woken for each.
+    pub(super) queued: Vec<SlotKey>,
     /// For receiving datagrams; `None` without datagram sockets.
     pub(super) batch: Option<Box<Batch>>,
     /// Buffers of datagrams that were not delivered; empty between calls.
@@ -82,6 +85,7 @@ impl Epoll {
             listeners: listeners.into_iter().map(listening).collect(),
             parts,
             arrivals: VecDeque::new(),
+            queued: Vec::new(),
             batch: None,
             refused: Vec::new(),
         })
@@ -93,6 +97,18 @@ impl Epoll {
             slot.is_listed = true;
             self.arrivals.push_back(index);
         }
+    }
+
+    /// Sends the lists of the turn that ends.
+    fn send_queued(&mut self) {
+        let mut queued = std::mem::take(&mut self.queued);
+        for key in queued.drain(..) {
+            // It may have been closed since.
+            if self.is_current(key) {
+                self.send_at_once(key.slot);
+            }
+        }
+        self.queued = queued;
     }
 
     /// Receives once from every socket in the list.
@@ -145,9 +161,6 @@ impl Epoll {
 }
 
 impl OsEngine for Epoll {
-    // All are sent by plain calls.
-    const AT_ONCE_MIN: u64 = 0;
-
     const ROOM_FOLLOWS_REFUSAL: bool = true;
 
     fn parts(&self) -> &Parts {
@@ -168,6 +181,14 @@ impl OsEngine for Epoll {
 
     fn is_current(&self, key: SlotKey) -> bool {
         self.slots.peek(key.slot).endpoint.generation == key.generation
+    }
+
+    fn send_with_others(&mut self, index: u32) {
+        let generation = self.endpoint(index).generation;
+        self.queued.push(SlotKey {
+            slot: index,
+            generation,
+        });
     }
 
     fn queue_list(&mut self, _index: u32) {
@@ -238,6 +259,7 @@ impl OsEngine for Epoll {
 
     fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno> {
         let before = out.len();
+        self.send_queued();
         self.deliver_posted(out);
         let left = if out.len() > before || !self.arrivals.is_empty() {
             Some(0)

@@ -11,7 +11,6 @@ use crate::clock::Clock;
 use crate::completion::{Completion, Done};
 use crate::endpoint::Endpoint;
 use crate::helpers::SlotKey;
-use crate::limits;
 use crate::network::{EngineReport, IoCounters, RING_RESTRICTIONS};
 use crate::operation::{Lease, Listener, Nanos, Token};
 use crate::options::EngineOptions;
@@ -98,8 +97,6 @@ impl Listening {
 }
 
 impl OsEngine for Uring {
-    const AT_ONCE_MIN: u64 = limits::SEND_AT_ONCE_MIN;
-
     // A poll reports room whenever there is some.
     const ROOM_FOLLOWS_REFUSAL: bool = false;
 
@@ -122,6 +119,10 @@ impl OsEngine for Uring {
     fn is_current(&self, key: SlotKey) -> bool {
         let slot = self.slots.peek(key.slot);
         slot.endpoint.generation == key.generation && slot.is_open()
+    }
+
+    fn send_with_others(&mut self, index: u32) {
+        self.queue_list(index);
     }
 
     fn queue_list(&mut self, index: u32) {
