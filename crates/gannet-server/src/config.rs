@@ -227,8 +227,8 @@ pub struct ContentOptions {
     /// Answer every `GET` with this text instead of content: measures the engine's upper limit.
     pub dummy: Option<&'static str>,
     /// Bytes of files and archives that each server keeps in memory, over all workers. Archives
-    /// that are copied by default take at most half of it. By default [`usual_cache_memory`].
-    pub cache_memory: u64,
+    /// that are copied by default take at most half of it. `None`: a share of the memory.
+    pub cache_memory: Option<u64>,
     /// Files longer than small ones and up to this length are copied into sealed memory and sent
     /// from there, so that no change of the file can alter bytes already queued; the copies count
     /// against `cache_memory`. Longer files are sent from the file itself, slice by slice.
@@ -253,6 +253,12 @@ pub struct ContentOptions {
 const TAIL_PART: u64 = 4;
 
 impl ContentOptions {
+    /// Bytes that may be kept in memory.
+    #[must_use]
+    pub fn cache_memory(&self) -> u64 {
+        self.cache_memory.unwrap_or_else(usual_cache_memory)
+    }
+
     /// Bytes at the end of a long file that are sent as copies where its pages are sent.
     pub(crate) fn tail_len(&self) -> u64 {
         self.snapshot_max.max(crate::limits::SMALL_FILE_MAX) / TAIL_PART
@@ -262,7 +268,7 @@ impl ContentOptions {
     pub(crate) fn codes_text(&self) -> bool {
         let mut fields = self.fields.iter();
         // Without a cache, each request would have its file coded anew.
-        let may_keep = self.cache_memory > 0;
+        let may_keep = self.cache_memory != Some(0);
         // An encoder allocates megabytes at once, and ends the process if it does not get them.
         self.compress
             && may_keep
@@ -298,7 +304,7 @@ impl Default for ContentOptions {
             favicon: true,
             server_timing: false,
             dummy: None,
-            cache_memory: usual_cache_memory(),
+            cache_memory: None,
             snapshot_max: 4 << 20,
             archive_memory: false,
             preload: false,

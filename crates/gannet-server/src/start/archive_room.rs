@@ -61,8 +61,7 @@ impl Drop for Taken {
 
 /// The limit of all caches if the operator sets none: a share of [`machine_memory`] at the first call,
 /// within bounds.
-#[must_use]
-pub fn usual_cache_memory() -> u64 {
+pub(crate) fn usual_cache_memory() -> u64 {
     static USUAL: OnceLock<u64> = OnceLock::new();
     *USUAL.get_or_init(|| share_for_caches(machine_memory()))
 }

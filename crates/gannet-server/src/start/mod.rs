@@ -113,7 +113,7 @@ pub fn prepare(
             bound.defer_accept()?;
         }
     }
-    let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory));
+    let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory()));
     let coder = Arc::new(Coder::default());
     let opening = Opening {
         options: &config.content,
@@ -520,7 +520,7 @@ fn room(
         true => 0,
         false => contents.values().map(Generations::copied_len).sum(),
     };
-    let memory = options.cache_memory.saturating_sub(copied);
+    let memory = options.cache_memory().saturating_sub(copied);
     let count = (contents.len() + open_max).max(1);
     Room {
         memory: memory / workers.max(1) as u64 / count as u64,

@@ -333,7 +333,7 @@ fn copies_that_are_not_taken_have_a_bound() {
     const COUNT: usize = 60;
     const LEN: usize = 1 << 20;
     let mut server = server_with(ContentOptions {
-        cache_memory: 0,
+        cache_memory: Some(0),
         ..ContentOptions::default()
     });
     for number in 0..COUNT {
@@ -380,7 +380,7 @@ fn short_files_that_are_not_taken_have_a_bound() {
     const STREAMS: usize = 100;
     const LEN: usize = 30_000;
     let mut server = server_with(ContentOptions {
-        cache_memory: 0,
+        cache_memory: Some(0),
         ..ContentOptions::default()
     });
     for number in 0..CONNECTIONS * STREAMS {

@@ -361,7 +361,7 @@ fn what_is_read_again_keeps_its_coding() {
 fn a_flood_of_distinct_files_is_bounded() {
     const FILES: u64 = 1_500;
     let options = ContentOptions {
-        cache_memory: 1 << 20,
+        cache_memory: Some(1 << 20),
         ..ContentOptions::default()
     };
     let mut server = server(None, &options);

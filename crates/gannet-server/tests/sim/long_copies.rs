@@ -27,7 +27,7 @@ fn server() -> Server {
     disk.age_files(100_000);
     let content = DrivenContent::Directory(disk.root());
     let options = ContentOptions {
-        cache_memory: CACHE,
+        cache_memory: Some(CACHE),
         snapshot_max: 64 << 10,
         ..ContentOptions::default()
     };

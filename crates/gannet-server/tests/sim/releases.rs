@@ -92,7 +92,7 @@ fn start(seed: u64, kinds: &[Kind], snapshot_max: u64) -> (Server, VecDeque<Driv
     disk.age_files(10_000);
     let options = ContentOptions {
         snapshot_max,
-        cache_memory: 100_000,
+        cache_memory: Some(100_000),
         ..ContentOptions::default()
     };
     let first = releases.pop_front().expect("there is one");

@@ -174,7 +174,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     disk.set_near(scenario.is_near);
     disk.set_faults(faults.clone());
     let options = ContentOptions {
-        cache_memory: 1 << (12 + random.below(12)),
+        cache_memory: Some(1 << (12 + random.below(12))),
         // Some of the files are read whole, the longer ones are sent slice by slice.
         snapshot_max: 64 << 10,
         ..ContentOptions::default()

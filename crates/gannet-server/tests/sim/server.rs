@@ -110,7 +110,7 @@ impl Server {
         disk.put_file("site.gannet", bytes.clone());
         let file = open(&mut driver, "site.gannet");
         let options = ContentOptions {
-            cache_memory: 0,
+            cache_memory: Some(0),
             ..ContentOptions::default()
         };
         let content = DrivenContent::Archive(bytes, file);

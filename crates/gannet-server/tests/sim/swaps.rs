@@ -223,7 +223,7 @@ impl Swaps {
             archives.push((bytes, files));
         }
         let options = ContentOptions {
-            cache_memory: [0, 100_000][random.below(2) as usize],
+            cache_memory: Some([0, 100_000][random.below(2) as usize]),
             ..ContentOptions::default()
         };
         let first = archives[0].clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gannet_server::config::{EngineChoice, SandboxChoice};
-use gannet_server::{Template, TemplateFault, usual_cache_memory};
+use gannet_server::{Template, TemplateFault};
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
 use crate::command_line::nearest::nearest;
@@ -141,8 +141,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.server.content.cache_memory = match text(values)? {
-                "auto" => usual_cache_memory(),
-                size => parse_size(size)?,
+                "auto" => None,
+                size => Some(parse_size(size)?),
             };
             Ok(())
         },
