@@ -45,8 +45,8 @@ const MANAGER_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG
 pub struct Companion(OwnedFd);
 
 impl Companion {
-    /// Forks the keeper of a process of this program with these arguments and this environment, as the
-    /// user's, if one is named. It starts nothing before [`begin`](Self::begin). `name` is what its
+    /// Forks the keeper of a process of this program with these arguments and this environment, to which
+    /// `variables` are added, as the user's, if one is named. It starts nothing before [`begin`](Self::begin). `name` is what its
     /// messages call the process.
     ///
     /// # Errors
@@ -55,6 +55,7 @@ impl Companion {
     pub fn fork<A: AsRef<OsStr>>(
         name: &str,
         arguments: impl IntoIterator<Item = A>,
+        variables: &[(&str, &OsStr)],
         user: Option<&User>,
     ) -> io::Result<Self> {
         let typed = std::env::args_os().next().unwrap_or_default();
@@ -63,6 +64,7 @@ impl Companion {
         for variable in OWN_VARIABLES.iter().chain(&MANAGER_VARIABLES) {
             command.env_remove(variable);
         }
+        command.envs(variables.iter().copied());
         let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let mask = block_signals();
         let forked = fork_alone(|| {
@@ -85,6 +87,14 @@ impl Companion {
         });
         restore_signals(&mask);
         forked.map(|()| Self(ours))
+    }
+
+    /// Whether the keeper has ended, and the process with it: somebody has killed it.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let mut end = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::empty())];
+        // An error of the pipe is reported whatever is asked for.
+        poll(&mut end, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
     /// Starts the process.

@@ -23,7 +23,7 @@ enum Kind {
 }
 
 /// Whether a text is a URL, not a path.
-pub(super) fn is_url(typed: &OsStr) -> bool {
+pub(crate) fn is_url(typed: &OsStr) -> bool {
     let typed = typed.to_string_lossy();
     let scheme = typed.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric()))

@@ -4,6 +4,9 @@ use clap::ArgMatches;
 
 use crate::messages::Failure;
 
+/// The variable with the URL, if that has a password, which a command line shows to everybody.
+pub(crate) const STORE_URL: &str = "GANNET_STORE_URL";
+
 /// Follows until it is ended, or once.
 ///
 /// # Errors
@@ -42,6 +45,7 @@ mod following {
     use gannet_fleet::{back_off, jittered};
     use gannet_server::notices::ERRORS;
 
+    use super::STORE_URL;
     use crate::commands::{print, public_key, stores, text};
     use crate::messages::{Exit, Failure, printable};
     use crate::quantities::{counted, parse_duration_ms, parse_size, size};
@@ -54,7 +58,9 @@ mod following {
             rate_max: value(matches, "limit-rate", parse_size, RATE_LEAST)?,
         };
         let key = public_key(matches)?;
-        let url = text(matches, "url").to_string_lossy();
+        let url = std::env::var_os(STORE_URL).filter(|it| !it.is_empty());
+        let url = url.as_deref().unwrap_or_else(|| text(matches, "url"));
+        let url = url.to_string_lossy();
         let remote = Remote::open(&url, Patience::default())?;
         let folder = Path::new(text(matches, "store"));
         let name = stores::publisher_name();

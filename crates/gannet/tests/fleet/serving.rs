@@ -176,6 +176,60 @@ fn the_copy_is_the_users() {
         );
     }
     assert_eq!(server.stop().status, Some(0));
+    // Root's are of no use to it.
+    std::os::unix::fs::chown(folder.join("copy"), Some(0), Some(0)).expect("root's");
+    let refused = run(&mut serve(&folder, &url, &flags));
+    assert_eq!(refused.status, Some(1));
+    let expect = "it belongs to another user than that of --user";
+    assert!(refused.err.contains(expect), "{}", refused.err);
+}
+
+/// A password in a configuration file does not become one of a command line.
+#[test]
+fn passwords_are_on_no_command_line() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (origin, _) = origin(&folder);
+    let address = origin.address();
+    let path = format!("path = 'http://ann:secret@{address}/store'\nport = 0\ncopy = 'copy'\n");
+    folder.write("gannet.toml", path);
+    let mut serve = command();
+    serve
+        .args(["serve", "-c", "gannet.toml"])
+        .current_dir(folder.path());
+    let server = Gannet::start(&mut serve);
+    let shown = format!("http://{address}/store");
+    let lines = fs::read_dir("/proc").expect("proc").flatten();
+    let lines = lines.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok());
+    let of_follower = lines.filter(|line| line.contains(&format!("\0{shown}\0")));
+    assert_eq!(of_follower.count(), 1);
+    let ended = server.stop();
+    assert!(!ended.err.contains("secret"), "{}", ended.err);
+}
+
+/// What starts the follower may be killed, as by a system without memory.
+#[test]
+fn a_lost_keeper_is_told() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (_origin, url) = origin(&folder);
+    let mut server = Gannet::start(&mut serve(&folder, &url, &[]));
+    let children = format!("/proc/{0}/task/{0}/children", server.pid());
+    let children = fs::read_to_string(children).expect("it runs");
+    let keeper = children.split_whitespace().find(|pid| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name == "gannet-keeper\n")
+    });
+    let keeper = keeper.and_then(|pid| rustix::process::Pid::from_raw(pid.parse().ok()?));
+    rustix::process::kill_process(keeper.expect("it runs"), Signal::KILL).expect("it runs");
+    let said = format!("gannet: the follower of {url} has ended, and what would start it");
+    while !server
+        .next_error_line()
+        .expect("it runs")
+        .starts_with(&said)
+    {}
+    assert!(get(&server, "/").text().contains("One"), "it serves on");
+    assert_eq!(server.stop().status, Some(0));
 }
 
 #[test]
@@ -221,6 +275,22 @@ fn what_cannot_be_served_is_said() {
     };
     check(&["ftp://h/s"], 2, "not a URL of a store");
     check(&["site", "--copy", "x"], 2, "--copy has no effect");
+    let closed = "http://127.0.0.1:1/store";
+    check(
+        &[closed, "--copy", "site"],
+        1,
+        "neither a store nor an empty folder",
+    );
+    check(
+        &[closed, "--copy", "site/index.html"],
+        1,
+        "neither a store nor an empty folder",
+    );
+    check(
+        &[closed, "--copy", "c", "--spa", "--no-rules"],
+        2,
+        "--no-rules has no effect",
+    );
     let url = "a.example=http://127.0.0.1:1/store";
     check(&["--site", url], 1, "only the main path can be a URL");
     let mut check = serve(
@@ -232,4 +302,15 @@ fn what_cannot_be_served_is_said() {
     let note = "nothing has been copied from http://127.0.0.1:1/store to 'copy' yet";
     assert!(checked.text().contains(note), "{}", checked.text());
     assert!(!folder.join("copy").exists(), "a check changes nothing");
+    // The rest is checked all the same.
+    let flags = [
+        "--check-config",
+        "--tls-cert",
+        "no.pem",
+        "--tls-key",
+        "no.key",
+    ];
+    let checked = run(&mut serve(&folder, closed, &flags));
+    assert_eq!(checked.status, Some(1));
+    assert!(checked.err.contains("no.pem"), "{}", checked.err);
 }

@@ -64,6 +64,7 @@ pub(super) fn orderer(settings: &Settings, user: Option<&User>) -> Result<Option
     Ok(Some(Wanted {
         name: "'gannet acme'".to_owned(),
         arguments,
+        variable: None,
     }))
 }
 

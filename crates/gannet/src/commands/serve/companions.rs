@@ -13,12 +13,20 @@ pub(super) struct Wanted {
     pub(super) name: String,
     /// Its command line, without the program.
     pub(super) arguments: Vec<OsString>,
+    /// A variable of its environment, for what a command line would show to everybody.
+    pub(super) variable: Option<(&'static str, OsString)>,
+}
+
+/// A process, and what messages call it.
+struct Named {
+    name: String,
+    companion: Companion,
 }
 
 /// Those of one server. They end with it, or when this is dropped.
 pub(super) struct Companions {
-    waiting: Vec<Companion>,
-    begun: Vec<Companion>,
+    waiting: Vec<Named>,
+    begun: Vec<Named>,
 }
 
 impl Companions {
@@ -31,8 +39,18 @@ impl Companions {
         user: Option<&User>,
     ) -> Result<Self, Failure> {
         let fork = |it: Wanted| {
-            Companion::fork(&it.name, it.arguments, user)
-                .map_err(|error| Failure::of_system("start", &it.name, &error))
+            let variable = it.variable.as_ref();
+            let variables: Vec<_> = variable
+                .map(|(name, value)| (*name, &**value))
+                .into_iter()
+                .collect();
+            match Companion::fork(&it.name, it.arguments, &variables, user) {
+                Ok(companion) => Ok(Named {
+                    name: it.name,
+                    companion,
+                }),
+                Err(error) => Err(Failure::of_system("start", &it.name, &error)),
+            }
         };
         Ok(Self {
             waiting: wanted.into_iter().map(fork).collect::<Result<_, _>>()?,
@@ -52,9 +70,15 @@ impl Companions {
 
     fn begin_some(&mut self, count: usize) {
         for one in self.waiting.drain(..count) {
-            one.begin();
+            one.companion.begin();
             self.begun.push(one);
         }
+    }
+
+    /// The next one that runs no more, and is not started again: what started it was killed.
+    pub(super) fn lost(&mut self) -> Option<String> {
+        let at = self.begun.iter().position(|it| it.companion.is_lost())?;
+        Some(self.begun.remove(at).name)
     }
 
     /// Ends them: another server has taken this one's place, or this one ends.

@@ -12,10 +12,11 @@ use gannet_server::notices::ERRORS;
 use gannet_site::host_folders::{HostFolders, is_archive};
 
 use super::content_kind;
-use super::followed::{Followed, is_url};
+use super::followed::Followed;
 use crate::command_line::arguments::mistyped_command;
 use crate::command_line::serve_flags::needs::Kind;
 use crate::command_line::settings::Settings;
+use crate::commands::destination::is_url;
 use crate::messages::{Failure, printable};
 
 /// The content to serve; without a terminal, refuses to guess.
@@ -203,7 +204,7 @@ fn look(path: &Path) -> Result<Content, Failure> {
     content_kind::examine(path).map_err(|failure| {
         match mistyped_command(Some(&path.as_os_str().to_owned())) {
             Some(meant) => failure.help(format!("did you mean the command 'gannet {meant}'?")),
-            None if is_url(path) => failure.help(
+            None if is_url(path.as_os_str()) => failure.help(
                 "only the main path can be a URL; copy this one by 'gannet follow URL DIR', and \
                  serve DIR",
             ),

@@ -1,8 +1,9 @@
 //! Serving a store that is behind a URL: a follower beside the server copies it, and the copy is served.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{MetadataExt, lchown};
+use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -10,10 +11,12 @@ use gannet_io::user::{User, is_root};
 use gannet_server::config::Content;
 use gannet_store::Store;
 
-use super::companions::Wanted;
+use super::companions::{Companions, Wanted};
 use super::signals::{Command, Commands};
 use super::state_folder::state_folder;
 use crate::command_line::settings::Settings;
+use crate::commands::destination::is_url;
+use crate::commands::follow::STORE_URL;
 use crate::messages::{Failure, printable};
 
 /// How often a server without any release looks for the first one.
@@ -27,13 +30,6 @@ pub(super) struct Followed {
     copy: PathBuf,
 }
 
-/// Whether a path is meant to be a URL.
-pub(super) fn is_url(path: &Path) -> bool {
-    let bytes = path.as_os_str().as_bytes();
-    let scheme = bytes.windows(3).position(|it| it == b"://");
-    scheme.is_some_and(|len| len > 1 && bytes[..len].iter().all(u8::is_ascii_alphanumeric))
-}
-
 impl Followed {
     /// What the settings name; `None` if they name no URL. Nothing is changed or asked.
     ///
@@ -44,7 +40,7 @@ impl Followed {
         let Some(path) = settings
             .path
             .as_deref()
-            .filter(|it| is_served && is_url(it))
+            .filter(|it| is_served && is_url(it.as_os_str()))
         else {
             if settings.copy.is_some() && is_served {
                 let what = "--copy has no effect: what is served is not a URL";
@@ -85,10 +81,12 @@ impl Followed {
         if let Some(key) = &settings.server.content.require_signature {
             arguments.extend(["--public-key".into(), key.into()]);
         }
-        arguments.extend(["--".into(), (&self.url).into(), (&self.copy).into()]);
+        arguments.extend(["--".into(), (&self.shown).into(), (&self.copy).into()]);
+        let is_secret = self.shown != self.url.trim_end_matches('/');
         Wanted {
             name: format!("the follower of {}", self.shown),
             arguments,
+            variable: is_secret.then(|| (STORE_URL, (&self.url).into())),
         }
     }
 
@@ -101,26 +99,59 @@ impl Followed {
             Failure::of_system("make", self.copy.display(), &error)
                 .help("name a folder that can be written by --copy DIR")
         };
-        if self.copy.is_dir() {
-            return Ok(());
+        if let Ok(found) = fs::metadata(&self.copy) {
+            return self.check_folder(&found, user);
         }
-        std::fs::create_dir_all(&self.copy).map_err(refuse)?;
+        fs::create_dir_all(&self.copy).map_err(refuse)?;
         user.map_or(Ok(()), |user| {
-            std::os::unix::fs::chown(&self.copy, Some(user.uid), Some(user.gid))
+            lchown(&self.copy, Some(user.uid), Some(user.gid))
         })
         .map_err(refuse)
     }
 
+    /// Refuses a folder that the follower could not use.
+    fn check_folder(&self, found: &Metadata, user: Option<&User>) -> Result<(), Failure> {
+        let refuse = |cause: &str, help: String| {
+            Err(Failure::new("copy a store to", self.copy.display(), cause).help(help))
+        };
+        let is_empty = || fs::read_dir(&self.copy).is_ok_and(|mut it| it.next().is_none());
+        if !found.is_dir() || !(Store::is_store(&self.copy) || is_empty()) {
+            let help = "name another folder by --copy DIR".to_owned();
+            return refuse("it is neither a store nor an empty folder", help);
+        }
+        match user.filter(|user| user.uid != found.uid()) {
+            None => Ok(()),
+            Some(user) => refuse(
+                "it belongs to another user than that of --user",
+                format!(
+                    "give it to that user with all that is in it: chown -R {}:{}",
+                    user.uid, user.gid
+                ),
+            ),
+        }
+    }
+
     /// Waits for the first release; returns the signal that ended the wait, if one did.
-    pub(super) fn await_first(&self, commands: &Commands) -> Option<i32> {
+    ///
+    /// # Errors
+    /// Nobody follows any more.
+    pub(super) fn await_first(
+        &self,
+        commands: &Commands,
+        companions: &mut Companions,
+    ) -> Result<Option<i32>, Failure> {
         while !self.has_release() {
+            if let Some(name) = companions.lost() {
+                let cause = format!("{name} cannot be started");
+                return Err(Failure::new("copy a store to", self.copy.display(), cause));
+            }
             match commands.inbox.recv_timeout(LOOK) {
-                Ok(Command::Stop(signal)) => return Some(signal),
+                Ok(Command::Stop(signal)) => return Ok(Some(signal)),
                 // Nothing else can be done yet.
                 Ok(_) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         }
-        None
+        Ok(None)
     }
 
     /// What is said before that.
@@ -168,27 +199,6 @@ fn folder_name(shown: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn urls_are_told_from_paths() {
-        let urls = [
-            "s3://bucket/site",
-            "https://h/s",
-            "file:///srv/store",
-            "x1://",
-        ];
-        let paths = [
-            "site",
-            "./s3://x",
-            "a:/b",
-            "://x",
-            "c://",
-            "b b://x",
-            "s3:/bucket",
-        ];
-        assert!(urls.iter().all(|url| is_url(Path::new(url))));
-        assert!(!paths.iter().any(|path| is_url(Path::new(path))));
-    }
 
     #[test]
     fn no_two_urls_share_a_folder() {

@@ -89,11 +89,12 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         }
     };
     if let Some(followed) = followed.filter(|it| !it.has_release()) {
+        refuse_at_once(settings, origins)?;
         companions.begin_first();
         if !settings.quiet {
             ERRORS.write(followed.waiting_line());
         }
-        if let Some(signal) = followed.await_first(&commands) {
+        if let Some(signal) = followed.await_first(&commands, &mut companions)? {
             return Ok(128 + u8::try_from(signal).unwrap_or(0));
         }
     }
@@ -147,9 +148,16 @@ fn beside(settings: &Settings, followed: Option<&Followed>) -> Result<Companions
 /// # Errors
 /// Anything that would prevent the server from starting.
 fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
-    if let Some(followed) = Followed::of(settings)?.filter(|it| !it.has_release()) {
-        return Ok(followed.note());
+    let followed = Followed::of(settings)?.filter(|it| !it.has_release());
+    let without = followed.as_ref().map(|_| without_content(settings));
+    if followed.is_some() {
+        refuse_at_once(settings, origins)?;
     }
+    let nothing = Origins::default();
+    let (settings, origins) = match &without {
+        Some(without) => (without, &nothing),
+        None => (settings, origins),
+    };
     let ready = prepare(
         settings,
         origins,
@@ -159,10 +167,28 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     let report = ready.prepared.report();
     let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
     let mut notes: String = report.certificate_warnings.iter().map(warning).collect();
+    notes.extend(followed.map(|it| it.note()));
     for missing in report.http3.iter().flat_map(|http3| &http3.missing) {
         notes.push_str(&format!("note     {missing}; {}\n", missing.help()));
     }
     Ok(notes)
+}
+
+/// Settings of a server of constant answers with everything else as it is, to check that without a
+/// content, which is yet to be copied. Flags that need one count as not given.
+fn without_content(settings: &Settings) -> Settings {
+    let mut settings = settings.clone();
+    settings.server.content.dummy = Some("");
+    settings
+}
+
+/// Tells what is wrong with the settings before the first release is waited for.
+fn refuse_at_once(settings: &Settings, origins: &Origins) -> Result<(), Failure> {
+    let mut refusals = outlook::Outlook::new(settings, origins).refusals;
+    match refusals.is_empty() {
+        true => Ok(()),
+        false => Err(refusals.swap_remove(0)),
+    }
 }
 
 /// Whether a supervisor watches this very process, and cannot be told of another one.

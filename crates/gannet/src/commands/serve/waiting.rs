@@ -81,6 +81,12 @@ impl Waiting {
                 self.upgrades
                     .forbid("a worker has ended: restart this server");
             }
+            if let Some(name) = self.companions.lost() {
+                ERRORS.tell(format_args!(
+                    "gannet: {name} has ended, and what would start it again was killed\n\
+                     help: restart the server, or upgrade it by SIGUSR2"
+                ));
+            }
             let running = &self.running;
             self.notify.watch(|| running.makes_turns());
         }

@@ -226,6 +226,10 @@ pub(super) const FOLLOW: Command = Command {
         DIR. With --once it exits with status 0 if DIR has what the store has, and 1 if not.",
     variables: &[
         (
+            "GANNET_STORE_URL",
+            "the URL, if it has a password: everybody can see command lines",
+        ),
+        (
             "AWS_ACCESS_KEY_ID",
             "with AWS_SECRET_ACCESS_KEY: credentials for s3://",
         ),
