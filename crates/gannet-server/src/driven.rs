@@ -143,6 +143,7 @@ impl DrivenReleases {
             place: 0,
             name: "site".into(),
             origin: Origin::Path(AtPath::new(Path::new("site")).expect("a working directory")),
+            host: None,
         };
         let surroundings = Surroundings {
             options: Arc::new(options.clone()),

@@ -27,13 +27,31 @@ fn sites() -> Folder {
 }
 
 fn request(host: &str) -> String {
-    format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")
+    request_of(host, "/")
+}
+
+fn request_of(host: &str, path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")
 }
 
 fn get(server: &Gannet, host: &str) -> Response {
+    get_of(server, host, "/")
+}
+
+fn get_of(server: &Gannet, host: &str, path: &str) -> Response {
     let mut client = Client::new(server);
-    client.send(request(host));
+    client.send(request_of(host, path));
     client.response()
+}
+
+/// The next line on standard error that has this text.
+fn told(server: &mut Gannet, text: &str) -> String {
+    loop {
+        let line = server.next_error_line().expect(text);
+        if line.contains(text) {
+            return line;
+        }
+    }
 }
 
 fn pack(folder: &Folder, text: &str, host: &str) {
@@ -41,6 +59,22 @@ fn pack(folder: &Folder, text: &str, host: &str) {
     let archive = format!("{host}.gannet");
     gannet_in(folder, ["pack", "page", "-o", &archive]).success();
     fs::rename(folder.join(&archive), folder.join("sites").join(&archive)).expect("packed");
+}
+
+/// Packs one archive for these hosts, to be served as the entry of `host`.
+fn pack_hosts(folder: &Folder, host: &str, hosts: &[&str], text: &str) {
+    for name in hosts {
+        folder.write(
+            format!("packed/{name}/index.html"),
+            format!("{text} {name}"),
+        );
+        let asset = format!("packed/{name}/_astro/{text}.4f2a91bc.js");
+        folder.write(asset, format!("{text} of {name}"));
+    }
+    let archive = format!("{host}.gannet");
+    gannet_in(folder, ["pack", "--hosts", "packed", "-o", &archive]).success();
+    fs::rename(folder.join(&archive), folder.join("sites").join(&archive)).expect("packed");
+    fs::remove_dir_all(folder.join("packed")).expect("there");
 }
 
 #[test]
@@ -143,19 +177,82 @@ fn hosts_come_to_a_small_folder() {
     folder.write("sites/a.example/index.html", "site a");
     pack(&folder, "packed", "b.example");
     // An archive that names the host of another entry.
-    folder.write("claims/d.example/index.html", "site claimed");
-    gannet_in(
+    pack_hosts(
         &folder,
-        ["pack", "--hosts", "claims", "-o", "sites/aa.example.gannet"],
-    )
-    .success();
+        "aa.example",
+        &["aa.example", "d.example"],
+        "claimed",
+    );
     folder.write("sites/d.example/index.html", "site d");
     let server = Gannet::serve(folder.join("sites"), &["--hosts"]);
     assert_eq!(get(&server, "a.example").text(), "site a");
     assert_eq!(get(&server, "b.example").text(), "packed");
-    assert_eq!(get(&server, "aa.example").text(), "site claimed");
+    assert_eq!(get(&server, "aa.example").text(), "claimed aa.example");
     assert_eq!(get(&server, "d.example").text(), "site d");
     assert_eq!(get(&server, "c.example").status, 421);
     folder.write("sites/c.example/index.html", "site c");
     until("it comes", || get(&server, "c.example").text() == "site c");
+}
+
+/// An entry has its own host's site of an archive, or the one for all hosts, also in later releases.
+#[test]
+fn an_archive_of_several_hosts_answers_for_its_entry_alone() {
+    let few = Folder::new();
+    few.write("sites/a.example/index.html", "site a");
+    for folder in [few, sites()] {
+        pack_hosts(&folder, "m.example", &["c.example", "m.example"], "one");
+        pack_hosts(&folder, "all.example", &["_default", "c.example"], "one");
+        let mut server = Gannet::serve(folder.join("sites"), &["--hosts"]);
+        let is = |host: &str, path: &str, text: &str| get_of(&server, host, path).text() == text;
+        assert!(is("m.example", "/", "one m.example"));
+        assert!(is("all.example", "/", "one _default"));
+        assert_eq!(get(&server, "c.example").status, 421);
+
+        // The next release has the site elsewhere among its hosts; another one does not name it.
+        let next = ["m.example", "x.example", "z.example"];
+        pack_hosts(&folder, "m.example", &next, "two");
+        until("it is replaced", || is("m.example", "/", "two m.example"));
+        assert!(is(
+            "m.example",
+            "/_astro/one.4f2a91bc.js",
+            "one of m.example"
+        ));
+        pack_hosts(&folder, "m.example", &["_default", "c.example"], "three");
+        until("it is replaced again", || {
+            is("m.example", "/", "three _default")
+        });
+        assert!(is(
+            "m.example",
+            "/_astro/two.4f2a91bc.js",
+            "two of m.example"
+        ));
+
+        pack_hosts(&folder, "m.example", &["c.example", "d.example"], "four");
+        let cause = "it has no site for that host, only for c.example, d.example";
+        told(&mut server, cause);
+        assert_eq!(get(&server, "m.example").text(), "three _default");
+
+        // One that comes later, and is refused from the beginning.
+        pack_hosts(&folder, "n.example", &["c.example", "d.example"], "four");
+        until("it is found", || get(&server, "n.example").status != 421);
+        assert_eq!(get(&server, "n.example").status, 500);
+        let line = told(
+            &mut server,
+            "gannet: no site for 'n.example': cannot serve '",
+        );
+        assert!(line.contains(cause), "{line}");
+    }
+}
+
+#[test]
+fn an_entry_without_a_site_for_its_host_is_told_at_the_start() {
+    let folder = Folder::new();
+    folder.write("sites/b.example/index.html", "site b");
+    pack_hosts(&folder, "a.example", &["c.example", "d.example"], "one");
+    let ended = gannet_in(&folder, ["serve", "--port", "0", "--hosts", "sites"]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(
+        ended.err.contains("for 'a.example': it has no site for"),
+        "{ended:?}"
+    );
 }

@@ -120,7 +120,7 @@ impl Release {
     ) -> Self {
         let mut sites = Vec::new();
         let mut contents = BTreeMap::new();
-        let mut hosts: Vec<Option<&[String]>> = Vec::new();
+        let mut hosts: Vec<&[String]> = Vec::new();
         let mut uses = Vec::new();
         for (&place, generations) in &opened.contents {
             let content = &generations.current;
@@ -131,27 +131,22 @@ impl Release {
             }
             generations.add_others(&mut sites[start..], worker);
             contents.insert(place, (Arc::downgrade(content), start..sites.len()));
-            match opened.uses.get(&place) {
-                // It answers for its entry's host, whatever hosts its archive names.
-                Some(_) => hosts.push(Some(&content.hosts)),
-                None => hosts.extend(content.host_lists().into_iter().map(Some)),
-            }
-            hosts.resize(sites.len(), None);
+            hosts.extend(content.host_lists());
             if opened.named.is_some() {
                 uses.resize(sites.len(), opened.uses.get(&place).cloned());
             }
         }
         let labels = measures.map_or_else(Vec::new, |measures| {
-            let names = hosts.iter().map(|hosts| hosts.unwrap_or_default().first());
+            let names = hosts.iter().map(|hosts| hosts.first());
             let names = names.map(|name| name.map_or("default", String::as_str));
             names.map(|name| measures.label(name)).collect()
         });
-        let default = hosts.iter().position(|it| it.is_some_and(<[_]>::is_empty));
+        let default = hosts.iter().position(|it| it.is_empty());
         let previews = opened.previews.as_deref();
         let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
         let mut names = HashMap::default();
         for (number, hosts) in hosts.iter().enumerate() {
-            for host in hosts.unwrap_or_default() {
+            for host in *hosts {
                 let host = host.as_bytes().into();
                 names.entry(host).or_insert(number);
             }

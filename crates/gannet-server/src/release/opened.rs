@@ -30,8 +30,7 @@ pub(crate) struct Opened {
     pub(crate) contents: BTreeMap<usize, Generations>,
     /// Hosts whose sites are opened at the first request.
     pub(crate) named: Option<Named>,
-    /// Of sites in a folder of hosts, which answer for their entries' hosts alone: whether a request has
-    /// come since this was last cleared.
+    /// Of sites in a folder of hosts: whether a request has come since this was last cleared.
     pub(crate) uses: BTreeMap<usize, Arc<AtomicBool>>,
     pub(crate) unknown_host: UnknownHost,
     /// The domain below which releases answer by themselves.

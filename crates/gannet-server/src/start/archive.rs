@@ -74,6 +74,9 @@ impl Opening<'_> {
         let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
         let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
         let mut hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
+        if let Some(host) = self.host {
+            hosts = vec![only_for(host, hosts, path)?];
+        }
         let copy = copy_of(&file, path, len, options, self.room)?;
         if Meta::of(&file).map_err(io_error)? != meta {
             let error = io::Error::other("it was changed while it was read");
@@ -218,6 +221,25 @@ fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, Tabl
         Ok((host, names, rules))
     };
     hosts(archive).into_iter().map(with_rules).collect()
+}
+
+/// The site that answers for the host of an archive's entry, for which the archive's own names no longer
+/// count: the one for that host, else the one for all hosts.
+fn only_for(host: &str, hosts: Vec<ArchiveHost>, path: &Path) -> Result<ArchiveHost, OpenError> {
+    let is_for = |(_, names, _): &ArchiveHost| names.iter().any(|name| name == host);
+    let is_for_all = |(_, names, _): &ArchiveHost| names.is_empty();
+    let found = hosts.iter().position(is_for);
+    match found.or_else(|| hosts.iter().position(is_for_all)) {
+        Some(at) => {
+            let (number, _, rules) = hosts[at].clone();
+            Ok((number, Vec::new(), rules))
+        }
+        None => {
+            let others = hosts.into_iter().flat_map(|(_, names, _)| names);
+            let (path, host) = (path.to_owned(), host.to_owned());
+            Err(OpenError::OtherHosts(path, host, others.collect()))
+        }
+    }
 }
 
 /// Reads the error pages of each host.

@@ -486,6 +486,7 @@ mod tests {
                 workers: 1,
                 room: &Arc::new(ArchiveRoom::new(0)),
                 coder: None,
+                host: None,
             };
             let content = Content::Directory(self.site());
             let (what, source) = opening.open(&content).expect("it is there");

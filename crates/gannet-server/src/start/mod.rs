@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -120,10 +121,12 @@ pub fn prepare(
         workers,
         room: &archive_room,
         coder: Some(&coder),
+        host: None,
     };
     let hosted = content.clone();
     let mut contents = BTreeMap::new();
-    let mut uses = BTreeMap::new();
+    let entries = entries(&content);
+    let uses = entries.clone().map(|place| (place, Arc::default()));
     let mut sites = None;
     let mut sources = Vec::new();
     let mut releases = Vec::new();
@@ -132,15 +135,15 @@ pub fn prepare(
     for (place, Hosted { hosts, content }) in content.into_iter().enumerate() {
         let content = match content {
             Content::Many(many) => {
-                if many.are_opened_at_start() {
-                    // They are the contents before this one.
-                    let places = place.saturating_sub(many.found.len())..place;
-                    uses.extend(places.map(|place| (place, Arc::default())));
-                }
                 sites = Some(sites::Waiting::new(many, place, workers));
                 continue;
             }
             content => content,
+        };
+        let host = hosts.first().filter(|_| entries.contains(&place)).cloned();
+        let opening = Opening {
+            host: host.as_deref(),
+            ..opening
         };
         let (what, followed) = opening.open(&content).map_err(StartError::Content)?;
         no_front_page.extend(open::no_front_page(&content, &what));
@@ -150,6 +153,7 @@ pub fn prepare(
                 place,
                 name: content.into_path(),
                 origin,
+                host,
             }),
         }
         contents.insert(place, Generations::only(OpenedContent { hosts, what }));
@@ -201,7 +205,7 @@ pub fn prepare(
         ),
         contents,
         named,
-        uses,
+        uses: uses.collect(),
         unknown_host: config.content.unknown_host,
         previews: config.content.previews.clone(),
         policy: Arc::new(Policy::new(
@@ -402,6 +406,18 @@ impl Prepared {
         }
         Ok(running)
     }
+}
+
+/// The places of contents that are the entries of a folder of hosts: they come before the folder.
+fn entries(content: &[Hosted]) -> Range<usize> {
+    let folder = content.iter().enumerate().find_map(|(place, it)| {
+        let Content::Many(many) = &it.content else {
+            return None;
+        };
+        let is_before = many.are_opened_at_start();
+        is_before.then(|| place.saturating_sub(many.found.len())..place)
+    });
+    folder.unwrap_or_default()
 }
 
 /// Tells which files the user cannot read again when they have changed.

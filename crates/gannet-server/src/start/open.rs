@@ -51,6 +51,8 @@ pub enum OpenError {
     Store(StoreError),
     /// The path is neither a regular file nor a directory.
     Kind(PathBuf),
+    /// The archive is the entry of this host, and has sites for these others alone.
+    OtherHosts(PathBuf, String, Vec<String>),
 }
 
 impl fmt::Display for OpenError {
@@ -114,9 +116,22 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
+            Self::OtherHosts(path, host, others) => {
+                let shown = others.len().min(OTHER_HOSTS_SHOWN);
+                let more = if others.len() > shown { ", ..." } else { "" };
+                write!(
+                    f,
+                    "cannot serve '{}' for '{host}': it has no site for that host, only for {}{more}",
+                    path.display(),
+                    others[..shown].join(", ")
+                )
+            }
         }
     }
 }
+
+/// Hosts of an archive that a message names.
+const OTHER_HOSTS_SHOWN: usize = 3;
 
 impl std::error::Error for OpenError {}
 
@@ -154,6 +169,9 @@ impl OpenError {
             Self::Other(..) => Some("transfer it again, or publish the release again".into()),
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
             Self::Store(error) => error.help(),
+            Self::OtherHosts(..) => Some(
+                "name the entry after one of its hosts, or pack one folder without --hosts".into(),
+            ),
             Self::Signature(..) => None,
         }
     }
@@ -200,6 +218,7 @@ pub(crate) enum Followed {
 }
 
 /// Opens content for a number of workers.
+#[derive(Clone, Copy)]
 pub(crate) struct Opening<'a> {
     pub(crate) options: &'a ContentOptions,
     pub(crate) workers: usize,
@@ -207,6 +226,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) room: &'a Arc<ArchiveRoom>,
     /// Codes text of live directories.
     pub(crate) coder: Option<&'a Arc<Coder>>,
+    /// The host whose entry in a folder of hosts it is: of an archive, only the site for it is opened.
+    pub(crate) host: Option<&'a str>,
 }
 
 impl Opening<'_> {

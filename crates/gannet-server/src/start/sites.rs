@@ -293,17 +293,19 @@ impl Sites {
     /// Opens a site and publishes it.
     fn open(&self, host: &Arc<[u8]>, content: &Content) -> Result<(), Status> {
         let options = &self.surroundings.options;
+        let name = String::from_utf8_lossy(host);
         let opening = Opening {
             options,
             workers: self.surroundings.workers,
             room: &self.surroundings.room,
             coder: Some(&self.coder),
+            host: Some(&name),
         };
         let real = real(content.clone());
         let opened = self.inside(&real).and_then(|()| opening.open(&real));
         let (what, followed) = opened.map_err(|error| self.failed(host, &error))?;
         let generations = Generations::only(OpenedContent {
-            hosts: vec![String::from_utf8_lossy(host).into_owned()],
+            hosts: vec![name.clone().into_owned()],
             what,
         });
         let published = &self.surroundings.published;
@@ -332,11 +334,11 @@ impl Sites {
                 Follower::Directory(Box::new(follower.within(self.readable.clone())))
             }
             Followed::Releases(origin) => {
-                let name = real.clone().into_path();
                 let source = releases::Source {
                     place,
-                    name,
+                    name: real.clone().into_path(),
                     origin,
+                    host: Some(name.into_owned()),
                 };
                 let surroundings = self.surroundings.clone();
                 let follower = releases::Follower::new(source, current, surroundings);

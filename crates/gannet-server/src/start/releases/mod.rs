@@ -50,6 +50,8 @@ pub(crate) struct Source {
     /// The name given by the operator.
     pub(crate) name: PathBuf,
     pub(crate) origin: Origin,
+    /// The host whose entry in a folder of hosts it is.
+    pub(crate) host: Option<String>,
 }
 
 /// What all followers share.
@@ -417,6 +419,7 @@ impl Follower {
             workers: self.surroundings.workers,
             room: &self.surroundings.room,
             coder: None,
+            host: self.source.host.as_deref(),
         };
         opening.open_archive(path, proof).map_err(Refusal::from)
     }

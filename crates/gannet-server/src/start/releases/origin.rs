@@ -301,6 +301,7 @@ impl From<OpenError> for Refusal {
             OpenError::Archive(..) | OpenError::ArchiveRules(..) => "malformed",
             OpenError::Signature(..) => "signature",
             OpenError::Copy(..) => "memory",
+            OpenError::OtherHosts(..) => "hosts",
             _ => "damaged",
         };
         let text = match &error {

@@ -174,6 +174,7 @@ impl Follows {
             workers,
             room: &room,
             coder: None,
+            host: None,
         };
         let opened = match content {
             Content::Store(path) => {
@@ -212,6 +213,7 @@ impl Follows {
             place: 0,
             name: "site".into(),
             origin,
+            host: None,
         };
         Self {
             folder,
