@@ -8,6 +8,7 @@ use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::{descriptors, until};
 use gannet_testkit::{Folder, Gannet, gannet_in};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// More than are opened at the start, and more than may be open.
 const HOSTS: usize = 400;
@@ -98,6 +99,81 @@ fn all_hosts_may_be_asked_for_at_once() {
         until("descriptors are bounded", || descriptors(&server) <= most);
         assert_eq!(get(&server, "other.example").status, 421);
         assert_eq!(get(&server, &name(0)).text(), "site 0", "opened again");
+    });
+}
+
+/// However fast sites are opened, those that were closed for them hold nothing.
+#[test]
+fn open_sites_have_their_part_of_the_descriptors() {
+    const CLIENTS: usize = 8;
+    const LIMIT: usize = 512;
+    let folder = sites();
+    on_both_engines(|engine| {
+        let flags = ["--hosts", "--workers", "2", "--max-descriptors", "512"];
+        let server = engine.serve(folder.join("sites"), &flags);
+        let before = descriptors(&server);
+        let ask_for_all = |client: usize| {
+            let mut connection = Client::new(&server);
+            for number in 0..HOSTS {
+                let number = (number + client * HOSTS / CLIENTS) % HOSTS;
+                connection.send(request(&name(number)));
+                assert_eq!(connection.response().text(), format!("site {number}"));
+            }
+        };
+        let most = std::thread::scope(|scope| {
+            let clients = (0..CLIENTS).map(|client| scope.spawn(move || ask_for_all(client)));
+            let clients: Vec<_> = clients.collect();
+            let mut most = before;
+            while clients.iter().any(|client| !client.is_finished()) {
+                most = most.max(descriptors(&server));
+            }
+            most
+        });
+        let bound = before + CLIENTS + LIMIT / 4;
+        assert!(most <= bound, "{most}, {before} before");
+    });
+}
+
+#[test]
+fn used_up_descriptors_are_no_fault_of_a_site() {
+    let folder = sites();
+    for number in 0..HOSTS {
+        folder.write(format!("sites/{}/_headers", name(number)), "/*\n  X-A: b\n");
+    }
+    on_both_engines(|engine| {
+        let flags = ["--hosts", "--workers", "2"];
+        let mut server = engine.serve(folder.join("sites"), &flags);
+        let mut client = Client::new(&server);
+        let mut status = |number: usize| {
+            client.send(request(&name(number)));
+            client.response().status
+        };
+        assert_eq!(status(0), 200);
+        let limits = getrlimit(Resource::Nofile);
+        let pid = Pid::from_raw(server.pid().try_into().expect("a pid"));
+        let limit = |current| {
+            let limits = Rlimit { current, ..limits };
+            prlimit(pid, Resource::Nofile, limits).expect("it is our child");
+        };
+        // Wherever they end: for the folder, for a worker, or for its rules.
+        for free in 0..12 {
+            limit(Some((descriptors(&server) + free) as u64));
+            let status = status(1 + free);
+            assert!([200, 503].contains(&status), "{free} are free: {status}");
+        }
+        limit(Some(descriptors(&server) as u64));
+        assert_eq!(status(50), 503);
+        limit(limits.current);
+        assert_eq!(status(50), 200, "it is tried again at once");
+        folder.write("sites/h51.example/_redirects", "nonsense\n");
+        assert_eq!(status(51), 500);
+        let line = told(&mut server, "no site for");
+        assert!(line.contains("EMFILE"), "{line}");
+        let help = server.next_error_line().expect("there is help");
+        assert!(help.starts_with("help: raise 'ulimit -n'"), "{help}");
+        let line = told(&mut server, "no site for");
+        assert!(line.contains("'h51.example'"), "told once: {line}");
+        fs::remove_file(folder.join("sites/h51.example/_redirects")).expect("there");
     });
 }
 

@@ -275,10 +275,11 @@ impl<D: Driver> Shared<D> {
                 *is_asked = true;
                 let worker = self.settings.number;
                 let ask = |host: &_| waiting.release.ask_to_open(worker, host);
-                return match self.sites.wait(host, waiter, ask) {
-                    true => None,
-                    false => Some(Found::Site(Err(Status::SERVICE_UNAVAILABLE))),
-                };
+                if !self.sites.wait(host, waiter, ask) {
+                    return Some(Found::Site(Err(Status::SERVICE_UNAVAILABLE)));
+                }
+                waiting.release = Rc::new(waiting.release.without_sites());
+                return None;
             }
             Waits::Load(body) => {
                 let Some(load) = body.load.take() else {

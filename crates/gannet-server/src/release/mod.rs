@@ -181,6 +181,25 @@ impl Release {
         }
     }
 
+    /// The same without sites, for a request that waits for its own: it keeps no other one open.
+    pub(crate) fn without_sites(&self) -> Self {
+        Self {
+            sites: Vec::new(),
+            contents: BTreeMap::new(),
+            names: HashMap::default(),
+            named: None,
+            uses: Vec::new(),
+            previews: None,
+            labels: Vec::new(),
+            is_one_for_all: false,
+            unknown: Err(Status::SERVICE_UNAVAILABLE),
+            policy: Arc::clone(&self.policy),
+            passwords: self.passwords.clone(),
+            cache_memory: 0,
+            has_live: Rc::clone(&self.has_live),
+        }
+    }
+
     /// The sites of a content, if this release has it at that index.
     fn sites_of(&self, place: usize, content: &Weak<OpenedContent>) -> Option<&[Site]> {
         let (own, numbers) = self.contents.get(&place)?;

@@ -140,14 +140,14 @@ impl OpenError {
     #[must_use]
     pub fn help(&self) -> Option<String> {
         match self {
+            _ if self.of_system().is_some_and(is_descriptors) => {
+                Some("raise 'ulimit -n': each worker opens every directory and archive".into())
+            }
             Self::Io(_, path, error) => match error.kind() {
                 io::ErrorKind::NotFound => Some("check the path".into()),
                 io::ErrorKind::PermissionDenied => Some(permission(path)),
                 // Only for the folder of a host.
                 io::ErrorKind::CrossesDevices => Some(elsewhere(path)),
-                _ if is_descriptors(error) => {
-                    Some("raise 'ulimit -n': each worker opens every directory and archive".into())
-                }
                 _ => None,
             },
             Self::Archive(_, error) => error.help().map(Into::into),
@@ -174,6 +174,27 @@ impl OpenError {
             ),
             Self::Signature(..) => None,
         }
+    }
+}
+
+impl OpenError {
+    /// The system's error, if the cause is not the content.
+    pub(crate) fn of_system(&self) -> Option<&io::Error> {
+        match self {
+            Self::Io(_, _, error)
+            | Self::Copy(_, error)
+            | Self::Store(StoreError::Io { error, .. }) => Some(error),
+            Self::Rules(_, RulesError::Io(_, error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether descriptors or memory are used up.
+    pub(crate) fn is_shortage(&self) -> bool {
+        self.of_system().is_some_and(|error| {
+            let is_memory = error.raw_os_error() == Some(Errno::NOMEM.raw_os_error());
+            is_memory || is_descriptors(error)
+        })
     }
 }
 

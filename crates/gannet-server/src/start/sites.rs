@@ -10,7 +10,7 @@
 //! Another thread looks for changes: of the folder, by its own metadata, and of each open site, by
 //! the followers that every site has. It closes what was not asked for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,8 +29,8 @@ use gannet_store::Store;
 use crate::coder::Coder;
 use crate::config::{Content, Hosted, Many};
 use crate::limits::{
-    LOOKS_PART, OPEN_SITES_MAX, OPEN_SITES_MIN, SITE_DESCRIPTORS, SITE_DESCRIPTORS_PART,
-    SITE_FAILED_S, SITE_IDLE_S, SITE_OPENERS, SITE_QUEUE_MAX, SITES_LOOK_MS,
+    APPLIED_MS, LOOKS_PART, OPEN_SITES_MAX, OPEN_SITES_MIN, SITE_DESCRIPTORS,
+    SITE_DESCRIPTORS_PART, SITE_FAILED_S, SITE_IDLE_S, SITE_OPENERS, SITE_QUEUE_MAX, SITES_LOOK_MS,
 };
 use crate::release::opened::{Generations, OpenedContent};
 use crate::start::follow;
@@ -141,7 +141,7 @@ impl Waiting {
                 opening: HashMap::new(),
                 failed: HashMap::new(),
                 next_place: self.next_place,
-                new: Vec::new(),
+                shortage_told: None,
             }),
         });
         let asked = Arc::new(Mutex::new(self.asked));
@@ -160,10 +160,9 @@ impl Waiting {
                 .name("gannet-opener".into())
                 .spawn(work)?;
         }
-        let mut followers = BTreeMap::new();
         let every = Duration::from_millis(SITES_LOOK_MS);
         Lookout::start("gannet-sites", every, LOOKS_PART, move |is_asked| {
-            sites.look(&mut followers, is_asked);
+            sites.look(is_asked);
         })
     }
 }
@@ -202,8 +201,8 @@ struct State {
     failed: HashMap<Arc<[u8]>, Failed>,
     /// The place of the next site among the contents. None is used twice.
     next_place: usize,
-    /// Followers of sites that were opened since the last look.
-    new: Vec<(usize, Follower)>,
+    /// When it was last told that descriptors or memory are used up.
+    shortage_told: Option<Instant>,
 }
 
 struct OpenSite {
@@ -214,6 +213,8 @@ struct OpenSite {
     is_used: Arc<AtomicBool>,
     /// When that was last seen.
     used: Instant,
+    /// Follows it, and has descriptors of it: it goes with the site. `None` while it looks.
+    follower: Option<Follower>,
 }
 
 impl OpenSite {
@@ -320,10 +321,10 @@ impl Sites {
         let place = state.next_place;
         state.next_place += 1;
         let closed = state.make_room(self.open_max, Instant::now());
-        published.publish(|opened| {
-            if let Some(place) = closed {
-                opened.contents.remove(&place);
-                opened.uses.remove(&place);
+        let applied = published.publish(|opened| {
+            if let Some(OpenSite { place, .. }) = &closed {
+                opened.contents.remove(place);
+                opened.uses.remove(place);
             }
             opened.contents.insert(place, generations);
             opened.uses.insert(place, Arc::clone(&is_used));
@@ -345,14 +346,20 @@ impl Sites {
                 Follower::Releases(Box::new(follower))
             }
         };
-        state.new.push((place, follower));
         let site = OpenSite {
             place,
             content: real,
             is_used,
             used: Instant::now(),
+            follower: Some(follower),
         };
         state.open.insert(Arc::clone(host), site);
+        drop(state);
+        if let Some(closed) = closed {
+            drop(closed);
+            // Until no worker has it any more: openings do not run ahead of what is closed for them.
+            applied.wait(Duration::from_millis(APPLIED_MS));
+        }
         Ok(())
     }
 
@@ -373,10 +380,9 @@ impl Sites {
     /// Notes why a site cannot be opened, and tells it unless that was told last.
     fn failed(&self, host: &Arc<[u8]>, error: &OpenError) -> Status {
         let status = match error {
+            OpenError::Other(_) => Status::SERVICE_UNAVAILABLE,
             // A disk, a right, or a resource.
-            OpenError::Io(..) | OpenError::Copy(..) | OpenError::Other(_) => {
-                Status::SERVICE_UNAVAILABLE
-            }
+            _ if error.of_system().is_some() => Status::SERVICE_UNAVAILABLE,
             _ => Status::INTERNAL_SERVER_ERROR,
         };
         let help = error.help().map(|help| format!("\nhelp: {help}"));
@@ -385,7 +391,19 @@ impl Sites {
             "gannet: no site for '{host_shown}': {error}{}",
             help.unwrap_or_default()
         );
-        let until = Instant::now() + Duration::from_secs(SITE_FAILED_S);
+        let now = Instant::now();
+        let pause = Duration::from_secs(SITE_FAILED_S);
+        if error.is_shortage() {
+            // Not the site's fault: the next request may find what is missing.
+            let mut state = self.state();
+            let told = state.shortage_told;
+            if told.is_none_or(|told| now.duration_since(told) >= pause) {
+                state.shortage_told = Some(now);
+                self.surroundings.messages.tell(format_args!("{text}"));
+            }
+            return status;
+        }
+        let until = now + pause;
         let failed = Failed {
             until,
             status,
@@ -403,16 +421,21 @@ impl Sites {
     }
 
     /// Looks for changes, and closes what is idle.
-    fn look(&self, followers: &mut BTreeMap<usize, Follower>, is_asked: bool) {
+    fn look(&self, is_asked: bool) {
         self.read_folder(is_asked);
-        followers.extend(self.state().new.drain(..));
         self.close();
         let state = self.state();
-        let open: Vec<usize> = state.open.values().map(|site| site.place).collect();
+        let open = state.open.iter();
+        let open: Vec<_> = open
+            .map(|(host, site)| (Arc::clone(host), site.place))
+            .collect();
         drop(state);
-        followers.retain(|place, _| open.contains(place));
-        for follower in followers.values_mut() {
-            follower.look(is_asked);
+        for (host, place) in open {
+            let taken = self.state().take_follower(&host, place);
+            if let Some(mut follower) = taken {
+                follower.look(is_asked);
+                self.state().put_back(follower, &host, place);
+            }
         }
     }
 
@@ -465,25 +488,21 @@ impl Sites {
             *is_there &= real_of(content) == *content && self.inside(content).is_ok();
         }
         let now = Instant::now();
-        let mut gone = Vec::new();
         let mut state = self.state();
-        state.open.retain(|_, site| {
+        let is_gone = |_: &Arc<[u8]>, site: &mut OpenSite| {
             site.note_use(now);
             // One that was opened meanwhile is looked at the next time.
             let is_there = looked
                 .get(&site.place)
                 .is_none_or(|(_, is_there)| *is_there);
-            let stays = is_there && !site.is_idle(now);
-            if !stays {
-                gone.push(site.place);
-            }
-            stays
-        });
+            !is_there || site.is_idle(now)
+        };
+        let gone: Vec<_> = state.open.extract_if(is_gone).collect();
         if gone.is_empty() {
             return;
         }
         self.surroundings.published.publish(|opened| {
-            for place in &gone {
+            for (_, OpenSite { place, .. }) in &gone {
                 opened.contents.remove(place);
                 opened.uses.remove(place);
             }
@@ -492,8 +511,8 @@ impl Sites {
 }
 
 impl State {
-    /// Chooses the site to close if another one is opened: the one that was asked for longest ago.
-    fn make_room(&mut self, open_max: usize, now: Instant) -> Option<usize> {
+    /// Takes out the site to close if another one is opened: the one that was asked for longest ago.
+    fn make_room(&mut self, open_max: usize, now: Instant) -> Option<OpenSite> {
         if self.open.len() < open_max {
             return None;
         }
@@ -501,7 +520,21 @@ impl State {
         let sites = self.open.iter();
         let oldest = sites.min_by_key(|(_, site)| (site.used, site.place));
         let host = oldest.map(|(host, _)| Arc::clone(host))?;
-        self.open.remove(&host).map(|site| site.place)
+        self.open.remove(&host)
+    }
+
+    /// The follower of the site at this place, to look without keeping others from the state.
+    fn take_follower(&mut self, host: &[u8], place: usize) -> Option<Follower> {
+        let site = self.open.get_mut(host)?;
+        site.follower.take_if(|_| site.place == place)
+    }
+
+    /// Returns it, unless its site was closed meanwhile.
+    fn put_back(&mut self, follower: Follower, host: &[u8], place: usize) {
+        let site = self.open.get_mut(host);
+        if let Some(site) = site.filter(|site| site.place == place) {
+            site.follower = Some(follower);
+        }
     }
 }
 
@@ -533,6 +566,7 @@ mod tests {
             content: Content::HostFolder("site".into()),
             is_used: Arc::default(),
             used: begun,
+            follower: None,
         };
         let name = |place: usize| Arc::from(place.to_string().as_bytes());
         let mut state = State {
@@ -543,16 +577,21 @@ mod tests {
             opening: HashMap::new(),
             failed: HashMap::new(),
             next_place: 3,
-            new: Vec::new(),
+            shortage_told: None,
         };
-        assert_eq!(state.make_room(4, begun), None, "there is room");
+        let make_room = |state: &mut State, open_max, now| {
+            let closed = state.make_room(open_max, now);
+            closed.map(|site| site.place)
+        };
+        assert_eq!(make_room(&mut state, 4, begun), None, "there is room");
         let later = begun + Duration::from_secs(SITE_IDLE_S);
         state.open[&name(0)].is_used.store(true, Ordering::Relaxed);
-        assert_eq!(state.make_room(3, later), Some(1));
+        assert_eq!(make_room(&mut state, 3, later), Some(1));
         let is_idle = |state: &State, place| state.open[&name(place)].is_idle(later);
         assert!(!is_idle(&state, 0), "a request came");
         assert!(is_idle(&state, 2));
-        assert_eq!(state.make_room(2, later), Some(2));
-        assert_eq!(state.make_room(1, later), Some(0), "all were asked for");
+        assert_eq!(make_room(&mut state, 2, later), Some(2));
+        let last = make_room(&mut state, 1, later);
+        assert_eq!(last, Some(0), "all were asked for");
     }
 }
