@@ -1,65 +1,95 @@
 //! Requests that wait for their site to be opened by another thread (`start/sites`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use gannet_io::driver::Token;
 
 use crate::limits::SITE_WAITERS_MAX;
+use crate::worker::waiters::{Line, Waiters};
 
 /// A worker's requests for sites that are not open, by host.
 #[derive(Default)]
 pub(crate) struct Unopened {
-    waiters: HashMap<Arc<[u8]>, Vec<Token>>,
-    /// Waiters of all hosts.
+    lines: HashMap<Arc<[u8]>, Line>,
+    /// Waiters of all hosts, some of whose connections may be gone.
     count: usize,
 }
 
 impl Unopened {
     /// Has `waiter` wait for the site of a host, which the first one `ask`s for. False if too many
-    /// wait already, or `ask` returns false.
+    /// wait already, or `ask` returns false. Before that, those of `waiters` whose connections are gone
+    /// are removed: a file system that hangs keeps no place for them.
     pub(crate) fn wait(
         &mut self,
         host: &Arc<[u8]>,
         waiter: Token,
+        waiters: &mut Waiters,
         ask: impl FnOnce(&Arc<[u8]>) -> bool,
     ) -> bool {
-        if self.count >= SITE_WAITERS_MAX || (!self.waiters.contains_key(host) && !ask(host)) {
+        if self.count >= SITE_WAITERS_MAX {
+            self.prune(waiters);
+        }
+        if self.count >= SITE_WAITERS_MAX || (!self.lines.contains_key(host) && !ask(host)) {
             return false;
         }
-        let waiters = self.waiters.entry(Arc::clone(host)).or_default();
-        waiters.push(waiter);
+        let line = self.lines.entry(Arc::clone(host)).or_default();
+        line.0.push_back(waiter);
         self.count += 1;
         true
     }
 
+    /// Hosts without a waiter stay: they were asked for.
+    fn prune(&mut self, waiters: &mut Waiters) {
+        self.count = 0;
+        for line in self.lines.values_mut() {
+            line.prune(waiters);
+            self.count += line.0.len();
+        }
+    }
+
     /// Those that waited for the site of a host.
-    pub(crate) fn take(&mut self, host: &[u8]) -> Vec<Token> {
-        let waiters = self.waiters.remove(host).unwrap_or_default();
-        self.count -= waiters.len();
-        waiters
+    pub(crate) fn take(&mut self, host: &[u8]) -> VecDeque<Token> {
+        let line = self.lines.remove(host).unwrap_or_default();
+        self.count -= line.0.len();
+        line.0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::ConnId;
+    use crate::worker::token::Kind;
 
     #[test]
     fn a_site_is_asked_for_once_and_waiters_are_bounded() {
         let mut unopened = Unopened::default();
+        let mut waiters = Waiters::default();
+        let most = u32::try_from(SITE_WAITERS_MAX).expect("a small number");
+        let id = |slot| ConnId {
+            generation: 1,
+            slot,
+        };
+        let waiter = |slot| id(slot).token(Kind::Disk);
+        (0..=most).for_each(|slot| waiters.connections.insert(id(slot)));
         let one: Arc<[u8]> = Arc::from(*b"one.example");
         let other: Arc<[u8]> = Arc::from(*b"other.example");
-        assert!(!unopened.wait(&one, Token(0), |_| false), "a full queue");
-        assert!(unopened.wait(&one, Token(1), |_| true));
+        let is_full = !unopened.wait(&one, waiter(0), &mut waiters, |_| false);
+        assert!(is_full, "a full queue");
+        assert!(unopened.wait(&one, waiter(1), &mut waiters, |_| true));
         let not_again = |_: &_| panic!("it was asked for");
-        for waiter in 2..=SITE_WAITERS_MAX as u64 {
-            assert!(unopened.wait(&one, Token(waiter), not_again));
+        for slot in 2..=most {
+            assert!(unopened.wait(&one, waiter(slot), &mut waiters, not_again));
         }
-        assert!(!unopened.wait(&one, Token(0), not_again));
-        assert!(!unopened.wait(&other, Token(0), not_again));
-        assert_eq!(unopened.take(&one).len(), SITE_WAITERS_MAX);
+        assert!(!unopened.wait(&one, waiter(0), &mut waiters, not_again));
+        assert!(!unopened.wait(&other, waiter(0), &mut waiters, not_again));
+        waiters.connections.remove(id(1));
+        assert!(unopened.wait(&other, waiter(0), &mut waiters, |_| true));
+        assert_eq!(unopened.take(&one).len(), SITE_WAITERS_MAX - 1);
         assert!(unopened.take(&one).is_empty());
-        assert!(unopened.wait(&one, Token(1), |_| true), "asked for anew");
+        assert_eq!(unopened.take(&other), [waiter(0)]);
+        let is_asked = unopened.wait(&one, waiter(2), &mut waiters, |_| true);
+        assert!(is_asked, "asked for anew");
     }
 }

@@ -275,7 +275,7 @@ impl<D: Driver> Shared<D> {
                 *is_asked = true;
                 let worker = self.settings.number;
                 let ask = |host: &_| waiting.release.ask_to_open(worker, host);
-                if !self.sites.wait(host, waiter, ask) {
+                if !self.sites.wait(host, waiter, &mut self.waiters, ask) {
                     return Some(Found::Site(Err(Status::SERVICE_UNAVAILABLE)));
                 }
                 waiting.release = Rc::new(waiting.release.without_sites());
