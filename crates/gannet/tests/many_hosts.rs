@@ -332,3 +332,12 @@ fn an_entry_without_a_site_for_its_host_is_told_at_the_start() {
         "{ended:?}"
     );
 }
+
+/// A folder of hosts has hosts, also where its `_default` alone is served.
+#[test]
+fn hosts_may_be_ignored_however_many_there_are() {
+    let folder = sites();
+    folder.write("sites/_default/index.html", "any host");
+    let server = Gannet::serve(folder.join("sites"), &["--hosts", "--ignore-host"]);
+    assert_eq!(get(&server, &name(1)).text(), "any host");
+}

@@ -74,9 +74,15 @@ fn check_hosts_once(sites: &[(Vec<String>, PathBuf)]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a site may be for some hosts only. A folder of hosts has some, even where one entry of it is
+/// served for all.
+pub(super) fn have_hosts(settings: &Settings, contents: &[Hosted]) -> bool {
+    settings.hosts || contents.iter().any(has_hosts)
+}
+
 /// Whether a site is for some hosts only, or an archive with several. Unreadable archives are
 /// rejected elsewhere.
-pub(super) fn has_hosts(hosted: &Hosted) -> bool {
+fn has_hosts(hosted: &Hosted) -> bool {
     let of_archive = |path: &Path| {
         let file = named_file::open(path)?;
         let len = file.metadata()?.len();

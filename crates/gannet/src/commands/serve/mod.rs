@@ -43,7 +43,7 @@ use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::settings::Settings;
 use crate::commands::serve::addresses::{Listening, WantedAddress};
 use crate::commands::serve::companions::Companions;
-use crate::commands::serve::content::{content, has_hosts, kind};
+use crate::commands::serve::content::{content, have_hosts, kind};
 use crate::commands::serve::effects::Situation;
 use crate::commands::serve::followed::Followed;
 use crate::commands::serve::notify::Notify;
@@ -305,7 +305,7 @@ fn prepare(
     let listening = || wanted.addresses.iter();
     let situation = Situation {
         kinds: kinds.iter().map(kind).collect(),
-        has_hosts: content.iter().any(has_hosts),
+        has_hosts: have_hosts(settings, &content),
         has_https: listening().any(|it| it.scheme == Scheme::Https),
         has_tcp: listening().any(|it| matches!(it.address, ListenAddress::Tcp(_))),
         is_logging: config.log != LogFormat::Off,

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::addresses::{self, Wanted};
-use super::content::{content, has_hosts, kind};
+use super::content::{content, have_hosts, kind};
 use super::effects::{self, Situation};
 use super::output::{Terminal, log_format};
 use super::port_owner::port_owner;
@@ -111,7 +111,7 @@ fn check(
     let listening = || wanted.addresses.iter();
     let situation = Situation {
         kinds: contents.iter().map(|it| kind(&it.content)).collect(),
-        has_hosts: contents.iter().any(has_hosts),
+        has_hosts: have_hosts(settings, contents),
         has_https: listening().any(|it| it.scheme == Scheme::Https),
         has_tcp: listening().any(|it| matches!(it.address, ListenAddress::Tcp(_))),
         is_logging: log_format(settings, &Terminal::look(settings.colour)) != LogFormat::Off,
