@@ -1,6 +1,7 @@
 //! A directory with a folder for each host, for packing and serving.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::host_name::host_name;
@@ -12,6 +13,20 @@ pub const DEFAULT_FOLDER: &str = "_default";
 #[must_use]
 pub fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "gannet")
+}
+
+/// What an entry is that has the name of an archive, and is none.
+fn not_a_file(path: &Path) -> &'static str {
+    let Ok(meta) = path.metadata() else {
+        return "nothing is there, or it is not accessible";
+    };
+    let kind = meta.file_type();
+    match () {
+        () if kind.is_dir() => "it is a directory, and not an archive as its name says",
+        () if kind.is_fifo() => "it is a FIFO, not a file",
+        () if kind.is_socket() => "it is a socket, not a file",
+        () => "it is a device, not a file",
+    }
 }
 
 /// The contents of a directory with a folder for each host.
@@ -53,7 +68,10 @@ impl HostFolders {
                 false => kind.is_dir() || (kind.is_symlink() && path.is_dir()),
             };
             if !is_of_host {
-                let cause = "no folder with the name of a host";
+                let cause = match archives && is_archive(&path) {
+                    true => not_a_file(&path),
+                    false => "no folder with the name of a host",
+                };
                 found.others.push((path, cause.into()));
                 continue;
             }

@@ -8,6 +8,7 @@ use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::{descriptors, until};
 use gannet_testkit::{Folder, Gannet, gannet_in};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// More than are opened at the start, and more than may be open.
@@ -340,4 +341,23 @@ fn hosts_may_be_ignored_however_many_there_are() {
     folder.write("sites/_default/index.html", "any host");
     let server = Gannet::serve(folder.join("sites"), &["--hosts", "--ignore-host"]);
     assert_eq!(get(&server, &name(1)).text(), "any host");
+}
+
+#[test]
+fn what_only_has_the_name_of_an_archive_is_told() {
+    let folder = Folder::new();
+    folder.write("sites/a.example/index.html", "site a");
+    folder.write("sites/b.example.gannet/index.html", "site b");
+    let path = folder.join("sites/x.example.gannet");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
+    let mut server = Gannet::serve(folder.join("sites"), &["--hosts"]);
+    for (path, cause) in [
+        ("folder 'sites/b.example.gannet'", "it is a directory"),
+        ("archive 'sites/x.example.gannet'", "it is a FIFO"),
+    ] {
+        let line = told(&mut server, "no site for the ");
+        let path = path.replace("sites", &folder.join("sites").to_string_lossy());
+        assert!(line.contains(&format!("{path}: {cause}")), "{line}");
+    }
+    assert_eq!(get(&server, "a.example").text(), "site a");
 }

@@ -112,11 +112,12 @@ fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
         name.as_encoded_bytes().starts_with(b".")
     };
     for (path, cause) in &found.others {
-        let is_meant = is_archive(path) || path.is_dir();
-        if is_meant && !is_hidden(path) {
+        let is_archive = is_archive(path) && !path.is_dir();
+        if (is_archive || path.is_dir()) && !is_hidden(path) {
+            let what = if is_archive { "archive" } else { "folder" };
             let path = path.to_string_lossy();
             ERRORS.tell(format_args!(
-                "gannet: no site for the folder '{}': {cause}",
+                "gannet: no site for the {what} '{}': {cause}",
                 printable(&path)
             ));
         }
