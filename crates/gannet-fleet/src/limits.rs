@@ -77,6 +77,10 @@ pub const CHALLENGE_SEEN: Duration = Duration::from_secs(4);
 /// Orders in a minute. Let's Encrypt allows 300 in three hours.
 pub const ORDERS_PER_MINUTE: usize = 10;
 
+/// Certificates of a host in a week, of which Let's Encrypt gives five: where a clock is wrong, or a server
+/// asks for it, each new one is due for renewal at once.
+pub const CERTIFICATES_PER_WEEK: usize = 4;
+
 /// The wait after a first failed order; it doubles with each further one.
 pub const ORDER_BACK_OFF_LEAST: Duration = Duration::from_secs(150);
 

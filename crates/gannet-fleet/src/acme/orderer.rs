@@ -16,7 +16,10 @@ use super::error::{AcmeError, Refusal};
 use super::folder::{self, Folder};
 use super::order::order;
 use super::schedule::{Orders, back_off, is_late, renewal_of, within};
-use crate::limits::{ACCOUNT_LEN_MAX, CERTIFICATE_LEN_MAX, RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST};
+use crate::limits::{
+    ACCOUNT_LEN_MAX, CERTIFICATE_LEN_MAX, CERTIFICATES_PER_WEEK, RENEWAL_LOOK_LEAST,
+    RENEWAL_LOOK_MOST,
+};
 
 /// Something to tell.
 #[derive(Debug)]
@@ -85,6 +88,7 @@ impl Orderer {
             failures: 0,
             due: i64::MIN,
             waits: false,
+            issued: Vec::new(),
         };
         Ok(Self {
             runtime,
@@ -125,6 +129,8 @@ struct Host {
     due: i64,
     /// For other orders.
     waits: bool,
+    /// When this process got certificates for it in the last week, Unix seconds.
+    issued: Vec<i64>,
 }
 
 /// What comes next for a host without failures; see [`Host`].
@@ -163,7 +169,7 @@ impl Keeper {
             let valid = held.as_ref().ok().and_then(|held| held.as_ref());
             let validity = valid.map(|held| (held.not_before, held.not_after));
             let done = match held {
-                Ok(held) => self.attend(&name, held, now, tell).await,
+                Ok(held) => self.attend(at, held, now, tell).await,
                 Err(error) => Err(error),
             };
             let host = &mut self.hosts[at];
@@ -197,7 +203,7 @@ impl Keeper {
     /// Orders if that is due; returns when to look again.
     async fn attend(
         &mut self,
-        host: &str,
+        at: usize,
         held: Option<Held>,
         now: i64,
         tell: &mut dyn FnMut(Event<'_>),
@@ -210,15 +216,26 @@ impl Keeper {
             let due = now + wait.cast_signed();
             return Ok(Next { due, waits: true });
         }
-        let account = self.account().await?;
-        let context = (&self.settings, &self.folder);
-        let issued = order(&account, host, replaced, context).await;
+        let challenge = self.settings.challenge;
+        let host = self.hosts[at].name.clone();
+        let host = host.as_str();
         let fail = |cause| AcmeError::Order {
             host: host.to_owned(),
             cause,
-            challenge: self.settings.challenge,
+            challenge,
         };
+        let earlier = &mut self.hosts[at].issued;
+        earlier.retain(|it| (now - WEEK_S..=now).contains(it));
+        if earlier.len() >= CERTIFICATES_PER_WEEK {
+            return Err(fail(Refusal::new(
+                "each new certificate is due for renewal at once: is the clock of this machine right?",
+            )));
+        }
+        let account = self.account().await?;
+        let context = (&self.settings, &self.folder);
+        let issued = order(&account, host, replaced, context).await;
         let issued = issued.map_err(fail)?;
+        self.hosts[at].issued.push(now);
         let file = self.folder.certificate(host);
         let text = certificate::file(self.directory.as_str(), &issued.chain, &issued.key);
         folder::replace(&file, text.as_bytes())?;
@@ -339,6 +356,8 @@ impl Keeper {
         Ok(self.account.insert(account).clone())
     }
 }
+
+const WEEK_S: i64 = 7 * 86_400;
 
 /// Seconds by which a clock may be behind: servers let certificates begin an hour early.
 const CLOCK_TOLERANCE: i64 = 3600;

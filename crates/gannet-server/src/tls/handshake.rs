@@ -51,6 +51,9 @@ pub struct Handshake {
     has_spoken: bool,
     /// The client needs a certificate.
     asks_client: bool,
+    /// The first hello has chosen the certificate of a challenge, which needs none of the client. No
+    /// content is sent after that, whatever protocol a second hello offers.
+    is_challenge: bool,
 }
 
 #[derive(Default)]
@@ -229,7 +232,7 @@ impl Handshake {
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         match &self.state {
-            State::Running(connection) => protocol_of(connection),
+            State::Running(connection) => self.protocol_of(connection),
             State::Hello | State::Over => Protocol::Http11,
         }
     }
@@ -314,7 +317,10 @@ impl Handshake {
         let challenge = name.filter(|_| hello.is_challenge);
         let challenge = challenge.and_then(|name| certificates.challenges().of(name));
         let config = match challenge {
-            Some(config) => config,
+            Some(config) => {
+                self.is_challenge = true;
+                config
+            }
             None => {
                 let Some(host) = certificates.choose(name) else {
                     let why = "there is no certificate yet";
@@ -395,6 +401,14 @@ impl Handshake {
         Err(Error::General("the handshake makes no progress".into()))
     }
 
+    fn protocol_of(&self, connection: &UnbufferedServerConnection) -> Protocol {
+        match connection.alpn_protocol() {
+            _ if self.is_challenge => Protocol::Challenge,
+            Some(b"h2") => Protocol::H2,
+            _ => Protocol::Http11,
+        }
+    }
+
     fn establish(
         &mut self,
         connection: UnbufferedServerConnection,
@@ -409,7 +423,7 @@ impl Handshake {
             Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
             _ => return Err(internal("no version")),
         };
-        let protocol = protocol_of(&connection);
+        let protocol = self.protocol_of(&connection);
         let kind = match connection.handshake_kind() {
             Some(HandshakeKind::Resumed) => Kind::Resumed,
             Some(HandshakeKind::FullWithHelloRetryRequest) => Kind::FullWithRetry,
@@ -446,14 +460,6 @@ impl Handshake {
             rest: mem::take(&mut self.input),
             is_closed: self.is_closed,
         }))
-    }
-}
-
-fn protocol_of(connection: &UnbufferedServerConnection) -> Protocol {
-    match connection.alpn_protocol() {
-        Some(b"h2") => Protocol::H2,
-        Some(b"acme-tls/1") => Protocol::Challenge,
-        _ => Protocol::Http11,
     }
 }
 

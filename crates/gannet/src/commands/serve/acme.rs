@@ -1,8 +1,9 @@
 //! Certificates that are ordered, by a process beside the server or by one of its own.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::PathBuf;
 
 use gannet_io::user::{User, is_root};
@@ -107,21 +108,31 @@ fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Failure> {
 /// It cannot be made, or given to that user.
 fn make_folder(settings: &Settings, user: Option<&User>) -> Result<(), Failure> {
     let folder = folder(&settings.tls.acme)?;
-    for folder in [
-        &folder,
-        &folder.join(CERTIFICATES),
-        &folder.join(CHALLENGES),
-    ] {
-        let is_new = !folder.exists();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        let made = made.and_then(|()| match user.filter(|_| is_new) {
-            Some(user) => chown(folder, Some(user.uid), Some(user.gid)),
-            None => Ok(()),
-        });
-        made.map_err(|error| {
-            Failure::of_system("make", folder.display(), &error)
-                .help("name a folder for the account and the certificates with --acme-dir DIR")
-        })?;
+    let refuse = |error: io::Error| {
+        Failure::of_system("make", folder.display(), &error)
+            .help("name a folder for the account and the certificates with --acme-dir DIR")
+    };
+    // Those above it may be there for others, too.
+    folder
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .map_err(refuse)?;
+    let parts = ["", CERTIFICATES, CHALLENGES].map(|part| folder.join(part));
+    let mut made = Vec::new();
+    for part in &parts {
+        match DirBuilder::new().mode(0o700).create(part) {
+            Ok(()) => made.push(part),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && part.is_dir() => {}
+            Err(error) => return Err(refuse(error)),
+        }
+    }
+    let Some(user) = user else {
+        return Ok(());
+    };
+    // The outer one last, in which the user could put something else into their places; and never what
+    // a link leads to.
+    for part in made.into_iter().rev() {
+        lchown(part, Some(user.uid), Some(user.gid)).map_err(refuse)?;
     }
     Ok(())
 }
