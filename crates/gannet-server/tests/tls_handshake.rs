@@ -8,6 +8,7 @@ use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::config::{Options, Protocol};
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
 use gannet_server::tls::record::aead::{Cipher, Version};
+use gannet_server::tls::watch::{Ordered, Source};
 use gannet_testkit::tls::KEY_KINDS;
 use rustls::crypto::aws_lc_rs::{cipher_suite as suites, kx_group as groups};
 use rustls::{ClientConnection, SupportedCipherSuite};
@@ -603,4 +604,76 @@ fn a_fault_is_shown_in_words() {
         Failure::Peers(Alert(48)).to_string(),
         "alert_received=unknown_ca(48)"
     );
+}
+
+/// A client's hello for X25519 and one suite of TLS 1.3, with a key share or without.
+fn hello(protocol: Option<&[u8]>, has_share: bool) -> Vec<u8> {
+    fn of_u16(content: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&len, content].concat()
+    }
+    fn of_u8(content: &[u8]) -> Vec<u8> {
+        [&[u8::try_from(content.len()).unwrap()], content].concat()
+    }
+    let extension =
+        |number: u16, content: &[u8]| [number.to_be_bytes().as_slice(), &of_u16(content)].concat();
+    let name = of_u16(&[b"\0".as_slice(), &of_u16(b"asked.test")].concat());
+    // Any point serves: the handshake is not finished.
+    let share = match has_share {
+        true => [b"\0\x1d".as_slice(), &of_u16(&[9; 32])].concat(),
+        false => Vec::new(),
+    };
+    let mut extensions = [
+        extension(0, &name),
+        extension(10, &of_u16(b"\0\x1d")),
+        extension(13, &of_u16(b"\x04\x03\x08\x04")),
+        extension(43, b"\x02\x03\x04"),
+        extension(51, &of_u16(&share)),
+    ]
+    .concat();
+    if let Some(protocol) = protocol {
+        extensions.extend(extension(16, &of_u16(&of_u8(protocol))));
+    }
+    let content = [
+        b"\x03\x03".as_slice(),
+        &[7; 32],
+        &of_u8(b""),
+        &of_u16(b"\x13\x01"),
+        b"\x01\0",
+        &of_u16(&extensions),
+    ]
+    .concat();
+    let len = u32::try_from(content.len()).unwrap().to_be_bytes();
+    let message = [b"\x01".as_slice(), &len[1..], &content].concat();
+    [b"\x16\x03\x03".as_slice(), &of_u16(&message)].concat()
+}
+
+/// The first hello chooses the certificate of a challenge, which asks nothing of clients; the second
+/// one, after a HelloRetryRequest, may not get content for it.
+#[test]
+fn a_challenge_stays_one_after_a_second_hello() {
+    let folder = gannet_testkit::Folder::new();
+    let proof = Authority::new().issued(KeyKind::P256, &["asked.test"]);
+    folder.write("asked.test.pem", proof.pem());
+    let source = Source {
+        pairs: Vec::new(),
+        allow_expired: false,
+        ordered: Some(Ordered {
+            challenges: Some(folder.path().to_owned()),
+        }),
+        options: Options::default(),
+        client_authorities: Vec::new(),
+    };
+    let set = source.open().unwrap().0.current();
+    for second in [None, Some(b"acme-tls/1".as_slice())] {
+        let mut server = Handshake::new();
+        let mut out = Vec::new();
+        let first = hello(Some(b"acme-tls/1"), false);
+        let step = server.receive(&set, &first, &mut out);
+        assert!(matches!(step, Ok(Step::NeedInput)) && !out.is_empty());
+        out.clear();
+        let step = server.receive(&set, &hello(second, true), &mut out);
+        assert!(matches!(step, Ok(Step::NeedInput)) && !out.is_empty());
+        assert_eq!(server.protocol(), Protocol::Challenge, "{second:?}");
+    }
 }
