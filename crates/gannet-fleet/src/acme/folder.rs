@@ -59,8 +59,12 @@ impl Folder {
             let folder = self.path.join(name);
             let entries = fs::read_dir(&folder).map_err(AcmeError::io("read", &folder))?;
             for entry in entries.flatten() {
-                let is_draft = entry.file_name().as_encoded_bytes().starts_with(b".");
-                if name == CHALLENGES || is_draft {
+                let file = entry.file_name();
+                let file = file.to_string_lossy();
+                // Whatever else is there is somebody's own.
+                let is_draft = file.starts_with('.') && file.ends_with(".pem.new");
+                let is_challenge = name == CHALLENGES && file.ends_with(".pem");
+                if is_challenge || is_draft {
                     let path = entry.path();
                     fs::remove_file(&path).map_err(AcmeError::io("remove", &path))?;
                 }
@@ -205,6 +209,28 @@ mod tests {
         assert!(!folder.challenge("a.test").exists());
         assert!(!certificate.with_file_name(".a.test.pem.new").exists());
         assert_eq!(fs::read(&certificate).expect("readable"), b"kept");
+    }
+
+    #[test]
+    fn only_what_orderers_leave_is_removed() {
+        let base = TestFolder::new();
+        drop(Folder::open(base.path(), || ()).expect("made"));
+        let left = [
+            "challenges/a.pem",
+            "challenges/.a.pem.new",
+            "certificates/.a.pem.new",
+        ];
+        let foreign = [
+            "challenges/index.html",
+            "certificates/a.pem",
+            "certificates/.gitignore",
+        ];
+        for name in left.iter().chain(&foreign) {
+            base.write(name, "text");
+        }
+        drop(Folder::open(base.path(), || ()).expect("there"));
+        assert!(left.iter().all(|name| !base.join(name).exists()));
+        assert!(foreign.iter().all(|name| base.join(name).exists()));
     }
 
     #[test]
