@@ -105,7 +105,7 @@ impl<'d> Draft<'d> {
             first.extend_from_slice(piece);
             Ok(())
         };
-        remote.range(self.pointer, range, meter, &mut hold).await?;
+        remote.range(self.object(), range, meter, &mut hold).await?;
         let superblock = Superblock::parse(&first, self.pointer.size);
         let superblock = superblock.map_err(|error| refuse(Cause::NotAnArchive(error)))?;
         if !self.is_of(&superblock) {
@@ -120,6 +120,10 @@ impl<'d> Draft<'d> {
         Ok(superblock)
     }
 
+    fn object(&self) -> (ReleaseId, u64) {
+        (self.pointer.release, self.pointer.size)
+    }
+
     async fn fetch(
         &self,
         remote: &Remote,
@@ -130,6 +134,6 @@ impl<'d> Draft<'d> {
             let written = self.file.write_all_at(piece, at);
             written.map_err(FleetError::io("write", self.path))
         };
-        remote.range(self.pointer, range, meter, &mut write).await
+        remote.range(self.object(), range, meter, &mut write).await
     }
 }

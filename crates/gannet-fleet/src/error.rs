@@ -27,7 +27,7 @@ pub enum FleetError {
     Trust(&'static str),
     /// The store does not do what it should.
     Remote {
-        /// What was being done: `read`, `write`, `remove`.
+        /// What was being done: `read`, `write`, `remove`, `take over`.
         doing: &'static str,
         /// The URL of the object.
         object: String,
@@ -80,6 +80,8 @@ pub enum Cause {
     NotAnArchive(ArchiveError),
     /// The file is the archive of another release, or was changed.
     OtherArchive,
+    /// What is there under a release's name is not a whole archive of it.
+    Damaged,
     /// The store does not keep to conditions: it has written what was there already.
     Unconditional,
     /// The folder has more names than are read.
@@ -176,6 +178,7 @@ impl FleetError {
                     "publishing takes a store with conditional writes (If-None-Match, If-Match), as \
                      those of Amazon, Google, Microsoft, Cloudflare, MinIO and Ceph"
                 }
+                Cause::Damaged => "remove this object, and publish again",
                 Cause::Crowded => "give the store a folder of its own",
                 Cause::Objects(_) | Cause::NoAnswer | Cause::Slow | Cause::Short | Cause::Long => {
                     return None;
@@ -244,6 +247,7 @@ impl fmt::Display for Cause {
             }
             Self::NotAnArchive(error) => error.fmt(out),
             Self::OtherArchive => out.write_str("it is not the file that its pointer names"),
+            Self::Damaged => out.write_str("it is not a whole archive of that release"),
             Self::Unconditional => out.write_str(
                 "the store ignores conditions, so that one publisher could overwrite another's work",
             ),

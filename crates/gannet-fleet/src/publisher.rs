@@ -13,6 +13,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -205,16 +206,22 @@ impl RemotePublisher {
         date(&store.release_path(id), listed.modified)
     }
 
-    /// Writes a release that was [placed](Publisher::place) in the picture to the store, unless it has
-    /// it. No pointer names it yet.
+    /// Writes a release that was [placed](Publisher::place) in the picture to the store, and returns
+    /// what the store has then. Something of that name stays as it is, since files of releases never
+    /// change: it is fetched and taken over if `is_intact`, which verifies an archive, says so.
     ///
     /// # Errors
-    /// Another publisher has written it meanwhile, or the store cannot be written; what has been
-    /// written is gone on with the next time.
-    pub fn upload(&self, id: ReleaseId, placed: &Placed) -> Result<(), FleetError> {
+    /// What is there is damaged, or the store cannot be written; what has been written is gone on with
+    /// the next time.
+    pub fn upload(
+        &self,
+        id: ReleaseId,
+        placed: Placed,
+        is_intact: impl FnOnce(&Path) -> bool,
+    ) -> Result<Placed, FleetError> {
         let there = self.listed(id);
         if placed.was_there && there.is_some() {
-            return Ok(());
+            return Ok(placed);
         }
         let path = self.picture.store().release_path(id);
         let upload = Upload {
@@ -222,15 +229,55 @@ impl RemotePublisher {
             file: &path,
             size: placed.size,
             digest: placed.digest,
-            replaces: there.is_some(),
             journal: &self.picture.store().folder().join(JOURNAL),
         };
-        let listed = self.runtime.block_on(async {
-            self.remote.upload(&upload).await?;
-            self.remote.look(id).await
+        let (is_ours, listed) = self.runtime.block_on(async {
+            let is_ours = there.is_none() && self.remote.upload(&upload).await?;
+            Ok::<_, FleetError>((is_ours, self.remote.look(id).await?))
         })?;
+        let placed = match is_ours {
+            true => placed,
+            false => self.take_over(id, listed, is_intact)?,
+        };
         self.there.borrow_mut().insert(id, listed);
-        date(&path, listed.modified)
+        date(&path, listed.modified)?;
+        Ok(placed)
+    }
+
+    /// Fetches all of a release that the store has, into the picture.
+    fn take_over(
+        &self,
+        id: ReleaseId,
+        listed: Listed,
+        is_intact: impl FnOnce(&Path) -> bool,
+    ) -> Result<Placed, FleetError> {
+        let draft = self.picture.draft_path();
+        let fetched = self.fetch(id, listed.size, &draft);
+        if fetched.is_err() || !is_intact(&draft) {
+            self.picture.discard();
+            fetched?;
+            return Err(self.remote.refuse_to_take_over(id));
+        }
+        remove(&self.picture.store().release_path(id))?;
+        let placed = self.picture.place(id, |_| false)?;
+        Ok(Placed {
+            was_there: true,
+            ..placed
+        })
+    }
+
+    fn fetch(&self, id: ReleaseId, size: u64, path: &Path) -> Result<(), FleetError> {
+        let file = File::create_new(path).map_err(FleetError::io("write", path))?;
+        let mut write = |at: u64, piece: &[u8]| {
+            let written = file.write_all_at(piece, at);
+            written.map_err(FleetError::io("write", path))
+        };
+        let mut meter = Meter::new(None);
+        let fetch = self
+            .remote
+            .range((id, size), 0..size, &mut meter, &mut write);
+        self.runtime.block_on(fetch)?;
+        file.sync_all().map_err(FleetError::io("write", path))
     }
 
     /// Puts a pointer into force in the store, under the text that it has with its signature, and then

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::StreamExt;
+use gannet_store::ReleaseId;
 use gannet_store::limits::POINTER_LEN_MAX;
-use gannet_store::{Pointer, ReleaseId};
 use http::header::AUTHORIZATION;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
@@ -196,21 +196,21 @@ impl Remote {
         read.unwrap_or(Err(Cause::NoAnswer))
     }
 
-    /// Reads a range of the file of a pointer's release, and passes it on in pieces, each with its
-    /// place in the file. A body that breaks off is continued from there.
+    /// Reads a range of the file of a release, which has `size` bytes, and passes it on in pieces, each
+    /// with its place in the file. A body that breaks off is continued from there.
     pub(crate) async fn range(
         &self,
-        pointer: &Pointer,
+        (id, size): (ReleaseId, u64),
         range: Range<u64>,
         meter: &mut Meter,
         pass: Pass<'_>,
     ) -> Result<(), FleetError> {
-        let object = release_name(pointer.release);
+        let object = release_name(id);
         let mut at = range.start;
         let mut attempts = 1;
         while at < range.end {
             let before = at;
-            let attempt = self.attempt(&object, pointer, &mut at, range.end, meter, pass);
+            let attempt = self.attempt((&object, size), &mut at, range.end, meter, pass);
             let ended = attempt.await;
             if at - before >= BODY_LEAST {
                 attempts = 1;
@@ -231,8 +231,7 @@ impl Remote {
     /// Reads from `at` on to `end`; `at` is then where it stopped.
     async fn attempt(
         &self,
-        object: &str,
-        pointer: &Pointer,
+        (object, size): (&str, u64),
         at: &mut u64,
         end: u64,
         meter: &mut Meter,
@@ -245,8 +244,8 @@ impl Remote {
             .map_err(|_| Cause::NoAnswer)?
             .map_err(Cause::Objects)?;
         let found = answer.meta.size;
-        if found != pointer.size {
-            let expected = pointer.size;
+        if found != size {
+            let expected = size;
             return Err(Cause::OtherLen { found, expected }.into());
         }
         let mut body = Body::new(answer.into_stream(), end - *at, self.patience);
@@ -332,7 +331,7 @@ fn clients(
                 builder
                     // Other services than Amazon's lack it, and few objects are removed at once.
                     .with_disable_bulk_delete(true)
-                    .with_http_connector(Bounded::default())
+                    .with_http_connector(Bounded::creating())
                     .build()
                     .map_err(why)?,
             )

@@ -34,8 +34,6 @@ pub(crate) struct Upload<'u> {
     pub(crate) file: &'u Path,
     pub(crate) size: u64,
     pub(crate) digest: [u8; 32],
-    /// What is there is replaced: nothing good refers to it.
-    pub(crate) replaces: bool,
     /// Where it is noted how far it has come, so that the next one goes on from there.
     pub(crate) journal: &'u Path,
 }
@@ -59,6 +57,14 @@ impl Remote {
             doing: "write",
             object: self.name(object),
             cause,
+        }
+    }
+
+    pub(crate) fn refuse_to_take_over(&self, id: ReleaseId) -> FleetError {
+        FleetError::Remote {
+            doing: "take over",
+            object: self.name(&release_name(id)),
+            cause: Cause::Damaged,
         }
     }
 
@@ -222,8 +228,10 @@ impl Remote {
         }
     }
 
-    /// Writes a release. A large one is written in parts, and is there when the last one is.
-    pub(crate) async fn upload(&self, upload: &Upload<'_>) -> Result<(), FleetError> {
+    /// Creates a release. A large one is written in parts, and is there when the last one is. Returns
+    /// `false` if something is there, which may be ours, written by an attempt of which we have not
+    /// heard.
+    pub(crate) async fn upload(&self, upload: &Upload<'_>) -> Result<bool, FleetError> {
         let file = File::open(upload.file).map_err(FleetError::io("read", upload.file))?;
         match upload.size <= PART_LEN {
             true => self.upload_whole(upload, &file).await,
@@ -231,37 +239,27 @@ impl Remote {
         }
     }
 
-    async fn upload_whole(&self, upload: &Upload<'_>, file: &File) -> Result<(), FleetError> {
+    async fn upload_whole(&self, upload: &Upload<'_>, file: &File) -> Result<bool, FleetError> {
         let object = release_name(upload.id);
         let content = read(file, 0, upload.size).map_err(FleetError::io("read", upload.file))?;
         let content = PutPayload::from(content);
-        let mut mode = match upload.replaces {
-            true => PutMode::Overwrite,
-            false => PutMode::Create,
-        };
         let mut attempts = 1;
         loop {
-            match self.put(&object, content.clone(), mode.clone()).await {
-                Ok(()) => return Ok(()),
+            match self.put(&object, content.clone(), PutMode::Create).await {
+                Ok(()) => return Ok(true),
                 Err(Cause::Objects(
                     Objects::AlreadyExists { .. } | Objects::Precondition { .. },
-                )) => return Err(self.release_taken(upload.id)),
+                )) => return Ok(false),
                 Err(cause) if cause.is_passing() && attempts < ATTEMPTS_MAX => {
                     sleep(self.patience.pause * attempts).await;
                     attempts += 1;
-                    // The attempt before may have written it.
-                    mode = PutMode::Overwrite;
                 }
                 Err(cause) => return Err(self.refuse_write(&object, cause)),
             }
         }
     }
 
-    fn release_taken(&self, id: ReleaseId) -> FleetError {
-        self.overtaken(format!("another publisher has put release {id} there"))
-    }
-
-    async fn upload_in_parts(&self, upload: &Upload<'_>, file: &File) -> Result<(), FleetError> {
+    async fn upload_in_parts(&self, upload: &Upload<'_>, file: &File) -> Result<bool, FleetError> {
         let parts = self.writable()?;
         let object = release_name(upload.id);
         let path = self.at(&object);
@@ -286,19 +284,7 @@ impl Remote {
             .write_parts(upload, file, (parts, &path), journal)
             .await;
         let completed = match written {
-            Ok(journal) => {
-                // The storage itself takes no condition here.
-                if !upload.replaces && self.look(upload.id).await.is_ok() {
-                    let _ = self
-                        .within(0, parts.abort_multipart(&path, &journal.multipart))
-                        .await;
-                    Journal::remove(upload.journal);
-                    return Err(self.release_taken(upload.id));
-                }
-                let ids = journal.parts.into_values().collect();
-                let complete = parts.complete_multipart(&path, &journal.multipart, ids);
-                self.within(0, complete).await.map(drop).map_err(refuse)
-            }
+            Ok(journal) => self.complete(upload.id, (parts, &path), journal).await,
             Err(error) => Err(error),
         };
         match completed {
@@ -310,10 +296,51 @@ impl Remote {
                 Journal::remove(upload.journal);
                 Box::pin(self.upload_in_parts(upload, file)).await
             }
-            Ok(()) => {
+            Ok(is_ours) => {
                 Journal::remove(upload.journal);
-                Ok(())
+                Ok(is_ours)
             }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes an object of the parts, or throws them away if there is one.
+    async fn complete(
+        &self,
+        id: ReleaseId,
+        (parts, path): (&dyn MultipartStore, &ObjectPath),
+        journal: Journal,
+    ) -> Result<bool, FleetError> {
+        let multipart = journal.multipart;
+        // Not every storage takes a condition here.
+        if self.has(id).await? {
+            let _ = self
+                .within(0, parts.abort_multipart(path, &multipart))
+                .await;
+            return Ok(false);
+        }
+        let ids = journal.parts.into_values().collect();
+        let complete = parts.complete_multipart(path, &multipart, ids);
+        match self.within(0, complete).await {
+            Ok(_) => Ok(true),
+            Err(Objects::AlreadyExists { .. } | Objects::Precondition { .. }) => {
+                let _ = self
+                    .within(0, parts.abort_multipart(path, &multipart))
+                    .await;
+                Ok(false)
+            }
+            Err(error) => Err(self.refuse_write(&release_name(id), Cause::Objects(error))),
+        }
+    }
+
+    /// Whether something has the name of a release.
+    async fn has(&self, id: ReleaseId) -> Result<bool, FleetError> {
+        match self.look(id).await {
+            Ok(_) => Ok(true),
+            Err(FleetError::Remote {
+                cause: Cause::Objects(Objects::NotFound { .. }),
+                ..
+            }) => Ok(false),
             Err(error) => Err(error),
         }
     }

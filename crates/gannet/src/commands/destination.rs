@@ -101,13 +101,15 @@ impl Destination {
         }
     }
 
-    /// Sees to it that the store has a release that was placed.
+    /// Sees to it that the store has a release that was placed, and returns what it has then.
     #[cfg_attr(not(feature = "fleet"), expect(unused_variables))]
-    pub(super) fn put(&self, id: ReleaseId, placed: &Placed) -> Result<(), Failure> {
+    pub(super) fn put(&self, id: ReleaseId, placed: Placed) -> Result<Placed, Failure> {
         match &self.kind {
-            Kind::Folder(_) => Ok(()),
+            Kind::Folder(_) => Ok(placed),
             #[cfg(feature = "fleet")]
-            Kind::Remote(publisher) => Ok(publisher.upload(id, placed)?),
+            Kind::Remote(publisher) => {
+                Ok(publisher.upload(id, placed, |path| stores::holds(path, id))?)
+            }
         }
     }
 

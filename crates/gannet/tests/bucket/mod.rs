@@ -187,6 +187,11 @@ impl Objects {
                 parts.insert(number.parse().unwrap(), body);
                 (200, format!("etag: {tag}\r\n"), Vec::new())
             }
+            ("POST", Some(_))
+                if asked.if_none_match.is_some() && self.by_name.contains_key(name) =>
+            {
+                none(412)
+            }
             ("POST", Some(id)) => {
                 let Some(parts) = self.uploads.remove(&id) else {
                     return none(404);

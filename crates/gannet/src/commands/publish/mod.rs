@@ -136,7 +136,7 @@ impl Job<'_> {
         }
         let placed = publisher.place(release, |path| stores::holds(path, release))?;
         drop(draft);
-        destination.put(release, &placed)?;
+        let placed = destination.put(release, placed)?;
         let void = void_list(void, &[], release);
         if let Some(current) = &current
             && was_signed_alike
