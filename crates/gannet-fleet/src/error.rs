@@ -82,6 +82,11 @@ pub enum Cause {
     OtherArchive,
     /// What is there under a release's name is not a whole archive of it.
     Damaged,
+    /// Another publisher has removed a release that came into force, and this happened when it was
+    /// written again.
+    Gone(Box<FleetError>),
+    /// What nothing kept may be needed again: another pointer is in force.
+    Replaced,
     /// The store does not keep to conditions: it has written what was there already.
     Unconditional,
     /// The folder has more names than are read.
@@ -179,6 +184,8 @@ impl FleetError {
                      those of Amazon, Google, Microsoft, Cloudflare, MinIO and Ceph"
                 }
                 Cause::Damaged => "remove this object, and publish again",
+                Cause::Gone(_) => "its pointer is in force: publish its site again",
+                Cause::Replaced => "the next 'gannet publish' removes it, if nothing keeps it",
                 Cause::Crowded => "give the store a folder of its own",
                 Cause::Objects(_) | Cause::NoAnswer | Cause::Slow | Cause::Short | Cause::Long => {
                     return None;
@@ -248,6 +255,10 @@ impl fmt::Display for Cause {
             Self::NotAnArchive(error) => error.fmt(out),
             Self::OtherArchive => out.write_str("it is not the file that its pointer names"),
             Self::Damaged => out.write_str("it is not a whole archive of that release"),
+            Self::Gone(error) => {
+                write!(out, "another publisher has removed it in the meantime: {error}")
+            }
+            Self::Replaced => out.write_str("another pointer is in force now"),
             Self::Unconditional => out.write_str(
                 "the store ignores conditions, so that one publisher could overwrite another's work",
             ),

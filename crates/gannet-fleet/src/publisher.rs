@@ -223,6 +223,16 @@ impl RemotePublisher {
         if placed.was_there && there.is_some() {
             return Ok(placed);
         }
+        self.create_or_take_over(id, placed, there.is_none(), is_intact)
+    }
+
+    fn create_or_take_over(
+        &self,
+        id: ReleaseId,
+        placed: Placed,
+        creates: bool,
+        is_intact: impl FnOnce(&Path) -> bool,
+    ) -> Result<Placed, FleetError> {
         let path = self.picture.store().release_path(id);
         let upload = Upload {
             id,
@@ -232,7 +242,7 @@ impl RemotePublisher {
             journal: &self.picture.store().folder().join(JOURNAL),
         };
         let (is_ours, listed) = self.runtime.block_on(async {
-            let is_ours = there.is_none() && self.remote.upload(&upload).await?;
+            let is_ours = creates && self.remote.upload(&upload).await?;
             Ok::<_, FleetError>((is_ours, self.remote.look(id).await?))
         })?;
         let placed = match is_ours {
@@ -281,26 +291,55 @@ impl RemotePublisher {
     }
 
     /// Puts a pointer into force in the store, under the text that it has with its signature, and then
-    /// in the picture.
+    /// in the picture. Its release is written again if another publisher has removed it meanwhile.
     ///
     /// # Errors
     /// Another publisher was faster, or the store refuses something; the pointer that was in force
-    /// still is.
+    /// still is, unless the error is [`Cause::Gone`].
     pub fn commit(&self, pointer: &Pointer, text: &str) -> Result<(), FleetError> {
         self.runtime.block_on(async {
             self.remote.create_entry(pointer.serial, text).await?;
             let version = self.version.as_ref();
             self.remote.replace_pointer(version, text).await
         })?;
+        self.see_to_release(pointer).map_err(|error| {
+            let gone = Cause::Gone(Box::new(error));
+            self.remote.refuse_release(pointer.release, gone)
+        })?;
         Ok(self.picture.commit(pointer, text)?)
     }
 
-    /// Removes releases that the picture has [removed](Publisher::prune), and forgets what is in the
-    /// others, but in those that are needed next; returns what could not be removed.
-    pub fn tidy(&self, removed: &[ReleaseId], needed: &[ReleaseId]) -> Vec<FleetError> {
+    /// Until the pointer came into force, others may have removed its release as one that nothing kept.
+    fn see_to_release(&self, pointer: &Pointer) -> Result<(), FleetError> {
+        let id = pointer.release;
+        if self.runtime.block_on(self.remote.has(id))? {
+            return Ok(());
+        }
+        let placed = Placed {
+            size: pointer.size,
+            digest: pointer.digest,
+            was_there: true,
+        };
+        let written = self.create_or_take_over(id, placed, true, |_| true)?;
+        match written == placed {
+            true => Ok(()),
+            false => Err(self.remote.refuse_release(id, Cause::OtherArchive)),
+        }
+    }
+
+    /// Removes releases that the picture has [removed](Publisher::prune), as long as the pointer with
+    /// this text is in force, and forgets what is in the others, but in those that are needed next;
+    /// returns what could not be removed.
+    pub fn tidy(
+        &self,
+        in_force: &str,
+        removed: &[ReleaseId],
+        needed: &[ReleaseId],
+    ) -> Vec<FleetError> {
         let mut errors = Vec::new();
         for id in removed {
-            errors.extend(self.runtime.block_on(self.remote.remove(*id)).err());
+            let removed = self.runtime.block_on(self.remote.remove(*id, in_force));
+            errors.extend(removed.err());
         }
         for (id, listed) in self.there.borrow().iter() {
             if !needed.contains(id) && !removed.contains(id) {

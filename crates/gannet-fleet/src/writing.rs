@@ -213,18 +213,23 @@ impl Remote {
         }
     }
 
-    /// Removes a release.
-    pub(crate) async fn remove(&self, id: ReleaseId) -> Result<(), FleetError> {
+    /// Removes a release that nothing keeps, if the pointer that says so still is in force.
+    pub(crate) async fn remove(&self, id: ReleaseId, in_force: &str) -> Result<(), FleetError> {
         let object = release_name(id);
+        let refuse = |cause| FleetError::Remote {
+            doing: "remove",
+            object: self.name(&object),
+            cause,
+        };
+        let found = self.text(CURRENT, None).await.map_err(refuse)?;
+        if found.text != in_force.as_bytes() {
+            return Err(refuse(Cause::Replaced));
+        }
         let path = self.at(&object);
         let removed = timeout(self.patience.answer, self.objects.delete(&path)).await;
         match removed.unwrap_or_else(|_| Err(no_answer())) {
             Ok(()) | Err(Objects::NotFound { .. }) => Ok(()),
-            Err(error) => Err(FleetError::Remote {
-                doing: "remove",
-                object: self.name(&object),
-                cause: Cause::Objects(error),
-            }),
+            Err(error) => Err(refuse(Cause::Objects(error))),
         }
     }
 
@@ -334,7 +339,7 @@ impl Remote {
     }
 
     /// Whether something has the name of a release.
-    async fn has(&self, id: ReleaseId) -> Result<bool, FleetError> {
+    pub(crate) async fn has(&self, id: ReleaseId) -> Result<bool, FleetError> {
         match self.look(id).await {
             Ok(_) => Ok(true),
             Err(FleetError::Remote {

@@ -349,6 +349,49 @@ fn a_release_that_another_publisher_was_faster_with_is_taken_over() {
 }
 
 #[test]
+fn what_another_pointer_may_need_is_not_removed() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    change(&folder, "Two");
+    publish(&bucket, &folder, "cache", &[]).success();
+    change(&folder, "Three");
+    bucket.before(|asked, objects| {
+        let current = objects.by_name.get_mut("site/current").unwrap();
+        let text = String::from_utf8_lossy(current).into_owned();
+        if asked.method == "GET" && asked.object == "site/current" {
+            *current = text.replace("serial 3", "serial 4").into_bytes();
+        }
+        Before::Answer
+    });
+    let ended = publish(&bucket, &folder, "cache", &["--keep", "1s 1..1"]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let expect = "another pointer is in force now";
+    assert!(ended.err.contains(expect), "{ended:?}");
+    assert_eq!(line(&pointer(&bucket), "serial"), "4");
+    assert_eq!(releases(&bucket).len(), 3);
+}
+
+#[test]
+fn a_release_that_another_publisher_removed_is_written_again() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let (first, _) = releases(&bucket).remove(0);
+    change(&folder, "Two");
+    publish(&bucket, &folder, "cache", &[]).success();
+    let before = releases(&bucket);
+    bucket.before(move |asked, objects| {
+        if asked.method == "PUT" && asked.object == "site/current" {
+            objects.by_name.remove(&first);
+        }
+        Before::Answer
+    });
+    on(&bucket, &folder, &["rollback", URL]).success();
+    assert_eq!(releases(&bucket), before);
+    let copied = on(&bucket, &folder, &["follow", URL, "copy", "--once"]);
+    assert_eq!(copied.status, Some(0), "{copied:?}");
+}
+
+#[test]
 fn a_signed_bucket_takes_signed_pointers() {
     let (bucket, folder) = (Bucket::new(), with_site());
     gannet_in(&folder, ["keygen", "release"]).success();

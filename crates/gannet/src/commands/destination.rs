@@ -138,7 +138,7 @@ impl Destination {
         if let Kind::Remote(publisher) = &self.kind {
             let before = stores::before(publisher.picture().store(), pointer)?;
             let needed: Vec<_> = before.into_iter().chain([pointer.release]).collect();
-            for error in publisher.tidy(&pruned.releases, &needed) {
+            for error in publisher.tidy(&text, &pruned.releases, &needed) {
                 Failure::from(error).report();
             }
         }
