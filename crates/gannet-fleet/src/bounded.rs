@@ -1,19 +1,22 @@
-//! The HTTP client, which reads only the beginning of an answer that is an error: the library below
-//! would hold all of it in memory, however long. That of S3 also completes uploads under the condition
+//! The HTTP client, which bounds all answers but the objects that are read, and reads only the beginning
+//! of one that is an error: the library below would hold all of it in memory, however long. That of S3 also completes uploads under the condition
 //! that there is no such object yet, which the library's uploads cannot ask for.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use http::Method;
 use http::header::{HeaderValue, IF_NONE_MATCH};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    ReqwestConnector,
 };
 
-use crate::limits::ERROR_BODY_LEN_MAX;
+use crate::limits::{ANSWER_LEN_MAX, ERROR_BODY_LEN_MAX};
 
 /// Makes clients.
 #[derive(Debug, Default)]
@@ -61,24 +64,45 @@ impl HttpService for BoundedClient {
                 let any = HeaderValue::from_static("*");
                 request.headers_mut().insert(IF_NONE_MATCH, any);
             }
+            let is_streamed = reads_object(&request);
             let response = self.client.execute(request).await?;
-            if response.status().is_success() {
+            let is_success = response.status().is_success();
+            if is_success && is_streamed {
                 return Ok(response);
             }
             let (parts, body) = response.into_parts();
+            let most = match is_success {
+                true => ANSWER_LEN_MAX,
+                false => ERROR_BODY_LEN_MAX,
+            };
             let mut start = Vec::new();
             let mut pieces = body.bytes_stream();
-            while start.len() < ERROR_BODY_LEN_MAX
-                && let Some(piece) = pieces.next().await
-            {
+            while let Some(piece) = pieces.next().await {
                 let piece = piece?;
-                let room = ERROR_BODY_LEN_MAX - start.len();
+                let room = most - start.len();
                 start.extend_from_slice(&piece[..piece.len().min(room)]);
+                if piece.len() > room {
+                    if is_success {
+                        let long = format!("its answer has more than {most} bytes");
+                        return Err(HttpError::new(
+                            HttpErrorKind::Decode,
+                            io::Error::other(long),
+                        ));
+                    }
+                    break;
+                }
             }
-            let text = String::from_utf8_lossy(&start).into_owned();
-            Ok(HttpResponse::from_parts(parts, text.into()))
+            Ok(HttpResponse::from_parts(parts, Bytes::from(start).into()))
         })
     }
+}
+
+/// Whether a request reads an object, whose bytes are passed on as they come.
+fn reads_object(request: &HttpRequest) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    let mut parameters = query.split('&');
+    request.method() == Method::GET
+        && !parameters.any(|it| it == "comp=list" || it.starts_with("list-type="))
 }
 
 /// Whether a request completes an upload in parts. The signature does not cover the condition.

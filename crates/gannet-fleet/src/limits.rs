@@ -19,6 +19,10 @@ pub const RATE_LEAST: u64 = 8 << 10;
 /// Bytes that are read of an answer that is an error: enough for its message.
 pub const ERROR_BODY_LEN_MAX: usize = 4096;
 
+/// Bytes that an answer may have, unless an object is read: twice what a page of a list may come to,
+/// 5000 names at Microsoft's.
+pub const ANSWER_LEN_MAX: usize = 16 << 20;
+
 /// Attempts at one range of a release in a round, each of which goes on where the last one broke off.
 /// One that has brought [`BODY_LEAST`] bytes does not count.
 pub const ATTEMPTS_MAX: u32 = 5;

@@ -88,6 +88,7 @@ impl Remote {
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<(String, Listed)>, FleetError> {
         let path = self.at(folder);
         let mut listed = Vec::new();
+        let mut count = 0;
         let mut objects = self.objects.list(Some(&path));
         loop {
             let next = timeout(self.patience.answer, objects.next()).await;
@@ -96,9 +97,10 @@ impl Remote {
                 return Ok(listed);
             };
             let object = object.map_err(|error| self.refuse(folder, Cause::Objects(error)))?;
-            if listed.len() == LISTED_MAX {
+            if count == LISTED_MAX {
                 return Err(self.refuse(folder, Cause::Crowded));
             }
+            count += 1;
             let Some(mut below) = object.location.prefix_match(&path) else {
                 continue;
             };

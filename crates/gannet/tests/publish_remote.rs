@@ -392,6 +392,28 @@ fn a_release_that_another_publisher_removed_is_written_again() {
 }
 
 #[test]
+fn answers_without_an_end_are_refused() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    folder.write("site/noise.bin", noise(9 << 20));
+    for (method, query) in [
+        ("GET", "list-type"),
+        ("POST", "uploads"),
+        ("POST", "uploadId"),
+    ] {
+        bucket.before(move |asked, _| {
+            match asked.method == method && asked.query.contains(query) {
+                true => Before::Endless,
+                false => Before::Answer,
+            }
+        });
+        let ended = publish(&bucket, &folder, "cache", &[]);
+        assert_eq!(ended.status, Some(1), "{query}: {ended:?}");
+        let expect = "its answer has more than 16777216 bytes";
+        assert!(ended.err.contains(expect), "{query}: {ended:?}");
+    }
+}
+
+#[test]
 fn a_signed_bucket_takes_signed_pointers() {
     let (bucket, folder) = (Bucket::new(), with_site());
     gannet_in(&folder, ["keygen", "release"]).success();

@@ -37,6 +37,8 @@ pub(crate) enum Before {
     Forget,
     /// The connection ends.
     Close,
+    /// An answer begins, and does not end.
+    Endless,
 }
 
 /// What is in the bucket.
@@ -134,6 +136,13 @@ impl Shared {
             Before::Answer => {}
             Before::Forget => (asked.if_match, asked.if_none_match) = (None, None),
             Before::Close => return None,
+            Before::Endless => {
+                drop(objects);
+                stream.write_all(b"HTTP/1.1 200 -\r\n\r\n").ok()?;
+                loop {
+                    stream.write_all(&[b' '; 1 << 16]).ok()?;
+                }
+            }
         }
         let (status, fields, body) = objects.answer(&asked, body);
         drop(objects);
