@@ -139,7 +139,7 @@ impl Remote {
     }
 
     /// Adds an entry to the log, whose name nobody else can take after that. That the store keeps to
-    /// the condition is tried out.
+    /// conditions is tried out on it, as the pointer will need them.
     ///
     /// # Errors
     /// Another publisher has taken the serial, or the store cannot be written.
@@ -148,13 +148,21 @@ impl Remote {
         let taken = || self.overtaken(format!("another publisher has taken serial {serial}"));
         self.put_text(&object, text, || PutMode::Create, &taken)
             .await?;
-        match self.put(&object, payload(text), PutMode::Create).await {
-            Err(Cause::Objects(Objects::AlreadyExists { .. } | Objects::Precondition { .. })) => {
-                Ok(())
+        // An entity tag, and a generation at Google's, that the entry does not have.
+        let never = PutMode::Update(UpdateVersion {
+            e_tag: Some(format!("\"{:032}\"", 0)),
+            version: Some("1".into()),
+        });
+        for mode in [PutMode::Create, never] {
+            match self.put(&object, payload(text), mode).await {
+                Err(Cause::Objects(
+                    Objects::AlreadyExists { .. } | Objects::Precondition { .. },
+                )) => {}
+                Ok(()) => return Err(self.refuse_write(&object, Cause::Unconditional)),
+                Err(cause) => return Err(self.refuse_write(&object, cause)),
             }
-            Ok(()) => Err(self.refuse_write(&object, Cause::Unconditional)),
-            Err(cause) => Err(self.refuse_write(&object, cause)),
         }
+        Ok(())
     }
 
     /// Replaces the pointer in force, if it still is the one that was read.

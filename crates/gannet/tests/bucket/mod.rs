@@ -35,6 +35,8 @@ pub(crate) enum Before {
     Answer,
     /// Conditions are left out of it.
     Forget,
+    /// Its `If-Match` is left out of it.
+    ForgetMatch,
     /// The connection ends.
     Close,
     /// An answer begins, and does not end.
@@ -135,6 +137,7 @@ impl Shared {
         match before {
             Before::Answer => {}
             Before::Forget => (asked.if_match, asked.if_none_match) = (None, None),
+            Before::ForgetMatch => asked.if_match = None,
             Before::Close => return None,
             Before::Endless => {
                 drop(objects);
