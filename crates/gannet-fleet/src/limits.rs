@@ -121,6 +121,9 @@ pub const PARTS_MAX: u64 = 10_000;
 /// link that can still be told from a store that takes nothing.
 pub const WRITE_LEAST: u64 = 4 << 10;
 
+/// Until the parts of a release are one object: Amazon's S3 takes minutes for large ones.
+pub const COMPLETE_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// Names that are read of each folder of a store: more than a thousand releases, and a publication every
 /// five minutes for a year.
 pub const LISTED_MAX: usize = 1 << 17;

@@ -17,7 +17,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::{Cause, FleetError};
 use crate::journal::Journal;
-use crate::limits::{ATTEMPTS_MAX, LISTED_MAX, PART_LEN, PARTS_AT_ONCE, PARTS_MAX, WRITE_LEAST};
+use crate::limits::{
+    ATTEMPTS_MAX, COMPLETE_TIMEOUT, LISTED_MAX, PART_LEN, PARTS_AT_ONCE, PARTS_MAX, WRITE_LEAST,
+};
 use crate::remote::{CURRENT, LOG, Remote, Text, release_name};
 
 /// An object.
@@ -319,7 +321,8 @@ impl Remote {
         }
     }
 
-    /// Makes an object of the parts, or throws them away if there is one.
+    /// Makes an object of the parts, or throws them away if there is one. An answer that is lost says
+    /// nothing about whether there is.
     async fn complete(
         &self,
         id: ReleaseId,
@@ -327,25 +330,28 @@ impl Remote {
         journal: Journal,
     ) -> Result<bool, FleetError> {
         let multipart = journal.multipart;
+        let ids: Vec<_> = journal.parts.into_values().collect();
+        let mut attempts = 1;
         // Not every storage takes a condition here.
-        if self.has(id).await? {
-            let _ = self
-                .within(0, parts.abort_multipart(path, &multipart))
-                .await;
-            return Ok(false);
-        }
-        let ids = journal.parts.into_values().collect();
-        let complete = parts.complete_multipart(path, &multipart, ids);
-        match self.within(0, complete).await {
-            Ok(_) => Ok(true),
-            Err(Objects::AlreadyExists { .. } | Objects::Precondition { .. }) => {
-                let _ = self
-                    .within(0, parts.abort_multipart(path, &multipart))
-                    .await;
-                Ok(false)
+        while !self.has(id).await? {
+            let complete = parts.complete_multipart(path, &multipart, ids.clone());
+            let completed = timeout(COMPLETE_TIMEOUT, complete).await;
+            match completed.unwrap_or_else(|_| Err(no_answer())) {
+                Ok(_) => return Ok(true),
+                Err(Objects::AlreadyExists { .. } | Objects::Precondition { .. }) => break,
+                Err(Objects::Generic { .. }) if attempts < ATTEMPTS_MAX => {
+                    sleep(self.patience.pause * attempts).await;
+                    attempts += 1;
+                }
+                Err(error) => {
+                    return Err(self.refuse_write(&release_name(id), Cause::Objects(error)));
+                }
             }
-            Err(error) => Err(self.refuse_write(&release_name(id), Cause::Objects(error))),
         }
+        let _ = self
+            .within(0, parts.abort_multipart(path, &multipart))
+            .await;
+        Ok(false)
     }
 
     /// Whether something has the name of a release.

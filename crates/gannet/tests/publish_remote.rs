@@ -221,6 +221,37 @@ fn what_was_written_without_an_answer_counts() {
 }
 
 #[test]
+fn an_upload_is_completed_once() {
+    for is_done in [true, false] {
+        let (bucket, folder) = (Bucket::new(), with_site());
+        folder.write("site/noise.bin", noise(9 << 20));
+        let mut is_first = true;
+        bucket.before(move |asked, objects| {
+            let completes = asked.method == "POST" && asked.query.contains("uploadId");
+            if !completes || !std::mem::take(&mut is_first) {
+                return Before::Answer;
+            }
+            if is_done {
+                let (_, parts) = objects.uploads.pop_first().unwrap();
+                let content: Vec<_> = parts.into_values().collect();
+                objects
+                    .by_name
+                    .insert(asked.object.clone(), content.concat());
+            }
+            Before::Close
+        });
+        publish(&bucket, &folder, "cache", &[]).success();
+        assert!(bucket.with(|it| it.uploads.is_empty()));
+        let written = changes(&bucket);
+        let completions = written.iter().filter(|it| *it == "POST releases").count();
+        // One of them begins the upload.
+        assert_eq!(completions, if is_done { 1 } else { 2 }, "{written:?}");
+        let copied = on(&bucket, &folder, &["follow", URL, "copy", "--once"]);
+        assert_eq!(copied.status, Some(0), "{copied:?}");
+    }
+}
+
+#[test]
 fn a_killed_upload_is_gone_on_with() {
     let (bucket, folder) = (Bucket::new(), with_site());
     publish(&bucket, &folder, "cache", &[]).success();
@@ -323,7 +354,8 @@ fn what_a_new_machine_signs_keeps_its_file() {
         "--public-key",
         "release.pub",
     ];
-    on(&bucket, &folder, &follow).success();
+    let copied = on(&bucket, &folder, &follow);
+    assert_eq!(copied.status, Some(0), "{copied:?}");
 }
 
 #[test]
@@ -350,7 +382,8 @@ fn a_release_that_another_publisher_was_faster_with_is_taken_over() {
         assert!(bucket.with(|it| it.uploads.is_empty()));
         bucket.be_honest();
         let copy = format!("copy-{len}");
-        on(&bucket, &folder, &["follow", URL, &copy, "--once"]).success();
+        let copied = on(&bucket, &folder, &["follow", URL, &copy, "--once"]);
+        assert_eq!(copied.status, Some(0), "{copied:?}");
     }
 }
 
