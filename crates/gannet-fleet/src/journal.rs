@@ -8,16 +8,19 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use gannet_io::named_file;
 use gannet_store::ReleaseId;
 use object_store::multipart::PartId;
+use rustix::fs::OFlags;
 
 use crate::error::FleetError;
 use crate::limits::JOURNAL_LEN_MAX;
+use crate::publisher::write_anew;
 use crate::writing::Upload;
 
 pub(crate) struct Journal {
@@ -72,8 +75,7 @@ impl Journal {
             ..
         } = &journal;
         let text = format!("release {id} {size} {digest}\nupload {multipart}\n");
-        let path = upload.journal;
-        fs::write(path, text).map_err(FleetError::io("write", path))?;
+        write_anew(upload.journal, text.as_bytes())?;
         Ok(journal)
     }
 
@@ -91,7 +93,9 @@ impl Journal {
     ) -> Result<(), FleetError> {
         let line = format!("part {index} {}\n", part.content_id);
         self.parts.insert(index, part);
-        let file: Result<File, _> = OpenOptions::new().append(true).open(path);
+        let mut options = OpenOptions::new();
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.append(true).open(path);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
         written.map_err(FleetError::io("write", path))
     }

@@ -13,14 +13,16 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use gannet_store::limits::FOLLOWED_MAX;
-use gannet_store::{Placed, Pointer, Publisher, ReleaseId};
+use gannet_store::{Placed, Pointer, Publisher, ReleaseId, StoreError};
 use object_store::UpdateVersion;
+use rustix::fs::OFlags;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::draft::Draft;
@@ -93,7 +95,7 @@ impl RemotePublisher {
         let pointer = self.remote.pointer_to_replace().await?;
         let path = self.picture.store().pointer_path();
         match &pointer {
-            Some(found) => fs::write(&path, &found.text).map_err(FleetError::io("write", &path))?,
+            Some(found) => write_anew(&path, &found.text)?,
             None => remove(&path)?,
         }
         self.look_at_log().await?;
@@ -141,7 +143,7 @@ impl RemotePublisher {
             let path = store.log_path(serial);
             let found = self.remote.logged(serial).await?;
             let text = found.map(|(_, text)| text).unwrap_or_default();
-            fs::write(&path, text).map_err(FleetError::io("write", &path))?;
+            write_anew(&path, &text)?;
             date(&path, listed.modified)
         };
         let fetches = stream::iter(listed).map(fetch);
@@ -157,9 +159,7 @@ impl RemotePublisher {
         if is_of(&path, listed) {
             return Ok(());
         }
-        let made = File::create(&path).and_then(|file| file.set_len(listed.size));
-        made.map_err(FleetError::io("write", &path))?;
-        date(&path, listed.modified)
+        empty(&path, listed)
     }
 
     fn listed(&self, id: ReleaseId) -> Option<Listed> {
@@ -292,11 +292,12 @@ impl RemotePublisher {
 
     /// Puts a pointer into force in the store, under the text that it has with its signature, and then
     /// in the picture. Its release is written again if another publisher has removed it meanwhile.
+    /// Returns why the picture does not show it, which the next [`RemotePublisher::open`] sees to.
     ///
     /// # Errors
     /// Another publisher was faster, or the store refuses something; the pointer that was in force
     /// still is, unless the error is [`Cause::Gone`].
-    pub fn commit(&self, pointer: &Pointer, text: &str) -> Result<(), FleetError> {
+    pub fn commit(&self, pointer: &Pointer, text: &str) -> Result<Option<StoreError>, FleetError> {
         self.runtime.block_on(async {
             self.remote.create_entry(pointer.serial, text).await?;
             let version = self.version.as_ref();
@@ -306,7 +307,7 @@ impl RemotePublisher {
             let gone = Cause::Gone(Box::new(error));
             self.remote.refuse_release(pointer.release, gone)
         })?;
-        Ok(self.picture.commit(pointer, text)?)
+        Ok(self.picture.commit(pointer, text).err())
     }
 
     /// Until the pointer came into force, others may have removed its release as one that nothing kept.
@@ -344,9 +345,7 @@ impl RemotePublisher {
         for (id, listed) in self.there.borrow().iter() {
             if !needed.contains(id) && !removed.contains(id) {
                 let path = self.picture.store().release_path(*id);
-                let emptied = File::create(&path).and_then(|file| file.set_len(listed.size));
-                let emptied = emptied.map_err(FleetError::io("write", &path));
-                errors.extend(emptied.and_then(|()| date(&path, listed.modified)).err());
+                errors.extend(empty(&path, *listed).err());
             }
         }
         errors
@@ -363,9 +362,29 @@ fn is_of(path: &Path, listed: Listed) -> bool {
 
 /// Gives a file the time of the object that it was made after.
 fn date(path: &Path, modified: SystemTime) -> Result<(), FleetError> {
-    let dated = File::options().write(true).open(path);
+    let mut options = File::options();
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    let dated = options.write(true).open(path);
     let dated = dated.and_then(|file| file.set_modified(modified));
     dated.map_err(FleetError::io("write", path))
+}
+
+/// Makes a file of the length and the time of an object, which takes no room.
+fn empty(path: &Path, listed: Listed) -> Result<(), FleetError> {
+    let made = create_anew(path)?.set_len(listed.size);
+    made.map_err(FleetError::io("write", path))?;
+    date(path, listed.modified)
+}
+
+/// Makes a file in place of what has its name: a link would lead the bytes to another file.
+fn create_anew(path: &Path) -> Result<File, FleetError> {
+    remove(path)?;
+    File::create_new(path).map_err(FleetError::io("write", path))
+}
+
+pub(crate) fn write_anew(path: &Path, content: &[u8]) -> Result<(), FleetError> {
+    let written = create_anew(path)?.write_all(content);
+    written.map_err(FleetError::io("write", path))
 }
 
 fn remove(path: &Path) -> Result<(), FleetError> {

@@ -5,6 +5,9 @@
 
 mod bucket;
 
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
 use bucket::{Before, Bucket};
@@ -130,7 +133,7 @@ fn a_bucket_is_published_to_as_a_folder_is() {
     assert_eq!(bucket.text("site/log/3"), pointer(&bucket));
 
     on(&bucket, &folder, &["follow", URL, "copy", "--once"]).success();
-    let copied = std::fs::read_to_string(folder.join("copy/current")).unwrap();
+    let copied = fs::read_to_string(folder.join("copy/current")).unwrap();
     assert_eq!(copied, pointer(&bucket));
     // What is no longer kept is removed there.
     change(&folder, "Four");
@@ -450,6 +453,50 @@ fn answers_without_an_end_are_refused() {
         let expect = "its answer has more than 16777216 bytes";
         assert!(ended.err.contains(expect), "{query}: {ended:?}");
     }
+}
+
+/// The picture of the bucket on a machine.
+fn picture(folder: &Folder, machine: &str) -> PathBuf {
+    let pictures = folder.join(machine).join("gannet/publish");
+    let mut found = fs::read_dir(pictures).unwrap();
+    found.next().unwrap().unwrap().path()
+}
+
+#[test]
+fn the_picture_is_the_user_s_own_and_leads_nowhere_else() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let picture = picture(&folder, "cache");
+    let mode = fs::metadata(&picture).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    folder.write("victim", "mine");
+    for name in ["current", "log/1", ".upload"] {
+        let _ = fs::remove_file(picture.join(name));
+        symlink(folder.join("victim"), picture.join(name)).unwrap();
+    }
+    folder.write("site/noise.bin", noise(9 << 20));
+    publish(&bucket, &folder, "cache", &[]).success();
+    let victim = fs::read_to_string(folder.join("victim")).unwrap();
+    assert_eq!(victim, "mine");
+}
+
+#[test]
+fn what_is_in_force_was_published_whatever_happens_here() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    change(&folder, "Two");
+    let current = picture(&folder, "cache").join("current");
+    bucket.before(move |asked, _| {
+        if asked.method == "PUT" && asked.object == "site/current" {
+            fs::remove_file(&current).unwrap();
+            fs::create_dir(&current).unwrap();
+        }
+        Before::Answer
+    });
+    let ended = publish(&bucket, &folder, "cache", &[]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.err.contains("cannot write"), "{ended:?}");
+    assert_eq!(line(&pointer(&bucket), "serial"), "2");
 }
 
 #[test]

@@ -128,7 +128,13 @@ impl Destination {
         match &self.kind {
             Kind::Folder(publisher) => publisher.commit(pointer, &text)?,
             #[cfg(feature = "fleet")]
-            Kind::Remote(publisher) => publisher.commit(pointer, &text)?,
+            Kind::Remote(publisher) => {
+                if let Some(error) = publisher.commit(pointer, &text)? {
+                    // Removals go by what the picture shows.
+                    self.told(error.into()).report();
+                    return Ok(Pruned::default());
+                }
+            }
         }
         let pruned = self.publisher().prune(pointer, now);
         for error in &pruned.errors {
@@ -136,7 +142,9 @@ impl Destination {
         }
         #[cfg(feature = "fleet")]
         if let Kind::Remote(publisher) = &self.kind {
-            let before = stores::before(publisher.picture().store(), pointer)?;
+            let before = stores::before(publisher.picture().store(), pointer);
+            let before = before.map_err(|failure| self.told(failure).report());
+            let before = before.ok().flatten();
             let needed: Vec<_> = before.into_iter().chain([pointer.release]).collect();
             for error in publisher.tidy(&text, &pruned.releases, &needed) {
                 Failure::from(error).report();
@@ -180,7 +188,8 @@ mod remote {
 #[cfg(feature = "fleet")]
 mod remote {
     use std::env;
-    use std::fs;
+    use std::fs::DirBuilder;
+    use std::os::unix::fs::DirBuilderExt;
     use std::path::{Path, PathBuf};
 
     use gannet_archive::digest;
@@ -220,9 +229,6 @@ mod remote {
             )
             .help("name one in the environment: XDG_CACHE_HOME=/var/cache/gannet")
         })?;
-        let folder = cache.join("gannet/publish");
-        let made = fs::create_dir_all(&folder);
-        made.map_err(|error| Failure::of_system("make", folder.display(), &error))?;
         // The same bucket may be one of two services.
         let service = set("AWS_ENDPOINT_URL").unwrap_or_default();
         let place = format!("{url}\n{}", service.to_string_lossy());
@@ -230,7 +236,13 @@ mod remote {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        Ok(folder.join(name))
+        let folder = cache.join("gannet/publish").join(name);
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder);
+        made.map_err(|error| Failure::of_system("make", folder.display(), &error))?;
+        Ok(folder)
     }
 }
 
