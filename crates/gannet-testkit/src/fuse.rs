@@ -186,6 +186,9 @@ struct TestDisk {
 /// The kernel caches nothing, so that every access reaches the disk.
 const KEEP: Duration = Duration::ZERO;
 
+/// The reads, of at most 128 KiB, that the kernel may have outstanding.
+const READS_AT_ONCE: u16 = 256;
+
 impl TestDisk {
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
         let file = self.files.values().find(|file| file.inode == inode);
@@ -217,6 +220,11 @@ impl TestDisk {
 
 impl Filesystem for TestDisk {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // With three quarters of these outstanding, the kernel ends readahead early and fetches what
+        // it left out page by page, which it does with no real disk.
+        config
+            .set_max_background(READS_AT_ONCE)
+            .map_err(|_| io::Error::other("the kernel takes fewer reads at once"))?;
         // Otherwise the kernel serialises lookups in a folder.
         config
             .add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS)
