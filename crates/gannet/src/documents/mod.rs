@@ -4,6 +4,8 @@ pub mod help;
 pub mod manual_page;
 mod passages;
 pub mod reference;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsStr;
 
