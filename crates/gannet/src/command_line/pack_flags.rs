@@ -63,7 +63,7 @@ pub struct PackSettings {
     pub sign: Option<PathBuf>,
     /// The archive of an earlier release.
     pub previous: Vec<PathBuf>,
-    /// Files that are gone are packed for so many seconds.
+    /// For how many seconds files that the site no longer has are packed.
     pub carry: Option<u64>,
     /// Content types by suffix.
     pub types: Vec<(String, String)>,

@@ -8,10 +8,10 @@ use super::{Argument, Command, Table};
 pub(super) const DOCTOR: Command = Command {
     name: "doctor",
     arguments: &[JSON],
-    brief: "report what this machine gives and lacks for this configuration",
+    brief: "report what this machine has and lacks for this configuration",
     details: "Takes the flags, variables and configuration of serve, and changes nothing. Each line is \
         ok, note (a server starts, with less) or bad (it does not start, or does not do what the \
-        configuration says), with a help line that mends it: kernel, limits, network, addresses, \
+        configuration says), with a help line that fixes it: kernel, limits, network, addresses, \
         content and its file system, certificates, clock, memory. Exits with status 0 without a bad \
         line, 1 with one, 2 if the configuration cannot be read.",
     variables: &[],

@@ -42,8 +42,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Limits,
         default: "",
         brief: "only these clients may connect; repeatable",
-        details: "Networks as for --trust. Of --allow and --deny the network with the longest prefix \
-            decides, --deny between equal ones. Without a match, clients may connect unless there is an \
+        details: "Networks as for --trust. Of --allow and --deny, the longest matching prefix wins, \
+            and --deny between equal ones. Without a match, clients may connect unless there is an \
             --allow. Others are closed at once; those behind a proxy of --trust get 403.",
         is_common: false,
         apply: |settings, values| {

@@ -75,15 +75,14 @@ pub(super) const PUBLISH: Command = Command {
         ),
     ],
     brief: "publish a site: put it into a store, and into force there",
-    details: "Takes the flags of 'gannet pack' but --output for a directory, which is packed \
-        with what the current release has already; --sign also signs the pointer. The store is \
-        made if it does not exist, and its first release is active at once. Every digest is \
-        verified, and paths of --must are resolved, before anything changes. --keep holds until \
-        it is changed; of a release that is in force already, all other wishes do, and an empty \
-        text takes one back (--note ''). At most 10 URLs, or a tenth \
-        of them, may vanish (names with a content hash count for neither), and a front page may \
-        not, unless --allow-removal says otherwise. \
-        A publisher that ends early, or loses power, leaves the release before in force.",
+    details: "A directory is packed, with the flags of 'gannet pack' except --output, and reuses \
+        what the current release has already; --sign also signs the pointer. The store is \
+        created if it does not exist, and its first release is active at once. Every digest is \
+        verified, and paths of --must are resolved, before anything changes. --keep applies until \
+        it is changed. If the release is in force already, so do the other settings, and an empty \
+        text resets one (--note ''). At most 10 URLs, or a tenth of them, may vanish (names with \
+        a content hash count for neither), and a front page may not, unless --allow-removal says \
+        otherwise. If a publisher ends early, or loses power, the previous release stays in force.",
     variables: &[(
         "GANNET_KEY_PASSWORD",
         "the password of the key of --sign, if it has one",
@@ -216,12 +215,12 @@ pub(super) const FOLLOW: Command = Command {
             ValueHint::Other,
         ),
     ],
-    brief: "keep a copy of a store that is in an object storage or behind HTTPS",
-    details: "A server of DIR takes over what comes by itself. The pointer is looked at again \
-        and again; of a new release only what no local one has is fetched, and its whole file is \
-        compared with the digest in the pointer before it is put into force. What cannot be \
-        verified, is older, or cannot be read is said once and tried again; what is in force in \
-        DIR stays. Credentials are taken from the environment, by the names that the tools of \
+    brief: "keep a copy of a store that is in a bucket or behind HTTPS",
+    details: "A server of DIR notices new releases by itself. The pointer is polled; of a new \
+        release, only what no local one has is fetched, and its whole file is compared with the \
+        digest in the pointer before it is put into force. A release that cannot be read or \
+        verified, or is older, is reported once and tried again; what is in force in DIR stays. \
+        Credentials are taken from the environment, by the names that the tools of \
         AWS, Google Cloud and Azure use, or from the machine. While it runs, nobody else changes \
         DIR. With --once it exits with status 0 if DIR has what the store has, and 1 if not.",
     variables: &[
@@ -258,7 +257,7 @@ pub(super) const FOLLOW: Command = Command {
 const STORE: Argument = positional(
     "store",
     "STORE",
-    "the store's folder; or one in an object storage: s3://BUCKET/PATH, gs:// or az://",
+    "the store's folder, or a path in a bucket: s3://BUCKET/PATH, gs:// or az://",
     ValueHint::AnyPath,
 );
 
