@@ -1,5 +1,5 @@
 //! Tests `gannet dev` in headless Chromium: style sheets are loaded again without the page, the page is
-//! loaded again when it changes, and what is wrong is shown until it is mended.
+//! loaded again when it changes, and what is wrong is shown until it is fixed.
 //!
 //! The page reports by requests to another server, which are read from its log.
 

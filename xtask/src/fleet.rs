@@ -1,4 +1,5 @@
-//! A fleet on loopback: a bucket of versitygw, a publisher, three nodes that serve it, and visitors. Releases are published while the way to the bucket is whole, cut and slow.
+//! A fleet on loopback: a bucket of versitygw, a publisher, three nodes that serve it, and visitors.
+//! Releases are published while the way to the bucket is whole, cut and slow.
 //!
 //! Visitors compare every body with what one of the published releases has.
 

@@ -1,7 +1,8 @@
 //! gannet behind other programs' proxies: haproxy, nginx and Caddy, configured as in the manual.
 //!
 //! A client at an address of its own (127.0.0.7) asks through each proxy (at 127.0.0.1), and claims to
-//! be another one. The log has to name its address, and --hsts to follow its scheme. Programs that are not installed are left out.
+//! be another one. The log has to name its address, and --hsts to follow its scheme. Programs that are
+//! not installed are left out.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};

@@ -1,6 +1,7 @@
-//! The HTTP client, which bounds all answers but the objects that are read, and reads only the beginning
-//! of one that is an error: the library below would hold all of it in memory, however long. That of S3 also completes uploads under the condition
-//! that there is no such object yet, which the library's uploads cannot ask for.
+//! The HTTP client, which bounds all answers except the objects that are read, and reads only the
+//! beginning of an error: the library below would hold all of it in memory, whatever its length. For S3
+//! it also completes uploads under the condition that there is no such object yet, which the library's
+//! uploads cannot ask for.
 
 use std::future::Future;
 use std::io;

@@ -21,7 +21,7 @@ pub(crate) struct Draft<'d> {
 }
 
 impl<'d> Draft<'d> {
-    /// Opens the file, and goes on with what it has.
+    /// Opens the file, and resumes from what it has.
     pub(crate) fn open(path: &'d Path, pointer: &'d Pointer) -> Result<Self, FleetError> {
         let refuse = |error| FleetError::io("write", path)(error);
         let mut options = OpenOptions::new();

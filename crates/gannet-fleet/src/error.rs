@@ -267,7 +267,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What lies at the root of an error, without what differs each time (the library adds how long a
+/// The root cause of an error, without what differs each time (the library adds how long a
 /// request took), and without what could confuse a terminal.
 fn words(error: &object_store::Error) -> String {
     use object_store::Error as Objects;

@@ -1,5 +1,5 @@
-//! Notes how far the upload of a release has come, so that one which was killed is gone on with, or
-//! taken back.
+//! Notes how far the upload of a release has come, so that one which was killed is resumed, or taken
+//! back.
 //!
 //! ```text
 //! release <id> <size> <BLAKE3>

@@ -1,4 +1,4 @@
-//! Fleets: servers whose store is a copy of one in an object storage, or behind HTTPS.
+//! Fleets: servers whose store is a copy of one in an object store, or behind HTTPS.
 //!
 //! A [`Follower`] makes and keeps such a copy: it polls the pointer, checks it as a local store
 //! does, fetches what it lacks of the release, compares the whole file with the digest in the

@@ -1,4 +1,4 @@
-//! Changes a store in an object storage.
+//! Changes a store in an object store.
 //!
 //! ```text
 //! objects ─▶ picture ─▶ (all that publishing to a folder does) ─▶ release ─▶ log ─▶ pointer
@@ -32,7 +32,7 @@ use crate::pace::Meter;
 use crate::remote::{LOG, Remote};
 use crate::writing::{Listed, Upload};
 
-/// Who changes a store in an object storage. Others may do so at the same time: then the second one
+/// Changes a store in an object store. Others may do so at the same time: then the second one
 /// gets an error.
 pub struct RemotePublisher {
     runtime: Runtime,
@@ -211,8 +211,8 @@ impl RemotePublisher {
     /// change: it is fetched and taken over if `is_intact`, which verifies an archive, says so.
     ///
     /// # Errors
-    /// What is there is damaged, or the store cannot be written; what has been written is gone on with
-    /// the next time.
+    /// What is there is damaged, or the store cannot be written; the next upload resumes what has been
+    /// written.
     pub fn upload(
         &self,
         id: ReleaseId,

@@ -1,4 +1,4 @@
-//! A store behind a URL: objects of an object storage, or files of a web server.
+//! A store behind a URL: objects of an object store, or files of a web server.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub(crate) struct Text {
     pub(crate) text: Vec<u8>,
     /// Of this state of it; `None` if the server names none.
     pub(crate) entity_tag: Option<String>,
-    /// The same by the object storage's own count.
+    /// The same by the object store's own count.
     version: Option<String>,
 }
 

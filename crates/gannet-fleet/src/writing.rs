@@ -1,4 +1,4 @@
-//! Writes to a store in an object storage: never over what another publisher has written meanwhile.
+//! Writes to a store in an object store: never over what another publisher has written meanwhile.
 
 use std::fs::File;
 use std::io;

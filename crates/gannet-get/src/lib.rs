@@ -105,7 +105,7 @@ impl Default for Options {
     }
 }
 
-/// Is told of a download while it goes on.
+/// Is told about a download while it runs.
 pub trait Progress {
     /// Bytes received up to now, and how many are expected, or 0 while that is not known. Called
     /// ten times a second.

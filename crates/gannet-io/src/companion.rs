@@ -46,8 +46,8 @@ pub struct Companion(OwnedFd);
 
 impl Companion {
     /// Forks the keeper of a process of this program with these arguments and this environment, to which
-    /// `variables` are added, as the user's, if one is named. It starts nothing before [`begin`](Self::begin). `name` is what its
-    /// messages call the process.
+    /// `variables` are added. If `user` is given, both run as that user. The keeper starts nothing before
+    /// [`begin`](Self::begin). `name` is what its messages call the process.
     ///
     /// # Errors
     /// Another thread is running, which a forked process would lack, or cannot be ruled out: `/proc` is

@@ -104,9 +104,10 @@ pub trait Disk {
     fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>>;
 
     /// Reads the directory `path` below `root` (at most `max` entries, in no particular order, with
-    /// names of at most [`LISTED_NAMES_MAX`](crate::limits::LISTED_NAMES_MAX) bytes) and renders them, both always on a helper thread. A directory on a file system of another
-    /// machine or process, or on another mount than the root's, is read only if the call may hang;
-    /// otherwise the result is `EXDEV`.
+    /// names of at most [`LISTED_NAMES_MAX`](crate::limits::LISTED_NAMES_MAX) bytes) and renders them,
+    /// both always on a helper thread. A directory on a file system of another machine or process, or
+    /// on another mount than the root's, is read only if the call may hang; otherwise the result is
+    /// `EXDEV`.
     fn list(
         &mut self,
         root: &Root,

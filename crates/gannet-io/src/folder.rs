@@ -51,8 +51,8 @@ impl Folder {
         Ok(file.metadata()?.is_file().then_some(file))
     }
 
-    /// Makes a file for this user alone that has no name yet, and is gone with its descriptor until
-    /// it is [linked](Self::link). `None` if the file system has no such files.
+    /// Makes a file for this user alone that has no name yet: unless it is [linked](Self::link), it
+    /// vanishes with its descriptor. `None` if the file system has no such files.
     ///
     /// # Errors
     /// `EACCES`, `ENOSPC`, ...

@@ -423,7 +423,7 @@ pub struct ClientRules {
     pub trust_unix: bool,
     /// Clients that may connect; if it is not empty, no others may.
     pub allow: Vec<Network>,
-    /// Clients that may not. The longest prefix of both lists decides.
+    /// Clients that may not. The longest matching prefix of both lists wins.
     pub deny: Vec<Network>,
     /// Maximum number of connections of a client; 0: no limit.
     pub connections: u32,

@@ -257,8 +257,8 @@ pub(crate) const LISTING_MAKING_MAX: u64 =
 
 /// Bytes of finished listings in memory, per worker: cached (within a quarter of a site's cache), and
 /// being sent. That is room for all listings of a folder of 100,000 entries with names of usual length.
-/// Cached ones make room for new ones; a request for a listing that does not fit then gets 503 until a peer has received its
-/// page.
+/// Cached ones make room for new ones; a request for a listing that does not fit then gets 503 until a
+/// peer has received its page.
 pub(crate) const LISTINGS_PAGES_MAX: u64 = 2 * LISTING_BYTES_MAX;
 
 /// Bytes of all listings, including those being made, which have room of their own.
@@ -408,7 +408,7 @@ pub(crate) const FOLLOW_MS: u64 = 400;
 /// as replaced when two checks agree: one that is copied there, not renamed, takes a while.
 pub(crate) const RELEASES_LOOK_MS: u64 = 200;
 
-/// After a refusal that time may mend, a store's pointer, or the archive at a path, is read again in
+/// After a refusal that may pass by itself, a store's pointer, or the archive at a path, is read again in
 /// this many milliseconds: what is missing may still arrive. If reading takes long, the pause is
 /// [`REFUSED_PART`] times as long.
 pub(crate) const REFUSED_AGAIN_MS: u64 = 5_000;
@@ -497,11 +497,11 @@ pub(crate) const PASSWORD_FILE_MAX: u64 = 1 << 20;
 /// one. The connections of older ones end by their timeouts.
 pub(crate) const ELDERS_MAX: usize = 8;
 
-/// Sites of a folder of hosts that are opened at the start: as many as people make by hand, and want
-/// to be told of mistakes in.
+/// Sites of a folder of hosts that are opened at the start: as many as people make by hand, whose
+/// mistakes they want reported then.
 pub(crate) const SITES_AT_START_MAX: usize = 64;
 
-/// Sites of such a folder that are open besides, at most. Each costs its rules, caches, and a descriptor
+/// Maximum number of other sites of such a folder that are open. Each costs its rules, caches, and a descriptor
 /// or two for each worker.
 pub(crate) const OPEN_SITES_MAX: usize = 256;
 
@@ -514,11 +514,11 @@ pub(crate) const SITE_DESCRIPTORS_PART: u64 = 4;
 /// Descriptors that an open site has besides one for each worker.
 pub(crate) const SITE_DESCRIPTORS: u64 = 4;
 
-/// Such a site is closed when no request has come for it for so long, seconds: a reader who turns a page
-/// finds it open.
+/// Such a site is closed after this many seconds without a request: a reader who turns a page finds it
+/// open.
 pub(crate) const SITE_IDLE_S: u64 = 600;
 
-/// A site that could not be opened is not tried again for so long, seconds.
+/// A site that could not be opened is not tried again for this many seconds.
 pub(crate) const SITE_FAILED_S: u64 = 5;
 
 /// Interval at which a folder of hosts is looked at, and the open sites in it, milliseconds. While
@@ -528,8 +528,8 @@ pub(crate) const SITES_LOOK_MS: u64 = 500;
 /// Threads that open sites: a file system that hangs holds up one.
 pub(crate) const SITE_OPENERS: usize = 4;
 
-/// Hosts whose sites are to be opened, of all workers. An opening takes a millisecond, and who waits
-/// behind more than these has a slow disk before him.
+/// Hosts whose sites are to be opened, of all workers. Opening one takes a millisecond: a longer queue
+/// means that the disk is slow.
 pub(crate) const SITE_QUEUE_MAX: usize = 1_024;
 
 /// Requests of a worker that wait for their sites.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The order is that of publishing, and so is what survives a loss of power. A part stays when its
-//! process ends, so that the next one goes on with it.
+//! process ends, so that the next one resumes it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -33,7 +33,7 @@ pub const KEEP_MAX: u32 = 1000;
 pub const FOLLOWED_MAX: usize = 4096;
 
 /// How long a copy of a store may be behind it, in seconds: a server that follows the copy may still
-/// activate a release that was superseded so long ago.
+/// activate a release that was superseded that long ago.
 pub const COPY_LAG_S: u64 = 600;
 
 /// By how many bytes two files of one release may differ in length: one is signed, or its signature

@@ -1,10 +1,10 @@
 //! Support for the tests of all crates: clients, sites, servers, and a record of skipped tests.
 //!
-//! Only a dev-dependency, and one of the lab. It has its own clients for HTTP/1, HTTP/2, HTTP/3 and TLS and uses no
-//! crate of the product, so that a defect of the product cannot hide itself in its tests. [`h1`],
-//! [`h2`] and [`h3`] convert between bytes and values: the same frames serve the tests of the
-//! protocol crate, of the simulator, and over sockets. Tests that the machine cannot run are
-//! recorded by [`left_out()`].
+//! Only a dev-dependency, and one of the lab. It has its own clients for HTTP/1, HTTP/2, HTTP/3 and TLS
+//! and uses no crate of the product, so that a defect of the product cannot hide itself in its tests.
+//! [`h1`], [`h2`] and [`h3`] convert between bytes and values: the same frames serve the tests of the
+//! protocol crate, of the simulator, and over sockets. Tests that the machine cannot run are recorded
+//! by [`left_out()`].
 //!
 //! Features select what a crate's tests need, so that those of the protocol crate are not delayed
 //! by building a TLS library.

@@ -24,7 +24,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Runs the program for all of it. `root` is a folder for its installation, made anew.
+    /// Runs the program for all of it. `root` is a folder for its installation, which is recreated.
     pub(super) fn of(program: &Path, root: &Path) -> Result<Self> {
         if root.exists() {
             fs::remove_dir_all(root).with_context(|| root.display().to_string())?;

@@ -91,8 +91,8 @@ impl<'a> ListingRequest<'a> {
     /// Reads from a request how to list the directory at `path`.
     ///
     /// The query may have `format=html|json`, and for a page `sort=name|size|modified` and
-    /// `order=asc|desc`; anything else in it is ignored. Without `format` the form is JSON for clients that accept
-    /// `application/json` by name but not `text/html`, which no browser does.
+    /// `order=asc|desc`; anything else in it is ignored. Without `format` the form is JSON for clients
+    /// that accept `application/json` by name but not `text/html`, which no browser does.
     #[must_use]
     pub fn of(request: &Request<'_>, path: &'a [u8]) -> Self {
         let mut listing = Self {

@@ -133,10 +133,11 @@ pub enum Found<'a> {
 
 /// The lookup of one target path.
 ///
-/// Call [`step`](Self::step); answer each [`Step::Open`] with [`found`](Self::found) and step
-/// again, until [`Step::Done`]. It queries the path, each index name and each suffix once; then a
-/// few of the path's folders, and each fallback in the existing ones, at most
-/// [`NOT_FOUND_FOLDERS_MAX`](crate::limits::NOT_FOUND_FOLDERS_MAX). So a long path that names nothing costs little.
+/// Call [`step`](Self::step); answer each [`Step::Open`] with [`found`](Self::found) and step again,
+/// until [`Step::Done`]. It queries the path, each index name and each suffix once; then a few of the
+/// path's folders, and each fallback in the existing ones, at most
+/// [`NOT_FOUND_FOLDERS_MAX`](crate::limits::NOT_FOUND_FOLDERS_MAX). So a long path that names nothing
+/// costs little.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     /// The target path without its first slash.

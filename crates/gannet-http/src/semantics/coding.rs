@@ -58,7 +58,8 @@ impl Coding {
         }
     }
 
-    /// The coding of [`ALL`](Self::ALL) with a name, in any case; `x-gzip` means gzip (RFC 9110 section 8.4.1.3).
+    /// The coding of [`ALL`](Self::ALL) with a name, in any case; `x-gzip` means gzip (RFC 9110 section
+    /// 8.4.1.3).
     #[must_use]
     pub fn parse(name: &[u8]) -> Option<Self> {
         if name.eq_ignore_ascii_case(b"x-gzip") {

@@ -128,7 +128,7 @@ impl Slots {
     /// Empties a slot with no operation in flight; dropping its descriptor closes the socket.
     pub(super) fn remove(&mut self, index: u32) -> Sending {
         let slot = &mut self.slots[index as usize];
-        assert_eq!(slot.in_flight, 0, "the kernel has let go of the socket");
+        assert_eq!(slot.in_flight, 0, "the kernel has released the socket");
         let generation = slot.endpoint.generation.wrapping_add(1) & GENERATION_MASK;
         let old = std::mem::take(slot);
         slot.endpoint.generation = generation;

@@ -28,8 +28,8 @@ pub(crate) struct Forwarded<'a> {
     pub(crate) authority: Option<&'a [u8]>,
 }
 
-/// The two kinds of fields name different clients. A proxy that sets one kind may pass on the other
-/// as the client has sent it, so neither can be believed. The same goes for a `Forwarded` with a
+/// The two kinds of fields name different clients. A proxy that sets one kind may forward the other
+/// as the client sent it, so neither can be trusted. The same goes for a `Forwarded` with a
 /// quoted string that does not end: the client may have begun it, to swallow what its proxy adds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Conflict;
@@ -271,7 +271,8 @@ fn split_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
 }
 
 /// An address, with or without a port, which may be hidden (RFC 7239 section 6): `192.0.2.1`,
-/// `192.0.2.1:80`, `192.0.2.1:_x`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`. `None` for `unknown`, obfuscated and malformed ones.
+/// `192.0.2.1:80`, `192.0.2.1:_x`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`. `None` for
+/// `unknown`, obfuscated and malformed ones.
 fn address(node: &[u8]) -> Option<IpAddr> {
     let node = str::from_utf8(node).ok()?;
     let is_port = |port: &str| {

@@ -67,8 +67,8 @@ impl Clients {
         }
     }
 
-    /// Whether a client is allowed: the longest prefix decides, at the same length `deny`. One that is
-    /// in no list is, unless only some are allowed; and [`HIDDEN`] is, unless there are lists.
+    /// Whether a client is allowed: the longest matching prefix wins, `deny` between equal ones. A client
+    /// in no list is allowed, unless there is an `allow`; [`HIDDEN`] is, unless there are lists.
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
         let longest = |networks: &[Network]| {
             let matching = networks.iter().filter(|network| network.contains(address));
@@ -154,7 +154,7 @@ pub(crate) struct Client {
     name: Box<str>,
     /// Unless it is a trusted proxy, or has none.
     address: Option<IpAddr>,
-    /// It is a proxy that tells of each request's client.
+    /// It is a proxy that names the client of each request.
     pub(crate) is_trusted: bool,
     /// Its requests are answered only after a look at the rules.
     pub(crate) is_checked: bool,
@@ -272,7 +272,7 @@ impl Client {
         }
     }
 
-    /// What a request tells of its client; nothing unless it comes from a trusted proxy.
+    /// What a request says about its client; nothing unless it comes from a trusted proxy.
     ///
     /// # Errors
     /// See [`Conflict`].
@@ -285,8 +285,8 @@ impl Client {
         }
     }
 
-    /// What to do with a request of this client, or of the one that it tells of; and the entry of
-    /// that one. Trusted proxies themselves have no limits.
+    /// What to do with a request of this client, or of the one that it names; and the entry of that
+    /// one. Trusted proxies themselves have no limits.
     pub(crate) fn judge(
         &self,
         told: &Forwarded<'_>,
@@ -341,7 +341,7 @@ impl Drop for Client {
     }
 }
 
-/// What a trusted proxy has told of a request.
+/// What a trusted proxy has said about a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     /// The client, for the log.

@@ -2,10 +2,10 @@
 //!
 //! `pump` takes requests from a protocol machine and answers those that need only memory. Any other
 //! waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
-//! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers
-//! those that found a resource exhausted. `answering` builds responses with the site's content,
-//! `own_answers` all others; `timing` is their `server-timing`, `challenges` are those of ACME servers; `outgoing` gathers the responses of
-//! one send, and `body` references content that follows it.
+//! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers those
+//! that found a resource exhausted. `answering` builds responses with the site's content, `own_answers`
+//! all others; `timing` is their `server-timing`, `challenges` are those of ACME servers; `outgoing`
+//! gathers the responses of one send, and `body` references content that follows it.
 
 pub(crate) mod answering;
 pub(crate) mod body;

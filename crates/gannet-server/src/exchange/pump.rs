@@ -70,7 +70,7 @@ pub(crate) struct Pump<'a, D> {
     pub(crate) clients: Option<&'a Clients>,
     /// Passwords that were right.
     pub(crate) guard: &'a Guard,
-    /// What a trusted proxy has told of the request in progress.
+    /// What a trusted proxy has said about the request in progress.
     pub(crate) told: Option<Told>,
 }
 

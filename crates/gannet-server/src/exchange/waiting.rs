@@ -129,12 +129,12 @@ impl WaitingRequest {
         self.site
     }
 
-    /// What a trusted proxy has told of it, if it came from one.
+    /// What a trusted proxy has said about it, if it came from one.
     pub(crate) fn told(&self) -> Option<&Told> {
         self.told.as_ref()
     }
 
-    /// Keeps what a trusted proxy has told of it.
+    /// Keeps what a trusted proxy has said about it.
     pub(crate) fn keep(&mut self, told: Option<Told>) {
         self.told = told;
     }

@@ -96,9 +96,9 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Binds a datagram socket beside each HTTPS listener that clients reach directly, for each
-    /// worker, or takes those that another process has bound. Failures are reported, and those addresses serve HTTPS without
-    /// HTTP/3.
+    /// Binds a datagram socket beside each HTTPS listener that clients reach directly, for each worker,
+    /// or takes those that another process has bound. Failures are reported, and those addresses serve
+    /// HTTPS without HTTP/3.
     pub(super) fn bind(
         listeners: &mut [Bound],
         workers: usize,

@@ -462,7 +462,7 @@ impl Sites {
         if *next == *state.table {
             return;
         }
-        // Workers know the names first: who is told that a host is gone finds it gone.
+        // Workers know the names first: whoever reads that a host is gone finds it gone.
         self.surroundings.published.publish(|opened| {
             if let Some(named) = &mut opened.named {
                 named.table = Arc::clone(&next);

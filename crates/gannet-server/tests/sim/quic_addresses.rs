@@ -54,8 +54,8 @@ fn a_handshake_that_does_not_go_on_is_sent_three_times_its_bytes() {
     }
 }
 
-/// Somebody who has done his handshake has much sent to addresses of others, where nobody answers: in
-/// all no more than three times what he sends.
+/// A client that has completed its handshake cannot have more than three times what it sends delivered
+/// to addresses of others, where nobody answers.
 #[test]
 fn moves_to_addresses_of_others_have_a_bound() {
     for len in [1, 300, 1_200, 1_400] {

@@ -34,9 +34,10 @@ pub struct ExtractReport {
     pub packing: PackOptions,
 }
 
-/// Writes every file of an archive under its path, with its modification time if that is known, and
-/// its rules as `_redirects` and `_headers`. Other names of files, slash redirects and listings are
-/// omitted, since packing recreates them, and files of earlier releases that are carried on. If the archive has virtual hosts, each has a folder of its own.
+/// Writes every file of an archive under its path, with its modification time if that is known, and its
+/// rules as `_redirects` and `_headers`. Other names of files, slash redirects and listings are
+/// omitted, since packing recreates them, and files of earlier releases that are carried on. If the
+/// archive has virtual hosts, each has a folder of its own.
 ///
 /// Nothing is written outside the directory. Paths in an archive have no `..`; the directory is
 /// empty at the start, and files are only ever created, so no symbolic link is followed.

@@ -143,8 +143,8 @@ pub struct PackOptions {
     /// content has changed since are not content hashes, and their files are the dictionaries of new
     /// versions (RFC 9842).
     pub previous: Vec<PathBuf>,
-    /// Immutable files of `previous` that are no longer part of the site are packed for so many
-    /// seconds after they were. Time is that of the site: `source_date_epoch`, or else the newest
+    /// For how many seconds after they were last part of the site immutable files of `previous` are
+    /// still packed. Time is that of the site: `source_date_epoch`, or else the newest
     /// modification time of a file.
     pub carry: Option<u64>,
     /// The secret key to sign with.

@@ -1,4 +1,4 @@
-//! The store that a command changes: a folder, or one in an object storage, of which the command has a
+//! The store that a command changes: a folder, or one in an object store, of which the command has a
 //! picture in a folder.
 
 use std::ffi::OsStr;
@@ -94,7 +94,7 @@ impl Destination {
         }
     }
 
-    /// The same, where a release that cannot be had must not hold up the next one.
+    /// The same, where a release that cannot be fetched must not hold up the next one.
     pub(super) fn try_to_bring(&self, id: ReleaseId) {
         if let Err(failure) = self.bring(id) {
             self.told(failure).report();

@@ -40,11 +40,11 @@ pub(super) const WATCHED_MAX: usize = 100_000;
 /// Folders within folders that are watched.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// Nothing must have changed for so long before changes are looked at: an editor replaces a file in
-/// several steps.
+/// Changes are handled once nothing has changed for this long: an editor replaces a file in several
+/// steps.
 pub(super) const QUIET: Duration = Duration::from_millis(50);
 
-/// Changes are looked at after so long although there are still more.
+/// Changes are handled after this time even if more keep coming.
 pub(super) const QUIET_MAX: Duration = Duration::from_millis(500);
 
 /// The shortest interval of looking at all files where the kernel does not tell about changes.

@@ -146,8 +146,8 @@ impl State {
         self.news.notify_all();
     }
 
-    /// Waits for something to tell, and returns it as JSON: an empty text if there is nothing for
-    /// so long, `None` at the end.
+    /// Waits for something to tell, and returns it as JSON: an empty text if there is nothing within
+    /// `patience`, `None` at the end.
     pub(super) fn next(&self, told: &mut Told, patience: Duration) -> Option<String> {
         let until = Instant::now() + patience;
         let mut inner = self.lock();

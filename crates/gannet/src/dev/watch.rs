@@ -347,7 +347,7 @@ mod tests {
         check(&["link.txt"]);
         folder.write("outside/a.txt", "changed");
         check(&["link.txt"]);
-        // Made anew, as builds do.
+        // Recreated, as builds do.
         fs::rename(&site, folder.0.join("before")).expect("renamed");
         check(&["css/a.css", "link.txt", "new/deep/b.html"]);
         folder.write("site/out/left-out.html", "a");

@@ -217,7 +217,7 @@ impl Cache {
         self.age();
     }
 
-    /// Counts anew what a cached resolution weighs, after it has grown.
+    /// Counts again what a cached resolution weighs, after it has grown.
     pub(super) fn weigh_again(&mut self, path: &[u8]) {
         for generation in [&mut self.young, &mut self.old] {
             if let Some(value) = generation.paths.get_mut(path) {

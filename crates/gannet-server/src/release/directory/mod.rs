@@ -229,7 +229,7 @@ impl CachedVariant {
     }
 }
 
-/// Whether a file has been unchanged for so long that bytes read now may be cached. The timestamps
+/// Whether a file has been unchanged for long enough that bytes read now may be cached. The timestamps
 /// of a file are set when a write begins, no finer than a clock tick: a read during a write may
 /// return a mix of old and new bytes, which no later check can detect. (git calls such files racy.)
 ///

@@ -141,7 +141,7 @@ impl Follower {
 
     /// Opens the first release that the store keeps and this server does not: only one, since
     /// opening takes long, and the pointer has to be looked at. Those that it keeps already are not
-    /// let go of here: the log may be missing.
+    /// released here: the log may be missing.
     fn keep_from_store(&mut self, now: u64) {
         let Origin::Store(store) = &mut self.source.origin else {
             return;

@@ -404,7 +404,7 @@ impl Follower {
         })
     }
 
-    /// A release of the store cannot be staged, which took so long to find out: its file may still
+    /// A release of the store cannot be staged, and finding that out took this long: its file may still
     /// be on its way.
     fn try_again(&mut self, took: Duration) {
         if let Origin::Store(store) = &mut self.source.origin {

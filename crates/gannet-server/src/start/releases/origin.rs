@@ -210,7 +210,7 @@ impl InStore {
     pub(crate) fn kept(&self, now: u64) -> Result<Vec<KeptRelease>, StoreError> {
         let mut kept = self.store.kept(&self.pointer, now)?.releases;
         kept.retain(|it| !self.newest.void.contains(&it.pointer.release));
-        // More are let go of at once.
+        // Any more would be released at once.
         kept.truncate(OTHER_RELEASES_MAX - 1);
         Ok(kept)
     }
@@ -318,7 +318,7 @@ impl From<OpenError> for Refusal {
     }
 }
 
-/// When to try again after an attempt that took so long.
+/// When to try again after an attempt that took this long.
 pub(crate) fn again_after(took: Duration) -> Instant {
     Instant::now() + Duration::from_millis(REFUSED_AGAIN_MS).max(took * REFUSED_PART)
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use gannet_server::config::{EngineChoice, SandboxChoice};
 use gannet_server::tls::kernel::Choice;
 
-/// Something that is not there, or does not work, and what mends it.
+/// Something that is missing or does not work, and what fixes it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Lack {
     pub(super) why: String,
@@ -113,7 +113,7 @@ pub(super) struct Site {
     pub(super) state: Result<FileSystem, Lack>,
 }
 
-/// Where it lies.
+/// The file system that it is on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FileSystem {
     /// The number of its type, as in statfs(2).

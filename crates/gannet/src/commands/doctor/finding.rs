@@ -36,7 +36,7 @@ pub(super) struct Finding {
     pub(super) subject: &'static str,
     /// What was found: lower case, no final stop.
     pub(super) text: String,
-    /// What mends it.
+    /// What fixes it.
     pub(super) help: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `gannet doctor`: what the machine gives and lacks for a configuration.
+//! `gannet doctor`: what the machine has and lacks for a configuration.
 //!
 //! ```text
 //!  probe: the machine, serve's outlook ─▶ Facts ─▶ judge: Vec<Finding> ─▶ report: text, JSON

@@ -191,7 +191,7 @@ fn refuse_at_once(settings: &Settings, origins: &Origins) -> Result<(), Failure>
     }
 }
 
-/// Whether a supervisor watches this very process, and cannot be told of another one.
+/// Whether a supervisor watches this very process, and cannot be told to watch another one.
 fn is_supervised(own: u32) -> bool {
     if std::env::var_os("NOTIFY_SOCKET").is_some() {
         return false;

@@ -233,7 +233,7 @@ mod tests {
         for is_udp in [false, true] {
             for _ in 0..2 {
                 let (prospect, is_in_use) = Prospect::of(&address, is_udp);
-                assert!(prospect.refused.is_none() && !is_in_use, "let go of");
+                assert!(prospect.refused.is_none() && !is_in_use, "released");
             }
         }
     }
