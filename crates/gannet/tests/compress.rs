@@ -312,3 +312,65 @@ fn what_cannot_be_done_is_said() {
          help: see 'gannet compress --help'\n",
     );
 }
+
+/// A folder whose owner is somebody else, and has put links where copies would be: what they lead to
+/// is neither read nor written, nor gets another owner, whoever runs it.
+#[test]
+fn nothing_is_written_through_what_has_the_name_of_a_copy() {
+    let (site, other) = (site(), Folder::new());
+    let secret = other.write("secret", "of somebody else");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("permissions");
+    let page = site.join("page.html");
+    if let Err(error) = chown(&page, Some(1_234), Some(4_321)) {
+        gannet_testkit::left_out("files of other users", error);
+    }
+    symlink(&secret, site.join("page.html.br")).expect("a link");
+    symlink(other.join("new"), site.join("page.html.zst")).expect("a link");
+    fs::hard_link(&secret, site.join("page.html.gz")).expect("another name");
+    let before = fs::metadata(&secret).expect("it is there");
+    for flags in [&[][..], &["--force"]] {
+        let (_, err) = compress(&site, &[flags, &["--compress", "gzip,br,zstd"]].concat());
+        let left = match flags.is_empty() {
+            true => "left alone: 3, such as ",
+            false => "left alone: 2, such as ",
+        };
+        assert!(err.contains(left), "{err}");
+        let after = fs::metadata(&secret).expect("it is there");
+        assert_eq!(
+            (after.uid(), after.gid(), after.mode(), after.mtime()),
+            (before.uid(), before.gid(), before.mode(), before.mtime())
+        );
+        assert_eq!(fs::read(&secret).expect("it"), b"of somebody else");
+        assert!(!other.join("new").exists());
+        assert!(site.join("page.html.br").is_symlink());
+        assert!(site.join("page.html.zst").is_symlink());
+    }
+    // The name was taken from the other file, which has one less.
+    assert_eq!(
+        decoded(&site.join("page.html.gz")),
+        PAGE.repeat(100).into_bytes()
+    );
+    assert_eq!(fs::metadata(&secret).expect("it").nlink(), 1);
+}
+
+/// A name that leaves no room for a suffix is an error of that file, and none of the others.
+#[test]
+fn a_name_that_is_too_long_for_a_copy_is_said() {
+    let site = site();
+    let long = format!("{}.html", "l".repeat(248));
+    site.write(&long, PAGE.repeat(100));
+    let path = site.path().to_str().expect("UTF-8");
+    let ended = gannet(["compress", path, "--compress", "gzip"]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(
+        ended.err.contains(&format!("{long}.gz': ")) && ended.err.contains("(ENAMETOOLONG)"),
+        "{ended:?}"
+    );
+    assert!(
+        ended
+            .text()
+            .ends_with("copies: 2 made, 0 current, 0 removed\n"),
+        "{ended:?}"
+    );
+    assert!(site.join("page.html.gz").exists() && site.join("docs/app.js.gz").exists());
+}

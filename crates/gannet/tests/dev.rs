@@ -508,3 +508,61 @@ fn what_cannot_work_is_refused() {
          help: see 'gannet dev --help'\n",
     );
 }
+
+/// Each change gives way to a new server behind; copies that the one before had made of long files
+/// are freed with it.
+#[test]
+fn copies_of_replaced_servers_are_freed() {
+    let site = Folder::site();
+    site.write("app.js", "let value = 1;\n".repeat(200_000));
+    site.write("image.png", "x".repeat(3_000_000));
+    let server = dev(&site, &[]);
+    let copies = || {
+        let names = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("a process");
+        let links = names.filter_map(|name| fs::read_link(name.ok()?.path()).ok());
+        let is_copy = |link: &std::path::PathBuf| link.to_string_lossy().starts_with("/memfd:");
+        links.filter(is_copy).count()
+    };
+    let mut window = Window::open(&server, &mark(&get(&server, "/")));
+    let mut most = 0;
+    for number in 0..8 {
+        // Files that have changed a moment ago are not copied: ask until they are.
+        until("a long file is copied", || {
+            get(&server, "/image.png").expect(200);
+            get(&server, "/app.js").expect(200);
+            copies() > 0
+        });
+        most = most.max(copies());
+        let page = format!("<!doctype html><p>{number}");
+        site.write("about.html", &page);
+        while script_free(&get(&server, "/about")) != page {
+            window.hear_of("\"change\":\"page\"");
+        }
+    }
+    assert!(
+        most <= 4,
+        "{most}: those of one server, or of two for a moment"
+    );
+}
+
+/// The longest names that a file system has, of bytes that links have to spell out.
+#[test]
+fn names_of_any_length_work() {
+    let site = Folder::new();
+    let long = format!("{}.html", "\u{1f427}".repeat(62));
+    assert_eq!(long.len(), 253);
+    let page = "<!doctype html><p>long";
+    site.write(format!("folder/{long}"), page);
+    let server = dev(&site, &[]);
+    let (_, listing) = script(&get(&server, "/folder/").expect(200));
+    let link = listing.split("<td><a href=\"./").nth(1).expect("a row");
+    let link = link.split('"').next().expect("an end").to_owned();
+    assert_eq!(link.len(), 3 * 248 + ".html".len(), "{link}");
+    assert_eq!(script_free(&get(&server, &format!("/folder/{link}"))), page);
+    let mut window = Window::open(&server, &mark(&get(&server, "/folder/")));
+    site.write(format!("folder/{long}"), "<!doctype html><p>new");
+    window.hear_of("\"change\":\"page\"");
+    until("the new page", || {
+        script_free(&get(&server, &format!("/folder/{link}"))).ends_with("new")
+    });
+}
