@@ -60,6 +60,10 @@ pub const GATHERS_KEPT_MAX: usize = 64;
 /// the ring, and a peer that wakes up for the first need not be woken for each.
 pub const SEND_AT_ONCE_MIN: u64 = 32 * 1024;
 
+/// The epoll engine does not wait for the end of the turn once lists of this many bytes are to be sent
+/// together: they are in a second-level cache, and a peer that wakes up for them has something to do.
+pub const SEND_TOGETHER_MAX: u64 = 256 * 1024;
+
 /// Connections accepted from one listener in one turn of the epoll engine, so that a flood of
 /// connects does not starve those already accepted.
 pub const ACCEPTS_PER_TURN: usize = 64;

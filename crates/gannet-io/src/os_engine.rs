@@ -106,7 +106,7 @@ pub(crate) trait OsEngine {
     /// Whether the slot still holds the socket that `key` names.
     fn is_current(&self, key: SlotKey) -> bool;
 
-    /// Sends the list in the slot with the others of this turn, when it ends.
+    /// Sends the list in the slot with the others of this turn, when it ends at the latest.
     fn send_with_others(&mut self, index: u32);
 
     /// Sends what is left of the list in the slot when, or as soon as, the socket has room.

@@ -11,11 +11,12 @@ use rustix::time::Timespec;
 
 use crate::clock::Clock;
 use crate::completion::Completion;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Sending};
 use crate::epoll::buffers::Buffers;
 use crate::epoll::datagrams::DATAGRAMS;
 use crate::epoll::slots::Slots;
 use crate::helpers::SlotKey;
+use crate::limits;
 use crate::network::{EngineReport, IoCounters};
 use crate::operation::{Lease, Listener, Nanos, Token};
 use crate::options::EngineOptions;
@@ -34,6 +35,8 @@ pub struct Epoll {
     /// Sockets whose lists are sent when the turn ends: one peer that wakes up finds the answers for all,
     /// and need not be woken for each.
     pub(super) queued: Vec<SlotKey>,
+    /// Bytes of these lists.
+    queued_bytes: u64,
     /// For receiving datagrams; `None` without datagram sockets.
     pub(super) batch: Option<Box<Batch>>,
     /// Buffers of datagrams that were not delivered; empty between calls.
@@ -86,6 +89,7 @@ impl Epoll {
             parts,
             arrivals: VecDeque::new(),
             queued: Vec::new(),
+            queued_bytes: 0,
             batch: None,
             refused: Vec::new(),
         })
@@ -99,9 +103,10 @@ impl Epoll {
         }
     }
 
-    /// Sends the lists of the turn that ends.
+    /// Sends the lists that wait for the end of the turn.
     fn send_queued(&mut self) {
         let mut queued = std::mem::take(&mut self.queued);
+        self.queued_bytes = 0;
         for key in queued.drain(..) {
             // It may have been closed since.
             if self.is_current(key) {
@@ -184,11 +189,19 @@ impl OsEngine for Epoll {
     }
 
     fn send_with_others(&mut self, index: u32) {
-        let generation = self.endpoint(index).generation;
+        let endpoint = self.endpoint(index);
+        let len = match &endpoint.sending {
+            Sending::List { progress, .. } => progress.total(),
+            _ => 0,
+        };
         self.queued.push(SlotKey {
             slot: index,
-            generation,
+            generation: endpoint.generation,
         });
+        self.queued_bytes += len;
+        if self.queued_bytes >= limits::SEND_TOGETHER_MAX {
+            self.send_queued();
+        }
     }
 
     fn queue_list(&mut self, _index: u32) {
