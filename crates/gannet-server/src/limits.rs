@@ -1,5 +1,7 @@
 //! Limits of the engine, each with its reason.
 
+use gannet_content::directory::coding::CODED_UP_TO;
+
 /// Unparsed input held for a connection while a response is in progress: one head of maximum
 /// length, or dozens of usual ones. A pipelining client may send this much ahead; then receiving
 /// pauses and TCP applies back-pressure. Bytes that the engine has already received are held as
@@ -125,10 +127,14 @@ pub(crate) const LOOKUPS_PER_TURN_MAX: u64 = 32;
 pub(crate) const COPIES_AT_ONCE_MAX: usize = 4;
 
 /// Bytes of the copies in progress, per worker.
-pub(crate) const FIRST_READS_HELD_MAX: u64 = 2 * COPIES_AT_ONCE_MAX as u64 * SNAPSHOT_MAX;
+pub(crate) const FIRST_READS_HELD_MAX: u64 = 2 * COPIES_AT_ONCE_MAX as u64 * CODED_UP_TO;
 
-/// The longest live file copied into memory.
+/// The longest live file copied into memory for its first request, unless it is text that is coded from
+/// its copy: that is copied up to [`CODED_UP_TO`].
 pub(crate) const SNAPSHOT_MAX: u64 = 4 << 20;
+
+/// How many times as long text may be that is coded.
+pub(crate) const CODED_PART: u64 = CODED_UP_TO / SNAPSHOT_MAX;
 
 /// Longer live files are copied in the background once this many requests have followed the first: the
 /// copy costs about as much as answering one.
@@ -173,7 +179,8 @@ pub(crate) const SETTLED_S: i64 = 2;
 pub(crate) const RECENT_S: i64 = 60;
 
 /// How long a file that may change stays open without requests for it, milliseconds: it may have
-/// been deleted, and occupies disk space until it is closed.
+/// been deleted, and occupies disk space until it is closed. The same for entries with copies of longer
+/// files, which occupy the room for others.
 pub(crate) const OPEN_IDLE_MS: u64 = 4_000;
 
 /// Request paths cached by a worker in directory mode.

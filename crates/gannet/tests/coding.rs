@@ -97,3 +97,38 @@ fn it_can_be_turned_off() {
         }
     });
 }
+
+/// The search index of a large documentation: longer than other files that are copied for their first
+/// request, and than what Brotli is made of.
+#[test]
+fn a_search_index_is_compressed() {
+    let site = Folder::new();
+    let index = text(5_000_000);
+    site.write("searchindex.js", &index);
+    // Longer than any text that is compressed.
+    site.write("dump.txt", text(9_000_000));
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "1", "--metrics", "127.0.0.1:0"]);
+        let mut client = Client::new(&server);
+        for (accepted, coding) in [
+            ("gzip, deflate, br, zstd", "zstd"),
+            ("gzip, deflate, br", "gzip"),
+        ] {
+            let line = format!("accept-encoding: {accepted}");
+            until("it is compressed", || {
+                let dump = client.request("GET", "/dump.txt", &[&line]).expect(200);
+                assert_eq!(dump.field("content-encoding"), None);
+                let one = client
+                    .request("GET", "/searchindex.js", &[&line])
+                    .expect(200);
+                assert!(decoded(&one) == index.as_bytes());
+                let is_coded = one.field("content-encoding") == Some(coding);
+                assert!(!is_coded || one.body.len() * 3 < index.len());
+                is_coded
+            });
+        }
+        client.request("GET", "/searchindex.js", &["accept-encoding: br"]);
+        let made = metric(&server, "gannet_codings_total{result=\"made\"}");
+        assert_eq!(made, 2, "nothing else");
+    });
+}

@@ -8,13 +8,21 @@ use gannet_http::semantics::coding::{Coding, CodingSet};
 /// A shorter file fits into the first packets of an answer, whatever its coding.
 pub const CODED_FROM: u64 = 1 << 10;
 
-/// The longest file that is coded: also the longest that a server copies into memory before it sends
-/// it, which is what makes a coding one of the very bytes that others get uncoded.
-pub const CODED_UP_TO: u64 = 4 << 20;
+/// The longest file that is coded: also the longest text that a server copies into memory before it
+/// sends it, which is what makes a coding one of the very bytes that others get uncoded. Search indexes
+/// of large documentations have 2 to 6 MB.
+pub const CODED_UP_TO: u64 = 8 << 20;
 
-/// The codings that are made, the usually smallest one first: of those that a client accepts, the
-/// first one is made for it.
+/// The codings that are made.
 pub const MADE: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+
+/// Up to this length Brotli is the smallest coding as a rule; above it zstd, at the levels that fit work
+/// done while a site is served, for half of Brotli's time.
+const BROTLI_FIRST_UP_TO: u64 = 1 << 20;
+
+/// The longest file of which Brotli is made: its encoder's memory grows with the file, to 44 MiB here and
+/// to 57 MiB for twice as much.
+const BROTLI_UP_TO: u64 = 4 << 20;
 
 /// Whether a file is coded: its path below the root, its content type, and its length in bytes.
 /// Fields of the answer may still forbid it: see
@@ -27,10 +35,18 @@ pub fn is_coded(path: &[u8], content_type: &str, len: u64) -> bool {
         && stored_coding::of(path).is_none()
 }
 
-/// The coding that is made for a client that accepts these, if any.
+/// The coding that is made of a file of `len` bytes for a client that accepts these, if any.
 #[must_use]
-pub fn wanted(accepted: CodingSet) -> Option<Coding> {
-    MADE.into_iter().find(|coding| accepted.contains(*coding))
+pub fn wanted(accepted: CodingSet, len: u64) -> Option<Coding> {
+    use Coding::{Brotli, Gzip, Zstd};
+    let made: &[Coding] = match len {
+        ..=BROTLI_FIRST_UP_TO => &[Brotli, Zstd, Gzip],
+        ..=BROTLI_UP_TO => &[Zstd, Brotli, Gzip],
+        _ => &[Zstd, Gzip],
+    };
+    made.iter()
+        .copied()
+        .find(|coding| accepted.contains(*coding))
 }
 
 /// Whether a coded form is worth keeping: it saves a packet, and a twentieth.
@@ -73,13 +89,23 @@ mod tests {
             let all = codings.iter();
             all.fold(CodingSet::IDENTITY, |set, coding| set.with(*coding))
         };
-        assert_eq!(wanted(CodingSet::ALL), Some(Coding::Brotli));
-        assert_eq!(
-            wanted(set(&[Coding::Gzip, Coding::Zstd])),
-            Some(Coding::Zstd)
+        use Coding::{Brotli, Gzip, Zstd};
+        let check = |accepted: &[Coding], expect: [Option<Coding>; 3]| {
+            let lens = [BROTLI_FIRST_UP_TO, BROTLI_UP_TO, CODED_UP_TO];
+            let found = lens.map(|len| wanted(set(accepted), len));
+            assert_eq!(found, expect, "{accepted:?}");
+            let longer = lens.map(|len| wanted(set(accepted), len + 1));
+            assert_eq!(longer[..2], expect[1..], "{accepted:?}");
+        };
+        check(
+            &[Brotli, Zstd, Gzip],
+            [Some(Brotli), Some(Zstd), Some(Zstd)],
         );
-        assert_eq!(wanted(set(&[Coding::Gzip])), Some(Coding::Gzip));
-        assert_eq!(wanted(set(&[])), None);
+        check(&[Zstd, Gzip], [Some(Zstd); 3]);
+        check(&[Brotli, Gzip], [Some(Brotli), Some(Brotli), Some(Gzip)]);
+        check(&[Brotli], [Some(Brotli), Some(Brotli), None]);
+        check(&[Gzip], [Some(Gzip); 3]);
+        check(&[], [None; 3]);
     }
 
     #[test]

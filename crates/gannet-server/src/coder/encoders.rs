@@ -25,7 +25,8 @@ const GZIP_LEVEL: i32 = 6;
 /// Brotli's smaller windows make this encoder allocate tables of 32 MiB.
 const BROTLI_WINDOW_BITS_MIN: u32 = 17;
 const ZSTD_WINDOW_BITS_MIN: u32 = 16;
-/// 4 MiB, the longest file that is coded.
+/// 4 MiB, the longest file of which Brotli is made. Twice as much would make 8 MiB of a search index 0.2 %
+/// shorter with zstd.
 const WINDOW_BITS_MAX: u32 = 22;
 
 /// The logarithm of the window that holds `len` bytes.
@@ -91,8 +92,8 @@ mod tests {
     #[test]
     fn what_is_coded_can_be_decoded() {
         let line = |number: usize| format!("line {number} of {}\n", number * number % 1_003);
-        let text: String = (0..250_000).map(line).collect();
-        for len in [1_024, 1_025, 31_000, 70_000, 1 << 20, 4 << 20] {
+        let text: String = (0..450_000).map(line).collect();
+        for len in [1_024, 1_025, 31_000, 70_000, 1 << 20, 4 << 20, 8 << 20] {
             let source = &text.as_bytes()[..len];
             for coding in MADE {
                 let coded = encode(coding, source).expect("it can be coded");

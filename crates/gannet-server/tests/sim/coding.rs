@@ -4,6 +4,7 @@ use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::ledger::Account;
 use gannet_testkit::h1::{Response, head};
 
 use crate::files::decode;
@@ -353,6 +354,66 @@ fn what_is_read_again_keeps_its_coding() {
         assert!(!server.driven.code_next());
     }
     assert_eq!(server.driven.coder_counts().made, 1);
+}
+
+/// Text that is coded may be twice as long as other files that are copied for their first request: it is
+/// copied then, and queued. Other files of its length, and longer text, are neither. (A copy on the
+/// simulated disk is not memory that an encoder could read.)
+#[test]
+fn long_text_is_copied_to_be_coded_and_nothing_else_of_its_length() {
+    const LIMIT: usize = 64 << 10;
+    let options = ContentOptions {
+        snapshot_max: LIMIT as u64,
+        ..ContentOptions::default()
+    };
+    let mut server = server(None, &options);
+    let text: Vec<u8> = page("long").into_iter().cycle().take(3 * LIMIT).collect();
+    let (most, more) = (&text[..2 * LIMIT], &text[..=2 * LIMIT]);
+    server.disk.put_file("index.js", most.to_vec());
+    server.disk.put_file("more.js", more.to_vec());
+    server.disk.put_file("long.jpg", most.to_vec());
+    server.disk.age_files(LONG_MS);
+    for (target, content) in [("/more.js", more), ("/long.jpg", most)] {
+        let answer = get(&mut server, target, &[BROWSER]).expect(200);
+        assert_eq!(
+            (coding_of(&answer), &answer.body[..]),
+            ("identity", content)
+        );
+        assert!(!server.driven.code_next(), "{target}");
+    }
+    assert_eq!(server.disk.copied_bytes(), 0);
+    let first = get(&mut server, "/index.js", &[BROWSER]).expect(200);
+    assert_eq!((coding_of(&first), &first.body[..]), ("identity", most));
+    assert_eq!(server.disk.copied_bytes(), most.len() as u64);
+    assert!(server.driven.code_next() && !server.driven.code_next());
+    let plain = get(&mut server, "/index.js", &[]).expect(200);
+    assert_eq!(&plain.body[..], most);
+    assert_eq!(server.disk.copied_bytes(), most.len() as u64, "copied once");
+}
+
+/// The copy of a long text counts for the cache's limit, as any other: with room for two of them,
+/// files that are requested in turns displace each other instead of staying for ever.
+#[test]
+fn copies_of_long_text_count_for_the_cache() {
+    const LIMIT: usize = 64 << 10;
+    let options = ContentOptions {
+        snapshot_max: LIMIT as u64,
+        cache_memory: Some(4 * LIMIT as u64),
+        ..ContentOptions::default()
+    };
+    let mut server = server(None, &options);
+    for number in 0..40u8 {
+        let text: Vec<u8> = page("long").into_iter().cycle().take(2 * LIMIT).collect();
+        server.disk.put_file(&format!("{number}.js"), text);
+    }
+    server.disk.age_files(LONG_MS);
+    for number in 0..40 {
+        get(&mut server, &format!("/{number}.js"), &[]).expect(200);
+    }
+    let holdings = server.driven.holdings();
+    let copies = holdings.iter().find(|it| it.account == Account::Copies);
+    let held = copies.expect("every account is there").held;
+    assert!(held <= 6 * LIMIT as u64, "{held}");
 }
 
 /// Many distinct files: no account exceeds its bound (checked in every turn), and what the cache has

@@ -229,15 +229,15 @@ impl Cache {
         self.age();
     }
 
-    /// Removes entries that keep open a file that may change and was not confirmed for a while.
-    /// True if other such entries remain.
+    /// Removes entries that go when they are idle and were not confirmed for a while. True if other such
+    /// entries remain.
     pub(super) fn close_idle(&mut self, now: Nanos) -> bool {
         let mut is_left = false;
         for generation in [&mut self.young, &mut self.old] {
             generation.retain(|value| {
-                let is_live = value.cached.is_live();
-                let is_kept = !is_live || now <= value.confirmed.plus_ms(OPEN_IDLE_MS);
-                is_left |= is_live && is_kept;
+                let goes = value.cached.goes_when_idle();
+                let is_kept = !goes || now <= value.confirmed.plus_ms(OPEN_IDLE_MS);
+                is_left |= goes && is_kept;
                 is_kept
             });
         }

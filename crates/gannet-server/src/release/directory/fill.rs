@@ -260,8 +260,7 @@ impl Fill {
         &self.site
     }
 
-    /// Caches the result for later requests to the same release. True if that keeps a file open
-    /// that may be deleted.
+    /// Caches the result for later requests to the same release. True if that goes when it is idle.
     pub(crate) fn remember(&self, cached: Rc<Cached>, status: Status) -> bool {
         self.site.remember(&self.key(), cached, status, self.as_of)
     }
@@ -505,11 +504,15 @@ impl Fill {
     fn take(&mut self, coding: Coding, opened: OpenedFile, next: usize) -> Option<Filled> {
         let meta = opened.meta;
         let is_settled = is_settled(&meta, self.unix);
+        let path = self.variant_path(coding);
         self.is_brief |= !is_settled;
         self.is_recent |= is_recent(&meta, self.unix);
         // A file that has just changed is sent from the disk, or read for the requests of one turn.
         let copy_max = match is_settled {
-            true => self.site.options.read_max,
+            true => self
+                .site
+                .options
+                .copied_up_to(coding, &path, &self.content_type, meta.len),
             false => SMALL_FILE_MAX,
         };
         // A file that is being truncated is empty before its timestamps show it: it is checked at
@@ -527,6 +530,7 @@ impl Fill {
             true => self.site.long_copy(&meta, self.began),
             false => None,
         };
+        let is_long_copy = long_copy.is_some();
         let long_copy = long_copy.map(|file| Body::copy(file, meta.len));
         let body = match long_copy.or_else(|| self.previous().as_ref().and_then(same)) {
             Some(body) => Some(body),
@@ -537,11 +541,12 @@ impl Fill {
             None => Some(Body::live(opened.file, opened.meta)),
         };
         self.drafts.push(Draft {
-            path: self.variant_path(coding),
+            path,
             coding,
             meta,
             len: meta.len,
             body: body.map_or_else(OnceCell::new, OnceCell::from),
+            is_long_copy,
             coded: None,
         });
         self.next_sidecar(next)

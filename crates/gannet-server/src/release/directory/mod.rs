@@ -20,6 +20,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use gannet_content::answer::{self, Resource};
+use gannet_content::directory::coding::{self, CODED_UP_TO};
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::mime::{Types, TypesError};
 use gannet_content::negotiation::{self, Form};
@@ -53,7 +54,9 @@ use super::{Selected, ServedFile, Source};
 use crate::coder::Coder;
 use crate::config::ContentOptions;
 use crate::exchange::body::Body;
-use crate::limits::{LONG_COPY_PART, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
+use crate::limits::{
+    CODED_PART, LONG_COPY_PART, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX,
+};
 use crate::worker::ledger::Ledger;
 
 /// A live directory as one worker sees it: the directory at a path at some time, with its rules.
@@ -90,7 +93,9 @@ pub(crate) struct DirectoryOptions {
     /// Serve `NAME` from `NAME.gz` if there is no `NAME`.
     pub(crate) compressed_only: bool,
     /// Files up to this length are read whole before they are sent.
-    pub(crate) read_max: u64,
+    read_max: u64,
+    /// The same for text that is coded.
+    coded_max: u64,
     /// Only this file of the directory is served, at `/` and at its name.
     pub(crate) single: Option<Vec<u8>>,
     /// Copies of longer files, for all workers.
@@ -202,6 +207,8 @@ pub(crate) struct Draft {
     pub(crate) len: u64,
     /// The content, once a request has needed it.
     pub(crate) body: OnceCell<Body>,
+    /// That is one of the [`LongCopies`], which have room of their own.
+    pub(crate) is_long_copy: bool,
     /// The file that it is decoded from before it is sent.
     pub(crate) coded: Option<Rc<CodedAlone>>,
 }
@@ -464,6 +471,12 @@ impl Cached {
         self.files().any(|file| !file.is_constant())
     }
 
+    /// Whether its entry goes when it is idle: it keeps a file open that may be deleted, or a longer copy,
+    /// whose room others may need.
+    fn goes_when_idle(&self) -> bool {
+        self.is_live() || self.variants.iter().any(|v| v.draft.is_long_copy)
+    }
+
     /// Whether a response is being sent from one of its files: dropping it would not close that.
     fn is_in_use(&self) -> bool {
         self.files().any(|file| Rc::strong_count(file) > 1)
@@ -472,8 +485,7 @@ impl Cached {
     /// Approximate bytes of memory that caching it takes.
     fn weight(&self) -> u64 {
         let bodies = self.variants.iter().map(|v| match v.draft.body.get() {
-            // Longer copies are counted elsewhere.
-            Some(body) if !body.is_live() && body.len() <= SNAPSHOT_MAX => body.len(),
+            Some(body) if !body.is_live() && !v.draft.is_long_copy => body.len(),
             _ => 0,
         });
         bodies.sum::<u64>() + self.made_weight() + 1_024
@@ -526,9 +538,23 @@ impl DirectoryOptions {
             coder: coder.filter(|_| options.codes_text()).cloned(),
             compressed_only: options.compressed_only && single.is_none(),
             read_max: options.snapshot_max.clamp(SMALL_FILE_MAX, SNAPSHOT_MAX),
+            coded_max: options
+                .snapshot_max
+                .saturating_mul(CODED_PART)
+                .clamp(SMALL_FILE_MAX, CODED_UP_TO),
             single,
             long_copies: LongCopies::default(),
         })
+    }
+
+    /// The length up to which a coding of the file at `path` is read whole before it is sent, if that
+    /// has `len` bytes.
+    fn copied_up_to(&self, coding: Coding, path: &[u8], content_type: &str, len: u64) -> u64 {
+        let may_be_coded = coding == Coding::Identity && self.coder.is_some();
+        match may_be_coded && coding::is_coded(path, content_type, len) {
+            true => self.coded_max,
+            false => self.read_max,
+        }
     }
 }
 
@@ -676,7 +702,7 @@ impl DirectorySite {
     }
 
     /// Caches the resolution of a request path, unless another release has replaced this one. True
-    /// if that keeps a file open that may be deleted.
+    /// if that goes when it is idle.
     pub(crate) fn remember(
         &self,
         path: &[u8],
@@ -684,7 +710,7 @@ impl DirectorySite {
         status: Status,
         now: Nanos,
     ) -> bool {
-        let is_live = cached.is_live();
+        let goes_when_idle = cached.goes_when_idle();
         let mut cache = self.cache.borrow_mut();
         let Some(cache) = cache.as_mut() else {
             return false;
@@ -696,7 +722,7 @@ impl DirectorySite {
         cache.set_taken(self.long_copies() / workers);
         cached.render();
         cache.insert(path, cached, status, now);
-        is_live
+        goes_when_idle
     }
 
     /// Closes files that may change and have not been requested for a while: deleted ones occupy

@@ -23,6 +23,8 @@ use crate::worker::ledger::Ledger;
 pub(super) struct OnTheFly {
     coder: Arc<Coder>,
     shaping: Shaping,
+    /// Length of the file in bytes.
+    len: u64,
     codings: OnceCell<Arc<Codings>>,
     /// What this one has replaced, until its own content is there.
     before: RefCell<Option<Before>>,
@@ -53,12 +55,13 @@ impl OnTheFly {
         };
         let is_coded = original.coding == Coding::Identity
             && original.coded.is_none()
-            && original.meta.len <= options.read_max
+            && original.meta.len <= options.coded_max
             && coding::is_coded(&original.path, &shaping.content_type, original.len)
             && !is_forbidden;
         is_coded.then(|| Self {
             coder: Arc::clone(coder),
             shaping: shaping.clone(),
+            len: original.len,
             codings: OnceCell::new(),
             before: RefCell::default(),
             variants: Default::default(),
@@ -93,6 +96,7 @@ impl OnTheFly {
             meta: original.draft.meta,
             len: len as u64,
             body: OnceCell::from(Body::Shared(Arc::clone(&made.content), 0..len)),
+            is_long_copy: false,
             coded: None,
         };
         let variant = self.shaping.variant(draft, tag)?;
@@ -206,7 +210,7 @@ impl Cached {
             return false;
         };
         let accepted = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        let Some(coding) = coding::wanted(accepted) else {
+        let Some(coding) = coding::wanted(accepted, fly.len) else {
             return false;
         };
         let is_asked = |codings: &Arc<Codings>| codings.is_asked(coding);

@@ -220,7 +220,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "false",
         brief: "do not compress text of a directory while serving it",
-        details: "Otherwise text from 1 KiB to 4 MiB without a sidecar is compressed in the background, \
+        details: "Otherwise text from 1 KiB to 8 MiB without a sidecar is compressed in the background, \
             for later requests; the first one gets it as it is. Never where a field forbids it \
             ('Cache-Control: no-transform').",
         is_common: false,

@@ -518,7 +518,7 @@ fn made_on_the_fly(
 ) -> Option<Coding> {
     let url = &directory_url(directory, number);
     let original = variants.iter().find(|it| it.coding == Coding::Identity)?;
-    let coding = coding::wanted(accepted)?;
+    let coding = coding::wanted(accepted, original.len)?;
     let is_made = coding::is_coded(url, mime::content_type(url), original.len)
         && !variants.iter().any(|it| it.coding == coding);
     is_made.then_some(coding)

@@ -195,6 +195,7 @@ impl Fill {
                 meta: coded.meta,
                 len,
                 body: OnceCell::new(),
+                is_long_copy: false,
                 coded: Some(decoded_from),
             });
         }
