@@ -245,6 +245,7 @@ impl Setting {
             tls: None,
             preface: if side == 1 { feature.preface } else { "" },
             fields: feature.fields,
+            codings: "",
             verify_every: 100,
             warm_up: WARM,
             duration: self.time,

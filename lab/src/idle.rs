@@ -212,6 +212,7 @@ fn measure_h3(server: &Served, certificate: &Certificate, count: usize) -> Resul
         tls: Some(&tls),
         preface: "",
         fields: "",
+        codings: "",
         verify_every: 1,
         warm_up: Duration::ZERO,
         duration: Duration::ZERO,

@@ -1,10 +1,11 @@
 //! Generates the files of a scenario, identical on every machine, and their expected contents.
 //!
-//! The bytes come from one pool that repeats with a prime period. Responses are compared with it,
-//! without a copy of the site in memory, and the wrong file, the wrong page or the wrong range of
-//! the right file is detected. The bytes do not compress.
+//! The bytes come from pools, one for each extension, that repeat with a prime period. Responses are
+//! compared with them, without a copy of the site in memory, and the wrong file, the wrong page or the
+//! wrong range of the right file is detected. The bytes do not compress, unless a scenario asks for text.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{BufWriter, Write},
     path::{Path, PathBuf},
@@ -14,8 +15,10 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::scenario::{ContentSpec, Sizes};
+use super::scenario::{ContentSpec, Filling, Sizes};
 use crate::load::{Content, Target};
+
+mod text;
 
 /// Length of the pool: the largest prime below 1 MiB, so that no slice size divides it.
 const POOL_LEN: usize = 1_048_573;
@@ -80,15 +83,24 @@ pub(crate) fn extent_of(spec: &ContentSpec, quick: bool) -> (usize, u64) {
 /// Writes the files of `spec` under `root`, which must not exist.
 pub(crate) fn create(spec: &ContentSpec, root: &Path, quick: bool) -> Result<Site> {
     fs::create_dir(root).with_context(|| format!("cannot create '{}'", root.display()))?;
-    let pool: Arc<[u8]> = match &spec.sizes {
-        Sizes::Text { text } => text.as_bytes().into(),
-        _ if spec.sparse => vec![0; POOL_LEN].into(),
-        _ => pool(spec.seed).into(),
+    let pool_for = |extension: &str| -> Arc<[u8]> {
+        match (&spec.sizes, spec.filling) {
+            (Sizes::Text { text }, _) => text.as_bytes().into(),
+            _ if spec.sparse => vec![0; POOL_LEN].into(),
+            (_, Filling::Random) => pool(spec.seed).into(),
+            (_, Filling::Site) => text::pool(extension, spec.seed, POOL_LEN).into(),
+        }
     };
+    let mut pools: BTreeMap<&str, Arc<[u8]>> = BTreeMap::new();
+    let extensions: Vec<&str> = spec.extension.split_whitespace().collect();
     let mut random = SplitMix(spec.seed ^ 0x5bd1_e995);
     let mut targets = Vec::with_capacity(spec.files);
     for (index, len) in sizes(spec, quick).into_iter().enumerate() {
-        let path = path_of(spec, index);
+        let extension = extensions[index % extensions.len()];
+        let path = path_of(spec, index, extension);
+        let pool = pools
+            .entry(extension)
+            .or_insert_with(|| pool_for(extension));
         let start = match &spec.sizes {
             Sizes::Text { .. } => 0,
             _ => random.next() % POOL_LEN as u64,
@@ -108,8 +120,7 @@ pub(crate) fn create(spec: &ContentSpec, root: &Path, quick: bool) -> Result<Sit
     })
 }
 
-fn path_of(spec: &ContentSpec, index: usize) -> String {
-    let extension = &spec.extension;
+fn path_of(spec: &ContentSpec, index: usize, extension: &str) -> String {
     match index.checked_div(spec.per_directory) {
         Some(directory) => format!("/d{directory:03}/f{index:05}.{extension}"),
         None => format!("/f{index:05}.{extension}"),
@@ -206,6 +217,7 @@ mod tests {
         ContentSpec {
             files,
             extension: "bin".into(),
+            filling: Filling::Random,
             per_directory: 0,
             seed: 7,
             sparse: false,

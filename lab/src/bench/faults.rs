@@ -186,6 +186,7 @@ fn requests(kind: Kind, path: &Path, fault: Fault, work: &Path) -> Result<u64> {
         tls: None,
         preface: "",
         fields: "",
+        codings: "",
         verify_every: 1,
         warm_up: Duration::ZERO,
         duration: second,

@@ -1,6 +1,7 @@
 //! One run: one peer, one cell; gives one figure, or the reason why there is none.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -29,6 +30,11 @@ const STALL: Duration = Duration::from_secs(10);
 
 /// Time for a server to accept the last connections of its backlog before requests begin.
 const SETTLE: Duration = Duration::from_millis(100);
+
+/// Maximum time until every file comes coded, once each has been asked for.
+const CODED_WITHIN: Duration = Duration::from_secs(30);
+/// Quiet between two looks, so that a server can code at low priority.
+const CODING_PAUSE: Duration = Duration::from_millis(500);
 
 /// The two CPUs of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -111,6 +117,9 @@ pub(crate) struct Figures {
     /// its own.
     #[serde(default)]
     pub(crate) handshakes: Option<(u64, u64)>,
+    /// Where codings are accepted: how much of its file a response has, in bytes.
+    #[serde(default)]
+    pub(crate) coded: Option<CodedLen>,
     /// Responses compared byte for byte within the window.
     pub(crate) verified: u64,
     /// Kernel worker threads of io_uring in the tree.
@@ -119,6 +128,15 @@ pub(crate) struct Figures {
     pub(crate) saturated: String,
     /// Reasons to doubt this figure; empty for a clean one.
     pub(crate) flags: Vec<Flag>,
+}
+
+/// Bytes of content that the mean response has, as sent.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct CodedLen {
+    /// Bytes.
+    pub(crate) len: f64,
+    /// Their share of the bytes of its file.
+    pub(crate) share: f64,
 }
 
 /// A reason to doubt a figure, with its extent.
@@ -146,6 +164,8 @@ pub(crate) enum Doubt {
     IoWorkers,
     /// Percentage of handshakes that were full instead of resumed.
     Full,
+    /// Percentage of responses that were not coded although a coding was accepted.
+    Plain,
 }
 
 impl std::fmt::Display for Flag {
@@ -157,6 +177,7 @@ impl std::fmt::Display for Flag {
             Doubt::Closed => write!(f, "{value:.0} connections closed by the server"),
             Doubt::Others => write!(f, "others used {value:.0} % of the server's CPU"),
             Doubt::Full => write!(f, "{value:.0} % of the handshakes were full"),
+            Doubt::Plain => write!(f, "{value:.1} % of the responses were not coded"),
             Doubt::IoWorkers => write!(f, "{value:.0} io_uring worker threads"),
         }
     }
@@ -178,7 +199,7 @@ pub(crate) fn measure(
     found: &Found,
     task: &Task<'_>,
     method: &Method,
-    interrupt: &std::sync::atomic::AtomicBool,
+    interrupt: &AtomicBool,
 ) -> Result<(Figures, String)> {
     super::host::pin(method.cpus.server)?;
     let server = Server::start(found, task, interrupt);
@@ -209,6 +230,7 @@ pub(crate) fn measure(
         tls: tls.as_ref(),
         preface: "",
         fields: "",
+        codings: &load.codings,
         verify_every: load.verify_every,
         warm_up: Duration::from_secs_f64(if is_once { 0.0 } else { method.warm_up_s }),
         duration: Duration::from_secs_f64(if is_once { 0.0 } else { method.duration_s }),
@@ -257,7 +279,11 @@ pub(crate) fn measure(
         true => Ok(()),
         false => check_all(&check, asker, task.work),
     };
-    checked.map_err(|e| explain(e, &mut server))?;
+    let coded = checked.and_then(|()| match load.codings.is_empty() {
+        true => Ok(()),
+        false => until_coded(&check, interrupt),
+    });
+    coded.map_err(|e| explain(e, &mut server))?;
     let mut readings = Readings::default();
     let pid = server.pid();
     let mut observe = |phase| readings.take(phase, pid, method.cpus);
@@ -269,7 +295,7 @@ pub(crate) fn measure(
         (None, Asker::OwnH3(shape), _) => h3::run(&plan, shape, &mut observe)
             .map_err(anyhow::Error::from)
             .map(Load::Own),
-        (None, Asker::Own, Client::Wrk) if !load.bursts && !is_once => {
+        (None, Asker::Own, Client::Wrk) if !load.bursts && !is_once && load.codings.is_empty() => {
             wrk::run(&plan, task.work, &mut observe).map(Load::Wrk)
         }
         (None, Asker::Own, _) => load::run(&plan, &mut observe)
@@ -297,7 +323,18 @@ fn targets_to_check(targets: &[Target], first: bool, slowly: bool) -> Vec<Target
 
 /// Fetches every file of `plan` once and compares its content, before anything is measured.
 fn check_all(plan: &Plan<'_>, asker: Asker<'_>, work: &Path) -> Result<()> {
-    let check = Plan {
+    let check = one_pass(plan);
+    match asker {
+        Asker::Own => load::run(&check, &mut |_| {}).map(drop)?,
+        Asker::OwnH3(_) => h3::run(&check, h3::Shape::Closed(1), &mut |_| {}).map(drop)?,
+        Asker::H2load(shape) => h2load::check_all(plan, shape, work)?,
+    }
+    Ok(())
+}
+
+/// Each file of `plan` once, one after the other, each compared.
+fn one_pass<'a>(plan: &Plan<'a>) -> Plan<'a> {
+    Plan {
         connections: 1,
         order: Order::RoundRobin,
         bursts: false,
@@ -306,13 +343,25 @@ fn check_all(plan: &Plan<'_>, asker: Asker<'_>, work: &Path) -> Result<()> {
         duration: Duration::ZERO,
         settle: Duration::ZERO,
         ..plan.clone()
-    };
-    match asker {
-        Asker::Own => load::run(&check, &mut |_| {}).map(drop)?,
-        Asker::OwnH3(_) => h3::run(&check, h3::Shape::Closed(1), &mut |_| {}).map(drop)?,
-        Asker::H2load(shape) => h2load::check_all(plan, shape, work)?,
     }
-    Ok(())
+}
+
+/// Fetches every file of `plan` until all of them come coded, as each does from a server that codes once
+/// what was asked for.
+fn until_coded(plan: &Plan<'_>, interrupt: &AtomicBool) -> Result<()> {
+    let begin = Instant::now();
+    loop {
+        let tally = load::run(&one_pass(plan), &mut |_| {})?;
+        if tally.coded == plan.targets.len() as u64 {
+            return Ok(());
+        }
+        let (coded, all) = (tally.coded, plan.targets.len());
+        if interrupt.load(Ordering::Relaxed) || begin.elapsed() > CODED_WITHIN {
+            let seconds = CODED_WITHIN.as_secs();
+            bail!("{coded} of {all} files come coded {seconds} s after each was asked for");
+        }
+        std::thread::sleep(CODING_PAUSE);
+    }
 }
 
 /// Fetches one file once more, unless that takes as long as a run. Clients ignore requests
@@ -417,6 +466,7 @@ impl Readings {
             served: None,
             reconnects: 0,
             handshakes: None,
+            coded: None,
             verified: 0,
             io_workers: before.io_workers.max(after.io_workers),
             saturated: String::new(),
@@ -424,6 +474,16 @@ impl Readings {
         };
         figures.add_load(load);
         figures.judge(seconds, cell);
+        if let Load::Own(tally) = load
+            && tally.wire_bytes.1 > 0
+            && tally.coded < tally.requests
+        {
+            let plain = 1.0 - tally.coded as f64 / tally.requests as f64;
+            figures.flags.push(Flag {
+                doubt: Doubt::Plain,
+                value: plain * 100.0,
+            });
+        }
         Ok(figures)
     }
 }
@@ -445,6 +505,11 @@ impl Figures {
                 self.served = Some(tally.served);
                 self.reconnects = tally.reconnects;
                 self.verified = tally.verified;
+                let (wire, plain) = tally.wire_bytes;
+                self.coded = (plain > 0).then(|| CodedLen {
+                    len: wire as f64 / tally.requests as f64,
+                    share: wire as f64 / plain as f64,
+                });
                 if tally.handshakes > 0 {
                     self.handshakes = Some((tally.handshakes, tally.resumed));
                 }

@@ -112,8 +112,12 @@ impl Unit {
 pub(crate) struct ContentSpec {
     /// Number of files.
     pub(crate) files: usize,
-    /// Suffix of their names; decides the content type.
+    /// Suffix of their names; decides the content type. Several, separated by spaces, are used in
+    /// turns.
     pub(crate) extension: String,
+    /// What their bytes are.
+    #[serde(default)]
+    pub(crate) filling: Filling,
     /// Files per directory; zero places all in the root.
     #[serde(default)]
     pub(crate) per_directory: usize,
@@ -126,6 +130,17 @@ pub(crate) struct ContentSpec {
     pub(crate) sparse: bool,
     /// The distribution of sizes.
     pub(crate) sizes: Sizes,
+}
+
+/// What the bytes of files are, unless they are a text or holes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Filling {
+    /// Random: no coding makes them shorter.
+    #[default]
+    Random,
+    /// What a site's pages, styles or scripts have, as the extension says.
+    Site,
 }
 
 /// The distribution of file sizes, in bytes.
@@ -200,6 +215,9 @@ pub(crate) struct LoadSpec {
     /// The protocol.
     #[serde(default)]
     pub(crate) protocol: Protocol,
+    /// Codings that requests accept, and servers make of the files while they serve; empty for none.
+    #[serde(default)]
+    pub(crate) codings: String,
     /// The key of the servers' certificate; clear text if there is none.
     #[serde(default)]
     pub(crate) tls: Option<KeyKind>,
@@ -306,6 +324,10 @@ impl Scenario {
         ensure!(!empty, "vary needs values, and at least one file");
         let content = &scenario.content;
         ensure!(content.files > 0, "content.files must be at least 1");
+        ensure!(
+            !content.extension.trim().is_empty(),
+            "content.extension must name one"
+        );
         let connections = &scenario.load.connections;
         ensure!(
             !connections.is_empty(),
@@ -333,6 +355,7 @@ impl Scenario {
             "load.resume is for TLS with a connection per request"
         );
         let is_h3 = load.protocol == Protocol::H3;
+        let is_random = content.filling == Filling::Random;
         ensure!(
             !is_h3 || load.tls.is_some() && load.client.is_none() && !load.ktls && !load.resume,
             "load.protocol h3 needs load.tls and the lab's own client"
@@ -341,6 +364,18 @@ impl Scenario {
             load.rate
                 .is_none_or(|rate| rate >= 1.0 && is_h3 && load.keep_alive),
             "load.rate is for persistent connections of HTTP/3, and 1 or more"
+        );
+        ensure!(
+            load.codings.is_empty()
+                || !is_random
+                    && load.protocol == Protocol::H1
+                    && load.client.is_none()
+                    && load.order != Order::Once,
+            "load.codings is for content.filling site, HTTP/1.1 and the lab's own client"
+        );
+        ensure!(
+            is_random || !content.sparse && !matches!(content.sizes, Sizes::Text { .. }),
+            "content.filling is for files that are written"
         );
         ensure!(
             !load.ktls || load.tls.is_some(),
@@ -431,6 +466,7 @@ mod tests {
             ("[1, 64]", "[]"),
             ("[1, 64]", "[0]"),
             ("files = 2", "files = 0"),
+            ("extension = \"bin\"", "extension = \" \""),
             ("verify-every = 8", "streams = [1, 1]"),
             ("verify-every = 8", "protocol = \"h2\", streams = [1]"),
             ("verify-every = 8", "protocol = \"h3\""),
@@ -445,6 +481,9 @@ mod tests {
                 "sizes = { kind = \"fixed\", size = 1 }",
                 "sparse = true, sizes = { kind = \"text\", text = \"x\" }",
             ),
+            ("verify-every = 8", "codings = \"gzip\""),
+            ("files = 2", "files = 2, filling = \"lines\""),
+            ("files = 2", "files = 2, sparse = true, filling = \"site\""),
             ("verify-every = 8", "tls = \"rsa-1024\""),
             ("verify-every = 8", "tls = \"rsa-2048\", resume = true"),
             ("\"request\"", "\"requests\""),

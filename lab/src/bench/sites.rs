@@ -11,7 +11,7 @@ use anyhow::Result;
 use super::{
     content::{self, Site},
     peers::{self, Found},
-    scenario::ContentSpec,
+    scenario::{ContentSpec, Filling},
 };
 
 /// Maximum size of kept content, in bytes: enough for the sites of most scenarios.
@@ -77,9 +77,11 @@ impl Sites {
             && made.archive.is_none()
         {
             let path = made.site.root.with_extension("gannet");
+            // No level compresses random bytes, and the best ones take many times as long.
+            let is_fast = self.quick || spec.filling == Filling::Random;
             made.archive = Some(match spec.sparse {
                 true => Err("files of holes are not packed".into()),
-                false => match packer.pack(&made.site, &path) {
+                false => match packer.pack(&made.site, &path, is_fast) {
                     Ok(()) => Ok(path),
                     Err(e) => Err(format!("the site could not be packed: {e:#}")),
                 },
@@ -130,6 +132,7 @@ mod tests {
         ContentSpec {
             files: 1,
             extension: "bin".into(),
+            filling: Filling::Random,
             per_directory: 0,
             seed: 1,
             sparse,

@@ -19,7 +19,11 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-use super::{LoadError, Order, Phase, Plan, Tally, tls::Session};
+use super::{
+    LoadError, Order, Phase, Plan, Tally,
+    coded::{Forms, Incoming},
+    tls::Session,
+};
 
 mod receive;
 
@@ -91,12 +95,16 @@ struct Slot {
     partial: Vec<u8>,
     /// The TLS state, where the plan has TLS.
     session: Option<Box<Session>>,
+    /// The content of the current response, where codings are accepted.
+    incoming: Option<Incoming>,
 }
 
 #[derive(Default)]
 struct Counts {
     requests: u64,
     body_bytes: u64,
+    coded: u64,
+    wire_bytes: (u64, u64),
     reconnects: u64,
     verified: u64,
     handshakes: u64,
@@ -108,6 +116,8 @@ struct Client<'a> {
     epoll: OwnedFd,
     slots: Vec<Slot>,
     requests: Vec<Box<[u8]>>,
+    /// By target; empty if no codings are accepted.
+    forms: Vec<Forms>,
     buffer: Vec<u8>,
     /// Slots whose reading was cut off for the sake of the others.
     again: Vec<u32>,
@@ -142,16 +152,25 @@ impl<'a> Client<'a> {
             served: 0,
             partial: Vec::new(),
             session: None,
+            incoming: None,
         };
         let connection = if plan.keep_alive {
             ""
         } else {
             "Connection: close\r\n"
         };
+        let accept = match plan.codings {
+            "" => String::new(),
+            codings => format!("Accept-Encoding: {codings}\r\n"),
+        };
+        let formed = match plan.codings {
+            "" => 0,
+            _ => plan.targets.len(),
+        };
         let request = |path: &str| {
-            let host = plan.address;
-            let fields = plan.fields;
-            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}{fields}\r\n").into_bytes()
+            let (host, fields) = (plan.address, plan.fields);
+            let lines = format!("Host: {host}\r\n{connection}{accept}{fields}");
+            format!("GET {path} HTTP/1.1\r\n{lines}\r\n").into_bytes()
         };
         let histogram =
             || Histogram::new_with_bounds(1, LATENCY_MAX, 3).map_err(|e| anyhow!("histogram: {e}"));
@@ -163,6 +182,9 @@ impl<'a> Client<'a> {
                 .targets
                 .iter()
                 .map(|t| request(&t.path).into())
+                .collect(),
+            forms: std::iter::repeat_with(Forms::default)
+                .take(formed)
                 .collect(),
             buffer: vec![0; BODY_READ],
             again: Vec::new(),
@@ -522,6 +544,8 @@ impl<'a> Client<'a> {
         Tally {
             requests: self.counts.requests,
             body_bytes: self.counts.body_bytes,
+            coded: self.counts.coded,
+            wire_bytes: self.counts.wire_bytes,
             elapsed,
             latency: self.latency.clone(),
             last: self.last.clone(),

@@ -7,7 +7,8 @@
 //! Every response's status and length is checked, every `verify_every`-th response's content too;
 //! the first thing that is wrong ends the run with an error instead of a figure.
 //!
-//! It does not pipeline, does not ask for content codings and does not retry.
+//! Where it asks for content codings (`coded`), every answer is compared: it is one of the forms that were
+//! decoded before. It does not pipeline and does not retry.
 
 use std::{
     fmt,
@@ -21,6 +22,7 @@ use hdrhistogram::Histogram;
 pub(crate) use self::{client::run, tls::Tls};
 
 mod client;
+mod coded;
 pub(crate) mod h3;
 mod response;
 #[cfg(test)]
@@ -118,6 +120,9 @@ pub(crate) struct Plan<'a> {
     pub(crate) preface: &'a str,
     /// Lines of each request, each with its end.
     pub(crate) fields: &'a str,
+    /// Content codings that each request accepts: `gzip`, `br` and `zstd` are understood. Over
+    /// HTTP/1.1; empty for none.
+    pub(crate) codings: &'a str,
     /// Compare the whole content of one response in this many; zero never does.
     pub(crate) verify_every: u64,
     /// Time after connecting that is not counted.
@@ -150,6 +155,10 @@ pub(crate) struct Tally {
     pub(crate) requests: u64,
     /// Content bytes received, those of incomplete responses included.
     pub(crate) body_bytes: u64,
+    /// Where codings are accepted: complete responses that were coded.
+    pub(crate) coded: u64,
+    /// And the content bytes of complete responses, coded or not, and of the files they were made of.
+    pub(crate) wire_bytes: (u64, u64),
     /// Length of the window.
     pub(crate) elapsed: Duration,
     /// Nanoseconds from sending a request (or starting to connect, or from when it was due in an open

@@ -1,10 +1,12 @@
 //! Reads the head of a response as strictly as a client that must not be fooled.
 //!
 //! Only what a static file needs is understood (RFC 9112 sections 2.2, 4 and 6.2): a status line,
-//! field lines ended by CRLF, one `Content-Length`. Anything else is an error, because a
-//! measurement of a wrong answer is worse than none.
+//! field lines ended by CRLF, one `Content-Length`; where codings were asked for, also one of them, and
+//! chunks. Anything else is an error, because a measurement of a wrong answer is worse than none.
 
 use memchr::memchr;
+
+use super::coded::{Coding, Framing};
 
 /// Longest head accepted, in bytes: four times what any server here sends.
 pub(crate) const HEAD_MAX: usize = 4096;
@@ -14,8 +16,10 @@ pub(crate) const HEAD_MAX: usize = 4096;
 pub(crate) struct Head {
     /// Status code, 100 to 999.
     pub(crate) status: u16,
-    /// Length of the content that follows, in bytes.
-    pub(crate) content_length: u64,
+    /// How the end of the content that follows is told.
+    pub(crate) framing: Framing,
+    /// What it is coded with.
+    pub(crate) coding: Coding,
     /// Whether the server announced that it will close the connection.
     pub(crate) close: bool,
     /// Length of the head itself, in bytes, with its empty line.
@@ -37,19 +41,22 @@ pub(crate) enum HeadError {
     NoContentLength,
     /// A transfer coding was used for a file of known length.
     TransferCoding,
-    /// A content coding was used though none was asked for.
+    /// A content coding was used that was not asked for.
     ContentCoding,
     /// No end of the head within [`HEAD_MAX`] bytes.
     TooLong,
 }
 
-/// Parses the head at the start of `input`; `None` means that more bytes are needed.
-pub(crate) fn parse(input: &[u8]) -> Result<Option<Head>, HeadError> {
+/// Parses the head at the start of `input`; `None` means that more bytes are needed. Content may be
+/// coded, and come in chunks, if `codings` were asked for.
+pub(crate) fn parse(input: &[u8], codings: bool) -> Result<Option<Head>, HeadError> {
     let Some(mut at) = line_end(input, 0)? else {
         return incomplete(input);
     };
     let status = parse_status(&input[..at - 2])?;
     let mut content_length = None;
+    let mut is_chunked = false;
+    let mut coding = Coding::Identity;
     let mut close = false;
     loop {
         let start = at;
@@ -80,18 +87,27 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<Head>, HeadError> {
                 .split(|&b| b == b',')
                 .any(|token| token.trim_ascii().eq_ignore_ascii_case(b"close"));
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            return Err(HeadError::TransferCoding);
-        } else if name.eq_ignore_ascii_case(b"content-encoding")
-            // No coding, though nobody has to say so (RFC 9110 section 8.4.1): kawipiko does.
-            && !value.eq_ignore_ascii_case(b"identity")
-        {
-            return Err(HeadError::ContentCoding);
+            if !codings || is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(HeadError::TransferCoding);
+            }
+            is_chunked = true;
+        } else if name.eq_ignore_ascii_case(b"content-encoding") {
+            // "identity" is no coding, though nobody has to say so (RFC 9110 section 8.4.1):
+            // kawipiko does.
+            let known = Coding::parse(value).filter(|known| codings || *known == Coding::Identity);
+            coding = known.ok_or(HeadError::ContentCoding)?;
         }
     }
-    let content_length = content_length.ok_or(HeadError::NoContentLength)?;
+    let framing = match (content_length, is_chunked) {
+        (Some(len), false) => Framing::Length(len),
+        (None, true) => Framing::Chunks,
+        (None, false) => return Err(HeadError::NoContentLength),
+        (Some(_), true) => return Err(HeadError::TransferCoding),
+    };
     Ok(Some(Head {
         status,
-        content_length,
+        framing,
+        coding,
         close,
         len: at,
     }))
@@ -150,9 +166,46 @@ mod tests {
     use super::*;
 
     fn check(input: &str, expect: Result<Option<(u16, u64, bool)>, HeadError>) {
-        let found = parse(input.as_bytes());
-        let found = found.map(|head| head.map(|h| (h.status, h.content_length, h.close)));
+        let found = parse(input.as_bytes(), false);
+        let found = found.map(|head| {
+            head.map(|h| match h.framing {
+                Framing::Length(len) => (h.status, len, h.close),
+                Framing::Chunks => panic!("chunks were not asked for"),
+            })
+        });
         assert_eq!(found, expect, "{input:?}");
+    }
+
+    #[test]
+    fn accepts_codings_and_chunks_that_were_asked_for() {
+        let check = |fields: &str, expect| {
+            let input = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+            let found = parse(input.as_bytes(), true);
+            let found = found.map(|head| head.map(|it| (it.framing, it.coding)));
+            assert_eq!(found, expect, "{input:?}");
+            let refused = parse(input.as_bytes(), false);
+            assert!(refused.is_err(), "{input:?}");
+        };
+        check(
+            "Content-Encoding: gzip\r\nTransfer-Encoding: chunked",
+            Ok(Some((Framing::Chunks, Coding::Gzip))),
+        );
+        check(
+            "content-encoding: BR\r\ncontent-length: 7",
+            Ok(Some((Framing::Length(7), Coding::Brotli))),
+        );
+        check(
+            "Content-Encoding: compress\r\nContent-Length: 7",
+            Err(HeadError::ContentCoding),
+        );
+        check(
+            "Content-Length: 7\r\nTransfer-Encoding: chunked",
+            Err(HeadError::TransferCoding),
+        );
+        check(
+            "Transfer-Encoding: gzip, chunked",
+            Err(HeadError::TransferCoding),
+        );
     }
 
     #[test]
@@ -199,11 +252,9 @@ mod tests {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
             Err(TransferCoding),
         );
-        let plain =
-            parse(b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: 1\r\n\r\n");
-        assert_eq!(
-            plain.map(|head| head.map(|it| it.content_length)),
-            Ok(Some(1))
+        check(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: 1\r\n\r\n",
+            Ok(Some((200, 1, false))),
         );
         check(
             "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
@@ -221,14 +272,15 @@ mod tests {
         let head =
             b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\n";
         for cut in 0..head.len() {
-            assert_eq!(parse(&head[..cut]), Ok(None), "cut at {cut}");
+            assert_eq!(parse(&head[..cut], false), Ok(None), "cut at {cut}");
         }
         let whole = Head {
             status: 200,
-            content_length: 5,
+            framing: Framing::Length(5),
+            coding: Coding::Identity,
             close: true,
             len: head.len(),
         };
-        assert_eq!(parse(head), Ok(Some(whole)));
+        assert_eq!(parse(head, false), Ok(Some(whole)));
     }
 }

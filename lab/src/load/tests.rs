@@ -74,6 +74,7 @@ pub(super) fn plan<'a>(
         tls: None,
         preface: "",
         fields: "",
+        codings: "",
         verify_every: 1,
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(50),
@@ -173,6 +174,114 @@ fn wrong_answers_fail_the_run() {
         |s, _| s.write_all(b"220 ready\r\n").is_ok(),
         "head: StatusLine",
     );
+}
+
+fn gzip(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(plain).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+fn send_gzip(stream: &mut TcpStream, plain: &[u8]) -> bool {
+    let coded = gzip(plain);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        coded.len()
+    );
+    stream
+        .write_all(&[head.as_bytes(), &coded].concat())
+        .is_ok()
+}
+
+/// The same in chunks of five bytes, in separate writes.
+fn send_chunks(stream: &mut TcpStream, plain: &[u8]) -> bool {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let coded = gzip(plain);
+    let chunk = |chunk: &[u8]| {
+        let size = format!("{:x}\r\n", chunk.len());
+        [size.as_bytes(), chunk, b"\r\n"].concat()
+    };
+    let mut writes = vec![head.to_vec()];
+    writes.extend(coded.chunks(5).map(chunk));
+    writes.push(b"0\r\n\r\n".to_vec());
+    writes.iter().all(|bytes| stream.write_all(bytes).is_ok())
+}
+
+#[test]
+fn codings_that_were_asked_for_are_counted_and_compared() {
+    let behaviours: [(Behaviour, u64); 3] = [
+        (|s, _| send_gzip(s, b"Hello, World!"), 1),
+        (|s, _| send_chunks(s, b"Hello, World!"), 1),
+        (good, 0),
+    ];
+    for (behave, coded) in behaviours {
+        let tally = outcome(behave, |plan| plan.codings = "gzip, br").expect("a good server");
+        assert!(tally.requests > 0);
+        assert_eq!(
+            (tally.coded, tally.verified),
+            (coded * tally.requests, tally.requests)
+        );
+        let len = match coded {
+            0 => 13,
+            _ => gzip(b"Hello, World!").len() as u64,
+        };
+        assert_eq!(
+            tally.wire_bytes,
+            (len * tally.requests, 13 * tally.requests)
+        );
+    }
+}
+
+#[test]
+fn wrong_coded_answers_fail_the_run() {
+    let check = |behave: Behaviour, expect: &str| {
+        let error = outcome(behave, |plan| plan.codings = "gzip").expect_err("wrong");
+        assert!(error.to_string().contains(expect), "{error}");
+    };
+    // The same form over and over, and then another one of the same length.
+    check(
+        |s, number| {
+            send_gzip(
+                s,
+                if number < 5 {
+                    b"Hello, World!"
+                } else {
+                    b"Hello, Wurld!"
+                },
+            )
+        },
+        "Gzip: content differs",
+    );
+    check(|s, _| send_chunks(s, b"Hello, Wurld!"), "content differs");
+    check(|s, _| send_gzip(s, b"Hello, World"), "length 12");
+    check(|s, _| send_gzip(s, b"Hello, World!!"), "length 14");
+    check(
+        |s, _| {
+            s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, Wurld!")
+                .is_ok()
+        },
+        "content differs",
+    );
+    check(
+        |s, _| {
+            s.write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\nHello, Wo",
+            )
+            .is_ok()
+        },
+        "Gzip: ",
+    );
+    check(
+        |s, _| {
+            s.write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 9\r\n\r\nHello, Wo",
+            )
+            .is_ok()
+        },
+        "Brotli: ",
+    );
+    // What nobody asked for.
+    check_fails(|s, _| send_gzip(s, b"Hello, World!"), "head: ContentCoding");
 }
 
 /// The first answers are right, a later one is not: it is found though nothing else is wrong.

@@ -31,6 +31,11 @@ pub(super) fn launch(program: &Path, task: &Task<'_>) -> Result<Launch> {
         Protocol::H3 => "h1 h2 h3",
         Protocol::H1 | Protocol::H2 => "h1 h2 h2c",
     };
+    // As its manual shows it.
+    let encode = match task.cell.scenario.load.codings.is_empty() {
+        true => "",
+        false => "    encode zstd gzip\n",
+    };
     let configuration = format!(
         "{{
     admin off
@@ -42,7 +47,7 @@ pub(super) fn launch(program: &Path, task: &Task<'_>) -> Result<Launch> {
 {scheme}://127.0.0.1:{port}, {scheme}://localhost:{port} {{
     bind 127.0.0.1
     root * {root}
-    file_server
+{encode}    file_server
 {tls}}}
 "
     );

@@ -108,13 +108,11 @@ pub(super) fn has_h3(program: &Path) -> bool {
     help(program).contains("--no-http3")
 }
 
-pub(super) fn pack(program: &Path, site: &Site, output: &Path) -> Result<()> {
+pub(super) fn pack(program: &Path, site: &Site, output: &Path, is_fast: bool) -> Result<()> {
     let mut command = Command::new(program);
     command.arg("pack").arg(&site.root).arg("-o").arg(output);
-    // The files are random bytes: no level compresses them, and the best ones take many times as
-    // long.
     let help = process::output(&program.to_string_lossy(), &["pack", "--help"]);
-    if help.is_ok_and(|help| help.contains("--fast")) {
+    if is_fast && help.is_ok_and(|help| help.contains("--fast")) {
         command.arg("--fast");
     }
     command.stdin(Stdio::null());

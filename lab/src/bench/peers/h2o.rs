@@ -54,6 +54,10 @@ listen:
         true => "user: root\n",
         false => "",
     };
+    let compress = match task.cell.scenario.load.codings.is_empty() {
+        true => "",
+        false => "compress: [ br, gzip ]\n",
+    };
     let configuration = format!(
         "{user}num-threads: 1
 max-connections: {connections}
@@ -67,7 +71,7 @@ http2-idle-timeout: 3600
     paths:
       \"/\":
         file.dir: {root}
-"
+{compress}"
     );
     let path = task.work.join("h2o.conf");
     fs::write(&path, &configuration)?;

@@ -376,6 +376,11 @@ impl Peer {
             Self::Constant(_) | Self::Given(GivenProgram::Faf) if !constant => {
                 Some("answers a constant")
             }
+            Self::Floor(_) | Self::Lighttpd | Self::StaticWebServer | Self::Given(_)
+                if !load.codings.is_empty() =>
+            {
+                Some("is not set up to compress")
+            }
             Self::Gannet { archive: true, .. } if cell.content.sparse => {
                 Some("files of holes are not packed")
             }
@@ -472,9 +477,9 @@ impl Found {
             .unwrap_or(self.name)
     }
 
-    /// Packs `site` into the archive `output`.
-    pub(crate) fn pack(&self, site: &Site, output: &Path) -> Result<()> {
-        gannet::pack(&self.program, site, output)
+    /// Packs `site` into the archive `output`, at low levels if `is_fast`.
+    pub(crate) fn pack(&self, site: &Site, output: &Path, is_fast: bool) -> Result<()> {
+        gannet::pack(&self.program, site, output, is_fast)
     }
 }
 

@@ -67,6 +67,11 @@ pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<La
         true => "include /etc/nginx/mime.types;",
         false => "types { text/html html; text/plain txt; }",
     };
+    // Its manual's directive with its default level, and what it does not compress by default.
+    let gzip = match task.cell.scenario.load.codings.is_empty() {
+        true => "",
+        false => "gzip on;\n    gzip_types text/css application/javascript text/javascript;",
+    };
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path {work}/{kind};\n"))
         .concat();
@@ -86,6 +91,7 @@ http {{
     keepalive_timeout 3600s;
     keepalive_requests 1000000000;
     {cache}
+    {gzip}
 {temporary}    server {{
         listen 127.0.0.1:{port} backlog={BACKLOG}{options};
         {quic}

@@ -9,7 +9,7 @@ use super::{CellReport, Outcome, Report, Row, files::DATA, standing};
 use crate::bench::{
     peers,
     plan::Pace,
-    run::{Client, Doubt, Figures, Flag},
+    run::{Client, CodedLen, Doubt, Figures, Flag},
     scenario::{Protocol, Unit},
     statistics::Spread,
 };
@@ -25,6 +25,7 @@ impl Row {
             notes.extend(self.shares());
         }
         notes.extend(self.last());
+        notes.extend(self.coded());
         let mut saturated: BTreeMap<&str, usize> = BTreeMap::new();
         let mut doubts: BTreeMap<Doubt, Vec<Flag>> = BTreeMap::new();
         for run in &self.runs {
@@ -67,6 +68,16 @@ impl Row {
             "last of a burst after {} µs",
             spread(Some(last), 0)
         ))
+    }
+
+    /// The content of a response as sent, in words.
+    fn coded(&self) -> Option<String> {
+        let median = |of: fn(CodedLen) -> f64| {
+            let values = self.runs.iter().filter_map(Outcome::figures);
+            Spread::of(values.filter_map(|f| f.coded).map(of)).map(|s| s.median)
+        };
+        let (len, share) = (median(|it| it.len)?, median(|it| it.share)?);
+        Some(format!("{share:.3} of the files, {:.1} KB each", len / 1e3))
     }
 
     /// CPU shares of both sides of a download, in words.

@@ -362,6 +362,7 @@ pub(crate) mod tests {
             served: Some((1, 2, 3)),
             reconnects: 0,
             handshakes: None,
+            coded: None,
             verified: 10,
             io_workers: 0,
             saturated: "server".into(),

@@ -8,6 +8,7 @@ use rustix::{
 use super::{BODY_READ, Client, State};
 use crate::load::{
     LoadError,
+    coded::{Framing, Incoming},
     response::{self, Head},
     tls::Session,
 };
@@ -162,6 +163,9 @@ impl Client<'_> {
         if slot.state != State::InBody {
             return (FIRST_READ, false);
         }
+        if slot.incoming.is_some() {
+            return (BODY_READ, false);
+        }
         let left = self.plan.targets[slot.target as usize].content.len() - slot.received;
         (left.min(BODY_READ as u64) as usize, !slot.verify)
     }
@@ -170,6 +174,7 @@ impl Client<'_> {
     fn take(&mut self, index: usize, bytes: &[u8]) -> Result<bool, LoadError> {
         match self.slots[index].state {
             State::AwaitingHead => self.take_head(index, bytes),
+            State::InBody if self.slots[index].incoming.is_some() => self.take_coded(index, bytes),
             State::InBody => {
                 self.compare(index, bytes)?;
                 self.advance(index, bytes.len() as u64)
@@ -188,11 +193,12 @@ impl Client<'_> {
     fn take_head(&mut self, index: usize, bytes: &[u8]) -> Result<bool, LoadError> {
         let slot = &mut self.slots[index];
         let before = slot.partial.len();
+        let codings = !self.plan.codings.is_empty();
         let parsed = if before == 0 {
-            response::parse(bytes)
+            response::parse(bytes, codings)
         } else {
             slot.partial.extend_from_slice(bytes);
-            response::parse(&slot.partial)
+            response::parse(&slot.partial, codings)
         };
         let head = match parsed {
             Ok(Some(head)) => head,
@@ -209,6 +215,9 @@ impl Client<'_> {
         // What was kept of the head in earlier reads is not among these bytes any more.
         let content = &bytes[head.len - before..];
         self.slots[index].state = State::InBody;
+        if codings {
+            return self.take_coded(index, content);
+        }
         self.compare(index, content)?;
         self.advance(index, content.len() as u64)
     }
@@ -220,15 +229,47 @@ impl Client<'_> {
         if head.status != 200 {
             return Err(self.wrong(index, format!("status {} (expected 200)", head.status)));
         }
-        if head.content_length != expected {
-            let found = head.content_length;
-            return Err(self.wrong(index, format!("length {found} (expected {expected})")));
+        let (is_coded, every) = (!self.plan.codings.is_empty(), self.plan.verify_every);
+        if is_coded {
+            let incoming = Incoming::new(head.coding, head.framing, expected);
+            let incoming = incoming.map_err(|what| self.wrong(index, what))?;
+            self.slots[index].incoming = Some(incoming);
+        } else if head.framing != Framing::Length(expected) {
+            let found = match head.framing {
+                Framing::Length(found) => format!("length {found}"),
+                Framing::Chunks => "chunks".into(),
+            };
+            return Err(self.wrong(index, format!("{found} (expected {expected})")));
         }
-        let every = self.plan.verify_every;
         let slot = &mut self.slots[index];
-        slot.verify = every > 0 && self.responses.is_multiple_of(every);
+        slot.verify = is_coded || every > 0 && self.responses.is_multiple_of(every);
         slot.closing = head.close;
         Ok(())
+    }
+
+    /// Takes content in whatever form it comes, and checks it once it is whole; true when it was.
+    fn take_coded(&mut self, index: usize, bytes: &[u8]) -> Result<bool, LoadError> {
+        let now = self.now();
+        let slot = &mut self.slots[index];
+        let incoming = slot.incoming.as_mut().expect("made with the head");
+        let received = incoming.receive(bytes);
+        let count = received.map_err(|what| self.wrong(index, what))?;
+        self.counts.body_bytes += count;
+        self.last_arrival = now;
+        let slot = &mut self.slots[index];
+        slot.received += count;
+        let Some(incoming) = slot.incoming.take_if(|incoming| incoming.is_whole()) else {
+            return Ok(false);
+        };
+        let target = slot.target as usize;
+        let content = &self.plan.targets[target].content;
+        self.counts.coded += u64::from(incoming.is_coded());
+        self.counts.wire_bytes.0 += incoming.len();
+        self.counts.wire_bytes.1 += content.len();
+        let checked = self.forms[target].check(incoming, content);
+        checked.map_err(|what| self.wrong(index, what))?;
+        self.slots[index].state = State::Finished;
+        Ok(true)
     }
 
     fn compare(&mut self, index: usize, bytes: &[u8]) -> Result<(), LoadError> {

@@ -429,6 +429,8 @@ impl<'a> Client<'a> {
         Tally {
             requests: self.counts.requests,
             body_bytes: self.counts.body_bytes,
+            coded: 0,
+            wire_bytes: (0, 0),
             elapsed,
             latency: self.latency.clone(),
             last: self.bursts.clone(),
