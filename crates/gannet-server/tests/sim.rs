@@ -92,8 +92,9 @@ const SEEDS: u64 = 200;
 /// of it by so much that it is refused.
 const RATE: u64 = 1 << 20;
 
-/// Seeds that exposed bugs: old versions from a slow disk, a folder that vanished.
-const KEPT: [u64; 3] = [3_495, 10_911, 13_949];
+/// Seeds that exposed bugs: old versions from a slow disk, a folder that vanished; and a client of
+/// HTTP/2 that asked for one file after the other without a window for any.
+const KEPT: [u64; 4] = [3_495, 10_911, 13_949, 1_016];
 
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;

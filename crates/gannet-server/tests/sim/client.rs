@@ -9,6 +9,10 @@ use crate::files::{Files, Slice};
 use crate::response::{Head, parts};
 use crate::wire::Wire;
 
+/// How long a rude client goes on at most, nanoseconds: shorter than a run may be, and longer than any
+/// deadline. The server bounds each of its requests, but not how many it makes one after the other.
+pub(crate) const RUDE_MAX: u64 = 100_000_000_000;
+
 /// The subject of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {

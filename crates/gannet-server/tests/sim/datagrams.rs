@@ -13,7 +13,7 @@ use gannet_testkit::h3::{
 use quinn_proto::{Dir, StreamId};
 use rustls::ClientConfig;
 
-use crate::client::{Actor, Allowed, Ask, Seen};
+use crate::client::{Actor, Allowed, Ask, RUDE_MAX, Seen};
 use crate::exchange::{Exchange, Outcome, fields, some_priority};
 use crate::files::Files;
 use crate::link::{Link, Opening};
@@ -84,6 +84,7 @@ impl Manners {
         }
         if is_rude {
             let some = |random: &mut Random| Some(random.below(60_000) as usize);
+            manners.gives_up_after = RUDE_MAX;
             match random.below(6) {
                 0 => manners.stalls_after = some(random),
                 1 => {

@@ -5,7 +5,8 @@ use gannet_io::sim::{Client, End, Faults, SimHandle};
 use gannet_server::config::Limits;
 use gannet_server::tls::limits::{ENCRYPTED_RECORDS_MAX, SMALL_RECORD_LEN, SMALL_RECORDS};
 use gannet_testkit::h2::{
-    DATA, INTERNAL_ERROR, RST_STREAM, frames, headers, opening, request, window_update,
+    DATA, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, RST_STREAM, frames, headers, opening, request,
+    window_update,
 };
 
 use crate::run::{LIMITS, Tls};
@@ -466,6 +467,27 @@ fn a_stream_does_not_wait_for_a_hung_disk_for_ever() {
     );
     ask(&client, 9, "/small");
     server.until("an answer after it", || has(DATA, 9, Some(b"small")));
+}
+
+/// Streams whose client never opens a window are reset one by one, each at its own deadline, however many
+/// it makes one after the other; the connection goes on.
+#[test]
+fn each_stream_without_window_has_its_own_deadline() {
+    let mut server = Server::new(Faults::none());
+    let client = server.connect();
+    client.write(&opening(&[(INITIAL_WINDOW_SIZE, 0)]));
+    let mut got = Vec::new();
+    for id in (1..20).step_by(2) {
+        client.write(&headers(id, &request("GET", "/large", &[])));
+        let took = server.until("it is reset", || {
+            got.extend(client.read());
+            let mut frames = frames(&got).into_iter();
+            frames.any(|frame| (frame.kind, frame.stream) == (RST_STREAM, id))
+        });
+        let most = LIMITS.progress_timeout_ms + LATE_MS;
+        assert!(took <= most, "stream {id}: {took} ms");
+    }
+    assert_eq!(client.end(), End::Open);
 }
 
 /// With a delay, responses arrive that much later, to the millisecond, over HTTP/1 and HTTP/2;

@@ -12,7 +12,7 @@ use gannet_testkit::h2::{
 };
 use rustls::ClientConfig;
 
-use crate::client::{Actor, Allowed, Ask, Kind, Seen};
+use crate::client::{Actor, Allowed, Ask, Kind, RUDE_MAX, Seen};
 use crate::exchange::{Exchange, Outcome, fields, some_priority};
 use crate::files::Files;
 use crate::wire::Wire;
@@ -82,6 +82,8 @@ impl Manners {
             manners.window_later = Some((random.below(6) as usize, window));
         }
         if is_rude {
+            // A stream without window is reset after a time, and the next request waits as long.
+            manners.gives_up_after = RUDE_MAX;
             match random.below(6) {
                 0 => manners.opens = 0,
                 // Very slow, but always making progress.
