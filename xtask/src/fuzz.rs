@@ -1,84 +1,136 @@
 //! Runs each fuzz target briefly, to check that it builds and finds nothing quickly.
 
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use lexopt::prelude::*;
 
 use xtask::process;
 
+const HELP: &str = "\
+cargo xtask fuzz-smoke [FLAGS] [TARGET]...
+
+  TARGET        default: all, as many at once as there are processors
+  --seconds N   for each; default: 10
+";
+
 /// Default seconds per target.
 const SECONDS: u64 = 10;
 
-/// Little optimisation and no address sanitizer, to build faster. The fuzzed crates have no unsafe
-/// code of their own; for longer campaigns, use plain `cargo fuzz run`.
-const QUICK_BUILD: [&str; 3] = ["--dev", "--sanitizer", "none"];
+/// A fuzz target and its program.
+struct Target {
+    name: String,
+    program: PathBuf,
+}
 
-/// `cargo xtask fuzz-smoke [--seconds N]`.
+/// `cargo xtask fuzz-smoke`.
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
-    let mut seconds = SECONDS;
+    let (mut seconds, mut names) = (SECONDS, Vec::new());
     while let Some(argument) = parser.next()? {
         match argument {
             Long("seconds") => seconds = parser.value()?.parse()?,
+            Short('h') | Long("help") => {
+                print!("{HELP}");
+                return Ok(());
+            }
+            Value(name) => names.push(name.string()?),
             _ => return Err(argument.unexpected().into()),
         }
     }
     // libFuzzer takes 0 for no limit.
     ensure!(seconds > 0, "--seconds must be at least 1");
-    let directory = process::root().join("fuzz");
-    if !directory.join("Cargo.toml").is_file() {
-        println!("fuzz-smoke: skipped: there is no fuzz/Cargo.toml");
+    // libFuzzer is written in C++.
+    if let Err(reason) = process::find_or_install("c++", "g++") {
+        println!("fuzz-smoke: skipped: {reason:#}");
         return Ok(());
     }
-    if let Some(reason) = prepare() {
-        println!("fuzz-smoke: skipped: {reason}");
-        return Ok(());
-    }
-    let targets = process::capture(fuzz().arg("list"))?;
-    process::run(fuzz().arg("build").args(QUICK_BUILD)).context("the fuzz targets")?;
-    for target in targets.lines() {
-        println!("fuzz-smoke: {target}, {seconds} s");
-        let mut command = fuzz();
-        command.arg("run").args(QUICK_BUILD).arg(target);
-        // New inputs are written to the first directory; the repository's seeds are only read.
-        let seeds = directory.join("seeds").join(target);
-        if seeds.is_dir() {
-            let corpus = directory.join("corpus").join(target);
-            std::fs::create_dir_all(&corpus)?;
-            command.arg(corpus).arg(seeds);
+    let targets = build(&names)?;
+    let rest = Mutex::new(targets.iter());
+    let run_rest = || -> Result<()> {
+        loop {
+            let next = rest.lock().expect("nothing panics with it").next();
+            let Some(target) = next else {
+                return Ok(());
+            };
+            target.run(seconds)?;
         }
-        command.args(["--", "-print_final_stats=0", "-verbosity=0"]);
-        command.arg(format!("-max_total_time={seconds}"));
-        command.stdin(Stdio::null());
-        process::run(&mut command).with_context(|| format!("fuzz target {target}"))?;
-    }
-    let count = targets.lines().count();
-    if count == 0 {
-        bail!("fuzz/Cargo.toml has no target");
-    }
-    println!("fuzz-smoke: {count} targets, nothing found");
+    };
+    thread::scope(|scope| -> Result<()> {
+        let count = thread::available_parallelism()?.get();
+        let runs: Vec<_> = (0..count).map(|_| scope.spawn(run_rest)).collect();
+        let mut runs = runs.into_iter();
+        runs.try_for_each(|run| run.join().expect("errors are returned"))
+    })?;
+    println!("fuzz-smoke: {} targets, nothing found", targets.len());
     Ok(())
 }
 
-/// Installs the tools for fuzzing; returns the reason if they are unavailable.
-fn prepare() -> Option<String> {
-    if process::output("cargo", &["fuzz", "--version"]).is_err() {
-        eprintln!("fuzz-smoke: installing cargo-fuzz");
-        let mut command = process::cargo();
-        command.args(["install", "--quiet", "--locked", "cargo-fuzz"]);
-        if let Err(e) = process::run(&mut command) {
-            return Some(format!("cargo-fuzz is not installed and cannot be ({e})"));
+/// Builds the targets with these names, or all.
+fn build(names: &[String]) -> Result<Vec<Target>> {
+    let folder = process::root().join("fuzz");
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder.join("fuzz_targets"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "rs") {
+            all.extend(path.file_stem().map(|it| it.to_string_lossy().into_owned()));
         }
     }
-    // libFuzzer is written in C++.
-    process::find_or_install("c++", "g++")
-        .err()
-        .map(|e| format!("{e:#}"))
+    ensure!(!all.is_empty(), "fuzz/fuzz_targets has no target");
+    if let Some(name) = names.iter().find(|name| !all.contains(name)) {
+        bail!(
+            "no fuzz target is called '{name}'; there are {}",
+            all.join(", ")
+        );
+    }
+    let mut command = process::cargo();
+    // The whole workspace has the features of its tests: what is built for those is used.
+    command.args([
+        "build",
+        "--workspace",
+        "--features",
+        "gannet-fuzz/libfuzzer",
+    ]);
+    let is_wanted = |name: &&String| names.is_empty() || names.contains(name);
+    for name in all.iter().filter(is_wanted) {
+        command.args(["--bin", name]);
+    }
+    command.env("RUSTC_WORKSPACE_WRAPPER", folder.join("rustc"));
+    let programs = process::programs(&mut command).context("the fuzz targets")?;
+    let target = |(name, program)| Target { name, program };
+    Ok(programs.into_iter().map(target).collect())
 }
 
-/// cargo-fuzz, allowed to use sanitizer flags with this stable toolchain.
-fn fuzz() -> std::process::Command {
-    let mut command = process::cargo();
-    command.arg("fuzz").env("RUSTC_BOOTSTRAP", "1");
-    command
+impl Target {
+    /// Runs it for so long; an error has what it printed.
+    fn run(&self, seconds: u64) -> Result<()> {
+        println!("fuzz-smoke: {}, {seconds} s", self.name);
+        let folder = process::root().join("fuzz");
+        let of_target = |kind: &str| folder.join(kind).join(&self.name);
+        let (corpus, artifacts) = (of_target("corpus"), of_target("artifacts"));
+        for folder in [&corpus, &artifacts] {
+            fs::create_dir_all(folder)?;
+        }
+        let mut command = Command::new(&self.program);
+        command.args(["-print_final_stats=0", "-verbosity=0"]);
+        command.arg(format!("-max_total_time={seconds}"));
+        command.arg(format!("-artifact_prefix={}/", artifacts.display()));
+        // New inputs are written to the first directory; the repository's seeds are only read.
+        command.arg(corpus);
+        let seeds = of_target("seeds");
+        if seeds.is_dir() {
+            command.arg(seeds);
+        }
+        let name = &self.name;
+        let output = command.stdin(Stdio::null()).output()?;
+        ensure!(
+            output.status.success(),
+            "fuzz target {name} failed: {}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(())
+    }
 }

@@ -4,8 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use lexopt::prelude::*;
 
+use xtask::process;
 use xtask::served::Served;
+
+const HELP: &str = "\
+cargo xtask h2spec [--program FILE]
+
+  --program FILE   a gannet that is built already
+";
 
 /// The module to install if h2spec is missing, through the machine's Go module proxy.
 const SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@latest";
@@ -15,17 +23,27 @@ const SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@latest";
 const EXPECTED_IN_CLEAR: &[&str] = &["2: Sends invalid connection preface"];
 
 /// Runs all cases; if that is impossible here, prints why.
-pub(crate) fn main() -> Result<()> {
+pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
+    let mut program = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("program") => program = Some(PathBuf::from(parser.value()?)),
+            Short('h') | Long("help") => {
+                print!("{HELP}");
+                return Ok(());
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
     let Some(h2spec) = find()? else {
         println!("skipped: h2spec is not installed, and neither is Go, which would install it");
         return Ok(());
     };
-    let build = ["build", "--quiet", "-p", "gannet"];
-    let status = Command::new(env!("CARGO")).args(build).status()?;
-    ensure!(status.success(), "gannet does not build");
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let gannet = Path::new(&target).join("debug/gannet");
-    let folder = Path::new(&target).join("h2spec");
+    let gannet = match program {
+        Some(program) => program.canonicalize()?,
+        None => process::build(&["--quiet", "-p", "gannet"], "dev")?,
+    };
+    let folder = process::target().join("h2spec");
     std::fs::create_dir_all(folder.join("site"))?;
     std::fs::write(folder.join("site/index.html"), "<p>hello\n".repeat(100))?;
     for engine in ["uring", "epoll"] {

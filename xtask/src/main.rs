@@ -36,7 +36,7 @@ cargo xtask NAME
   no-io        proof that the pure crates do no I/O
   sim          more simulator seeds (--seeds N)
   upgrade      upgrades under load, one after the other (--count N)
-  fuzz-smoke   each fuzz target for a short time (--seconds N)
+  fuzz-smoke   each fuzz target for a short time (--help for its flags)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   acme         certificates from pebble: both challenges, renewal, refusals, under load
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
@@ -49,7 +49,7 @@ cargo xtask NAME
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
   fleet        releases through a bucket to three nodes under load, also cut off and slow
   deny         licences and known vulnerabilities of dependencies
-  instructions count the instructions of the pure crates (--update commits new counts)
+  instructions count the instructions of the pure crates and of requests (--update commits new counts)
   cost         what features cost, as ratios of CPU time per request (--help for its flags)
   flood        what a visitor waits while others flood the server (--help for its flags)
   link         page loads over slow and lossy links, compared with other servers (--help for its flags)
@@ -99,6 +99,7 @@ fn dispatch() -> Result<()> {
         "deployments" => return deployments::main(&mut parser),
         "dist" => return dist::main(&mut parser),
         "fuzz-smoke" => return fuzz::main(&mut parser),
+        "h2spec" => return h2spec::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
         "sim" => return check::sim(&mut parser),
         "upgrade" => return check::upgrade(&mut parser),
@@ -116,7 +117,6 @@ fn dispatch() -> Result<()> {
         "fleet" => fleet::main(),
         "browser" => browser::main(),
         "crawl" => crawl::main(),
-        "h2spec" => h2spec::main(),
         "h3-interop" => h3_interop::main(),
         "deny" => check::deny(),
         other => bail!("no chore is named '{other}'; 'cargo xtask --help' lists them"),

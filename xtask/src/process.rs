@@ -1,6 +1,7 @@
 //! Runs the programs of chores, and reports what went wrong with them.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -73,19 +74,40 @@ pub fn is_ci() -> bool {
 ///
 /// It does not build, or is not a program.
 pub fn build(what: &[&str], profile: &str) -> Result<PathBuf> {
+    let programs = build_all(what, profile)?;
+    programs
+        .into_values()
+        .next_back()
+        .context("cargo named no executable")
+}
+
+/// Builds `what` and returns the paths of all programs as reported by cargo, by their names.
+///
+/// # Errors
+///
+/// It does not build.
+pub fn build_all(what: &[&str], profile: &str) -> Result<BTreeMap<String, PathBuf>> {
     let mut command = cargo();
     command.args(["build", "--profile", profile]).args(what);
-    command
+    programs(&mut command)
+}
+
+/// Runs a build of cargo's, and returns the paths of all programs that it reports, by their names.
+///
+/// # Errors
+///
+/// It fails.
+pub fn programs(build: &mut Command) -> Result<BTreeMap<String, PathBuf>> {
+    build
         .args(["--message-format", "json-render-diagnostics"])
         .stderr(Stdio::inherit());
-    let messages = capture(&mut command)?;
-    let artifacts = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok());
-    let path = artifacts
-        .filter_map(|message: serde_json::Value| Some(message["executable"].as_str()?.to_owned()))
-        .next_back();
-    path.map(PathBuf::from).context("cargo named no executable")
+    let messages = capture(build)?;
+    let artifacts = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let path = PathBuf::from(message["executable"].as_str()?);
+        Some((message["target"]["name"].as_str()?.to_owned(), path))
+    });
+    Ok(artifacts.collect())
 }
 
 /// The trimmed standard output of a program, or its standard error if that is empty.

@@ -27,6 +27,6 @@ impl Entries for Sink {
     fn left_out(&mut self, _path: &[u8], _why: &str) {}
 }
 
-pub fn import(bytes: &[u8], kind: Kind) {
+pub(crate) fn import(bytes: &[u8], kind: Kind) {
     let _ = read_bytes(bytes, kind, &mut Sink);
 }

@@ -24,33 +24,26 @@ pub(super) struct Suites {
     program: Option<PathBuf>,
 }
 
-/// Test binaries that are useful in a VM: package and name. Tests that do not depend on the kernel
-/// are left out, since an emulated machine is slow.
-const TESTS: [(&str, &str); 13] = [
-    ("gannet-io", "accept"),
-    ("gannet-io", "cancel"),
-    ("gannet-io", "datagrams"),
-    ("gannet-io", "kernel_tls"),
-    ("gannet-io", "open"),
-    ("gannet-io", "receive"),
-    ("gannet-io", "sandbox"),
-    ("gannet-io", "send"),
-    ("gannet-io", "send_file"),
-    ("gannet-io", "waker"),
-    ("gannet", "confinement"),
-    ("gannet", "ktls"),
-    ("gannet", "serve"),
+/// Test binaries that are useful in a VM. Tests that do not depend on the kernel are left out, since an
+/// emulated machine is slow.
+const TESTS: [&str; 13] = [
+    "accept",
+    "cancel",
+    "datagrams",
+    "kernel_tls",
+    "open",
+    "receive",
+    "sandbox",
+    "send",
+    "send_file",
+    "waker",
+    "confinement",
+    "ktls",
+    "serve",
 ];
 
 /// Those that take minutes under emulation.
-const SLOW_TESTS: [(&str, &str); 6] = [
-    ("gannet", "archive"),
-    ("gannet", "disk"),
-    ("gannet", "files"),
-    ("gannet", "limits"),
-    ("gannet", "stop"),
-    ("gannet", "tls"),
-];
+const SLOW_TESTS: [&str; 6] = ["archive", "disk", "files", "limits", "stop", "tls"];
 
 /// Modules to load, by their names with `_`. Built-in ones have no file.
 const MODULES: [&str; 14] = [
@@ -79,26 +72,22 @@ pub(super) fn build_suites(names: &[String], is_all: bool) -> Result<Suites> {
         [] => by_default,
         names => names.iter().any(|wanted| wanted == name),
     };
-    let quick = TESTS.iter().filter(|(_, name)| is_wanted(name, true));
-    let slow = SLOW_TESTS
-        .iter()
-        .filter(|(_, name)| is_wanted(name, is_all));
+    let quick = TESTS.iter().filter(|name| is_wanted(name, true));
+    let slow = SLOW_TESTS.iter().filter(|name| is_wanted(name, is_all));
     let wanted: Vec<_> = quick.chain(slow).collect();
     ensure!(
         !wanted.is_empty(),
         "no test binary of the VM has one of these names"
     );
-    let packages: BTreeSet<_> = wanted.iter().map(|(package, _)| *package).collect();
     let mut command = process::cargo();
+    // With the features that all of the workspace's tests are built with, which are often built.
     command.args([
         "test",
         "--no-run",
+        "--workspace",
         "--message-format=json-render-diagnostics",
     ]);
-    for package in packages {
-        command.args(["--package", package]);
-    }
-    for (_, name) in &wanted {
+    for name in &wanted {
         command.args(["--test", name]);
     }
     command.stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -125,7 +114,7 @@ pub(super) fn build_suites(names: &[String], is_all: bool) -> Result<Suites> {
         }
     }
     let mut tests = Vec::new();
-    for (_, name) in wanted {
+    for name in wanted {
         let path = built.remove(*name);
         let path = path.with_context(|| format!("there is no test binary '{name}'"))?;
         tests.push(((*name).to_owned(), path));
