@@ -4,7 +4,7 @@ use std::fs;
 
 use gannet_testkit::client::{Client, Response, metric};
 use gannet_testkit::engine::on_both_engines;
-use gannet_testkit::h2::Peer;
+use gannet_testkit::h2::{self, END_STREAM, Peer};
 use gannet_testkit::h3;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, Secure, connection};
@@ -389,6 +389,18 @@ fn every_version_tells_of_clients() {
         }
         drop(peer);
         assert_eq!(logged(server, &folder), ["203.0.113.7", "203.0.113.8"]);
+
+        let flags = ["--listen", "127.0.0.1:0,proxy", "--trust", "loopback"];
+        let server = start(engine.name(), &folder, &flags);
+        let mut client = Client::new(&server);
+        let request = h2::headers(1, &h2::request("GET", "/", &[]));
+        client.send([V1.as_bytes(), &h2::wide_opening(), &request].concat());
+        let is_last = |frame: &h2::Frame| frame.stream == 1 && frame.has(END_STREAM);
+        while !h2::frames(client.received()).iter().any(is_last) {
+            assert_eq!(client.fill(), None, "it is answered");
+        }
+        drop(client);
+        assert_eq!(logged(server, &folder), ["203.0.113.7:56324"]);
 
         let log = folder.join("h3.log");
         let log = log.to_str().expect("UTF-8");
