@@ -14,12 +14,14 @@ pub(crate) struct Unopened {
     lines: HashMap<Arc<[u8]>, Line>,
     /// Waiters of all hosts, some of whose connections may be gone.
     count: usize,
+    /// Those were looked for in this turn.
+    is_pruned: bool,
 }
 
 impl Unopened {
     /// Has `waiter` wait for the site of a host, which the first one `ask`s for. False if too many
-    /// wait already, or `ask` returns false. Before that, those of `waiters` whose connections are gone
-    /// are removed: a file system that hangs keeps no place for them.
+    /// wait already, or `ask` returns false. Before that, once a turn, those of `waiters` whose
+    /// connections are gone are removed: a file system that hangs keeps no place for them.
     pub(crate) fn wait(
         &mut self,
         host: &Arc<[u8]>,
@@ -27,7 +29,8 @@ impl Unopened {
         waiters: &mut Waiters,
         ask: impl FnOnce(&Arc<[u8]>) -> bool,
     ) -> bool {
-        if self.count >= SITE_WAITERS_MAX {
+        if self.count >= SITE_WAITERS_MAX && !self.is_pruned {
+            self.is_pruned = true;
             self.prune(waiters);
         }
         if self.count >= SITE_WAITERS_MAX || (!self.lines.contains_key(host) && !ask(host)) {
@@ -37,6 +40,11 @@ impl Unopened {
         line.0.push_back(waiter);
         self.count += 1;
         true
+    }
+
+    /// Another turn begins.
+    pub(crate) fn begin_turn(&mut self) {
+        self.is_pruned = false;
     }
 
     /// Hosts without a waiter stay: they were asked for.
@@ -85,6 +93,9 @@ mod tests {
         assert!(!unopened.wait(&one, waiter(0), &mut waiters, not_again));
         assert!(!unopened.wait(&other, waiter(0), &mut waiters, not_again));
         waiters.connections.remove(id(1));
+        let is_full = !unopened.wait(&other, waiter(0), &mut waiters, not_again);
+        assert!(is_full, "who is gone was looked for in this turn");
+        unopened.begin_turn();
         assert!(unopened.wait(&other, waiter(0), &mut waiters, |_| true));
         assert_eq!(unopened.take(&one).len(), SITE_WAITERS_MAX - 1);
         assert!(unopened.take(&one).is_empty());

@@ -229,6 +229,7 @@ impl<D: Driver> Worker<D> {
         shared.driver.wait(until, &mut completions)?;
         shared.date.at(shared.driver.unix_seconds());
         shared.budget = Budget::whole();
+        shared.sites.begin_turn();
         self.shake_queued();
         self.complete_all(completions);
         self.run_quic();
