@@ -1,5 +1,7 @@
 //! A worker that its caller drives turn by turn, so that the simulator can run the whole server.
 
+mod sites;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ use crate::tls::kernel::KernelTls;
 use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
 use crate::worker::ledger::Holding;
 use crate::worker::{ListenerKind, Message, Worker, WorkerSettings};
+
+pub use self::sites::{DrivenOpening, DrivenSite, DrivenSites};
 
 /// The content of a driven worker.
 pub enum DrivenContent {
@@ -311,6 +315,12 @@ impl<D: Driver> Driven<D> {
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
         self.worker.pinned_bytes()
+    }
+
+    /// The number of sites that it has open.
+    #[must_use]
+    pub fn site_count(&self) -> usize {
+        self.worker.shared.release.site_count()
     }
 
     /// The worker's counters.

@@ -532,8 +532,23 @@ pub(crate) const SITE_FAILED_S: u64 = 5;
 /// nothing comes or goes there, its own metadata is all that is read.
 pub(crate) const SITES_LOOK_MS: u64 = 500;
 
-/// Threads that open sites: a file system that hangs holds up one.
+/// Sites that are being opened at a time, besides those that take longer than [`SITE_SLOW_MS`].
 pub(crate) const SITE_OPENERS: usize = 4;
+
+/// An opening that takes so long makes room for another one, milliseconds: its file system may hang.
+pub(crate) const SITE_SLOW_MS: u64 = 250;
+
+/// Threads that open sites. If each of them hangs in a file system, no other site is opened.
+pub(crate) const SITE_OPENERS_MAX: usize = 64;
+
+/// A request waits for its site for so long, seconds: as long as a disk takes that has to begin to turn.
+pub(crate) const SITE_WAIT_S: u64 = 10;
+
+/// Interval at which requests are looked at that wait for a site, milliseconds.
+pub(crate) const SITE_WAITS_LOOK_MS: u64 = 100;
+
+/// Threads that look for changes of open sites: one, and those that hang in a file system.
+pub(crate) const SITE_LOOKERS_MAX: usize = 64;
 
 /// Hosts whose sites are to be opened, of all workers. Opening one takes a millisecond: a longer queue
 /// means that the disk is slow.

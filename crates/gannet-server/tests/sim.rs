@@ -67,6 +67,8 @@ mod run;
 mod secure;
 #[path = "sim/server.rs"]
 mod server;
+#[path = "sim/sites.rs"]
+mod sites;
 #[path = "sim/states.rs"]
 mod states;
 #[path = "sim/streams.rs"]

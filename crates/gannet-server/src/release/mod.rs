@@ -239,6 +239,11 @@ impl Release {
     pub(crate) fn label(&self, number: usize) -> u16 {
         self.labels.get(number).copied().unwrap_or(OTHER)
     }
+    /// How many sites there are.
+    pub(crate) fn site_count(&self) -> usize {
+        self.sites.len()
+    }
+
 
     /// Notes that the site with a number was asked for, unless it stays open anyway.
     #[inline]

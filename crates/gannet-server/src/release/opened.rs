@@ -30,7 +30,7 @@ pub(crate) struct Opened {
     pub(crate) contents: BTreeMap<usize, Generations>,
     /// Hosts whose sites are opened at the first request.
     pub(crate) named: Option<Named>,
-    /// Of sites in a folder of hosts: whether a request has come since this was last cleared.
+    /// Of sites that were opened at a request: whether another one has come since this was last cleared.
     pub(crate) uses: BTreeMap<usize, Arc<AtomicBool>>,
     pub(crate) unknown_host: UnknownHost,
     /// The domain below which releases answer by themselves.
@@ -209,6 +209,14 @@ impl Opened {
         let hosts = Vec::new();
         Self {
             contents: BTreeMap::from([(0, Generations::only(OpenedContent { hosts, what }))]),
+            ..Self::none(options)
+        }
+    }
+
+    /// No content yet; each will have all the room of one worker.
+    pub(crate) fn none(options: &ContentOptions) -> Self {
+        Self {
+            contents: BTreeMap::new(),
             named: None,
             uses: BTreeMap::new(),
             unknown_host: UnknownHost::Default,

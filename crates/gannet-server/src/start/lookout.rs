@@ -121,6 +121,14 @@ impl Stamp {
         }
     }
 
+    /// The stamp of something that is not on a disk, and has changed so many times.
+    pub(crate) fn of_changes(count: u64) -> Self {
+        Self {
+            inode: count,
+            ..Self::default()
+        }
+    }
+
     fn of_meta(meta: &Metadata) -> Self {
         Self {
             device: meta.dev(),

@@ -1,0 +1,173 @@
+//! A folder of hosts and its entries on disk.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use gannet_io::driver::Root;
+use gannet_io::named_file;
+use gannet_store::Store;
+
+use crate::coder::Coder;
+use crate::config::{Content, Hosted, Many};
+use crate::release::opened::{OpenedContent, What};
+use crate::start::follow;
+use crate::start::lookout::Stamp;
+use crate::start::open::{Followed, OpenError, Opening};
+use crate::start::releases::{self, Surroundings};
+use crate::start::sandbox::Readable;
+
+/// Hosts with their entries.
+pub(crate) type Table = HashMap<Arc<[u8]>, Content, foldhash::fast::RandomState>;
+
+/// What is asked of the disk. Each of these may take as long as a file system likes.
+pub(crate) trait Entries: Send + Sync {
+    /// Differs when an entry has come or gone; `None` if the folder is gone.
+    fn stamp(&self) -> Option<Stamp>;
+
+    /// Finds the entries.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    fn find(&self) -> io::Result<Table>;
+
+    /// Opens the site of a host.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    fn open(&self, host: &str, entry: &Content) -> Result<Entry, OpenError>;
+
+    /// Whether what was opened is still what is at its path.
+    fn is_there(&self, content: &Content) -> bool;
+}
+
+/// What was opened.
+pub(crate) struct Entry {
+    /// What kind of entry it is.
+    pub(crate) content: Content,
+    pub(crate) what: What,
+    /// Makes what follows it, once it has a place.
+    pub(crate) follow: Box<dyn FnOnce(usize, Arc<OpenedContent>) -> Box<dyn Follow>>,
+}
+
+/// Follows the changes of one open site.
+pub(crate) trait Follow: Send {
+    /// Looks for changes; an operator may have asked for that.
+    fn look(&mut self, is_asked: bool);
+}
+
+impl Follow for follow::Follower {
+    fn look(&mut self, is_asked: bool) {
+        Self::look(self, is_asked);
+    }
+}
+
+impl Follow for releases::Follower {
+    fn look(&mut self, is_asked: bool) {
+        Self::look(self, is_asked);
+    }
+}
+
+/// The entries of a folder on disk.
+pub(super) struct OnDisk {
+    pub(super) many: Many,
+    pub(super) surroundings: Surroundings,
+    pub(super) coder: Arc<Coder>,
+    pub(super) readable: Option<Readable>,
+}
+
+impl Entries for OnDisk {
+    fn stamp(&self) -> Option<Stamp> {
+        Stamp::of(&self.many.folder)
+    }
+
+    fn find(&self) -> io::Result<Table> {
+        (self.many.find)(&self.many.folder).map(|found| table(&found))
+    }
+
+    fn open(&self, host: &str, entry: &Content) -> Result<Entry, OpenError> {
+        let opening = Opening {
+            options: &self.surroundings.options,
+            workers: self.surroundings.workers,
+            room: &self.surroundings.room,
+            coder: Some(&self.coder),
+            host: Some(host),
+        };
+        let content = real(entry.clone());
+        self.inside(&content)?;
+        let (what, followed) = opening.open(&content)?;
+        let (name, host) = (content.clone().into_path(), host.to_owned());
+        let surroundings = self.surroundings.clone();
+        let readable = self.readable.clone();
+        let follow = move |place, current| -> Box<dyn Follow> {
+            match followed {
+                Followed::Directory(source) => {
+                    let published = surroundings.published;
+                    let follower = follow::Follower::new(source, place, published);
+                    Box::new(follower.within(readable))
+                }
+                Followed::Releases(origin) => {
+                    let source = releases::Source {
+                        place,
+                        name,
+                        origin,
+                        host: Some(host),
+                    };
+                    Box::new(releases::Follower::new(source, current, surroundings))
+                }
+            }
+        };
+        Ok(Entry {
+            content,
+            what,
+            follow: Box::new(follow),
+        })
+    }
+
+    fn is_there(&self, content: &Content) -> bool {
+        real_of(content) == *content && self.inside(content).is_ok()
+    }
+}
+
+impl OnDisk {
+    /// Checks that an archive or a store is in the folder: a link that leads out of it is not served.
+    /// Directories are opened in a way that follows none.
+    fn inside(&self, content: &Content) -> Result<(), OpenError> {
+        let (Content::Archive(path) | Content::Store(path)) = content else {
+            return Ok(());
+        };
+        let name = path.file_name().unwrap_or_default();
+        let found = Root::open(&self.many.folder)
+            .and_then(|root| named_file::metadata_below(&root, Path::new(name)));
+        found
+            .map(drop)
+            .map_err(|error| OpenError::Io("site", path.clone(), error))
+    }
+}
+
+pub(super) fn table(found: &[Hosted]) -> Table {
+    let mut table = Table::default();
+    for Hosted { hosts, content, .. } in found {
+        for host in hosts {
+            table.insert(host.as_bytes().into(), content.clone());
+        }
+    }
+    table
+}
+
+/// What an entry is: a folder may be a store.
+fn real(content: Content) -> Content {
+    match content {
+        Content::HostFolder(path) if Store::is_store(&path) => Content::Store(path),
+        content => content,
+    }
+}
+
+/// What is at the path of an open site now.
+fn real_of(content: &Content) -> Content {
+    match content {
+        Content::Store(path) => real(Content::HostFolder(path.clone())),
+        content => real(content.clone()),
+    }
+}

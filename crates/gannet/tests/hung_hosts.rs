@@ -1,0 +1,227 @@
+//! Many sites in one folder, some of them on file systems that hang.
+
+use std::fs;
+
+use gannet_testkit::client::Response;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::fuse::{Disk, Mounted};
+use gannet_testkit::h2::{Peer, block, headers};
+use gannet_testkit::h3;
+use gannet_testkit::process::{threads, until};
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet};
+
+/// More than are opened at the start.
+const HOSTS: usize = 70;
+
+/// Threads that open sites while nothing hangs.
+const OPENERS: usize = 4;
+
+/// More than those.
+const HUNG: usize = 6;
+
+fn name(number: usize) -> String {
+    format!("h{number}.example")
+}
+
+fn hung(number: usize) -> String {
+    format!("hung{number}.example")
+}
+
+/// A folder `sites` with a folder for each host.
+fn sites() -> Folder {
+    let folder = Folder::new();
+    for number in 0..HOSTS {
+        let page = format!("sites/{}/index.html", name(number));
+        folder.write(page, format!("site {number}"));
+    }
+    folder
+}
+
+/// Mounts a site whose rules are on a disk that hangs.
+fn mount(folder: &Folder, host: &str) -> Option<Mounted> {
+    let path = folder.join("sites").join(host);
+    fs::create_dir(&path).expect("made");
+    let files: [(&str, &[u8], Disk); 2] = [
+        ("_headers", b"/*\n  X-From: afar\n", Disk::SlowName),
+        ("index.html", b"afar", Disk::Good),
+    ];
+    Mounted::at(&path, &files)
+}
+
+/// A `GET` of `/` over HTTP/1.1.
+fn get(server: &Secure, host: &str) -> Response {
+    let mut client = server.connect();
+    client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    client.response()
+}
+
+fn fields(host: &str) -> [(&str, &str); 4] {
+    [
+        (":method", "GET"),
+        (":scheme", "https"),
+        (":authority", host),
+        (":path", "/"),
+    ]
+}
+
+fn ask_by_http2(peer: &mut Peer, host: &str) -> u32 {
+    let stream = peer.open();
+    peer.send(&headers(stream, &block(&fields(host))));
+    stream
+}
+
+fn openers(server: &Gannet) -> usize {
+    let threads = threads(server);
+    threads.iter().filter(|it| *it == "gannet-opener").count()
+}
+
+#[test]
+fn file_systems_that_hang_harm_their_own_sites_only() {
+    on_both_engines(|engine| {
+        let folder = sites();
+        let mounted: Option<Vec<_>> = (0..HUNG).map(|it| mount(&folder, &hung(it))).collect();
+        let Some(mounted) = mounted else {
+            return;
+        };
+        let flags = ["--hosts", "--workers", "1"];
+        let mut server = Secure::serve(engine, folder.join("sites"), &flags);
+        let _release: Vec<_> = mounted.iter().map(Mounted::release_at_end).collect();
+        let mut one = server.connect();
+        one.send(format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", hung(0)));
+        let mut two = Peer::secure(&server, &[]);
+        let waiting: Vec<_> = (1..HUNG)
+            .map(|it| ask_by_http2(&mut two, &hung(it)))
+            .collect();
+        let mut three = Quic::begin(server.server.address(), &server.authority);
+        let asked = three.ask(&h3::headers(&fields(&hung(0))));
+        until("all of them hang", || {
+            mounted.iter().all(|it| it.hanging() > 0)
+        });
+        assert_eq!(
+            get(&server, &name(1)).text(),
+            "site 1",
+            "none is in its way"
+        );
+        let in_http2 = ask_by_http2(&mut two, &name(2));
+        assert_eq!(two.answer(in_http2).body, b"site 2");
+
+        let answer = one.response().expect(503);
+        assert_eq!(answer.field("retry-after"), Some("1"));
+        one.send(format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", name(3)));
+        assert_eq!(one.response().text(), "site 3");
+        for stream in waiting {
+            let answer = two.answer(stream).expect(503);
+            assert_eq!(answer.field("retry-after"), Some("1"));
+        }
+        let in_http2 = ask_by_http2(&mut two, &name(4));
+        assert_eq!(two.answer(in_http2).body, b"site 4");
+        let answer = three.answer(asked);
+        assert_eq!(
+            (answer.status, answer.field("retry-after")),
+            (503, Some("1"))
+        );
+        let in_http3 = three.ask(&h3::headers(&fields(&name(5))));
+        assert_eq!(three.answer(in_http3).body, b"site 5");
+
+        // Nobody asks those again, or waits for them.
+        let hanging = |mounted: &[Mounted]| mounted.iter().map(Mounted::hanging).sum::<usize>();
+        let before = hanging(&mounted);
+        for number in 0..20 {
+            get(&server, &hung(number % HUNG)).expect(503);
+        }
+        assert_eq!(hanging(&mounted), before);
+        let line = loop {
+            let line = server.server.next_error_line().expect("it is told");
+            if line.contains("no site for") {
+                break line;
+            }
+        };
+        let cause = "its file system does not answer for 10 s; answering 503 until it does";
+        assert!(line.ends_with(cause), "{line}");
+        assert!(openers(&server.server) <= OPENERS + HUNG);
+
+        mounted.iter().for_each(Mounted::release);
+        for number in 0..HUNG {
+            until("it is back", || {
+                let answer = get(&server, &hung(number));
+                answer.field("x-from") == Some("afar") && answer.text() == "afar"
+            });
+        }
+        until("threads end", || openers(&server.server) <= OPENERS);
+    });
+}
+
+/// Requests of all versions wait for a site that takes its time, and get it.
+#[test]
+fn a_slow_site_is_worth_waiting_for() {
+    on_both_engines(|engine| {
+        let folder = sites();
+        let Some(mounted) = mount(&folder, "slow.example") else {
+            return;
+        };
+        let flags = ["--hosts", "--workers", "2"];
+        let server = Secure::serve(engine, folder.join("sites"), &flags);
+        let _release = mounted.release_at_end();
+        let mut one = server.connect();
+        // The second one is held until the first is answered.
+        let asks = ["slow.example", "h1.example"]
+            .map(|host| format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        one.send(asks.concat());
+        let mut two = Peer::secure(&server, &[]);
+        let streams = [(); 10].map(|()| ask_by_http2(&mut two, "slow.example"));
+        let mut three = Quic::begin(server.server.address(), &server.authority);
+        let ids = [(); 10].map(|()| three.ask(&h3::headers(&fields("slow.example"))));
+        until("it hangs", || mounted.hanging() > 0);
+        let in_http2 = ask_by_http2(&mut two, "h2.example");
+        assert_eq!(two.answer(in_http2).body, b"site 2", "others do not wait");
+        let in_http3 = three.ask(&h3::headers(&fields("h3.example")));
+        assert_eq!(three.answer(in_http3).body, b"site 3", "others do not wait");
+        mounted.release();
+        assert_eq!(one.response().expect(200).text(), "afar");
+        assert_eq!(one.response().expect(200).text(), "site 1");
+        for stream in streams {
+            assert_eq!(two.answer(stream).expect(200).body, b"afar");
+        }
+        for id in ids {
+            let answer = three.answer(id);
+            assert_eq!((answer.status, &*answer.body), (200, &b"afar"[..]));
+        }
+    });
+}
+
+/// Each open site is looked at for changes. One that hangs then delays that for no other.
+#[test]
+fn looks_that_hang_delay_no_other_site() {
+    on_both_engines(|engine| {
+        let folder = sites();
+        let mounted: Option<Vec<_>> = (0..3).map(|it| mount(&folder, &hung(it))).collect();
+        let Some(mounted) = mounted else {
+            return;
+        };
+        mounted.iter().for_each(Mounted::release);
+        let server = Secure::serve(engine, folder.join("sites"), &["--hosts"]);
+        let _release: Vec<_> = mounted.iter().map(Mounted::release_at_end).collect();
+        for number in 0..3 {
+            assert_eq!(get(&server, &hung(number)).text(), "afar");
+        }
+        assert_eq!(get(&server, &name(0)).field("x-from"), None);
+        mounted.iter().for_each(Mounted::hold);
+        until("looks hang", || mounted.iter().all(|it| it.hanging() > 0));
+        folder.write("sites/new.example/index.html", "new");
+        until("a host comes", || {
+            get(&server, "new.example").body == b"new"
+        });
+        folder.write("sites/h0.example/_headers", "/*\n  X-From: here\n");
+        until("rules come", || {
+            get(&server, &name(0)).field("x-from") == Some("here")
+        });
+        fs::remove_dir_all(folder.join("sites/new.example")).expect("there");
+        until("it goes", || get(&server, "new.example").status == 421);
+        mounted.iter().for_each(Mounted::release);
+        for number in 0..3 {
+            until("it is back", || get(&server, &hung(number)).body == b"afar");
+        }
+    });
+}
