@@ -1,7 +1,7 @@
 //! An archive file, opened for reading.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +60,16 @@ impl ArchiveFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file itself, to be read from its start, and its length in bytes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn into_file(mut self) -> io::Result<(File, u64)> {
+        self.file.rewind()?;
+        let len = self.file.metadata()?.len();
+        Ok((self.file, len))
     }
 
     /// The bytes of a variant as they are sent.

@@ -18,7 +18,7 @@ pub use extract::{ExtractOptions, ExtractReport, extract, prepare};
 pub use file::ArchiveFile;
 pub use rule_list::{ListedRule, RuleCounts, RuleEffect, rule_counts, rules_of};
 pub use rules_diff::{OptionChange, RuleChange, RuleDifference};
-pub use verify::{VerifyReport, verify, verify_signature};
+pub use verify::{VerifyReport, verify, verify_open, verify_signature};
 
 use gannet_archive::{Archive, Entry, Namespace};
 

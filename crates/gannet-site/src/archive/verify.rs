@@ -47,7 +47,16 @@ pub fn verify_signature(path: &Path, key: &str) -> Result<(), SiteError> {
 /// The archive cannot be opened or read, or verification fails; the error names the first entry
 /// with damaged bytes.
 pub fn verify(path: &Path) -> Result<VerifyReport, SiteError> {
-    let file = ArchiveFile::open(path)?;
+    verify_open(&ArchiveFile::open(path)?)
+}
+
+/// The same for an archive that is open: what is read from it afterwards is what was verified, whatever
+/// has its path by then.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_open(file: &ArchiveFile) -> Result<VerifyReport, SiteError> {
+    let path = file.path();
     let refuse = |error| SiteError::io("read", path)(error);
     let damaged = |what| SiteError::Damaged {
         archive: path.to_path_buf(),

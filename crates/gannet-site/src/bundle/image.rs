@@ -1,8 +1,7 @@
 //! The tar of an image, written from front to back: what names a blob follows it.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use aws_lc_rs::digest::{Context, Digest, SHA256};
@@ -21,8 +20,12 @@ use crate::pack::Temporary;
 const BLOCK: u64 = 512;
 
 /// What the header of a tar has, and where.
-const TAR_MAGIC: [u8; 5] = *b"ustar";
-const TAR_MAGIC_OFFSET: u64 = 257;
+const TAR_MAGIC: &[u8] = b"ustar";
+const TAR_MAGIC_OFFSET: usize = 257;
+
+/// How the name of the first file of an image begins, with which its tar begins: a blob, as here, or
+/// what others write first.
+const FIRST: [&[u8]; 2] = [b"blobs/", b"oci-layout\0"];
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
@@ -53,8 +56,8 @@ pub(super) struct Contents {
 }
 
 impl Image {
-    /// Begins an image that will become `target`, which is refused if it is there and no tar: a mistyped
-    /// name would destroy it.
+    /// Begins an image that will become `target`, which is refused if it is there and no image: a
+    /// mistyped name would destroy it.
     pub(super) fn create(target: &Path, time: u64) -> Result<Self, BundleError> {
         if !may_be_replaced(target).map_err(BundleError::io("read", target))? {
             return Err(BundleError::Foreign(target.to_path_buf()));
@@ -275,15 +278,17 @@ fn configuration(contents: &Contents, layers: &[Blob], moment: &str) -> Value {
     })
 }
 
-/// Whether a file is not there, empty, or a tar. What is no file is refused later.
+/// Whether a file is not there, empty, or the tar of an image. What is no file is refused later.
 fn may_be_replaced(target: &Path) -> io::Result<bool> {
     if !fs::metadata(target).is_ok_and(|it| it.is_file() && it.len() > 0) {
         return Ok(true);
     }
-    let mut magic = [0; TAR_MAGIC.len()];
-    let read = File::open(target)?.read_exact_at(&mut magic, TAR_MAGIC_OFFSET);
-    match read {
-        Ok(()) => Ok(magic == TAR_MAGIC),
+    let mut header = [0; BLOCK as usize];
+    match File::open(target)?.read_exact(&mut header) {
+        Ok(()) => {
+            let is_tar = header[TAR_MAGIC_OFFSET..].starts_with(TAR_MAGIC);
+            Ok(is_tar && FIRST.iter().any(|name| header.starts_with(name)))
+        }
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
     }

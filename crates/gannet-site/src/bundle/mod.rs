@@ -15,7 +15,6 @@ mod image;
 mod layer;
 mod name;
 
-use std::fs::File;
 use std::path::PathBuf;
 
 pub use error::BundleError;
@@ -23,7 +22,7 @@ pub use error::BundleError;
 use self::image::{Contents, Image};
 use self::layer::{Layer, Member};
 use self::name::Name;
-use crate::archive::verify;
+use crate::archive::{ArchiveFile, verify_open};
 
 /// What an image is made of.
 #[derive(Clone, Debug)]
@@ -73,7 +72,8 @@ pub struct BundleReport {
 pub fn bundle(options: &BundleOptions) -> Result<BundleReport, BundleError> {
     let name = Name::parse(&options.name)?;
     let archive = options.archive.as_ref();
-    let site = archive.map(|path| site(path, options)).transpose()?;
+    let archive = archive.map(|path| ArchiveFile::open(path)).transpose()?;
+    let site = archive.map(|it| site(it, options)).transpose()?;
     let program = options.program.as_ref().map(layer::of_program);
     let program = program.transpose()?;
     let mut image = Image::create(&options.output, options.time)?;
@@ -99,26 +99,22 @@ pub fn bundle(options: &BundleOptions) -> Result<BundleReport, BundleError> {
 }
 
 /// The layer of an archive. What it stores is compressed already.
-fn site(path: &PathBuf, options: &BundleOptions) -> Result<Layer, BundleError> {
+fn site(archive: ArchiveFile, options: &BundleOptions) -> Result<Layer, BundleError> {
     // Whatever is wrong with it is found here rather than on the machines that serve it.
-    verify(path)?;
-    let file = File::open(path).map_err(BundleError::io("open", path))?;
-    let found = file.metadata().map_err(BundleError::io("open", path))?;
+    verify_open(&archive)?;
+    let path = archive.path().to_path_buf();
     let same = std::fs::canonicalize(&options.output).ok();
-    if same.is_some() && same == std::fs::canonicalize(path).ok() {
-        return Err(BundleError::Itself(path.clone()));
+    if same.is_some() && same == std::fs::canonicalize(&path).ok() {
+        return Err(BundleError::Itself(path));
     }
+    let file = archive.into_file();
+    let (file, len) = file.map_err(BundleError::io("read", &path))?;
     let name = match options.program {
         Some(_) => "srv/site.gannet",
         // Whoever mounts the volume chooses the folder.
         None => "site.gannet",
     };
-    Ok(Layer(vec![Member::from_file(
-        name,
-        path.clone(),
-        file,
-        found.len(),
-    )]))
+    Ok(Layer(vec![Member::from_file(name, path, file, len)]))
 }
 
 /// The processor that this program was built for, in the words of images (Go's `GOARCH`).

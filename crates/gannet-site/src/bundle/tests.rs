@@ -178,6 +178,22 @@ fn a_program_alone_serves_a_folder_and_an_archive_alone_is_a_volume() {
     assert_eq!(names, ["site.gannet"]);
 }
 
+/// An archive that is replaced while its image is made is in it as it was verified.
+#[test]
+fn what_is_verified_is_what_is_bundled() {
+    let folder = Folder::new("replaced");
+    let before = fs::read(folder.archive()).expect("there");
+    let archive = ArchiveFile::open(&folder.archive()).expect("sound");
+    let other = folder.0.join("other");
+    fs::write(&other, "something else").expect("written");
+    fs::rename(other, folder.archive()).expect("renamed");
+    let layer = site(archive, &folder.options(true, true)).expect("sound");
+    let mut tar = Vec::new();
+    let written = layer.write(&mut tar, Path::new("image.tar"), 1_700_000_000);
+    written.expect("in memory");
+    assert_eq!(files(&tar)["srv/site.gannet"].1, before);
+}
+
 #[test]
 fn what_cannot_be_an_image_leaves_the_file_that_is_there() {
     let folder = Folder::new("refused");
@@ -207,6 +223,20 @@ fn what_cannot_be_an_image_leaves_the_file_that_is_there() {
         "wrong digest",
     );
     refused(&|_| {}, "the existing file is not an image");
+    // Somebody's backup.
+    let mut backup = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_ustar();
+    header.set_size(4);
+    let added = backup.append_data(&mut header, "documents/one", &b"mine"[..]);
+    added.expect("in memory");
+    let backup = backup.into_inner().expect("in memory");
+    let target = folder.0.join("backup.tar");
+    fs::write(&target, &backup).expect("written");
+    refused(
+        &|it| it.output = target.clone(),
+        "the existing file is not an image",
+    );
+    assert_eq!(fs::read(&target).expect("there"), backup);
     refused(&|it| it.name = "Docs".into(), "cannot name an image 'Docs'");
     refused(&|it| it.output = folder.archive(), "it is the archive");
     refused(&|it| it.output = folder.0.join("site"), "directory");
