@@ -68,7 +68,7 @@ impl Companion {
         let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let mask = block_signals();
         let forked = fork_alone(|| {
-            close_all_but(theirs.as_raw_fd());
+            close_all_but(theirs.as_raw_fd(), ours.as_raw_fd());
             let _ = rustix::thread::set_name(c"gannet-keeper");
             // Signals of a terminal are for the server, and reach its whole group.
             let _ = rustix::process::setpgid(None, None);
@@ -157,16 +157,16 @@ fn keep(server: BorrowedFd<'_>, name: &str, command: &mut Command) {
             &format!("{ended}; started again in {} s", pause.as_secs()),
         );
         let end = Instant::now() + pause;
-        if wait(
-            &mut [PollFd::from_borrowed_fd(server, PollFlags::IN)],
-            Some(end),
-        ) {
-            return;
+        let mut server = [PollFd::from_borrowed_fd(server, PollFlags::IN)];
+        match wait(&mut server, Some(end)) {
+            Waited::InVain => {}
+            Waited::Ready | Waited::Failed => return,
         }
     }
 }
 
-/// Waits until the process has ended, and tells how; `None` if the server has, and the process with it.
+/// Waits until the process has ended, and tells how; `None` if the server has, or if neither can be
+/// waited for, and the process with it.
 fn attend(mut child: Child, server: BorrowedFd<'_>) -> Option<String> {
     let own = Pid::from_child(&child);
     // Without a descriptor of the process, its end is noticed as late as that of a pause.
@@ -177,16 +177,17 @@ fn attend(mut child: Child, server: BorrowedFd<'_>) -> Option<String> {
                 PollFd::from_borrowed_fd(server, PollFlags::IN),
                 PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN),
             ];
-            wait(&mut both, None);
-            !both[0].revents().is_empty()
+            match wait(&mut both, None) {
+                Waited::Ready | Waited::InVain => !both[0].revents().is_empty(),
+                Waited::Failed => true,
+            }
         }
         None => loop {
             let mut one = [PollFd::from_borrowed_fd(server, PollFlags::IN)];
-            if wait(&mut one, Some(Instant::now() + PAUSE_LEAST)) {
-                break true;
-            }
-            if !matches!(child.try_wait(), Ok(None)) {
-                break false;
+            match wait(&mut one, Some(Instant::now() + PAUSE_LEAST)) {
+                Waited::Ready | Waited::Failed => break true,
+                Waited::InVain if matches!(child.try_wait(), Ok(None)) => {}
+                Waited::InVain => break false,
             }
         },
     };
@@ -201,9 +202,19 @@ fn attend(mut child: Child, server: BorrowedFd<'_>) -> Option<String> {
     })
 }
 
-/// Waits for any of these, or until then; returns whether one is ready. After the byte that begins, the
-/// server's end has nothing but its end to tell.
-fn wait(all: &mut [PollFd<'_>], until: Option<Instant>) -> bool {
+/// How a wait has ended.
+enum Waited {
+    /// One of what was waited for is ready.
+    Ready,
+    /// The time is over.
+    InVain,
+    /// It is not possible. Then nobody can be attended to: as if the server had ended.
+    Failed,
+}
+
+/// Waits for any of these, or until then. After the byte that begins, the server's end has nothing but
+/// its end to tell.
+fn wait(all: &mut [PollFd<'_>], until: Option<Instant>) -> Waited {
     loop {
         let left = until.map(|it| it.saturating_duration_since(Instant::now()));
         let left = left.map(|it| Timespec {
@@ -211,10 +222,10 @@ fn wait(all: &mut [PollFd<'_>], until: Option<Instant>) -> bool {
             tv_nsec: it.subsec_nanos().into(),
         });
         match poll(all, left.as_ref()) {
-            Ok(count) => return count > 0,
+            Ok(0) => return Waited::InVain,
+            Ok(_) => return Waited::Ready,
             Err(Errno::INTR) => {}
-            // Nobody can be attended to: as if the server had ended.
-            Err(_) => return true,
+            Err(_) => return Waited::Failed,
         }
     }
 }

@@ -56,7 +56,7 @@ impl Starter {
         let (ours, theirs) = Parcels::pair()?;
         let mask = block_signals();
         let forked = fork_alone(|| {
-            close_all_but(theirs.as_fd().as_raw_fd());
+            close_all_but(theirs.as_fd().as_raw_fd(), ours.as_fd().as_raw_fd());
             let _ = rustix::thread::set_name(c"gannet-starter");
             // SAFETY: between fork and exec this only sets the thread's signal mask, which is
             // async-signal-safe.
@@ -166,15 +166,40 @@ pub(crate) fn program(typed: &OsStr) -> PathBuf {
     found.unwrap_or_else(running)
 }
 
-/// Closes all descriptors but the standard ones and this one. The server's sockets are among them,
-/// which nobody would accept from here.
-pub(crate) fn close_all_but(kept: RawFd) {
-    let kept = kept.unsigned_abs();
-    for (first, last) in [(3, kept - 1), (kept + 1, u32::MAX)] {
+/// Closes all descriptors but the standard ones and `kept`. The server's sockets are among them, which
+/// nobody would accept from here, and `other`: the server's end of what is kept, whose end tells that the
+/// server has ended.
+pub(crate) fn close_all_but(kept: RawFd, other: RawFd) {
+    close(other);
+    let number = kept.unsigned_abs();
+    let mut ranges = [(3, number - 1), (number + 1, u32::MAX)].into_iter();
+    let are_closed = ranges.all(|(first, last)| {
         // SAFETY: what owns these descriptors in this process is never used or dropped: it ends without
-        // returning from the fork. Before Linux 5.9 the call fails, and they stay open.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0u32) };
+        // returning from the fork.
+        first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0u32) } == 0
+    });
+    // Linux before 5.9, or a container that does not allow the call.
+    if !are_closed {
+        close_listed_but(kept);
     }
+}
+
+fn close_listed_but(kept: RawFd) {
+    let Ok(listed) = fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let numbers = listed.flatten().filter_map(|entry| {
+        let number: RawFd = entry.file_name().to_str()?.parse().ok()?;
+        (number > 2 && number != kept).then_some(number)
+    });
+    // That of the list is among them, and closed before.
+    let numbers: Vec<_> = numbers.collect();
+    numbers.into_iter().for_each(close);
+}
+
+fn close(number: RawFd) {
+    // SAFETY: as in `close_all_but`; a number that is not open is refused.
+    unsafe { libc::close(number) };
 }
 
 /// Blocks all signals for this thread; returns what was blocked before. The starter must outlive

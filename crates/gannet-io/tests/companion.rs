@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use gannet_io::companion::Companion;
 use gannet_testkit::DEADLINE;
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 const SERVER: &str = "as-the-server";
 const COMPANION: &str = "as-the-companion";
@@ -19,15 +20,75 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[1..] {
-        [SERVER, notes] => serve(notes),
+        [SERVER, "refused", notes] => {
+            refuse_close_range();
+            serve(notes);
+        }
+        [SERVER, _, notes] => serve(notes),
         [COMPANION, notes] => accompany(notes),
         // Whatever a test is called with.
         _ => {
-            // Closed, and killed.
-            test("closed", |server| drop(server.stdin.take()));
-            test("killed", |server| server.kill().expect("it runs"));
+            test("closed", |server, _| drop(server.stdin.take()));
+            test("killed", |server, _| server.kill().expect("it runs"));
+            // The system is old, or a container does not let processes close all at once.
+            test("refused", |server, _| server.kill().expect("it runs"));
+            // The keeper can wait for nobody: neither it nor the companion stays behind.
+            test("unattended", |_, keeper| have_polls_fail(keeper));
             println!("companions start, start again, and end with their servers");
         }
+    }
+}
+
+/// Has the kernel refuse `close_range` to this process and those that it starts.
+fn refuse_close_range() {
+    let step = |code: u32, jt, jf, k| libc::sock_filter {
+        code: u16::try_from(code).expect("a code"),
+        jt,
+        jf,
+        k,
+    };
+    let call = u32::try_from(libc::SYS_close_range).expect("a number");
+    let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
+    let mut steps = [
+        // The number of the call comes first.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, refused),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: u16::try_from(steps.len()).expect("few"),
+        filter: steps.as_mut_ptr(),
+    };
+    rustix::thread::set_no_new_privs(true).expect("allowed");
+    // SAFETY: the kernel copies the program, which outlives the call.
+    let set = unsafe {
+        libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER,
+            std::ptr::from_ref(&program),
+        )
+    };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Takes a process its right to any descriptors, and has it repeat the call that it waits in.
+fn have_polls_fail(process: u32) {
+    let process = Pid::from_raw(process.cast_signed()).expect("a number");
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    rustix::process::prlimit(Some(process), Resource::Nofile, none).expect("it runs");
+    for signal in [Signal::STOP, Signal::CONT] {
+        rustix::process::kill_process(process, signal).expect("it runs");
+        let state = |it: &str| {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+            stat.is_ok_and(|stat| stat.contains(it))
+        };
+        until("it stops, and goes on", || {
+            state(") T ") == (signal == Signal::STOP)
+        });
     }
 }
 
@@ -62,7 +123,8 @@ fn accompany(notes: &str) {
     }
 }
 
-fn test(name: &str, end: impl FnOnce(&mut Child)) {
+/// `end` ends the server, or is told the process ID of the keeper.
+fn test(name: &str, end: impl FnOnce(&mut Child, u32)) {
     let folder =
         std::env::temp_dir().join(format!("gannet-companion-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("ours");
@@ -70,7 +132,7 @@ fn test(name: &str, end: impl FnOnce(&mut Child)) {
     let [notes, out, error] = ["notes", "out", "error"].map(path);
     let file = |path: &Path| Stdio::from(File::create(path).expect("ours"));
     let mut server = Command::new(std::env::current_exe().expect("it runs"))
-        .arg(SERVER)
+        .args([SERVER, name])
         .arg(&notes)
         .stdin(Stdio::piped())
         .stdout(file(&out))
@@ -94,11 +156,12 @@ fn test(name: &str, end: impl FnOnce(&mut Child)) {
             .collect()
     };
     assert_eq!(ids(first)[1], ids(second)[1], "the same keeper");
-    end(&mut server);
-    server.wait().expect("it ends");
+    end(&mut server, ids(second)[1]);
     for id in ids(second) {
-        until("it ends with the server", || has_ended(id));
+        until(&format!("{name}: it ends"), || has_ended(id));
     }
+    drop(server.stdin.take());
+    server.wait().expect("it ends");
     fs::remove_dir_all(folder).expect("ours");
 }
 
