@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use crate::clients::network::Network;
 use crate::clients::rate::Rate;
-use crate::limits::SITES_AT_START_MAX;
+use crate::limits::{CACHE_MEMORY_LEAST, SITES_AT_START_MAX};
 use crate::observe::log::template::Template;
-use crate::start::archive_room::usual_cache_memory;
 use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
@@ -227,7 +226,7 @@ pub struct ContentOptions {
     /// Answer every `GET` with this text instead of content: measures the engine's upper limit.
     pub dummy: Option<&'static str>,
     /// Bytes of files and archives that each server keeps in memory, over all workers. Archives
-    /// that are copied by default take at most half of it. `None`: a share of the memory.
+    /// that are copied by default take at most half of it. `None`: 256 MiB, on every machine.
     pub cache_memory: Option<u64>,
     /// Files longer than small ones and up to this length are copied into sealed memory and sent
     /// from there, so that no change of the file can alter bytes already queued; the copies count
@@ -256,7 +255,7 @@ impl ContentOptions {
     /// Bytes that may be kept in memory.
     #[must_use]
     pub fn cache_memory(&self) -> u64 {
-        self.cache_memory.unwrap_or_else(usual_cache_memory)
+        self.cache_memory.unwrap_or(CACHE_MEMORY_LEAST)
     }
 
     /// Bytes at the end of a long file that are sent as copies where its pages are sent.

@@ -82,11 +82,11 @@ pub(crate) const ARCHIVE_COPY_MAX: u64 = 64 << 20;
 /// system cannot reclaim a copy.
 pub(crate) const ARCHIVE_COPY_PART: u64 = 8;
 
-/// Without `--cache-memory`, the caches may take the memory that the process can expect divided by this:
-/// as much as the longest archive that is copied.
+/// Unless the operator says, the caches may take the memory that the process can expect divided by
+/// this: as much as the longest archive that is copied.
 pub(crate) const CACHE_MEMORY_PART: u64 = 8;
 
-/// But at least this many bytes: room for two copies of files of 64 MiB.
+/// But at least this many bytes, where half of the memory is more: room for two copies of files of 64 MiB.
 pub(crate) const CACHE_MEMORY_LEAST: u64 = 256 << 20;
 
 /// And at most this many: room for eight of them. What is copied is in the page cache as well.

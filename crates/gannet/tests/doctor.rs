@@ -1,6 +1,7 @@
 //! `gannet doctor`: what it finds, what it leaves alone, and its exit status.
 
 use std::net::TcpListener;
+use std::process::Command;
 
 use gannet_testkit::tls::{Authority, KeyKind};
 use gannet_testkit::{Ended, Folder, command, gannet, run};
@@ -46,6 +47,40 @@ fn a_directory_that_can_be_served_has_no_bad_line() {
             .contains("\"level\": \"ok\", \"subject\": \"content\"")
     );
     assert!(json.text().ends_with("\"bad\": 0\n}\n"), "{}", json.text());
+}
+
+/// The caches get half of what a limit of the process leaves, however much memory there is.
+#[test]
+fn caches_stay_within_limited_memory() {
+    let site = Folder::site();
+    let path = site.path().to_str().expect("UTF-8");
+    let caches = |ended: &Ended| -> f64 {
+        let text = ended.text();
+        let rest = text.split(" for a start, up to ").nth(1).expect("a line");
+        let mib = rest.split(" MiB for caches").next().expect("a size");
+        mib.parse().unwrap_or_else(|_| panic!("no MiB: {text}"))
+    };
+    let by_flag = caches(&doctor(&["--max-memory", "80MiB", "--workers", "2", path]));
+    assert!((10.0..40.0).contains(&by_flag), "{by_flag} MiB of 80");
+    for (limit, kib) in [("-d", 80 << 10), ("-v", 200 << 10)] {
+        let script = format!("ulimit {limit} {kib} && exec \"$@\"");
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", &script, "sh"])
+            .arg(env!("CARGO_BIN_EXE_gannet"));
+        limited.args(["doctor", "--port", "0", "--workers", "2", path]);
+        let outside = caches(&run(&mut limited));
+        let most = f64::from(kib >> 10) / 2.0;
+        assert!((10.0..most).contains(&outside), "{limit}: {outside} MiB");
+    }
+    let said = caches(&doctor(&[
+        "--max-memory",
+        "80MiB",
+        "--cache-memory",
+        "70MiB",
+        path,
+    ]));
+    assert!((69.9..70.1).contains(&said), "{said} MiB");
 }
 
 #[test]

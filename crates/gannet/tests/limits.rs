@@ -245,6 +245,35 @@ fn peers_that_take_nothing_do_not_use_up_memory() {
     });
 }
 
+/// By default caches stay within half of what a limit leaves: no connection makes room for them.
+#[test]
+fn caches_do_not_use_up_limited_memory() {
+    let site = Folder::site();
+    let target = |number: usize| format!("/{number}.bin");
+    for number in 0..4_000 {
+        site.write(&target(number)[1..], pattern(30_000, 5));
+    }
+    on_both_engines(|engine| {
+        let flags = ["--max-memory", "64M", "--workers", "1"];
+        let flags = [&flags[..], &["--metrics", "127.0.0.1:0"]].concat();
+        let server = engine.serve(site.path(), &flags);
+        let mut idle: Vec<Client> = (0..50).map(|_| Client::new(&server)).collect();
+        for client in &mut idle {
+            client.get("/about").expect(200);
+        }
+        let mut busy = Client::new(&server);
+        for number in 0..4_000 {
+            // Most are cached at the second request.
+            busy.get(&target(number)).expect(200);
+            busy.get(&target(number)).expect(200);
+        }
+        assert_eq!(metric(&server, "gannet_connections_shed_total"), 0);
+        for client in &mut idle {
+            client.get("/about").expect(200);
+        }
+    });
+}
+
 #[test]
 fn connections_beyond_the_limit_wait_or_replace_idle_ones() {
     let site = Folder::site();

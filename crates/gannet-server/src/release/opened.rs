@@ -16,7 +16,7 @@ use super::files::OpenArchive;
 use super::rules::SiteRules;
 use crate::config::{ContentOptions, UnknownHost};
 use crate::exchange::own_fields::OwnFields;
-use crate::limits::{CACHE_MEMORY_LEAST, OPEN_FILES_MAX};
+use crate::limits::OPEN_FILES_MAX;
 use crate::passwords::file::PasswordFile;
 use crate::start::archive_room::Taken;
 use crate::start::releases::board::Late;
@@ -229,8 +229,7 @@ impl Opened {
             )),
             passwords: None,
             room: Room {
-                // The same on every machine: what drives a worker is reproducible.
-                memory: options.cache_memory.unwrap_or(CACHE_MEMORY_LEAST),
+                memory: options.cache_memory(),
                 descriptors: OPEN_FILES_MAX,
             },
         }

@@ -5,9 +5,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
 
 use crate::limits::{
     ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST, CACHE_MEMORY_PART,
@@ -59,17 +59,15 @@ impl Drop for Taken {
     }
 }
 
-/// The limit of all caches if the operator sets none: a share of [`machine_memory`] at the first call,
-/// within bounds.
-pub(crate) fn usual_cache_memory() -> u64 {
-    static USUAL: OnceLock<u64> = OnceLock::new();
-    *USUAL.get_or_init(|| share_for_caches(machine_memory()))
-}
-
-fn share_for_caches(memory: Option<u64>) -> u64 {
-    memory.map_or(CACHE_MEMORY_LEAST, |bytes| {
+/// Bytes that all caches may take if the operator does not say: a share of `memory`, within bounds, but
+/// never more than half of what the narrowest limit leaves to them, of the machine, its control groups,
+/// or the process: the kernel kills or refuses what exceeds that, and cannot reclaim copies.
+#[must_use]
+pub fn usual_cache_memory(memory: Option<u64>, left: Option<u64>) -> u64 {
+    let share = memory.map_or(CACHE_MEMORY_LEAST, |bytes| {
         (bytes / CACHE_MEMORY_PART).clamp(CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST)
-    })
+    });
+    left.map_or(share, |left| share.min(left / 2))
 }
 
 /// Bytes of memory that this process can expect: the machine's available memory, or the lowest
@@ -134,14 +132,22 @@ mod tests {
 
     #[test]
     fn caches_get_a_share_of_the_memory_within_bounds() {
+        const MIB: u64 = 1 << 20;
         const GIB: u64 = 1 << 30;
-        for (memory, expected) in [
-            (None, GIB / 4),
-            (Some(0), GIB / 4),
-            (Some(4 * GIB), GIB / 2),
-            (Some(64 * GIB), GIB),
+        for (memory, left, expected) in [
+            (None, None, GIB / 4),
+            (Some(GIB), Some(GIB), GIB / 4),
+            (Some(4 * GIB), Some(4 * GIB), GIB / 2),
+            (Some(64 * GIB), Some(64 * GIB), GIB),
+            // A small container, less what a start takes.
+            (Some(128 * MIB), Some(100 * MIB), 50 * MIB),
+            (Some(16 * MIB), Some(0), 0),
+            // A process that is limited on a large machine.
+            (Some(16 * GIB), Some(480 * MIB), 240 * MIB),
+            (None, Some(480 * MIB), 240 * MIB),
         ] {
-            assert_eq!(share_for_caches(memory), expected, "{memory:?}");
+            let share = usual_cache_memory(memory, left);
+            assert_eq!(share, expected, "{memory:?}, {left:?}");
         }
     }
 

@@ -136,8 +136,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         brief: "memory limit for copies of files and archives; 0 keeps none",
         details: "For all workers together: files of a directory, archives of up to 64 MiB (in at \
             most half of it), and bodies of other archives that were read or decompressed. auto is an \
-            eighth of the memory available at the start, or of the limit of the container or unit: \
-            256 MiB at least, 1 GiB at most. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
+            eighth of the memory available at the start, or of the limit of the container or unit, \
+            256 MiB at least, 1 GiB at most; and never more than half of what that, --max-memory or \
+            ulimit leaves after a start. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.cache_memory = match text(values)? {

@@ -69,7 +69,7 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
         memory: Memory {
             available: machine_memory(),
             least: outlook.memory,
-            caches: settings.server.content.cache_memory(),
+            caches: outlook.cache_memory,
         },
         process: Process {
             is_root: user::is_root(),

@@ -276,7 +276,7 @@ fn prepare(
     let wanted = addresses::wanted(settings, origins, &sockets)?;
     let terminal = Terminal::look(settings.colour);
     let (tls, development) = tls::prepare(settings)?.unzip();
-    let config = Config {
+    let mut config = Config {
         log: log_format(settings, &terminal),
         log_file: log_file(settings),
         tls,
@@ -320,7 +320,10 @@ fn prepare(
     }
     addresses::check_once(&wanted, settings)?;
     let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
-    process_limits::set(settings, &Needs::of(&config, &kinds, count), used)?;
+    let needs = Needs::of(&config, &kinds, count);
+    process_limits::set(settings, &needs, used)?;
+    let cache_memory = process_limits::cache_memory(settings, &needs, used);
+    config.content.cache_memory = Some(cache_memory);
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers, &sockets)?;
     if let Some(address) = settings.tls.redirect {
         let clear = addresses::Wanted {

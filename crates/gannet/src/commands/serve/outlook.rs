@@ -34,6 +34,8 @@ pub(crate) struct Outlook {
     pub(crate) limits: Result<(), Failure>,
     /// Bytes that a start takes.
     pub(crate) memory: u64,
+    /// Bytes that the caches may take.
+    pub(crate) cache_memory: u64,
     /// What is wrong with the settings.
     pub(crate) refusals: Vec<Failure>,
 }
@@ -86,6 +88,7 @@ impl Outlook {
                 .map_or_else(Vec::new, |wanted| prospects(settings, wanted)),
             limits: process_limits::check(settings, &needs, used),
             memory: needs.memory_of_start(used),
+            cache_memory: process_limits::cache_memory(settings, &needs, used),
             contents,
             pairs,
             refusals,

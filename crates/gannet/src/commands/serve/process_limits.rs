@@ -4,6 +4,7 @@ use std::fs;
 
 use gannet_io::{descriptors, reserve};
 use gannet_server::config::{Config, Content};
+use gannet_server::{machine_memory, usual_cache_memory};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::command_line::settings::Settings;
@@ -206,6 +207,23 @@ impl Used {
     }
 }
 
+/// Bytes that all caches may take: as set, or what suits the memory and the limits of the process. The
+/// same before these are [set](set) and after.
+pub(super) fn cache_memory(settings: &Settings, needs: &Needs, used: Used) -> u64 {
+    settings.server.content.cache_memory.unwrap_or_else(|| {
+        let data = match settings.max_memory {
+            0 => getrlimit(Resource::Data).current,
+            most => Some(most),
+        };
+        let addresses = getrlimit(Resource::As).current;
+        let addresses = addresses.map(|most| most.saturating_sub(mapped_beside_data()));
+        let memory = machine_memory();
+        let least = [memory, data, addresses].into_iter().flatten().min();
+        let left = least.map(|least| least.saturating_sub(needs.memory_of_start(used)));
+        usual_cache_memory(memory, left)
+    })
+}
+
 /// What [`set`] would find, without setting anything.
 ///
 /// # Errors
@@ -272,8 +290,7 @@ pub(super) fn set(settings: &Settings, needs: &Needs, used: Used) -> Result<(), 
         }
     }
     if let Some(most) = getrlimit(Resource::As).current {
-        // The address space also includes the program itself and its shared libraries.
-        let mapped = status_bytes("VmSize:").saturating_sub(status_bytes("VmData:"));
+        let mapped = mapped_beside_data();
         needs.check_memory(most, used.memory + mapped, &ADDRESSES_OUTSIDE)?;
     }
     keep_reserve();
@@ -313,6 +330,11 @@ pub(super) fn raise_descriptors() {
         // A sandbox may refuse this: the server then accepts fewer connections, as the manual says.
         let _ = setrlimit(Resource::Nofile, raised);
     }
+}
+
+/// Bytes of the address space that are no data: the program itself and its shared libraries.
+fn mapped_beside_data() -> u64 {
+    status_bytes("VmSize:").saturating_sub(status_bytes("VmData:"))
 }
 
 /// A number from `/proc/self/status` (see proc(5)); 0 if unknown.
