@@ -3,6 +3,7 @@
 //! Delays on an idle machine are fractions of a second; the limits are four times that.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use gannet_testkit::client::{Client, head, metric};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
-use gannet_testkit::{Folder, Gannet};
+use gannet_testkit::{Folder, Gannet, command, run};
 
 /// Memory of a process in bytes; shared memory counts proportionally.
 fn memory(server: &Gannet) -> u64 {
@@ -155,6 +156,41 @@ fn accounts_are_among_the_metrics() {
         until("it is let go", || {
             metric(&server, "gannet_held_bytes{account=\"input\"}") == 0
         });
+    });
+}
+
+/// The caches and what may be copied of archives, now or later, are within `--cache-memory` together;
+/// caches have the rest, and the parts of sites that nobody asks for are not set aside.
+#[test]
+fn caches_and_copies_of_archives_share_the_memory() {
+    const MIB: u64 = 1 << 20;
+    // The account of copies has this besides, for each worker.
+    const SPARE: u64 = 32 * MIB;
+    let site = Folder::site();
+    let archives = Folder::new();
+    let archive = archives.join("site.gannet");
+    let mut pack = command();
+    pack.args(["pack", "--fast", "-q", "-o"]);
+    run(pack.arg(&archive).arg(site.path())).success();
+    let hosts = Folder::new();
+    for host in ["a.test", "b.test"] {
+        hosts.write(format!("{host}/index.html"), host);
+    }
+    on_both_engines(|engine| {
+        let caches = |path: &Path, flags: &[&str]| {
+            let usual = ["--metrics", "127.0.0.1:0", "--cache-memory", "64M"];
+            let server = engine.serve(path, &[&usual[..], flags].concat());
+            let bound = "gannet_held_bytes_bound{account=\"copies\"}";
+            metric(&server, bound) - SPARE
+        };
+        let two = caches(site.path(), &["--workers", "2"]) - SPARE;
+        assert_eq!(two, 64 * MIB, "of both workers");
+        assert_eq!(caches(site.path(), &["--workers", "1"]), 64 * MIB);
+        assert_eq!(caches(&archive, &["--workers", "1"]), 32 * MIB);
+        let all = ["--workers", "1", "--archive-memory"];
+        assert_eq!(caches(&archive, &all), 64 * MIB, "another budget");
+        let hosted = ["--workers", "1", "--hosts"];
+        assert_eq!(caches(hosts.path(), &hosted), 32 * MIB);
     });
 }
 

@@ -84,7 +84,14 @@ pub(crate) struct Load {
 impl Bodies {
     /// Caches bodies of up to `memory` bytes in total, and always the last one.
     pub(crate) fn new(memory: u64) -> Self {
-        Self::with_room(memory.max(DECODED_LEN_MAX + BODY_COST))
+        Self::with_room(room_within(memory))
+    }
+
+    /// Caches up to so many bytes from now on.
+    pub(crate) fn set_room(&self, memory: u64) {
+        let mut known = self.0.borrow_mut();
+        known.kept_bytes_max = room_within(memory);
+        known.drop_oldest();
     }
 
     fn with_room(bytes: u64) -> Self {
@@ -261,9 +268,12 @@ impl Known {
             self.all.retain(|_, body| body.strong_count() > 0);
         }
         self.all.insert(number, Arc::downgrade(body));
-        let cost = |body: &Memory| body.len() as u64 + BODY_COST;
         self.kept_bytes += cost(body);
         self.kept.push_back(Arc::clone(body));
+        self.drop_oldest();
+    }
+
+    fn drop_oldest(&mut self) {
         while self.kept_bytes > self.kept_bytes_max {
             match self.kept.pop_front() {
                 Some(oldest) => self.kept_bytes -= cost(&oldest),
@@ -271,6 +281,15 @@ impl Known {
             }
         }
     }
+}
+
+fn cost(body: &Memory) -> u64 {
+    body.len() as u64 + BODY_COST
+}
+
+/// Room for the longest body at least.
+fn room_within(memory: u64) -> u64 {
+    memory.max(DECODED_LEN_MAX + BODY_COST)
 }
 
 /// Memory cost of a cached body besides its bytes.
@@ -350,6 +369,22 @@ mod tests {
         body(&room, 4);
         assert!(second.upgrade().is_none(), "evicted by the third");
         assert_eq!(room.0.borrow().kept.len(), 2);
+    }
+
+    #[test]
+    fn with_less_room_the_oldest_bodies_go() {
+        let bodies = Bodies::new(u64::MAX);
+        for number in 0..3 {
+            let longest = vec![0; DECODED_LEN_MAX as usize];
+            let longest = Arc::new(Memory::from_vec_with(longest, None::<Charge>));
+            bodies.0.borrow_mut().add(number, &longest);
+        }
+        assert_eq!(bodies.0.borrow().kept.len(), 3);
+        bodies.set_room(2 * DECODED_LEN_MAX + 2 * BODY_COST);
+        assert_eq!(bodies.0.borrow().kept.len(), 2);
+        bodies.set_room(0);
+        let known = bodies.0.borrow();
+        assert_eq!((known.kept.len(), known.all[&2].strong_count()), (1, 1));
     }
 
     #[test]

@@ -122,12 +122,17 @@ impl Release {
         let mut contents = BTreeMap::new();
         let mut hosts: Vec<&[String]> = Vec::new();
         let mut uses = Vec::new();
+        let room = opened.room.share(opened.contents.len());
         for (&place, generations) in &opened.contents {
             let content = &generations.current;
             let start = sites.len();
             match previous.and_then(|it| it.sites_of(place, &Arc::downgrade(content))) {
-                Some(same) => sites.extend_from_slice(same),
-                None => sites.extend(content.sites(worker, opened.room)),
+                Some(same) => {
+                    // Another site may have come or gone.
+                    same.iter().for_each(|site| site.set_room(room));
+                    sites.extend_from_slice(same);
+                }
+                None => sites.extend(content.sites(worker, room)),
             }
             generations.add_others(&mut sites[start..], worker);
             contents.insert(place, (Arc::downgrade(content), start..sites.len()));
@@ -163,7 +168,6 @@ impl Release {
                 Err(Status::MISDIRECTED_REQUEST)
             }
         };
-        let room = opened.room.memory.saturating_mul(contents.len() as u64);
         Self {
             contents,
             is_one_for_all: names.is_empty() && previews.is_none() && opened.named.is_none(),
@@ -175,7 +179,7 @@ impl Release {
             unknown,
             policy: Arc::clone(&opened.policy),
             passwords: opened.passwords.clone(),
-            cache_memory: room,
+            cache_memory: opened.room.memory,
             has_live: previous.map_or_else(Rc::default, |it| Rc::clone(&it.has_live)),
             sites,
         }
@@ -365,6 +369,14 @@ impl Release {
 }
 
 impl Site {
+    /// Gives its caches this room from now on.
+    fn set_room(&self, room: directory::Room) {
+        match self {
+            Self::Archive(archive) => archive.current.bodies.set_room(room.memory),
+            Self::Directory(directory) => directory.set_room(room),
+        }
+    }
+
     /// The site's own rules, if it has any.
     #[inline]
     pub(crate) fn rules(&self) -> Option<&SiteRules> {

@@ -38,7 +38,7 @@ pub(crate) struct Opened {
     pub(crate) policy: Arc<Policy>,
     /// The operator's users, who alone may have some paths of all sites.
     pub(crate) passwords: Option<Arc<PasswordFile>>,
-    /// A worker's cache limits for one content.
+    /// A worker's cache limits, for all contents together.
     pub(crate) room: Room,
 }
 

@@ -28,11 +28,16 @@ impl ArchiveRoom {
     /// directories and for bodies that archives store only as gzip.
     pub(crate) fn new(cache_memory: u64) -> Self {
         Self {
-            left: AtomicU64::new(cache_memory / 2),
+            left: AtomicU64::new(Self::within(cache_memory)),
             one_max: machine_memory()
                 .map_or(ARCHIVE_COPY_MAX, |bytes| bytes / ARCHIVE_COPY_PART)
                 .min(ARCHIVE_COPY_MAX),
         }
+    }
+
+    /// The bytes of a budget within `cache_memory` bytes.
+    pub(crate) fn within(cache_memory: u64) -> u64 {
+        cache_memory / 2
     }
 
     /// Takes room for an archive of `len` bytes if it fits.

@@ -197,12 +197,7 @@ pub fn prepare(
     let sockets = listeners.len() + datagrams.count();
     let descriptors = Descriptors::share(workers, sockets + open_max);
     let opened = Arc::new(Opened {
-        room: room(
-            (&contents, open_max),
-            &config.content,
-            workers,
-            descriptors.files,
-        ),
+        room: room(&hosted, &config.content, workers, descriptors.files),
         contents,
         named,
         uses: uses.collect(),
@@ -523,24 +518,22 @@ pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-in
 /// The field whose value [`alt_svc`] makes.
 pub(crate) const ALT_SVC: &str = "alt-svc";
 
-/// The cache limits of each of `workers` for one content, with `files` open files in all. Besides
-/// `contents`, `open_max` others may be opened.
-fn room(
-    (contents, open_max): (&BTreeMap<usize, Generations>, usize),
-    options: &ContentOptions,
-    workers: usize,
-    files: usize,
-) -> Room {
-    let copied = match options.copies_archives() {
-        // Requested regardless of its length, and not part of the budget.
-        true => 0,
-        false => contents.values().map(Generations::copied_len).sum(),
+/// The cache limits of each of `workers`, with `files` open files.
+fn room(content: &[Hosted], options: &ContentOptions, workers: usize, files: usize) -> Room {
+    // Now, or as a later release or a host that is to come.
+    let may_copy = content.iter().any(|it| match it.content {
+        Content::Archive(_) | Content::Store(_) | Content::Many(_) => true,
+        Content::Directory(_) | Content::HostFolder(_) | Content::File(_) => false,
+    });
+    let memory = options.cache_memory();
+    // Copies that are requested regardless of their length are not part of the budget.
+    let copies = match may_copy && !options.copies_archives() {
+        true => ArchiveRoom::within(memory),
+        false => 0,
     };
-    let memory = options.cache_memory().saturating_sub(copied);
-    let count = (contents.len() + open_max).max(1);
     Room {
-        memory: memory / workers.max(1) as u64 / count as u64,
-        descriptors: files / count,
+        memory: (memory - copies) / workers.max(1) as u64,
+        descriptors: files,
     }
 }
 

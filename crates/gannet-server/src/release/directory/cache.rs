@@ -71,6 +71,10 @@ impl Generation {
         self.weight -= value.weight;
         self.descriptors -= value.descriptors;
     }
+
+    fn exceeds(&self, bytes: u64, descriptors: usize) -> bool {
+        self.weight > bytes || self.descriptors > descriptors
+    }
 }
 
 /// Limits of a site's cache.
@@ -80,6 +84,17 @@ pub(crate) struct Room {
     pub(crate) memory: u64,
     /// Open files.
     pub(crate) descriptors: usize,
+}
+
+impl Room {
+    /// An equal part for each of `count`.
+    pub(crate) fn share(self, count: usize) -> Self {
+        let count = count.max(1);
+        Self {
+            memory: self.memory / count as u64,
+            descriptors: self.descriptors / count,
+        }
+    }
 }
 
 /// See the module documentation.
@@ -107,6 +122,15 @@ impl Cache {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.room);
+    }
+
+    /// Has this room from now on. What does not fit is forgotten, the older part first.
+    pub(super) fn set_room(&mut self, room: Room) {
+        self.room = room;
+        self.age();
+        if self.old.exceeds(self.bytes(), room.descriptors) {
+            self.old = Generation::default();
+        }
     }
 
     /// Bytes that it may cache.
@@ -251,11 +275,19 @@ impl Cache {
         Some(())
     }
 
+    /// Bytes of entries that there is room for.
+    fn bytes(&self) -> u64 {
+        self.room.memory.saturating_sub(self.taken)
+    }
+
     fn age(&mut self) {
-        let young = &self.young;
-        if young.weight > self.room.memory.saturating_sub(self.taken) / 2
+        let (young, old) = (&self.young, &self.old);
+        let (bytes, descriptors) = (self.bytes(), self.room.descriptors);
+        // Of what was cached with more room, the old part can be more than half.
+        if young.exceeds(bytes / 2, descriptors / 2)
             || young.paths.len() > CACHED_PATHS_MAX / 2
-            || young.descriptors > self.room.descriptors / 2
+            || young.weight + old.weight > bytes
+            || young.descriptors + old.descriptors > descriptors
         {
             self.old = std::mem::take(&mut self.young);
         }
@@ -345,6 +377,35 @@ mod tests {
             cache.young.weight + cache.old.weight,
             1_024 * (cache.young.paths.len() + cache.old.paths.len()) as u64
         );
+    }
+
+    #[test]
+    fn with_less_room_the_older_part_goes_first() {
+        let mut cache = Cache::new(room(20 * 1_024));
+        let fill = |cache: &mut Cache, numbers: std::ops::Range<u32>| {
+            for number in numbers {
+                let path = number.to_string();
+                cache.insert(path.as_bytes(), cached(), Status(200), Nanos(0));
+            }
+        };
+        let has = |cache: &Cache, number: u32| cache.any(number.to_string().as_bytes()).is_some();
+        fill(&mut cache, 0..15);
+        assert!(has(&cache, 0) && has(&cache, 14));
+        cache.set_room(room(16 * 1_024));
+        assert!(has(&cache, 0), "it still fits");
+        cache.set_room(room(8 * 1_024));
+        assert!(!has(&cache, 0) && has(&cache, 14));
+        fill(&mut cache, 20..30);
+        let weight = cache.young.weight + cache.old.weight;
+        assert!(weight <= 9 * 1_024, "{weight} bytes with room for 8 KiB");
+        cache.set_room(room(512));
+        assert!(!has(&cache, 29));
+        cache.set_room(room(20 * 1_024));
+        fill(&mut cache, 40..50);
+        assert!(has(&cache, 40) && has(&cache, 49));
+        let share = room(100).share(3);
+        assert_eq!((share.memory, share.descriptors), (33, 2));
+        assert_eq!(room(100).share(0), room(100));
     }
 
     /// A large cache admits a path at its second request, and so keeps what is used.

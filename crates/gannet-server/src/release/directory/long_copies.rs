@@ -101,6 +101,18 @@ impl LongCopies {
         });
     }
 
+    /// Drops copies, those requested longest ago first, until the rest is at most `max` bytes.
+    pub(super) fn drop_beyond(&self, max: u64) {
+        let mut copies = self.copies();
+        let mut kept: u64 = copies.iter().map(|copy| copy.meta.len).sum();
+        while kept > max
+            && let Some((oldest, copy)) = copies.iter().enumerate().min_by_key(|(_, it)| it.used)
+        {
+            kept -= copy.meta.len;
+            copies.swap_remove(oldest);
+        }
+    }
+
     /// Drops all copies; responses in progress keep theirs.
     pub(super) fn forget(&self) {
         self.copies().clear();
@@ -147,7 +159,7 @@ impl DirectorySite {
 
     /// How many bytes copies of longer files may have.
     pub(crate) fn long_max(&self) -> u64 {
-        self.long_max
+        self.long_max.get()
     }
 
     /// The copy of this version of a longer file.
@@ -172,7 +184,7 @@ impl DirectorySite {
         let charge = self
             .options
             .long_copies
-            .take_room(meta.len, self.long_max, now)?;
+            .take_room(meta.len, self.long_max(), now)?;
         Some(LongCopying {
             site: Rc::clone(self),
             path,
@@ -267,6 +279,23 @@ mod tests {
         copies.forget();
         assert_eq!(copies.held(), MIB);
         drop(first);
+        assert_eq!(copies.held(), 0);
+    }
+
+    #[test]
+    fn with_less_room_the_copies_requested_longest_ago_go() {
+        let copies = LongCopies::default();
+        for number in 0..4 {
+            let now = Nanos(0).plus_ms(number);
+            drop(copy(&copies, meta(number, 0), 4 * MIB, now).unwrap());
+        }
+        copies.drop_beyond(4 * MIB);
+        assert_eq!(copies.held(), 4 * MIB);
+        copies.drop_beyond(2 * MIB + 1);
+        assert_eq!(copies.held(), 2 * MIB);
+        let is_there = |number| copies.find(&meta(number, 0), Nanos(0)).is_some();
+        assert!([2, 3].into_iter().all(is_there));
+        copies.drop_beyond(0);
         assert_eq!(copies.held(), 0);
     }
 

@@ -77,7 +77,7 @@ pub(crate) struct DirectorySite {
     /// Decoded content of files that exist only in a coding: the last one.
     bodies: Bodies,
     /// Bytes that copies of longer files may take, over all workers.
-    long_max: u64,
+    long_max: Cell<u64>,
     workers: u64,
 }
 
@@ -566,7 +566,7 @@ impl DirectorySite {
             (None, Some(rules)) => rules.only_pages().map(Arc::new),
             (_, rules) => rules.clone(),
         };
-        Self {
+        let site = Self {
             rules,
             root,
             others: opened.others.clone(),
@@ -575,8 +575,21 @@ impl DirectorySite {
             cache: RefCell::new(Some(Cache::new(room))),
             folders: RefCell::new(Some(Folders::default())),
             bodies: Bodies::new(0),
-            workers: opened.roots.len() as u64,
-            long_max: room.memory * opened.roots.len().max(1) as u64 / LONG_COPY_PART,
+            workers: opened.roots.len().max(1) as u64,
+            long_max: Cell::default(),
+        };
+        site.set_room(room);
+        site
+    }
+
+    /// Gives its caches this room from now on.
+    pub(crate) fn set_room(&self, room: Room) {
+        let long_max = room.memory * self.workers / LONG_COPY_PART;
+        self.long_max.set(long_max);
+        self.options.long_copies.drop_beyond(long_max);
+        if let Some(cache) = &mut *self.cache.borrow_mut() {
+            cache.set_taken(self.long_copies() / self.workers);
+            cache.set_room(room);
         }
     }
 
@@ -670,7 +683,7 @@ impl DirectorySite {
         let found = self.cache.borrow_mut().as_mut()?.fresh(path, now, is_same);
         found.filter(|(cached, _)| {
             cached.files().all(|file| file.is_unchanged(driver))
-                && !cached.wishes_copy(self.long_max)
+                && !cached.wishes_copy(self.long_max())
         })
     }
 
@@ -718,8 +731,7 @@ impl DirectorySite {
         if !cache.admits(path, &cached) {
             return false;
         }
-        let workers = self.workers.max(1);
-        cache.set_taken(self.long_copies() / workers);
+        cache.set_taken(self.long_copies() / self.workers);
         cached.render();
         cache.insert(path, cached, status, now);
         goes_when_idle
