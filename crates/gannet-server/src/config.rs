@@ -166,6 +166,9 @@ pub struct Hosted {
     pub hosts: Vec<String>,
     /// The content served for them.
     pub content: Content,
+    /// It is the entry of this name in a folder of hosts. Of an archive, the site for that host is served
+    /// alone or, if there is none, the one for all hosts; if there is none either, it is refused.
+    pub entry: Option<String>,
 }
 
 /// How to answer a host that no content names.

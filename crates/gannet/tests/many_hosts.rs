@@ -6,7 +6,7 @@ use std::path::Path;
 
 use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
-use gannet_testkit::process::{descriptors, until};
+use gannet_testkit::process::{descriptors, threads, until};
 use gannet_testkit::{Folder, Gannet, gannet_in};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -333,6 +333,94 @@ fn an_entry_without_a_site_for_its_host_is_told_at_the_start() {
         "{ended:?}"
     );
 }
+
+/// An archive for all other hosts may name hosts of its own. The entry of one of these has it.
+#[test]
+fn an_entry_has_its_host_before_the_archive_for_all_others() {
+    let few = Folder::new();
+    few.write("sites/h1.example/index.html", "site 1");
+    for (folder, are_many) in [(few, false), (sites(), true)] {
+        let hosts = ["_default", "h1.example", "z.example"];
+        pack_hosts(&folder, "_default", &hosts, "all");
+        let server = Gannet::serve(folder.join("sites"), &["--hosts"]);
+        for _ in 0..2 {
+            assert_eq!(get(&server, "h1.example").text(), "site 1");
+            assert_eq!(get(&server, "z.example").text(), "all z.example");
+            assert_eq!(get(&server, "other.example").text(), "all _default");
+        }
+        if are_many {
+            fs::remove_dir_all(folder.join("sites/h1.example")).expect("there");
+            until("the archive has it", || {
+                get(&server, "h1.example").text() == "all h1.example"
+            });
+        }
+        folder.write("sites/z.example/index.html", "site z");
+        until("an entry comes", || {
+            get(&server, "z.example").text() == "site z"
+        });
+    }
+}
+
+/// Where one entry is served for all hosts, no other site of its archive is.
+#[test]
+fn an_archive_of_several_hosts_may_be_served_for_all() {
+    let flags = ["--hosts", "--ignore-host"];
+    let folder = Folder::new();
+    fs::create_dir(folder.join("sites")).expect("made");
+    pack_hosts(&folder, "b.example", &["a.example", "b.example"], "one");
+    let server = Gannet::serve(folder.join("sites"), &flags);
+    assert_eq!(get(&server, "a.example").text(), "one b.example");
+    let all = ["_default", "a.example", "b.example"];
+    pack_hosts(&folder, "_default", &all, "all");
+    let server = Gannet::serve(folder.join("sites"), &flags);
+    assert_eq!(get(&server, "a.example").text(), "all _default");
+    pack_hosts(&folder, "_default", &["a.example", "b.example"], "none");
+    let start = ["serve", "--port", "0", "--hosts", "--ignore-host", "sites"];
+    let ended = gannet_in(&folder, start);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let cause = "for '_default': it has no site for that host, only for a.example, b.example";
+    assert!(ended.err.contains(cause), "{ended:?}");
+}
+
+/// Names cost neither descriptors nor threads, however many there are.
+#[test]
+fn ten_thousand_hosts_cost_their_names_only() {
+    const MANY: usize = 10_000;
+    let few = sites();
+    let many = Folder::new();
+    let first = many.write("sites/a.example.gannet", "nobody asks for it");
+    for number in 0..MANY {
+        let entry = format!("sites/{}.gannet", name(number));
+        fs::hard_link(&first, many.join(entry)).expect("linked");
+    }
+    on_both_engines(|engine| {
+        let start = |folder: &Folder| {
+            let flags = ["--hosts", "--workers", "2"];
+            engine.serve(folder.join("sites"), &flags)
+        };
+        let host = format!("{}.example", engine.name());
+        let page = format!("sites/{host}/index.html");
+        many.write(&page, "a site");
+        let servers = [start(&few), start(&many)];
+        let both = |of: fn(&Gannet) -> usize| [of(&servers[0]), of(&servers[1])];
+        let are_equal = |of| {
+            let [few, many] = both(of);
+            few == many
+        };
+        until("they have as many threads", || {
+            are_equal(|it| threads(it).len())
+        });
+        until("they have as many descriptors", || are_equal(descriptors));
+        assert_eq!(get(&servers[1], &host).text(), "a site");
+        let [few, many_more] = both(descriptors);
+        assert!(many_more <= few + SITE, "{few}, {many_more}");
+        fs::remove_dir_all(many.join("sites").join(&host)).expect("there");
+        until("it is closed", || are_equal(descriptors));
+    });
+}
+
+/// Descriptors of an open folder with two workers: each has it, as have its follower and the connection.
+const SITE: usize = 8;
 
 /// A folder of hosts has hosts, also where its `_default` alone is served.
 #[test]

@@ -121,6 +121,8 @@ impl Release {
         let mut sites = Vec::new();
         let mut contents = BTreeMap::new();
         let mut hosts: Vec<&[String]> = Vec::new();
+        // Of each site: whether its content is for all hosts that no other one has.
+        let mut are_rest = Vec::new();
         let mut uses = Vec::new();
         let room = opened.room.share(opened.contents.len());
         for (&place, generations) in &opened.contents {
@@ -137,6 +139,7 @@ impl Release {
             generations.add_others(&mut sites[start..], worker);
             contents.insert(place, (Arc::downgrade(content), start..sites.len()));
             hosts.extend(content.host_lists());
+            are_rest.resize(sites.len(), content.hosts.is_empty());
             if opened.named.is_some() {
                 uses.resize(sites.len(), opened.uses.get(&place).cloned());
             }
@@ -150,10 +153,13 @@ impl Release {
         let previews = opened.previews.as_deref();
         let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
         let mut names = HashMap::default();
-        for (number, hosts) in hosts.iter().enumerate() {
-            for host in *hosts {
-                let host = host.as_bytes().into();
-                names.entry(host).or_insert(number);
+        for ((number, hosts), is_rest) in hosts.iter().enumerate().zip(are_rest) {
+            // An archive may name a host that an entry of the folder is for.
+            let entries = opened.named.as_ref().filter(|_| is_rest);
+            let has_entry = |host: &[u8]| entries.is_some_and(|it| it.host(host).is_some());
+            let hosts = hosts.iter().map(String::as_bytes);
+            for host in hosts.filter(|host| !has_entry(host)) {
+                names.entry(host.into()).or_insert(number);
             }
         }
         let previews = previews.filter(|_| opened.unknown_host != UnknownHost::Ignore);
@@ -238,16 +244,16 @@ impl Release {
         &self.sites[number]
     }
 
-    /// The label in the metrics of the site with a number. Previews have none of their own.
-    #[inline]
-    pub(crate) fn label(&self, number: usize) -> u16 {
-        self.labels.get(number).copied().unwrap_or(OTHER)
-    }
     /// How many sites there are.
     pub(crate) fn site_count(&self) -> usize {
         self.sites.len()
     }
 
+    /// The label in the metrics of the site with a number. Previews have none of their own.
+    #[inline]
+    pub(crate) fn label(&self, number: usize) -> u16 {
+        self.labels.get(number).copied().unwrap_or(OTHER)
+    }
 
     /// Notes that the site with a number was asked for, unless it stays open anyway.
     #[inline]

@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -125,14 +124,17 @@ pub fn prepare(
     };
     let hosted = content.clone();
     let mut contents = BTreeMap::new();
-    let entries = entries(&content);
-    let uses = entries.clone().map(|place| (place, Arc::default()));
     let mut sites = None;
     let mut sources = Vec::new();
     let mut releases = Vec::new();
     let board = Arc::new(Board::default());
     let mut no_front_page = Vec::new();
-    for (place, Hosted { hosts, content }) in content.into_iter().enumerate() {
+    for (place, hosted) in content.into_iter().enumerate() {
+        let Hosted {
+            hosts,
+            content,
+            entry: host,
+        } = hosted;
         let content = match content {
             Content::Many(many) => {
                 sites = Some(sites::Waiting::new(many, place, workers));
@@ -140,7 +142,6 @@ pub fn prepare(
             }
             content => content,
         };
-        let host = hosts.first().filter(|_| entries.contains(&place)).cloned();
         let opening = Opening {
             host: host.as_deref(),
             ..opening
@@ -200,7 +201,7 @@ pub fn prepare(
         room: room(&hosted, &config.content, workers, descriptors.files),
         contents,
         named,
-        uses: uses.collect(),
+        uses: BTreeMap::new(),
         unknown_host: config.content.unknown_host,
         previews: config.content.previews.clone(),
         policy: Arc::new(Policy::new(
@@ -401,18 +402,6 @@ impl Prepared {
         }
         Ok(running)
     }
-}
-
-/// The places of contents that are the entries of a folder of hosts: they come before the folder.
-fn entries(content: &[Hosted]) -> Range<usize> {
-    let folder = content.iter().enumerate().find_map(|(place, it)| {
-        let Content::Many(many) = &it.content else {
-            return None;
-        };
-        let is_before = many.are_opened_at_start();
-        is_before.then(|| place.saturating_sub(many.found.len())..place)
-    });
-    folder.unwrap_or_default()
 }
 
 /// Tells which files the user cannot read again when they have changed.

@@ -72,6 +72,7 @@ impl Server {
         let hosted = Hosted {
             hosts: Vec::new(),
             content: Content::Directory(self.folder.clone()),
+            entry: None,
         };
         let running =
             gannet_server::prepare(config, vec![hosted], vec![bound], Inheritance::default())?

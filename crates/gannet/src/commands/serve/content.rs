@@ -9,7 +9,7 @@ use gannet_io::driver::Root;
 use gannet_io::named_file;
 use gannet_server::config::{Content, Hosted, Many};
 use gannet_server::notices::ERRORS;
-use gannet_site::host_folders::{HostFolders, is_archive};
+use gannet_site::host_folders::{DEFAULT_FOLDER, HostFolders, is_archive};
 
 use super::content_kind;
 use super::followed::Followed;
@@ -30,6 +30,7 @@ pub(super) fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
         contents.push(Hosted {
             hosts: hosts.clone(),
             content: look(path)?,
+            entry: None,
         });
     }
     if settings.path.is_none() && !contents.is_empty() {
@@ -50,6 +51,7 @@ pub(super) fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
         _ => contents.push(Hosted {
             hosts: Vec::new(),
             content,
+            entry: None,
         }),
     }
     Ok(contents)
@@ -129,8 +131,9 @@ fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
     }
     let mut hosted = hosted(found);
     if is_for_one {
-        // That of no host comes first.
+        // That of no host comes first. An archive of several hosts has one site for it.
         hosted.truncate(1);
+        hosted.iter_mut().for_each(serve_alone);
     }
     let has_default = hosted.first().is_some_and(|it| it.hosts.is_empty());
     let many = Many {
@@ -148,9 +151,15 @@ fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
         hosted.push(Hosted {
             hosts: Vec::new(),
             content: Content::Many(many),
+            entry: None,
         });
     }
     Ok(hosted)
+}
+
+/// Other hosts that it may have get nothing of it.
+fn serve_alone(hosted: &mut Hosted) {
+    hosted.entry.get_or_insert_with(|| DEFAULT_FOLDER.into());
 }
 
 /// The hosts of a directory with their entries.
@@ -162,11 +171,12 @@ fn find_hosts(root: &Path) -> io::Result<Vec<Hosted>> {
 
 fn hosted(found: HostFolders) -> Vec<Hosted> {
     let hosted = |(host, path): (Option<String>, PathBuf)| Hosted {
-        hosts: host.into_iter().collect(),
+        hosts: host.iter().cloned().collect(),
         content: match is_archive(&path) {
             true => Content::Archive(path),
             false => Content::HostFolder(path),
         },
+        entry: host,
     };
     found.folders.into_iter().map(hosted).collect()
 }

@@ -339,6 +339,7 @@ mod tests {
             contents: &[Hosted {
                 hosts: Vec::new(),
                 content: Content::Archive("site.gannet".into()),
+                entry: None,
             }],
             addresses: &addresses,
             development: None,
