@@ -15,9 +15,16 @@ const LATENCY_MAX: u64 = 60_000_000_000;
 pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    fn new() -> Result<Self> {
+    /// Those of none.
+    pub(crate) fn new() -> Result<Self> {
         let histogram = Histogram::new_with_bounds(1, LATENCY_MAX, 3);
         Ok(Self(histogram.map_err(|e| anyhow!("histogram: {e}"))?))
+    }
+
+    /// The latencies of both together.
+    pub(crate) fn with(mut self, more: &Self) -> Result<Self> {
+        self.0.add(&more.0).map_err(|e| anyhow!("histogram: {e}"))?;
+        Ok(self)
     }
 
     /// Number of requests.

@@ -91,6 +91,21 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
         .collect()
 }
 
+/// Whether two CPUs are threads of one core, which each makes slower for the other.
+pub(crate) fn share_core(one: usize, other: usize) -> bool {
+    let path = format!("/sys/devices/system/cpu/cpu{one}/topology/thread_siblings_list");
+    fs::read_to_string(path).is_ok_and(|list| has_cpu(&list, other))
+}
+
+/// Whether a list such as `0-3,8` has this CPU.
+fn has_cpu(list: &str, cpu: usize) -> bool {
+    list.trim().split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let bounds = first.parse::<usize>().ok().zip(last.parse().ok());
+        bounds.is_some_and(|(first, last)| (first..=last).contains(&cpu))
+    })
+}
+
 /// Pins the calling thread, and its future children, to one CPU.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
@@ -312,6 +327,20 @@ mod tests {
             "nothing to change"
         );
         fs::remove_file(path).expect("ours");
+    }
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        for (list, cpu, expect) in [
+            ("0-1\n", 1, true),
+            ("0,4\n", 4, true),
+            ("0,4\n", 3, false),
+            ("0-1,8-11\n", 10, true),
+            ("2\n", 12, false),
+            ("", 0, false),
+        ] {
+            assert_eq!(has_cpu(list, cpu), expect, "{list:?} {cpu}");
+        }
     }
 
     #[test]

@@ -30,12 +30,19 @@ impl Usage {
     /// CPU time since `earlier`: exact to the nanosecond if that agrees with the clock ticks, else
     /// in ticks, which also count threads that have ended.
     pub(crate) fn cpu_since(&self, earlier: &Self) -> Duration {
-        let ticks = (self.user + self.system).saturating_sub(earlier.user + earlier.system);
+        self.exact_since(earlier)
+            .unwrap_or_else(|| self.ticks_since(earlier))
+    }
+
+    /// The exact measure of [`cpu_since`](Self::cpu_since), if it is the one that counts.
+    pub(crate) fn exact_since(&self, earlier: &Self) -> Option<Duration> {
         let exact = self.exact.saturating_sub(earlier.exact);
-        match exact.abs_diff(ticks) <= TICKS_APART_MAX && !exact.is_zero() {
-            true => exact,
-            false => ticks,
-        }
+        let agrees = exact.abs_diff(self.ticks_since(earlier)) <= TICKS_APART_MAX;
+        (agrees && !exact.is_zero()).then_some(exact)
+    }
+
+    fn ticks_since(&self, earlier: &Self) -> Duration {
+        (self.user + self.system).saturating_sub(earlier.user + earlier.system)
     }
 }
 

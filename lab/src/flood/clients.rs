@@ -1,17 +1,18 @@
 //! Many addresses ask for twice what they may. The visitor comes from many addresses as well, each
 //! within its limit: a proxy's would need no limits, and a single one would have one of its own.
 
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gannet_testkit::DEADLINE;
-use gannet_testkit::client::Client;
+use gannet_testkit::client::{Client, head};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
-use super::{CACHED, Setting, compare, give_way, print};
+use super::{CACHED, Flood, Setting, compare, give_way, print};
 use crate::idle::allow_descriptors;
 
 const NAME: &str = "clients";
@@ -38,19 +39,28 @@ pub(super) fn run(setting: &Setting) -> Result<bool> {
             .map(|number| from(2, number, address))
             .collect()
     };
-    let calm = setting.visit_during(visitors, RATE, |_| Ok(()))?;
-    print(NAME, "without a flood", &calm);
     let (answered, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-    let flood = |is_over: &AtomicBool| flood(address, is_over, [&answered, &refused]);
-    let flooded = setting.visit_during(visitors, RATE, flood)?;
+    let flood = |state: &Flood| flood(address, state, [&answered, &refused]);
+    let [calm, flooded] = setting.alternate(
+        || setting.visit_during(visitors, RATE, |_| Ok(())),
+        || setting.visit_during(visitors, RATE, flood),
+    )?;
+    print(NAME, "without a flood", &calm.latencies);
     print(
         NAME,
         &format!("with {ADDRESSES} addresses at their limit"),
-        &flooded,
+        &flooded.latencies,
     );
     let [answered, refused] = [answered, refused].map(AtomicU64::into_inner);
     println!("{NAME}: {answered} of the flood's requests answered, {refused} with 429");
-    Ok(compare(NAME, &calm, &flooded))
+    let intended = f64::from(ADDRESSES) / BETWEEN.as_secs_f64();
+    Ok(compare(
+        NAME,
+        &calm.latencies,
+        &flooded.latencies,
+        &[flooded.flooded],
+        intended,
+    ))
 }
 
 /// Connects from the address `127.NETWORK.x.y`.
@@ -68,30 +78,52 @@ fn from(network: u8, number: u32, server: SocketAddr) -> Result<Client> {
     Ok(Client::over_stream(stream))
 }
 
-fn flood(address: SocketAddr, is_over: &AtomicBool, counts: [&AtomicU64; 2]) -> Result<()> {
+/// Requests of one thread without an answer yet: its pace does not depend on that of the answers.
+const OUTSTANDING: usize = 64;
+
+fn flood(address: SocketAddr, state: &Flood, counts: [&AtomicU64; 2]) -> Result<()> {
+    state.has(THREADS.into());
     let one = |thread: u32| -> Result<()> {
         give_way()?;
         let numbers = (thread..ADDRESSES).step_by(THREADS as usize);
-        let mut clients = numbers
+        let clients = numbers
             .map(|number| from(1, number, address))
-            .collect::<Result<Vec<_>>>()?;
-        while !is_over.load(Ordering::SeqCst) {
-            let start = Instant::now();
-            let pace = BETWEEN / clients.len() as u32;
-            for (number, client) in (0..).zip(&mut clients) {
-                let due = start + pace * number;
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-                let response = client.get(&format!("/{}", CACHED.0));
-                let is_refused = response.status == 429;
-                assert!(is_refused || response.status == 200, "{response:?}");
-                counts[usize::from(is_refused)].fetch_add(1, Ordering::Relaxed);
-                if response.field("connection") == Some("close") {
-                    client.closes();
-                    *client = from(1, thread + THREADS * number, address)?;
-                }
+            .collect::<Result<Vec<_>>>();
+        state.begins();
+        let mut clients = clients?;
+        let take = |clients: &mut [Client], number: usize| -> Result<()> {
+            let client = &mut clients[number];
+            let response = client.response();
+            let is_refused = response.status == 429;
+            assert!(is_refused || response.status == 200, "{response:?}");
+            counts[usize::from(is_refused)].fetch_add(1, Ordering::Relaxed);
+            state.add(1);
+            if response.field("connection") == Some("close") {
+                client.closes();
+                *client = from(1, thread + THREADS * number as u32, address)?;
+            }
+            Ok(())
+        };
+        let pace = BETWEEN / clients.len() as u32;
+        let mut due = Instant::now();
+        let mut outstanding = VecDeque::new();
+        for number in (0..clients.len()).cycle() {
+            if state.is_over() {
+                break;
+            }
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            clients[number].send(head("GET", &format!("/{}", CACHED.0), &[]));
+            outstanding.push_back(number);
+            due += pace;
+            if outstanding.len() == OUTSTANDING
+                && let Some(oldest) = outstanding.pop_front()
+            {
+                take(&mut clients, oldest)?;
             }
         }
-        Ok(())
+        outstanding
+            .into_iter()
+            .try_for_each(|number| take(&mut clients, number))
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)

@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use anyhow::Result;
 use gannet_testkit::client::Client;
 use gannet_testkit::content::Numbers;
 
-use super::{RATE, Setting, compare, from_one_address, give_way, print};
+use super::{Flood, RATE, Setting, Window, compare, from_one_address, give_way, print};
 use crate::swap::{mib, pss};
 
 const NAME: &str = "codings";
@@ -27,8 +26,8 @@ const WORDS: usize = 4_000;
 const VOCABULARY: u64 = 2_000;
 
 pub(super) fn run(setting: &Setting) -> Result<bool> {
-    let seconds = setting.time + super::WARM;
-    let files = FILES_PER_SECOND * (seconds.as_secs() as u32 + 1);
+    let seconds = setting.window() + super::WARM;
+    let files = FILES_PER_SECOND * (seconds.as_secs() as u32 + 2);
     let mut numbers = Numbers(1);
     for file in 0..files {
         let mut text = String::new();
@@ -37,31 +36,41 @@ pub(super) fn run(setting: &Setting) -> Result<bool> {
         }
         fs::write(setting.folder.join(format!("{file}.txt")), text)?;
     }
-    let mut found = Vec::new();
-    for (what, flags) in [
-        ("not compressed", &["--no-compress"][..]),
-        ("compressed", &[]),
-    ] {
+    // To a new server each time, all files are new.
+    let window = |what: &str, flags: &[&str]| -> Result<Window> {
         let flags = [flags, &["--metrics", "127.0.0.1:0"]].concat();
         let (server, address) = setting.serve(&flags)?;
-        let flood = |is_over: &AtomicBool| flood(address, files, is_over);
-        let latencies = setting.visit_during(|| from_one_address(address), RATE, flood)?;
-        print(NAME, what, &latencies);
+        let flood = |state: &Flood| flood(address, files, state);
+        let window = setting.visit_during(|| from_one_address(address), RATE, flood)?;
         let made = server.metric("gannet_codings_total{result=\"made\"}")?;
         let memory = mib(pss(&server)?);
         println!("{NAME}: {what}: {made} codings made, {memory} of memory at the end");
-        found.push(latencies);
-    }
-    Ok(compare(NAME, &found[0], &found[1]))
+        Ok(window)
+    };
+    let plain = || window("not compressed", &["--no-compress"]);
+    let [plain, coded] = setting.alternate(plain, || window("compressed", &[]))?;
+    print(NAME, "not compressed", &plain.latencies);
+    print(NAME, "compressed", &coded.latencies);
+    let rates = [plain.flooded, coded.flooded];
+    let intended = f64::from(FILES_PER_SECOND);
+    Ok(compare(
+        NAME,
+        &plain.latencies,
+        &coded.latencies,
+        &rates,
+        intended,
+    ))
 }
 
 /// Asks for one new file after the other, at a fixed pace.
-fn flood(address: SocketAddr, files: u32, is_over: &AtomicBool) -> Result<()> {
+fn flood(address: SocketAddr, files: u32, state: &Flood) -> Result<()> {
     give_way()?;
     let mut client = Client::connect(address);
+    state.has(1);
+    state.begins();
     let start = Instant::now();
     for file in 0..files {
-        if is_over.load(Ordering::SeqCst) {
+        if state.is_over() {
             break;
         }
         let due = start + Duration::from_secs(1) * file / FILES_PER_SECOND;
@@ -70,6 +79,7 @@ fn flood(address: SocketAddr, files: u32, is_over: &AtomicBool) -> Result<()> {
         client
             .request("GET", &format!("/{file}.txt"), &accept)
             .expect(200);
+        state.add(1);
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use gannet_testkit::client::Client;
 use gannet_testkit::content::pattern;
 use gannet_testkit::fuse::{Disk, Mounted};
 
-use super::{RATE, Setting, from_one_address, print};
+use super::{Flood, RATE, Setting, from_one_address, print};
 use crate::swap::verdict;
 
 const NAME: &str = "disk";
@@ -55,15 +54,18 @@ pub(super) fn run(setting: &Setting) -> Result<bool> {
     let alone = read_directly(&mount_point, &names)?;
     println!("{NAME}: read by one program, one file after the other: {alone:.1} MB/s");
     let (_server, address) = setting.serve(&["--cache-memory", CACHE])?;
-    let calm = setting.visit_during(|| from_one_address(address), RATE, |_| Ok(()))?;
-    print(NAME, "without a flood", &calm);
-    let (received, start) = (AtomicU64::new(0), Instant::now());
-    let flood = |is_over: &AtomicBool| {
-        flood(address, is_over, &received);
+    let visitors = || from_one_address(address);
+    let flood = |state: &Flood| {
+        flood(address, state);
         Ok(())
     };
-    let flooded = setting.visit_during(|| from_one_address(address), RATE, flood)?;
-    let rate = received.into_inner() as f64 / start.elapsed().as_secs_f64() / 1e6;
+    let [calm, flooded] = setting.alternate(
+        || setting.visit_during(visitors, RATE, |_| Ok(())),
+        || setting.visit_during(visitors, RATE, flood),
+    )?;
+    let (calm, rate) = (calm.latencies, flooded.flooded / 1e6);
+    let flooded = flooded.latencies;
+    print(NAME, "without a flood", &calm);
     print(NAME, &format!("with {CONNECTIONS} downloads"), &flooded);
     let longest = flooded.percentile(100.0);
     let is_quick = longest <= LONGEST_MAX_MS;
@@ -98,22 +100,25 @@ fn read_directly(folder: &Path, names: &[String]) -> Result<f64> {
 }
 
 /// Downloads the files again and again.
-fn flood(address: SocketAddr, is_over: &AtomicBool, received: &AtomicU64) {
+fn flood(address: SocketAddr, state: &Flood) {
+    state.has(CONNECTIONS as u64);
     thread::scope(|scope| {
         for first in 0..CONNECTIONS {
             scope.spawn(move || {
-                let mut client = Client::connect(address);
+                let client = Client::try_connect(address);
+                state.begins();
+                let mut client = client.expect("it serves");
                 for number in (first..).step_by(CONNECTIONS) {
                     let target = format!("/slow/{}.bin", number % FILES);
                     client.send(gannet_testkit::client::head("GET", &target, &[]));
                     let mut rest = client.head().expect(200).content_length().unwrap_or(0);
                     while rest > 0 {
-                        if is_over.load(Ordering::SeqCst) {
+                        if state.is_over() {
                             return;
                         }
                         let part = client.take(rest.min(64 << 10));
                         rest -= part.len() as u64;
-                        received.fetch_add(part.len() as u64, Ordering::Relaxed);
+                        state.add(part.len() as u64);
                     }
                 }
             });
