@@ -310,3 +310,43 @@ fn a_link_to_what_is_only_carried_on_is_told_as_that() {
     }
     assert!(!ended.text().contains("there is '"), "{}", ended.text());
 }
+
+/// Each entry of a directory for many hosts is a site of its own.
+#[test]
+fn all_hosts_of_a_directory_are_checked() {
+    let folder = Folder::new();
+    folder.write(
+        "sites/a.example/index.html",
+        "<a href=/none.html>dead</a><a href=https://www.a.example/gone>our own</a>",
+    );
+    folder.write(
+        "sites/b.example/index.html",
+        "<a href=/page>there</a><a href=https://a.example/gone>another's</a>",
+    );
+    folder.write("sites/b.example/page.html", "page");
+    folder.write("sites/c.example.gannet", "no archive");
+    folder.write("sites/a b/index.html", "no host");
+    folder.write("sites/README", "no site");
+    let link = folder.join("sites/www.a.example");
+    std::os::unix::fs::symlink("a.example", link).expect("linked");
+    let ended = gannet_in(&folder, ["check", "--json", "--hosts", "sites"]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let expect = [
+        "dead-link a.example/index.html:1",
+        "no-site a b:0",
+        "no-site c.example.gannet:0",
+    ];
+    assert_eq!(findings(ended.text()), expect.map(str::to_owned).into());
+    assert_eq!(ended.text().matches("dead-link").count(), 2, "{ended:?}");
+    let ended = gannet_in(&folder, ["check", "--hosts", "sites"]);
+    let place = "  sites/a.example/index.html:1  a href '/none.html'";
+    assert!(ended.text().contains(place), "{}", ended.text());
+    for (path, cause) in [
+        ("sites/README", "is not a directory, which --hosts needs"),
+        ("sites/b.example", "no entry has the name of a host"),
+    ] {
+        let ended = gannet_in(&folder, ["check", "--hosts", path]);
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        assert!(ended.err.contains(cause), "{ended:?}");
+    }
+}

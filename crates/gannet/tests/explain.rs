@@ -333,3 +333,41 @@ fn what_may_not_be_read_and_what_the_server_has_itself_are_foreseen() {
         set(name, 0o755);
     }
 }
+
+/// Of a directory for many hosts, the entry is asked that a server asks.
+#[test]
+fn a_host_has_its_entry() {
+    let folder = Folder::new();
+    folder.write("sites/a.example/index.html", "site a");
+    folder.write("page/index.html", "stored");
+    gannet_in(&folder, ["publish", "page", "sites/b.example"]).success();
+    let path = folder.join("sites");
+    let check = |url: &str, status: u16, line: &str| {
+        let ended = explain(&path, &["--hosts", url]).success();
+        let has = |line: &str| ended.text().lines().any(|it| it == line);
+        assert!(has(&format!("status {status}")), "{}", ended.text());
+        assert!(has(line), "{line}\n{}", ended.text());
+    };
+    check(
+        "http://A.example/",
+        200,
+        "answered by the entry 'a.example'",
+    );
+    check("//b.example/", 200, "answered by the entry 'b.example'");
+    let none = "  no entry is named after 'c.example', and there is none for all other hosts";
+    check("//c.example/", 421, none);
+    check(
+        "/",
+        421,
+        "  there is no entry for all hosts: name one, as in //HOST/PATH",
+    );
+    let server = Gannet::serve(&path, &["--hosts"]);
+    let address = server.address().to_string();
+    for host in ["a.example", "b.example", "c.example"] {
+        let url = format!("//{host}/");
+        explain(&path, &["--hosts", &url, "--server", &address]).success();
+    }
+    folder.write("sites/_default/index.html", "others");
+    check("//c.example/", 200, "answered by the entry '_default'");
+    check("/", 200, "answered by the entry '_default'");
+}

@@ -307,6 +307,7 @@ fn foreseen(case: &Case, site: &SiteOptions, path: &str, field: Option<&str>) ->
     let options = ExplainOptions {
         url: path.to_owned(),
         site: site.clone(),
+        has_hosts: false,
         fields: field.map(str::to_owned).into_iter().collect(),
         server: None,
     };

@@ -62,6 +62,34 @@ pub struct Report {
     pub warning_count: u64,
 }
 
+impl Report {
+    /// Adds what was found in one of several sites, whose files are below this name.
+    pub fn add(&mut self, name: &str, site: Self) {
+        let room = FINDINGS_MAX.saturating_sub(self.findings.len());
+        let below = |finding: Finding| Finding {
+            file: format!("{name}/{}", finding.file),
+            ..finding
+        };
+        let found = site.findings.into_iter().take(room);
+        self.findings.extend(found.map(below));
+        self.page_count += site.page_count;
+        self.reference_count += site.reference_count;
+        self.error_count += site.error_count;
+        self.warning_count += site.warning_count;
+    }
+
+    /// Adds one finding.
+    pub fn note(&mut self, finding: Finding) {
+        match finding.severity {
+            Severity::Error => self.error_count += 1,
+            Severity::Warning => self.warning_count += 1,
+        }
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
 /// Checks a site.
 ///
 /// # Errors

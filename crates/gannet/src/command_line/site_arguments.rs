@@ -35,7 +35,16 @@ pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<Sit
     // The commands that take these options judge: 1 is a verdict of theirs.
     let path = in_force(path).map_err(Failure::as_usage)?;
     check_effects(matches, &path)?;
-    if matches.get_flag("spa") && path.is_dir() && !path.join("index.html").is_file() {
+    let has_hosts = matches.get_flag("hosts");
+    if has_hosts && !path.is_dir() {
+        let shown = printable(&path.to_string_lossy());
+        return Err(
+            Failure::usage(format!("'{shown}' is not a directory, which --hosts needs"))
+                .help("leave --hosts out; an archive knows its hosts"),
+        );
+    }
+    if matches.get_flag("spa") && !has_hosts && path.is_dir() && !path.join("index.html").is_file()
+    {
         let shown = printable(&path.to_string_lossy());
         return Err(Failure::usage(format!(
             "--spa has no effect on '{shown}': there is no index.html to serve"

@@ -16,6 +16,7 @@ pub mod follow;
 pub mod get;
 pub mod health;
 pub mod help;
+mod host_entries;
 pub mod import;
 pub mod inspect;
 pub mod install;

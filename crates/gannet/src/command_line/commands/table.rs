@@ -125,6 +125,8 @@ const NO_LISTING: Argument = switch(
 const NO_FAVICON: Argument = switch("no-favicon", 'F', "no default icon for a site without one");
 const DOTFILES: Argument = switch("dotfiles", 'D', "names that begin with a dot are served");
 
+const HOSTS: Argument = switch("hosts", 'M', "SITE has an entry for each of many hosts");
+
 /// All commands, in the order of help.
 pub static COMMANDS: &[Command] = &[
     Command {
@@ -418,6 +420,7 @@ pub static COMMANDS: &[Command] = &[
             ),
             switch("insecure", 'k', "accept any certificate of the server"),
             CACERT,
+            HOSTS,
             COMPAT,
             NO_RULES,
             INDEX,
@@ -528,6 +531,7 @@ pub static COMMANDS: &[Command] = &[
                 )
             },
             switch("strict", 's', "warnings count as errors"),
+            HOSTS,
             COMPAT,
             NO_RULES,
             INDEX,

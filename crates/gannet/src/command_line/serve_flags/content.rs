@@ -114,8 +114,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     },
     site_flags::hosts(
         FURTHER,
-        "A folder named like a host is its site; _default serves all other hosts. Folders are \
-            found when gannet starts.",
+        "A folder, a store or an archive (HOST.gannet) named like a host is its site; _default serves \
+            all other hosts. Entries that come and go are noticed.",
     ),
     Flag {
         name: "unknown-host",

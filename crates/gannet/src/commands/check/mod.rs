@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use gannet_site::archive::SiteError;
 use gannet_site::check::{self, CheckOptions};
 
-use super::judge;
+use super::{host_entries, judge};
 use crate::command_line::{site_arguments, values};
 use crate::messages::{Failure, printable};
 
@@ -47,8 +47,12 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         origins: hosts,
     };
     let is_strict = matches.get_flag("strict");
+    let has_hosts = matches.get_flag("hosts");
     judge(|out| {
-        let found = check::check(&options)?;
+        let found = match has_hosts {
+            true => host_entries::check(&options)?,
+            false => check::check(&options)?,
+        };
         let prefix = prefix(&options.site.path);
         report::write(&found, format, &prefix, out).map_err(SiteError::Output)?;
         Ok(found.error_count > 0 || (is_strict && found.warning_count > 0))

@@ -44,7 +44,7 @@ use rustix::fs::Access;
 
 use self::access::{challenge, is_protected, protect};
 use super::failure::of_why_not;
-use super::{check_trust, judge, text, texts};
+use super::{check_trust, host_entries, judge, text, texts};
 use crate::command_line::site_arguments;
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
@@ -59,6 +59,8 @@ pub struct ExplainOptions {
     pub url: String,
     /// The site.
     pub site: SiteOptions,
+    /// It is a directory that has an entry for each of many hosts.
+    pub has_hosts: bool,
     /// Fields of the request, `name: value`.
     pub fields: Vec<String>,
     /// A running server to compare with.
@@ -125,6 +127,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let options = ExplainOptions {
         url: text(matches, "url").to_string_lossy().into_owned(),
         site: site_arguments::options("explain", matches, !matches.get_flag("no-listing"))?,
+        has_hosts: matches.get_flag("hosts"),
         fields: texts(matches, "field"),
         server: server.map(|it| Server {
             address: it.to_string_lossy().into_owned(),
@@ -162,7 +165,19 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
         };
         request.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let site = Site::open(&options.site)?;
+    let host = host_of(&target, &request);
+    let path = options.site.path.clone();
+    let entry = match options.has_hosts {
+        false => Some((String::new(), path)),
+        true => host_entries::of(&path, &host)?,
+    };
+    let site = match entry {
+        None => None,
+        Some((name, path)) => {
+            let own = options.site.clone();
+            Some((name, Site::open(&SiteOptions { path, ..own })?))
+        }
+    };
     let mut text = String::new();
     if !request.iter().any(|(name, _)| name == "accept-encoding") {
         request.push(("accept-encoding".into(), BROWSERS_CODINGS.into()));
@@ -174,9 +189,15 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
             ),
         );
     }
-    let answer = match is_taken {
-        true => foresee(&site, &target, &request, &mut text),
-        false => refused(&target, &mut text),
+    let answer = match (&site, is_taken) {
+        (_, false) => refused(&target, &mut text),
+        (None, true) => unnamed(&target, &host, &mut text),
+        (Some((entry, site)), true) => {
+            if options.has_hosts {
+                line(&mut text, format!("answered by the entry '{entry}'"));
+            }
+            foresee(site, &target, &request, &mut text)
+        }
     };
     let mut differs = false;
     if let Some(server) = &server {
@@ -206,6 +227,22 @@ fn refused(target: &Target, text: &mut String) -> Answer {
     line(text, "status 400");
     Answer {
         status: 400,
+        ..Answer::default()
+    }
+}
+
+/// A host without an entry, where there is none for all others.
+fn unnamed(target: &Target, host: &str, text: &mut String) -> Answer {
+    line(text, format!("GET {}", target.path_and_query()));
+    let why = match host {
+        "" => "there is no entry for all hosts: name one, as in //HOST/PATH".into(),
+        host => format!("no entry is named after '{host}', and there is none for all other hosts"),
+    };
+    line(text, format!("  {why}"));
+    line(text, "");
+    line(text, "status 421");
+    Answer {
+        status: 421,
         ..Answer::default()
     }
 }

@@ -1,0 +1,99 @@
+//! The entries of a directory for many hosts, for the commands that judge sites.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gannet_site::check::{self, CheckOptions, Finding, Report, Severity};
+use gannet_site::host_folders::{HostFolders, is_archive};
+use gannet_site::offline::SiteOptions;
+
+use super::in_force;
+use crate::messages::Failure;
+
+fn list(folder: &Path) -> Result<HostFolders, Failure> {
+    let found = HostFolders::with_archives(folder);
+    let found = found.map_err(|error| Failure::of_system("read", folder.display(), &error))?;
+    match found.folders.is_empty() {
+        false => Ok(found),
+        true => {
+            let cause = "no entry has the name of a host";
+            Err(Failure::new("read", folder.display(), cause)
+                .help("make one such as 'example.org', or leave --hosts out"))
+        }
+    }
+}
+
+/// The entry that answers for a host, by name, and its site: its own, or the one for all others.
+///
+/// # Errors
+/// The directory has no entry that is named after a host, or its store cannot be read.
+pub(super) fn of(folder: &Path, host: &str) -> Result<Option<(String, PathBuf)>, Failure> {
+    let found = list(folder)?.folders;
+    let own = found.iter().find(|(name, _)| name.as_deref() == Some(host));
+    // That of no host comes first.
+    let entry = own.or_else(|| found.first().filter(|(name, _)| name.is_none()));
+    let site = |(_, path): &(_, PathBuf)| Ok((name_of(path), in_force(path.clone())?));
+    entry.map(site).transpose()
+}
+
+/// Checks all entries. Links to a site by the names of its entries are its own.
+///
+/// # Errors
+/// The directory cannot be read, or has no entry that is named after a host.
+pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
+    let found = list(&options.site.path)?;
+    let mut report = Report::default();
+    for (path, cause) in &found.others {
+        let name = name_of(path);
+        if !name.starts_with('.') && (path.is_dir() || is_archive(path)) {
+            let message = format!("not served: {cause}");
+            report.note(about(Severity::Warning, "no-site", name, message));
+        }
+    }
+    // A link to another entry is another host with the same site.
+    let mut sites: Vec<(PathBuf, Vec<String>)> = Vec::new();
+    let mut known = HashMap::new();
+    for (host, path) in found.folders {
+        let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let number = *known.entry(real).or_insert_with(|| {
+            sites.push((path, options.origins.clone()));
+            sites.len() - 1
+        });
+        sites[number].1.extend(host);
+    }
+    for (path, origins) in sites {
+        let name = name_of(&path);
+        let checked = in_force(path).and_then(|path| {
+            let site = options.site.clone();
+            let site = SiteOptions { path, ..site };
+            Ok(check::check(&CheckOptions { site, origins })?)
+        });
+        match checked {
+            Ok(site) => report.add(&name, site),
+            Err(failure) => {
+                report.note(about(Severity::Error, "no-site", name, failure.message));
+            }
+        }
+    }
+    Ok(report)
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// A finding about an entry as a whole.
+fn about(severity: Severity, kind: &'static str, file: String, message: String) -> Finding {
+    Finding {
+        severity,
+        kind,
+        message,
+        help: None,
+        file,
+        line: 0,
+        column: 0,
+        source: String::new(),
+    }
+}
