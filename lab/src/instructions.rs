@@ -1,4 +1,5 @@
-//! Counts the instructions of the pure crates, to detect changes that make them slower.
+//! Counts the instructions of the pure crates, and of a worker for a request, to detect changes that
+//! make them slower.
 //!
 //! Wall time is unreliable on a busy machine; callgrind's counts are reproducible. Each piece of
 //! work is run a thousand and two thousand times: the difference excludes one-time costs. Counts
@@ -12,10 +13,11 @@ use lexopt::prelude::*;
 use xtask::process;
 
 /// The programs with the workloads, and their crates.
-const PROGRAMS: [(&str, &str); 3] = [
+const PROGRAMS: [(&str, &str); 4] = [
     ("gannet-http", "http_instructions"),
     ("gannet-archive", "archive_instructions"),
     ("gannet-content", "content_instructions"),
+    ("gannet-server", "server_instructions"),
 ];
 /// The committed counts.
 const FILE: &str = "lab/instructions.toml";
@@ -35,16 +37,16 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     }
     // Without valgrind this is an error: a skipped gate would let changes through.
     process::find_or_install("valgrind", "valgrind").context("counting needs valgrind")?;
-    let mut counts = BTreeMap::new();
+    let mut what = Vec::new();
     for (package, example) in PROGRAMS {
-        let program = process::build(
-            &["--package", package, "--example", example],
-            "instructions",
-        )?;
-        let names = process::capture(&mut Command::new(&program))?;
+        what.extend(["--package", package, "--example", example]);
+    }
+    let mut counts = BTreeMap::new();
+    for program in process::build_all(&what, "instructions")?.values() {
+        let names = process::capture(&mut Command::new(program))?;
         for name in names.lines() {
-            let once = count(&program, name, COUNT)?;
-            let twice = count(&program, name, 2 * COUNT)?;
+            let once = count(program, name, COUNT)?;
+            let twice = count(program, name, 2 * COUNT)?;
             counts.insert(name.to_owned(), twice.saturating_sub(once) / COUNT);
         }
     }
@@ -59,7 +61,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let findings = judge(&committed, &counts);
     for (name, count) in &counts {
         let before = committed.get(name).copied().unwrap_or(0);
-        println!("instructions: {name:<24} {count:>8} (committed: {before})");
+        println!("instructions: {name:<28} {count:>8} (committed: {before})");
     }
     if let Some(hint) = looseness(&committed, &counts) {
         println!("instructions: {hint}");

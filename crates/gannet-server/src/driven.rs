@@ -72,13 +72,15 @@ pub struct DrivenTls {
     pub datagram_sockets: u32,
 }
 
-/// Rules about the clients of a driven worker.
+/// Rules about the clients of a driven worker, and whether it measures their requests.
 #[derive(Clone, Debug, Default)]
 pub struct DrivenClients {
     /// The rules.
     pub rules: ClientRules,
     /// Connections begin with a header of the PROXY protocol.
     pub is_proxied: bool,
+    /// Nothing is measured, as on a server without metrics.
+    pub is_unmeasured: bool,
 }
 
 /// One worker without a thread.
@@ -381,14 +383,14 @@ fn worker<D: Driver>(
         key_records_max,
         archive_copied: 0,
         secret: [0; 32],
-        is_measuring: true,
+        is_measuring: !clients.is_unmeasured,
     };
     let (_, factory) = LogWriter::start((&LogFormat::Off, LogLines::default()), None, None)
         .expect("no log is opened");
-    let mut measures = Box::<Measures>::default();
-    let release = Release::new(opened, number, None, Some(&mut measures));
+    let mut measures = settings.is_measuring.then(Box::<Measures>::default);
+    let release = Release::new(opened, number, None, measures.as_deref_mut());
     let log = factory.sink();
-    Worker::new(driver, settings, release, Some(measures), log, inbox)
+    Worker::new(driver, settings, release, measures, log, inbox)
 }
 
 /// Content for one worker.

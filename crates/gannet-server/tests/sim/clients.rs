@@ -22,7 +22,7 @@ pub(crate) fn at_rate(bytes_per_second: u64) -> DrivenClients {
     };
     DrivenClients {
         rules,
-        is_proxied: false,
+        ..DrivenClients::default()
     }
 }
 
@@ -35,6 +35,7 @@ fn server() -> Server {
     let clients = DrivenClients {
         rules,
         is_proxied: true,
+        ..DrivenClients::default()
     };
     Server::with_clients(LIMITS, clients)
 }
@@ -172,7 +173,7 @@ fn a_header_must_come_in_time() {
 fn limited(rules: ClientRules) -> Server {
     let clients = DrivenClients {
         rules,
-        is_proxied: false,
+        ..DrivenClients::default()
     };
     Server::with_clients(LIMITS, clients)
 }
@@ -268,8 +269,12 @@ fn connections_through_proxies_count_for_their_clients() {
         connections: 1,
         ..ClientRules::default()
     };
-    let is_proxied = true;
-    let mut server = Server::with_clients(LIMITS, DrivenClients { rules, is_proxied });
+    let clients = DrivenClients {
+        rules,
+        is_proxied: true,
+        ..DrivenClients::default()
+    };
+    let mut server = Server::with_clients(LIMITS, clients);
     let open = |server: &mut Server, source: &str| {
         let client = connect(server, "192.0.2.1:1");
         client.write(format!("PROXY TCP4 {source} 192.0.2.1 1 2\r\n").as_bytes());
