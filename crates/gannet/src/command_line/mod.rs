@@ -18,6 +18,7 @@ pub mod idle;
 pub mod layers;
 pub mod nearest;
 pub mod pack_flags;
+pub mod public_hosts;
 pub mod serve_flags;
 pub mod settings;
 pub mod site_arguments;

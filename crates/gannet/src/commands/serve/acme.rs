@@ -12,6 +12,7 @@ use gannet_server::tls::watch::Ordered;
 
 use super::companions::Wanted;
 use super::state_folder::state_folder;
+use crate::command_line::public_hosts::check_public;
 use crate::command_line::settings::{AcmeSettings, Settings};
 use crate::messages::Failure;
 
@@ -70,7 +71,10 @@ pub(super) fn orderer(settings: &Settings, user: Option<&User>) -> Result<Option
 }
 
 /// Its command line.
-fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Failure> {
+///
+/// # Errors
+/// A flag that requires another one is given without it, or nobody would issue what is ordered.
+pub(super) fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Failure> {
     let acme = &settings.tls.acme;
     if acme.hosts.is_empty() {
         let alone = [
@@ -86,6 +90,13 @@ fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Failure> {
     if !cfg!(feature = "fleet") {
         let what = "--acme: this program was built without the feature 'fleet'";
         return Err(Failure::usage(what).help("build it with its default features"));
+    }
+    if matches!(acme.server.as_deref(), None | Some("staging")) {
+        check_public(&acme.hosts).map_err(|why| {
+            Failure::usage(format!("--acme: {why}")).help(
+                "use --tls for tries on this machine, or name an ACME server of your own with --acme-server URL",
+            )
+        })?;
     }
     let mut all: Vec<OsString> = vec!["acme".into(), "--challenge".into(), "tls-alpn-01".into()];
     all.extend(["--dir".into(), folder(acme)?.into_os_string()]);

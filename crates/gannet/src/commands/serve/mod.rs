@@ -148,6 +148,7 @@ fn beside(settings: &Settings, followed: Option<&Followed>) -> Result<Companions
 /// # Errors
 /// Anything that would prevent the server from starting.
 fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
+    acme::arguments(settings)?;
     let followed = Followed::of(settings)?.filter(|it| !it.has_release());
     let without = followed.as_ref().map(|_| without_content(settings));
     if followed.is_some() {
