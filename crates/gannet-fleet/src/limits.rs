@@ -81,8 +81,8 @@ pub const CHALLENGE_SEEN: Duration = Duration::from_secs(4);
 /// Orders in a minute. Let's Encrypt allows 300 in three hours.
 pub const ORDERS_PER_MINUTE: usize = 10;
 
-/// Certificates of a host in a week, of which Let's Encrypt gives five: where a clock is wrong, or a server
-/// asks for it, each new one is due for renewal at once.
+/// Certificates of a host in a week that are not renewals in their time, of which Let's Encrypt gives five:
+/// where a clock is wrong, a server asks for it, or files get lost, each new one is due at once.
 pub const CERTIFICATES_PER_WEEK: usize = 4;
 
 /// The wait after a first failed order; it doubles with each further one.
@@ -97,10 +97,45 @@ pub const RENEWAL_LOOK_LEAST: Duration = Duration::from_secs(60);
 /// The same: servers revoke in masse within a day, and say so here.
 pub const RENEWAL_LOOK_MOST: Duration = Duration::from_secs(86_400);
 
+/// Failed attempts within an hour after which the next start no longer tries at once: a supervisor that
+/// starts again and again stays below the five that Let's Encrypt allows of each name.
+pub const STARTS_PER_HOUR: usize = 3;
+
+/// The same within a day.
+pub const STARTS_PER_DAY: usize = 10;
+
+/// Names whose failures and orders are kept over a restart: as many as a server's sites. Of more, those
+/// of the longest ago are forgotten.
+pub const HISTORY_NAMES_MAX: usize = 1 << 14;
+
+/// Bytes of the file that keeps them, each a line of at most 512 bytes.
+pub const HISTORY_LEN_MAX: u64 = (HISTORY_NAMES_MAX as u64 + 1) * 512;
+
+/// The longest wait until a file is written again that could not be: it costs nobody anything.
+pub const WRITE_BACK_OFF_MOST: Duration = Duration::from_secs(600);
+
+/// Certificates of a chain: two or three are usual, and clients take no more than ten.
+pub const CHAIN_MAX: usize = 10;
+
+/// Bytes of a chain before they are written as text: ten certificates with many names.
+pub const CHAIN_LEN_MAX: usize = 64 << 10;
+
+/// Bytes of the disk that are set aside before a certificate is ordered: a chain as text, and a key.
+pub const ORDER_RESERVED: u64 = (CHAIN_LEN_MAX * 3 / 2 + (16 << 10)) as u64;
+
+/// Bytes of the file of an order: a key, and two URLs.
+pub const ORDER_LEN_MAX: u64 = 32 << 10;
+
+/// Seconds for which an order that came to no end is kept: servers forget them within days.
+pub const ORDER_KEPT_S: u64 = 7 * 86_400;
+
+/// Seconds until an account that a server does not know is replaced once more.
+pub const ACCOUNT_KEPT_S: i64 = 86_400;
+
 /// Bytes of a file of an account.
 pub const ACCOUNT_LEN_MAX: u64 = 64 << 10;
 
-/// Bytes of a file of a certificate: what a server's answer may have, and a key.
+/// Bytes of a file of a certificate: more than a chain and a key come to.
 pub const CERTIFICATE_LEN_MAX: u64 = (ACME_BODY_LEN_MAX + (16 << 10)) as u64;
 
 /// Letters of an ACME server's message that are shown. They say what is wrong with a name.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -14,7 +15,7 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, Secure, connection};
-use gannet_testkit::{DEADLINE, Ended, Folder, Signal, gannet, gannet_in};
+use gannet_testkit::{DEADLINE, Ended, Folder, Signal, command, gannet, gannet_in, run};
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::{ClientConfig, ClientConnection};
 
@@ -381,6 +382,12 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
         (&["*.a.test"][..], "a wildcard needs a challenge by DNS"),
         (&["a.test", "--server", "nowhere"], "cannot use 'nowhere'"),
         (
+            &["a.test", "--server", "http://ca.test/dir"],
+            "cannot use 'http://ca.test/dir': in clear text",
+        ),
+        (&["a.test"], "no public authority issues for 'a.test'"),
+        (&["web", "--staging"], "issues for 'web': it has no dot"),
+        (
             &["a.test", "--staging", "--server", "https://a"],
             "contradict each other",
         ),
@@ -392,6 +399,119 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
     ] {
         let all = ["acme", "--dir", "state", "--once"].iter().chain(arguments);
         refused(gannet_in(&folder, all), 2, why);
+    }
+}
+
+#[test]
+fn what_nobody_would_issue_is_found_by_a_check_of_the_command_line() {
+    let site = Folder::site();
+    let site = site.path().to_str().expect("UTF-8");
+    let folder = Folder::new();
+    let state = folder.join("state");
+    let state = state.to_str().expect("UTF-8");
+    for (flags, why) in [
+        (
+            &["--acme", "localhost"][..],
+            "no public authority issues for 'localhost'",
+        ),
+        (
+            &["--acme", "10.0.0.1", "--acme-server", "staging"],
+            "not an address of the internet",
+        ),
+        (
+            &["--acme", "example.org", "--acme-server", "stagin"],
+            "relative URL without a base; give https://HOST/PATH",
+        ),
+        (
+            &["--acme", "example.org", "--acme-server", "http://ca.test/"],
+            "in clear text",
+        ),
+        (&["--tls", "--acme-email", "a@a.test"], "without --acme"),
+    ] {
+        for check in [&["--check-config"][..], &[]] {
+            let fixed = ["serve", "--acme-dir", state, "--port", "0", site];
+            let all = fixed.iter().chain(flags).chain(check);
+            refused(gannet(all), 2, why);
+        }
+    }
+    assert!(!folder.join("state").exists());
+    let own = "https://ca.test/dir";
+    gannet([
+        "serve",
+        "--acme",
+        "localhost",
+        "--acme-server",
+        own,
+        "--acme-dir",
+        state,
+        "--port",
+        "0",
+        "--check-config",
+        site,
+    ])
+    .success();
+}
+
+/// `gannet acme` for one host into `state`, once.
+fn once(server: &StandIn) -> [&str; 7] {
+    let url = server.url.as_str();
+    [
+        "acme", "a.test", "--server", url, "--dir", "state", "--once",
+    ]
+}
+
+#[test]
+fn what_a_server_has_refused_is_not_asked_for_at_the_next_start() {
+    let server = StandIn::start(LIMITED);
+    let folder = Folder::new();
+    refused(
+        gannet_in(&folder, once(&server)),
+        1,
+        "too many accounts now",
+    );
+    server.is_asked("/account");
+    let ended = gannet_in(&folder, once(&server));
+    let ended = refused(ended, 1, "yet: it has failed before; tried again in 1");
+    let help = "help: to try at once, remove 'state/history-127.0.0.1-";
+    assert!(ended.err.contains(help), "{}", ended.err);
+    assert_eq!(server.asked.try_iter().count(), 0, "it is left alone");
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_asked_of_a_server() {
+    let server = StandIn::start(LIMITED);
+    let folder = Folder::new();
+    // No file may have content: to a program, this is like a full disk.
+    let gannet = command();
+    let script = "ulimit -f 0; exec \"$0\" \"$@\"";
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script]).arg(gannet.get_program());
+    let ended = run(limited.args(once(&server)).current_dir(folder.path()));
+    refused(ended, 1, "file too large (EFBIG)");
+    assert_eq!(server.asked.try_iter().count(), 0);
+}
+
+#[test]
+fn who_uses_the_folder_is_named() {
+    let server = StandIn::start(LIMITED);
+    let folder = Folder::new();
+    let start = || {
+        let mut command = command();
+        command.args(once(&server).into_iter().filter(|it| *it != "--once"));
+        let command = command.current_dir(folder.path());
+        command.stderr(Stdio::piped()).spawn().expect("started")
+    };
+    let mut first = start();
+    server.is_asked("/account");
+    let mut second = start();
+    let lines = BufReader::new(second.stderr.take().expect("piped")).lines();
+    let lines: Vec<_> = lines.take(2).map(|line| line.expect("text")).collect();
+    let expect = format!("'gannet acme', process {}, uses 'state'", first.id());
+    assert!(lines[0].contains(&expect), "{lines:?}");
+    assert!(lines[1].starts_with("help: "), "{lines:?}");
+    for child in [&mut first, &mut second] {
+        child.kill().expect("it runs");
+        child.wait().expect("ended");
     }
 }
 

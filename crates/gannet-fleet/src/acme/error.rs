@@ -34,6 +34,42 @@ pub enum AcmeError {
         /// Why.
         cause: Refusal,
     },
+    /// It is not tried again yet: before a restart it has failed too often.
+    Waits {
+        /// A certificate for this host, or the account.
+        host: Option<String>,
+        /// The server's URL.
+        server: String,
+        /// In a row.
+        failures: u32,
+        /// When it is tried again, Unix seconds.
+        until: i64,
+        /// The file that says so.
+        history: PathBuf,
+    },
+    /// The server does not know the account any more, which has been replaced already.
+    Gone {
+        /// The server's URL.
+        server: String,
+        /// The file that says when.
+        history: PathBuf,
+    },
+    /// The account keeps its earlier address.
+    Contact {
+        /// The server's URL.
+        server: String,
+        /// Why.
+        cause: Refusal,
+    },
+    /// The account is there already, and was bound to another one, or to none.
+    Bound {
+        /// The server's URL.
+        server: String,
+        /// The key that was given.
+        key_id: String,
+        /// The file of the account.
+        path: PathBuf,
+    },
     /// There is no certificate.
     Order {
         /// For this host.
@@ -46,7 +82,7 @@ pub enum AcmeError {
 }
 
 /// Why a server gave nothing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Refusal {
     /// In words.
     pub(crate) words: String,
@@ -128,6 +164,16 @@ impl AcmeError {
         matches!(self, Self::Url(..))
     }
 
+    /// The host for which there is no certificate; `None` if it is not about one host.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Self::Order { host, .. } => Some(host),
+            Self::Waits { host, .. } => host.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The next step, for a line `help: ...`.
     #[must_use]
     pub fn help(&self) -> Option<String> {
@@ -142,7 +188,19 @@ impl AcmeError {
                     path.display()
                 ));
             }
-            Self::Account { cause, .. } => (cause, 0),
+            Self::Waits { history, .. } | Self::Gone { history, .. } => {
+                return Some(format!(
+                    "to try at once, remove '{}', and start again",
+                    history.display()
+                ));
+            }
+            Self::Bound { path, .. } => {
+                return Some(format!(
+                    "leave --eab-kid out, or remove '{}', and a new account is made",
+                    path.display()
+                ));
+            }
+            Self::Account { cause, .. } | Self::Contact { cause, .. } => (cause, 0),
             Self::Order {
                 cause, challenge, ..
             } => match challenge {
@@ -157,6 +215,7 @@ impl AcmeError {
             "rateLimited" => "it is tried again later; a new setup is tried with --staging".into(),
             "invalidContact" => "give another address with --email, or none".into(),
             "invalidProfile" => "leave --profile out, or name one that the server offers".into(),
+            "accountDoesNotExist" => "the next order makes a new account, once a day".into(),
             "caa" => "allow this authority in the CAA records of the name".into(),
             "rejectedIdentifier" | "unsupportedIdentifier" => {
                 "name hosts that are public, or another ACME server".into()
@@ -181,6 +240,35 @@ impl fmt::Display for AcmeError {
             Self::Account { server, cause } => {
                 write!(out, "cannot get an account at '{server}': {}", cause.words)
             }
+            Self::Waits {
+                host,
+                server,
+                failures,
+                ..
+            } => {
+                match host {
+                    Some(host) => write!(out, "cannot get a certificate for '{host}' yet")?,
+                    None => write!(out, "cannot get an account at '{server}' yet")?,
+                }
+                match failures {
+                    0 => write!(out, ": earlier attempts did not end"),
+                    1 => write!(out, ": it has failed before"),
+                    many => write!(out, ": it has failed {many} times in a row"),
+                }
+            }
+            Self::Gone { server, .. } => write!(
+                out,
+                "the account at '{server}' is gone again, less than a day after a new one was made"
+            ),
+            Self::Contact { server, cause } => write!(
+                out,
+                "cannot change the address of the account at '{server}': {}",
+                cause.words
+            ),
+            Self::Bound { server, key_id, .. } => write!(
+                out,
+                "the account at '{server}' was not made with --eab-kid '{key_id}', which has no effect"
+            ),
             Self::Order { host, cause, .. } => {
                 write!(
                     out,

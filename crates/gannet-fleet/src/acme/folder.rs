@@ -1,14 +1,17 @@
 //! The folder of an orderer: whole files, for their owner alone.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 
 use super::error::AcmeError;
+use crate::limits::ORDER_KEPT_S;
 
 /// The folder of certificates.
 pub const CERTIFICATES: &str = "certificates";
@@ -25,9 +28,10 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder if there is none. If somebody else uses it, `is_busy` is called, and it is waited
-    /// for: a server that is replaced by another one ends its process a little later.
-    pub(super) fn open(path: &Path, is_busy: impl FnOnce()) -> Result<Self, AcmeError> {
+    /// Makes the folder if there is none. If somebody else uses it, `is_busy` is called with its process,
+    /// if that is known, and it is waited for: a server that is replaced by another one ends its process a
+    /// little later.
+    pub(super) fn open(path: &Path, is_busy: impl FnOnce(Option<u32>)) -> Result<Self, AcmeError> {
         for folder in [path, &path.join(CERTIFICATES), &path.join(CHALLENGES)] {
             let mut builder = DirBuilder::new();
             let made = builder.recursive(true).mode(0o700).create(folder);
@@ -35,16 +39,21 @@ impl Folder {
         }
         let lock = path.join(LOCK);
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
+        options.read(true).write(true).create(true);
+        options.truncate(false).mode(0o600);
         let file = options.open(&lock).map_err(AcmeError::io("open", &lock))?;
         let locked = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
-                is_busy();
+                is_busy(holder(&file));
                 flock(&file, FlockOperation::LockExclusive)
             }
             locked => locked,
         };
         locked.map_err(|errno| AcmeError::io("lock", &lock)(errno.into()))?;
+        // Who waits is told of it, if there is room on the disk.
+        let own = format!("{}\n", process::id());
+        let _ = file.set_len(0);
+        let _ = file.write_all_at(own.as_bytes(), 0);
         let folder = Self {
             path: path.to_owned(),
             _lock: file,
@@ -64,8 +73,9 @@ impl Folder {
                 // Whatever else is there is somebody's own.
                 let is_draft = file.starts_with('.') && file.ends_with(".pem.new");
                 let is_challenge = name == CHALLENGES && file.ends_with(".pem");
-                if is_challenge || is_draft {
-                    let path = entry.path();
+                let path = entry.path();
+                let is_order = file.starts_with('.') && file.ends_with(ORDER) && is_over(&path);
+                if is_challenge || is_draft || is_order {
                     fs::remove_file(&path).map_err(AcmeError::io("remove", &path))?;
                 }
             }
@@ -77,6 +87,15 @@ impl Folder {
         self.path.join(format!("account-{server}.json"))
     }
 
+    pub(super) fn history(&self, server: &str) -> PathBuf {
+        self.path.join(format!("history-{server}"))
+    }
+
+    pub(super) fn order(&self, host: &str) -> PathBuf {
+        let name = format!(".{host}{ORDER}");
+        self.path.join(CERTIFICATES).join(name)
+    }
+
     pub(super) fn certificate(&self, host: &str) -> PathBuf {
         self.path.join(CERTIFICATES).join(format!("{host}.pem"))
     }
@@ -86,30 +105,89 @@ impl Folder {
     }
 }
 
+/// The process that has the lock.
+fn holder(lock: &File) -> Option<u32> {
+    let mut text = [0; 16];
+    let len = lock.read_at(&mut text, 0).ok()?;
+    str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
+}
+
+/// Whether nobody goes on with an order.
+fn is_over(path: &Path) -> bool {
+    let written = fs::metadata(path).and_then(|metadata| metadata.modified());
+    let age = written.ok().and_then(|written| written.elapsed().ok());
+    age.is_some_and(|age| age > Duration::from_secs(ORDER_KEPT_S))
+}
+
+/// How the file of an order ends.
+const ORDER: &str = ".order";
+
 /// Replaces a file as a whole: it is on the disk before it has its name. Its owner alone may read it.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), AcmeError> {
-    let written = || -> io::Result<()> {
-        let (folder, name) = match (path.parent(), path.file_name()) {
-            (Some(folder), Some(name)) => (folder, name.to_string_lossy()),
-            _ => return Err(io::ErrorKind::InvalidFilename.into()),
-        };
-        let draft = folder.join(format!(".{name}.new"));
-        let _ = fs::remove_file(&draft);
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&draft)?;
-        let done = file.write_all(content).and_then(|()| file.sync_all());
-        let done = done.and_then(|()| fs::rename(&draft, path));
-        if done.is_err() {
+    Room::new(path, content.len() as u64)?.fill(content)
+}
+
+/// Room on the disk for a file that is written later. Nothing is left of it if it is not.
+pub(super) struct Room {
+    path: PathBuf,
+    draft: PathBuf,
+    file: File,
+}
+
+impl Room {
+    /// Room for so many bytes, where the file system can keep it.
+    pub(super) fn new(path: &Path, len: u64) -> Result<Self, AcmeError> {
+        let refuse = AcmeError::io("write", path);
+        let made = || -> io::Result<Self> {
+            let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+            let draft = path.with_file_name(format!(".{}.new", name.to_string_lossy()));
             let _ = fs::remove_file(&draft);
-        }
-        done?;
-        File::open(folder)?.sync_all()
-    };
-    written().map_err(AcmeError::io("write", path))
+            let mut options = OpenOptions::new();
+            let file = options.write(true).create_new(true).mode(0o600);
+            let room = Self {
+                file: file.open(&draft)?,
+                path: path.to_owned(),
+                draft,
+            };
+            keep_room(&room.file, len)?;
+            Ok(room)
+        };
+        made().map_err(refuse)
+    }
+
+    pub(super) fn fill(self, content: &[u8]) -> Result<(), AcmeError> {
+        let filled = || -> io::Result<()> {
+            self.file.write_all_at(content, 0)?;
+            self.file.set_len(content.len() as u64)?;
+            self.file.sync_all()?;
+            fs::rename(&self.draft, &self.path)?;
+            let folder = self.path.parent().ok_or(io::ErrorKind::InvalidFilename)?;
+            File::open(folder)?.sync_all()
+        };
+        filled().map_err(AcmeError::io("write", &self.path))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // It has its name by now, unless something went wrong.
+        let _ = fs::remove_file(&self.draft);
+    }
+}
+
+/// Has blocks of the disk set aside for a file, beyond its end.
+///
+/// # Errors
+/// `ENOSPC`, `EDQUOT`, `EFBIG`, ...
+pub(super) fn keep_room(file: &File, len: u64) -> io::Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, len) {
+        // Not all file systems can.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// The content of a file, up to so many bytes; `None` if there is none.
@@ -169,7 +247,7 @@ mod tests {
     fn files_are_replaced_as_a_whole_and_are_their_owners() {
         let base = TestFolder::new();
         let path = base.join("state");
-        let folder = Folder::open(&path, || panic!("nobody else")).expect("made");
+        let folder = Folder::open(&path, |_| panic!("nobody else")).expect("made");
         let file = folder.certificate("a.test");
         for content in [&b"one"[..], b"another"] {
             replace(&file, content).expect("written");
@@ -196,7 +274,7 @@ mod tests {
     #[test]
     fn what_was_not_finished_is_removed_at_the_next_start() {
         let base = TestFolder::new();
-        let folder = Folder::open(base.path(), || panic!("nobody else")).expect("made");
+        let folder = Folder::open(base.path(), |_| panic!("nobody else")).expect("made");
         let certificate = folder.certificate("a.test");
         replace(&certificate, b"kept").expect("written");
         fs::write(certificate.with_file_name(".a.test.pem.new"), "half").expect("written");
@@ -205,7 +283,7 @@ mod tests {
         drop(Passing::put(path.clone(), b"proof").expect("written"));
         assert!(!path.exists());
         drop(folder);
-        let folder = Folder::open(base.path(), || panic!("nobody else")).expect("made");
+        let folder = Folder::open(base.path(), |_| panic!("nobody else")).expect("made");
         assert!(!folder.challenge("a.test").exists());
         assert!(!certificate.with_file_name(".a.test.pem.new").exists());
         assert_eq!(fs::read(&certificate).expect("readable"), b"kept");
@@ -214,21 +292,30 @@ mod tests {
     #[test]
     fn only_what_orderers_leave_is_removed() {
         let base = TestFolder::new();
-        drop(Folder::open(base.path(), || ()).expect("made"));
+        drop(Folder::open(base.path(), |_| ()).expect("made"));
         let left = [
             "challenges/a.pem",
             "challenges/.a.pem.new",
             "certificates/.a.pem.new",
+            "certificates/.old.test.order",
         ];
         let foreign = [
             "challenges/index.html",
             "certificates/a.pem",
             "certificates/.gitignore",
+            "certificates/.new.test.order",
         ];
         for name in left.iter().chain(&foreign) {
             base.write(name, "text");
         }
-        drop(Folder::open(base.path(), || ()).expect("there"));
+        let old = File::options()
+            .write(true)
+            .open(base.join(left[3]))
+            .expect("there");
+        let week = Duration::from_secs(ORDER_KEPT_S + 1);
+        old.set_modified(std::time::SystemTime::now() - week)
+            .expect("set");
+        drop(Folder::open(base.path(), |_| ()).expect("there"));
         assert!(left.iter().all(|name| !base.join(name).exists()));
         assert!(foreign.iter().all(|name| base.join(name).exists()));
     }
@@ -236,14 +323,15 @@ mod tests {
     #[test]
     fn one_orderer_waits_for_the_other() {
         let base = TestFolder::new();
-        let first = Folder::open(base.path(), || panic!("nobody else")).expect("made");
+        let first = Folder::open(base.path(), |_| panic!("nobody else")).expect("made");
         let (told, tells) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {
-                let is_busy = move || told.send(()).expect("the test waits");
+                let is_busy = move |process| told.send(process).expect("the test waits");
                 Folder::open(base.path(), is_busy).map(drop)
             });
-            tells.recv().expect("it says that it waits");
+            let process = tells.recv().expect("it says that it waits");
+            assert_eq!(process, Some(process::id()));
             assert!(!second.is_finished());
             drop(first);
             second.join().expect("no panic").expect("its turn");

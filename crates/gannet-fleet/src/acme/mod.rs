@@ -7,22 +7,33 @@
 //! certificate where a server on this machine reads it.
 //!
 //! ```text
-//! DIR/lock                    held while an orderer lives
-//! DIR/account-SERVER.json     the account at a server, with its key
-//! DIR/certificates/HOST.pem   the chain and its key, in one file: they are replaced together
-//! DIR/challenges/NAME.pem     a certificate for a challenge, while it lasts
+//! DIR/lock                        held while an orderer lives, with the number of its process
+//! DIR/account-SERVER.json         the account at a server, with its key
+//! DIR/history-SERVER              failures, and orders of the last week
+//! DIR/certificates/HOST.pem       the chain and its key, in one file: they are replaced together
+//! DIR/certificates/.HOST.order    the key and the order, until there is a certificate
+//! DIR/challenges/NAME.pem         a certificate for a challenge, while it lasts
 //! ```
+//!
+//! `SERVER` is the host of the server's directory and a digest of its URL. Nothing is asked of a server
+//! before what comes of it can be kept: a key is on the disk before its certificate is ordered, with room
+//! for that, and so is the attempt, which counts as failed until it has succeeded. Whoever is killed in
+//! between goes on with the same order.
 //!
 //! All files have the mode 0600, and are replaced as a whole. The ACME server is trusted with nothing
 //! but what it certifies: whatever it sends costs at most the bounds in [`limits`](crate::limits).
 
+mod account;
 mod certificate;
 mod client;
+mod draft;
 mod error;
 mod folder;
+mod history;
 mod order;
 mod orderer;
 mod schedule;
+mod server;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64_URL;
@@ -30,6 +41,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64_URL;
 pub use error::AcmeError;
 pub use folder::{CERTIFICATES, CHALLENGES};
 pub use orderer::{Event, Orderer, Renewals};
+pub use server::check_server;
 
 /// Let's Encrypt.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";

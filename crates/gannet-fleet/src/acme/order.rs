@@ -4,12 +4,15 @@ use std::net::IpAddr;
 
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier,
-    NewOrder, Order, OrderStatus, RetryPolicy,
+    NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
-use rcgen::KeyPair;
+use rcgen::{CertificateParams, CertificateSigningRequest, DistinguishedName, KeyPair};
 use tokio::time::{sleep, timeout};
 
-use super::certificate::{Held, proof, server_name};
+use super::account::is_lost;
+use super::certificate::{Held, chain, proof, server_name};
+use super::client::Unanswered;
+use super::draft::Draft;
 use super::error::Refusal;
 use super::folder::{Folder, Passing};
 use super::{Challenge, OrderSettings};
@@ -24,52 +27,207 @@ pub(super) struct Issued {
 
 const POLLS: RetryPolicy = RetryPolicy::new().backoff(1.5).timeout(ORDER_POLL_TIMEOUT);
 
-/// Orders a certificate with a new key.
-pub(super) async fn order(
-    account: &Account,
-    host: &str,
-    replaced: Option<CertificateIdentifier<'static>>,
-    (settings, folder): (&OrderSettings, &Folder),
-) -> Result<Issued, Refusal> {
-    let ordered = timeout(ORDER_TIMEOUT, async {
-        let identifiers = [match host.parse::<IpAddr>() {
-            Ok(address) => Identifier::Ip(address),
-            Err(_) => Identifier::Dns(host.to_owned()),
-        }];
-        let mut wanted = NewOrder::new(&identifiers);
-        if let Some(profile) = &settings.profile {
-            wanted = wanted.profile(profile);
-        }
-        let mut order = match replaced {
-            None => account.new_order(&wanted).await?,
-            Some(replaced) => {
-                let replacing = NewOrder::new(&identifiers).replaces(replaced);
-                let replacing = match &settings.profile {
-                    Some(profile) => replacing.profile(profile),
-                    None => replacing,
-                };
-                match account.new_order(&replacing).await {
-                    // Of another account, replaced already, or not known any more: it is a new one then.
-                    Err(Error::Api(problem)) if !is_limit(&problem) => {
-                        account.new_order(&wanted).await?
-                    }
-                    Err(Error::Other(_)) => account.new_order(&wanted).await?,
-                    made => made?,
-                }
-            }
-        };
-        prove(&mut order, host, settings.challenge, folder).await?;
-        let key = order.finalize().await?;
-        let chain = order.poll_certificate(&POLLS).await?;
-        examine(host, chain, key)
-    });
-    let ordered = ordered.await;
-    ordered.unwrap_or_else(|_| Err(Refusal::new("the order does not come to its end")))
+/// Why there is no certificate.
+pub(super) struct Fault {
+    pub(super) refusal: Refusal,
+    pub(super) kind: FaultKind,
 }
 
-fn is_limit(problem: &instant_acme::Problem) -> bool {
-    let kind = problem.r#type.as_deref();
-    kind.is_some_and(|kind| kind.ends_with(":rateLimited"))
+/// What follows from a fault.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum FaultKind {
+    /// There was no answer: what has become of the order is not known, and it may go on.
+    Open,
+    /// The server does not come to an end with the order: it may go on, once.
+    Slow,
+    /// The order has come to its end.
+    Ended,
+    /// What the order was built on is not there any more, such as an authorization that was revoked: a new
+    /// one may do.
+    Void,
+    /// The server does not know the account, or does not let it order.
+    Account,
+}
+
+impl Fault {
+    fn new(kind: FaultKind, why: impl AsRef<str>) -> Self {
+        Self {
+            refusal: Refusal::new(why),
+            kind,
+        }
+    }
+
+    fn ended(why: impl AsRef<str>) -> Self {
+        Self::new(FaultKind::Ended, why)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Other(error) if error.is::<Unanswered>() => FaultKind::Open,
+            Error::Timeout(_) => FaultKind::Slow,
+            Error::Api(problem) if is_kind(problem, &["rateLimited", "serverInternal"]) => {
+                FaultKind::Slow
+            }
+            _ => FaultKind::Ended,
+        };
+        Self {
+            refusal: error.into(),
+            kind,
+        }
+    }
+}
+
+/// Orders a certificate for the draft's key, or goes on with an order of before.
+pub(super) async fn order(
+    account: &Account,
+    (host, replaced): (&str, Option<CertificateIdentifier<'static>>),
+    draft: &mut Draft,
+    (settings, folder): (&OrderSettings, &Folder),
+) -> Result<Issued, Fault> {
+    let wanted = Wanted {
+        host,
+        replaced,
+        settings,
+        folder,
+    };
+    let is_earlier = draft.order().is_some();
+    let ordered = timeout(ORDER_TIMEOUT, async {
+        match wanted.attempt(account, draft).await {
+            Err(fault) if fault.kind == FaultKind::Void => {
+                draft.note(None);
+                wanted.attempt(account, draft).await
+            }
+            issued => issued,
+        }
+    });
+    let why = "the order does not come to its end";
+    let ordered = ordered.await;
+    let ordered = ordered.unwrap_or_else(|_| Err(Fault::new(FaultKind::Slow, why)));
+    let is_over = |fault: &Fault| match fault.kind {
+        FaultKind::Open => false,
+        FaultKind::Slow => is_earlier,
+        FaultKind::Ended | FaultKind::Void | FaultKind::Account => true,
+    };
+    if ordered.as_ref().is_err_and(is_over) {
+        draft.note(None);
+    }
+    ordered
+}
+
+/// What is ordered.
+struct Wanted<'w> {
+    host: &'w str,
+    replaced: Option<CertificateIdentifier<'static>>,
+    settings: &'w OrderSettings,
+    folder: &'w Folder,
+}
+
+impl Wanted<'_> {
+    async fn attempt(&self, account: &Account, draft: &mut Draft) -> Result<Issued, Fault> {
+        let mut order = match earlier(account, draft).await? {
+            Some(order) => order,
+            None => {
+                let order = self.place(account).await?;
+                draft.note(Some(order.url()));
+                order
+            }
+        };
+        if order.state().status == OrderStatus::Pending {
+            prove(&mut order, self.host, self.settings.challenge, self.folder).await?;
+        }
+        if order.state().status == OrderStatus::Ready {
+            let request = request(self.host, draft.key());
+            let request = request.map_err(|error| Fault::ended(error.to_string()))?;
+            match order.finalize_csr(request.der()).await {
+                // An authorization has ended since the order was ready.
+                Err(Error::Api(problem))
+                    if is_kind(&problem, &["unauthorized", "orderNotReady"]) =>
+                {
+                    return Err(Fault {
+                        refusal: Refusal::of_problem(&problem),
+                        kind: FaultKind::Void,
+                    });
+                }
+                done => done?,
+            }
+        }
+        let chain = order.poll_certificate(&POLLS).await?;
+        examine(self.host, &chain, draft.key())
+    }
+
+    /// A new order.
+    async fn place(&self, account: &Account) -> Result<Order, Fault> {
+        let identifiers = [match self.host.parse::<IpAddr>() {
+            Ok(address) => Identifier::Ip(address),
+            Err(_) => Identifier::Dns(self.host.to_owned()),
+        }];
+        let wanted = || {
+            let wanted = NewOrder::new(&identifiers);
+            match &self.settings.profile {
+                Some(profile) => wanted.profile(profile),
+                None => wanted,
+            }
+        };
+        let made = match self.replaced.clone() {
+            None => account.new_order(&wanted()).await,
+            Some(replaced) => match account.new_order(&wanted().replaces(replaced)).await {
+                // Without an answer, the server may have taken the order.
+                Err(Error::Other(error)) if error.is::<Unanswered>() => Err(Error::Other(error)),
+                Err(Error::Api(problem))
+                    if is_kind(&problem, &["rateLimited", "serverInternal"]) =>
+                {
+                    Err(Error::Api(problem))
+                }
+                // Of another account, replaced already, or not known any more: it is a new one then. So it
+                // is where the server knows nothing of this, or does not repeat what is replaced.
+                Err(Error::Other(_) | Error::Api(_) | Error::Unsupported(_)) => {
+                    account.new_order(&wanted()).await
+                }
+                made => made,
+            },
+        };
+        made.map_err(|error| match error {
+            Error::Api(problem) if is_lost(&problem) => Fault {
+                refusal: Refusal::of_problem(&problem),
+                kind: FaultKind::Account,
+            },
+            error => error.into(),
+        })
+    }
+}
+
+/// The order of before, if there still is one.
+async fn earlier(account: &Account, draft: &mut Draft) -> Result<Option<Order>, Fault> {
+    let Some(url) = draft.order() else {
+        return Ok(None);
+    };
+    match account.order(url.to_owned()).await.map_err(Fault::from) {
+        Ok(mut order) => {
+            if order.state().status != OrderStatus::Invalid {
+                return Ok(Some(order));
+            }
+            draft.note(None);
+        }
+        Err(fault) if matches!(fault.kind, FaultKind::Open | FaultKind::Slow) => {
+            return Err(fault);
+        }
+        Err(_) => draft.note(None),
+    }
+    Ok(None)
+}
+
+/// A request for a certificate (RFC 2986).
+fn request(host: &str, key: &KeyPair) -> Result<CertificateSigningRequest, rcgen::Error> {
+    let mut params = CertificateParams::new([host.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    params.serialize_request(key)
+}
+
+fn is_kind(problem: &Problem, kinds: &[&str]) -> bool {
+    let kind = Refusal::of_problem(problem).kind;
+    kind.is_some_and(|kind| kinds.contains(&kind.as_str()))
 }
 
 /// Proves control of the host.
@@ -78,7 +236,7 @@ async fn prove(
     host: &str,
     challenge: Challenge,
     folder: &Folder,
-) -> Result<(), Refusal> {
+) -> Result<(), Fault> {
     let kind = match challenge {
         Challenge::Http => ChallengeType::Http01,
         Challenge::Tls => ChallengeType::TlsAlpn01,
@@ -90,10 +248,17 @@ async fn prove(
         match authorization.status {
             AuthorizationStatus::Valid => continue,
             AuthorizationStatus::Pending => {}
-            status => return Err(Refusal::new(format!("the authorization is {status:?}"))),
+            AuthorizationStatus::Invalid => {
+                return Err(Fault::ended("the authorization is invalid"));
+            }
+            // RFC 8555 section 7.1.6: it was valid, or has waited for too long.
+            status => {
+                let why = format!("the authorization is {status:?}").to_lowercase();
+                return Err(Fault::new(FaultKind::Void, why));
+            }
         }
         let Some(mut asked) = authorization.challenge(kind.clone()) else {
-            return Err(Refusal::new(match challenge {
+            return Err(Fault::ended(match challenge {
                 Challenge::Http => "the server offers no challenge by HTTP-01",
                 Challenge::Tls => "the server offers no challenge by TLS-ALPN-01",
             }));
@@ -101,16 +266,19 @@ async fn prove(
         if challenge == Challenge::Tls {
             let digest = asked.key_authorization().digest();
             let proof = proof(host, digest.as_ref());
-            let proof = proof.map_err(|error| Refusal::new(error.to_string()))?;
+            let proof = proof.map_err(|error| Fault::ended(error.to_string()))?;
             let file = Passing::put(folder.challenge(&server_name(host)), proof.as_bytes());
-            files.push(file.map_err(|error| Refusal::new(error.to_string()))?);
+            files.push(file.map_err(|error| Fault::ended(error.to_string()))?);
             sleep(CHALLENGE_SEEN).await;
         }
         asked.set_ready().await?;
     }
     match order.poll_ready(&POLLS).await {
         Ok(OrderStatus::Ready) => Ok(()),
-        Ok(_) | Err(Error::Api(_)) => Err(why(order).await),
+        Ok(_) | Err(Error::Api(_)) => Err(Fault {
+            refusal: why(order).await,
+            kind: FaultKind::Ended,
+        }),
         Err(error) => Err(error.into()),
     }
 }
@@ -131,23 +299,25 @@ async fn why(order: &mut Order) -> Refusal {
 }
 
 /// Makes sure that what a server has sent is what was ordered.
-fn examine(host: &str, chain: String, key: String) -> Result<Issued, Refusal> {
-    let own = KeyPair::from_pem(&key).map_err(|error| Refusal::new(error.to_string()))?;
-    let held = Held::parse(chain.as_bytes())
-        .map_err(|why| Refusal::new(format!("the server's certificate: {why}")))?;
-    if held.public_key != rcgen::PublicKeyData::subject_public_key_info(&own) {
-        return Err(Refusal::new("the server's certificate is for another key"));
+fn examine(host: &str, text: &str, key: &KeyPair) -> Result<Issued, Fault> {
+    let read = chain(text);
+    let (chain, held) =
+        read.map_err(|why| Fault::ended(format!("the server's certificate: {why}")))?;
+    if held.public_key != rcgen::PublicKeyData::subject_public_key_info(key) {
+        return Err(Fault::ended("the server's certificate is for another key"));
     }
     if !held.is_for(host) {
-        return Err(Refusal::new("the server's certificate is for another name"));
+        return Err(Fault::ended("the server's certificate is for another name"));
     }
-    Ok(Issued { chain, key, held })
+    Ok(Issued {
+        chain,
+        key: key.serialize_pem(),
+        held,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use rcgen::CertificateParams;
-
     use super::*;
 
     #[test]
@@ -159,8 +329,8 @@ mod tests {
             params.self_signed(&key).expect("signed").pem()
         };
         let check = |chain: String, key: &KeyPair, expect: &str| {
-            let got = examine("a.test", chain, key.serialize_pem());
-            let got = got.map_or_else(|refusal| refusal.words, |_| "ok".into());
+            let got = examine("a.test", &chain, key);
+            let got = got.map_or_else(|fault| fault.refusal.words, |_| "ok".into());
             assert!(got.contains(expect), "{got}");
         };
         check(issue("a.test"), &key, "ok");

@@ -1,24 +1,25 @@
 //! Keeps certificates of hosts: orders what is missing, renews what is due.
 
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use instant_acme::{
-    Account, AccountCredentials, CertificateIdentifier, Error, ExternalAccountKey, NewAccount,
-};
+use instant_acme::CertificateIdentifier;
 use tokio::runtime::{Builder, Runtime};
-use url::{Position, Url};
+use url::Url;
 
-use super::OrderSettings;
+use super::account::{Accounts, Replaced};
 use super::certificate::{self, Held, is_from};
 use super::client::{Asked, Bounded};
+use super::draft::Draft;
 use super::error::{AcmeError, Refusal};
 use super::folder::{self, Folder};
-use super::order::order;
+use super::history::History;
+use super::order::{Fault, FaultKind, Issued, order};
 use super::schedule::{Orders, back_off, is_late, renewal_of, within};
+use super::{OrderSettings, server};
 use crate::limits::{
-    ACCOUNT_LEN_MAX, CERTIFICATE_LEN_MAX, CERTIFICATES_PER_WEEK, RENEWAL_LOOK_LEAST,
-    RENEWAL_LOOK_MOST,
+    CERTIFICATE_LEN_MAX, RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST, WRITE_BACK_OFF_MOST,
 };
 
 /// Something to tell.
@@ -43,6 +44,15 @@ pub enum Event<'a> {
         /// a third of its lifetime is left.
         until: Option<i64>,
     },
+    /// The server did not know the account any more: there is a new one.
+    Replaced {
+        /// Where the earlier one is kept.
+        aside: PathBuf,
+        /// The thumbprint of the new one's key, if that is another one.
+        thumbprint: Option<String>,
+    },
+    /// Something is not as it should be, and is no reason not to order.
+    Warned(AcmeError),
 }
 
 /// What a round has left to do.
@@ -63,7 +73,8 @@ pub struct Orderer {
 }
 
 impl Orderer {
-    /// Opens or makes the folder. `is_busy` is called if somebody else uses it, who is waited for.
+    /// Opens or makes the folder. `is_busy` is called if somebody else uses it, who is waited for, with the
+    /// number of that process if it is known.
     ///
     /// # Errors
     /// It is no URL of an ACME server, or the system refuses something.
@@ -71,66 +82,85 @@ impl Orderer {
         folder: &Path,
         hosts: &[String],
         settings: OrderSettings,
-        is_busy: impl FnOnce(),
+        is_busy: impl FnOnce(Option<u32>),
     ) -> Result<Self, AcmeError> {
-        let refuse = |why: &str| AcmeError::Url(settings.server.clone(), why.to_owned());
-        let directory = Url::parse(&settings.server).map_err(|it| refuse(&it.to_string()))?;
-        if !matches!(directory.scheme(), "https" | "http") || directory.host().is_none() {
-            return Err(refuse("not a URL with https"));
-        }
+        let directory = server::directory(&settings.server)?;
         let asked = Asked::default();
         let client = Bounded::new(&directory, asked.clone())?;
         let folder = Folder::open(folder, is_busy)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(AcmeError::io("order into", &folder.certificate("*")))?;
-        let host = |name: &String| Host {
-            name: name.clone(),
-            failures: 0,
-            due: i64::MIN,
-            waits: false,
-            issued: Vec::new(),
-        };
+        let (history, damage) = History::read(folder.history(&server::file_name(&directory)));
+        let client = (client, asked.clone());
+        let mut accounts = Accounts::new((&directory, &settings), client, &folder)?;
+        accounts.warnings.extend(damage);
         Ok(Self {
             runtime,
             keeper: Keeper {
-                hosts: hosts.iter().map(host).collect(),
+                hosts: hosts.iter().map(Host::new).collect(),
                 directory,
                 settings,
-                client,
                 asked,
                 folder,
-                account: None,
+                accounts,
+                history,
                 orders: Orders::default(),
             },
         })
     }
 
-    /// The thumbprint of the account's key (RFC 7638), which is public. Makes the account if there is
-    /// none.
+    /// The thumbprint of the account's key (RFC 7638), which is public. Makes the account at `now`, Unix
+    /// seconds, if there is none.
     ///
     /// # Errors
     /// There is no account.
-    pub fn thumbprint(&mut self) -> Result<String, AcmeError> {
-        let account = self.runtime.block_on(self.keeper.account())?;
+    pub fn thumbprint(&mut self, now: i64) -> Result<String, AcmeError> {
+        let Keeper {
+            accounts, history, ..
+        } = &mut self.keeper;
+        let account = self.runtime.block_on(accounts.get(history, now))?;
         Ok(account.key_thumbprint().to_owned())
     }
 
-    /// Does what is due at `now`, Unix seconds, and says what came of it.
-    pub fn round(&mut self, now: i64, tell: &mut dyn FnMut(Event<'_>)) -> Renewals {
-        self.runtime.block_on(self.keeper.round(now, tell))
+    /// What is not as it should be, and is no reason not to order. A round tells it by itself.
+    pub fn warnings(&mut self) -> Vec<AcmeError> {
+        mem::take(&mut self.keeper.accounts.warnings)
+    }
+
+    /// Does what is due, and says what came of it. The clock says Unix seconds: an order takes its time.
+    pub fn round(&mut self, clock: &dyn Fn() -> i64, tell: &mut dyn FnMut(Event<'_>)) -> Renewals {
+        self.runtime.block_on(self.keeper.round(clock, tell))
     }
 }
 
 struct Host {
     name: String,
-    /// In a row.
-    failures: u32,
     /// When to look again, Unix seconds.
     due: i64,
+    /// What was before the start no longer delays its orders.
+    is_free: bool,
+    /// The last order has failed, or what came of it could not be kept.
+    is_failing: bool,
     /// For other orders.
     waits: bool,
-    /// When this process got certificates for it in the last week, Unix seconds.
-    issued: Vec<i64>,
+    /// A certificate that could not be written. Nothing is ordered meanwhile.
+    unwritten: Option<Box<Issued>>,
+    /// In a row, in writing.
+    write_failures: u32,
+}
+
+impl Host {
+    fn new(name: &String) -> Self {
+        Self {
+            name: name.clone(),
+            due: i64::MIN,
+            is_free: false,
+            is_failing: false,
+            waits: false,
+            unwritten: None,
+            write_failures: 0,
+        }
+    }
 }
 
 /// What comes next for a host without failures; see [`Host`].
@@ -143,11 +173,17 @@ struct Keeper {
     hosts: Vec<Host>,
     directory: Url,
     settings: OrderSettings,
-    client: Bounded,
     asked: Asked,
     folder: Folder,
-    account: Option<Account>,
+    accounts: Accounts,
+    history: History,
     orders: Orders,
+}
+
+/// Clock, and who is told.
+struct Round<'r> {
+    clock: &'r dyn Fn() -> i64,
+    tell: &'r mut dyn FnMut(Event<'_>),
 }
 
 /// What to do about a host.
@@ -159,44 +195,85 @@ enum Due {
 }
 
 impl Keeper {
-    async fn round(&mut self, now: i64, tell: &mut dyn FnMut(Event<'_>)) -> Renewals {
+    async fn round(
+        &mut self,
+        clock: &dyn Fn() -> i64,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Renewals {
+        let mut round = Round { clock, tell };
         for at in 0..self.hosts.len() {
-            let (name, due) = (self.hosts[at].name.clone(), self.hosts[at].due);
-            if due > now {
-                continue;
-            }
-            let held = self.held(&name);
-            let valid = held.as_ref().ok().and_then(|held| held.as_ref());
-            let validity = valid.map(|held| (held.not_before, held.not_after));
-            let done = match held {
-                Ok(held) => self.attend(at, held, now, tell).await,
-                Err(error) => Err(error),
-            };
-            let host = &mut self.hosts[at];
-            match done {
-                Ok(Next { due, waits }) => {
-                    (host.failures, host.due, host.waits) = (0, due, waits);
-                }
-                Err(error) => {
-                    host.failures += 1;
-                    let again = back_off(host.failures, self.asked.take());
-                    host.due = now + again.as_secs().cast_signed();
-                    host.waits = false;
-                    let late = validity.filter(|validity| is_late(*validity, now));
-                    tell(Event::Failed {
-                        error,
-                        again,
-                        until: late.map(|(_, not_after)| not_after),
-                    });
-                }
+            self.look(at, &mut round).await;
+            for warning in mem::take(&mut self.accounts.warnings) {
+                (round.tell)(Event::Warned(warning));
             }
         }
         let next = self.hosts.iter().map(|host| host.due).min();
-        let next = next.unwrap_or(i64::MAX).saturating_sub(now).max(1);
+        let next = next.unwrap_or(i64::MAX).saturating_sub(clock()).max(1);
         Renewals {
             next: Duration::from_secs(next.unsigned_abs()),
-            failing: self.hosts.iter().filter(|host| host.failures > 0).count(),
+            failing: self.hosts.iter().filter(|host| host.is_failing).count(),
             waiting: self.hosts.iter().filter(|host| host.waits).count(),
+        }
+    }
+
+    /// Looks at one host if that is due, and notes when to look again.
+    async fn look(&mut self, at: usize, round: &mut Round<'_>) {
+        let (now, name) = ((round.clock)(), self.hosts[at].name.clone());
+        if self.hosts[at].due > now {
+            return;
+        }
+        let held = self.held(&name);
+        let valid = held.as_ref().ok().and_then(|held| held.as_ref());
+        let validity = valid.map(|held| (held.not_before, held.not_after));
+        let done = match held {
+            Ok(held) => self.attend(at, held, round).await,
+            Err(error) => Err(error),
+        };
+        // Pauses begin when the order has ended.
+        let now = (round.clock)();
+        let host = &mut self.hosts[at];
+        let error = match done {
+            Ok(Next { due, waits: true }) => {
+                (host.due, host.waits) = (due, true);
+                return;
+            }
+            Ok(Next { due, waits: false }) => {
+                (host.due, host.waits) = (due, false);
+                (host.is_failing, host.write_failures) = (false, 0);
+                let kept = self.history.succeeded(&name, now);
+                self.accounts.warnings.extend(kept.err());
+                return;
+            }
+            Err(error) => error,
+        };
+        let again = self.pause(at, &error, now);
+        let host = &mut self.hosts[at];
+        host.due = now + again.as_secs().cast_signed();
+        (host.is_failing, host.waits) = (true, false);
+        let late = validity.filter(|validity| is_late(*validity, now));
+        (round.tell)(Event::Failed {
+            error,
+            again,
+            until: late.map(|(_, not_after)| not_after),
+        });
+    }
+
+    /// When to try again after this, which is kept if it was a server that failed.
+    fn pause(&mut self, at: usize, error: &AcmeError, now: i64) -> Duration {
+        let until = |due: i64| Duration::from_secs((due - now).max(1).unsigned_abs());
+        let host = &mut self.hosts[at];
+        match error {
+            AcmeError::Waits { until: due, .. } => until(*due),
+            AcmeError::Account { .. } => until(self.accounts.due(now)),
+            AcmeError::Io { .. } | AcmeError::Damaged(..) => {
+                host.write_failures = host.write_failures.saturating_add(1);
+                back_off(host.write_failures).min(WRITE_BACK_OFF_MOST)
+            }
+            _ => {
+                let (wait, kept) = self.history.failed(&host.name, now, self.asked.take());
+                self.accounts.warnings.extend(kept.err());
+                wait
+            }
         }
     }
 
@@ -205,59 +282,119 @@ impl Keeper {
         &mut self,
         at: usize,
         held: Option<Held>,
-        now: i64,
-        tell: &mut dyn FnMut(Event<'_>),
+        round: &mut Round<'_>,
     ) -> Result<Next, AcmeError> {
+        let now = (round.clock)();
+        if let Some(issued) = self.hosts[at].unwritten.take() {
+            return self.keep(at, *issued, round);
+        }
+        // A certificate that is not renewed in its time, but soon after it was issued.
+        let is_early = held.as_ref().is_none_or(|held| {
+            let lifetime = held.not_after - held.not_before;
+            now < held.not_before + lifetime / 3
+        });
         let replaced = match self.due(held, now).await {
             Due::At(due) => return Ok(Next { due, waits: false }),
             Due::Now(replaced) => replaced,
         };
+        let host = self.hosts[at].name.clone();
+        if !self.hosts[at].is_free {
+            let until = self.history.first_due(&host, now);
+            if now < until {
+                return Err(AcmeError::Waits {
+                    server: self.directory.to_string(),
+                    failures: self.history.failures(&host),
+                    host: Some(host),
+                    until,
+                    history: self.history.path().to_owned(),
+                });
+            }
+            self.hosts[at].is_free = true;
+        }
+        if self.history.is_full(&host, now) {
+            return Err(self.refuse(
+                &host,
+                Refusal::new(
+                    "each new certificate is due for renewal at once: is the clock of this machine right?",
+                ),
+            ));
+        }
         if let Some(wait) = self.orders.wait(now) {
             let due = now + wait.cast_signed();
             return Ok(Next { due, waits: true });
         }
-        let challenge = self.settings.challenge;
-        let host = self.hosts[at].name.clone();
-        let host = host.as_str();
-        let fail = |cause| AcmeError::Order {
-            host: host.to_owned(),
-            cause,
-            challenge,
-        };
-        let earlier = &mut self.hosts[at].issued;
-        earlier.retain(|it| (now - WEEK_S..=now).contains(it));
-        if earlier.len() >= CERTIFICATES_PER_WEEK {
-            return Err(fail(Refusal::new(
-                "each new certificate is due for renewal at once: is the clock of this machine right?",
-            )));
-        }
-        let account = self.account().await?;
+        let server = self.directory.as_str();
+        let mut draft = Draft::open(&self.folder.order(&host), server)?;
+        let account = self.accounts.get(&mut self.history, now).await?;
+        self.history.begin(&host, now)?;
+        self.asked.take();
         let context = (&self.settings, &self.folder);
-        let issued = order(&account, host, replaced, context).await;
-        let issued = issued.map_err(fail)?;
-        self.hosts[at].issued.push(now);
-        let file = self.folder.certificate(host);
+        let wanted = (host.as_str(), replaced.clone());
+        let mut issued = order(&account, wanted, &mut draft, context).await;
+        if issued
+            .as_ref()
+            .is_err_and(|it| it.kind == FaultKind::Account)
+        {
+            let now = (round.clock)();
+            let made = self.accounts.replace(&mut self.history, now).await?;
+            if let Some((account, Replaced { aside, thumbprint })) = made {
+                (round.tell)(Event::Replaced { aside, thumbprint });
+                let wanted = (host.as_str(), replaced);
+                issued = order(&account, wanted, &mut draft, context).await;
+            }
+        }
+        let issued = issued.map_err(|Fault { refusal, .. }| self.refuse(&host, refusal))?;
+        let now = (round.clock)();
+        if is_early || !issued.held.is_valid(now) {
+            // It counts from the next order on, whatever becomes of the file.
+            let kept = self.history.issued(&host, now);
+            self.accounts.warnings.extend(kept.err());
+        }
+        draft.make_room();
+        self.keep(at, issued, round)
+    }
+
+    /// Puts a certificate into its file.
+    fn keep(
+        &mut self,
+        at: usize,
+        issued: Issued,
+        round: &mut Round<'_>,
+    ) -> Result<Next, AcmeError> {
+        let now = (round.clock)();
+        let host = self.hosts[at].name.clone();
+        let file = self.folder.certificate(&host);
         let text = certificate::file(self.directory.as_str(), &issued.chain, &issued.key);
-        folder::replace(&file, text.as_bytes())?;
-        let Held {
-            not_before,
-            not_after,
-            ..
-        } = issued.held;
-        tell(Event::Ordered {
-            host,
+        if let Err(error) = folder::replace(&file, text.as_bytes()) {
+            self.hosts[at].unwritten = Some(Box::new(issued));
+            return Err(error);
+        }
+        Draft::remove(&self.folder.order(&host));
+        (round.tell)(Event::Ordered {
+            host: &host,
             file,
-            not_after,
+            not_after: issued.held.not_after,
         });
         // Ordering again would not help.
-        match (not_before - CLOCK_TOLERANCE..not_after).contains(&now) {
+        match issued.held.is_valid(now) {
             true => Ok(Next {
                 due: now + RENEWAL_LOOK_LEAST.as_secs().cast_signed(),
                 waits: false,
             }),
-            false => Err(fail(Refusal::new(
-                "the new certificate is not valid now: is the clock of this machine right?",
-            ))),
+            false => Err(self.refuse(
+                &host,
+                Refusal::new(
+                    "the new certificate is not valid now: is the clock of this machine right?",
+                ),
+            )),
+        }
+    }
+
+    fn refuse(&self, host: &str, cause: Refusal) -> AcmeError {
+        AcmeError::Order {
+            host: host.to_owned(),
+            cause,
+            challenge: self.settings.challenge,
         }
     }
 
@@ -282,7 +419,7 @@ impl Keeper {
         }
         let own = renewal_of(validity);
         let asked = match &held.id {
-            Some(id) => self.asked_renewal(id).await,
+            Some(id) => self.asked_renewal(id, now).await,
             None => None,
         };
         let (at, look) = match asked {
@@ -298,8 +435,12 @@ impl Keeper {
 
     /// When the server wants a certificate renewed, and after how many seconds to ask again; `None` if it
     /// does not say, which is no failure of a renewal.
-    async fn asked_renewal(&mut self, id: &CertificateIdentifier<'static>) -> Option<(i64, i64)> {
-        let account = self.account().await.ok()?;
+    async fn asked_renewal(
+        &mut self,
+        id: &CertificateIdentifier<'static>,
+        now: i64,
+    ) -> Option<(i64, i64)> {
+        let account = self.accounts.get(&mut self.history, now).await.ok()?;
         let asked = account.renewal_info(id).await;
         // How long to wait with this is said elsewhere.
         self.asked.take();
@@ -312,52 +453,4 @@ impl Keeper {
         let at = within(start, end);
         Some((at, again.as_secs().cast_signed()))
     }
-
-    async fn account(&mut self) -> Result<Account, AcmeError> {
-        if let Some(account) = &self.account {
-            return Ok(account.clone());
-        }
-        let server = &self.directory[Position::BeforeHost..Position::AfterPort];
-        let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '-');
-        let server = server.replace(|it| !is_plain(it), "_");
-        let path = self.folder.account(&server);
-        let fail = |error: Error| AcmeError::Account {
-            server: self.directory.to_string(),
-            cause: error.into(),
-        };
-        let damaged =
-            |error: serde_json::Error| AcmeError::Damaged(path.clone(), error.to_string());
-        let builder = Account::builder_with_http(Box::new(self.client.clone()));
-        let account = match folder::read(&path, ACCOUNT_LEN_MAX)? {
-            Some(text) => {
-                let credentials: AccountCredentials =
-                    serde_json::from_slice(&text).map_err(damaged)?;
-                builder.from_credentials(credentials).await.map_err(fail)?
-            }
-            None => {
-                let contact = self.settings.email.iter();
-                let contact: Vec<String> = contact.map(|it| format!("mailto:{it}")).collect();
-                let contact: Vec<&str> = contact.iter().map(String::as_str).collect();
-                let wanted = NewAccount {
-                    contact: &contact,
-                    terms_of_service_agreed: true,
-                    only_return_existing: false,
-                };
-                let binding = self.settings.binding.as_ref();
-                let binding = binding.map(|it| ExternalAccountKey::new(it.key_id.clone(), &it.key));
-                let directory = self.directory.to_string();
-                let made = builder.create(&wanted, directory, binding.as_ref()).await;
-                let (account, credentials) = made.map_err(fail)?;
-                let text = serde_json::to_vec(&credentials).map_err(damaged)?;
-                folder::replace(&path, &text)?;
-                account
-            }
-        };
-        Ok(self.account.insert(account).clone())
-    }
 }
-
-const WEEK_S: i64 = 7 * 86_400;
-
-/// Seconds by which a clock may be behind: servers let certificates begin an hour early.
-const CLOCK_TOLERANCE: i64 = 3600;

@@ -26,14 +26,16 @@ pub(super) fn is_late((not_before, not_after): (i64, i64), now: i64) -> bool {
     not_after - now < (not_after - not_before) / 3
 }
 
-/// The wait after this many failures in a row, at least one, or as long as the server asks for: doubled
-/// each time, and up to half of that more. Of each name an hour has fewer attempts than the five
-/// failures that Let's Encrypt allows.
-pub(super) fn back_off(failures: u32, asked: Option<Duration>) -> Duration {
+/// The wait after this many failures in a row, at least one: doubled each time, and up to half of that
+/// more. Of each name an hour has fewer attempts than the five failures that Let's Encrypt allows.
+pub(super) fn back_off(failures: u32) -> Duration {
     let doubled = ORDER_BACK_OFF_LEAST.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    let own = between(doubled.min(ORDER_BACK_OFF_MOST), 1.0, 1.5);
-    let asked = asked.unwrap_or_default().min(ORDER_BACK_OFF_MOST * 4);
-    own.max(asked)
+    between(doubled.min(ORDER_BACK_OFF_MOST), 1.0, 1.5)
+}
+
+/// As long as a server asks for, within reason.
+pub(super) fn asked_wait(asked: Option<Duration>) -> Duration {
+    asked.unwrap_or_default().min(ORDER_BACK_OFF_MOST * 4)
 }
 
 /// Orders of the last minute.
@@ -79,15 +81,16 @@ mod tests {
         let mut attempts_of_an_hour = 1;
         let mut at = Duration::ZERO;
         for failures in 1..60 {
-            let wait = back_off(failures, None);
+            let wait = back_off(failures);
             assert!(wait >= ORDER_BACK_OFF_LEAST && wait <= ORDER_BACK_OFF_MOST * 3 / 2);
             at += wait;
             attempts_of_an_hour += u32::from(at < Duration::from_secs(3600));
         }
         assert!(attempts_of_an_hour <= 5, "{attempts_of_an_hour}");
         let day = Duration::from_secs(86_400);
-        assert_eq!(back_off(1, Some(day / 2)), day / 2);
-        assert!(back_off(1, Some(day * 1000)) <= ORDER_BACK_OFF_MOST * 4);
+        assert_eq!(asked_wait(None), Duration::ZERO);
+        assert_eq!(asked_wait(Some(day / 2)), day / 2);
+        assert_eq!(asked_wait(Some(day * 1000)), ORDER_BACK_OFF_MOST * 4);
     }
 
     #[test]

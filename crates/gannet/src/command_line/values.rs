@@ -319,6 +319,30 @@ fn acme_host(typed: &str) -> Result<String, String> {
     host_name(typed).map_err(|why| format!("'{typed}': {why}"))
 }
 
+/// The directory of an ACME server, or `staging`.
+///
+/// # Errors
+/// It is no URL over which certificates are ordered.
+pub fn acme_server(typed: &str) -> Result<String, String> {
+    if typed != "staging" {
+        check_acme_server(typed).map_err(|why| {
+            format!("{why}; give https://HOST/PATH, a server's directory, or 'staging'")
+        })?;
+    }
+    Ok(typed.to_owned())
+}
+
+#[cfg(feature = "fleet")]
+fn check_acme_server(typed: &str) -> Result<(), String> {
+    gannet_fleet::acme::check_server(typed)
+}
+
+/// Without the feature, nothing is ordered, which is said instead.
+#[cfg(not(feature = "fleet"))]
+fn check_acme_server(_: &str) -> Result<(), String> {
+    Ok(())
+}
+
 /// The thumbprint of a key (RFC 7638): SHA-256 in base64url.
 ///
 /// # Errors

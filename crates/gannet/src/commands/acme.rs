@@ -25,7 +25,7 @@ pub fn run(_: &ArgMatches) -> Result<u8, Failure> {
 
 #[cfg(feature = "fleet")]
 mod ordering {
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
     use std::ffi::OsString;
     use std::fs;
     use std::path::Path;
@@ -39,6 +39,7 @@ mod ordering {
     use gannet_server::notices::ERRORS;
     use gannet_server::tls::certificates::now_unix;
 
+    use crate::command_line::public_hosts::check_public;
     use crate::command_line::values::acme_hosts;
     use crate::commands::text;
     use crate::messages::{Exit, Failure, printable};
@@ -51,23 +52,40 @@ mod ordering {
         })?;
         let folder = Path::new(text(matches, "dir"));
         let settings = settings(matches)?;
+        if matches.get_one::<OsString>("server").is_none() {
+            check_public(&hosts).map_err(|why| {
+                Failure::usage(why).help("name an ACME server of your own with --server URL")
+            })?;
+        }
         let is_http = settings.challenge == Challenge::Http;
         let shown = printable(&folder.to_string_lossy());
-        let is_busy = || {
+        let is_busy = |process: Option<u32>| {
+            let process = process.map_or(String::new(), |it| format!(", process {it},"));
             ERRORS.tell(format_args!(
-                "gannet: waiting: another 'gannet acme' uses '{shown}'"
+                "gannet: waiting: another 'gannet acme'{process} uses '{shown}'\n\
+                 help: if both are to stay, give each a folder of its own"
             ));
         };
         let mut orderer = Orderer::open(folder, &hosts, settings, is_busy)?;
+        let mut told = Told {
+            is_http,
+            ..Told::default()
+        };
         if hosts.is_empty() {
-            return crate::commands::print(&format!("{}\n", orderer.thumbprint()?));
+            let thumbprint = orderer.thumbprint(now_unix());
+            for warning in orderer.warnings() {
+                told.tell(Event::Warned(warning));
+            }
+            return crate::commands::print(&format!("{}\n", thumbprint?));
         }
-        let mut told = Told::default();
         if is_http {
-            told.thumbprint(&mut orderer);
+            // Without an account, the first order says why.
+            if let Ok(thumbprint) = orderer.thumbprint(now_unix()) {
+                tell_thumbprint(&thumbprint);
+            }
         }
         loop {
-            let renewals = orderer.round(now_unix(), &mut |event| told.tell(event));
+            let renewals = orderer.round(&now_unix, &mut |event| told.tell(event));
             if matches.get_flag("once") && renewals.waiting == 0 {
                 return Ok(u8::from(renewals.failing > 0));
             }
@@ -130,26 +148,17 @@ mod ordering {
     /// What was said already.
     #[derive(Default)]
     struct Told {
-        thumbprint: bool,
         /// Of each object, the last failure.
         failures: HashMap<String, Failure>,
         /// Certificates that end soon, and when that was said.
         late: HashMap<i64, i64>,
+        /// The texts of warnings: of each object, there are only a few.
+        warnings: HashSet<String>,
+        /// Whoever answers challenges has to know the thumbprint.
+        is_http: bool,
     }
 
     impl Told {
-        /// Servers need it before the first order.
-        fn thumbprint(&mut self, orderer: &mut Orderer) {
-            // Without an account, the first order says why.
-            if let Ok(thumbprint) = orderer.thumbprint()
-                && !std::mem::replace(&mut self.thumbprint, true)
-            {
-                ERRORS.tell(format_args!(
-                    "gannet: servers of these hosts need --acme-thumbprint {thumbprint}"
-                ));
-            }
-        }
-
         fn tell(&mut self, event: Event<'_>) {
             match event {
                 Event::Ordered {
@@ -169,14 +178,27 @@ mod ordering {
                     again,
                     until,
                 } => self.tell_failure(error, again, until),
+                Event::Replaced { aside, thumbprint } => {
+                    let aside = printable(&aside.to_string_lossy());
+                    ERRORS.tell(format_args!(
+                        "gannet: the ACME server did not know the account any more: there is a new one, \
+                         and the earlier one is in '{aside}'"
+                    ));
+                    if let Some(thumbprint) = thumbprint.filter(|_| self.is_http) {
+                        tell_thumbprint(&thumbprint);
+                    }
+                }
+                Event::Warned(error) => {
+                    let failure = Failure::from(error);
+                    if self.warnings.insert(failure.message.clone()) {
+                        failure.report();
+                    }
+                }
             }
         }
 
         fn tell_failure(&mut self, error: AcmeError, again: Duration, until: Option<i64>) {
-            let object = match &error {
-                AcmeError::Order { host, .. } => host.clone(),
-                _ => String::new(),
-            };
+            let object = error.host().unwrap_or_default().to_owned();
             let mut failure = Failure::from(error);
             if self.failures.get(&object) != Some(&failure) {
                 self.failures.insert(object, failure.clone());
@@ -195,6 +217,13 @@ mod ordering {
                 ));
             }
         }
+    }
+
+    /// Servers need it before the first order.
+    fn tell_thumbprint(thumbprint: &str) {
+        ERRORS.tell(format_args!(
+            "gannet: servers of these hosts need --acme-thumbprint {thumbprint}"
+        ));
     }
 
     impl From<AcmeError> for Failure {

@@ -4,7 +4,7 @@ use clap::ValueHint;
 
 use crate::command_line::flag::{Flag, Group, Value, one};
 use crate::command_line::settings::Settings;
-use crate::command_line::values::{acme_hosts, path, text, thumbprint};
+use crate::command_line::values::{acme_hosts, acme_server, path, text, thumbprint};
 
 /// The flags, in the order in which they are described.
 pub(super) const FLAGS: &[Flag<Settings>] = &[
@@ -78,7 +78,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             trusted by nobody, and its limits are high: try a new setup with it.",
         is_common: false,
         apply: |settings, values| {
-            settings.tls.acme.server = Some(text(values)?.to_owned());
+            settings.tls.acme.server = Some(acme_server(text(values)?)?);
             Ok(())
         },
     },

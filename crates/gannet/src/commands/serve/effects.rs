@@ -209,6 +209,7 @@ mod tests {
             (_, Value::Switch, _) => "true".into(),
             (_, _, Some(other)) => other.into(),
             ("acme", ..) => "a.example".into(),
+            ("acme-server", ..) => "staging".into(),
             ("acme-thumbprint", ..) => "a".repeat(43).into(),
             ("cors", ..) => "any".into(),
             ("alt-svc", ..) => "clear".into(),

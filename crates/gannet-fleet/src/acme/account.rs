@@ -1,0 +1,357 @@
+//! The account at a server: made once, found again in its file, and replaced if the server has lost it.
+//!
+//! ```text
+//! (no file) --newAccount--> file --loaded--> in use --"unknown", "deactivated"--> put aside, made anew
+//! ```
+
+use std::fs;
+use std::path::PathBuf;
+
+use instant_acme::{Account, AccountBuilder, AccountCredentials, Error, ExternalAccountKey, Key};
+use instant_acme::{NewAccount, Problem};
+use serde_json::{Value, json};
+use url::Url;
+
+use super::client::{Asked, Bounded};
+use super::error::{AcmeError, Refusal};
+use super::folder::{self, Folder, Room};
+use super::history::{ACCOUNT, History};
+use super::{Binding, OrderSettings, server};
+use crate::limits::ACCOUNT_LEN_MAX;
+
+/// See the module documentation.
+pub(super) struct Accounts {
+    directory: Url,
+    contact: Vec<String>,
+    binding: Option<Binding>,
+    client: Bounded,
+    asked: Asked,
+    path: PathBuf,
+    current: Option<Account>,
+    /// What belongs into the file, but could not be written.
+    unwritten: Option<Vec<u8>>,
+    /// When this process may ask again, Unix seconds.
+    due: Option<i64>,
+    /// Why it has to wait, if it was this process that failed.
+    refusal: Option<Refusal>,
+    /// What has to be told, and is no reason not to order.
+    pub(super) warnings: Vec<AcmeError>,
+}
+
+/// An account in the place of one that the server does not know any more.
+pub(super) struct Replaced {
+    /// Where the earlier one is kept.
+    pub(super) aside: PathBuf,
+    /// The thumbprint of the new one's key, if that is another one.
+    pub(super) thumbprint: Option<String>,
+}
+
+impl Accounts {
+    /// The account of these settings. A file under its former name gets the present one.
+    pub(super) fn new(
+        (directory, settings): (&Url, &OrderSettings),
+        (client, asked): (Bounded, Asked),
+        folder: &Folder,
+    ) -> Result<Self, AcmeError> {
+        let path = folder.account(&server::file_name(directory));
+        let former = folder.account(&server::former_file_name(directory));
+        if !path.exists()
+            && let Some(text) = folder::read(&former, ACCOUNT_LEN_MAX)?
+            && serde_json::from_slice::<Value>(&text)
+                .is_ok_and(|it| it["directory"] == directory.as_str())
+        {
+            fs::rename(&former, &path).map_err(AcmeError::io("rename", &former))?;
+        }
+        let email = settings.email.iter();
+        Ok(Self {
+            directory: directory.clone(),
+            contact: email.map(|it| format!("mailto:{it}")).collect(),
+            binding: settings.binding.clone(),
+            client,
+            asked,
+            path,
+            current: None,
+            unwritten: None,
+            due: None,
+            refusal: None,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// When it is asked for again after a failure, Unix seconds.
+    pub(super) fn due(&self, now: i64) -> i64 {
+        self.due.unwrap_or(now)
+    }
+
+    /// The account. It is loaded, or made.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) async fn get(
+        &mut self,
+        history: &mut History,
+        now: i64,
+    ) -> Result<Account, AcmeError> {
+        if let Some(account) = self.current.clone() {
+            self.keep();
+            return Ok(account);
+        }
+        let due = *self
+            .due
+            .get_or_insert_with(|| history.first_due(ACCOUNT, now));
+        if now < due {
+            let server = self.directory.to_string();
+            if let Some(cause) = self.refusal.clone() {
+                return Err(AcmeError::Account { server, cause });
+            }
+            return Err(AcmeError::Waits {
+                host: None,
+                server,
+                failures: history.failures(ACCOUNT),
+                until: due,
+                history: history.path().to_owned(),
+            });
+        }
+        let got = match folder::read(&self.path, ACCOUNT_LEN_MAX)? {
+            Some(text) => self.load(&text).await,
+            None => self.make(None, history, now).await,
+        };
+        self.outcome(&got, history, now);
+        self.current = got.as_ref().ok().cloned();
+        got
+    }
+
+    /// Remembers what came of asking for an account.
+    fn outcome<T>(&mut self, got: &Result<T, AcmeError>, history: &mut History, now: i64) {
+        match got {
+            Ok(_) => {
+                (self.due, self.refusal) = (None, None);
+                self.warnings.extend(history.succeeded(ACCOUNT, now).err());
+            }
+            Err(AcmeError::Account { cause, .. }) => {
+                self.refusal = Some(cause.clone());
+                let (wait, kept) = history.failed(ACCOUNT, now, self.asked.take());
+                self.due = Some(now + wait.as_secs().cast_signed());
+                self.warnings.extend(kept.err());
+            }
+            Err(_) => {}
+        }
+    }
+
+    async fn load(&mut self, text: &[u8]) -> Result<Account, AcmeError> {
+        let Kept {
+            credentials,
+            mut file,
+        } = self.parse(text)?;
+        let account = self.builder().from_credentials(credentials).await;
+        let account = account.map_err(|error| self.refuse(error))?;
+        if let (Some(binding), Some(bound)) = (&self.binding, file.get("binding"))
+            && *bound != binding.key_id.as_str()
+        {
+            self.warnings.push(AcmeError::Bound {
+                server: self.directory.to_string(),
+                key_id: binding.key_id.clone(),
+                path: self.path.clone(),
+            });
+        }
+        if !self.contact.is_empty() && file.get("contact") != Some(&json!(self.contact)) {
+            self.tell_contact(&account, &mut file).await;
+            // As it was, if the server has refused: the next start tells it again.
+            self.unwritten = Some(file.to_string().into_bytes());
+            self.keep();
+        }
+        Ok(account)
+    }
+
+    /// Makes an account, with a known key or a new one. That it can be kept is made sure of first.
+    async fn make(
+        &mut self,
+        known: Option<&Kept>,
+        history: &mut History,
+        now: i64,
+    ) -> Result<Account, AcmeError> {
+        let room = Room::new(&self.path, ACCOUNT_LEN_MAX)?;
+        history.begin(ACCOUNT, now)?;
+        let directory = self.directory.to_string();
+        let made = match known {
+            Some(known) => {
+                let key = known.credentials.private_key().clone_key();
+                let own = Key::from_pkcs8_der(key.clone_key()).map_err(|it| self.refuse(it))?;
+                let builder = self.builder();
+                builder.create_from_key((own, key.into()), directory).await
+            }
+            None => {
+                let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
+                let wanted = NewAccount {
+                    contact: &contact,
+                    terms_of_service_agreed: true,
+                    only_return_existing: false,
+                };
+                let binding = self.binding.as_ref();
+                let binding = binding.map(|it| ExternalAccountKey::new(it.key_id.clone(), &it.key));
+                let builder = self.builder();
+                builder.create(&wanted, directory, binding.as_ref()).await
+            }
+        };
+        let (account, credentials) = made.map_err(|error| self.refuse(error))?;
+        let mut file = self.damaged(serde_json::to_value(&credentials))?;
+        file["binding"] = json!(self.binding.as_ref().map(|it| &it.key_id));
+        match known {
+            Some(_) if self.contact.is_empty() => {}
+            Some(_) => self.tell_contact(&account, &mut file).await,
+            None => file["contact"] = json!(self.contact),
+        }
+        let text = file.to_string().into_bytes();
+        // The account is there, and another one would not be easier to keep.
+        if let Err(error) = room.fill(&text) {
+            self.warnings.push(error);
+            self.unwritten = Some(text);
+        }
+        Ok(account)
+    }
+
+    /// Tells the server the address.
+    async fn tell_contact(&mut self, account: &Account, file: &mut Value) {
+        let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
+        match account.update_contacts(&contact).await {
+            Ok(()) => file["contact"] = json!(self.contact),
+            // An order is refused with the same, and that is seen to.
+            Err(Error::Api(problem)) if loss(&problem).is_some() => {}
+            Err(error) => self.warnings.push(AcmeError::Contact {
+                server: self.directory.to_string(),
+                cause: error.into(),
+            }),
+        }
+        self.asked.take();
+    }
+
+    /// Writes what could not be written.
+    fn keep(&mut self) {
+        let Some(text) = &self.unwritten else { return };
+        match folder::replace(&self.path, text) {
+            Ok(()) => self.unwritten = None,
+            Err(error) => self.warnings.push(error),
+        }
+    }
+
+    /// The server has refused an order as if it did not know the account: makes a new one if that is so.
+    /// `None` if the account is as it was.
+    ///
+    /// # Errors
+    /// There is no account now.
+    pub(super) async fn replace(
+        &mut self,
+        history: &mut History,
+        now: i64,
+    ) -> Result<Option<(Account, Replaced)>, AcmeError> {
+        let replaced = self.try_replace(history, now).await;
+        self.outcome(&replaced, history, now);
+        replaced
+    }
+
+    async fn try_replace(
+        &mut self,
+        history: &mut History,
+        now: i64,
+    ) -> Result<Option<(Account, Replaced)>, AcmeError> {
+        let Some(text) = folder::read(&self.path, ACCOUNT_LEN_MAX)? else {
+            return Ok(None);
+        };
+        let kept = self.parse(&text)?;
+        let key = kept.credentials.private_key().clone_key();
+        let own = Key::from_pkcs8_der(key.clone_key()).map_err(|it| self.refuse(it))?;
+        let directory = self.directory.to_string();
+        let builder = self.builder();
+        let loss = match builder.from_key((own, key.into()), directory).await {
+            Ok((account, _)) if self.is_current(&account) => return Ok(None),
+            // It has another URL now, which a new request for it brings.
+            Ok(_) => Loss::Unknown,
+            Err(Error::Api(problem)) => match loss(&problem) {
+                Some(loss) => loss,
+                None => return Err(self.refuse(Error::Api(problem))),
+            },
+            Err(error) => return Err(self.refuse(error)),
+        };
+        if history.is_replaced(now) {
+            return Err(AcmeError::Gone {
+                server: self.directory.to_string(),
+                history: history.path().to_owned(),
+            });
+        }
+        history.issued(ACCOUNT, now)?;
+        let aside = self.path.with_extension("json.lost");
+        fs::rename(&self.path, &aside).map_err(AcmeError::io("rename", &self.path))?;
+        let former = self.current.take();
+        let former = former.map(|it| it.key_thumbprint().to_owned());
+        // With the same key, servers need not be told of another thumbprint. A binding takes a new
+        // request, and the key of an account that was closed stays closed.
+        let is_same = loss == Loss::Unknown && self.binding.is_none();
+        let known = is_same.then_some(&kept);
+        let account = self.make(known, history, now).await?;
+        self.current = Some(account.clone());
+        let thumbprint = account.key_thumbprint().to_owned();
+        let replaced = Replaced {
+            aside,
+            thumbprint: (former.as_ref() != Some(&thumbprint)).then_some(thumbprint),
+        };
+        Ok(Some((account, replaced)))
+    }
+
+    fn is_current(&self, account: &Account) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|current| current.id() == account.id())
+    }
+
+    fn builder(&self) -> AccountBuilder {
+        Account::builder_with_http(Box::new(self.client.clone()))
+    }
+
+    fn refuse(&self, error: Error) -> AcmeError {
+        AcmeError::Account {
+            server: self.directory.to_string(),
+            cause: Refusal::from(error),
+        }
+    }
+
+    fn parse(&self, text: &[u8]) -> Result<Kept, AcmeError> {
+        let file: Value = self.damaged(serde_json::from_slice(text))?;
+        Ok(Kept {
+            credentials: self.damaged(serde_json::from_value(file.clone()))?,
+            file,
+        })
+    }
+
+    fn damaged<T>(&self, read: Result<T, serde_json::Error>) -> Result<T, AcmeError> {
+        read.map_err(|error| AcmeError::Damaged(self.path.clone(), error.to_string()))
+    }
+}
+
+/// The content of the file.
+struct Kept {
+    credentials: AccountCredentials,
+    /// The same, with `contact`, the addresses that the server has, and `binding`, the identifier of the
+    /// key to which the account was bound. Files of earlier versions have neither.
+    file: Value,
+}
+
+/// What has happened to an account.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Loss {
+    /// The server does not know its key.
+    Unknown,
+    /// It was closed: its key is of no use any more (RFC 8555 section 7.3.6).
+    Closed,
+}
+
+/// What a server says of an account that it does not let order (RFC 8555 section 6.7).
+pub(super) fn is_lost(problem: &Problem) -> bool {
+    loss(problem).is_some()
+}
+
+fn loss(problem: &Problem) -> Option<Loss> {
+    match Refusal::of_problem(problem).kind.as_deref() {
+        Some("accountDoesNotExist") => Some(Loss::Unknown),
+        Some("unauthorized") => Some(Loss::Closed),
+        _ => None,
+    }
+}
