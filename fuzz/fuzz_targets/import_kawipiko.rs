@@ -4,4 +4,7 @@
 #[path = "import/sink.rs"]
 mod sink;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sink::import(bytes, gannet_site::import::Kind::Kawipiko));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sink::import(
+    bytes,
+    gannet_site::import::Kind::Kawipiko
+));

@@ -85,6 +85,22 @@ pub const ORDERS_PER_MINUTE: usize = 10;
 /// where a clock is wrong, a server asks for it, or files get lost, each new one is due at once.
 pub const CERTIFICATES_PER_WEEK: usize = 4;
 
+/// Orders in an hour for hosts that are named because somebody asks for them: half of what Let's Encrypt
+/// allows, so that the other half is there for hosts that the operator names, and for renewals.
+pub const NAMED_PER_HOUR: usize = 50;
+
+/// Such hosts that have no certificate and wait for their orders. Others are not noted.
+pub const NAMED_WAITING_MAX: usize = 256;
+
+/// Such hosts in all: as many as a server's sites.
+pub const NAMED_MAX: usize = 1 << 14;
+
+/// Such hosts of which a failure is remembered, which delays the next order.
+pub const NAMED_FAILED_MAX: usize = 1 << 12;
+
+/// Hosts that are looked at before others are heard of that have been named meanwhile.
+pub const LOOKS_PER_ROUND: usize = 64;
+
 /// The wait after a first failed order; it doubles with each further one.
 pub const ORDER_BACK_OFF_LEAST: Duration = Duration::from_secs(150);
 

@@ -30,6 +30,7 @@ mod draft;
 mod error;
 mod folder;
 mod history;
+mod named;
 mod order;
 mod orderer;
 mod schedule;

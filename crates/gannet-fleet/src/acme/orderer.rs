@@ -15,11 +15,13 @@ use super::draft::Draft;
 use super::error::{AcmeError, Refusal};
 use super::folder::{self, Folder};
 use super::history::History;
+use super::named::Named;
 use super::order::{Fault, FaultKind, Issued, order};
 use super::schedule::{Orders, back_off, is_late, renewal_of, within};
 use super::{OrderSettings, server};
 use crate::limits::{
-    CERTIFICATE_LEN_MAX, RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST, WRITE_BACK_OFF_MOST,
+    CERTIFICATE_LEN_MAX, LOOKS_PER_ROUND, RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST,
+    WRITE_BACK_OFF_MOST,
 };
 
 /// Something to tell.
@@ -97,7 +99,7 @@ impl Orderer {
         Ok(Self {
             runtime,
             keeper: Keeper {
-                hosts: hosts.iter().map(Host::new).collect(),
+                hosts: hosts.iter().map(|name| Host::new(name)).collect(),
                 directory,
                 settings,
                 asked,
@@ -105,6 +107,7 @@ impl Orderer {
                 accounts,
                 history,
                 orders: Orders::default(),
+                named: Named::default(),
             },
         })
     }
@@ -127,7 +130,22 @@ impl Orderer {
         mem::take(&mut self.keeper.accounts.warnings)
     }
 
-    /// Does what is due, and says what came of it. The clock says Unix seconds: an order takes its time.
+    /// Adds a host at `now`, Unix seconds: somebody asks for it, or it has a certificate that is to be
+    /// renewed. What is named too often, or by too many, is not noted: see
+    /// [`NAMED_WAITING_MAX`](crate::limits::NAMED_WAITING_MAX) and the limits after it.
+    pub fn name(&mut self, name: &str, now: i64) {
+        self.keeper.name(name, now);
+    }
+
+    /// Takes out a host that was added by [`name`](Self::name).
+    pub fn forget(&mut self, name: &str) {
+        if self.keeper.named.remove(name) {
+            self.keeper.hosts.retain(|host| host.name != name);
+        }
+    }
+
+    /// Does what is due, and says what came of it. The clock says Unix seconds: an order takes its time. Of
+    /// hosts that are named while it runs it hears in the next round, which is due soon then.
     pub fn round(&mut self, clock: &dyn Fn() -> i64, tell: &mut dyn FnMut(Event<'_>)) -> Renewals {
         self.runtime.block_on(self.keeper.round(clock, tell))
     }
@@ -150,9 +168,9 @@ struct Host {
 }
 
 impl Host {
-    fn new(name: &String) -> Self {
+    fn new(name: &str) -> Self {
         Self {
-            name: name.clone(),
+            name: name.to_owned(),
             due: i64::MIN,
             is_free: false,
             is_failing: false,
@@ -178,6 +196,7 @@ struct Keeper {
     accounts: Accounts,
     history: History,
     orders: Orders,
+    named: Named,
 }
 
 /// Clock, and who is told.
@@ -201,12 +220,16 @@ impl Keeper {
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Renewals {
         let mut round = Round { clock, tell };
-        for at in 0..self.hosts.len() {
-            self.look(at, &mut round).await;
+        let mut gone = Vec::new();
+        for at in self.due_hosts(clock()) {
+            if !self.look(at, &mut round).await {
+                gone.push(self.hosts[at].name.clone());
+            }
             for warning in mem::take(&mut self.accounts.warnings) {
                 (round.tell)(Event::Warned(warning));
             }
         }
+        self.hosts.retain(|host| !gone.contains(&host.name));
         let next = self.hosts.iter().map(|host| host.due).min();
         let next = next.unwrap_or(i64::MAX).saturating_sub(clock()).max(1);
         Renewals {
@@ -216,12 +239,33 @@ impl Keeper {
         }
     }
 
-    /// Looks at one host if that is due, and notes when to look again.
-    async fn look(&mut self, at: usize, round: &mut Round<'_>) {
-        let (now, name) = ((round.clock)(), self.hosts[at].name.clone());
-        if self.hosts[at].due > now {
+    fn name(&mut self, name: &str, now: i64) {
+        if self.hosts.iter().any(|host| host.name == name) {
             return;
         }
+        let is_held = matches!(self.held(name), Ok(Some(_)));
+        if self.named.add(name, is_held, now) {
+            self.hosts.push(Host::new(name));
+        }
+    }
+
+    /// The hosts to look at, those first for which somebody waits.
+    fn due_hosts(&self, now: i64) -> Vec<usize> {
+        let hosts = self.hosts.iter().enumerate();
+        let due = hosts.filter(|(_, host)| host.due <= now);
+        let (mut first, rest): (Vec<_>, Vec<_>) =
+            due.partition(|(_, host)| self.named.is_new(&host.name));
+        first.extend(rest);
+        if !self.named.is_empty() {
+            first.truncate(LOOKS_PER_ROUND);
+        }
+        first.into_iter().map(|(at, _)| at).collect()
+    }
+
+    /// Looks at one host, and notes when to look again. Returns false if it is not to be looked at by
+    /// itself any more.
+    async fn look(&mut self, at: usize, round: &mut Round<'_>) -> bool {
+        let name = self.hosts[at].name.clone();
         let held = self.held(&name);
         let valid = held.as_ref().ok().and_then(|held| held.as_ref());
         let validity = valid.map(|held| (held.not_before, held.not_after));
@@ -235,14 +279,15 @@ impl Keeper {
         let error = match done {
             Ok(Next { due, waits: true }) => {
                 (host.due, host.waits) = (due, true);
-                return;
+                return true;
             }
             Ok(Next { due, waits: false }) => {
                 (host.due, host.waits) = (due, false);
                 (host.is_failing, host.write_failures) = (false, 0);
+                self.named.got(&name);
                 let kept = self.history.succeeded(&name, now);
                 self.accounts.warnings.extend(kept.err());
-                return;
+                return true;
             }
             Err(error) => error,
         };
@@ -250,12 +295,15 @@ impl Keeper {
         let host = &mut self.hosts[at];
         host.due = now + again.as_secs().cast_signed();
         (host.is_failing, host.waits) = (true, false);
+        // What could not be written is still to be written.
+        let is_gone = host.unwritten.is_none() && self.named.failed(&name, host.due, now);
         let late = validity.filter(|validity| is_late(*validity, now));
         (round.tell)(Event::Failed {
             error,
             again,
             until: late.map(|(_, not_after)| not_after),
         });
+        !is_gone
     }
 
     /// When to try again after this, which is kept if it was a server that failed.
@@ -320,6 +368,10 @@ impl Keeper {
             ));
         }
         if let Some(wait) = self.orders.wait(now) {
+            let due = now + wait.cast_signed();
+            return Ok(Next { due, waits: true });
+        }
+        if let Some(wait) = self.named.wait(&host, now) {
             let due = now + wait.cast_signed();
             return Ok(Next { due, waits: true });
         }

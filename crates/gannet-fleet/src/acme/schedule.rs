@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limits::{ORDER_BACK_OFF_LEAST, ORDER_BACK_OFF_MOST, ORDERS_PER_MINUTE};
+use crate::limits::{NAMED_PER_HOUR, ORDER_BACK_OFF_LEAST, ORDER_BACK_OFF_MOST, ORDERS_PER_MINUTE};
 use crate::pace::between;
 
 /// When to renew a certificate of which the server says nothing, in Unix seconds: at two thirds of its
@@ -38,20 +38,44 @@ pub(super) fn asked_wait(asked: Option<Duration>) -> Duration {
     asked.unwrap_or_default().min(ORDER_BACK_OFF_MOST * 4)
 }
 
-/// Orders of the last minute.
-#[derive(Debug, Default)]
-pub(super) struct Orders(Vec<i64>);
+/// Orders of the last minute, or of another time.
+#[derive(Debug)]
+pub(super) struct Orders {
+    made: Vec<i64>,
+    seconds: i64,
+    most: usize,
+}
+
+impl Default for Orders {
+    fn default() -> Self {
+        Self {
+            made: Vec::new(),
+            seconds: 60,
+            most: ORDERS_PER_MINUTE,
+        }
+    }
+}
 
 impl Orders {
+    /// Those of the last hour for hosts that somebody asks for.
+    pub(super) fn of_named() -> Self {
+        Self {
+            seconds: 3600,
+            most: NAMED_PER_HOUR,
+            ..Self::default()
+        }
+    }
+
     /// How many seconds to wait before another order; none if it may be made now, and then it counts.
     pub(super) fn wait(&mut self, now: i64) -> Option<u64> {
-        self.0.retain(|made| (now - 59..=now).contains(made));
-        if self.0.len() < ORDERS_PER_MINUTE {
-            self.0.push(now);
+        let first = now - self.seconds + 1;
+        self.made.retain(|made| (first..=now).contains(made));
+        if self.made.len() < self.most {
+            self.made.push(now);
             return None;
         }
-        let oldest = self.0.iter().min().copied().unwrap_or(now);
-        Some((oldest + 60 - now).max(1).unsigned_abs())
+        let oldest = self.made.iter().min().copied().unwrap_or(now);
+        Some((oldest + self.seconds - now).max(1).unsigned_abs())
     }
 }
 

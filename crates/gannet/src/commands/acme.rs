@@ -28,7 +28,9 @@ mod ordering {
     use std::collections::{HashMap, HashSet};
     use std::ffi::OsString;
     use std::fs;
+    use std::io::{self, BufRead, Read};
     use std::path::Path;
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
     use std::thread;
     use std::time::Duration;
 
@@ -71,7 +73,11 @@ mod ordering {
             is_http,
             ..Told::default()
         };
-        if hosts.is_empty() {
+        let names = matches
+            .get_flag("names-from-stdin")
+            .then(names)
+            .transpose()?;
+        if hosts.is_empty() && names.is_none() {
             let thumbprint = orderer.thumbprint(now_unix());
             for warning in orderer.warnings() {
                 told.tell(Event::Warned(warning));
@@ -90,7 +96,52 @@ mod ordering {
                 return Ok(u8::from(renewals.failing > 0));
             }
             // The clock may be set meanwhile, or the machine may sleep.
-            thread::sleep(renewals.next.min(SLEEP_MOST));
+            wait(renewals.next.min(SLEEP_MOST), names.as_ref(), &mut orderer);
+        }
+    }
+
+    /// Waits, or notes hosts that are named meanwhile.
+    fn wait(most: Duration, names: Option<&Receiver<String>>, orderer: &mut Orderer) {
+        let named = match names.map(|names| (names, names.recv_timeout(most))) {
+            Some((names, Ok(first))) => std::iter::once(first).chain(names.try_iter()),
+            Some((_, Err(RecvTimeoutError::Timeout))) => return,
+            // Nobody names any more.
+            Some((_, Err(RecvTimeoutError::Disconnected))) | None => return thread::sleep(most),
+        };
+        for line in named {
+            let (name, is_gone) = match line.strip_prefix('-') {
+                Some(name) => (name, true),
+                None => (line.as_str(), false),
+            };
+            match acme_hosts(&[name.into()]).as_deref() {
+                Ok([host]) if is_gone => orderer.forget(host),
+                Ok([host]) => orderer.name(host, now_unix()),
+                // A server names only its own sites, whose names are checked.
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads the lines of the standard input, on a thread: `NAME` orders for a host, `-NAME` does not any
+    /// more. While none is taken, the writer has to wait.
+    fn names() -> Result<Receiver<String>, Failure> {
+        let (sender, names) = sync_channel(NAMES_MAX);
+        let read = move || {
+            let mut input = io::stdin().lock();
+            let mut line = String::new();
+            loop {
+                line.clear();
+                let read = input.by_ref().take(NAME_LEN_MAX).read_line(&mut line);
+                let is_over = !read.is_ok_and(|len| len > 0);
+                if is_over || sender.send(line.trim().to_owned()).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("gannet-names".into());
+        match thread.spawn(read) {
+            Ok(_) => Ok(names),
+            Err(error) => Err(Failure::of_system("start", "a thread", &error)),
         }
     }
 
@@ -241,6 +292,12 @@ mod ordering {
 
     /// Seconds.
     const DAY: i64 = 86_400;
+
+    /// Names that were read and not noted yet.
+    const NAMES_MAX: usize = 1024;
+
+    /// Bytes of a line with a name.
+    const NAME_LEN_MAX: u64 = 512;
 
     const SLEEP_MOST: Duration = Duration::from_secs(600);
 }

@@ -77,6 +77,11 @@ pub(super) const ACME: Command = Command {
             ValueHint::FilePath,
         ),
         switch("once", '1', "order what is missing or due, and end"),
+        switch(
+            "names-from-stdin",
+            'n',
+            "order for each host that is written to it, a line each; -HOST takes one out",
+        ),
     ],
     brief: "order certificates from Let's Encrypt or another ACME server, and renew them",
     details: "For fleets, and for servers that are started otherwise: 'gannet --acme HOST' starts it by \
@@ -85,7 +90,8 @@ pub(super) const ACME: Command = Command {
         thumbprint of the account (--acme-thumbprint); without HOST the account is made and its \
         thumbprint printed. A certificate is renewed when its server asks for that, else after two \
         thirds of its lifetime. A failure is said once, and tried again with growing pauses; a \
-        certificate of which less than a third is left is named each day. By ordering you accept the \
+        certificate of which less than a third is left is named each day. 'gannet --acme on-demand' writes to \
+        its standard input which hosts are asked for; of these, at most 50 are ordered in an hour. By ordering you accept the \
         server's terms. With --once it exits with status 0 if no order has failed, and 1 if one has.",
     variables: &[(
         "SSL_CERT_FILE",

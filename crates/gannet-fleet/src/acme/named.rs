@@ -1,0 +1,162 @@
+//! Hosts that are named while an orderer runs: a server has sites for them, and somebody asks for them.
+//!
+//! Whoever asks a server for a name decides when it is ordered, and a name may not lead to this server at
+//! all. So there are bounds beside those of all orders: of names that wait, of orders in an hour, and a
+//! failed name is not tried again by itself. Certificates that are there already are renewed like others.
+
+use std::collections::{HashMap, HashSet};
+
+use super::schedule::Orders;
+use crate::limits::{NAMED_FAILED_MAX, NAMED_MAX, NAMED_WAITING_MAX};
+
+/// What is known of them, besides their place among all hosts.
+pub(super) struct Named {
+    /// All that are among the hosts, in lower case.
+    names: HashSet<String>,
+    /// Of these, those that have no certificate yet.
+    new: HashSet<String>,
+    /// The last order has failed, and until this time none is made again.
+    failed: HashMap<String, i64>,
+    orders: Orders,
+}
+
+impl Default for Named {
+    fn default() -> Self {
+        Self {
+            names: HashSet::new(),
+            new: HashSet::new(),
+            failed: HashMap::new(),
+            orders: Orders::of_named(),
+        }
+    }
+}
+
+impl Named {
+    /// Adds a name at `now`, Unix seconds; returns false if it is known already, has just failed, or there
+    /// are too many. `is_held`: it has a certificate.
+    pub(super) fn add(&mut self, name: &str, is_held: bool, now: i64) -> bool {
+        if self.names.len() >= NAMED_MAX || self.names.contains(name) {
+            return false;
+        }
+        if !is_held && self.new.len() >= NAMED_WAITING_MAX {
+            return false;
+        }
+        if self.failed.get(name).is_some_and(|again| now < *again) {
+            return false;
+        }
+        self.failed.remove(name);
+        self.names.insert(name.to_owned());
+        if !is_held {
+            self.new.insert(name.to_owned());
+        }
+        true
+    }
+
+    /// Whether a name is new: it was added, and has no certificate yet.
+    pub(super) fn is_new(&self, name: &str) -> bool {
+        self.new.contains(name)
+    }
+
+    /// Whether any was added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Takes a name out; returns whether it was there.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        self.new.remove(name);
+        self.names.remove(name)
+    }
+
+    /// How many seconds an order for a new name has to wait; none if it may be made now, and then it counts.
+    pub(super) fn wait(&mut self, name: &str, now: i64) -> Option<u64> {
+        match self.is_new(name) {
+            true => self.orders.wait(now),
+            false => None,
+        }
+    }
+
+    /// A name has a certificate.
+    pub(super) fn got(&mut self, name: &str) {
+        self.new.remove(name);
+    }
+
+    /// An order has failed, and may be tried again at this time. Returns whether the name was new: it is
+    /// taken out then, and tried again when it is named again.
+    pub(super) fn failed(&mut self, name: &str, again: i64, now: i64) -> bool {
+        if !self.new.remove(name) {
+            return false;
+        }
+        self.names.remove(name);
+        if self.failed.len() >= NAMED_FAILED_MAX {
+            self.failed.retain(|_, again| now < *again);
+        }
+        if self.failed.len() >= NAMED_FAILED_MAX {
+            // The one that would be tried again first.
+            let first = self.failed.iter().min_by_key(|(_, again)| **again);
+            let first = first.map(|(name, _)| name.clone());
+            first.and_then(|name| self.failed.remove(&name));
+        }
+        self.failed.insert(name.to_owned(), again);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::NAMED_PER_HOUR;
+
+    #[test]
+    fn who_names_everything_is_bounded() {
+        let mut named = Named::default();
+        let taken = (0..NAMED_WAITING_MAX * 4).filter(|it| {
+            let name = format!("h{it}.test");
+            named.add(&name, false, 0)
+        });
+        assert_eq!(taken.count(), NAMED_WAITING_MAX);
+        let taken = (0..NAMED_MAX * 2).filter(|it| {
+            let name = format!("held{it}.test");
+            named.add(&name, true, 0)
+        });
+        assert_eq!(taken.count(), NAMED_MAX - NAMED_WAITING_MAX);
+        let mut orders = 0;
+        for at in 0..3600 {
+            while named.wait("h0.test", at).is_none() {
+                orders += 1;
+            }
+        }
+        assert_eq!(orders, NAMED_PER_HOUR);
+        assert_eq!(
+            named.wait("held0.test", 0),
+            None,
+            "renewals are counted elsewhere"
+        );
+        // All fail: their failures are remembered up to a bound.
+        for number in 0..NAMED_FAILED_MAX * 2 {
+            let name = format!("f{number}.test");
+            named.remove("h0.test");
+            named.names.insert(name.clone());
+            named.new.insert(name.clone());
+            assert!(named.failed(&name, 1000 + number as i64, 0));
+        }
+        assert_eq!(named.failed.len(), NAMED_FAILED_MAX);
+    }
+
+    #[test]
+    fn a_name_that_failed_is_tried_when_it_is_named_again_later() {
+        let mut named = Named::default();
+        assert!(named.add("a.test", false, 0));
+        assert!(!named.add("a.test", false, 0), "it is known");
+        assert!(named.failed("a.test", 150, 0));
+        assert!(!named.add("a.test", false, 149), "it has just failed");
+        assert!(named.add("a.test", false, 150));
+        named.got("a.test");
+        assert!(
+            !named.failed("a.test", 900, 150),
+            "it is renewed like others"
+        );
+        assert!(named.remove("a.test") && !named.remove("a.test"));
+        assert!(named.is_empty());
+    }
+}
