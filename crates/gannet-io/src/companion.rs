@@ -8,11 +8,12 @@
 //! ```
 //!
 //! The keeper is forked before the server has threads and gives up rights, as nothing can be started
-//! after that. It knows one command only. Nothing is passed on between the processes: what the server
-//! learns of its companion are files. Neither outlives the server, however that ends: the pipe ends with
+//! after that. It knows one command only. What the server learns of its companion are files; what the
+//! companion learns of the server, it may read from a pipe. Neither outlives the server, however that ends: the pipe ends with
 //! it, and with the keeper the kernel ends what that has started.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -47,7 +48,8 @@ pub struct Companion(OwnedFd);
 impl Companion {
     /// Forks the keeper of a process of this program with these arguments and this environment, to which
     /// `variables` are added. If `user` is given, both run as that user. The keeper starts nothing before
-    /// [`begin`](Self::begin). `name` is what its messages call the process.
+    /// [`begin`](Self::begin). `name` is what its messages call the process. Each process that it starts has
+    /// `input` as its standard input, one after the other, or nothing.
     ///
     /// # Errors
     /// Another thread is running, which a forked process would lack, or cannot be ruled out: `/proc` is
@@ -56,11 +58,16 @@ impl Companion {
         name: &str,
         arguments: impl IntoIterator<Item = A>,
         variables: &[(&str, &OsStr)],
+        input: Option<OwnedFd>,
         user: Option<&User>,
     ) -> io::Result<Self> {
         let typed = std::env::args_os().next().unwrap_or_default();
         let mut command = Command::new(program(&typed));
-        command.args(arguments).stdin(Stdio::null());
+        command.args(arguments);
+        command.stdin(match &input {
+            Some(_) => Stdio::inherit(),
+            None => Stdio::null(),
+        });
         for variable in OWN_VARIABLES.iter().chain(&MANAGER_VARIABLES) {
             command.env_remove(variable);
         }
@@ -68,6 +75,9 @@ impl Companion {
         let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let mask = block_signals();
         let forked = fork_alone(|| {
+            if let Some(Err(error)) = input.as_ref().map(become_input) {
+                return tell(name, &format!("cannot be started: {}", cause(&error)));
+            }
             close_all_but(theirs.as_raw_fd(), ours.as_raw_fd());
             let _ = rustix::thread::set_name(c"gannet-keeper");
             // Signals of a terminal are for the server, and reach its whole group.
@@ -101,6 +111,26 @@ impl Companion {
     pub fn begin(&self) {
         // Without a keeper there is nobody to start it, and the server goes on.
         let _ = rustix::io::write(&self.0, b"b");
+    }
+}
+
+/// A pipe for the standard input of a companion: the end that it reads, and the one to write to, which
+/// does not block: what does not fit is refused (`WouldBlock`).
+///
+/// # Errors
+/// `EMFILE`.
+pub fn input() -> io::Result<(OwnedFd, File)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&write, true)?;
+    Ok((read, File::from(write)))
+}
+
+/// Makes this the standard input of the calling process.
+fn become_input(input: &OwnedFd) -> io::Result<()> {
+    // SAFETY: the first descriptor is open, and the second one is nobody's own: it is only replaced.
+    match unsafe { libc::dup2(input.as_raw_fd(), libc::STDIN_FILENO) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -94,7 +94,8 @@ fn have_polls_fail(process: u32) {
 
 /// Begins at a first byte on standard input, and ends with it.
 fn serve(notes: &str) {
-    let companion = Companion::fork("helper", [COMPANION, notes], &[], None).expect("one thread");
+    let companion =
+        Companion::fork("helper", [COMPANION, notes], &[], None, None).expect("one thread");
     println!("the log");
     let mut byte = [0];
     std::io::stdin().read_exact(&mut byte).expect("the first");

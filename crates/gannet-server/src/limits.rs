@@ -554,6 +554,14 @@ pub(crate) const SITE_LOOKERS_MAX: usize = 64;
 /// means that the disk is slow.
 pub(crate) const SITE_QUEUE_MAX: usize = 1_024;
 
+/// Handshakes of a worker that wait for a certificate that was ordered just now, up to 32 KiB each. More of
+/// them are refused.
+pub(crate) const HELD_HELLOS_MAX: usize = 256;
+
+/// How long a handshake waits so, milliseconds: an order takes some ten seconds, and browsers give up after
+/// more than this.
+pub(crate) const HELD_HELLO_MS: u64 = 30_000;
+
 /// Requests of a worker that wait for their sites.
 pub(crate) const SITE_WAITERS_MAX: usize = 4_096;
 

@@ -3,10 +3,12 @@
 
 mod tls_support;
 
+use gannet_io::companion;
 use gannet_server::tls::alert::{Alert, Fault};
 use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::config::{Options, Protocol};
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
+use gannet_server::tls::on_demand::OnDemand;
 use gannet_server::tls::record::aead::{Cipher, Version};
 use gannet_server::tls::watch::{Ordered, Source};
 use gannet_testkit::tls::KEY_KINDS;
@@ -380,7 +382,7 @@ fn a_handshake_can_be_cut_anywhere() {
             let mut out = Vec::new();
             for (at, byte) in flight.iter().enumerate() {
                 match server.receive(&set, &[*byte], &mut out).unwrap() {
-                    Step::NeedInput => {}
+                    Step::NeedInput | Step::Held => {}
                     Step::Done(done) => break 'done (done, flight[at + 1..].to_vec()),
                 }
             }
@@ -519,7 +521,7 @@ fn a_changed_byte_never_panics_and_never_connects() {
         let mut server = Handshake::new();
         let mut out = Vec::new();
         match server.receive(&set, &hello, &mut out) {
-            Ok(Step::NeedInput) => {
+            Ok(Step::NeedInput | Step::Held) => {
                 // Whatever the server accepted, the client rejects: the transcript differs.
                 if to_client(&mut client, &out).is_ok() {
                     let last = from_client(&mut client);
@@ -654,17 +656,19 @@ fn hello(protocol: Option<&[u8]>, has_share: bool) -> Vec<u8> {
 fn a_challenge_stays_one_after_a_second_hello() {
     let folder = gannet_testkit::Folder::new();
     let proof = Authority::new().issued(KeyKind::P256, &["asked.test"]);
-    folder.write("asked.test.pem", proof.pem());
+    folder.write("challenges/asked.test.pem", proof.pem());
     let source = Source {
         pairs: Vec::new(),
         allow_expired: false,
+        awaits_pairs: false,
         ordered: Some(Ordered {
-            challenges: Some(folder.path().to_owned()),
+            folder: folder.path().to_owned(),
+            ..Ordered::default()
         }),
         options: Options::default(),
         client_authorities: Vec::new(),
     };
-    let set = source.open().unwrap().0.current();
+    let set = source.open().unwrap().store.current();
     for second in [None, Some(b"acme-tls/1".as_slice())] {
         let mut server = Handshake::new();
         let mut out = Vec::new();
@@ -676,4 +680,79 @@ fn a_challenge_stays_one_after_a_second_hello() {
         assert!(matches!(step, Ok(Step::NeedInput)) && !out.is_empty());
         assert_eq!(server.protocol(), Protocol::Challenge, "{second:?}");
     }
+}
+
+/// A handshake for a name whose certificate was ordered just now goes on when that is there.
+#[test]
+fn a_handshake_waits_for_the_certificate_of_its_name() {
+    let folder = gannet_testkit::Folder::new();
+    folder.write(
+        "certificates/other.test.pem",
+        Authority::new()
+            .issued(KeyKind::P256, &["other.test"])
+            .pem(),
+    );
+    let (_read, write) = companion::input().unwrap();
+    let on_demand = OnDemand::new(write);
+    on_demand.know(std::sync::Arc::new(|name| name.ends_with(".site.test")));
+    let source = Source {
+        pairs: Vec::new(),
+        allow_expired: false,
+        awaits_pairs: false,
+        ordered: Some(Ordered {
+            folder: folder.path().to_owned(),
+            on_demand: Some(on_demand),
+            ..Ordered::default()
+        }),
+        options: Options::default(),
+        client_authorities: Vec::new(),
+    };
+    let authority = Authority::new();
+    let before = source.open().unwrap().store.current();
+    let issued = authority.issued(KeyKind::P256, &["a.site.test"]);
+    folder.write("certificates/a.site.test.pem", issued.pem());
+    let after = source.open().unwrap().store.current();
+    let config = authority.client(Abilities::default());
+    let greet = |name: &str| {
+        let mut client = connect(&config, name);
+        let hello = from_client(&mut client);
+        (client, hello)
+    };
+    let (mut client, hello) = greet("a.site.test");
+    let (mut server, mut out) = (Handshake::new(), Vec::new());
+    for input in [&hello[..], &[]] {
+        assert!(matches!(
+            server.receive(&before, input, &mut out),
+            Ok(Step::Held)
+        ));
+        assert!(server.is_held() && out.is_empty());
+    }
+    let step = server.receive(&after, &[], &mut out);
+    assert!(matches!(step, Ok(Step::NeedInput)) && !server.is_held());
+    to_client(&mut client, &out).unwrap();
+    let last = from_client(&mut client);
+    assert!(matches!(
+        server.receive(&after, &last, &mut out),
+        Ok(Step::Done(_))
+    ));
+    // One that is given up, and a name of no site.
+    let (_, hello) = greet("b.site.test");
+    let (mut server, mut out) = (Handshake::new(), Vec::new());
+    assert!(matches!(
+        server.receive(&after, &hello, &mut out),
+        Ok(Step::Held)
+    ));
+    let Failure::Ours { alert, .. } = server.refuse(&mut out) else {
+        panic!("it is refused")
+    };
+    assert_eq!(
+        (alert, &out[..]),
+        (Alert::UNRECOGNIZED_NAME, &[21, 3, 3, 0, 2, 2, 112][..])
+    );
+    let (_, hello) = greet("a.elsewhere.test");
+    let step = Handshake::new().receive(&after, &hello, &mut out);
+    assert!(
+        matches!(step, Ok(Step::NeedInput)),
+        "another host's certificate"
+    );
 }

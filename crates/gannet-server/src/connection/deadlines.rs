@@ -40,6 +40,7 @@ impl<D: Driver> Active<'_, D> {
         let counters = &mut self.shared.counters;
         match conn.phase {
             Phase::Free => {}
+            Phase::Shaking if conn.is_held() => self.refuse_held(),
             Phase::Shaking => {
                 counters.timeouts += 1;
                 counters.tls.failed_by("timeout");

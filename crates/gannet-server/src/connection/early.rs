@@ -59,7 +59,8 @@ impl<D: Driver> Active<'_, D> {
         };
         let mut out = Vec::new();
         match handshake.receive(certificates.current(), &input, &mut out) {
-            Ok(Step::NeedInput) => {
+            // It has begun, with a certificate.
+            Ok(Step::NeedInput | Step::Held) => {
                 let plain = handshake.take_early();
                 self.decrypted(&plain);
             }

@@ -208,6 +208,12 @@ impl Conn {
         self.tls.is_some()
     }
 
+    /// Whether its handshake waits for a certificate.
+    fn is_held(&self) -> bool {
+        let tls = self.tls.as_deref();
+        tls.is_some_and(|tls| tls.held_until.is_some())
+    }
+
     /// Whether requests received now may be replays: see [`State::Early`].
     pub(crate) fn is_early(&self) -> bool {
         let tls = self.tls.as_deref();

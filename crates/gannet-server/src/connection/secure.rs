@@ -19,6 +19,10 @@ pub(crate) struct Secure {
     pub(crate) is_sending: bool,
     /// Deferred: this turn's handshake budget is used up.
     pub(crate) is_queued: bool,
+    /// When the handshake began to wait for a certificate that is coming.
+    pub(crate) held_from: Option<Nanos>,
+    /// It waits now, until then at most.
+    pub(crate) held_until: Option<Nanos>,
     /// The peer violated the protocol; the alert follows the send in progress.
     pub(crate) fault: Option<Alert>,
     /// Nothing more is sent: our last record is made, or the peer is gone.

@@ -140,6 +140,7 @@ impl DrivenSites {
             Beginning {
                 table,
                 next_place: 0,
+                on_demand: None,
                 open_max,
                 // This thread is that of the worker as well.
                 patience: Duration::ZERO,

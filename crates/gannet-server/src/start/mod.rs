@@ -137,7 +137,12 @@ pub fn prepare(
         } = hosted;
         let content = match content {
             Content::Many(many) => {
-                sites = Some(sites::Waiting::new(many, place, workers));
+                let ordered = config
+                    .tls
+                    .as_ref()
+                    .and_then(|it| it.source.ordered.as_ref());
+                let on_demand = ordered.and_then(|ordered| ordered.on_demand.clone());
+                sites = Some(sites::Waiting::new(many, place, workers, on_demand));
                 continue;
             }
             content => content,
@@ -312,6 +317,7 @@ impl Prepared {
         let certificates = self.tls.map(|tls| Certificates {
             source: tls.source,
             store: tls.store,
+            held: tls.held,
         });
         let listeners = self.listeners.into_iter().map(Bound::into_sockets);
         let estate = Estate {
@@ -428,6 +434,7 @@ struct Tls {
     source: watch::Source,
     store: Arc<CertificateStore>,
     warnings: Vec<Warning>,
+    held: watch::Held,
     kernel: KernelTls,
 }
 
@@ -439,11 +446,12 @@ impl Tls {
         }
         let tls = config.tls.as_ref().ok_or(StartError::NoCertificate)?;
         let kernel = KernelTls::new(tls.kernel).map_err(StartError::KernelTls)?;
-        let (store, warnings) = tls.source.open().map_err(StartError::Certificate)?;
+        let opened = tls.source.open().map_err(StartError::Certificate)?;
         Ok(Some(Self {
             source: tls.source.clone(),
-            store,
-            warnings,
+            store: opened.store,
+            warnings: opened.warnings,
+            held: opened.held,
             kernel,
         }))
     }

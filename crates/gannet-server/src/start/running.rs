@@ -29,7 +29,7 @@ use crate::start::sandbox::SandboxReport;
 use crate::start::workers::Thread;
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
-use crate::tls::watch::{LOOK_EVERY, Reload, Source};
+use crate::tls::watch::{Held, LOOK_EVERY, Reload, Source};
 use crate::worker::Message;
 
 /// Facts about a server at its start.
@@ -66,6 +66,7 @@ pub struct StartReport {
 pub(crate) struct Certificates {
     pub(crate) source: Source,
     pub(crate) store: Arc<CertificateStore>,
+    pub(crate) held: Held,
 }
 
 /// Facts about the content: complete for an archive, none for a live directory.
@@ -219,10 +220,24 @@ impl Running {
     /// The thread cannot be started.
     pub fn watch_certificates(
         &mut self,
-        report: impl FnMut(Reload) + Send + 'static,
+        mut report: impl FnMut(Reload) + Send + 'static,
     ) -> io::Result<()> {
-        if let Some(Certificates { source, store }) = self.certificates.take() {
-            let look = source.watch(store, report);
+        if let Some(Certificates {
+            source,
+            store,
+            held,
+        }) = self.certificates.take()
+        {
+            let ordered = source.ordered.as_ref();
+            let may_wait = ordered.is_some_and(|ordered| ordered.on_demand.is_some());
+            let remotes = self.remotes.clone();
+            let report = move |reload| {
+                if may_wait && matches!(reload, Reload::Replaced(_)) {
+                    remotes.iter().for_each(|it| it.tell(Message::Certificates));
+                }
+                report(reload);
+            };
+            let look = source.watch(store, held, report);
             let lookout = Lookout::start("gannet-tls", LOOK_EVERY, LOOKS_PART, look)?;
             self.lookouts.push(lookout);
         }

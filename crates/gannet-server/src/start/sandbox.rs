@@ -82,17 +82,14 @@ impl Sandbox {
             control.read.extend(folders);
         }
         if let Some(tls) = &config.tls {
-            let challenges = tls.source.challenge_folder();
-            let state = challenges.and_then(Path::parent);
-            for file in tls.source.files() {
-                let is_ordered = state.is_some() && file.parent().and_then(Path::parent) == state;
-                control.read.extend(match is_ordered {
-                    // The folder above has the account's key, which is not for this process.
-                    true => holders(file),
-                    false => replaceable(file),
-                });
-            }
-            control.read.extend(challenges.map(Path::to_owned));
+            let ordered = tls.source.ordered.iter();
+            // The folder above these has the account's key, which is not for this process.
+            let folders = ordered.flat_map(|it| [it.certificates(), it.challenges()]);
+            let folders: Vec<PathBuf> = folders.collect();
+            let is_there = |file: &&Path| folders.iter().any(|it| file.parent() == Some(it));
+            let files = tls.source.files().filter(|file| !is_there(file));
+            control.read.extend(files.flat_map(replaceable));
+            control.read.extend(folders);
         }
         if let Some(file) = &config.passwords.file {
             control.read.extend(replaceable(file));

@@ -2,7 +2,8 @@
 //!
 //! The TLS library asks for the compressed form of a whole Certificate message, and passes nothing
 //! that tells whose it is. So those of all certificates in use are in one table, by the message.
-//! What is not there is sent as it is.
+//! What is not there is sent as it is: as many are compressed as can be named one by one
+//! ([`COMPRESSED_MAX`]), since each takes a millisecond.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock, Weak};
@@ -16,6 +17,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateCompressionAlgorithm as Algorithm, ServerConfig};
 
+use super::limits::COMPRESSED_MAX;
 use crate::coder::encoders;
 
 /// In our order of preference: browsers know brotli, except Safari, which knows zlib.
@@ -29,7 +31,7 @@ type Table = HashMap<Box<[u8]>, Weak<Forms>, RandomState>;
 static TABLE: LazyLock<RwLock<Table>> = LazyLock::new(RwLock::default);
 
 /// The compressed forms of a Certificate message: handshakes find them as long as this exists.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Forms {
     brotli: Option<Vec<u8>>,
     zlib: Option<Vec<u8>>,
@@ -55,13 +57,22 @@ impl Forms {
         if let Some(forms) = find(&message) {
             return forms;
         }
-        let forms = Arc::new(Self::new(&message));
+        let is_full = || {
+            let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+            if table.len() >= COMPRESSED_MAX {
+                table.retain(|_, forms| forms.strong_count() > 0);
+            }
+            table.len() >= COMPRESSED_MAX
+        };
+        let forms = Arc::new(match is_full() {
+            true => Self::default(),
+            false => Self::new(&message),
+        });
         if forms.brotli.is_none() && forms.zlib.is_none() {
             // Those who load it again may have the memory.
             return forms;
         }
         let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-        table.retain(|_, forms| forms.strong_count() > 0);
         table.insert(message.into(), Arc::downgrade(&forms));
         forms
     }
@@ -69,10 +80,7 @@ impl Forms {
     fn new(message: &[u8]) -> Self {
         // The encoders end the process if they get no memory.
         if reserve::is_kept() && !reserve::has_room(ENCODERS_ROOM) {
-            return Self {
-                brotli: None,
-                zlib: None,
-            };
+            return Self::default();
         }
         let shorter = |form: &Vec<u8>| form.len() < message.len();
         Self {

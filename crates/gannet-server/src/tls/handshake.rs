@@ -3,7 +3,8 @@
 //! ```text
 //!            a whole ClientHello                finished
 //!   Hello ─────────────────────▶ Running ───────────────────▶ Over (a Session has the keys)
-//!     │                            │
+//!     │  ▲                         │
+//!     │  └── held: its certificate is coming
 //!     ├── HTTP in clear ───────────┼──▶ Over: the caller answers in clear
 //!     └── malformed, timed out ────┴──▶ Over: the alert is in the output
 //! ```
@@ -23,7 +24,7 @@ use rustls::unbuffered::{
 use rustls::{AlertDescription, Error, HandshakeKind, NamedGroup, ProtocolVersion};
 
 use super::alert::Alert;
-use super::certificates::CertificateSet;
+use super::certificates::{CertificateSet, NoneYet};
 use super::config::{Protocol, secrets_of};
 use super::hello::{self, Look};
 use super::limits::{
@@ -54,6 +55,8 @@ pub struct Handshake {
     /// The first hello has chosen the certificate of a challenge, which needs none of the client. No
     /// content is sent after that, whatever protocol a second hello offers.
     is_challenge: bool,
+    /// The hello is whole, and the certificate for its name is coming.
+    is_held: bool,
 }
 
 #[derive(Default)]
@@ -70,6 +73,9 @@ enum State {
 pub enum Step {
     /// More input is needed (after sending the output, if any).
     NeedInput,
+    /// The certificate for the name is coming: call [`Handshake::receive`] again when certificates were
+    /// replaced, without more input than that, or [`Handshake::refuse`].
+    Held,
     /// Finished.
     Done(Box<Established>),
 }
@@ -156,6 +162,18 @@ impl Handshake {
         self.is_at_hello() || self.asks_client
     }
 
+    /// Whether it waits for a certificate: the last step was [`Step::Held`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Ends a handshake that is held; the alert is in `out`.
+    pub fn refuse(&mut self, out: &mut Vec<u8>) -> Failure {
+        self.is_held = false;
+        self.fail(Alert::UNRECOGNIZED_NAME, NONE_YET, out)
+    }
+
     fn is_at_hello(&self) -> bool {
         matches!(self.state, State::Hello)
     }
@@ -189,6 +207,9 @@ impl Handshake {
                 Look::Hello(hello) => self.start(certificates, hello, out)?,
                 Look::Other => self.start(certificates, hello::Hello::default(), out)?,
             }
+        }
+        if self.is_held {
+            return Ok(Step::Held);
         }
         if self.input.len() > HANDSHAKE_INPUT_MAX {
             return Err(self.fail(Alert::UNEXPECTED_MESSAGE, "too much input", out));
@@ -322,10 +343,15 @@ impl Handshake {
                 config
             }
             None => {
-                let Some(host) = certificates.choose(name) else {
-                    let why = "there is no certificate yet";
-                    return Err(self.fail(Alert::UNRECOGNIZED_NAME, why, out));
+                let host = match certificates.choose(name) {
+                    Ok(host) => host,
+                    Err(NoneYet { is_coming: true }) => {
+                        self.is_held = true;
+                        return Ok(());
+                    }
+                    Err(NoneYet { is_coming: false }) => return Err(self.refuse(out)),
                 };
+                self.is_held = false;
                 self.asks_client = certificates.asks_clients();
                 host.choose(hello.prefers_chacha)
             }
@@ -508,6 +534,8 @@ fn explain(
         why: error.to_string(),
     }
 }
+
+const NONE_YET: &str = "there is no certificate for the name yet";
 
 const CLEAR_ALERT: u8 = ContentType::Alert as u8;
 

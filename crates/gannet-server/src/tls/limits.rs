@@ -105,8 +105,37 @@ pub const AUTHORITIES_OF_ONE_NAME_MAX: usize = 4;
 /// Maximum length of a PEM file in bytes.
 pub const PEM_LEN_MAX: u64 = 1 << 20;
 
-/// Certificate and key pairs of one server.
+/// Certificate and key pairs of one server that are named one by one.
 pub const PAIRS_MAX: usize = 1024;
+
+/// Chains that are sent compressed. A folder may have those of ten thousand hosts, of which the others are
+/// sent as they are.
+pub const COMPRESSED_MAX: usize = PAIRS_MAX;
+
+/// Pairs that are taken from the folder of `gannet acme`: some for each of ten thousand hosts. Each is some
+/// 20 KiB in memory.
+pub const FOLDER_PAIRS_MAX: usize = 16 << 10;
+
+/// Names without a certificate that are asked for between two looks at what to tell `gannet acme`.
+pub const ASKED_MAX: usize = 1024;
+
+/// Names that `gannet acme` could not be told yet, because it does not read.
+pub const UNTOLD_MAX: usize = 2 * FOLDER_PAIRS_MAX;
+
+/// A name that is asked for is told again after so many seconds. How soon another order is made is not
+/// decided here.
+pub const ASK_AGAIN_S: u64 = 60;
+
+/// Handshakes are held for a name that was asked for the first time within so many seconds: most orders take
+/// ten. Later ones are refused at once, until nobody has asked for [`TELL_AGAIN_S`].
+pub const COMING_S: u64 = 25;
+
+/// All hosts with certificates are told again after so many seconds.
+pub const TELL_AGAIN_S: u64 = 3600;
+
+/// All files of that folder are looked at each time in so many looks, in case one was written to in place.
+/// The other times only if one came, went or was replaced, which the folder itself shows.
+pub const FOLDER_LOOKS: u32 = 10;
 
 /// Certificates for challenges of an ACME server (RFC 8737) that are read from their folder: more than
 /// one process orders at a time.

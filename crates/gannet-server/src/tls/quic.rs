@@ -10,7 +10,7 @@ use rustls::server::{
 };
 use rustls::sign::CertifiedKey;
 
-use super::certificates::Names;
+use super::certificates::{Chosen, Names};
 use super::compression;
 use super::config::{ByKeyKind, Options, ticketer};
 use super::limits::EARLY_SESSIONS_MAX;
@@ -32,8 +32,11 @@ struct ByName {
 impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().map(str::to_ascii_lowercase);
-        let host = self.names.find_or_default(name.as_deref());
-        self.hosts.get(host)?.resolve(hello)
+        match self.names.choose(name.as_deref()) {
+            Chosen::Host(host) => self.hosts.get(host)?.resolve(hello),
+            // A browser comes by TCP first, where a name that is coming is waited for.
+            Chosen::Awaited | Chosen::Coming => None,
+        }
     }
 }
 

@@ -1,21 +1,24 @@
 //! Reloads certificates when their files change.
 //!
 //! Like live directories, it uses a lookout (`start/lookout`), which checks the files once a second
-//! (`stat` follows the symbolic links that certificate managers swap). A change takes effect when
-//! two checks agree, because a certificate and its key are rarely written at the same moment. If
-//! the new pairs are unusable, the old ones stay in place, and the error is reported once per
-//! change.
+//! (`stat` follows the symbolic links that certificate managers swap). A change of the files that the
+//! operator names takes effect when two checks agree, because a certificate and its key are rarely
+//! written at the same moment. If the new pairs are unusable, the old ones stay in place, and the error
+//! is reported once per change. The files in the folder of `gannet acme` are each looked at by themselves
+//! (`folder`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::certificates::{
-    CertificateError, CertificateSet, CertificateStore, LoadOptions, PairPaths, Warning,
-    WarningKind, load, now_unix,
+    CertificateError, CertificateSet, CertificateStore, Expected, LoadOptions, Pair, PairPaths,
+    Warning, WarningKind, check_count, load, load_one, now_unix,
 };
 use super::clients::Verifier;
 use super::config::Options;
+use super::folder::{self, Folder};
+use super::on_demand::{OnDemand, Teller};
 use crate::start::lookout::{Quiet, Stamp};
 
 /// Interval at which the files are checked.
@@ -28,25 +31,51 @@ pub enum Reload {
     Replaced(Vec<Warning>),
     /// They are unusable; the old ones stay.
     Failed(CertificateError),
+    /// Those of some hosts are gone or unusable; what was read of them before stays.
+    Kept(Vec<Warning>),
     /// The certificate for a challenge is unusable, and the challenge is not answered.
     NoChallenge(CertificateError),
 }
 
-/// What `gannet acme`, another process, does for a server.
+/// What `gannet acme`, another process, gets for a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ordered {
-    /// It puts certificates for challenges by TLS-ALPN-01 into this folder.
-    pub challenges: Option<PathBuf>,
+    /// Its folder. All certificates in it are used, and challenges by TLS-ALPN-01 answered with those that
+    /// it puts there.
+    pub folder: PathBuf,
+    /// The hosts of which it is known that they are ordered. A client that asks for one of them gets the
+    /// certificate of no other host.
+    pub hosts: Vec<String>,
+    /// It is started by somebody else, who makes the folder.
+    pub is_apart: bool,
+    /// Orders for hosts of sites that are asked for.
+    pub on_demand: Option<OnDemand>,
+}
+
+impl Ordered {
+    /// The folder of certificates.
+    #[must_use]
+    pub fn certificates(&self) -> PathBuf {
+        self.folder.join("certificates")
+    }
+
+    /// The folder of certificates for challenges.
+    #[must_use]
+    pub fn challenges(&self) -> PathBuf {
+        self.folder.join("challenges")
+    }
 }
 
 /// The source of a server's certificates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Source {
-    /// The pairs, the default first.
+    /// Pairs that are named one by one, the default first. Those of [`ordered`](Self::ordered) follow.
     pub pairs: Vec<PairPaths>,
     /// Use expired certificates, with a warning.
     pub allow_expired: bool,
-    /// Pairs are ordered from an ACME server: they may be missing, or expired, until there are new ones.
+    /// Somebody orders `pairs`: each may be missing, or expired, until there is a new one.
+    pub awaits_pairs: bool,
+    /// Certificates that are ordered from an ACME server for this one.
     pub ordered: Option<Ordered>,
     /// The operator's other TLS options; `clients` is filled in from the files below.
     pub options: Options,
@@ -59,53 +88,33 @@ impl Source {
     ///
     /// # Errors
     /// [`CertificateError`]
-    pub fn open(&self) -> Result<(Arc<CertificateStore>, Vec<Warning>), CertificateError> {
-        let (set, warnings) = self.read(None)?;
-        if let Some(folder) = self.challenge_folder() {
-            // What is unusable is reported once it is watched.
-            set.challenges().read(folder);
-        }
-        Ok((CertificateStore::new(set), warnings))
-    }
-
-    /// Reads them again, and replaces those of the store if they are valid.
-    pub fn reload(&self, store: &CertificateStore) -> Reload {
-        match self.read(Some(&store.current())) {
-            Ok((set, warnings)) => {
-                store.replace(set);
-                Reload::Replaced(warnings)
+    pub fn open(&self) -> Result<Opened, CertificateError> {
+        let mut warnings = Vec::new();
+        let mut held = Held::new(self);
+        held.read_named(self, &mut warnings)?;
+        held.read_folder(true, &mut warnings);
+        let set = held.set(self, None)?;
+        if let Some(ordered) = &self.ordered {
+            let folder = ordered.certificates();
+            let awaited = ordered.hosts.iter().filter(|host| !held.has(host));
+            warnings.extend(awaited.map(|host| Warning {
+                path: folder::file_of(&folder, host),
+                kind: WarningKind::Awaited,
+            }));
+            if ordered.is_apart && !folder.is_dir() {
+                warnings.push(Warning {
+                    path: folder,
+                    kind: WarningKind::NoFolder,
+                });
             }
-            Err(error) => Reload::Failed(error),
+            // What is unusable is reported once it is watched.
+            set.challenges().read(&ordered.challenges());
         }
-    }
-
-    fn read(
-        &self,
-        previous: Option<&CertificateSet>,
-    ) -> Result<(CertificateSet, Vec<Warning>), CertificateError> {
-        let checks = LoadOptions {
-            allow_expired: self.allow_expired || self.ordered.is_some(),
-            now: now_unix(),
-        };
-        let is_there = |pair: &PairPaths| {
-            let is_missing = |path: &Path| matches!(path.try_exists(), Ok(false));
-            let is_awaited = is_missing(&pair.certificate) || is_missing(&pair.key);
-            self.ordered.is_none() || !is_awaited
-        };
-        let (there, awaited): (Vec<PairPaths>, Vec<PairPaths>) =
-            self.pairs.iter().cloned().partition(is_there);
-        let (pairs, mut warnings) = load(&there, &checks)?;
-        warnings.extend(awaited.into_iter().map(|pair| Warning {
-            path: pair.certificate,
-            kind: WarningKind::Awaited,
-        }));
-        let mut options = self.options.clone();
-        options.clients = Verifier::read(&self.client_authorities, checks.now, &mut warnings)?;
-        let set = match pairs.is_empty() && self.ordered.is_some() {
-            true => CertificateSet::empty(&options, previous)?,
-            false => CertificateSet::new(pairs, &options, previous)?,
-        };
-        Ok((set, warnings))
+        Ok(Opened {
+            store: CertificateStore::new(set),
+            warnings,
+            held,
+        })
     }
 
     /// The check with which a [`Lookout`](crate::start::lookout::Lookout) keeps a store up to date:
@@ -113,38 +122,58 @@ impl Source {
     pub(crate) fn watch(
         self,
         store: Arc<CertificateStore>,
+        mut held: Held,
         mut report: impl FnMut(Reload) + Send + 'static,
     ) -> impl FnMut(bool) + Send + 'static {
         // Taken before the thread starts, so that any later change is noticed.
         let mut quiet = Quiet::new(self.stamps());
         let mut challenges = None;
+        let on_demand = held.expected.on_demand.clone();
+        let mut teller = on_demand.map(Teller::new);
         move |is_asked| {
-            if let Some(folder) = self.challenge_folder() {
+            if let Some(folder) = self.ordered.as_ref().map(Ordered::challenges) {
                 // Files are put there whole.
-                let stamp = Stamp::of(folder);
+                let stamp = Stamp::of(&folder);
                 if challenges != Some(stamp) || is_asked {
                     challenges = Some(stamp);
-                    let errors = store.current().challenges().read(folder);
+                    let errors = store.current().challenges().read(&folder);
                     errors
                         .into_iter()
                         .map(Reload::NoChallenge)
                         .for_each(&mut report);
                 }
             }
+            let mut warnings = Vec::new();
+            let mut is_changed = held.read_folder(is_asked, &mut warnings);
             let stamps = self.stamps();
             if quiet.is_due(&stamps) || is_asked {
                 quiet.acted(stamps);
-                report(self.reload(&store));
+                match held.read_named(&self, &mut warnings) {
+                    Ok(()) => is_changed = true,
+                    Err(error) => report(Reload::Failed(error)),
+                }
+            }
+            if let (Some(teller), Some(folder)) = (&mut teller, &held.folder) {
+                teller.tell(folder, is_changed);
+            }
+            if is_changed {
+                match held.set(&self, Some(&store.current())) {
+                    Ok(set) => store.replace(set),
+                    Err(error) => return report(Reload::Failed(error)),
+                }
+            }
+            let is_kept = |warning: &Warning| warning.kind.is_kept();
+            let (kept, noted): (Vec<_>, Vec<_>) = warnings.into_iter().partition(is_kept);
+            if is_changed {
+                report(Reload::Replaced(noted));
+            }
+            if !kept.is_empty() {
+                report(Reload::Kept(kept));
             }
         }
     }
 
-    /// The folder of certificates for challenges.
-    pub(crate) fn challenge_folder(&self) -> Option<&Path> {
-        self.ordered.as_ref()?.challenges.as_deref()
-    }
-
-    /// The files that it reads.
+    /// The files that are named one by one.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let pairs = self.pairs.iter();
         let pairs = pairs.flat_map(|pair| [&pair.certificate, &pair.key]);
@@ -154,6 +183,149 @@ impl Source {
     fn stamps(&self) -> Vec<Option<Stamp>> {
         self.files().map(Stamp::of).collect()
     }
+}
+
+/// What [`Source::open`] has read.
+pub struct Opened {
+    /// The certificates.
+    pub store: Arc<CertificateStore>,
+    /// Irregularities that do not prevent their use.
+    pub warnings: Vec<Warning>,
+    pub(crate) held: Held,
+}
+
+/// What was last read of a source and could be used.
+pub(crate) struct Held {
+    /// For each of [`Source::pairs`]; `None` if it is waited for.
+    named: Vec<Option<Pair>>,
+    folder: Option<Folder>,
+    expected: Expected,
+    clients: Option<Verifier>,
+}
+
+impl Held {
+    fn new(source: &Source) -> Self {
+        let ordered = source.ordered.as_ref();
+        let hosts = ordered.map_or(&[][..], |ordered| &ordered.hosts);
+        let names = hosts.iter().map(|host| host.as_str().into());
+        Self {
+            named: Vec::new(),
+            folder: ordered.map(|ordered| Folder::new(ordered.certificates())),
+            expected: Expected {
+                ordered: Arc::new(names.collect()),
+                on_demand: ordered.and_then(|ordered| ordered.on_demand.clone()),
+            },
+            clients: None,
+        }
+    }
+
+    /// Reads the pairs that are named one by one, and the authorities of clients. Of pairs that are
+    /// waited for, each that is gone or unusable keeps what was read before.
+    ///
+    /// # Errors
+    /// [`CertificateError`]: nothing has changed.
+    fn read_named(
+        &mut self,
+        source: &Source,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), CertificateError> {
+        let is_first = self.named.is_empty();
+        let options = LoadOptions {
+            allow_expired: source.allow_expired || source.awaits_pairs,
+            now: now_unix(),
+        };
+        let mut noted = Vec::new();
+        let named = match source.awaits_pairs {
+            false => {
+                let (pairs, found) = load(&source.pairs, &options)?;
+                noted = found;
+                pairs.into_iter().map(Some).collect()
+            }
+            true => {
+                check_count(source.pairs.len())?;
+                let mut named = Vec::with_capacity(source.pairs.len());
+                for (number, paths) in source.pairs.iter().enumerate() {
+                    let before = self.named.get(number).cloned().flatten();
+                    named.push(load_awaited(paths, before, is_first, &options, &mut noted)?);
+                }
+                named
+            }
+        };
+        let clients = Verifier::read(&source.client_authorities, options.now, &mut noted)?;
+        (self.named, self.clients) = (named, clients);
+        warnings.append(&mut noted);
+        Ok(())
+    }
+
+    /// Reads what has changed in the folder of certificates that are ordered; returns whether that
+    /// changes the pairs.
+    fn read_folder(&mut self, is_asked: bool, warnings: &mut Vec<Warning>) -> bool {
+        // There will be a new one, and until then clients decide.
+        let options = LoadOptions {
+            allow_expired: true,
+            now: now_unix(),
+        };
+        let folder = self.folder.as_mut();
+        folder.is_some_and(|folder| folder.look(is_asked, &options, warnings))
+    }
+
+    /// Whether a file was found for a host that is ordered, whatever is in it.
+    fn has(&self, host: &str) -> bool {
+        self.folder.as_ref().is_some_and(|folder| folder.has(host))
+    }
+
+    fn set(
+        &self,
+        source: &Source,
+        previous: Option<&CertificateSet>,
+    ) -> Result<CertificateSet, CertificateError> {
+        let mut options = source.options.clone();
+        options.clients.clone_from(&self.clients);
+        let ordered = source.ordered.as_ref();
+        let first = ordered.map_or(&[][..], |ordered| &ordered.hosts);
+        let folder = self.folder.iter();
+        let of_folder = folder.flat_map(|folder| folder.pairs(first, &self.expected));
+        let pairs: Vec<Pair> = self
+            .named
+            .iter()
+            .flatten()
+            .chain(of_folder)
+            .cloned()
+            .collect();
+        if pairs.is_empty() && ordered.is_none() && !source.awaits_pairs {
+            return Err(CertificateError::none());
+        }
+        CertificateSet::expecting(pairs, self.expected.clone(), &options, previous)
+    }
+}
+
+/// Reads a pair that is waited for; `before` is what was read of it before.
+///
+/// # Errors
+/// It is there when it is read for the first time, and unusable.
+fn load_awaited(
+    paths: &PairPaths,
+    before: Option<Pair>,
+    is_first: bool,
+    options: &LoadOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<Pair>, CertificateError> {
+    let kind = match paths.are_missing() {
+        true if before.is_some() => WarningKind::Gone,
+        true => WarningKind::Awaited,
+        false => match load_one(paths, options, warnings) {
+            Ok(pair) => return Ok(Some(pair)),
+            Err(error) if is_first => return Err(error),
+            Err(error) => WarningKind::Unusable {
+                why: error.cause.to_string(),
+            },
+        },
+    };
+    warnings.push(Warning {
+        path: paths.certificate.clone(),
+        kind,
+    });
+    Ok(before)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) use self::settings::{ListenerKind, WorkerSettings};
 use self::shared::Shared;
 use self::timers::Wheel;
 use self::token::{Kind, number};
-use self::waiters::Waiters;
+use self::waiters::{Line, Waiters};
 use crate::connection::tails::Tails;
 use crate::connection::{Active, ConnId, Connections};
 use crate::exchange::Wakeup;
@@ -72,6 +72,8 @@ pub(crate) enum Message {
     PasswordChecked(passwords::Key, Checked),
     /// The site of a host was opened, by a release that came before, or cannot be.
     SiteOpened(Arc<[u8]>, Result<(), Status>),
+    /// Certificates were replaced that handshakes may wait for.
+    Certificates,
     /// Send a copy of the counters.
     Snapshot(std::sync::mpsc::Sender<Counters>),
 }
@@ -132,6 +134,7 @@ impl<D: Driver> Worker<D> {
             plain: Vec::new(),
             certificates: settings.certificates.as_ref().map(Adopted::new),
             hellos: VecDeque::new(),
+            held_hellos: Line::default(),
             budget: Budget::whole(),
             ledger: Ledger::new(
                 release.cache_memory,
@@ -433,6 +436,11 @@ impl<D: Driver> Worker<D> {
                 Message::SiteOpened(host, opened) => {
                     for waiter in self.shared.sites.take(&host) {
                         self.wake(waiter, Ok(Wakeup::SiteOpened(opened)));
+                    }
+                }
+                Message::Certificates => {
+                    for waiter in std::mem::take(&mut self.shared.held_hellos.0) {
+                        self.on(ConnId::of(waiter), |conn| conn.resume_held());
                     }
                 }
                 Message::Snapshot(reply) => {

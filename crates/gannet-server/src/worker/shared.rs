@@ -11,7 +11,7 @@ use super::delay::Delays;
 use super::settings::WorkerSettings;
 use super::timers::Wheel;
 use super::token::{Kind, token};
-use super::waiters::Waiters;
+use super::waiters::{Line, Waiters};
 use crate::connection::ConnId;
 use crate::connection::tails::Tails;
 use crate::exchange::answering::Turn;
@@ -59,6 +59,8 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) certificates: Option<Adopted>,
     /// Connections whose ClientHello is deferred: the turn's handshake budget was used up.
     pub(crate) hellos: VecDeque<ConnId>,
+    /// Connections whose handshakes wait for a certificate that is coming.
+    pub(crate) held_hellos: Line,
     /// Work still allowed in this turn.
     pub(crate) budget: Budget,
     /// Memory held on behalf of several connections.

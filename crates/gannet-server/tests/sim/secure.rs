@@ -1,11 +1,22 @@
 //! TLS in the simulation: tickets, deadlines, and the memory that a peer can make the server hold.
 
-use gannet_io::sim::{End, Faults};
+use std::sync::Arc;
+
+use gannet_io::companion;
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{End, Faults, Sim};
+use gannet_server::config::ContentOptions;
+use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
+use gannet_server::tls::config::Options;
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
+use gannet_server::tls::on_demand::OnDemand;
+use gannet_server::tls::watch::{Ordered, Source};
 use gannet_testkit::h2::{headers, request, wide_opening};
+use gannet_testkit::tls::{Abilities, Authority};
 
 use crate::run::{LIMITS, Tls};
 use crate::server::{Server, check_about, get};
+use crate::tls_support::{connect, from_client};
 use crate::wire::Wire;
 
 /// A connection after its handshake, without any request.
@@ -140,3 +151,78 @@ fn a_peer_that_stalls_its_streams_has_little_made_for_it() {
         });
     }
 }
+
+/// A server whose site has a name without a certificate, and clients that ask for it.
+fn without_certificate() -> (Server, impl Fn(&Server) -> gannet_io::sim::Client) {
+    let folder = gannet_testkit::Folder::new();
+    let (_, write) = companion::input().expect("descriptors");
+    let on_demand = OnDemand::new(write);
+    on_demand.know(Arc::new(|name| name == "site.test"));
+    let source = Source {
+        pairs: Vec::new(),
+        allow_expired: false,
+        awaits_pairs: false,
+        ordered: Some(Ordered {
+            folder: folder.path().to_owned(),
+            on_demand: Some(on_demand),
+            ..Ordered::default()
+        }),
+        options: Options::default(),
+        client_authorities: Vec::new(),
+    };
+    let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    disk.put_file("small", "small");
+    let tls = DrivenTls {
+        certificates: source.open().expect("none is needed").store,
+        kernel: None,
+        key_records_max: ENCRYPTED_RECORDS_MAX,
+        datagram_sockets: 0,
+    };
+    let content = DrivenContent::Directory(disk.root());
+    let options = ContentOptions::default();
+    let driven = Driven::new(driver, content, &options, LIMITS, Some(tls)).expect("a directory");
+    let config = Authority::new().client(Abilities::default());
+    let greet = move |server: &Server| {
+        let client = server.connect();
+        client.write(&from_client(&mut connect(&config, "site.test")));
+        client
+    };
+    (Server { driven, disk }, greet)
+}
+
+/// A handshake that waits for a certificate ends by an alert, not later because the client goes on
+/// sending; one whose client has gone ends at once.
+#[test]
+fn who_waits_for_a_certificate_is_told_that_there_is_none() {
+    const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 112];
+    let (mut server, greet) = without_certificate();
+    let client = greet(&server);
+    server.pass(HELD_HELLO_MS / 2);
+    client.write(&[20, 3, 3, 0, 1, 1]);
+    server.pass(HELD_HELLO_MS / 2 - 1000);
+    assert_eq!(client.read(), b"");
+    server.until("an alert", || client.read() == ALERT);
+    let client = greet(&server);
+    server.pass(100);
+    client.shutdown_write();
+    server.until("its end", || client.is_closed_by_server());
+    assert_eq!(client.read(), b"");
+    // A flood: those of a bound wait, the others are refused.
+    let clients: Vec<_> = (0..HELD_HELLOS_MAX + 10).map(|_| greet(&server)).collect();
+    server.pass(1000);
+    let refused = clients.iter().filter(|client| client.read() == ALERT);
+    assert_eq!(refused.count(), 10);
+    // Who goes makes room.
+    drop(clients);
+    server.pass(1000);
+    let client = greet(&server);
+    server.pass(1000);
+    assert_eq!(client.read(), b"");
+    server.driven.stop();
+    server.until("an alert", || client.read() == ALERT);
+}
+
+/// As in the server's limits.
+const HELD_HELLO_MS: u64 = 30_000;
+const HELD_HELLOS_MAX: usize = 256;

@@ -103,7 +103,7 @@ pub(crate) fn handshake(bytes: &[u8]) {
     let mut out = Vec::new();
     for piece in rest.chunks(usize::from(*cut) + 1) {
         match handshake.receive(set(), piece, &mut out) {
-            Ok(Step::NeedInput) => {}
+            Ok(Step::NeedInput | Step::Held) => {}
             Ok(Step::Done(_)) => panic!("no client can finish without our key share"),
             Err(_) => return,
         }

@@ -98,7 +98,7 @@ pub fn shake(
                 assert!(verdict.is_ok(), "{verdict:?}");
                 return Ok(established);
             }
-            Step::NeedInput => assert!(verdict.is_ok(), "{verdict:?}"),
+            Step::NeedInput | Step::Held => assert!(verdict.is_ok(), "{verdict:?}"),
         }
     }
     panic!("no end of the handshake");

@@ -84,7 +84,7 @@ fn serve(mut stream: TcpStream, store: &CertificateStore) -> Result<Visit, Strin
         stream.write_all(&out).map_err(|error| error.to_string())?;
         out.clear();
         match step {
-            Ok(Step::NeedInput) => {}
+            Ok(Step::NeedInput | Step::Held) => {}
             Ok(Step::Done(done)) => break done,
             Err(Failure::ClearHttp(_)) => {
                 let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");

@@ -103,12 +103,22 @@ pub struct TlsSettings {
 pub struct AcmeSettings {
     /// Names and addresses, each with a certificate of its own.
     pub hosts: Vec<String>,
+    /// Certificates are ordered for hosts of sites when they are asked for.
+    pub is_on_demand: bool,
     /// Where the account and the certificates are kept.
     pub folder: Option<PathBuf>,
     /// The contact of the account.
     pub email: Option<String>,
     /// The URL of the ACME server's directory, if it is not Let's Encrypt's.
     pub server: Option<String>,
+}
+
+impl AcmeSettings {
+    /// Whether any are ordered.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.is_on_demand || !self.hosts.is_empty()
+    }
 }
 
 impl Default for TlsSettings {

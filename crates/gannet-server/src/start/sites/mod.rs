@@ -38,6 +38,7 @@ use crate::start::lookout::Lookout;
 use crate::start::releases::Surroundings;
 use crate::start::running::Remote;
 use crate::start::sandbox::Readable;
+use crate::tls::on_demand::OnDemand;
 
 /// The hosts whose sites are opened when they are asked for, as workers know them.
 #[derive(Clone)]
@@ -78,6 +79,8 @@ pub(crate) struct Waiting {
     asked: Receiver<Ask>,
     next_place: usize,
     open_max: usize,
+    /// Is told of the hosts.
+    on_demand: Option<OnDemand>,
 }
 
 /// How many of these sites may be open at a time besides those that are opened at the start: all of
@@ -95,7 +98,12 @@ fn open_max(many: &Many, workers: usize) -> usize {
 
 impl Waiting {
     /// The sites of a folder; contents from `next_place` on are theirs.
-    pub(crate) fn new(many: Many, next_place: usize, workers: usize) -> (Self, Named) {
+    pub(crate) fn new(
+        many: Many,
+        next_place: usize,
+        workers: usize,
+        on_demand: Option<OnDemand>,
+    ) -> (Self, Named) {
         let table = Arc::new(table(&many.found));
         let (named, asked) = Named::new(Arc::clone(&table));
         let waiting = Self {
@@ -104,6 +112,7 @@ impl Waiting {
             many,
             asked,
             next_place,
+            on_demand,
         };
         (waiting, named)
     }
@@ -128,6 +137,7 @@ impl Waiting {
             table: self.table,
             next_place: self.next_place,
             open_max: self.open_max,
+            on_demand: self.on_demand,
             patience: surroundings.patience,
         };
         let entries = OnDisk {

@@ -21,6 +21,7 @@ use crate::start::lookout::Stamp;
 use crate::start::open::OpenError;
 use crate::start::published::Published;
 use crate::start::running::Remote;
+use crate::tls::on_demand::OnDemand;
 use crate::worker::Message;
 
 /// See the module documentation.
@@ -33,6 +34,7 @@ pub(crate) struct Sites {
     patience: Duration,
     /// Sites that may be open.
     open_max: usize,
+    on_demand: Option<OnDemand>,
     state: Mutex<State>,
     /// Threads that open sites may have something to do.
     work: Condvar,
@@ -44,6 +46,8 @@ pub(crate) struct Beginning {
     /// The place of the first site among the contents.
     pub(crate) next_place: usize,
     pub(crate) open_max: usize,
+    /// Is told of the hosts.
+    pub(crate) on_demand: Option<OnDemand>,
     /// See [`Sites::patience`].
     pub(crate) patience: Duration,
 }
@@ -99,6 +103,14 @@ struct Failed {
     text: String,
 }
 
+/// Certificates are ordered for these hosts if they are asked for.
+fn tell_names(on_demand: Option<&OnDemand>, table: &Arc<Table>) {
+    if let Some(on_demand) = on_demand {
+        let table = Arc::clone(table);
+        on_demand.know(Arc::new(move |host| table.contains_key(host.as_bytes())));
+    }
+}
+
 /// A site that a thread has begun to open.
 pub(crate) struct Begun {
     host: Arc<[u8]>,
@@ -112,6 +124,7 @@ impl Sites {
         (remotes, messages): (Vec<Remote>, &'static Channel),
         beginning: Beginning,
     ) -> Self {
+        tell_names(beginning.on_demand.as_ref(), &beginning.table);
         Self {
             entries,
             published,
@@ -119,6 +132,7 @@ impl Sites {
             messages,
             patience: beginning.patience,
             open_max: beginning.open_max,
+            on_demand: beginning.on_demand,
             state: Mutex::new(State {
                 table: beginning.table,
                 stamp: None,
@@ -390,6 +404,7 @@ impl Sites {
                 named.table = Arc::clone(&next);
             }
         });
+        tell_names(self.on_demand.as_ref(), &next);
         state.failed.retain(|host, _| next.contains_key(host));
         state.table = next;
     }

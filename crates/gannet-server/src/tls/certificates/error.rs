@@ -107,7 +107,7 @@ impl CertificateError {
         self
     }
 
-    pub(super) fn none() -> Self {
+    pub(in crate::tls) fn none() -> Self {
         Self {
             path: None,
             cause: Cause::NonePairs,
@@ -249,68 +249,74 @@ impl fmt::Display for CertificateError {
             };
             write!(f, "cannot {verb} '{}': ", path.display())?;
         }
-        match &self.cause {
-            Cause::NonePairs => f.write_str("no certificate was given"),
-            Cause::TooManyPairs(count) => {
+        write!(f, "{}", self.cause)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NonePairs => f.write_str("no certificate was given"),
+            Self::TooManyPairs(count) => {
                 let max = super::super::limits::PAIRS_MAX;
                 write!(f, "{count} certificates, at most {max} can be used")
             }
-            Cause::Read(error) => f.write_str(&gannet_io::cause::cause(error)),
-            Cause::Pem(why) => write!(f, "not a PEM file: {why}"),
-            Cause::Pkcs12 => f.write_str("a PKCS #12 store, not a PEM file"),
-            Cause::OnlyCertificate => f.write_str("it has a certificate and no private key"),
-            Cause::OnlyKey => f.write_str("it has a private key and no certificate"),
-            Cause::Version {
+            Self::Read(error) => f.write_str(&gannet_io::cause::cause(error)),
+            Self::Pem(why) => write!(f, "not a PEM file: {why}"),
+            Self::Pkcs12 => f.write_str("a PKCS #12 store, not a PEM file"),
+            Self::OnlyCertificate => f.write_str("it has a certificate and no private key"),
+            Self::OnlyKey => f.write_str("it has a private key and no certificate"),
+            Self::Version {
                 number, version, ..
             } => write!(
                 f,
                 "certificate {number} of the file is of X.509 version {version}, which has no host \
                  names; clients want version 3"
             ),
-            Cause::Unusable(number, why) => {
+            Self::Unusable(number, why) => {
                 write!(f, "certificate {number} of the file cannot be used: {why}")
             }
-            Cause::Pkcs7 => f.write_str("a PKCS #7 collection of certificates, not a PEM file"),
-            Cause::Exchanged => missing(f, "certificate", Some("private key")),
-            Cause::NoCertificate(found) => missing(f, "certificate", *found),
-            Cause::NoAuthority(found) => missing(f, "certificate of an authority", *found),
-            Cause::TooManyAuthorities => {
+            Self::Pkcs7 => f.write_str("a PKCS #7 collection of certificates, not a PEM file"),
+            Self::Exchanged => missing(f, "certificate", Some("private key")),
+            Self::NoCertificate(found) => missing(f, "certificate", *found),
+            Self::NoAuthority(found) => missing(f, "certificate of an authority", *found),
+            Self::TooManyAuthorities => {
                 let max = super::super::limits::AUTHORITIES_MAX;
                 write!(f, "more than {max} authorities")
             }
-            Cause::TooManyOfOneName(name) => {
+            Self::TooManyOfOneName(name) => {
                 let max = super::super::limits::AUTHORITIES_OF_ONE_NAME_MAX;
                 write!(f, "more than {max} authorities are called '{name}'")
             }
-            Cause::OfNoAuthority(number, subject) => write!(
+            Self::OfNoAuthority(number, subject) => write!(
                 f,
                 "certificate {number} of the file ({subject}) is not one of an authority"
             ),
-            Cause::NoKey(found) => missing(f, "private key", *found),
-            Cause::EncryptedKey => f.write_str("the private key is protected by a passphrase"),
-            Cause::TooLong(count) => {
+            Self::NoKey(found) => missing(f, "private key", *found),
+            Self::EncryptedKey => f.write_str("the private key is protected by a passphrase"),
+            Self::TooLong(count) => {
                 let max = super::super::limits::CHAIN_LEN_MAX;
                 write!(
                     f,
                     "{count} certificates in one file, at most {max} make sense"
                 )
             }
-            Cause::Malformed(number, why) => {
+            Self::Malformed(number, why) => {
                 write!(
                     f,
                     "certificate {number} of the file cannot be parsed: {why}"
                 )
             }
-            Cause::UnusableKey => {
+            Self::UnusableKey => {
                 f.write_str("the private key is of a kind or a length that is not supported")
             }
-            Cause::Mismatch { certificate } => {
+            Self::Mismatch { certificate } => {
                 write!(f, "the key does not belong to '{}'", certificate.display())
             }
-            Cause::Expired { on, days } => {
+            Self::Expired { on, days } => {
                 write!(f, "the certificate expired on {on}, {days} days ago")
             }
-            Cause::Library(why) => f.write_str(why),
+            Self::Library(why) => f.write_str(why),
         }
     }
 }
@@ -350,6 +356,17 @@ pub enum WarningKind {
     },
     /// It has been ordered, and is not there yet.
     Awaited,
+    /// The file of a certificate that has been ordered is gone; what was read before stays in use.
+    Gone,
+    /// The file of a certificate that has been ordered cannot be used, and is waited for.
+    Unusable {
+        /// Why, without the path.
+        why: String,
+    },
+    /// The folder has more files than are read.
+    TooMany,
+    /// There is no folder of certificates that are ordered.
+    NoFolder,
     /// It is not valid yet: usually because of a wrong clock.
     NotYetValid {
         /// Start of validity.
@@ -382,6 +399,14 @@ pub enum WarningKind {
     },
 }
 
+impl WarningKind {
+    /// Whether the certificate in use is an earlier one, or there is none.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        matches!(self, Self::Gone | Self::Unusable { .. } | Self::TooMany)
+    }
+}
+
 impl Warning {
     /// How to fix it.
     #[must_use]
@@ -392,6 +417,18 @@ impl Warning {
                 "renew the certificate; the files are read again when they change".into()
             }
             WarningKind::Awaited => "handshakes fail until 'gannet acme' has got it".into(),
+            WarningKind::Gone => {
+                "the certificate stays in use until a restart, unless there is a new one".into()
+            }
+            WarningKind::Unusable { .. } => {
+                "'gannet acme' replaces it; what was read of it before stays in use".into()
+            }
+            WarningKind::NoFolder => {
+                "start 'gannet acme' first, which makes it: a sandbox may not reach \
+                one that is made later"
+                    .into()
+            }
+            WarningKind::TooMany => "move those of hosts that are served no more elsewhere".into(),
             WarningKind::NotYetValid { .. } => "check the clock".into(),
             WarningKind::WrongOrder => {
                 format!("it was put right; sort '{path}' from the server's certificate to the root")
@@ -424,6 +461,16 @@ impl fmt::Display for Warning {
             }
             WarningKind::HasExpired { on } => write!(f, "the certificate expired on {on}"),
             WarningKind::Awaited => f.write_str("there is no certificate yet"),
+            WarningKind::Gone => f.write_str("the file of a certificate in use is gone"),
+            WarningKind::Unusable { why } => write!(f, "cannot be used: {why}"),
+            WarningKind::NoFolder => f.write_str("there is no such folder"),
+            WarningKind::TooMany => {
+                let max = super::super::limits::FOLDER_PAIRS_MAX;
+                write!(
+                    f,
+                    "more than {max} certificates, and the others are not used"
+                )
+            }
             WarningKind::NotYetValid { from } => {
                 write!(f, "the certificate is not valid before {from}")
             }

@@ -36,6 +36,24 @@ pub struct LoadOptions {
     pub now: i64,
 }
 
+impl PairPaths {
+    /// A file that has both.
+    #[must_use]
+    pub fn of_one(file: PathBuf) -> Self {
+        Self {
+            certificate: file.clone(),
+            key: file,
+        }
+    }
+
+    /// Whether one of the files is not there.
+    #[must_use]
+    pub fn are_missing(&self) -> bool {
+        let is_missing = |path: &Path| matches!(path.try_exists(), Ok(false));
+        is_missing(&self.certificate) || is_missing(&self.key)
+    }
+}
+
 impl LoadOptions {
     /// Strict, at the current time.
     #[must_use]
@@ -57,10 +75,11 @@ pub fn now_unix() -> i64 {
 }
 
 /// A certificate chain with its key, ready for use.
+#[derive(Clone)]
 pub struct Pair {
     /// Facts about the leaf.
     pub facts: Facts,
-    pub(super) key: Arc<CertifiedKey>,
+    pub(in crate::tls) key: Arc<CertifiedKey>,
     path: PathBuf,
 }
 
@@ -126,33 +145,45 @@ pub fn load(
     paths: &[PairPaths],
     options: &LoadOptions,
 ) -> Result<(Vec<Pair>, Vec<Warning>), CertificateError> {
-    if paths.len() > PAIRS_MAX {
-        return Err(CertificateError {
-            path: None,
-            cause: Cause::TooManyPairs(paths.len()),
-        });
-    }
+    check_count(paths.len())?;
     let mut warnings = Vec::new();
     let mut pairs = Vec::with_capacity(paths.len());
     for paths in paths {
-        let (certificates, _) = read(&paths.certificate)?;
-        let (key, mode) = read(&paths.key)?;
-        if mode & 0o007 != 0 {
-            warn(
-                &mut warnings,
-                &paths.key,
-                WarningKind::WorldReadable { mode: mode & 0o777 },
-            );
-        }
-        pairs.push(Pair::from_pem(
-            paths,
-            &certificates,
-            &key,
-            options,
-            &mut warnings,
-        )?);
+        pairs.push(load_one(paths, options, &mut warnings)?);
     }
     Ok((pairs, warnings))
+}
+
+/// Refuses more pairs that are named one by one than a server supports.
+pub(in crate::tls) fn check_count(count: usize) -> Result<(), CertificateError> {
+    match count > PAIRS_MAX {
+        true => Err(CertificateError {
+            path: None,
+            cause: Cause::TooManyPairs(count),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Reads and checks one pair.
+///
+/// # Errors
+/// [`CertificateError`]
+pub fn load_one(
+    paths: &PairPaths,
+    options: &LoadOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Pair, CertificateError> {
+    let (certificates, _) = read(&paths.certificate)?;
+    let (key, mode) = read(&paths.key)?;
+    if mode & 0o007 != 0 {
+        warn(
+            warnings,
+            &paths.key,
+            WarningKind::WorldReadable { mode: mode & 0o777 },
+        );
+    }
+    Pair::from_pem(paths, &certificates, &key, options, warnings)
 }
 
 /// Reads the certificate for a challenge, with its key in the same file.

@@ -8,6 +8,7 @@ mod authorities;
 mod error;
 mod facts;
 mod load;
+mod names;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +18,11 @@ pub(super) use authorities::Authorities;
 pub use error::{Cause, CertificateError, Warning, WarningKind};
 pub use facts::Facts;
 pub(super) use facts::subject;
-pub(super) use load::challenge;
-pub use load::{LoadOptions, Pair, PairPaths, load, now_unix};
+pub use load::{LoadOptions, Pair, PairPaths, load, load_one, now_unix};
+pub(super) use load::{challenge, check_count};
+pub(super) use names::{Chosen, Expected, Names};
 
+use foldhash::fast::RandomState;
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
 
 use super::challenges::Challenges;
@@ -30,6 +33,8 @@ use super::quic;
 /// All certificates of a server at one time, with their configurations for the TLS library.
 pub struct CertificateSet {
     hosts: Vec<Host>,
+    /// Hosts by the SHA-256 of their first leaf.
+    by_leaf: HashMap<[u8; 32], usize, RandomState>,
     names: Arc<Names>,
     quic: Arc<dyn QuicCrypto>,
     clients: Option<Verifier>,
@@ -37,44 +42,11 @@ pub struct CertificateSet {
     challenges: Arc<Challenges>,
 }
 
-/// Maps names to the hosts of a set. The first host is the default.
-#[derive(Debug, Default)]
-pub(super) struct Names {
-    /// Names without a wildcard.
-    exact: HashMap<Box<str>, usize>,
-    /// Names behind `*.`, without it.
-    wildcard: HashMap<Box<str>, usize>,
-}
-
-impl Names {
-    /// Adds the names of a host. If two hosts have a name, the first one keeps it.
-    fn add(&mut self, names: &[Box<str>], host: usize) {
-        for name in names {
-            match name.strip_prefix("*.") {
-                Some(suffix) => self.wildcard.entry(suffix.into()).or_insert(host),
-                None => self.exact.entry(name.clone()).or_insert(host),
-            };
-        }
-    }
-
-    fn find(&self, name: &str) -> Option<usize> {
-        let wildcard = || {
-            // A wildcard matches one label (RFC 9525 section 6.3).
-            let (label, suffix) = name.split_once('.')?;
-            if label.is_empty() {
-                None
-            } else {
-                self.wildcard.get(suffix)
-            }
-        };
-        self.exact.get(name).or_else(wildcard).copied()
-    }
-
-    /// The host for a client that requests `server_name` (lower case): the one with exactly that
-    /// name, otherwise one with a matching wildcard, otherwise the default.
-    pub(super) fn find_or_default(&self, server_name: Option<&str>) -> usize {
-        server_name.and_then(|name| self.find(name)).unwrap_or(0)
-    }
+/// There is no certificate for a name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct NoneYet {
+    /// It was ordered just now, and may be there in a few seconds.
+    pub(super) is_coming: bool,
 }
 
 /// Certificates with the same names; they differ in the kind of key.
@@ -92,13 +64,8 @@ impl Host {
         previous: Option<&CertificateSet>,
     ) -> Result<Self, CertificateError> {
         let fingerprints: Vec<_> = group.iter().map(|pair| pair.facts.fingerprint).collect();
-        // The authorities of clients may have changed.
-        let reusable = previous.filter(|_| options.clients.is_none());
-        let unchanged = reusable.and_then(|set| {
-            set.hosts
-                .iter()
-                .find(|host| host.fingerprints == fingerprints)
-        });
+        let reusable = previous.filter(|set| set.clients == options.clients);
+        let unchanged = reusable.and_then(|set| set.host_of(&fingerprints));
         let config = match unchanged {
             Some(host) => host.config.clone(),
             None => {
@@ -128,34 +95,37 @@ impl CertificateSet {
         if pairs.is_empty() {
             return Err(CertificateError::none());
         }
+        Self::expecting(pairs, Expected::default(), options, previous)
+    }
+
+    /// The same, for names of which some have no certificate yet; there may be none at all.
+    pub(super) fn expecting(
+        pairs: Vec<Pair>,
+        expected: Expected,
+        options: &Options,
+        previous: Option<&Self>,
+    ) -> Result<Self, CertificateError> {
         let mut groups: Vec<Vec<Pair>> = Vec::new();
+        let mut group_of: HashMap<Vec<Box<str>>, usize, RandomState> = HashMap::default();
         for pair in pairs {
-            let same = groups
-                .iter_mut()
-                .find(|group| group[0].facts.names == pair.facts.names);
-            match same {
-                Some(group) => group.push(pair),
-                None => groups.push(vec![pair]),
+            let next = groups.len();
+            match *group_of.entry(pair.facts.names.clone()).or_insert(next) {
+                at if at == next => groups.push(vec![pair]),
+                at => groups[at].push(pair),
             }
         }
-        let (mut hosts, mut names) = (Vec::new(), Names::default());
-        let first = groups[0][0].refuses();
+        let (mut hosts, mut names) = (Vec::new(), Names::new(expected));
+        let first = groups.first().map(|group| group[0].refuses());
         for group in groups {
             names.add(&group[0].facts.names, hosts.len());
             hosts.push(Host::new(group, options, previous)?);
         }
-        Self::of_hosts(hosts, names, options, previous).map_err(first)
-    }
-
-    /// A set without certificates: they have been ordered. Handshakes fail.
-    pub(super) fn empty(
-        options: &Options,
-        previous: Option<&Self>,
-    ) -> Result<Self, CertificateError> {
-        let none = Self::of_hosts(Vec::new(), Names::default(), options, previous);
-        none.map_err(|why| CertificateError {
-            path: None,
-            cause: Cause::Library(why),
+        Self::of_hosts(hosts, names, options, previous).map_err(|why| match first {
+            Some(refused) => refused(why),
+            None => CertificateError {
+                path: None,
+                cause: Cause::Library(why),
+            },
         })
     }
 
@@ -168,7 +138,9 @@ impl CertificateSet {
         let names = Arc::new(names);
         let keys = hosts.iter().map(|host| Arc::clone(&host.config.keys));
         let quic = quic::config(&names, keys.collect(), options)?;
+        let number = |(number, host): (usize, &Host)| (host.fingerprints[0], number);
         Ok(Self {
+            by_leaf: hosts.iter().enumerate().map(number).collect(),
             hosts,
             names,
             quic,
@@ -182,13 +154,30 @@ impl CertificateSet {
         &self.challenges
     }
 
+    fn host_of(&self, fingerprints: &[[u8; 32]]) -> Option<&Host> {
+        let host = &self.hosts[*self.by_leaf.get(fingerprints.first()?)?];
+        (host.fingerprints == fingerprints).then_some(host)
+    }
+
     /// The configuration for a client that requests `server_name`: the certificate with exactly
     /// that name, otherwise one with a matching wildcard, otherwise the default. A client that
     /// requests an unknown name gets the default as well, and rejects it itself (RFC 6066 section 3
-    /// allows either). `None` if there is no certificate at all.
-    pub(super) fn choose(&self, server_name: Option<&str>) -> Option<&HostConfig> {
-        let host = self.hosts.get(self.names.find_or_default(server_name));
-        host.map(|host| &host.config)
+    /// allows either).
+    ///
+    /// # Errors
+    /// There is no certificate at all, or none yet for a name that will have one.
+    pub(super) fn choose(&self, server_name: Option<&str>) -> Result<&HostConfig, NoneYet> {
+        let host = match self.names.choose(server_name) {
+            Chosen::Host(host) => self.hosts.get(host).map(|host| &host.config),
+            Chosen::Awaited => None,
+            Chosen::Coming => return Err(NoneYet { is_coming: true }),
+        };
+        host.ok_or(NoneYet { is_coming: false })
+    }
+
+    /// The names that have been ordered and have no certificate.
+    pub fn awaited(&self) -> impl Iterator<Item = &str> {
+        self.names.awaited()
     }
 
     /// The TLS configuration of QUIC connections.

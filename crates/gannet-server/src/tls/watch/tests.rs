@@ -1,6 +1,7 @@
 //! Certificates are replaced when their files change, and only by valid ones.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -27,6 +28,7 @@ impl Files {
         Source {
             pairs: vec![pair],
             allow_expired: false,
+            awaits_pairs: false,
             ordered: None,
             options: Options::default(),
             client_authorities: Vec::new(),
@@ -44,6 +46,8 @@ impl Files {
 
     fn put(&self, name: &str, text: &str) {
         fs::write(self.0.join("new"), text).unwrap();
+        let is_owners = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(self.0.join("new"), is_owners).unwrap();
         fs::rename(self.0.join("new"), self.0.join(name)).unwrap();
     }
 }
@@ -57,10 +61,11 @@ impl Drop for Files {
 /// Watches at a short interval.
 fn watched(files: &Files) -> (Arc<CertificateStore>, Lookout, Receiver<Reload>) {
     let source = files.source();
-    let (store, _) = source.open().unwrap();
+    let opened = source.open().unwrap();
+    let store = Arc::clone(&opened.store);
     let (sender, receiver) = channel();
     let report = move |reload| sender.send(reload).unwrap_or(());
-    let look = source.watch(Arc::clone(&store), report);
+    let look = source.watch(opened.store, opened.held, report);
     let lookout = Lookout::start("test", Duration::from_millis(2), 0, look).unwrap();
     (store, lookout, receiver)
 }
@@ -116,4 +121,130 @@ fn reading_on_demand() {
     assert!(store.generation() >= 1);
     drop(watch);
     assert!(reports.recv().is_err(), "the thread has ended");
+}
+
+/// The folder of an orderer, and what is read of it.
+fn ordered(files: &Files, hosts: &[&str]) -> Source {
+    let folder = files.0.join("acme");
+    fs::create_dir_all(folder.join("certificates")).unwrap();
+    Source {
+        pairs: Vec::new(),
+        ordered: Some(Ordered {
+            folder,
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            ..Ordered::default()
+        }),
+        ..files.source()
+    }
+}
+
+impl Files {
+    /// Puts a certificate with its key where an orderer does.
+    fn order(&self, host: &str) {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        self.put(
+            &ordered_file(host),
+            &(certificate.pem() + &key.serialize_pem()),
+        );
+    }
+}
+
+fn ordered_file(host: &str) -> String {
+    format!("acme/certificates/{host}.pem")
+}
+
+/// Looks once; returns what was said.
+fn look(look: &mut impl FnMut(bool), reports: &Receiver<Reload>) -> Vec<String> {
+    look(false);
+    let said = |reload| match reload {
+        Reload::Replaced(warnings) => format!("replaced {}", warnings.len()),
+        Reload::Failed(error) | Reload::NoChallenge(error) => error.to_string(),
+        Reload::Kept(warnings) => warnings[0].to_string(),
+    };
+    reports.try_iter().map(said).collect()
+}
+
+#[test]
+fn hosts_come_go_and_break_one_by_one() {
+    let files = Files::new("folder");
+    let source = ordered(&files, &["a.test"]);
+    files.order("b.test");
+    files.put(&ordered_file("broken.test"), "nonsense");
+    let opened = source.open().unwrap();
+    let texts: Vec<_> = opened.warnings.iter().map(Warning::to_string).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(
+        texts[0].ends_with(
+            "broken.test.pem': cannot be used: not a PEM file: no line begins with '-----BEGIN'"
+        ),
+        "{texts:?}"
+    );
+    assert!(
+        texts[1].ends_with("a.test.pem': there is no certificate yet"),
+        "{texts:?}"
+    );
+    let store = opened.store;
+    let (sender, reports) = channel();
+    let report = move |reload| sender.send(reload).unwrap_or(());
+    let mut check = source.watch(Arc::clone(&store), opened.held, report);
+    let nothing: [String; 0] = [];
+    assert_eq!(look(&mut check, &reports), nothing);
+    let has = |name: &str| store.current().has(name);
+    assert!(has("b.test") && !has("a.test"));
+    for host in ["a.test", "broken.test", "new.test"] {
+        files.order(host);
+        assert_eq!(look(&mut check, &reports), ["replaced 0"], "{host}");
+        assert!(has(host) && has("b.test"), "{host}");
+    }
+    let shown = |text: &[String], end: &str| text.len() == 1 && text[0].ends_with(end);
+    files.put(&ordered_file("a.test"), "nonsense");
+    let said = look(&mut check, &reports);
+    assert!(shown(&said, "no line begins with '-----BEGIN'"), "{said:?}");
+    for host in ["a.test", "b.test"] {
+        fs::remove_file(files.0.join(ordered_file(host))).unwrap();
+        let said = look(&mut check, &reports);
+        assert!(
+            shown(&said, "the file of a certificate in use is gone"),
+            "{said:?}"
+        );
+        assert!(has("a.test") && has("b.test"));
+    }
+    assert_eq!(look(&mut check, &reports), nothing);
+    files.order("a.test");
+    assert_eq!(look(&mut check, &reports), ["replaced 0"]);
+}
+
+#[test]
+fn a_pair_that_nobody_orders_has_to_be_there() {
+    let files = Files::new("foreign");
+    let foreign = Source {
+        ordered: ordered(&files, &["a.test"]).ordered,
+        ..files.source()
+    };
+    let error = foreign.open().err().unwrap();
+    assert!(error.to_string().contains("cannot read"), "{error}");
+    files.issue("foreign.test");
+    let opened = foreign.open().unwrap();
+    assert_eq!(opened.warnings.len(), 1, "{:?}", opened.warnings);
+    let set = opened.store.current();
+    let chosen = |name: &str| set.choose(Some(name)).is_ok();
+    // Nobody has ordered the last one.
+    assert_eq!(
+        ["foreign.test", "a.test", "other.test"].map(chosen),
+        [true, false, true]
+    );
+    assert!(set.choose(None).is_ok());
+    assert_eq!(set.awaited().collect::<Vec<_>>(), ["a.test"]);
+    // With those of a fleet, each is waited for by itself.
+    let fleet = Source {
+        awaits_pairs: true,
+        ..files.source()
+    };
+    fs::remove_file(files.0.join("c.pem")).unwrap();
+    let opened = fleet.open().unwrap();
+    assert_eq!(opened.warnings[0].kind, WarningKind::Awaited);
+    files.put("c.pem", "nonsense");
+    assert!(fleet.open().is_err());
 }

@@ -1,10 +1,12 @@
 //! Flags of `gannet serve` for certificates that are ordered.
 
+use std::ffi::OsString;
+
 use clap::ValueHint;
 
 use crate::command_line::flag::{Flag, Group, Value, one};
 use crate::command_line::settings::Settings;
-use crate::command_line::values::{acme_hosts, acme_server, path, text, thumbprint};
+use crate::command_line::values::{ON_DEMAND, acme_hosts, acme_server, path, text, thumbprint};
 
 /// The flags, in the order in which they are described.
 pub(super) const FLAGS: &[Flag<Settings>] = &[
@@ -23,12 +25,16 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         details: "Names or addresses of this server; repeatable. Each gets a certificate of its own from Let's \
             Encrypt. A process \
             beside the server ('gannet acme') orders them; the server itself contacts nobody. By this \
-            you accept the terms of the ACME server. Without --listen, --port and --expose the server \
+            you accept the terms of the ACME server. With 'on-demand', each host of --hosts gets its \
+            certificate when the first client asks for it. Without --listen, --port and --expose the server \
             listens on port 443 of all interfaces, and redirects from port 80. The ACME server has to \
             reach port 443 under each name. Until the first certificate is there, handshakes fail.",
         is_common: true,
         apply: |settings, values| {
-            settings.tls.acme.hosts = acme_hosts(values)?;
+            let (on_demand, hosts): (Vec<OsString>, Vec<OsString>) =
+                values.iter().cloned().partition(|it| it == ON_DEMAND);
+            settings.tls.acme.is_on_demand = !on_demand.is_empty();
+            settings.tls.acme.hosts = acme_hosts(&hosts)?;
             Ok(())
         },
     },
@@ -45,8 +51,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         brief: "where the account, its key and the certificates of --acme are kept",
         details: "By default acme in the service manager's state directory ($STATE_DIRECTORY), else \
             $XDG_STATE_HOME/gannet/acme, of root /var/lib/gannet/acme. Without --acme, the folder of \
-            a 'gannet acme --challenge tls-alpn-01' that runs by itself: its challenges are answered, \
-            and certificates of --tls-cert may be ordered still.",
+            a 'gannet acme --challenge tls-alpn-01' that runs by itself: its challenges are answered. \
+            All certificates in DIR/certificates are served, and those that come there.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.acme.folder = Some(path(values)?);

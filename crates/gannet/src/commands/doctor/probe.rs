@@ -15,10 +15,8 @@ use gannet_io::uring::Uring;
 use gannet_io::{clock, ktls, probe, user};
 use gannet_server::config::{Content, ListenAddress, SandboxChoice};
 use gannet_server::machine_memory;
-use gannet_server::tls::certificates::{
-    LoadOptions, PairPaths, Warning, WarningKind, load, now_unix,
-};
-use gannet_server::tls::clients::Verifier;
+use gannet_server::tls::certificates::now_unix;
+use gannet_server::tls::watch::Source;
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
@@ -60,7 +58,7 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
         sites: contents
             .map(|content| site(content, is_live(content)))
             .collect(),
-        certificates: certificates(settings, &outlook.pairs),
+        certificates: certificates(settings, outlook.certificates.as_ref()),
         clock: Clock {
             now: now_unix(),
             written: written(),
@@ -248,56 +246,36 @@ fn folds_case(path: &Path) -> bool {
     number(&first).is_some() && number(&first) == number(&other)
 }
 
-fn certificates(settings: &Settings, pairs: &[PairPaths]) -> Option<Certificates> {
-    if !tls::is_wanted(&settings.tls) {
-        return None;
-    }
-    if pairs.is_empty() {
+fn certificates(settings: &Settings, source: Option<&Source>) -> Option<Certificates> {
+    let source = source?;
+    if tls::is_for_development(&settings.tls) {
         return Some(Certificates::Development);
     }
-    let acme = &settings.tls.acme;
-    let is_ordered = !acme.hosts.is_empty()
-        || acme.folder.is_some()
-        || settings.server.content.acme_thumbprint.is_some();
-    let options = LoadOptions {
-        allow_expired: is_ordered,
-        ..LoadOptions::now()
-    };
-    let is_there = |pair: &PairPaths| !is_ordered || pair.certificate.exists();
-    let (there, awaited): (Vec<PairPaths>, Vec<PairPaths>) =
-        pairs.iter().cloned().partition(is_there);
-    let loaded = load(&there, &options).and_then(|(pairs, mut warnings)| {
-        warnings.extend(awaited.into_iter().map(|pair| Warning {
-            path: pair.certificate,
-            kind: WarningKind::Awaited,
-        }));
-        let authorities = &settings.tls.client_authorities;
-        Verifier::read(authorities, options.now, &mut warnings)?;
-        Ok((pairs, warnings))
-    });
-    Some(match loaded {
-        Err(error) => Certificates::Unusable(Lack {
-            why: error.to_string(),
-            help: error.help(),
-        }),
-        Ok((pairs, warnings)) => {
-            const DAY: i64 = 86_400;
-            let named = pairs.iter().map(|pair| {
-                let facts = &pair.facts;
-                let days = (facts.not_after - options.now).div_euclid(DAY);
-                let names = match facts.names.is_empty() {
-                    true => facts.subject.clone(),
-                    false => facts.names.join(", "),
-                };
-                (names, days, facts.validity.1.clone())
-            });
-            let warnings = warnings.iter().map(|warning| Lack {
-                why: warning.to_string(),
-                help: Some(warning.help()),
-            });
-            Certificates::Named(named.collect(), warnings.collect())
+    let opened = match source.open() {
+        Ok(opened) => opened,
+        Err(error) => {
+            return Some(Certificates::Unusable(Lack {
+                why: error.to_string(),
+                help: error.help(),
+            }));
         }
-    })
+    };
+    let now = now_unix();
+    let set = opened.store.current();
+    let named = set.facts().map(|facts| {
+        const DAY: i64 = 86_400;
+        let days = (facts.not_after - now).div_euclid(DAY);
+        let names = match facts.names.is_empty() {
+            true => facts.subject.clone(),
+            false => facts.names.join(", "),
+        };
+        (names, days, facts.validity.1.clone())
+    });
+    let warnings = opened.warnings.iter().map(|warning| Lack {
+        why: warning.to_string(),
+        help: Some(warning.help()),
+    });
+    Some(Certificates::Named(named.collect(), warnings.collect()))
 }
 
 /// When the program's file was written.

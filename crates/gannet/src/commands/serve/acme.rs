@@ -1,73 +1,110 @@
 //! Certificates that are ordered, by a process beside the server or by one of its own.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, lchown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use gannet_io::companion;
 use gannet_io::user::{User, is_root};
 use gannet_server::tls::certificates::PairPaths;
+use gannet_server::tls::on_demand::OnDemand;
 use gannet_server::tls::watch::Ordered;
 
 use super::companions::Wanted;
 use super::state_folder::state_folder;
 use crate::command_line::public_hosts::check_public;
 use crate::command_line::settings::{AcmeSettings, Settings};
+use crate::command_line::values::ON_DEMAND;
 use crate::messages::Failure;
 
-/// The folder of challenges in that of `gannet acme`.
-const CHALLENGES: &str = "challenges";
-/// The folder of certificates there.
-const CERTIFICATES: &str = "certificates";
-
-/// The files of the certificates that are ordered: each has its key.
+/// What a server has to know of certificates that are ordered for it; `None` if none are. Those of `named`
+/// that are in the folder of the process that orders are taken out: they are its hosts.
 ///
 /// # Errors
-/// There is no folder for them.
-pub(super) fn pairs(acme: &AcmeSettings) -> Result<Vec<PairPaths>, Failure> {
-    if acme.hosts.is_empty() {
-        return Ok(Vec::new());
-    }
-    let folder = folder(acme)?.join(CERTIFICATES);
-    let file = |host: &String| folder.join(format!("{host}.pem"));
-    let pair = |file: PathBuf| PairPaths {
-        certificate: file.clone(),
-        key: file,
-    };
-    Ok(acme.hosts.iter().map(file).map(pair).collect())
-}
-
-/// What a server has to know of certificates that are ordered; `None` if none are.
-///
-/// # Errors
-/// There is no folder for them.
-pub(super) fn ordered(settings: &Settings) -> Result<Option<Ordered>, Failure> {
+/// There is no folder for them, or no host is named for which they could be ordered on demand.
+pub(super) fn ordered(
+    settings: &Settings,
+    named: &mut Vec<PairPaths>,
+) -> Result<Option<Ordered>, Failure> {
     let acme = &settings.tls.acme;
-    let is_alone = acme.hosts.is_empty() && acme.folder.is_none();
-    if is_alone {
-        let is_of_fleet = settings.server.content.acme_thumbprint.is_some();
-        return Ok(is_of_fleet.then(Ordered::default));
+    if !acme.is_wanted() && acme.folder.is_none() {
+        return Ok(None);
     }
-    Ok(Some(Ordered {
-        challenges: Some(folder(acme)?.join(CHALLENGES)),
-    }))
+    check_on_demand(settings)?;
+    let mut ordered = Ordered {
+        folder: folder(acme)?,
+        is_apart: !acme.is_wanted(),
+        ..Ordered::default()
+    };
+    let certificates = ordered.certificates();
+    named.retain(|pair| match host_of(&certificates, pair) {
+        Some(host) => {
+            ordered.hosts.push(host);
+            false
+        }
+        None => true,
+    });
+    ordered.hosts.extend(acme.hosts.iter().cloned());
+    let mut known = HashSet::new();
+    ordered.hosts.retain(|host| known.insert(host.clone()));
+    Ok(Some(ordered))
 }
 
-/// The process that orders, with its folder, which is made; `None` if nothing is to be ordered.
+/// Refuses to order on demand where no hosts are known.
+fn check_on_demand(settings: &Settings) -> Result<(), Failure> {
+    let (what, help) = match (settings.hosts, settings.ignore_host) {
+        _ if !settings.tls.acme.is_on_demand => return Ok(()),
+        (true, false) => return Ok(()),
+        (true, true) => ("with --ignore-host", "leave one of them out"),
+        (false, _) => (
+            "without --hosts, which names the hosts",
+            "serve a folder of hosts with --hosts, or name each host with --acme HOST",
+        ),
+    };
+    let failure = Failure::usage(format!("--acme {ON_DEMAND} has no effect {what}"));
+    Err(failure.help(help))
+}
+
+/// The host of a file in the folder of certificates, which has its key.
+fn host_of(certificates: &Path, pair: &PairPaths) -> Option<String> {
+    let PairPaths { certificate, key } = pair;
+    let is_there = certificate == key && certificate.parent() == Some(certificates);
+    let name = certificate.file_name().filter(|_| is_there)?.to_str()?;
+    name.strip_suffix(".pem").map(str::to_owned)
+}
+
+/// The process that orders, with its folder, which is made, and what it is told of names that are asked
+/// for; `None` if nothing is to be ordered.
 ///
 /// # Errors
 /// There is no folder for what it gets.
-pub(super) fn orderer(settings: &Settings, user: Option<&User>) -> Result<Option<Wanted>, Failure> {
+pub(super) fn orderer(
+    settings: &Settings,
+    user: Option<&User>,
+) -> Result<Option<(Wanted, Option<OnDemand>)>, Failure> {
     let Some(arguments) = arguments(settings)? else {
         return Ok(None);
     };
+    check_on_demand(settings)?;
     make_folder(settings, user)?;
-    Ok(Some(Wanted {
+    let (input, on_demand) = match settings.tls.acme.is_on_demand {
+        true => {
+            let (read, write) =
+                companion::input().map_err(|error| Failure::of_system("make", "a pipe", &error))?;
+            (Some(read), Some(OnDemand::new(write)))
+        }
+        false => (None, None),
+    };
+    let wanted = Wanted {
         name: "'gannet acme'".to_owned(),
         arguments,
         variable: None,
-    }))
+        input,
+    };
+    Ok(Some((wanted, on_demand)))
 }
 
 /// Its command line.
@@ -76,7 +113,7 @@ pub(super) fn orderer(settings: &Settings, user: Option<&User>) -> Result<Option
 /// A flag that requires another one is given without it, or nobody would issue what is ordered.
 pub(super) fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Failure> {
     let acme = &settings.tls.acme;
-    if acme.hosts.is_empty() {
+    if !acme.is_wanted() {
         let alone = [
             ("--acme-email", acme.email.is_some()),
             ("--acme-server", acme.server.is_some()),
@@ -108,6 +145,9 @@ pub(super) fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Fa
         Some("staging") => all.push("--staging".into()),
         Some(server) => all.extend(["--server".into(), server.into()]),
     }
+    if acme.is_on_demand {
+        all.push("--names-from-stdin".into());
+    }
     all.push("--".into());
     all.extend(acme.hosts.iter().map(OsString::from));
     Ok(Some(all))
@@ -128,7 +168,13 @@ fn make_folder(settings: &Settings, user: Option<&User>) -> Result<(), Failure> 
         .parent()
         .map_or(Ok(()), fs::create_dir_all)
         .map_err(refuse)?;
-    let parts = ["", CERTIFICATES, CHALLENGES].map(|part| folder.join(part));
+    let ordered = Ordered {
+        folder: folder.clone(),
+        ..Ordered::default()
+    };
+    let parts = [ordered.certificates(), ordered.challenges()];
+    let parts = [ordered.folder].into_iter().chain(parts);
+    let parts: Vec<PathBuf> = parts.collect();
     let mut made = Vec::new();
     for part in &parts {
         match DirBuilder::new().mode(0o700).create(part) {

@@ -96,7 +96,7 @@ pub fn wanted(
             movable: None,
         });
     }
-    if listen.is_none() && made_up.is_none() && !settings.tls.acme.hosts.is_empty() {
+    if listen.is_none() && made_up.is_none() && settings.tls.acme.is_wanted() {
         return Ok(Wanted {
             addresses: public(settings),
             movable: None,

@@ -1,6 +1,7 @@
 //! The processes beside a server, which do what a serving process does not: ask other servers.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 
 use gannet_io::companion::Companion;
 use gannet_io::user::User;
@@ -15,6 +16,8 @@ pub(super) struct Wanted {
     pub(super) arguments: Vec<OsString>,
     /// A variable of its environment, for what a command line would show to everybody.
     pub(super) variable: Option<(&'static str, OsString)>,
+    /// Its standard input.
+    pub(super) input: Option<OwnedFd>,
 }
 
 /// A process, and what messages call it.
@@ -44,7 +47,7 @@ impl Companions {
                 .map(|(name, value)| (*name, &**value))
                 .into_iter()
                 .collect();
-            match Companion::fork(&it.name, it.arguments, &variables, user) {
+            match Companion::fork(&it.name, it.arguments, &variables, it.input, user) {
                 Ok(companion) => Ok(Named {
                     name: it.name,
                     companion,

@@ -87,6 +87,7 @@ impl Followed {
             name: format!("the follower of {}", self.shown),
             arguments,
             variable: is_secret.then(|| (STORE_URL, (&self.url).into())),
+            input: None,
         }
     }
 

@@ -33,6 +33,7 @@ use gannet_server::config::{
 };
 use gannet_server::notices::{self, ERRORS};
 use gannet_server::tls::certificates::Warning;
+use gannet_server::tls::on_demand::OnDemand;
 use gannet_server::{Inheritance, OpenError, Prepared, StartError};
 use rustix::process::{Pid, getppid};
 
@@ -78,7 +79,8 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     // that on to the programs that it executes.
     let upgrades = Upgrades::new(before.starter());
     let followed = Followed::of(settings)?;
-    let mut companions = beside(settings, followed.as_ref())?;
+    let (mut companions, on_demand) = beside(settings, followed.as_ref())?;
+    before.on_demand = on_demand;
     confinement::begin(settings.server.sandbox)?;
     let commands = match signals::listen(settings.server.sandbox, settings.user.is_some()) {
         Ok(commands) => commands,
@@ -135,12 +137,16 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
 }
 
 /// Makes ready what runs beside the server.
-fn beside(settings: &Settings, followed: Option<&Followed>) -> Result<Companions, Failure> {
+fn beside(
+    settings: &Settings,
+    followed: Option<&Followed>,
+) -> Result<(Companions, Option<OnDemand>), Failure> {
     let user = confinement::run_as(settings.user.as_deref())?.map(|it| it.user);
     followed.map_or(Ok(()), |it| it.make_room(user.as_ref()))?;
     let follower = followed.map(|it| it.follower(settings));
-    let orderer = acme::orderer(settings, user.as_ref())?;
-    Companions::fork(follower.into_iter().chain(orderer), user.as_ref())
+    let (orderer, on_demand) = acme::orderer(settings, user.as_ref())?.unzip();
+    let companions = Companions::fork(follower.into_iter().chain(orderer), user.as_ref())?;
+    Ok((companions, on_demand.flatten()))
 }
 
 /// Runs the whole start short of serving; returns notes about anything unusual.
@@ -202,12 +208,14 @@ fn is_supervised(own: u32) -> bool {
     std::env::var("SYSTEMD_EXEC_PID").is_ok_and(is_own) || getppid().is_some_and(is_init)
 }
 
-/// What another process has left for this one.
+/// What another process has left for this one, or takes from it.
 #[derive(Default)]
 struct Before {
     sockets: Sockets,
     predecessor: Option<Predecessor>,
     inheritance: Inheritance,
+    /// Names for which certificates are to be ordered.
+    on_demand: Option<OnDemand>,
 }
 
 impl Before {
@@ -218,6 +226,7 @@ impl Before {
                 sockets,
                 predecessor: Some(predecessor),
                 inheritance,
+                on_demand: None,
             },
             None => Self {
                 sockets: Sockets::of_service_manager()?,
@@ -276,7 +285,7 @@ fn prepare(
     let sockets = std::mem::take(&mut before.sockets);
     let wanted = addresses::wanted(settings, origins, &sockets)?;
     let terminal = Terminal::look(settings.colour);
-    let (tls, development) = tls::prepare(settings)?.unzip();
+    let (tls, development) = tls::prepare(settings, before.on_demand.take())?.unzip();
     let mut config = Config {
         log: log_format(settings, &terminal),
         log_file: log_file(settings),

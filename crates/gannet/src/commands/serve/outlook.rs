@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use gannet_server::config::{Config, Content, Hosted, ListenAddress, LogFormat, Scheme};
-use gannet_server::tls::certificates::PairPaths;
+use gannet_server::tls::watch::Source;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -28,8 +28,8 @@ pub(crate) struct Outlook {
     pub(crate) contents: Vec<Hosted>,
     /// Every address with its transport, whether the start would bind it, and who has it if not.
     pub(crate) addresses: Vec<Prospect>,
-    /// The certificates named.
-    pub(crate) pairs: Vec<PairPaths>,
+    /// Where certificates would come from.
+    pub(crate) certificates: Option<Source>,
     /// Whether the limits of the process suffice.
     pub(crate) limits: Result<(), Failure>,
     /// Bytes that a start takes.
@@ -66,9 +66,7 @@ impl Outlook {
             false => Vec::new(),
         };
         let wanted = wanted(settings, origins).map_err(&mut keep).ok();
-        let pairs = tls::pairs(&settings.tls)
-            .map_err(&mut keep)
-            .unwrap_or_default();
+        let certificates = tls::source(settings).map_err(&mut keep).ok().flatten();
         if let Err(failure) = confinement::run_as(settings.user.as_deref()) {
             keep(failure);
         }
@@ -90,7 +88,7 @@ impl Outlook {
             memory: needs.memory_of_start(used),
             cache_memory: process_limits::cache_memory(settings, &needs, used),
             contents,
-            pairs,
+            certificates,
             refusals,
         }
     }

@@ -9,6 +9,7 @@ use gannet_server::tls::development::Development;
 use gannet_server::{Http3Report, StartReport};
 
 use crate::commands::serve::addresses::urls;
+use crate::commands::serve::tls;
 use crate::https_record::https_record;
 use crate::messages::printable;
 use crate::quantities::{counted, size};
@@ -201,8 +202,10 @@ impl Lines<'_> {
             );
             label = "";
         }
-        for warning in &self.report.certificate_warnings {
-            let what = format!("{warning}; {}", warning.help());
+        let warnings = &self.report.certificate_warnings;
+        let shown = warnings.iter().take(tls::WARNINGS_SHOWN);
+        let shown = shown.map(|warning| format!("{warning}; {}", warning.help()));
+        for what in shown.chain(tls::more(warnings)) {
             self.line(text, label, &self.paint("33", &what));
             label = "";
         }

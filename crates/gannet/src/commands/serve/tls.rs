@@ -1,9 +1,10 @@
 //! Certificates from settings: those named, or one made for development.
 
 use gannet_server::config::{ListenAddress, Scheme, TlsConfig};
-use gannet_server::tls::certificates::{PairPaths, now_unix};
+use gannet_server::tls::certificates::{PairPaths, Warning, now_unix};
 use gannet_server::tls::config::{Options, Protocol};
 use gannet_server::tls::development::{self, Development, DevelopmentError};
+use gannet_server::tls::on_demand::OnDemand;
 use gannet_server::tls::watch::{Reload, Source};
 
 use super::acme;
@@ -13,7 +14,9 @@ use crate::messages::{Exit, Failure};
 /// Whether HTTPS is enabled.
 #[must_use]
 pub fn is_wanted(tls: &TlsSettings) -> bool {
-    tls.development || !tls.certificates.is_empty() || !tls.acme.hosts.is_empty()
+    let acme = &tls.acme;
+    let is_ordered = acme.is_wanted() || acme.folder.is_some();
+    tls.development || !tls.certificates.is_empty() || is_ordered
 }
 
 /// The scheme of an address. The client of a Unix socket is a proxy, which has terminated TLS.
@@ -25,12 +28,40 @@ pub fn scheme(tls: &TlsSettings, address: &ListenAddress) -> Scheme {
     }
 }
 
-/// The certificate and key files, in the order given, then those that are ordered; the first is the
-/// default.
+/// Whether the certificate is one for development.
+#[must_use]
+pub fn is_for_development(tls: &TlsSettings) -> bool {
+    tls.development && tls.certificates.is_empty() && !tls.acme.is_wanted()
+}
+
+/// Where certificates come from, besides one for development; `None` without HTTPS.
 ///
 /// # Errors
-/// A flag that requires another one is given without it.
-pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
+/// A flag that requires another one is given without it; there is no folder for what is ordered.
+pub fn source(settings: &Settings) -> Result<Option<Source>, Failure> {
+    let tls = &settings.tls;
+    let mut pairs = pairs(tls)?;
+    let ordered = acme::ordered(settings, &mut pairs)?;
+    Ok(is_wanted(tls).then(|| Source {
+        pairs,
+        allow_expired: false,
+        awaits_pairs: settings.server.content.acme_thumbprint.is_some(),
+        ordered,
+        options: Options {
+            protocols: match settings.server.no_http2 {
+                true => vec![Protocol::Http11],
+                false => vec![Protocol::H2, Protocol::Http11],
+            },
+            tls12: tls.tls12,
+            early_data: tls.early_data,
+            ..Options::default()
+        },
+        client_authorities: tls.client_authorities.clone(),
+    }))
+}
+
+/// The certificate and key files, in the order given.
+fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
     if tls.certificates.is_empty() && !tls.keys.is_empty() {
         let failure = Failure::usage("--tls-key is given without --tls-cert");
         return Err(failure.help("add --tls-cert FILE, the certificate that belongs to the key"));
@@ -41,7 +72,6 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
             ("--early-data", tls.early_data),
             ("--no-http3", tls.no_http3),
             ("--alt-svc", tls.alt_svc.is_some()),
-            ("--acme-dir", tls.acme.folder.is_some()),
         ];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given) {
             let message = format!("{flag} makes no sense without HTTPS");
@@ -56,8 +86,7 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
             "give one key per certificate, in the same order; omit all keys if each file has both",
         ));
     }
-    let has_named = certificates > 0 || !tls.acme.hosts.is_empty();
-    if !has_named && tls.hsts {
+    if is_for_development(tls) && tls.hsts {
         return Err(
             Failure::usage("--hsts makes no sense with a certificate for development")
                 .help("it would lock browsers out of other servers on this machine for two years"),
@@ -67,42 +96,33 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
         certificate: certificate.clone(),
         key: tls.keys.get(at).unwrap_or(certificate).clone(),
     };
-    let named = tls.certificates.iter().enumerate().map(pair);
-    Ok(named.chain(acme::pairs(&tls.acme)?).collect())
+    Ok(tls.certificates.iter().enumerate().map(pair).collect())
 }
 
-/// The server's TLS configuration, and the development certificate if one is used.
+/// The server's TLS configuration, and the development certificate if one is used. Names that are asked
+/// for are told by `on_demand`.
 ///
 /// # Errors
 /// The flags contradict each other, or no certificate can be stored.
-pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Development>)>, Failure> {
+pub fn prepare(
+    settings: &Settings,
+    on_demand: Option<OnDemand>,
+) -> Result<Option<(TlsConfig, Option<Development>)>, Failure> {
     let tls = &settings.tls;
-    let mut pairs = pairs(tls)?;
-    if !is_wanted(tls) {
+    let Some(mut source) = source(settings)? else {
         return Ok(None);
-    }
+    };
     let mut made = None;
-    if pairs.is_empty() {
+    if is_for_development(tls) {
         let development = development()?;
-        pairs.push(development.pair.clone());
+        source.pairs.push(development.pair.clone());
         made = Some(development);
     }
+    if let Some(ordered) = &mut source.ordered {
+        ordered.on_demand = on_demand;
+    }
     let config = TlsConfig {
-        source: Source {
-            pairs,
-            allow_expired: false,
-            ordered: acme::ordered(settings)?,
-            options: Options {
-                protocols: match settings.server.no_http2 {
-                    true => vec![Protocol::Http11],
-                    false => vec![Protocol::H2, Protocol::Http11],
-                },
-                tls12: tls.tls12,
-                early_data: tls.early_data,
-                ..Options::default()
-            },
-            client_authorities: tls.client_authorities.clone(),
-        },
+        source,
         kernel: tls.kernel,
         key_records_max: tls.key_records_max,
         http3: !tls.no_http3,
@@ -139,13 +159,26 @@ pub fn authority() -> Result<String, Failure> {
         .map_err(|error| Failure::of_system("read", path.display(), &error))
 }
 
+/// Warnings about certificates that have a line each: a folder may have those of ten thousand hosts.
+pub const WARNINGS_SHOWN: usize = 20;
+
+/// The line in place of those that are not shown.
+#[must_use]
+pub fn more(warnings: &[Warning]) -> Option<String> {
+    let more = warnings.len().saturating_sub(WARNINGS_SHOWN);
+    (more > 0).then(|| format!("and {more} more warnings about certificates"))
+}
+
 /// The outcome of reloading certificates: a line for people, or an error.
 pub fn reloaded(reload: &Reload) -> Result<String, Failure> {
     match reload {
         Reload::Replaced(warnings) => {
             let mut text = String::from("certificates reloaded\n");
-            for warning in warnings {
+            for warning in warnings.iter().take(WARNINGS_SHOWN) {
                 text.push_str(&format!("note     {warning}; {}\n", warning.help()));
+            }
+            if let Some(more) = more(warnings) {
+                text.push_str(&format!("note     {more}\n"));
             }
             Ok(text)
         }
@@ -154,6 +187,21 @@ pub fn reloaded(reload: &Reload) -> Result<String, Failure> {
             exit: Exit::Failed,
             ..Failure::usage(format!("{error}; the old certificates stay in use"))
         }),
+        Reload::Kept(warnings) => {
+            let (first, others) = match warnings.split_first() {
+                Some((first, others)) => (first, others.len()),
+                None => return Ok(String::new()),
+            };
+            let more = match others {
+                0 => String::new(),
+                count => format!(" (and {count} more)"),
+            };
+            Err(Failure {
+                help: Some(first.help()),
+                exit: Exit::Failed,
+                ..Failure::usage(format!("{first}{more}"))
+            })
+        }
         Reload::NoChallenge(error) => Err(Failure {
             help: error.help(),
             exit: Exit::Failed,

@@ -1,0 +1,279 @@
+//! Certificates that come while a server runs: into the folder of `gannet acme`, and because somebody asks
+//! for a host.
+
+use std::fs::{self, Permissions};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::thread;
+
+use gannet_testkit::client::{Client, head};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
+use gannet_testkit::quic::Quic;
+use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, connection};
+use gannet_testkit::{Ended, Folder, gannet};
+use rustls::ClientConfig;
+
+/// As in the server's limits.
+const HELD_HELLOS_MAX: usize = 256;
+
+/// Expects that a command has ended with this status, and has said this.
+#[track_caller]
+fn refused(ended: Ended, status: i32, why: &str) -> Ended {
+    assert_eq!(ended.status, Some(status), "{}", ended.err);
+    assert!(ended.err.contains(why), "not '{why}': {}", ended.err);
+    ended
+}
+
+fn put(folder: &Folder, path: &str, issued: &Issued) {
+    let new = folder.write(format!("{path}.new"), issued.pem());
+    // gannet warns about keys that others can read.
+    fs::set_permissions(new, Permissions::from_mode(0o600)).expect("ours");
+    fs::rename(folder.join(format!("{path}.new")), folder.join(path)).expect("renamed");
+}
+
+/// An ACME server that answers nothing.
+struct Silent {
+    listener: TcpListener,
+    url: String,
+}
+
+impl Silent {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("ours");
+        let url = format!("http://{}/dir", listener.local_addr().expect("bound"));
+        Self { listener, url }
+    }
+
+    /// Forgets who has come.
+    fn forget(&self) {
+        while self.listener.accept().is_ok() {}
+    }
+
+    /// Waits until somebody comes.
+    fn is_asked(&self) {
+        until("it is asked", || self.listener.accept().is_ok());
+    }
+}
+
+/// Why a server shows no certificate for a name that a client takes.
+fn shown(address: SocketAddr, config: &Arc<ClientConfig>, name: &str) -> Result<(), String> {
+    let mut client = Client::tls(address, connection(config, name));
+    match client.try_send(head("GET", "/", &[])) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn certificates_in_the_folder_are_served_as_they_come() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let state = Folder::new();
+        fs::create_dir(state.join("certificates")).expect("made");
+        // What is damaged at the start is waited for.
+        state.write("certificates/damaged.test.pem", "half of a certificate");
+        let folder = state.path().to_str().expect("UTF-8");
+        let mut server = engine.serve(site.path(), &["--acme-dir", folder]);
+        let lines = server.start_lines().join("\n");
+        assert!(
+            lines.contains("damaged.test.pem': cannot be used"),
+            "{lines}"
+        );
+        let authority = Authority::new();
+        let config = authority.client(Abilities::default());
+        let address = server.address();
+        for host in ["a.test", "b.test", "damaged.test"] {
+            let issued = authority.issued(KeyKind::P256, &[host]);
+            put(&state, &format!("certificates/{host}.pem"), &issued);
+            let line = server.next_line();
+            assert_eq!(line.as_deref(), Some("certificates reloaded"), "{host}");
+            assert_eq!(shown(address, &config, host), Ok(()), "{host}");
+        }
+        // Nobody knows this name: the certificate is that of another host.
+        let why = shown(address, &config, "other.test").expect_err("refused");
+        assert!(why.contains("not valid for name"), "{why}");
+        // What is gone or damaged later stays in service.
+        fs::remove_file(state.join("certificates/a.test.pem")).expect("removed");
+        let line = server.next_error_line().expect("a line");
+        assert!(line.contains("a certificate in use is gone"), "{line}");
+        state.write("certificates/b.test.pem.new", "half of a certificate");
+        let file = state.join("certificates/b.test.pem");
+        fs::rename(state.join("certificates/b.test.pem.new"), file).expect("renamed");
+        let line = server.next_error_line().expect("help");
+        assert!(line.contains("help:"), "{line}");
+        let line = server.next_error_line().expect("a line");
+        assert!(line.contains("b.test.pem': cannot be used"), "{line}");
+        for host in ["a.test", "b.test"] {
+            assert_eq!(shown(address, &config, host), Ok(()), "{host}");
+        }
+        let mut quic = Quic::start(address, &config, "a.test");
+        assert_eq!(quic.get("/").status, 200);
+    });
+}
+
+#[test]
+fn a_name_that_is_ordered_never_gets_another_hosts_certificate() {
+    let site = Folder::site();
+    let authority = Authority::new();
+    let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    on_both_engines(|engine| {
+        let ca = Silent::start();
+        let state = Folder::new();
+        let flags = [
+            "--acme",
+            "a.test",
+            "--acme-dir",
+            state.path().to_str().expect("UTF-8"),
+            "--acme-server",
+            &ca.url,
+            "--tls-cert",
+            file.to_str().expect("UTF-8"),
+        ];
+        let server = engine.serve(site.path(), &flags);
+        let config = authority.client(Abilities::default());
+        let shown = |name: &str| shown(server.address(), &config, name);
+        assert_eq!(shown("localhost"), Ok(()));
+        let why = shown("a.test").expect_err("refused");
+        assert!(why.contains("UnrecognisedName"), "{why}");
+        let why = shown("other.test").expect_err("refused");
+        assert!(why.contains("not valid for name"), "{why}");
+        let mut quic = Quic::start(server.address(), &config, "a.test");
+        assert_ne!(quic.failed_with(), 0);
+        // Nobody orders the other file.
+        drop(server);
+        let mut wrong = flags;
+        wrong[7] = "nowhere.pem";
+        let all = wrong.iter().copied().chain(site.path().to_str());
+        refused(gannet(all), 1, "cannot read 'nowhere.pem'");
+    });
+}
+
+/// A folder of sites with these hosts.
+fn sites(hosts: &[&str]) -> Folder {
+    let sites = Folder::new();
+    for host in hosts {
+        sites.write(format!("{host}/index.html"), host);
+    }
+    sites
+}
+
+#[test]
+fn hosts_of_sites_get_certificates_when_they_are_asked_for() {
+    on_both_engines(|engine| {
+        let sites = sites(&["a.test", "b.test", "_default"]);
+        let ca = Silent::start();
+        let state = Folder::new();
+        let folder = state.path().to_str().expect("UTF-8");
+        let flags = ["--hosts", "--acme", "on-demand", "--acme-dir", folder];
+        let flags = [&flags[..], &["--acme-server", &ca.url]].concat();
+        let server = engine.serve(sites.path(), &flags);
+        let authority = Authority::new();
+        let config = authority.client(Abilities::default());
+        let shown = |name: &str| shown(server.address(), &config, name);
+        // There is no site for it, and nothing to show instead.
+        let why = shown("other.test").expect_err("refused");
+        assert!(why.contains("UnrecognisedName"), "{why}");
+        let come = |host: &str| {
+            let issued = authority.issued(KeyKind::P256, &[host]);
+            put(&state, &format!("certificates/{host}.pem"), &issued);
+        };
+        thread::scope(|scope| {
+            let first = scope.spawn(|| shown("a.test"));
+            // The process beside the server was told.
+            ca.is_asked();
+            come("a.test");
+            assert_eq!(first.join().expect("no panic"), Ok(()));
+        });
+        assert_eq!(shown("a.test"), Ok(()));
+        // Over HTTP/3 nobody is held.
+        let mut quic = Quic::start(server.address(), &config, "b.test");
+        assert_ne!(quic.failed_with(), 0);
+        come("b.test");
+        until("it is served", || shown("b.test").is_ok());
+        // A name that no site has gets the default certificate; a site that comes later is known.
+        let why = shown("new.test").expect_err("refused");
+        assert!(why.contains("not valid for name"), "{why}");
+        sites.write("new.test/index.html", "new");
+        ca.forget();
+        thread::scope(|scope| {
+            // Until the folder is read again, it is a name that no site has.
+            let first = scope.spawn(|| {
+                loop {
+                    match shown("new.test") {
+                        Err(why) if why.contains("not valid for name") => thread::yield_now(),
+                        shown => return shown,
+                    }
+                }
+            });
+            ca.is_asked();
+            come("new.test");
+            assert_eq!(first.join().expect("no panic"), Ok(()));
+        });
+    });
+}
+
+#[test]
+fn handshakes_that_wait_for_certificates_are_bounded() {
+    let names: Vec<String> = (0..HELD_HELLOS_MAX + 40)
+        .map(|it| format!("h{it}.many.test"))
+        .collect();
+    let hosts: Vec<&str> = names.iter().map(String::as_str).collect();
+    let sites = sites(&hosts);
+    on_both_engines(|engine| {
+        let ca = Silent::start();
+        let state = Folder::new();
+        let folder = state.path().to_str().expect("UTF-8");
+        let flags = ["--hosts", "--acme", "on-demand", "--acme-dir", folder];
+        let flags = [&flags[..], &["--acme-server", &ca.url, "--workers", "1"]].concat();
+        let server = engine.serve(sites.path(), &flags);
+        let authority = Authority::new();
+        let config = authority.client(Abilities::default());
+        let mut held: Vec<Client> = names[..HELD_HELLOS_MAX]
+            .iter()
+            .map(|name| {
+                let mut client = Client::tls(server.address(), connection(&config, name));
+                let tls = client.secure();
+                tls.conn.write_tls(&mut tls.sock).expect("the hello fits");
+                client
+            })
+            .collect();
+        // Those after them are refused at once, as are names of no site.
+        for name in &names[HELD_HELLOS_MAX..] {
+            let why = shown(server.address(), &config, name).expect_err("refused");
+            assert!(why.contains("UnrecognisedName"), "{why}");
+        }
+        for number in 0..100 {
+            let name = format!("unknown{number}.test");
+            let why = shown(server.address(), &config, &name).expect_err("refused");
+            assert!(why.contains("UnrecognisedName"), "{why}");
+        }
+        // Who goes makes room, and those that are held get their certificates.
+        drop(held.split_off(1));
+        let issued = authority.issued(KeyKind::P256, &["*.many.test"]);
+        put(&state, "certificates/any.many.test.pem", &issued);
+        held[0].get("/").expect(200);
+        assert_eq!(shown(server.address(), &config, &names[0]), Ok(()));
+    });
+}
+
+#[test]
+fn on_demand_needs_a_folder_of_hosts() {
+    let site = Folder::site();
+    let path = site.path().to_str().expect("UTF-8");
+    let ended = gannet(["--acme", "on-demand", path]);
+    let ended = refused(ended, 2, "--acme on-demand has no effect without --hosts");
+    assert!(
+        ended.err.contains("name each host with --acme HOST"),
+        "{}",
+        ended.err
+    );
+    let ended = gannet(["--acme", "on-demand", "--hosts", "--ignore-host", path]);
+    refused(
+        ended,
+        2,
+        "--acme on-demand has no effect with --ignore-host",
+    );
+}
