@@ -554,6 +554,9 @@ pub(crate) const SITE_LOOKERS_MAX: usize = 64;
 /// means that the disk is slow.
 pub(crate) const SITE_QUEUE_MAX: usize = 1_024;
 
+/// Certificates that the health check has a line for. Others are counted.
+pub(crate) const HEALTH_LINES_MAX: usize = 20;
+
 /// Handshakes of a worker that wait for a certificate that was ordered just now, up to 32 KiB each. More of
 /// them are refused.
 pub(crate) const HELD_HELLOS_MAX: usize = 256;

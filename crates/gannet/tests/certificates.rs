@@ -277,3 +277,40 @@ fn on_demand_needs_a_folder_of_hosts() {
         "--acme on-demand has no effect with --ignore-host",
     );
 }
+
+#[test]
+fn the_health_check_tells_of_certificates() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let state = Folder::new();
+        let authority = Authority::new();
+        let expired = authority.issued_for(KeyKind::P256, &["old.test"], (2020, 2021));
+        put(&state, "certificates/old.test.pem", &expired);
+        let good = authority.issued(KeyKind::P256, &["good.test"]);
+        put(&state, "certificates/good.test.pem", &good);
+        let folder = state.path().to_str().expect("UTF-8");
+        let awaited = state.join("certificates/awaited.test.pem");
+        let flags = [
+            "--acme-dir",
+            folder,
+            "--tls-cert",
+            awaited.to_str().expect("UTF-8"),
+        ];
+        let flags = [&flags[..], &["--metrics", "127.0.0.1:0"]].concat();
+        let server = engine.serve(site.path(), &flags);
+        let mut client = Client::connect(server.metrics().expect("enabled"));
+        let answer = client.get("/health").expect(200);
+        let text = answer.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..2],
+            ["ok", "certificate of 'awaited.test': awaited"],
+            "{text}"
+        );
+        assert!(
+            lines[2].starts_with("certificate of 'old.test': expired on "),
+            "{text}"
+        );
+        assert_eq!(lines.len(), 3, "{text}");
+    });
+}

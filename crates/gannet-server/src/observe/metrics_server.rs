@@ -27,9 +27,9 @@ use crate::limits::{
     METRICS_CLIENT_MS, METRICS_CLIENTS_MAX, METRICS_REQUEST_MAX, METRICS_REQUEST_MS,
     METRICS_STOP_MS,
 };
+use crate::observe::health::health;
 use crate::observe::metrics::exposition::{About, prometheus};
 use crate::observe::snapshots::{Snapshots, WorkerCounts};
-use crate::start::releases;
 
 /// Pause before accepting is retried after a lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -359,7 +359,10 @@ impl Question {
     fn answer(&self, machine: &mut Connection, workers: &[WorkerCounts], about: &About) -> Vec<u8> {
         let (status, content_type, text) = match self {
             Self::Metrics => exposition(workers, about),
-            Self::Health => health(workers, about),
+            Self::Health => {
+                let (status, text) = health(workers, about);
+                (status, PLAIN, text)
+            }
             Self::Other(status, text) => (*status, PLAIN, (*text).to_owned()),
         };
         machine.drain();
@@ -388,19 +391,6 @@ fn exposition(workers: &[WorkerCounts], about: &About) -> (Status, &'static [u8]
         return (Status::SERVICE_UNAVAILABLE, PLAIN, text);
     }
     (Status::OK, EXPOSITION, prometheus(workers, about))
-}
-
-/// Healthy if every worker has just answered.
-fn health(workers: &[WorkerCounts], about: &About) -> (Status, &'static [u8], String) {
-    let answering = workers.iter().filter(|worker| worker.is_up).count();
-    let text = match answering == workers.len() {
-        true if !about.board.late().is_at(releases::unix_now()) => {
-            return (Status::OK, PLAIN, "ok\n".to_owned());
-        }
-        true => "a release is late\n".to_owned(),
-        false => format!("{answering} of {} workers answer\n", workers.len()),
-    };
-    (Status::SERVICE_UNAVAILABLE, PLAIN, text)
 }
 
 fn unix_now() -> i64 {

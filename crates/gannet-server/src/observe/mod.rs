@@ -1,5 +1,6 @@
 //! Observability of a running server: counters, metrics, the access log, messages.
 
+pub(crate) mod health;
 pub(crate) mod log;
 pub mod measures;
 pub mod metrics;

@@ -1,0 +1,103 @@
+//! The answer of the health check at the metrics address.
+//!
+//! Its status says whether to send clients here: nothing of a single host changes that. What an operator
+//! should look at follows in the text.
+
+use gannet_http::semantics::response::Status;
+
+use crate::limits::HEALTH_LINES_MAX;
+use crate::observe::metrics::exposition::About;
+use crate::observe::snapshots::WorkerCounts;
+use crate::start::releases;
+use crate::tls::certificates::{CertificateSet, Facts, now_unix};
+
+/// Healthy if every worker has just answered, and no release is late.
+pub(super) fn health(workers: &[WorkerCounts], about: &About) -> (Status, String) {
+    let answering = workers.iter().filter(|worker| worker.is_up).count();
+    if answering < workers.len() {
+        let text = format!("{answering} of {} workers answer\n", workers.len());
+        return (Status::SERVICE_UNAVAILABLE, text);
+    }
+    if about.board.late().is_at(releases::unix_now()) {
+        return (Status::SERVICE_UNAVAILABLE, "a release is late\n".into());
+    }
+    let mut text = String::from("ok\n");
+    if let Some(store) = &about.certificates {
+        text.push_str(&of_certificates(&store.current(), now_unix()));
+    }
+    (Status::OK, text)
+}
+
+/// A line for each certificate that has expired, will within days, or is not there.
+fn of_certificates(set: &CertificateSet, now: i64) -> String {
+    let expiring = set.facts().filter_map(|facts| expiry(facts, now));
+    let awaited = set.awaited().map(|name| (name, "awaited".to_owned()));
+    let mut lines: Vec<_> = expiring.chain(awaited).collect();
+    lines.sort_unstable();
+    let more = lines.len().saturating_sub(HEALTH_LINES_MAX);
+    lines.truncate(HEALTH_LINES_MAX);
+    let lines = lines.iter();
+    let mut text: String = lines
+        .map(|(name, what)| format!("certificate of '{name}': {what}\n"))
+        .collect();
+    if more > 0 {
+        text.push_str(&format!("and {more} more certificates\n"));
+    }
+    text
+}
+
+/// Renewal is due when a third of the lifetime is left: with half of that, it has failed for some time.
+fn expiry(facts: &Facts, now: i64) -> Option<(&str, String)> {
+    let (left, lifetime) = (facts.not_after - now, facts.not_after - facts.not_before);
+    if left >= EXPIRY_SECONDS.min(lifetime / 6) {
+        return None;
+    }
+    let name = facts.names.first().map_or(&*facts.subject, |name| &**name);
+    let on = &facts.validity.1;
+    let what = match left < 0 {
+        true => format!("expired on {on}"),
+        false => format!("expires in {} days, on {on}", left / DAY),
+    };
+    Some((name, what))
+}
+
+/// Seconds.
+const DAY: i64 = 86_400;
+
+/// Of a certificate with a long lifetime.
+const EXPIRY_SECONDS: i64 = 7 * DAY;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(name: &str, days: i64) -> Facts {
+        Facts {
+            names: vec![name.into()],
+            has_addresses: false,
+            subject: format!("CN={name}"),
+            issuer: String::new(),
+            not_before: 0,
+            not_after: days * DAY,
+            validity: (String::new(), "a day".into()),
+            fingerprint: [0; 32],
+        }
+    }
+
+    #[test]
+    fn what_ends_within_days_is_said() {
+        let said = |days, at| expiry(&facts("a.test", days), at).map(|(_, what)| what);
+        assert_eq!(said(90, 82 * DAY), None);
+        assert_eq!(
+            said(90, 84 * DAY).as_deref(),
+            Some("expires in 6 days, on a day")
+        );
+        assert_eq!(said(90, 91 * DAY).as_deref(), Some("expired on a day"));
+        // Of six days, the last one.
+        assert_eq!(said(6, 4 * DAY), None);
+        assert_eq!(
+            said(6, 5 * DAY + 1).as_deref(),
+            Some("expires in 0 days, on a day")
+        );
+    }
+}
