@@ -88,6 +88,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let _resolver = Running::start(resolver.args(["-doh", ""]), &stage.folder.join("dns.log"))?;
     let open = stage.pebble(&pebble, "open", false)?;
     stage.by_tls(&open)?;
+    stage.on_demand(&open)?;
     stage.by_http(&open)?;
     drop(open);
     let bound = stage.pebble(&pebble, "bound", true)?;
@@ -254,6 +255,65 @@ impl Stage {
             })?;
         }
         println!("TLS-ALPN-01: a server has ordered certificates for two names by itself");
+        Ok(())
+    }
+
+    /// A folder of hosts, none of which is named: each gets its certificate when it is asked for.
+    fn on_demand(&self, pebble: &Pebble) -> Result<()> {
+        let hosts = ["one.hosts.test", "two.hosts.test", "three.hosts.test"];
+        let sites = self.folder.join("sites");
+        for host in hosts {
+            fs::create_dir_all(sites.join(host))?;
+            fs::write(sites.join(host).join("index.html"), host)?;
+        }
+        let listen = format!("https://127.0.0.1:{}", self.ports[1]);
+        let state = self.folder.join("on-demand");
+        let state = state.to_str().context("UTF-8")?;
+        let flags = ["--hosts", "--acme", "on-demand", "--acme-dir", state];
+        let more = ["--acme-server", &pebble.url, "--listen", &listen];
+        let flags = [&flags[..], &more].concat();
+        let serve = || {
+            let mut command = Command::new(&self.gannet);
+            command.args(["serve", "--log", "off"]).args(&flags);
+            command.env("SSL_CERT_FILE", self.tls.join("authority.pem"));
+            let served = Served::start(command.arg(&sites))?;
+            served.context("it does not serve")
+        };
+        let served = serve()?;
+        let get = |host: &str| {
+            let resolve = format!("{host}:{}:127.0.0.1", served.port);
+            let page = format!("https://{host}:{}/", served.port);
+            // The certificates of pebble are trusted by nobody.
+            self.curl(&[
+                "--insecure",
+                "--max-time",
+                "40",
+                "--resolve",
+                &resolve,
+                &page,
+            ])
+        };
+        for host in hosts {
+            let begun = Instant::now();
+            let page = get(host)?;
+            ensure!(page == host, "{host}: {page}");
+            self.shown(&served.port, host)?;
+            let took = begun.elapsed().as_secs_f64();
+            println!("on demand: the first request for {host} was answered in {took:.1} s");
+        }
+        // Nobody serves it: no order, and the certificate of another host.
+        let _ = get("four.hosts.test");
+        let names = fs::read_dir(self.folder.join("on-demand/certificates"))?;
+        let count = names
+            .flatten()
+            .filter(|it| it.path().extension() == Some("pem".as_ref()));
+        ensure!(count.count() == hosts.len(), "one for each host");
+        drop(served);
+        let served = serve()?;
+        for host in hosts {
+            self.shown(&served.port, host)?;
+        }
+        println!("on demand: after a restart all are served at once");
         Ok(())
     }
 
