@@ -120,10 +120,12 @@ impl<D: Driver> Active<'_, D> {
 
     /// Ends a handshake whose certificate has not come.
     pub(super) fn refuse_held(&mut self) {
-        let Some(tls) = &mut self.conn.tls else {
-            return;
-        };
-        tls.held_until = None;
+        let conn = &mut *self.conn;
+        let Some(tls) = &mut conn.tls else { return };
+        if tls.held_until.take().is_some() {
+            let own = conn.id.token(Kind::Receive);
+            self.shared.held_hellos.0.retain(|waiter| *waiter != own);
+        }
         let State::Shaking(handshake) = &mut tls.state else {
             return;
         };
