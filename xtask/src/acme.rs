@@ -86,12 +86,13 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         "",
     ]);
     let _resolver = Running::start(resolver.args(["-doh", ""]), &stage.folder.join("dns.log"))?;
-    let open = stage.pebble(&pebble, "open", false)?;
+    let open = stage.pebble(&pebble, ("open", port()?), false)?;
     stage.by_tls(&open)?;
     stage.on_demand(&open)?;
     stage.by_http(&open)?;
+    let open = stage.forgotten(&pebble, open)?;
     drop(open);
-    let bound = stage.pebble(&pebble, "bound", true)?;
+    let bound = stage.pebble(&pebble, ("bound", port()?), true)?;
     stage.bound(&bound)
 }
 
@@ -108,15 +109,16 @@ struct Stage {
 /// An ACME server.
 struct Pebble {
     _running: Running,
+    port: u16,
     url: String,
     management: String,
 }
 
 impl Stage {
     /// Starts pebble, which refuses some nonces, as it does by default.
-    fn pebble(&self, program: &Path, name: &str, is_bound: bool) -> Result<Pebble> {
+    fn pebble(&self, program: &Path, (name, own): (&str, u16), is_bound: bool) -> Result<Pebble> {
         let pem = self.tls.join("localhost.pem");
-        let (own, management) = (port()?, port()?);
+        let management = port()?;
         let config = serde_json::json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{own}"),
             "managementListenAddress": format!("127.0.0.1:{management}"),
@@ -146,6 +148,7 @@ impl Stage {
         let pebble = Pebble {
             _running: Running::start(&mut command, &log)?,
             url: format!("https://127.0.0.1:{own}/dir"),
+            port: own,
             management: format!("https://127.0.0.1:{management}"),
         };
         until("pebble answers", || self.curl(&[&pebble.url]).is_ok())?;
@@ -367,6 +370,34 @@ impl Stage {
         println!("refused names and profiles are said");
         self.by_a_wrong_clock(pebble)?;
         self.renewed_under_load(pebble, &served, &file)
+    }
+
+    /// The ACME server starts anew, and knows neither account nor orders: both are made anew, with the same
+    /// key, so that servers go on answering.
+    fn forgotten(&self, program: &Path, pebble: Pebble) -> Result<Pebble> {
+        let thumbprint = self.ordered(&pebble, "fleet", &[])?;
+        let port = pebble.port;
+        drop(pebble);
+        let pebble = self.pebble(program, ("forgotten", port), false)?;
+        let redirect = format!("127.0.0.1:{}", self.ports[0]);
+        let served = self.serve(&[
+            "--acme-thumbprint",
+            thumbprint.trim(),
+            "--listen",
+            &redirect,
+        ])?;
+        let output = self.order(&pebble, "fleet", &["--once", "forgotten.test"])?;
+        let (_, err) = texts(&output);
+        ensure!(output.status.success(), "{}\n{err}", output.status);
+        let why = "did not know the account any more";
+        ensure!(err.contains(why), "not '{why}', but\n{err}");
+        ensure!(
+            self.ordered(&pebble, "fleet", &[])? == thumbprint,
+            "another key"
+        );
+        drop(served);
+        println!("an account that was lost is made anew, with the same key");
+        Ok(pebble)
     }
 
     /// A clock that is weeks ahead: the certificate is there, and none is ordered again and again.
