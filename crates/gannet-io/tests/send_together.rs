@@ -217,7 +217,7 @@ fn a_full_socket_delays_no_other() {
         rustix::net::sockopt::set_socket_recv_buffer_size(&idle, 8_000).unwrap();
         let (client, socket) = desk.connect();
         let piece = pattern(10_000);
-        let (mut sent, mut others) = (0, 0);
+        let mut sent = 0;
         let is_stuck = |desk: &mut Desk| {
             let mut ended = desk.settle();
             if ended.is_empty() {
@@ -239,9 +239,7 @@ fn a_full_socket_delays_no_other() {
             send(&mut desk, socket, Token(2 + n), b"goes on");
             assert_eq!(desk.sent(Token(2 + n)), Ok(7));
             assert_eq!(read(&client, 7), b"goes on");
-            others += 1;
         }
-        assert_eq!(others, 10);
         let reader = std::thread::spawn(move || read(&idle, sent * 10_000));
         assert_eq!(desk.sent(Token(1)), Ok(10_000));
         assert!(reader.join().unwrap() == pattern(10_000).repeat(sent));

@@ -41,7 +41,7 @@ pub fn wanted(accepted: CodingSet, len: u64) -> Option<Coding> {
     use Coding::{Brotli, Gzip, Zstd};
     let made: &[Coding] = match len {
         ..=BROTLI_FIRST_UP_TO => &[Brotli, Zstd, Gzip],
-        ..=BROTLI_UP_TO => &[Zstd, Brotli, Gzip],
+        _ if len <= BROTLI_UP_TO => &[Zstd, Brotli, Gzip],
         _ => &[Zstd, Gzip],
     };
     made.iter()
