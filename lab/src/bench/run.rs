@@ -294,13 +294,13 @@ pub(crate) fn measure(
         }
         (None, Asker::OwnH3(shape), _) => h3::run(&plan, shape, &mut observe)
             .map_err(anyhow::Error::from)
-            .map(Load::Own),
+            .map(|tally| Load::Own(Box::new(tally))),
         (None, Asker::Own, Client::Wrk) if !load.bursts && !is_once && load.codings.is_empty() => {
             wrk::run(&plan, task.work, &mut observe).map(Load::Wrk)
         }
         (None, Asker::Own, _) => load::run(&plan, &mut observe)
             .map_err(anyhow::Error::from)
-            .map(Load::Own),
+            .map(|tally| Load::Own(Box::new(tally))),
     };
     let load = figures.map_err(|e| explain(e, &mut server))?;
     server.check_alive()?;
@@ -396,7 +396,7 @@ fn explain(error: anyhow::Error, server: &mut Server) -> anyhow::Error {
 
 enum Load {
     H2load(h2load::Printed),
-    Own(load::Tally),
+    Own(Box<load::Tally>),
     Program(programs::Printed),
     Wrk(wrk::Printed),
 }
