@@ -3,6 +3,7 @@
 mod access;
 mod forms;
 mod server;
+mod unserved;
 
 pub use server::Server;
 
@@ -43,6 +44,7 @@ use gannet_site::target::{Target, url};
 use rustix::fs::Access;
 
 use self::access::{challenge, is_protected, protect};
+use self::unserved::{refused, unnamed};
 use super::failure::of_why_not;
 use super::{check_trust, host_entries, judge, text, texts};
 use crate::command_line::site_arguments;
@@ -213,38 +215,6 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
 fn line(text: &mut String, words: impl AsRef<str>) {
     text.push_str(&printable(words.as_ref()));
     text.push('\n');
-}
-
-/// A path that programs interpret differently is not looked up.
-fn refused(target: &Target, text: &mut String) -> Answer {
-    line(text, format!("GET {}", target.path_and_query()));
-    line(
-        text,
-        "  no server accepts this path: a '%' without two hexadecimal digits, an encoded slash or \
-         zero byte, or '..' above the root",
-    );
-    line(text, "");
-    line(text, "status 400");
-    Answer {
-        status: 400,
-        ..Answer::default()
-    }
-}
-
-/// A host without an entry, where there is none for all others.
-fn unnamed(target: &Target, host: &str, text: &mut String) -> Answer {
-    line(text, format!("GET {}", target.path_and_query()));
-    let why = match host {
-        "" => "there is no entry for all hosts: name one, as in //HOST/PATH".into(),
-        host => format!("no entry is named after '{host}', and there is none for all other hosts"),
-    };
-    line(text, format!("  {why}"));
-    line(text, "");
-    line(text, "status 421");
-    Answer {
-        status: 421,
-        ..Answer::default()
-    }
 }
 
 fn foresee(
