@@ -10,6 +10,7 @@ use gannet_io::cause::{cause, next_step};
 use gannet_store::StoreError;
 
 use crate::limits::WORDS_LEN_MAX;
+use crate::refusal;
 
 /// An error of a follower. The same failure has the same text each time.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub enum FleetError {
     Trust(&'static str),
     /// The store does not do what it should.
     Remote {
-        /// What was being done: `read`, `write`, `remove`, `take over`.
+        /// What was being done: `read`, `write`, `remove`, `keep`, `take over`.
         doing: &'static str,
         /// The URL of the object.
         object: String,
@@ -42,6 +43,26 @@ pub enum FleetError {
         bytes: u64,
         /// What they may have.
         most: u64,
+    },
+    /// The folder has the copy of another store.
+    OtherCopy {
+        /// The folder.
+        folder: PathBuf,
+        /// The URL of that store.
+        of: String,
+        /// The file that says so.
+        note: PathBuf,
+    },
+    /// The bucket was put back to a state before the one that this machine has seen there.
+    Rewound {
+        /// The URL of the store.
+        url: String,
+        /// The serial of its pointer; `None` if it has none.
+        found: Option<u64>,
+        /// The serial that this machine has seen.
+        seen: u64,
+        /// The picture, which remembers that.
+        picture: PathBuf,
     },
     /// The pointer, the log, or a release cannot be used, or the copy cannot be written.
     Store(StoreError),
@@ -87,8 +108,14 @@ pub enum Cause {
     Gone(Box<FleetError>),
     /// What nothing kept may be needed again: another pointer is in force.
     Replaced,
+    /// What nothing kept was removed, and is needed: it is the release of a pointer that came into force
+    /// at the same time.
+    Needed,
     /// The store does not keep to conditions: it has written what was there already.
     Unconditional,
+    /// It was refused, or got no answer, and this happened when it was asked for, so that nobody knows
+    /// whether it is there.
+    Unknown(Box<Cause>),
     /// The folder has more names than are read.
     Crowded,
 }
@@ -97,7 +124,7 @@ impl Cause {
     /// Whether another attempt may succeed at once.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Objects(error) => matches!(error, object_store::Error::Generic { .. }),
+            Self::Objects(error) => is_passing(error),
             Self::NoAnswer | Self::Slow | Self::Short => true,
             _ => false,
         }
@@ -105,6 +132,17 @@ impl Cause {
 }
 
 impl Cause {
+    /// Whether the store says that there is no such object, as it does to those who may list. That
+    /// there is no such bucket is another thing.
+    pub(crate) fn is_none(&self) -> bool {
+        match self {
+            Self::Objects(error @ object_store::Error::NotFound { .. }) => {
+                refusal::of(error, |it| it.next_step()).is_none()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the object is not there. Object storages deny what does not exist to those who may not
     /// list.
     pub(crate) fn is_absence(&self) -> bool {
@@ -120,7 +158,45 @@ impl Cause {
     }
 }
 
+/// Whether another attempt at a request may succeed at once.
+pub(crate) fn is_passing(error: &object_store::Error) -> bool {
+    use object_store::Error as Objects;
+    match error {
+        Objects::Generic { .. } => refusal::of(error, |it| Some(it.is_passing())).unwrap_or(true),
+        Objects::AlreadyExists { .. } => {
+            refusal::of(error, |it| Some(it.is_conflict())).unwrap_or(false)
+        }
+        _ => false,
+    }
+}
+
 impl FleetError {
+    /// Whether the store says that there is no such object.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::Remote { cause, .. } if cause.is_none())
+    }
+
+    /// Whether the storage takes a request for wrong, whoever sends it: it no longer has what the
+    /// request builds upon.
+    pub(crate) fn is_of_request(&self) -> bool {
+        let Self::Remote {
+            cause: Cause::Objects(error),
+            ..
+        } = self
+        else {
+            return false;
+        };
+        use object_store::Error as Objects;
+        match error {
+            Objects::NotFound { .. } => true,
+            Objects::Generic { .. } => refusal::of(error, |it| {
+                Some(it.status == 400 && it.next_step().is_none())
+            })
+            .unwrap_or(false),
+            _ => false,
+        }
+    }
+
     /// Whether the file system has no room.
     pub(crate) fn is_full(&self) -> bool {
         let error = match self {
@@ -146,6 +222,14 @@ impl FleetError {
     #[must_use]
     pub fn help(&self) -> Option<String> {
         use object_store::Error as Objects;
+        if let Self::Remote {
+            cause: Cause::Objects(error),
+            ..
+        } = self
+            && let Some(next) = refusal::of(error, |it| it.next_step())
+        {
+            return Some(next.to_owned());
+        }
         let text = match self {
             Self::Store(error) => return error.help(),
             Self::Io { error, .. } => next_step(error)?,
@@ -162,6 +246,20 @@ impl FleetError {
             }
             Self::Trust(_) => {
                 "name a file of certificates in PEM form, or leave it out to trust the system's"
+            }
+            Self::OtherCopy { note, .. } => {
+                let note = note.display();
+                return Some(format!(
+                    "name another folder; if both are the same store under two names: rm '{note}'"
+                ));
+            }
+            Self::Rewound { seen, picture, .. } => {
+                let picture = picture.display();
+                return Some(format!(
+                    "put the newer state back. If the older one is meant, remove what is remembered \
+                     of the other, 'rm -r {picture}', and publish until the serial is above {seen}: \
+                     followers that have seen it take nothing below"
+                ));
             }
             Self::Disk { .. } => {
                 "allow for more with --disk, or keep fewer releases: 'gannet publish --keep'"
@@ -184,9 +282,15 @@ impl FleetError {
                      those of Amazon, Google, Microsoft, Cloudflare, MinIO and Ceph"
                 }
                 Cause::Damaged => "remove this object, and publish again",
-                Cause::Gone(_) => "its pointer is in force: publish its site again",
+                Cause::Gone(_) | Cause::Needed => "its pointer is in force: publish its site again",
                 Cause::Replaced => "the next 'gannet publish' removes it, if nothing keeps it",
-                Cause::Crowded => "give the store a folder of its own",
+                Cause::Unknown(_) => {
+                    "'gannet releases' with the store's URL shows what is in force: look there before \
+                     you publish again"
+                }
+                Cause::Crowded => {
+                    "remove what does not belong to the store, and the oldest entries of its log"
+                }
                 Cause::Objects(_) | Cause::NoAnswer | Cause::Slow | Cause::Short | Cause::Long => {
                     return None;
                 }
@@ -225,6 +329,24 @@ impl fmt::Display for FleetError {
                 "cannot copy to '{}': its releases would have {bytes} bytes, and may have {most}",
                 folder.display()
             ),
+            Self::OtherCopy { folder, of, .. } => write!(
+                out,
+                "cannot copy to '{}': it has a copy of '{of}'",
+                folder.display()
+            ),
+            Self::Rewound {
+                url, found, seen, ..
+            } => {
+                write!(out, "cannot change store '{url}': ")?;
+                match found {
+                    Some(serial) => write!(out, "its pointer has serial {serial}")?,
+                    None => out.write_str("it has no pointer")?,
+                }
+                write!(
+                    out,
+                    ", and this machine has seen serial {seen} there: it was put back to an older state"
+                )
+            }
             Self::Store(error) => error.fmt(out),
             Self::Io { doing, path, error } => {
                 write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
@@ -259,9 +381,15 @@ impl fmt::Display for Cause {
                 write!(out, "another publisher has removed it in the meantime: {error}")
             }
             Self::Replaced => out.write_str("another pointer is in force now"),
+            Self::Needed => out.write_str(
+                "it was removed when a pointer of another publisher came into force that names it",
+            ),
             Self::Unconditional => out.write_str(
                 "the store ignores conditions, so that one publisher could overwrite another's work",
             ),
+            Self::Unknown(cause) => {
+                write!(out, "it is not known whether it was written: {cause}")
+            }
             Self::Crowded => out.write_str("it has more names than a store has"),
         }
     }
@@ -271,6 +399,9 @@ impl fmt::Display for Cause {
 /// request took), and without what could confuse a terminal.
 fn words(error: &object_store::Error) -> String {
     use object_store::Error as Objects;
+    if let Some(refused) = refusal::of(error, |it| it.words()) {
+        return printable(&refused);
+    }
     match error {
         Objects::NotFound { .. } => return "there is none".into(),
         Objects::PermissionDenied { .. } => return "permission denied".into(),
@@ -279,23 +410,23 @@ fn words(error: &object_store::Error) -> String {
         Objects::NotImplemented { .. } => return "the store has no conditional writes".into(),
         _ => {}
     }
+    if let Some(status) = refusal::of(error, |it| Some(it.status_words())) {
+        return printable(&status);
+    }
     let mut root: &dyn Error = error;
     while let Some(below) = root.source() {
         root = below;
     }
-    if let Some(error) = root.downcast_ref::<io::Error>() {
-        return cause(error);
+    match root.downcast_ref::<io::Error>() {
+        Some(error) => cause(error),
+        None => printable(&root.to_string()),
     }
-    let text = root.to_string();
-    let text = text.strip_prefix(STATUS).map_or_else(
-        || text.clone(),
-        |status| format!("status {}", status.trim_end_matches([':', ' '])),
-    );
+}
+
+/// As much of a text of somebody else as is shown.
+fn printable(text: &str) -> String {
     let shown = text.chars().take(WORDS_LEN_MAX);
     shown
         .map(|letter| if letter.is_control() { ' ' } else { letter })
         .collect()
 }
-
-/// How the library names an answer that is an error.
-const STATUS: &str = "Server returned non-2xx status code: ";

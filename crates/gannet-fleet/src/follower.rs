@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::draft::Draft;
 use crate::error::{Cause, FleetError};
 use crate::limits::{DAMAGED_S, DISK_DEFAULT, HISTORY_MAX, TIDY_S};
+use crate::origin;
 use crate::pace::Meter;
 use crate::remote::Remote;
 
@@ -59,8 +60,8 @@ impl Follower {
     /// pointers have to be signed, `name` who follows, `now` the time in Unix seconds.
     ///
     /// # Errors
-    /// The folder is neither a store nor empty, somebody else changes it, the key is malformed, or
-    /// the system refuses something.
+    /// The folder is neither a store nor empty, has the copy of another store, or somebody else
+    /// changes it; the key is malformed, or the system refuses something.
     pub fn open(
         remote: Remote,
         folder: &Path,
@@ -71,6 +72,7 @@ impl Follower {
     ) -> Result<Self, FleetError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(FleetError::io("follow a store in", folder))?;
+        origin::must_be_of(folder, remote.url())?;
         let mut publisher = Publisher::open(folder, name, now)?;
         publisher.require(key)?;
         Ok(Self {
@@ -171,6 +173,7 @@ impl LocalCopy {
             history?;
             self.fetch_kept(&pointer, now, &mut meter).await?;
         }
+        origin::note(self.publisher.store().folder(), self.remote.url())?;
         self.publisher.discard_parts(None);
         let pruned = self.publisher.prune(&pointer, now);
         self.removed += pruned.releases.len();

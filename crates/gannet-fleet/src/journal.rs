@@ -2,7 +2,7 @@
 //! back.
 //!
 //! ```text
-//! release <id> <size> <BLAKE3>
+//! release <id> <size> <BLAKE3> <length of a part>
 //! upload <what the storage calls it>
 //! part <index> <what the storage calls it>
 //! ```
@@ -20,13 +20,15 @@ use rustix::fs::OFlags;
 
 use crate::error::FleetError;
 use crate::limits::JOURNAL_LEN_MAX;
-use crate::publisher::write_anew;
-use crate::writing::Upload;
+use crate::picture::write_anew;
+use crate::writing::{Upload, part_len};
 
 pub(crate) struct Journal {
     pub(crate) id: ReleaseId,
     size: u64,
     digest: String,
+    /// Bytes of each part but the last one: another version may cut others.
+    part_len: u64,
     /// What the storage calls the upload.
     pub(crate) multipart: String,
     /// The parts that are there.
@@ -34,17 +36,22 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// What was begun; `None` if nothing was, or the file is damaged.
+    /// What was begun; `None` if nothing was, or the file is damaged. A last line that is torn is
+    /// removed, so that the next one does not go on with it.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let text = named_file::read_text(path, JOURNAL_LEN_MAX).ok()?;
-        // A last line may be torn.
         let whole = &text[..=text.rfind('\n')?];
+        if whole.len() < text.len() {
+            let file = unlinked().write(true).open(path);
+            file.and_then(|it| it.set_len(whole.len() as u64)).ok()?;
+        }
         let mut lines = whole.lines();
         let mut first = lines.next()?.strip_prefix("release ")?.split(' ');
         let mut journal = Self {
             id: first.next()?.parse().ok()?,
             size: first.next()?.parse().ok()?,
             digest: first.next()?.to_owned(),
+            part_len: first.next()?.parse().ok()?,
             multipart: lines.next()?.strip_prefix("upload ")?.to_owned(),
             parts: BTreeMap::new(),
         };
@@ -64,6 +71,7 @@ impl Journal {
             id: upload.id,
             size: upload.size,
             digest: hex(&upload.digest),
+            part_len: part_len(upload.size),
             multipart,
             parts: BTreeMap::new(),
         };
@@ -71,17 +79,20 @@ impl Journal {
             id,
             size,
             digest,
+            part_len,
             multipart,
             ..
         } = &journal;
-        let text = format!("release {id} {size} {digest}\nupload {multipart}\n");
+        let text = format!("release {id} {size} {digest} {part_len}\nupload {multipart}\n");
         write_anew(upload.journal, text.as_bytes())?;
         Ok(journal)
     }
 
     pub(crate) fn is_of(&self, upload: &Upload<'_>) -> bool {
-        let of = (upload.id, upload.size, hex(&upload.digest));
-        (self.id, self.size, &self.digest) == (of.0, of.1, &of.2)
+        self.id == upload.id
+            && self.size == upload.size
+            && self.digest == hex(&upload.digest)
+            && self.part_len == part_len(upload.size)
     }
 
     /// Notes a part.
@@ -93,9 +104,7 @@ impl Journal {
     ) -> Result<(), FleetError> {
         let line = format!("part {index} {}\n", part.content_id);
         self.parts.insert(index, part);
-        let mut options = OpenOptions::new();
-        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        let file = options.append(true).open(path);
+        let file = unlinked().append(true).open(path);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
         written.map_err(FleetError::io("write", path))
     }
@@ -104,6 +113,13 @@ impl Journal {
     pub(crate) fn remove(path: &Path) {
         let _ = fs::remove_file(path);
     }
+}
+
+/// Options that follow no link, which would lead the bytes to another file.
+fn unlinked() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
 }
 
 fn hex(digest: &[u8; 32]) -> String {

@@ -175,12 +175,18 @@ pub const WRITE_LEAST: u64 = 4 << 10;
 /// Until the parts of a release are one object: Amazon's S3 takes minutes for large ones.
 pub const COMPLETE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Names that are read of each folder of a store: more than a thousand releases, and a publication every
-/// five minutes for a year.
-pub const LISTED_MAX: usize = 1 << 17;
+/// Names that are read of a bucket's log, of which the newest are held: a publication every five minutes
+/// for ten years, which is a thousand pages of a list.
+pub const ENTRIES_MAX: usize = 1 << 20;
+
+/// Names that are read of a bucket's releases, and held.
+pub const RELEASES_MAX: usize = 1 << 17;
 
 /// Entries of the log that are read at the same time.
 pub const ENTRIES_AT_ONCE: usize = 16;
 
 /// Bytes of the file that notes the parts of an upload: [`PARTS_MAX`] lines.
 pub const JOURNAL_LEN_MAX: u64 = 4 << 20;
+
+/// Bytes of the note that names the URL of which a folder has the copy: twice what web servers take.
+pub const ORIGIN_LEN_MAX: u64 = 16 << 10;

@@ -4,32 +4,25 @@
 //! objects ─▶ picture ─▶ (all that publishing to a folder does) ─▶ release ─▶ log ─▶ pointer
 //! ```
 //!
-//! What a store in a folder can do is not written twice: a picture of the store, in a folder here, has
-//! its pointer and its log, and files of the right lengths for its releases, which take no room until
-//! somebody needs what is in them. On the picture a [`Publisher`] judges what is in force, kept, void or
-//! over. What it would put into force is written to the store first, in the same order; the pointer last,
-//! if it still is the one that was read.
+//! What a store in a folder can do is not written twice: on a picture of the store, in a folder here, a
+//! [`Publisher`] judges what is in force, kept, void or over. What it would put into force is written to
+//! the store first, in the same order; the pointer last, if it still is the one that was read.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-use gannet_store::limits::FOLLOWED_MAX;
 use gannet_store::{Placed, Pointer, Publisher, ReleaseId, StoreError};
 use object_store::UpdateVersion;
-use rustix::fs::OFlags;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::draft::Draft;
 use crate::error::{Cause, FleetError};
-use crate::limits::ENTRIES_AT_ONCE;
 use crate::pace::Meter;
-use crate::remote::{LOG, Remote};
+use crate::picture::{Picture, Seen, date, empty, remove};
+use crate::remote::Remote;
 use crate::writing::{Listed, Upload};
 
 /// Changes a store in an object store. Others may do so at the same time: then the second one
@@ -50,22 +43,26 @@ impl RemotePublisher {
     /// time in Unix seconds.
     ///
     /// # Errors
-    /// The store can only be read, cannot be read, or the picture cannot be written.
+    /// The store can only be read, cannot be read, or was put back to a state before the one of the
+    /// picture; or that cannot be written.
     pub fn open(remote: Remote, folder: &Path, name: &str, now: u64) -> Result<Self, FleetError> {
         remote.must_be_writable()?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(FleetError::io("publish from", folder))?;
-        let mut publisher = Self {
+        let publisher = Publisher::open(folder, name, now)?;
+        let picture = Picture {
+            remote: &remote,
+            store: publisher.store(),
+            earlier: None,
+        };
+        let Seen { version, releases } = runtime.block_on(picture.take())?;
+        Ok(Self {
             runtime,
             remote,
-            picture: Publisher::open(folder, name, now)?,
-            version: None,
-            there: RefCell::default(),
-        };
-        let (version, there) = publisher.runtime.block_on(publisher.look())?;
-        publisher.version = version;
-        publisher.there = RefCell::new(there);
-        Ok(publisher)
+            picture: publisher,
+            version,
+            there: RefCell::new(releases),
+        })
     }
 
     /// As [`Publisher::require`].
@@ -88,80 +85,6 @@ impl RemotePublisher {
         &self.picture
     }
 
-    /// Makes the picture show what the store has.
-    async fn look(
-        &self,
-    ) -> Result<(Option<UpdateVersion>, HashMap<ReleaseId, Listed>), FleetError> {
-        let pointer = self.remote.pointer_to_replace().await?;
-        let path = self.picture.store().pointer_path();
-        match &pointer {
-            Some(found) => write_anew(&path, &found.text)?,
-            None => remove(&path)?,
-        }
-        self.look_at_log().await?;
-        let mut there = HashMap::new();
-        for (name, listed) in self.remote.list("releases").await? {
-            let id = name.strip_suffix(".gannet").and_then(|id| id.parse().ok());
-            if let Some(id) = id {
-                self.show(id, listed)?;
-                there.insert(id, listed);
-            }
-        }
-        for id in self.picture.store().releases()? {
-            if !there.contains_key(&id) {
-                remove(&self.picture.store().release_path(id))?;
-            }
-        }
-        Ok((pointer.map(|it| it.version()), there))
-    }
-
-    /// Fetches the entries of the log that the picture lacks, the newest [`FOLLOWED_MAX`] at most.
-    async fn look_at_log(&self) -> Result<(), FleetError> {
-        let mut listed: Vec<(u64, Listed)> = self
-            .remote
-            .list(LOG)
-            .await?
-            .into_iter()
-            .filter_map(|(name, listed)| Some((name.parse().ok()?, listed)))
-            .collect();
-        listed.sort_unstable_by_key(|(serial, _)| std::cmp::Reverse(*serial));
-        listed.truncate(FOLLOWED_MAX);
-        let store = self.picture.store();
-        let known: HashSet<PathBuf> = listed
-            .iter()
-            .map(|(serial, _)| store.log_path(*serial))
-            .collect();
-        let [log, _] = store.folders();
-        for entry in fs::read_dir(&log).map_err(FleetError::io("read", &log))? {
-            let path = entry.map_err(FleetError::io("read", &log))?.path();
-            if !known.contains(&path) {
-                remove(&path)?;
-            }
-        }
-        listed.retain(|(serial, listed)| !is_of(&store.log_path(*serial), *listed));
-        let fetch = async |(serial, listed): (u64, Listed)| {
-            let path = store.log_path(serial);
-            let found = self.remote.logged(serial).await?;
-            let text = found.map(|(_, text)| text).unwrap_or_default();
-            write_anew(&path, &text)?;
-            date(&path, listed.modified)
-        };
-        let fetches = stream::iter(listed).map(fetch);
-        fetches
-            .buffer_unordered(ENTRIES_AT_ONCE)
-            .try_collect()
-            .await
-    }
-
-    /// Gives the picture a file for a release: of its length, and without content, unless it has that.
-    fn show(&self, id: ReleaseId, listed: Listed) -> Result<(), FleetError> {
-        let path = self.picture.store().release_path(id);
-        if is_of(&path, listed) {
-            return Ok(());
-        }
-        empty(&path, listed)
-    }
-
     fn listed(&self, id: ReleaseId) -> Option<Listed> {
         self.there.borrow().get(&id).copied()
     }
@@ -172,6 +95,8 @@ impl RemotePublisher {
     /// # Errors
     /// The store does not send it, or another file, or the picture cannot be written.
     pub fn bring(&self, id: ReleaseId) -> Result<(), FleetError> {
+        // Those of releases that were not brought to their end.
+        self.picture.discard_parts(Some(id));
         let Some(listed) = self.listed(id) else {
             return Ok(());
         };
@@ -243,7 +168,14 @@ impl RemotePublisher {
         };
         let (is_ours, listed) = self.runtime.block_on(async {
             let is_ours = creates && self.remote.upload(&upload).await?;
-            Ok::<_, FleetError>((is_ours, self.remote.look(id).await?))
+            match self.remote.look(id).await {
+                // Another publisher has removed it since it was seen there.
+                Err(error) if error.is_absence() && !is_ours => {
+                    let is_ours = self.remote.upload(&upload).await?;
+                    Ok((is_ours, self.remote.look(id).await?))
+                }
+                listed => Ok::<_, FleetError>((is_ours, listed?)),
+            }
         })?;
         let placed = match is_ours {
             true => placed,
@@ -342,6 +274,8 @@ impl RemotePublisher {
             let removed = self.runtime.block_on(self.remote.remove(*id, in_force));
             errors.extend(removed.err());
         }
+        let needed_there = self.remote.see_whether_needed(removed, in_force);
+        errors.extend(self.runtime.block_on(needed_there).err());
         for (id, listed) in self.there.borrow().iter() {
             if !needed.contains(id) && !removed.contains(id) {
                 let path = self.picture.store().release_path(*id);
@@ -349,50 +283,6 @@ impl RemotePublisher {
             }
         }
         errors
-    }
-}
-
-/// Whether a file was made after this object, as it is.
-fn is_of(path: &Path, listed: Listed) -> bool {
-    let found = fs::symlink_metadata(path);
-    found.is_ok_and(|it| {
-        it.is_file() && it.len() == listed.size && it.modified().ok() == Some(listed.modified)
-    })
-}
-
-/// Gives a file the time of the object that it was made after.
-fn date(path: &Path, modified: SystemTime) -> Result<(), FleetError> {
-    let mut options = File::options();
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    let dated = options.write(true).open(path);
-    let dated = dated.and_then(|file| file.set_modified(modified));
-    dated.map_err(FleetError::io("write", path))
-}
-
-/// Makes a file of the length and the time of an object, which takes no room.
-fn empty(path: &Path, listed: Listed) -> Result<(), FleetError> {
-    let made = create_anew(path)?.set_len(listed.size);
-    made.map_err(FleetError::io("write", path))?;
-    date(path, listed.modified)
-}
-
-/// Makes a file in place of what has its name: a link would lead the bytes to another file.
-fn create_anew(path: &Path) -> Result<File, FleetError> {
-    remove(path)?;
-    File::create_new(path).map_err(FleetError::io("write", path))
-}
-
-pub(crate) fn write_anew(path: &Path, content: &[u8]) -> Result<(), FleetError> {
-    let written = create_anew(path)?.write_all(content);
-    written.map_err(FleetError::io("write", path))
-}
-
-fn remove(path: &Path) -> Result<(), FleetError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(FleetError::io("remove", path)(error))
-        }
-        _ => Ok(()),
     }
 }
 

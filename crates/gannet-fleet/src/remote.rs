@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -12,7 +12,7 @@ use gannet_store::limits::POINTER_LEN_MAX;
 use http::header::AUTHORIZATION;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::multipart::MultipartStore;
@@ -25,7 +25,7 @@ use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
 use url::{Position, Url};
 
-use crate::bounded::Bounded;
+use crate::bounded::{Bounded, Condition, streamed};
 use crate::error::{Cause, FleetError};
 use crate::limits::{ATTEMPTS_MAX, BODY_LEAST};
 use crate::pace::{Body, Meter, Patience};
@@ -40,6 +40,8 @@ pub struct Remote {
     pub(crate) folder: Path,
     /// Its URL without what is secret.
     shown: String,
+    /// Whose it is there, where a URL does not say that.
+    service: String,
     pub(crate) patience: Patience,
 }
 
@@ -110,14 +112,34 @@ impl Remote {
             parts: clients.parts,
             folder,
             shown,
+            service: clients.service,
             patience,
         })
+    }
+
+    /// A store of objects in memory.
+    #[cfg(test)]
+    pub(crate) fn of(objects: Arc<dyn ObjectStore>, patience: Patience) -> Self {
+        Self {
+            objects,
+            parts: None,
+            folder: Path::from("site"),
+            shown: "memory:///site".into(),
+            service: String::new(),
+            patience,
+        }
     }
 
     /// Its URL, without a password.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.shown
+    }
+
+    /// What no other store has: its URL, and the service or the account that the environment names.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        format!("{}\n{}", self.shown, self.service)
     }
 
     /// What an error calls the pointer in force.
@@ -170,9 +192,20 @@ impl Remote {
         }
     }
 
+    /// An entry of the log that was listed, unless it has been removed since.
+    pub(crate) async fn listed_entry(&self, serial: u64) -> Result<Option<Vec<u8>>, FleetError> {
+        let object = format!("{LOG}/{serial}");
+        match self.text(&object, None).await {
+            Ok(text) => Ok(Some(text.text)),
+            Err(cause) if cause.is_none() => Ok(None),
+            Err(cause) => Err(self.refuse(&object, cause)),
+        }
+    }
+
     pub(crate) async fn text(&self, object: &str, known: Option<&str>) -> Result<Text, Cause> {
         let read = async {
-            let options = GetOptions::new().with_if_none_match(known);
+            let options = GetOptions::new().with_extensions(streamed());
+            let options = options.with_if_none_match(known);
             let answer = self.objects.get_opts(&self.at(object), options).await;
             let answer = answer.map_err(Cause::Objects)?;
             let entity_tag = answer.meta.e_tag.clone();
@@ -238,7 +271,8 @@ impl Remote {
         pass: Pass<'_>,
     ) -> Result<(), Stop> {
         let path = self.at(object);
-        let options = GetOptions::new().with_range(Some(*at..end));
+        let options = GetOptions::new().with_extensions(streamed());
+        let options = options.with_range(Some(*at..end));
         let answer = timeout(self.patience.answer, self.objects.get_opts(&path, options))
             .await
             .map_err(|_| Cause::NoAnswer)?
@@ -275,14 +309,16 @@ impl From<Cause> for Stop {
 struct Clients {
     objects: Arc<dyn ObjectStore>,
     parts: Option<Arc<dyn MultipartStore>>,
+    service: String,
 }
 
 impl Clients {
-    fn of(client: impl ObjectStore + MultipartStore) -> Self {
+    fn of(client: impl ObjectStore + MultipartStore, service: String) -> Self {
         let client = Arc::new(client);
         Self {
             objects: Arc::clone(&client) as _,
             parts: Some(client),
+            service,
         }
     }
 
@@ -290,6 +326,7 @@ impl Clients {
         Self {
             objects: Arc::new(client),
             parts: None,
+            service: String::new(),
         }
     }
 }
@@ -319,46 +356,57 @@ fn clients(
             .with_timeout_disabled()
     };
     let why = |error| Cause::Objects(error).to_string();
+    let service = |named: &[Option<String>]| {
+        let named: Vec<_> = named.iter().flatten().map(String::as_str).collect();
+        named.join("\n")
+    };
     let is_clear = |url: Option<String>| url.is_some_and(|url| url.starts_with("http://"));
     Ok(Some(match scheme {
         ObjectStoreScheme::AmazonS3 => {
             let builder = AmazonS3Builder::from_env().with_url(url.as_str());
             let endpoints = [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint];
-            let mut endpoints = endpoints.iter().map(|key| builder.get_config_value(key));
-            let options = options(endpoints.any(is_clear));
+            let endpoints = endpoints.map(|key| builder.get_config_value(&key));
+            let service = service(&endpoints);
+            let options = options(endpoints.into_iter().any(is_clear));
             let builder = builder.with_client_options(options).with_retry(retry);
             Clients::of(
                 builder
                     // Other services than Amazon's lack it, and few objects are removed at once.
                     .with_disable_bulk_delete(true)
-                    .with_http_connector(Bounded::creating())
+                    .with_http_connector(Bounded::new(Condition::Unsigned))
                     .build()
                     .map_err(why)?,
+                service,
             )
         }
         ObjectStoreScheme::GoogleCloudStorage => {
             let builder = GoogleCloudStorageBuilder::from_env().with_url(url.as_str());
+            let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
+            let service = service(std::slice::from_ref(&endpoint));
             let builder = builder
-                .with_client_options(options(false))
+                .with_client_options(options(is_clear(endpoint)))
                 .with_retry(retry);
             Clients::of(
                 builder
-                    .with_http_connector(Bounded::default())
+                    .with_http_connector(Bounded::new(Condition::Untaken))
                     .build()
                     .map_err(why)?,
+                service,
             )
         }
         ObjectStoreScheme::MicrosoftAzure => {
             let builder = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
             let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
+            let account = builder.get_config_value(&AzureConfigKey::AccountName);
+            let service = service(&[account, endpoint.clone()]);
             let options = options(is_clear(endpoint));
             let builder = builder.with_client_options(options).with_retry(retry);
-            Clients::of(
-                builder
-                    .with_http_connector(Bounded::default())
-                    .build()
-                    .map_err(why)?,
-            )
+            let credentials = Arc::new(OnceLock::new());
+            let condition = Condition::Signed(Arc::clone(&credentials));
+            let client = builder.with_http_connector(Bounded::new(condition)).build();
+            let client = client.map_err(why)?;
+            let _ = credentials.set(Arc::clone(client.credentials()));
+            Clients::of(client, service)
         }
         ObjectStoreScheme::Http => {
             let mut options = options(url.scheme() == "http");
@@ -373,7 +421,7 @@ fn clients(
                 .with_retry(retry);
             Clients::read_only(
                 builder
-                    .with_http_connector(Bounded::default())
+                    .with_http_connector(Bounded::new(Condition::Untaken))
                     .build()
                     .map_err(why)?,
             )

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use gannet_store::{ReleaseId, StoreError};
+use gannet_store::{Pointer, ReleaseId, StoreError};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path as ObjectPath;
 use object_store::{
-    Error as Objects, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
+    Error as Objects, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 use tokio::time::{sleep, timeout};
 
-use crate::error::{Cause, FleetError};
+use crate::error::{Cause, FleetError, is_passing};
 use crate::journal::Journal;
 use crate::limits::{
-    ATTEMPTS_MAX, COMPLETE_TIMEOUT, LISTED_MAX, PART_LEN, PARTS_AT_ONCE, PARTS_MAX, WRITE_LEAST,
+    ATTEMPTS_MAX, COMPLETE_TIMEOUT, PART_LEN, PARTS_AT_ONCE, PARTS_MAX, WRITE_LEAST,
 };
 use crate::remote::{CURRENT, LOG, Remote, Text, release_name};
 
@@ -26,8 +26,25 @@ use crate::remote::{CURRENT, LOG, Remote, Text, release_name};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Listed {
     pub(crate) size: u64,
-    /// When it was written, in whole seconds: not every answer has more.
+    /// When it was written: whole seconds, as not every answer has more, and in place of their parts
+    /// what tells two states of one second apart, a digest of its entity tag.
     pub(crate) modified: SystemTime,
+}
+
+impl From<&ObjectMeta> for Listed {
+    fn from(object: &ObjectMeta) -> Self {
+        let seconds = object.last_modified.timestamp().try_into().unwrap_or(0);
+        let tag = object.e_tag.as_deref().map_or(0, |tag| {
+            // Microsoft's lists have it without quotes.
+            let digest = blake3::hash(tag.trim_matches('"').as_bytes());
+            let [a, b, c, d, ..] = *digest.as_bytes();
+            u32::from_be_bytes([a, b, c, d]) % 1_000_000_000
+        });
+        Self {
+            size: object.size,
+            modified: SystemTime::UNIX_EPOCH + Duration::new(seconds, tag),
+        }
+    }
 }
 
 /// A whole release that is written.
@@ -81,25 +98,29 @@ impl Remote {
     pub(crate) async fn pointer_to_replace(&self) -> Result<Option<Text>, FleetError> {
         match self.text(CURRENT, None).await {
             Ok(text) => Ok(Some(text)),
-            Err(Cause::Objects(Objects::NotFound { .. })) => Ok(None),
+            Err(cause) if cause.is_none() => Ok(None),
             Err(cause) => Err(self.refuse(CURRENT, cause)),
         }
     }
 
-    /// The objects in one of the store's folders.
-    pub(crate) async fn list(&self, folder: &str) -> Result<Vec<(String, Listed)>, FleetError> {
+    /// Passes on the names of the objects in one of the store's folders, of which there may be so many.
+    pub(crate) async fn list(
+        &self,
+        folder: &str,
+        most: usize,
+        pass: &mut dyn FnMut(&str, Listed),
+    ) -> Result<(), FleetError> {
         let path = self.at(folder);
-        let mut listed = Vec::new();
         let mut count = 0;
         let mut objects = self.objects.list(Some(&path));
         loop {
             let next = timeout(self.patience.answer, objects.next()).await;
             let next = next.map_err(|_| self.refuse(folder, Cause::NoAnswer))?;
             let Some(object) = next else {
-                return Ok(listed);
+                return Ok(());
             };
             let object = object.map_err(|error| self.refuse(folder, Cause::Objects(error)))?;
-            if count == LISTED_MAX {
+            if count == most {
                 return Err(self.refuse(folder, Cause::Crowded));
             }
             count += 1;
@@ -107,11 +128,7 @@ impl Remote {
                 continue;
             };
             if let (Some(name), None) = (below.next(), below.next()) {
-                let is = Listed {
-                    size: object.size,
-                    modified: whole_seconds(object.last_modified.timestamp()),
-                };
-                listed.push((name.as_ref().to_owned(), is));
+                pass(name.as_ref(), Listed::from(&object));
             }
         }
     }
@@ -122,10 +139,7 @@ impl Remote {
         let found = timeout(self.patience.answer, self.objects.head(&self.at(&object))).await;
         let found = found.unwrap_or_else(|_| Err(no_answer()));
         let found = found.map_err(|error| self.refuse(&object, Cause::Objects(error)))?;
-        Ok(Listed {
-            size: found.size,
-            modified: whole_seconds(found.last_modified.timestamp()),
-        })
+        Ok(Listed::from(&found))
     }
 
     /// Writes an object under a condition.
@@ -137,6 +151,29 @@ impl Remote {
         match put {
             Ok(written) => written.map(drop).map_err(Cause::Objects),
             Err(_) => Err(Cause::NoAnswer),
+        }
+    }
+
+    /// Writes an object under a condition, in several attempts if need be; returns whether it was met.
+    async fn attempts_at(
+        &self,
+        object: &str,
+        content: &PutPayload,
+        mode: &PutMode,
+    ) -> Result<bool, Cause> {
+        let mut attempts = 1;
+        loop {
+            match self.put(object, content.clone(), mode.clone()).await {
+                Ok(()) => return Ok(true),
+                Err(cause) if cause.is_passing() && attempts < ATTEMPTS_MAX => {
+                    sleep(self.patience.pause * attempts).await;
+                    attempts += 1;
+                }
+                Err(Cause::Objects(
+                    Objects::AlreadyExists { .. } | Objects::Precondition { .. },
+                )) => return Ok(false),
+                Err(cause) => return Err(cause),
+            }
         }
     }
 
@@ -156,12 +193,9 @@ impl Remote {
             version: Some("1".into()),
         });
         for mode in [PutMode::Create, never] {
-            match self.put(&object, payload(text), mode).await {
-                Err(Cause::Objects(
-                    Objects::AlreadyExists { .. } | Objects::Precondition { .. },
-                )) => {}
-                Ok(()) => return Err(self.refuse_write(&object, Cause::Unconditional)),
-                Err(cause) => return Err(self.refuse_write(&object, cause)),
+            let tried = self.attempts_at(&object, &payload(text), &mode).await;
+            if tried.map_err(|cause| self.refuse_write(&object, cause))? {
+                return Err(self.refuse_write(&object, Cause::Unconditional));
             }
         }
         Ok(())
@@ -199,29 +233,48 @@ impl Remote {
                 Ok(()) => return Ok(()),
                 Err(cause) => cause,
             };
-            let is_refused = matches!(
-                cause,
-                Cause::Objects(
-                    Objects::AlreadyExists { .. }
-                        | Objects::Precondition { .. }
-                        | Objects::NotFound { .. }
-                )
-            );
-            if !is_refused && !cause.is_passing() {
+            let is_passing = cause.is_passing();
+            let is_refused = !is_passing
+                && matches!(
+                    cause,
+                    Cause::Objects(
+                        Objects::AlreadyExists { .. }
+                            | Objects::Precondition { .. }
+                            | Objects::NotFound { .. }
+                    )
+                );
+            if !is_refused && !is_passing {
                 return Err(self.refuse_write(object, cause));
             }
-            let found = self.text(object, None).await;
-            if found.is_ok_and(|found| found.text == text.as_bytes()) {
-                return Ok(());
-            }
-            if is_refused {
-                return Err(taken());
-            }
-            if attempts == ATTEMPTS_MAX {
-                return Err(self.refuse_write(object, cause));
+            let found = self.found(object).await;
+            match found {
+                Ok(Some(found)) if found.text == text.as_bytes() => return Ok(()),
+                Ok(_) if is_refused => return Err(taken()),
+                Ok(_) if attempts == ATTEMPTS_MAX => return Err(self.refuse_write(object, cause)),
+                Ok(_) => {}
+                Err(cause) if is_refused || attempts == ATTEMPTS_MAX => {
+                    return Err(self.refuse_write(object, Cause::Unknown(Box::new(cause))));
+                }
+                Err(_) => {}
             }
             sleep(self.patience.pause * attempts).await;
             attempts += 1;
+        }
+    }
+
+    /// A text that may be there, in several attempts if need be.
+    async fn found(&self, object: &str) -> Result<Option<Text>, Cause> {
+        let mut attempts = 1;
+        loop {
+            match self.text(object, None).await {
+                Ok(text) => return Ok(Some(text)),
+                Err(cause) if cause.is_none() => return Ok(None),
+                Err(cause) if cause.is_passing() && attempts < ATTEMPTS_MAX => {
+                    sleep(self.patience.pause * attempts).await;
+                    attempts += 1;
+                }
+                Err(cause) => return Err(cause),
+            }
         }
     }
 
@@ -245,6 +298,41 @@ impl Remote {
         }
     }
 
+    /// Whether releases that were [removed](Self::remove) as long as the pointer with this text was in
+    /// force are still not needed. No condition ties a removal to the pointer: another one may have come
+    /// into force between the look and the removal. Its publisher looks for its release after that, and
+    /// writes it again if it was removed by then; if it was removed later, it is found here.
+    ///
+    /// # Errors
+    /// One of them is needed, or the pointer cannot be read.
+    pub(crate) async fn see_whether_needed(
+        &self,
+        removed: &[ReleaseId],
+        in_force: &str,
+    ) -> Result<(), FleetError> {
+        if removed.is_empty() {
+            return Ok(());
+        }
+        let found = self.text(CURRENT, None).await;
+        let found = found.map_err(|cause| self.refuse(CURRENT, cause))?;
+        if found.text == in_force.as_bytes() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&found.text);
+        let (pointer, _) = gannet_store::split_signature(&text);
+        let Ok(pointer) = Pointer::parse(pointer.as_bytes()) else {
+            return Ok(());
+        };
+        if !removed.contains(&pointer.release) || self.has(pointer.release).await? {
+            return Ok(());
+        }
+        Err(FleetError::Remote {
+            doing: "keep",
+            object: self.name(&release_name(pointer.release)),
+            cause: Cause::Needed,
+        })
+    }
+
     /// Creates a release. A large one is written in parts, and is there when the last one is. Returns
     /// `false` if something is there, which may be ours, written by an attempt of which we have not
     /// heard.
@@ -260,20 +348,8 @@ impl Remote {
         let object = release_name(upload.id);
         let content = read(file, 0, upload.size).map_err(FleetError::io("read", upload.file))?;
         let content = PutPayload::from(content);
-        let mut attempts = 1;
-        loop {
-            match self.put(&object, content.clone(), PutMode::Create).await {
-                Ok(()) => return Ok(true),
-                Err(Cause::Objects(
-                    Objects::AlreadyExists { .. } | Objects::Precondition { .. },
-                )) => return Ok(false),
-                Err(cause) if cause.is_passing() && attempts < ATTEMPTS_MAX => {
-                    sleep(self.patience.pause * attempts).await;
-                    attempts += 1;
-                }
-                Err(cause) => return Err(self.refuse_write(&object, cause)),
-            }
-        }
+        let created = self.attempts_at(&object, &content, &PutMode::Create).await;
+        created.map_err(|cause| self.refuse_write(&object, cause))
     }
 
     async fn upload_in_parts(&self, upload: &Upload<'_>, file: &File) -> Result<bool, FleetError> {
@@ -289,7 +365,7 @@ impl Remote {
                 .within(0, parts.abort_multipart(&path, &journal.multipart))
                 .await;
         }
-        let is_begun = begun.is_some();
+        let earlier = begun.as_ref().map(|it| it.multipart.clone());
         let journal = match begun {
             Some(journal) => journal,
             None => {
@@ -304,20 +380,18 @@ impl Remote {
             Ok(journal) => self.complete(upload.id, (parts, &path), journal).await,
             Err(error) => Err(error),
         };
-        match completed {
-            // The storage has thrown away what an earlier attempt had written.
-            Err(FleetError::Remote {
-                cause: Cause::Objects(Objects::NotFound { .. }),
-                ..
-            }) if is_begun => {
+        match (completed, earlier) {
+            // The storage has thrown away what an earlier attempt had written, or has other parts.
+            (Err(error), Some(earlier)) if error.is_of_request() => {
                 Journal::remove(upload.journal);
+                let _ = self.within(0, parts.abort_multipart(&path, &earlier)).await;
                 Box::pin(self.upload_in_parts(upload, file)).await
             }
-            Ok(is_ours) => {
+            (Ok(is_ours), _) => {
                 Journal::remove(upload.journal);
                 Ok(is_ours)
             }
-            Err(error) => Err(error),
+            (Err(error), _) => Err(error),
         }
     }
 
@@ -338,11 +412,11 @@ impl Remote {
             let completed = timeout(COMPLETE_TIMEOUT, complete).await;
             match completed.unwrap_or_else(|_| Err(no_answer())) {
                 Ok(_) => return Ok(true),
-                Err(Objects::AlreadyExists { .. } | Objects::Precondition { .. }) => break,
-                Err(Objects::Generic { .. }) if attempts < ATTEMPTS_MAX => {
+                Err(error) if is_passing(&error) && attempts < ATTEMPTS_MAX => {
                     sleep(self.patience.pause * attempts).await;
                     attempts += 1;
                 }
+                Err(Objects::AlreadyExists { .. } | Objects::Precondition { .. }) => break,
                 Err(error) => {
                     return Err(self.refuse_write(&release_name(id), Cause::Objects(error)));
                 }
@@ -358,10 +432,7 @@ impl Remote {
     pub(crate) async fn has(&self, id: ReleaseId) -> Result<bool, FleetError> {
         match self.look(id).await {
             Ok(_) => Ok(true),
-            Err(FleetError::Remote {
-                cause: Cause::Objects(Objects::NotFound { .. }),
-                ..
-            }) => Ok(false),
+            Err(error) if error.is_absence() => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -391,7 +462,7 @@ impl Remote {
                 let put = parts.put_part(path, &multipart, index, content.clone());
                 match self.within(len, put).await {
                     Ok(part) => return Ok((index, part)),
-                    Err(Objects::Generic { .. }) if attempts < ATTEMPTS_MAX => {
+                    Err(error) if is_passing(&error) && attempts < ATTEMPTS_MAX => {
                         sleep(self.patience.pause * attempts).await;
                         attempts += 1;
                     }
@@ -421,7 +492,7 @@ impl Remote {
 }
 
 /// The parts of a release have this length, but the last one.
-fn part_len(size: u64) -> u64 {
+pub(crate) fn part_len(size: u64) -> u64 {
     PART_LEN.max(size.div_ceil(PARTS_MAX))
 }
 
@@ -447,6 +518,35 @@ fn read(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn whole_seconds(timestamp: i64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(timestamp.try_into().unwrap_or(0))
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::memory::InMemory;
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::pace::Patience;
+
+    #[test]
+    fn a_folder_of_too_many_names_is_refused() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let objects = Arc::new(InMemory::new());
+        let remote = Remote::of(objects.clone(), Patience::default());
+        runtime.block_on(async {
+            for serial in 1..=4 {
+                let path = remote.at(&format!("log/{serial}"));
+                objects.put(&path, payload("a pointer")).await.unwrap();
+            }
+            let mut names = Vec::new();
+            let mut pass = |name: &str, _: Listed| names.push(name.to_owned());
+            remote.list(LOG, 4, &mut pass).await.unwrap();
+            let error = remote.list(LOG, 3, &mut pass).await.unwrap_err();
+            let FleetError::Remote { cause, .. } = error else {
+                panic!("{error}");
+            };
+            assert!(matches!(cause, Cause::Crowded));
+            assert_eq!(names, ["1", "2", "3", "4", "1", "2", "3"]);
+        });
+    }
 }

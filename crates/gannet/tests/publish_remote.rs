@@ -4,6 +4,10 @@
 #![cfg(feature = "fleet")]
 
 mod bucket;
+#[path = "publish_remote/pictures.rs"]
+mod pictures;
+#[path = "publish_remote/refusals.rs"]
+mod refusals;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -413,6 +417,32 @@ fn what_another_pointer_may_need_is_not_removed() {
     assert_eq!(releases(&bucket).len(), 3);
 }
 
+/// The other pointer comes into force after the look, and before the removal.
+#[test]
+fn what_another_pointer_needs_when_it_was_removed_is_said() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let (first, _) = releases(&bucket).remove(0);
+    let other = pointer(&bucket).replace("serial 1", "serial 9");
+    change(&folder, "Two");
+    publish(&bucket, &folder, "cache", &[]).success();
+    change(&folder, "Three");
+    bucket.before(move |asked, objects| {
+        if asked.method == "DELETE" {
+            let other = other.clone().into_bytes();
+            objects.by_name.insert("site/current".into(), other);
+        }
+        Before::Answer
+    });
+    let ended = publish(&bucket, &folder, "cache", &["--keep", "1s 1..1"]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let expect = format!(
+        "gannet: cannot keep 's3://bucket/{first}': it was removed when a pointer of another publisher \
+         came into force that names it\nhelp: its pointer is in force: publish its site again"
+    );
+    assert!(ended.err.contains(&expect), "{}", ended.err);
+}
+
 #[test]
 fn a_release_that_another_publisher_removed_is_written_again() {
     let (bucket, folder) = (Bucket::new(), with_site());
@@ -455,11 +485,16 @@ fn answers_without_an_end_are_refused() {
     }
 }
 
-/// The picture of the bucket on a machine.
-fn picture(folder: &Folder, machine: &str) -> PathBuf {
+/// The pictures of buckets on a machine.
+fn pictures(folder: &Folder, machine: &str) -> Vec<PathBuf> {
     let pictures = folder.join(machine).join("gannet/publish");
-    let mut found = fs::read_dir(pictures).unwrap();
-    found.next().unwrap().unwrap().path()
+    let found = fs::read_dir(pictures).unwrap();
+    found.map(|it| it.unwrap().path()).collect()
+}
+
+/// The picture of the only bucket.
+fn picture(folder: &Folder, machine: &str) -> PathBuf {
+    pictures(folder, machine).remove(0)
 }
 
 #[test]

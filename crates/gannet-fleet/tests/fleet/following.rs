@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gannet_fleet::limits::TIDY_S;
-use gannet_fleet::{Cause, FleetError, Patience, Remote};
+use gannet_fleet::{Cause, FleetError, Follower, Patience, Remote};
 use gannet_store::{Keep, Publisher, Store};
 
 use crate::stand_in::{Answer, Asked, StandIn};
@@ -375,6 +375,38 @@ fn a_copy_has_one_follower() {
     Publisher::open(&fleet.copy(), "bob@build", now()).unwrap();
     assert_eq!(files(&fleet.copy()).len(), 3);
     assert_eq!(pointer.release, id_of(&release(1)));
+}
+
+/// Two stores have the same serials.
+#[test]
+fn a_copy_is_that_of_one_store() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let [server, other] = [0; 2].map(|_| StandIn::new(fleet.store()));
+    let url = server.url().replace("http://", "http://ann:secret@");
+    succeeds(&fleet, &mut fleet.follower(&url));
+    let note = fleet.copy().join(".origin");
+    assert_eq!(fs::read_to_string(&note).unwrap(), server.url() + "\n");
+    let foreign = || {
+        let remote = Remote::open(&other.url(), fleet.patience).unwrap();
+        let settings = fleet.settings.clone();
+        Follower::open(remote, &fleet.copy(), None, settings, "node", now())
+    };
+    let error = foreign().err().expect("it is the copy of another");
+    let (copy, of) = (fleet.copy().display().to_string(), server.url());
+    let expect = format!("cannot copy to '{copy}': it has a copy of '{of}'");
+    assert_eq!(error.to_string(), expect);
+    let help = error.help().unwrap();
+    assert!(help.ends_with(&format!("rm '{copy}/.origin'")), "{help}");
+    // One that was made before there were notes, and one whose note is torn.
+    for content in [None, Some("http://127")] {
+        fs::remove_file(&note).unwrap();
+        if let Some(content) = content {
+            fs::write(&note, content).unwrap();
+        }
+        succeeds(&fleet, &mut foreign().unwrap());
+        assert_eq!(fs::read_to_string(&note).unwrap(), other.url() + "\n");
+    }
 }
 
 #[test]

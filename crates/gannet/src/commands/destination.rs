@@ -6,7 +6,7 @@ use std::path::Path;
 
 use gannet_server::notices::ERRORS;
 use gannet_site::pack::Signer;
-use gannet_store::{Placed, Pointer, Pruned, Publisher, ReleaseId};
+use gannet_store::{Placed, Pointer, Pruned, Publisher, ReleaseId, Store};
 
 use super::stores;
 use crate::messages::{Failure, printable};
@@ -159,47 +159,84 @@ impl Destination {
             Kind::Folder(_) => failure,
             #[cfg(feature = "fleet")]
             Kind::Remote(publisher) => {
-                let folder = publisher.picture().store().folder().display().to_string();
-                let shown = self.shown();
-                Failure {
-                    message: failure.message.replace(&folder, &shown),
-                    help: failure.help.map(|help| help.replace(&folder, &shown)),
-                    ..failure
-                }
+                in_terms_of(&self.shown(), publisher.picture().store().folder(), failure)
             }
         }
     }
 }
 
+/// Reads a store behind a URL, without keeping publishers from it.
+///
+/// # Errors
+/// The store cannot be read, or what is passed a picture of it fails.
+pub(super) fn read<T>(
+    typed: &OsStr,
+    key: Option<&str>,
+    pass: impl FnOnce(&Store) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    remote::read(typed, key, pass)
+}
+
+/// A failure that names the store where it names the picture's folder.
+#[cfg(feature = "fleet")]
+fn in_terms_of(shown: &str, folder: &Path, failure: Failure) -> Failure {
+    let folder = folder.display().to_string();
+    Failure {
+        message: failure.message.replace(&folder, shown),
+        help: failure.help.map(|help| help.replace(&folder, shown)),
+        ..failure
+    }
+}
+
 #[cfg(not(feature = "fleet"))]
 mod remote {
-    use super::{Failure, Kind, OsStr};
+    use super::{Failure, Kind, OsStr, Store};
 
-    pub(super) fn open(_: &OsStr, _: u64) -> Result<Kind, Failure> {
+    fn built_without<T>() -> Result<T, Failure> {
         let cause = "cannot use a URL: this program was built without the feature 'fleet'";
         Err(Failure::usage(cause).help("build it with its default features"))
     }
 
-    pub(super) fn check(typed: &OsStr) -> Result<(), Failure> {
-        open(typed, 0).map(drop)
+    pub(super) fn open(_: &OsStr, _: u64) -> Result<Kind, Failure> {
+        built_without()
+    }
+
+    pub(super) fn check(_: &OsStr) -> Result<(), Failure> {
+        built_without()
+    }
+
+    pub(super) fn read<T>(
+        _: &OsStr,
+        _: Option<&str>,
+        _: impl FnOnce(&Store) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        built_without()
     }
 }
 
 #[cfg(feature = "fleet")]
 mod remote {
     use std::env;
+    use std::ffi::OsString;
     use std::fs::DirBuilder;
     use std::os::unix::fs::DirBuilderExt;
     use std::path::{Path, PathBuf};
+    use std::process;
+    use std::time::{SystemTime, UNIX_EPOCH};
 
     use gannet_archive::digest;
-    use gannet_fleet::{Patience, Remote, RemotePublisher};
+    use gannet_fleet::{Glance, Patience, Remote, RemotePublisher};
 
-    use super::{Failure, Kind, OsStr, stores};
+    use super::{Failure, Kind, OsStr, Store, in_terms_of, printable, stores};
 
     pub(super) fn open(typed: &OsStr, now: u64) -> Result<Kind, Failure> {
         let remote = writable(typed)?;
-        let folder = picture_of(remote.url())?;
+        let folder = picture_of(&remote)?;
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder);
+        made.map_err(|error| Failure::of_system("make", folder.display(), &error))?;
         let name = stores::publisher_name();
         let publisher = RemotePublisher::open(remote, &folder, &name, now);
         Ok(Kind::Remote(Box::new(publisher?)))
@@ -209,6 +246,23 @@ mod remote {
         writable(typed).map(drop)
     }
 
+    pub(super) fn read<T>(
+        typed: &OsStr,
+        key: Option<&str>,
+        pass: impl FnOnce(&Store) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let remote = Remote::open(&typed.to_string_lossy(), Patience::default())?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let unique = since.unwrap_or_default().as_nanos();
+        let folder = format!("gannet-releases-{}-{unique:x}", process::id());
+        let folder = env::temp_dir().join(folder);
+        let told = |failure| in_terms_of(&printable(remote.url()), &folder, failure);
+        // Without one, all of the log is fetched.
+        let earlier = picture_of(&remote).unwrap_or_default();
+        let glance = Glance::take(&remote, &folder, &earlier, key);
+        pass(glance.map_err(|error| told(error.into()))?.store()).map_err(told)
+    }
+
     fn writable(typed: &OsStr) -> Result<Remote, Failure> {
         let remote = Remote::open(&typed.to_string_lossy(), Patience::default())?;
         remote.must_be_writable()?;
@@ -216,33 +270,26 @@ mod remote {
     }
 
     /// Where the picture of a store is: in systemd's folder for the service, or the user's cache.
-    fn picture_of(url: &str) -> Result<PathBuf, Failure> {
+    fn picture_of(remote: &Remote) -> Result<PathBuf, Failure> {
         let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        let cache = set("CACHE_DIRECTORY").or_else(|| set("XDG_CACHE_HOME"));
-        let cache = cache.map(PathBuf::from);
+        // A service may have several.
+        let first = |folders: OsString| env::split_paths(&folders).next();
+        let cache = set("CACHE_DIRECTORY").and_then(first);
+        let cache = cache.or_else(|| set("XDG_CACHE_HOME").map(PathBuf::from));
         let cache = cache.or_else(|| Some(Path::new(&set("HOME")?).join(".cache")));
         let cache = cache.filter(|path| path.is_absolute()).ok_or_else(|| {
             Failure::new(
                 "publish to",
-                url,
+                remote.url(),
                 "there is no folder for what is kept of the store",
             )
             .help("name one in the environment: XDG_CACHE_HOME=/var/cache/gannet")
         })?;
-        // The same bucket may be one of two services.
-        let service = set("AWS_ENDPOINT_URL").unwrap_or_default();
-        let place = format!("{url}\n{}", service.to_string_lossy());
-        let name: String = digest(place.as_bytes())[..16]
+        let name: String = digest(remote.identity().as_bytes())[..16]
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let folder = cache.join("gannet/publish").join(name);
-        let made = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder);
-        made.map_err(|error| Failure::of_system("make", folder.display(), &error))?;
-        Ok(folder)
+        Ok(cache.join("gannet/publish").join(name))
     }
 }
 

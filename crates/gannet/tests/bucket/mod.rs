@@ -1,5 +1,5 @@
-//! A bucket of S3 in memory, over HTTP/1.1: objects under conditions, uploads in parts, lists. It can be
-//! told to do something else first.
+//! A bucket in memory, over HTTP/1.1, of S3 and of Google's storage, whose XML is the same: objects under
+//! conditions, uploads in parts, lists. It can be told to do something else first.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,6 +23,8 @@ pub(crate) struct Asked {
     range: Option<Range<usize>>,
     if_match: Option<String>,
     if_none_match: Option<String>,
+    /// Google's condition.
+    if_generation: Option<String>,
 }
 
 /// What is done before a request is answered.
@@ -41,6 +43,8 @@ pub(crate) enum Before {
     Close,
     /// An answer begins, and does not end.
     Endless,
+    /// It is refused with this status and this code.
+    Refuse(u16, &'static str),
 }
 
 /// What is in the bucket.
@@ -89,16 +93,20 @@ impl Bucket {
         let mut command = command();
         command
             .current_dir(folder.path())
-            .env(
-                "AWS_ENDPOINT_URL",
-                format!("http://127.0.0.1:{}", self.port),
-            )
+            .env("AWS_ENDPOINT_URL", self.url())
             .env("AWS_REGION", "eu-central-1")
             .env("AWS_ACCESS_KEY_ID", "ann")
             .env("AWS_SECRET_ACCESS_KEY", "a secret")
+            .env("GOOGLE_BASE_URL", self.url())
+            .env("GOOGLE_SERVICE_ACCOUNT_KEY", GOOGLE_KEY)
             .env_remove("CACHE_DIRECTORY")
             .env("XDG_CACHE_HOME", folder.join(machine));
         command
+    }
+
+    /// The service's URL.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// Does something to what is in it.
@@ -135,8 +143,10 @@ impl Shared {
             None => Before::Answer,
         };
         match before {
-            Before::Answer => {}
-            Before::Forget => (asked.if_match, asked.if_none_match) = (None, None),
+            Before::Answer | Before::Refuse(..) => {}
+            Before::Forget => {
+                (asked.if_match, asked.if_none_match, asked.if_generation) = (None, None, None);
+            }
             Before::ForgetMatch => asked.if_match = None,
             Before::Close => return None,
             Before::Endless => {
@@ -147,7 +157,13 @@ impl Shared {
                 }
             }
         }
-        let (status, fields, body) = objects.answer(&asked, body);
+        let (status, fields, body) = match before {
+            Before::Refuse(status, code) => {
+                let text = format!("<Error><Code>{code}</Code><Message>no</Message></Error>");
+                (status, String::new(), text.into_bytes())
+            }
+            _ => objects.answer(&asked, body),
+        };
         drop(objects);
         let len = body.len();
         let head = format!(
@@ -226,15 +242,20 @@ impl Objects {
                 none(204)
             }
             ("PUT", None) => {
-                let known = self.by_name.get(name).map(|it| tag(it));
+                let known = self.by_name.get(name);
+                let (tag_now, now) = (known.map(|it| tag(it)), known.map(|it| generation(it)));
                 let is_refused = asked.if_none_match.is_some() && known.is_some()
-                    || asked.if_match.is_some() && asked.if_match != known;
+                    || asked.if_match.is_some() && asked.if_match != tag_now
+                    || asked
+                        .if_generation
+                        .as_ref()
+                        .is_some_and(|it| *it != now.unwrap_or("0".into()));
                 if is_refused {
                     return none(412);
                 }
-                let tag = tag(&body);
+                let fields = state_of(&body);
                 self.by_name.insert(name.clone(), body);
-                (200, format!("etag: {tag}\r\n"), Vec::new())
+                (200, fields, Vec::new())
             }
             _ => none(400),
         }
@@ -245,7 +266,7 @@ impl Objects {
             .query
             .split('&')
             .find_map(|it| it.strip_prefix("prefix="));
-        let prefix = prefix.unwrap_or_default().replace("%2F", "/");
+        let prefix = decoded(prefix.unwrap_or_default());
         let mut text = String::from("<ListBucketResult>");
         let listed = self
             .by_name
@@ -264,10 +285,8 @@ impl Objects {
 }
 
 fn read(asked: &Asked, content: &[u8]) -> Answer {
-    let mut fields = format!(
-        "etag: {}\r\nlast-modified: Mon, 23 Nov 2026 08:30:00 GMT\r\n",
-        tag(content)
-    );
+    let mut fields = state_of(content);
+    fields += "last-modified: Mon, 23 Nov 2026 08:30:00 GMT\r\n";
     match asked.range.clone() {
         Some(range) => {
             let end = range.end.min(content.len());
@@ -294,10 +313,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<(Asked, Vec<u8>)> {
         .map(|it| it.split_once('?').unwrap_or((it, "")))?;
     let mut asked = Asked {
         method,
-        object: path
-            .strip_prefix("/bucket")?
-            .trim_start_matches('/')
-            .to_owned(),
+        object: decoded(path.strip_prefix("/bucket")?.trim_start_matches('/')),
         query: query.to_owned(),
         ..Asked::default()
     };
@@ -312,6 +328,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<(Asked, Vec<u8>)> {
             "content-length" => len = value.parse().ok()?,
             "if-match" => asked.if_match = Some(value),
             "if-none-match" => asked.if_none_match = Some(value),
+            "x-goog-if-generation-match" => asked.if_generation = Some(value),
             "range" => {
                 let (start, last) = value.strip_prefix("bytes=")?.split_once('-')?;
                 asked.range = Some(start.parse().ok()?..last.parse::<usize>().ok()? + 1);
@@ -324,6 +341,23 @@ fn read_request(reader: &mut impl BufRead) -> Option<(Asked, Vec<u8>)> {
     Some((asked, body))
 }
 
+/// A name without what Google's clients escape in it.
+fn decoded(name: &str) -> String {
+    let name = name.replace("%2F", "/").replace("%2E", ".");
+    name.replace("%2D", "-")
+}
+
+/// What tells a state of an object from others.
+fn state_of(content: &[u8]) -> String {
+    let (tag, generation) = (tag(content), generation(content));
+    format!("etag: {tag}\r\nx-goog-generation: {generation}\r\n")
+}
+
+fn generation(content: &[u8]) -> String {
+    let digits = digest(content);
+    u32::from_be_bytes([digits[0] | 1, digits[1], digits[2], digits[3]]).to_string()
+}
+
 fn tag(content: &[u8]) -> String {
     let digits: Vec<_> = digest(content)[..8]
         .iter()
@@ -334,3 +368,7 @@ fn tag(content: &[u8]) -> String {
 
 /// When all objects were written: a cache has to tell them apart by more.
 const MODIFIED: &str = "2026-11-23T08:30:00.000Z";
+
+/// An account of Google's which asks nobody for tokens.
+const GOOGLE_KEY: &str =
+    r#"{"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": true}"#;

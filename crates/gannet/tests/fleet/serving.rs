@@ -266,6 +266,25 @@ fn an_upgrade_leaves_one_follower() {
 }
 
 #[test]
+fn the_copy_of_another_store_is_not_served() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (_origin, url) = origin(&folder);
+    gannet_in(&folder, ["follow", &url, "copy", "--once"]).success();
+    let elsewhere = "http://127.0.0.1:1/store";
+    let expect =
+        format!("cannot copy to 'copy': it has a copy of '{url}'\nhelp: name another folder");
+    for flags in [&["--check-config"][..], &[]] {
+        let ended = run(&mut serve(&folder, elsewhere, flags));
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.err.contains(&expect), "{}", ended.err);
+    }
+    fs::remove_file(folder.join("copy/.origin")).expect("it is there");
+    let server = Gannet::start(&mut serve(&folder, elsewhere, &[]));
+    assert!(get(&server, "/").text().contains("One"));
+}
+
+#[test]
 fn what_cannot_be_served_is_said() {
     let folder = with_site();
     let check = |arguments: &[&str], status: i32, expect: &str| {

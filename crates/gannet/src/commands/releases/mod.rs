@@ -11,7 +11,7 @@ use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_store::{Earlier, Pointer, Store, StoreError, time_text};
 
-use super::destination::{Destination, is_url};
+use super::destination::{self, is_url};
 use super::{stores, text, write};
 use crate::json;
 use crate::messages::{Failure, printable};
@@ -47,10 +47,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let key = super::public_key(matches)?;
     if is_url(typed) {
-        let mut destination = Destination::open(typed, None, stores::now())?;
-        destination.require(key.as_deref())?;
-        let told = tell(destination.publisher().store(), matches);
-        return told.map_err(|failure| destination.told(failure));
+        return destination::read(typed, key.as_deref(), |store| tell(store, matches));
     }
     let folder = Path::new(typed);
     let store = Store::open(folder, key.as_deref());

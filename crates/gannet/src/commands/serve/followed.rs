@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, lchown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ impl Followed {
     /// What the settings name; `None` if they name no URL. Nothing is changed or asked.
     ///
     /// # Errors
-    /// It is not the URL of a store, there is no place for a copy, or the program cannot follow.
+    /// It is not the URL of a store, there is no place for a copy, or that has the copy of another
+    /// store, or the program cannot follow.
     pub(super) fn of(settings: &Settings) -> Result<Option<Self>, Failure> {
         let is_served = settings.server.content.dummy.is_none();
         let Some(path) = settings
@@ -55,6 +56,7 @@ impl Followed {
             Some(folder) => folder.clone(),
             None => default_copy(&shown)?,
         };
+        must_be_of(&copy, &shown)?;
         Ok(Some(Self { url, shown, copy }))
     }
 
@@ -168,6 +170,17 @@ impl Followed {
 fn checked(url: &str) -> Result<String, Failure> {
     let remote = gannet_fleet::Remote::open(url, gannet_fleet::Patience::default())?;
     Ok(remote.url().to_owned())
+}
+
+/// Refuses the copy of another store.
+#[cfg(feature = "fleet")]
+fn must_be_of(copy: &Path, shown: &str) -> Result<(), Failure> {
+    Ok(gannet_fleet::must_be_of(copy, shown)?)
+}
+
+#[cfg(not(feature = "fleet"))]
+fn must_be_of(_: &Path, _: &str) -> Result<(), Failure> {
+    Err(crate::commands::follow::built_without())
 }
 
 #[cfg(not(feature = "fleet"))]

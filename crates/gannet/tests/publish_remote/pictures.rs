@@ -1,0 +1,135 @@
+//! What a machine remembers of a bucket: of which one, in which state, and for whom.
+
+use std::fs;
+
+use gannet_testkit::run;
+use rustix::fs::{FlockOperation, flock};
+
+use super::bucket::{Before, Bucket};
+use super::{URL, change, changes, on, picture, pictures, pointer, publish, refused};
+use super::{releases, with_site};
+
+#[test]
+fn who_only_reads_waits_for_no_publisher_and_leaves_nothing() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    // The second one takes a picture of what the first one has written.
+    publish(&bucket, &folder, "cache", &[]).success();
+    publish(&bucket, &folder, "cache", &[]).success();
+    let lock = fs::File::open(picture(&folder, "cache").join(".lock")).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let busy = publish(&bucket, &folder, "cache", &[]);
+    assert!(
+        busy.err.contains("another publisher is at work"),
+        "{busy:?}"
+    );
+    fs::create_dir(folder.join("temporary")).unwrap();
+    // What the publisher's picture has of the log is not fetched again.
+    bucket.before(|asked, _| match asked.object == "site/log/1" {
+        true => Before::Refuse(503, "SlowDown"),
+        false => Before::Answer,
+    });
+    let list = |machine: &str| {
+        let mut command = bucket.command(&folder, machine);
+        command.env("TMPDIR", folder.join("temporary"));
+        run(command.args(["releases", URL])).success()
+    };
+    assert!(list("cache").text().contains("*      1"));
+    bucket.be_honest();
+    assert!(list("without a picture").text().contains("*      1"));
+    let left = fs::read_dir(folder.join("temporary")).unwrap();
+    assert_eq!(left.count(), 0);
+    assert!(!folder.join("without a picture").exists());
+}
+
+/// A bucket's name says nothing about whose it is.
+#[test]
+fn two_services_share_no_picture() {
+    let folder = with_site();
+    for variable in ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"] {
+        for _ in 0..2 {
+            let bucket = Bucket::new();
+            let mut command = bucket.command(&folder, variable);
+            command
+                .env_remove("AWS_ENDPOINT_URL")
+                .env(variable, bucket.url());
+            run(command.args(["publish", "site", URL, "--fast"])).success();
+        }
+        assert_eq!(pictures(&folder, variable).len(), 2, "{variable}");
+    }
+}
+
+#[test]
+fn a_bucket_that_was_put_back_is_not_published_to() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let first = pointer(&bucket);
+    change(&folder, "Two");
+    publish(&bucket, &folder, "cache", &[]).success();
+    let set = |text: Option<&str>| {
+        bucket.with(|it| match text {
+            Some(text) => it.by_name.insert("site/current".into(), text.into()),
+            None => it.by_name.remove("site/current"),
+        });
+    };
+    let picture = picture(&folder, "cache");
+    let help = format!(
+        "'rm -r {}', and publish until the serial is above 2",
+        picture.display()
+    );
+    for (text, found) in [
+        (Some(&*first), "its pointer has serial 1"),
+        (None, "it has no pointer"),
+    ] {
+        set(text);
+        changes(&bucket);
+        let ended = publish(&bucket, &folder, "cache", &[]);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        let expect = format!(
+            "cannot change store 's3://bucket/site': {found}, and this machine has seen serial 2 there"
+        );
+        assert!(ended.err.contains(&expect), "{}", ended.err);
+        assert!(ended.err.contains(&help), "{}", ended.err);
+        assert_eq!(changes(&bucket), [""; 0]);
+        // Reading shows what there is.
+        on(&bucket, &folder, &["releases", URL]).success();
+    }
+    set(Some(&first));
+    fs::remove_dir_all(picture).unwrap();
+    publish(&bucket, &folder, "cache", &[]).success();
+    assert!(pointer(&bucket).contains("serial 3"));
+}
+
+/// All objects of the bucket are of one second, and this one keeps its length.
+#[test]
+fn an_object_that_was_replaced_is_known_by_its_entity_tag() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let before = pointer(&bucket);
+    let (name, _) = releases(&bucket).remove(0);
+    bucket.with(|it| it.by_name.get_mut(&name).unwrap()[5000] ^= 1);
+    let again = publish(&bucket, &folder, "cache", &[]);
+    let expect = "it is not a whole archive of that release";
+    refused(&bucket, &again, &before, expect);
+}
+
+#[test]
+fn what_was_not_brought_to_its_end_goes() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let left = "releases/.part-0123456789abcdef0123456789abcdef.gannet";
+    let left = picture(&folder, "cache").join(left);
+    fs::write(&left, "half of it").unwrap();
+    publish(&bucket, &folder, "cache", &[]).success();
+    assert!(!left.exists());
+}
+
+#[test]
+fn of_several_cache_folders_the_first_counts() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    let mut command = bucket.command(&folder, "unused");
+    let folders = ["first", "second"].map(|it| folder.join(it).display().to_string());
+    command.env("CACHE_DIRECTORY", folders.join(":"));
+    run(command.args(["publish", "site", URL, "--fast"])).success();
+    assert_eq!(pictures(&folder, "first").len(), 1);
+    assert!(!folder.join("second").exists());
+}
