@@ -1,7 +1,10 @@
-//! A fleet on loopback: a bucket of versitygw, a publisher, three nodes that serve it, and visitors.
-//! Releases are published while the way to the bucket is whole, cut and slow.
+//! A fleet on loopback: a bucket of versitygw, a publisher, three nodes that serve it, and visitors. Releases
+//! are published while the way to the bucket is whole, cut and slow. Visitors compare every body with what
+//! one of the published releases has.
 //!
-//! Visitors compare every body with what one of the published releases has.
+//! Before that, publishing to doubles of the other providers' storages, and following them.
+
+mod clouds;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,18 +36,19 @@ const GATEWAY: &str = "github.com/versity/versitygw/cmd/versitygw@latest";
 
 /// Runs it, or says why it is skipped.
 pub(crate) fn main() -> Result<()> {
-    let gateway = match gateway() {
-        Ok(path) => path,
-        Err(error) if !process::is_ci() => {
-            println!("skipped: no S3 to be had: {error:#}");
-            return Ok(());
-        }
-        Err(error) => return Err(error),
-    };
     let program = process::build(&["--package", "gannet", "--bin", "gannet"], "dev")?;
     let folder = process::target().join("fleet");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("buckets/bucket"))?;
+    clouds::main(&program, &folder)?;
+    let gateway = match gateway() {
+        Ok(path) => path,
+        Err(error) if !process::is_ci() => {
+            println!("s3:// skipped: {error:#}");
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
     let bucket = Bucket::start(&gateway, &folder)?;
     let mut fleet = Fleet::start(program, folder, bucket)?;
     fleet.first_release()?;
@@ -63,9 +67,7 @@ fn gateway() -> Result<PathBuf> {
     {
         return Ok(path);
     }
-    let go = process::find("go")
-        .or_else(|| Some(PathBuf::from("/usr/local/go/bin/go")).filter(|it| it.is_file()));
-    let go = go.context("neither versitygw nor go is installed")?;
+    let go = go().context("versitygw is not installed")?;
     println!("installing versitygw by go into '{}'", tools.display());
     process::run(
         Command::new(go)
@@ -73,6 +75,17 @@ fn gateway() -> Result<PathBuf> {
             .env("GOBIN", &tools),
     )?;
     Ok(tools.join("versitygw"))
+}
+
+/// The tool that builds programs in Go.
+fn go() -> Result<PathBuf> {
+    let usual = Some(PathBuf::from("/usr/local/go/bin/go")).filter(|it| it.is_file());
+    process::find("go").or(usual).context("go is not installed")
+}
+
+/// A port of loopback that nobody has.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// A process that is ended on drop.
@@ -92,7 +105,7 @@ struct Bucket {
 
 impl Bucket {
     fn start(gateway: &Path, folder: &Path) -> Result<Self> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let mut command = Command::new(gateway);
         command.args([
             "--port",

@@ -47,7 +47,7 @@ cargo xtask NAME
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   dist         a static program, a .deb, a container image and checksums (--help for its flags)
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
-  fleet        releases through a bucket to three nodes under load, also cut off and slow
+  fleet        releases through a bucket to three nodes under load, also cut off and slow; S3, gs://, az://
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates and of requests (--update commits new counts)
   cost         what features cost, as ratios of CPU time per request (--help for its flags)
