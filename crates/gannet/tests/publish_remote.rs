@@ -151,6 +151,56 @@ fn a_bucket_is_published_to_as_a_folder_is() {
     assert_eq!(left, 2);
 }
 
+/// Google's storage counts states instead of naming them, and escapes more.
+#[test]
+fn a_bucket_of_google_s_takes_the_same() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    let url = "gs://bucket/site";
+    let publish = |more: &[&str]| {
+        let all = [&["publish", "site", url, "--fast"][..], more].concat();
+        on(&bucket, &folder, &all)
+    };
+    folder.write("site/noise.bin", noise(9 << 20));
+    publish(&[]).success();
+    change(&folder, "Two");
+    fs::remove_file(folder.join("site/noise.bin")).unwrap();
+    publish(&[]).success();
+    let back = on(&bucket, &folder, &["rollback", url]).success();
+    assert!(back.text().contains("serial 3"), "{}", back.text());
+    let listed = on(&bucket, &folder, &["releases", url]).success();
+    assert!(listed.text().contains("*      3"), "{}", listed.text());
+    on(&bucket, &folder, &["follow", url, "copy", "--once"]).success();
+    let copied = fs::read_to_string(folder.join("copy/current")).unwrap();
+    assert_eq!(copied, pointer(&bucket));
+
+    // The second of two publishers is told, and so is whoever has a service without conditions.
+    change(&folder, "Three");
+    let before = pointer(&bucket);
+    bucket.before(|asked, objects| {
+        if asked.method == "PUT" && asked.object == "site/log/4" {
+            let other = objects.by_name["site/log/1"].clone();
+            objects.by_name.entry("site/log/4".into()).or_insert(other);
+        }
+        Before::Answer
+    });
+    refused(
+        &bucket,
+        &publish(&[]),
+        &before,
+        "another publisher has taken serial 4",
+    );
+    bucket.before(|_, _| Before::Forget);
+    refused(
+        &bucket,
+        &publish(&[]),
+        &before,
+        "the store ignores conditions",
+    );
+    bucket.be_honest();
+    publish(&["--keep", "1s 1..1"]).success();
+    assert_eq!(releases(&bucket).len(), 2);
+}
+
 #[test]
 fn the_second_of_two_publishers_is_told() {
     let (bucket, folder) = (Bucket::new(), with_site());

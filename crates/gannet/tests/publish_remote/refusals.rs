@@ -9,7 +9,7 @@ use std::thread;
 use gannet_testkit::{Ended, Folder, run};
 
 use super::bucket::{Before, Bucket};
-use super::{URL, change, changes, noise, on, picture, pointer, publish, with_site};
+use super::{URL, change, changes, noise, on, picture, pointer, publish, releases, with_site};
 
 #[test]
 fn what_a_storage_refuses_is_said_with_the_next_step() {
@@ -280,4 +280,25 @@ fn an_entry_of_the_log_that_is_denied_is_not_taken_for_none() {
     assert_eq!(ended.status, Some(1), "{ended:?}");
     let expect = "cannot read 's3://bucket/site/log/1': these credentials do not allow it";
     assert!(ended.err.contains(expect), "{}", ended.err);
+}
+
+#[test]
+fn a_release_that_goes_while_it_is_looked_at_is_written() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let before = releases(&bucket);
+    let name = before[0].0.clone();
+    bucket.with(|it| it.by_name.get_mut(&name).unwrap()[5000] ^= 1);
+    let mut is_there = true;
+    bucket.before(move |asked, objects| {
+        if asked.method == "HEAD" && std::mem::take(&mut is_there) {
+            objects.by_name.remove(&name);
+        }
+        Before::Answer
+    });
+    // What is damaged is said as well.
+    let ended = publish(&bucket, &folder, "other", &[]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(releases(&bucket) == before);
+    is_whole(&bucket, &folder);
 }
