@@ -37,9 +37,11 @@ struct Double {
     variables: Vec<(&'static str, String)>,
 }
 
+type Start = fn() -> Result<Double>;
+
 /// Runs all that can be had; says which cannot.
 pub(super) fn main(program: &Path, folder: &Path) -> Result<()> {
-    let doubles: [(&str, fn() -> Result<Double>); 2] = [("gs", google), ("az", azure)];
+    let doubles: [(&str, Start); 2] = [("gs", google), ("az", azure)];
     for (name, start) in doubles {
         match start() {
             Ok(double) => {
