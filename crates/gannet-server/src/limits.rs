@@ -92,6 +92,10 @@ pub(crate) const CACHE_MEMORY_LEAST: u64 = 256 << 20;
 /// And at most this many: room for eight of them. What is copied is in the page cache as well.
 pub(crate) const CACHE_MEMORY_MOST: u64 = 1 << 30;
 
+/// Without a bound by the operator, caches may take this many bytes however little is left: none would
+/// have each text sent as it is, and each archive read from its file.
+pub(crate) const CACHE_MEMORY_FLOOR: u64 = 4 << 20;
+
 /// Maximum bytes of a file encrypted for one send: they are read, encrypted and copied by the
 /// kernel while they are in the second-level cache, and the cost of a send is small in comparison.
 /// With it 1 GB over HTTPS in one stream, by one worker, costs 240 to 320 ms of CPU from a

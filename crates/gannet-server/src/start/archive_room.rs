@@ -10,7 +10,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::limits::{
-    ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST, CACHE_MEMORY_PART,
+    ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_FLOOR, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST,
+    CACHE_MEMORY_PART,
 };
 
 /// The budget left for copies of archives.
@@ -66,13 +67,14 @@ impl Drop for Taken {
 
 /// Bytes that all caches may take if the operator does not say: a share of `memory`, within bounds, but
 /// never more than half of what the narrowest limit leaves to them, of the machine, its control groups,
-/// or the process: the kernel kills or refuses what exceeds that, and cannot reclaim copies.
+/// or the process: the kernel kills or refuses what exceeds that, and cannot reclaim copies. A few MiB are
+/// always theirs.
 #[must_use]
 pub fn usual_cache_memory(memory: Option<u64>, left: Option<u64>) -> u64 {
     let share = memory.map_or(CACHE_MEMORY_LEAST, |bytes| {
         (bytes / CACHE_MEMORY_PART).clamp(CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST)
     });
-    left.map_or(share, |left| share.min(left / 2))
+    left.map_or(share, |left| share.min((left / 2).max(CACHE_MEMORY_FLOOR)))
 }
 
 /// Bytes of memory that this process can expect: the machine's available memory, or the lowest
@@ -146,7 +148,7 @@ mod tests {
             (Some(64 * GIB), Some(64 * GIB), GIB),
             // A small container, less what a start takes.
             (Some(128 * MIB), Some(100 * MIB), 50 * MIB),
-            (Some(16 * MIB), Some(0), 0),
+            (Some(16 * MIB), Some(0), 4 * MIB),
             // A process that is limited on a large machine.
             (Some(16 * GIB), Some(480 * MIB), 240 * MIB),
             (None, Some(480 * MIB), 240 * MIB),

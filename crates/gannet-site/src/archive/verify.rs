@@ -70,7 +70,7 @@ pub fn verify_open(file: &ArchiveFile) -> Result<VerifyReport, SiteError> {
     for (number, blob) in archive.blobs().enumerate() {
         if let Some((coding, coded)) = blob.coded {
             let place = places[coded as usize];
-            check_decoded(&file, &blob, (coding, place))
+            check_decoded(file, &blob, (coding, place))
                 .map_err(|what| damaged(format!("{what} of {}", user_of(archive, number))))?;
             continue;
         }
@@ -112,7 +112,7 @@ pub fn verify_open(file: &ArchiveFile) -> Result<VerifyReport, SiteError> {
             "wrong build id (found {found}, expected {expected})"
         )));
     }
-    let undecoded_count = check_dictionaries(&file).map_err(damaged)?;
+    let undecoded_count = check_dictionaries(file).map_err(damaged)?;
     if let Some(entry) = archive.entries().find(|entry| !has_equal_fields(entry)) {
         return Err(damaged(format!(
             "the HTTP/2 fields of '{}' differ from those for HTTP/1",

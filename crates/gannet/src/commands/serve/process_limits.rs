@@ -34,6 +34,8 @@ const MIB: u64 = 1 << 20;
 const THREAD: u64 = 2 * MIB + 256 * KIB;
 /// The buffers that a worker keeps for its connections, bytes.
 const WORKER_BUFFERS: u64 = 2 * MIB + 512 * KIB;
+/// What a worker touches of its stack, its heap and these buffers when it begins to serve.
+const WORKER_RESIDENT: u64 = 512 * KIB;
 /// Data of the program before a start allocates: settings, certificates, site names. In practice
 /// less, unless there are very many of these.
 const PROGRAM: u64 = 3 * MIB;
@@ -100,6 +102,11 @@ impl Needs {
     /// Bytes that a start takes, with what is in `used`.
     pub(super) fn memory_of_start(&self, used: Used) -> u64 {
         self.memory(used.memory)
+    }
+
+    /// Of these, what the machine or a control group counts: pages that are in use.
+    fn resident_at_start(&self, used: Used) -> u64 {
+        used.memory + self.workers * WORKER_RESIDENT + FIRST_CONTENT
     }
 
     /// `most` is the limit's value, `limit` its source.
@@ -218,8 +225,11 @@ pub(super) fn cache_memory(settings: &Settings, needs: &Needs, used: Used) -> u6
         let addresses = getrlimit(Resource::As).current;
         let addresses = addresses.map(|most| most.saturating_sub(mapped_beside_data()));
         let memory = machine_memory();
-        let least = [memory, data, addresses].into_iter().flatten().min();
-        let left = least.map(|least| least.saturating_sub(needs.memory_of_start(used)));
+        let without = |most: u64, start: u64| most.saturating_sub(start);
+        let of_process = [data, addresses].into_iter().flatten().min();
+        let of_process = of_process.map(|most| without(most, needs.memory_of_start(used)));
+        let of_machine = memory.map(|most| without(most, needs.resident_at_start(used)));
+        let left = [of_machine, of_process].into_iter().flatten().min();
         usual_cache_memory(memory, left)
     })
 }
