@@ -693,7 +693,7 @@ fn a_handshake_waits_for_the_certificate_of_its_name() {
             .pem(),
     );
     let (_read, write) = companion::input().unwrap();
-    let on_demand = OnDemand::new(write);
+    let on_demand = OnDemand::new(write, |_| true);
     on_demand.know(std::sync::Arc::new(|name| name.ends_with(".site.test")));
     let source = Source {
         pairs: Vec::new(),

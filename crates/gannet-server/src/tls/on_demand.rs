@@ -23,6 +23,9 @@ use super::limits::{ASK_AGAIN_S, ASKED_MAX, COMING_S, TELL_AGAIN_S, UNTOLD_MAX};
 /// Tells whether there is a site for a host (lower case).
 pub type Sites = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
+/// Tells whether the authority that is asked issues for a host (lower case).
+pub type Issues = fn(&str) -> bool;
+
 /// What handshakes ask, shared by all threads; equal only to itself.
 #[derive(Clone)]
 pub struct OnDemand(Arc<Desk>);
@@ -31,6 +34,7 @@ struct Desk {
     state: Mutex<State>,
     /// Read by the process that orders.
     pipe: File,
+    issues: Issues,
 }
 
 struct State {
@@ -62,9 +66,9 @@ pub(super) enum Asked {
 
 impl OnDemand {
     /// Names are written to `pipe`, a line each, which must not block: `NAME` if it is to have a
-    /// certificate, `-NAME` if it need not any more.
+    /// certificate, `-NAME` if it need not any more. `issues` tells for which hosts that has any use.
     #[must_use]
-    pub fn new(pipe: File) -> Self {
+    pub fn new(pipe: File, issues: Issues) -> Self {
         let nothing: Sites = Arc::new(|_| false);
         Self(Arc::new(Desk {
             state: Mutex::new(State {
@@ -73,6 +77,7 @@ impl OnDemand {
                 new: Vec::new(),
             }),
             pipe,
+            issues,
         }))
     }
 
@@ -92,7 +97,7 @@ impl OnDemand {
             return Asked::Unknown;
         }
         let mut state = self.state();
-        if !(state.sites)(name) {
+        if !(state.sites)(name) || !(self.0.issues)(name) {
             return Asked::Unknown;
         }
         let now = Instant::now();
@@ -182,7 +187,9 @@ impl Teller {
             let gone = self.told.extract_if(|name| !sites(name));
             let gone: Vec<String> = gone.map(|name| format!("-{name}\n")).collect();
             self.untold.extend(gone);
-            for name in folder.hosts().filter(|name| is_public(name) && sites(name)) {
+            let issues = self.on_demand.0.issues;
+            let is_wanted = |name: &&str| is_public(name) && sites(name) && issues(name);
+            for name in folder.hosts().filter(is_wanted) {
                 if self.told.insert(name.into()) {
                     self.untold.push_back(format!("{name}\n"));
                 }
@@ -257,7 +264,7 @@ mod tests {
 
     fn on_demand(names: &[&str]) -> (OnDemand, File) {
         let (read, write) = input().expect("descriptors");
-        let on_demand = OnDemand::new(write);
+        let on_demand = OnDemand::new(write, |name| !name.ends_with(".internal"));
         on_demand.know(known(names));
         (on_demand, File::from(read))
     }
@@ -276,13 +283,18 @@ mod tests {
 
     #[test]
     fn names_of_sites_are_told_once() {
-        let (on_demand, mut pipe) =
-            on_demand(&["a.test", "b.test", "local", "10.0.0.1", "x_y.test"]);
+        let (on_demand, mut pipe) = on_demand(&[
+            "a.test",
+            "b.test",
+            "db.internal",
+            "local",
+            "10.0.0.1",
+            "x_y.test",
+        ]);
         let mut teller = Teller::new(on_demand.clone());
         let folder = Folder::new("nowhere".into());
-        for name in [
-            "c.test", "local", "10.0.0.1", "x_y.test", "", ".", "a..test",
-        ] {
+        let others = ["c.test", "db.internal", "local", "10.0.0.1", "x_y.test"];
+        for name in others.into_iter().chain(["", ".", "a..test"]) {
             assert_eq!(on_demand.ask(name), Asked::Unknown, "{name}");
         }
         for _ in 0..3 {

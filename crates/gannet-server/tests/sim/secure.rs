@@ -156,7 +156,7 @@ fn a_peer_that_stalls_its_streams_has_little_made_for_it() {
 fn without_certificate() -> (Server, impl Fn(&Server) -> gannet_io::sim::Client) {
     let folder = gannet_testkit::Folder::new();
     let (_, write) = companion::input().expect("descriptors");
-    let on_demand = OnDemand::new(write);
+    let on_demand = OnDemand::new(write, |_| true);
     on_demand.know(Arc::new(|name| name == "site.test"));
     let source = Source {
         pairs: Vec::new(),

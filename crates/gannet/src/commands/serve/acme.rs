@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use gannet_io::companion;
 use gannet_io::user::{User, is_root};
 use gannet_server::tls::certificates::PairPaths;
-use gannet_server::tls::on_demand::OnDemand;
+use gannet_server::tls::on_demand::{Issues, OnDemand};
 use gannet_server::tls::watch::Ordered;
 
 use super::companions::Wanted;
@@ -90,11 +90,12 @@ pub(super) fn orderer(
     };
     check_on_demand(settings)?;
     make_folder(settings, user)?;
-    let (input, on_demand) = match settings.tls.acme.is_on_demand {
+    let acme = &settings.tls.acme;
+    let (input, on_demand) = match acme.is_on_demand {
         true => {
             let (read, write) =
                 companion::input().map_err(|error| Failure::of_system("make", "a pipe", &error))?;
-            (Some(read), Some(OnDemand::new(write)))
+            (Some(read), Some(OnDemand::new(write, issues(acme))))
         }
         false => (None, None),
     };
@@ -105,6 +106,19 @@ pub(super) fn orderer(
         input,
     };
     Ok(Some((wanted, on_demand)))
+}
+
+/// Whether the ACME server is a public one.
+fn is_public(acme: &AcmeSettings) -> bool {
+    matches!(acme.server.as_deref(), None | Some("staging"))
+}
+
+/// Tells for which hosts of a folder the ACME server issues.
+fn issues(acme: &AcmeSettings) -> Issues {
+    match is_public(acme) {
+        true => |name| check_public(&[name.to_owned()]).is_ok(),
+        false => |_| true,
+    }
 }
 
 /// Its command line.
@@ -128,7 +142,7 @@ pub(super) fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Fa
         let what = "--acme: this program was built without the feature 'fleet'";
         return Err(Failure::usage(what).help("build it with its default features"));
     }
-    if matches!(acme.server.as_deref(), None | Some("staging")) {
+    if is_public(acme) {
         check_public(&acme.hosts).map_err(|why| {
             Failure::usage(format!("--acme: {why}")).help(
                 "use --tls for tries on this machine, or name an ACME server of your own with --acme-server URL",
