@@ -8,7 +8,9 @@
 //!
 //! A file system may hang, and then holds up the thread that opens a site on it. One that takes long no
 //! longer counts among those that are opened at a time, so that others go on; one that nobody waits for
-//! any more is not asked for again until its thread comes back. So each such site costs one thread.
+//! any more is not asked for again until its thread comes back. So each such site costs one thread. An
+//! opening is forgotten when there is something else in the site's place: what its thread brings is of no
+//! use then.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,9 +26,18 @@ pub(super) struct Openings {
     all: HashMap<Arc<[u8]>, Opening>,
     /// Threads that open sites, or wait for one to open.
     threads: usize,
+    /// Of these, those whose opening was forgotten, until they come back.
+    strays: usize,
+    /// The number of the next opening.
+    next: u64,
 }
 
+/// The number of an opening: a host may have another one later.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Number(u64);
+
 struct Opening {
+    number: Number,
     asked: Instant,
     began: Option<Instant>,
     /// The workers that want it.
@@ -67,30 +78,62 @@ impl Openings {
             return false;
         }
         let opening = Opening {
+            number: Number(self.next),
             asked: now,
             began: None,
             workers: vec![worker],
         };
+        self.next += 1;
         self.all.insert(Arc::clone(host), opening);
         self.queue.push_back(Arc::clone(host));
         true
     }
 
     /// The next site for a thread to open; `None` while enough are being opened.
-    pub(super) fn begin(&mut self, now: Instant) -> Option<Arc<[u8]>> {
+    pub(super) fn begin(&mut self, now: Instant) -> Option<(Arc<[u8]>, Number)> {
         if self.at_once(now) >= SITE_OPENERS {
             return None;
         }
         let host = self.queue.pop_front()?;
         let opening = self.all.get_mut(&host)?;
         opening.began = Some(now);
-        Some(host)
+        Some((host, opening.number))
+    }
+
+    /// Whether an opening that was begun is still wanted.
+    pub(super) fn is_current(&self, host: &[u8], number: Number) -> bool {
+        self.all.get(host).is_some_and(|it| it.number == number)
     }
 
     /// A site was opened, or cannot be; the workers that wait for it.
-    pub(super) fn end(&mut self, host: &[u8]) -> Vec<usize> {
+    pub(super) fn end(&mut self, host: &[u8], number: Number) -> Vec<usize> {
+        if !self.is_current(host, number) {
+            self.strays -= 1;
+            return Vec::new();
+        }
         let opening = self.all.remove(host);
         opening.map_or(Vec::new(), |opening| opening.workers)
+    }
+
+    /// Forgets openings of hosts that have something else in their place, and all that nobody waits for
+    /// any more if they may be tried again. The hosts, with the workers that wait for them.
+    pub(super) fn forget(
+        &mut self,
+        is_other: impl Fn(&Arc<[u8]>) -> bool,
+        may_try_again: bool,
+    ) -> Vec<(Arc<[u8]>, Vec<usize>)> {
+        let is_over = |host: &Arc<[u8]>, opening: &mut Opening| {
+            is_other(host) || (may_try_again && opening.workers.is_empty())
+        };
+        let over = self.all.extract_if(|host, opening| is_over(host, opening));
+        let over: Vec<_> = over.collect();
+        self.strays += over.iter().filter(|(_, it)| it.began.is_some()).count();
+        if !over.is_empty() {
+            let all = &self.all;
+            self.queue.retain(|host| all.contains_key(host));
+        }
+        let workers = over.into_iter().map(|(host, it)| (host, it.workers));
+        workers.collect()
     }
 
     /// Those that have taken too long. Nobody opens what was not begun.
@@ -161,12 +204,12 @@ impl Openings {
     }
 
     fn idle(&self) -> usize {
-        self.threads - self.begun().count()
+        self.threads - self.begun().count() - self.strays
     }
 
     /// Whether each of the threads there may be has been away for long.
     fn are_stuck(&self, now: Instant) -> bool {
-        self.begun().filter(|it| it.is_slow(now)).count() >= SITE_OPENERS_MAX
+        self.begun().filter(|it| it.is_slow(now)).count() + self.strays >= SITE_OPENERS_MAX
     }
 }
 
@@ -179,6 +222,17 @@ mod tests {
 
     fn host(number: usize) -> Arc<[u8]> {
         Arc::from(number.to_string().as_bytes())
+    }
+
+    /// The number of a host's opening.
+    fn number(openings: &Openings, of: usize) -> Number {
+        openings.all[&host(of)].number
+    }
+
+    /// The thread that opens a host's site comes back.
+    fn come_back(openings: &mut Openings, of: usize) -> Vec<usize> {
+        let number = number(openings, of);
+        openings.end(&host(of), number)
     }
 
     /// Threads begin all that they may; how many did.
@@ -197,7 +251,7 @@ mod tests {
         assert_eq!(work(&mut openings, now), 1);
         assert!(openings.ask(2, &host(1), now));
         assert!(openings.are_waited_for());
-        assert_eq!(openings.end(&host(1)), [0, 1, 2]);
+        assert_eq!(come_back(&mut openings, 1), [0, 1, 2]);
         assert!(!openings.are_waited_for());
         assert!(openings.give_up(now + WAIT).is_empty());
     }
@@ -213,7 +267,7 @@ mod tests {
         assert_eq!(work(&mut openings, begun), SITE_OPENERS);
         assert_eq!(work(&mut openings, begun + SLOW / 2), 0);
         assert_eq!(work(&mut openings, begun + SLOW), SITE_OPENERS);
-        assert_eq!(openings.end(&host(0)), [0]);
+        assert_eq!(come_back(&mut openings, 0), [0]);
         assert_eq!(work(&mut openings, begun + 2 * SLOW), 2);
         // Nine hang. Who asks for one of them after its time gets an answer at once.
         let given_up = openings.give_up(begun + WAIT);
@@ -224,8 +278,38 @@ mod tests {
         assert!(openings.ask(0, &host(100), begun + WAIT));
         assert_eq!(work(&mut openings, begun + WAIT), 1);
         // One answers after all.
-        assert!(openings.end(&host(1)).is_empty());
+        assert!(come_back(&mut openings, 1).is_empty());
         assert!(openings.ask(0, &host(1), begun + WAIT));
+    }
+
+    /// A site that hangs is replaced: what is there now is opened, and what comes back late is not taken
+    /// for it.
+    #[test]
+    fn what_was_replaced_is_forgotten() {
+        let begun = Instant::now();
+        let mut openings = Openings::default();
+        for number in 0..2 {
+            assert!(openings.ask(0, &host(number), begun));
+        }
+        assert_eq!(work(&mut openings, begun), 2);
+        let late = number(&openings, 0);
+        openings.give_up(begun + WAIT);
+        assert!(openings.ask(1, &host(2), begun + WAIT));
+        let is_first = |it: &Arc<[u8]>| **it == *host(0);
+        assert_eq!(openings.forget(is_first, false), [(host(0), Vec::new())]);
+        assert!(!openings.is_current(&host(0), late));
+        assert!(openings.ask(0, &host(0), begun + WAIT), "it is opened anew");
+        assert_eq!(work(&mut openings, begun + WAIT), 2);
+        assert_eq!(openings.threads, 4, "two hang, two work");
+        assert!(openings.end(&host(0), late).is_empty());
+        assert_eq!(come_back(&mut openings, 0), [0]);
+        // Of what an operator asks for, the hanging one is tried again; others are left alone.
+        assert_eq!(openings.forget(|_| false, true), [(host(1), Vec::new())]);
+        assert_eq!(come_back(&mut openings, 2), [1]);
+        // What is queued and has gone is told to those who wait.
+        assert!(openings.ask(1, &host(3), begun + WAIT));
+        assert_eq!(openings.forget(|_| true, false), [(host(3), vec![1])]);
+        assert_eq!(work(&mut openings, begun + WAIT), 0);
     }
 
     #[test]
@@ -244,7 +328,7 @@ mod tests {
         openings.give_up(now + WAIT);
         // They come back, and few stay.
         for number in 0..SITE_OPENERS_MAX {
-            openings.end(&host(number));
+            come_back(&mut openings, number);
         }
         while openings.dismiss() {}
         assert_eq!(openings.threads, SITE_OPENERS);

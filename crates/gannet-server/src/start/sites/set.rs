@@ -12,7 +12,7 @@ use gannet_http::semantics::status::Status;
 
 use super::Ask;
 use super::entries::{Entries, Entry, Follow, Table};
-use super::openings::{GivenUp, Openings};
+use super::openings::{GivenUp, Number, Openings};
 use crate::config::Content;
 use crate::limits::{SITE_FAILED_S, SITE_IDLE_S, SITE_WAIT_S};
 use crate::observe::notices::Channel;
@@ -114,6 +114,7 @@ fn tell_names(on_demand: Option<&OnDemand>, table: &Arc<Table>) {
 /// A site that a thread has begun to open.
 pub(crate) struct Begun {
     host: Arc<[u8]>,
+    number: Number,
     entry: Content,
 }
 
@@ -186,12 +187,16 @@ impl Sites {
 
     fn begin_one(&self, state: &mut State, now: Instant) -> Option<Begun> {
         loop {
-            let host = state.openings.begin(now)?;
+            let (host, number) = state.openings.begin(now)?;
             if let Some(entry) = state.table.get(&host).cloned() {
-                return Some(Begun { host, entry });
+                return Some(Begun {
+                    host,
+                    number,
+                    entry,
+                });
             }
             // It is gone, of which workers were told.
-            let workers = state.openings.end(&host);
+            let workers = state.openings.end(&host, number);
             self.tell(&workers, &host, Ok(()));
         }
     }
@@ -245,17 +250,23 @@ impl Sites {
 
     /// Publishes a site that was opened, or notes why it was not, and tells those who wait.
     pub(crate) fn end(&self, begun: Begun, opened: Result<Entry, OpenError>, now: Instant) {
-        let host = Arc::clone(&begun.host);
+        let (host, number) = (Arc::clone(&begun.host), begun.number);
         let answer = match opened {
             Ok(entry) => self.publish(begun, entry, now),
+            // Nobody asks for that any more.
+            Err(_) if !self.state().openings.is_current(&host, number) => Ok(()),
             Err(error) => Err(self.failed(&host, &error, now)),
         };
-        let workers = self.state().openings.end(&host);
+        let workers = self.state().openings.end(&host, number);
         self.tell(&workers, &host, answer);
     }
 
     fn publish(&self, begun: Begun, opened: Entry, now: Instant) -> Result<(), Status> {
-        let Begun { host, entry } = begun;
+        let Begun {
+            host,
+            number,
+            entry,
+        } = begun;
         let generations = Generations::only(OpenedContent {
             hosts: vec![String::from_utf8_lossy(&host).into_owned()],
             what: opened.what,
@@ -263,7 +274,8 @@ impl Sites {
         let current = Arc::clone(&generations.current);
         let is_used = Arc::new(AtomicBool::new(true));
         let mut state = self.state();
-        if state.table.get(&host) != Some(&entry) {
+        let is_current = state.openings.is_current(&host, number);
+        if !is_current || state.table.get(&host) != Some(&entry) {
             // It was replaced meanwhile: the next request finds what is there.
             return Err(Status::SERVICE_UNAVAILABLE);
         }
@@ -372,6 +384,8 @@ impl Sites {
         let mut state = self.state();
         if is_asked {
             state.failed.clear();
+            // Those that hang may be of a file system that is mounted no more.
+            state.openings.forget(|_| false, true);
         }
         if !std::mem::replace(&mut state.is_read, true) {
             drop(state);
@@ -406,7 +420,14 @@ impl Sites {
         });
         tell_names(self.on_demand.as_ref(), &next);
         state.failed.retain(|host, _| next.contains_key(host));
-        state.table = next;
+        let before = std::mem::replace(&mut state.table, Arc::clone(&next));
+        let is_other = |host: &Arc<[u8]>| before.get(host) != next.get(host);
+        let forgotten = state.openings.forget(is_other, false);
+        drop(state);
+        for (host, workers) in forgotten {
+            // They ask for what is there now.
+            self.tell(&workers, &host, Ok(()));
+        }
     }
 
     /// The open sites that nobody is looking at, with their places.

@@ -52,8 +52,8 @@ pub(super) struct Needs {
     helpers: u64,
 }
 
-/// Threads that open the sites of a folder of hosts, and follow them.
-const SITE_THREADS: u64 = 5;
+/// Threads that open the sites of a folder of hosts, answer for them, and follow them: four, and three.
+const SITE_THREADS: u64 = 7;
 
 impl Needs {
     /// The needs of this configuration with this number of addresses.
