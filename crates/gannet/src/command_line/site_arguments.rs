@@ -35,7 +35,9 @@ pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<Sit
     // The commands that take these options judge: 1 is a verdict of theirs.
     let path = in_force(path).map_err(Failure::as_usage)?;
     check_effects(matches, &path)?;
-    let has_hosts = matches.get_flag("hosts");
+    // Not all of the commands have this one.
+    let has_hosts = matches.try_get_one::<bool>("hosts");
+    let has_hosts = has_hosts.is_ok_and(|it| it == Some(&true));
     if has_hosts && !path.is_dir() {
         let shown = printable(&path.to_string_lossy());
         return Err(
