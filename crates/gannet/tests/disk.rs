@@ -12,7 +12,7 @@ use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, gannet_in};
 
 /// Longer than the cache and the copies allow.
-const LARGE: usize = 6 << 20;
+const LARGE: usize = 12 << 20;
 /// Requests that were answered from memory.
 const HITS: &str = "gannet_cache_hits_total";
 /// Up to this offset its disk works.
