@@ -101,6 +101,9 @@ pub const NAMED_FAILED_MAX: usize = 1 << 12;
 /// Hosts that are looked at before others are heard of that have been named meanwhile.
 pub const LOOKS_PER_ROUND: usize = 64;
 
+/// What a server may ask for with `Retry-After` counts up to this.
+pub const RETRY_AFTER_MOST: Duration = Duration::from_secs(30 * 86_400);
+
 /// The wait after a first failed order; it doubles with each further one.
 pub const ORDER_BACK_OFF_LEAST: Duration = Duration::from_secs(150);
 

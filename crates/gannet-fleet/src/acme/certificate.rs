@@ -164,6 +164,11 @@ pub(super) fn is_from(server: &str, file: &[u8]) -> bool {
     line.and_then(|line| line.strip_prefix(FROM.as_bytes())) == Some(server.as_bytes())
 }
 
+/// Whether such a file is from any server.
+pub(super) fn is_ordered(file: &[u8]) -> bool {
+    file.starts_with(FROM.as_bytes())
+}
+
 /// The name that a TLS client sends for a host: an address has its name in reverse (RFC 8738 section 6).
 pub(super) fn server_name(host: &str) -> String {
     match host.parse::<IpAddr>() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Request;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http_body_util::BodyExt;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use reqwest::redirect::Policy;
@@ -18,7 +18,7 @@ use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use super::error::AcmeError;
 use super::server::is_local;
-use crate::limits::{ACME_ANSWER_TIMEOUT, ACME_BODY_LEN_MAX};
+use crate::limits::{ACME_ANSWER_TIMEOUT, ACME_BODY_LEN_MAX, RETRY_AFTER_MOST};
 use crate::trust::has_authorities;
 
 type Body = bytes::Bytes;
@@ -92,10 +92,17 @@ impl Bounded {
         let mut answer = http::Response::new(());
         *answer.status_mut() = response.status();
         *answer.headers_mut() = std::mem::take(response.headers_mut());
+        let field = |name| answer.headers().get(name).and_then(|it| it.to_str().ok());
+        let wait = field(RETRY_AFTER).and_then(wait_of);
+        if wait.is_some_and(|it| it > RETRY_AFTER_MOST) {
+            // The library adds it to the time, which must not overflow.
+            let most = HeaderValue::from(RETRY_AFTER_MOST.as_secs());
+            answer.headers_mut().insert(RETRY_AFTER, most);
+        }
         let status = answer.status();
         if status.is_client_error() || status.is_server_error() {
             let field = |name| answer.headers().get(name).and_then(|it| it.to_str().ok());
-            self.asked.set(field(RETRY_AFTER).and_then(wait_of));
+            self.asked.set(wait);
             let is_problem = field(CONTENT_TYPE).is_some_and(|it| it.contains("json"));
             if !is_problem {
                 return Err(other(format!("the server answers with status {status}")));

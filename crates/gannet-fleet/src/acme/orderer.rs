@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
 use super::account::{Accounts, Replaced};
-use super::certificate::{self, Held, is_from};
+use super::certificate::{self, Held, is_from, is_ordered};
 use super::client::{Asked, Bounded};
 use super::draft::Draft;
 use super::error::{AcmeError, Refusal};
@@ -17,7 +17,7 @@ use super::folder::{self, Folder};
 use super::history::History;
 use super::named::Named;
 use super::order::{Fault, FaultKind, Issued, order};
-use super::schedule::{Orders, back_off, is_late, renewal_of, within};
+use super::schedule::{Orders, back_off, is_late, latest_renewal_of, renewal_of, within};
 use super::{OrderSettings, server};
 use crate::limits::{
     CERTIFICATE_LEN_MAX, LOOKS_PER_ROUND, RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST,
@@ -199,6 +199,8 @@ struct Keeper {
     named: Named,
 }
 
+const NOT_VALID: &str = "the new certificate is not valid now: is the clock of this machine right?";
+
 /// Clock, and who is told.
 struct Round<'r> {
     clock: &'r dyn Fn() -> i64,
@@ -241,6 +243,9 @@ impl Keeper {
 
     fn name(&mut self, name: &str, now: i64) {
         if self.hosts.iter().any(|host| host.name == name) {
+            return;
+        }
+        if self.is_of_others(name) {
             return;
         }
         let is_held = matches!(self.held(name), Ok(Some(_)));
@@ -417,6 +422,12 @@ impl Keeper {
         let host = self.hosts[at].name.clone();
         let file = self.folder.certificate(&host);
         let text = certificate::file(self.directory.as_str(), &issued.chain, &issued.key);
+        if !issued.held.is_valid(now)
+            && matches!(self.held(&host), Ok(Some(held)) if held.is_valid(now))
+        {
+            Draft::remove(&self.folder.order(&host));
+            return Err(self.refuse(&host, Refusal::new(NOT_VALID)));
+        }
         if let Err(error) = folder::replace(&file, text.as_bytes()) {
             self.hosts[at].unwritten = Some(Box::new(issued));
             return Err(error);
@@ -433,12 +444,7 @@ impl Keeper {
                 due: now + RENEWAL_LOOK_LEAST.as_secs().cast_signed(),
                 waits: false,
             }),
-            false => Err(self.refuse(
-                &host,
-                Refusal::new(
-                    "the new certificate is not valid now: is the clock of this machine right?",
-                ),
-            )),
+            false => Err(self.refuse(&host, Refusal::new(NOT_VALID))),
         }
     }
 
@@ -461,6 +467,13 @@ impl Keeper {
         Ok(held.filter(|held| is_ours && held.is_for(host)))
     }
 
+    /// Whether there is a certificate for a host that nobody has ordered here, which is left alone.
+    fn is_of_others(&self, host: &str) -> bool {
+        let path = self.folder.certificate(host);
+        let file = folder::read(&path, CERTIFICATE_LEN_MAX).ok().flatten();
+        file.is_some_and(|file| !is_ordered(&file) && Held::parse(&file).is_ok())
+    }
+
     async fn due(&mut self, held: Option<Held>, now: i64) -> Due {
         let Some(held) = held else {
             return Due::Now(None);
@@ -470,12 +483,14 @@ impl Keeper {
             return Due::Now(None);
         }
         let own = renewal_of(validity);
+        // Whatever the server says: it has to be tried more than once.
+        let last = latest_renewal_of(validity);
         let asked = match &held.id {
             Some(id) => self.asked_renewal(id, now).await,
             None => None,
         };
         let (at, look) = match asked {
-            Some((at, look)) => (at, now + look),
+            Some((at, look)) => (at.min(last), now + look),
             // It may be there the next time.
             None => (own, now + RENEWAL_LOOK_MOST.as_secs().cast_signed() / 4),
         };

@@ -15,6 +15,12 @@ pub(super) fn renewal_of((not_before, not_after): (i64, i64)) -> i64 {
     )
 }
 
+/// The latest time to renew a certificate, whatever the server says of it: when a tenth of its lifetime is
+/// left.
+pub(super) fn latest_renewal_of((not_before, not_after): (i64, i64)) -> i64 {
+    not_after - (not_after - not_before).max(0) / 10
+}
+
 /// A random second within a window (RFC 9773 section 4.2).
 pub(super) fn within(start: i64, end: i64) -> i64 {
     let length = Duration::from_secs((end - start).max(0).unsigned_abs());

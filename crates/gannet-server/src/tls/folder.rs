@@ -38,6 +38,8 @@ pub(super) struct Folder {
 struct File {
     /// When it was last read; `None` once it is gone.
     stamp: Option<Stamp>,
+    /// It could not be read: the next look tries again.
+    is_unread: bool,
     /// What was last read of it that could be used.
     pair: Option<Pair>,
 }
@@ -105,16 +107,23 @@ impl Folder {
             }
             found.insert(host.clone());
             let file = self.files.entry(host).or_default();
-            if file.stamp == stamp {
+            if file.stamp == stamp && !file.is_unread {
                 continue;
             }
+            let is_told = mem::take(&mut file.is_unread) && file.stamp == stamp;
             file.stamp = stamp;
             match load_one(&PairPaths::of_one(path.clone()), options, warnings) {
                 Ok(pair) => {
                     file.pair = Some(pair);
                     is_changed = true;
                 }
-                Err(error) => warnings.push(unusable(&path, &error.cause)),
+                Err(error) => {
+                    // For want of descriptors or memory, for example: it is read again later.
+                    file.is_unread = matches!(error.cause, Cause::Read(_));
+                    if !is_told {
+                        warnings.push(unusable(&path, &error.cause));
+                    }
+                }
             }
         }
         if self.is_full && !was_full {

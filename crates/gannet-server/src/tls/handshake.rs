@@ -333,6 +333,7 @@ impl Handshake {
         hello: hello::Hello,
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
+        self.is_held = false;
         let name = hello.server_name.as_deref();
         // Without a challenge, the library refuses the protocol.
         let challenge = name.filter(|_| hello.is_challenge);
@@ -345,13 +346,12 @@ impl Handshake {
             None => {
                 let host = match certificates.choose(name) {
                     Ok(host) => host,
-                    Err(NoneYet { is_coming: true }) => {
+                    Err(NoneYet { is_coming: true }) if !hello.is_challenge => {
                         self.is_held = true;
                         return Ok(());
                     }
-                    Err(NoneYet { is_coming: false }) => return Err(self.refuse(out)),
+                    Err(NoneYet { .. }) => return Err(self.refuse(out)),
                 };
-                self.is_held = false;
                 self.asks_client = certificates.asks_clients();
                 host.choose(hello.prefers_chacha)
             }
