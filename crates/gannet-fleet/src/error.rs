@@ -106,6 +106,8 @@ pub enum Cause {
     /// Another publisher has removed a release that came into force, and this happened when it was
     /// written again.
     Gone(Box<FleetError>),
+    /// A release came into force, and whether it is there cannot be seen.
+    Unseen(Box<FleetError>),
     /// What nothing kept may be needed again: another pointer is in force.
     Replaced,
     /// What nothing kept was removed, and is needed: it is the release of a pointer that came into force
@@ -176,9 +178,8 @@ impl FleetError {
         matches!(self, Self::Remote { cause, .. } if cause.is_none())
     }
 
-    /// Whether the storage takes a request for wrong, whoever sends it: it no longer has what the
-    /// request builds upon.
-    pub(crate) fn is_of_request(&self) -> bool {
+    /// Whether the store no longer has an upload, or does not take its parts.
+    pub(crate) fn is_of_upload(&self) -> bool {
         let Self::Remote {
             cause: Cause::Objects(error),
             ..
@@ -189,10 +190,9 @@ impl FleetError {
         use object_store::Error as Objects;
         match error {
             Objects::NotFound { .. } => true,
-            Objects::Generic { .. } => refusal::of(error, |it| {
-                Some(it.status == 400 && it.next_step().is_none())
-            })
-            .unwrap_or(false),
+            Objects::Generic { .. } => {
+                refusal::of(error, |it| Some(it.is_of_upload())).unwrap_or(false)
+            }
             _ => false,
         }
     }
@@ -282,7 +282,9 @@ impl FleetError {
                      those of Amazon, Google, Microsoft, Cloudflare, MinIO and Ceph"
                 }
                 Cause::Damaged => "remove this object, and publish again",
-                Cause::Gone(_) | Cause::Needed => "its pointer is in force: publish its site again",
+                Cause::Gone(_) | Cause::Unseen(_) | Cause::Needed => {
+                    "its pointer is in force: publish its site again"
+                }
                 Cause::Replaced => "the next 'gannet publish' removes it, if nothing keeps it",
                 Cause::Unknown(_) => {
                     "'gannet releases' with the store's URL shows what is in force: look there before \
@@ -377,6 +379,9 @@ impl fmt::Display for Cause {
             Self::NotAnArchive(error) => error.fmt(out),
             Self::OtherArchive => out.write_str("it is not the file that its pointer names"),
             Self::Damaged => out.write_str("it is not a whole archive of that release"),
+            Self::Unseen(error) => {
+                write!(out, "its pointer is in force, and it may be there: {error}")
+            }
             Self::Gone(error) => {
                 write!(out, "another publisher has removed it in the meantime: {error}")
             }

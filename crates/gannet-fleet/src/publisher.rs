@@ -228,24 +228,25 @@ impl RemotePublisher {
     ///
     /// # Errors
     /// Another publisher was faster, or the store refuses something; the pointer that was in force
-    /// still is, unless the error is [`Cause::Gone`].
+    /// still is, unless the error is [`Cause::Gone`] or [`Cause::Unseen`].
     pub fn commit(&self, pointer: &Pointer, text: &str) -> Result<Option<StoreError>, FleetError> {
         self.runtime.block_on(async {
             self.remote.create_entry(pointer.serial, text).await?;
             let version = self.version.as_ref();
             self.remote.replace_pointer(version, text).await
         })?;
-        self.see_to_release(pointer).map_err(|error| {
-            let gone = Cause::Gone(Box::new(error));
-            self.remote.refuse_release(pointer.release, gone)
-        })?;
+        self.see_to_release(pointer)?;
         Ok(self.picture.commit(pointer, text).err())
     }
 
     /// Until the pointer came into force, others may have removed its release as one that nothing kept.
     fn see_to_release(&self, pointer: &Pointer) -> Result<(), FleetError> {
         let id = pointer.release;
-        if self.runtime.block_on(self.remote.has(id))? {
+        let unless = |cause: fn(Box<FleetError>) -> Cause| {
+            move |error| self.remote.refuse_release(id, cause(Box::new(error)))
+        };
+        let is_there = self.runtime.block_on(self.remote.has(id));
+        if is_there.map_err(unless(Cause::Unseen))? {
             return Ok(());
         }
         let placed = Placed {
@@ -253,11 +254,12 @@ impl RemotePublisher {
             digest: pointer.digest,
             was_there: true,
         };
-        let written = self.create_or_take_over(id, placed, true, |_| true)?;
-        match written == placed {
+        let written = self.create_or_take_over(id, placed, true, |_| true);
+        let written = written.and_then(|written| match written == placed {
             true => Ok(()),
             false => Err(self.remote.refuse_release(id, Cause::OtherArchive)),
-        }
+        });
+        written.map_err(unless(Cause::Gone))
     }
 
     /// Removes releases that the picture has [removed](Publisher::prune), as long as the pointer with

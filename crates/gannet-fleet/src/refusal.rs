@@ -66,7 +66,7 @@ const KNOWN: &[Known] = &[
     Known {
         codes: &["SlowDown", "ServerBusy", "TooManyRequests"],
         cause: "it is asked for too much at present",
-        next_step: "try again later; what has been written is gone on with",
+        next_step: "try again later; what has been written is resumed",
     },
     Known {
         codes: &["AuthorizationHeaderMalformed"],
@@ -102,6 +102,20 @@ impl<'e> Refusal<'e> {
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.status, 408 | 429 | 500..)
             || ["RequestTimeout", "IncompleteBody"].contains(&self.code)
+    }
+
+    /// Whether an upload that was begun is gone, or has parts that cannot be put together. Google's code is
+    /// not always there.
+    pub(crate) fn is_of_upload(&self) -> bool {
+        const CODES: [&str; 6] = [
+            "NoSuchUpload",
+            "InvalidPart",
+            "InvalidPartOrder",
+            "EntityTooSmall",
+            "InvalidBlockList",
+            "InvalidBlockId",
+        ];
+        CODES.contains(&self.code) || (self.status == 404 && self.code.is_empty())
     }
 
     /// Whether another write of the same object is under way, which may be our own.

@@ -136,10 +136,19 @@ impl Remote {
     /// A release as the store has it now.
     pub(crate) async fn look(&self, id: ReleaseId) -> Result<Listed, FleetError> {
         let object = release_name(id);
-        let found = timeout(self.patience.answer, self.objects.head(&self.at(&object))).await;
-        let found = found.unwrap_or_else(|_| Err(no_answer()));
-        let found = found.map_err(|error| self.refuse(&object, Cause::Objects(error)))?;
-        Ok(Listed::from(&found))
+        let path = self.at(&object);
+        let mut attempts = 1;
+        loop {
+            let found = timeout(self.patience.answer, self.objects.head(&path)).await;
+            match found.unwrap_or_else(|_| Err(no_answer())) {
+                Ok(found) => return Ok(Listed::from(&found)),
+                Err(error) if is_passing(&error) && attempts < ATTEMPTS_MAX => {
+                    sleep(self.patience.pause * attempts).await;
+                    attempts += 1;
+                }
+                Err(error) => return Err(self.refuse(&object, Cause::Objects(error))),
+            }
+        }
     }
 
     /// Writes an object under a condition.
@@ -382,7 +391,7 @@ impl Remote {
         };
         match (completed, earlier) {
             // The storage has thrown away what an earlier attempt had written, or has other parts.
-            (Err(error), Some(earlier)) if error.is_of_request() => {
+            (Err(error), Some(earlier)) if error.is_of_upload() => {
                 Journal::remove(upload.journal);
                 let _ = self.within(0, parts.abort_multipart(&path, &earlier)).await;
                 Box::pin(self.upload_in_parts(upload, file)).await
