@@ -115,25 +115,28 @@ impl Openings {
         opening.map_or(Vec::new(), |opening| opening.workers)
     }
 
-    /// Forgets openings of hosts that have something else in their place, and all that nobody waits for
-    /// any more if they may be tried again. The hosts, with the workers that wait for them.
-    pub(super) fn forget(
-        &mut self,
-        is_other: impl Fn(&Arc<[u8]>) -> bool,
-        may_try_again: bool,
-    ) -> Vec<(Arc<[u8]>, Vec<usize>)> {
-        let is_over = |host: &Arc<[u8]>, opening: &mut Opening| {
-            is_other(host) || (may_try_again && opening.workers.is_empty())
-        };
-        let over = self.all.extract_if(|host, opening| is_over(host, opening));
+    /// Forgets openings that were begun of what is no longer in a host's place, and, if they may be tried
+    /// again, all that nobody waits for any more. Those who wait go on, no longer than before.
+    pub(super) fn forget(&mut self, is_other: impl Fn(&Arc<[u8]>) -> bool, may_try_again: bool) {
+        let over = self.all.extract_if(|host, opening| {
+            let is_over = is_other(host) || (may_try_again && opening.workers.is_empty());
+            is_over && opening.began.is_some()
+        });
         let over: Vec<_> = over.collect();
-        self.strays += over.iter().filter(|(_, it)| it.began.is_some()).count();
-        if !over.is_empty() {
-            let all = &self.all;
-            self.queue.retain(|host| all.contains_key(host));
+        self.strays += over.len();
+        for (host, opening) in over {
+            if opening.workers.is_empty() {
+                continue;
+            }
+            let opening = Opening {
+                number: Number(self.next),
+                began: None,
+                ..opening
+            };
+            self.next += 1;
+            self.all.insert(Arc::clone(&host), opening);
+            self.queue.push_back(host);
         }
-        let workers = over.into_iter().map(|(host, it)| (host, it.workers));
-        workers.collect()
     }
 
     /// Those that have taken too long. Nobody opens what was not begun.
@@ -295,8 +298,8 @@ mod tests {
         let late = number(&openings, 0);
         openings.give_up(begun + WAIT);
         assert!(openings.ask(1, &host(2), begun + WAIT));
-        let is_first = |it: &Arc<[u8]>| **it == *host(0);
-        assert_eq!(openings.forget(is_first, false), [(host(0), Vec::new())]);
+        let is = |of: usize| move |it: &Arc<[u8]>| **it == *host(of);
+        openings.forget(is(0), false);
         assert!(!openings.is_current(&host(0), late));
         assert!(openings.ask(0, &host(0), begun + WAIT), "it is opened anew");
         assert_eq!(work(&mut openings, begun + WAIT), 2);
@@ -304,12 +307,19 @@ mod tests {
         assert!(openings.end(&host(0), late).is_empty());
         assert_eq!(come_back(&mut openings, 0), [0]);
         // Of what an operator asks for, the hanging one is tried again; others are left alone.
-        assert_eq!(openings.forget(|_| false, true), [(host(1), Vec::new())]);
-        assert_eq!(come_back(&mut openings, 2), [1]);
-        // What is queued and has gone is told to those who wait.
-        assert!(openings.ask(1, &host(3), begun + WAIT));
-        assert_eq!(openings.forget(|_| true, false), [(host(3), vec![1])]);
-        assert_eq!(work(&mut openings, begun + WAIT), 0);
+        openings.forget(|_| false, true);
+        assert!(openings.ask(0, &host(1), begun + WAIT), "it is opened anew");
+        assert_eq!(work(&mut openings, begun + WAIT), 1);
+        // Who waits goes on waiting, no longer than before.
+        let later = begun + WAIT + WAIT / 2;
+        openings.forget(is(2), false);
+        assert_eq!(work(&mut openings, later), 1);
+        let given_up = openings.give_up(later + WAIT / 2);
+        assert!(
+            given_up
+                .iter()
+                .any(|it| it.host == host(2) && it.workers == [1])
+        );
     }
 
     #[test]

@@ -422,12 +422,7 @@ impl Sites {
         state.failed.retain(|host, _| next.contains_key(host));
         let before = std::mem::replace(&mut state.table, Arc::clone(&next));
         let is_other = |host: &Arc<[u8]>| before.get(host) != next.get(host);
-        let forgotten = state.openings.forget(is_other, false);
-        drop(state);
-        for (host, workers) in forgotten {
-            // They ask for what is there now.
-            self.tell(&workers, &host, Ok(()));
-        }
+        state.openings.forget(is_other, false);
     }
 
     /// The open sites that nobody is looking at, with their places.
