@@ -68,11 +68,18 @@ impl Named {
         self.names.remove(name)
     }
 
-    /// How many seconds an order for a new name has to wait; none if it may be made now, and then it counts.
+    /// How many seconds an order for a new name has to wait; none if it may be made now.
     pub(super) fn wait(&mut self, name: &str, now: i64) -> Option<u64> {
         match self.is_new(name) {
             true => self.orders.wait(now),
             false => None,
+        }
+    }
+
+    /// An order for a name is made now.
+    pub(super) fn count(&mut self, name: &str, now: i64) {
+        if self.is_new(name) {
+            self.orders.count(now);
         }
     }
 
@@ -123,6 +130,7 @@ mod tests {
         let mut orders = 0;
         for at in 0..3600 {
             while named.wait("h0.test", at).is_none() {
+                named.count("h0.test", at);
                 orders += 1;
             }
         }

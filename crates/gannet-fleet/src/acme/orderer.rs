@@ -372,11 +372,8 @@ impl Keeper {
                 ),
             ));
         }
-        if let Some(wait) = self.orders.wait(now) {
-            let due = now + wait.cast_signed();
-            return Ok(Next { due, waits: true });
-        }
-        if let Some(wait) = self.named.wait(&host, now) {
+        let wait = self.orders.wait(now).max(self.named.wait(&host, now));
+        if let Some(wait) = wait {
             let due = now + wait.cast_signed();
             return Ok(Next { due, waits: true });
         }
@@ -384,6 +381,8 @@ impl Keeper {
         let mut draft = Draft::open(&self.folder.order(&host), server)?;
         let account = self.accounts.get(&mut self.history, now).await?;
         self.history.begin(&host, now)?;
+        self.orders.count(now);
+        self.named.count(&host, now);
         self.asked.take();
         let context = (&self.settings, &self.folder);
         let wanted = (host.as_str(), replaced.clone());

@@ -72,16 +72,20 @@ impl Orders {
         }
     }
 
-    /// How many seconds to wait before another order; none if it may be made now, and then it counts.
+    /// How many seconds to wait before another order; none if it may be made now.
     pub(super) fn wait(&mut self, now: i64) -> Option<u64> {
         let first = now - self.seconds + 1;
         self.made.retain(|made| (first..=now).contains(made));
         if self.made.len() < self.most {
-            self.made.push(now);
             return None;
         }
         let oldest = self.made.iter().min().copied().unwrap_or(now);
         Some((oldest + self.seconds - now).max(1).unsigned_abs())
+    }
+
+    /// An order is made now.
+    pub(super) fn count(&mut self, now: i64) {
+        self.made.push(now);
     }
 }
 
@@ -128,6 +132,7 @@ mod tests {
         let mut orders = Orders::default();
         for _ in 0..ORDERS_PER_MINUTE {
             assert_eq!(orders.wait(100), None);
+            orders.count(100);
         }
         assert_eq!(orders.wait(100), Some(60));
         assert_eq!(orders.wait(159), Some(1));
