@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Request;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http_body_util::BodyExt;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use reqwest::redirect::Policy;
@@ -92,13 +92,7 @@ impl Bounded {
         let mut answer = http::Response::new(());
         *answer.status_mut() = response.status();
         *answer.headers_mut() = std::mem::take(response.headers_mut());
-        let field = |name| answer.headers().get(name).and_then(|it| it.to_str().ok());
-        let wait = field(RETRY_AFTER).and_then(wait_of);
-        if wait.is_some_and(|it| it > RETRY_AFTER_MOST) {
-            // The library adds it to the time, which must not overflow.
-            let most = HeaderValue::from(RETRY_AFTER_MOST.as_secs());
-            answer.headers_mut().insert(RETRY_AFTER, most);
-        }
+        let wait = bound_wait(answer.headers_mut());
         let status = answer.status();
         if status.is_client_error() || status.is_server_error() {
             let field = |name| answer.headers().get(name).and_then(|it| it.to_str().ok());
@@ -152,6 +146,16 @@ impl std::error::Error for Unanswered {
 }
 
 /// A number of seconds. Of dates, which servers may send as well, own pauses are not much shorter.
+/// How long the server asks to wait. The library adds that to the time, which must not overflow.
+fn bound_wait(headers: &mut HeaderMap) -> Option<Duration> {
+    let field = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    let wait = wait_of(field)?;
+    if wait > RETRY_AFTER_MOST {
+        headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_MOST.as_secs()));
+    }
+    Some(wait)
+}
+
 fn wait_of(field: &str) -> Option<Duration> {
     field.trim().parse().ok().map(Duration::from_secs)
 }
@@ -217,6 +221,23 @@ mod tests {
         assert_eq!(got, Err("no answer in time".into()));
         let (got, _) = ask("HTTP/1.1 200", b"");
         assert_eq!(got, Err("no answer in time".into()));
+    }
+
+    #[test]
+    fn a_wait_is_bounded() {
+        for (asked, expected) in [
+            ("120", "120"),
+            ("18446744073709551615", "2592000"),
+            (
+                "Fri, 31 Dec 1999 23:59:59 GMT",
+                "Fri, 31 Dec 1999 23:59:59 GMT",
+            ),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(asked));
+            bound_wait(&mut headers);
+            assert_eq!(headers[RETRY_AFTER], expected);
+        }
     }
 
     #[test]

@@ -122,6 +122,24 @@ fn a_certificate_is_ordered_once_and_in_its_file() {
     assert_eq!(left.count(), 1, "no draft");
 }
 
+/// Whoever asks a server for names does not have its operator's own certificates replaced.
+#[test]
+fn certificates_that_were_not_ordered_are_left_alone() {
+    let stage = Stage::new();
+    let mut orderer = stage.open();
+    stage.round(&mut orderer);
+    let ordered = fs::read_to_string(stage.certificate()).expect("readable");
+    let (_, own) = ordered.split_once('\n').expect("a first line");
+    let file = stage.folder.join("certificates/own.test.pem");
+    fs::write(&file, own).expect("written");
+    for name in ["own.test", "new.test"] {
+        orderer.name(name, stage.now.get());
+    }
+    let (_, told) = stage.round(&mut orderer);
+    says(&told, &["ordered new.test"]);
+    assert_eq!(fs::read_to_string(&file).expect("readable"), own);
+}
+
 #[test]
 fn whoever_is_started_again_and_again_does_not_order_again_and_again() {
     let stage = Stage::new();

@@ -90,7 +90,7 @@ fn a_journal_whose_last_line_is_torn_loses_that_line() {
     let journal = interrupted(&bucket, &folder);
     let mut file = OpenOptions::new().append(true).open(&journal).unwrap();
     file.write_all(b"part 1 \"torn").unwrap();
-    // It is gone on with, and is interrupted again when both parts are there.
+    // It is resumed, and is interrupted again when both parts are there.
     bucket.before(|asked, _| match asked.method == "POST" {
         true => Before::Refuse(403, "AccessDenied"),
         false => Before::Answer,
