@@ -49,7 +49,8 @@ cargo xtask NAME
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
   fleet        releases through a bucket to three nodes under load, also cut off and slow; S3, gs://, az://
   deny         licences and known vulnerabilities of dependencies
-  instructions count the instructions of the pure crates and of requests (--update commits new counts)
+  instructions count the instructions of the pure crates and of requests (--update commits new counts,
+               --quick leaves out requests)
   cost         what features cost, as ratios of CPU time per request (--help for its flags)
   flood        what a visitor waits while others flood the server (--help for its flags)
   link         page loads over slow and lossy links, compared with other servers (--help for its flags)
