@@ -69,8 +69,6 @@ fn what_is_installed_is_kept_the_second_time_and_removed_again() {
     assert_eq!(files(&root), paths(&[SERVICE, CONFIGURATION, USER]));
     assert!(root.join("srv/www").is_dir());
     let service = fs::read_to_string(root.join(SERVICE)).expect("written");
-    // What runs beside the server gets no signal of its own.
-    assert!(service.contains("\nKillMode=mixed\n"), "{service}");
     let start = "\nExecStart=/usr/bin/gannet serve --config /etc/gannet/gannet.toml\n";
     assert!(
         service.contains(start) && service.contains("\nUser=gannet\n"),

@@ -77,7 +77,6 @@ impl Texts<'_> {
              ExecStart={program} serve --config {CONFIGURATION}\n\
              ExecReload=/bin/kill -HUP $MAINPID\n\
              # Processes beside the server end with it.\n\
-             KillMode=mixed\n\
              User={USER}\n\
              Group={USER}\n\
              {rights}\
