@@ -97,6 +97,11 @@ fn without_a_thumbprint_the_path_is_the_sites() {
         assert_eq!(answer.text(), format!("{TOKEN}.{THUMBPRINT}"));
     });
     refused(
+        gannet(["--acme-thumbprint", "--port", "."]),
+        2,
+        "not a thumbprint",
+    );
+    refused(
         gannet(["--acme-thumbprint", "short", "."]),
         2,
         "not a thumbprint",

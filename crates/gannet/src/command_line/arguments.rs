@@ -207,6 +207,7 @@ fn flag_argument(flag: &Description, form: Form) -> Arg {
             let arg = named(arg)
                 .value_name(name)
                 .value_hint(hint)
+                .allow_hyphen_values(is_free_text(name))
                 .overrides_with(flag.name);
             // When parsing, the table's own check also names the nearest choice.
             if form == Form::Completing && !choices.is_empty() {
@@ -220,6 +221,12 @@ fn flag_argument(flag: &Description, form: Form) -> Arg {
             .action(ArgAction::Append),
         Value::Positional { name } => arg.value_name(name).value_hint(ValueHint::AnyPath),
     }
+}
+
+/// The value may begin with a hyphen, as one in 64 thumbprints does (base64url, RFC 4648 section 5).
+/// Elsewhere that is a flag, and the value before it was forgotten.
+fn is_free_text(value_name: &str) -> bool {
+    value_name == "TEXT"
 }
 
 /// The values that an argument takes, if they are a closed set.
@@ -251,6 +258,7 @@ fn argument(command: &Command, argument: &Argument, form: Form) -> Arg {
     let arg = arg
         .value_name(argument.value_name)
         .value_hint(argument.hint)
+        .allow_hyphen_values(is_free_text(argument.value_name))
         .value_parser(OsStringValueParser::new());
     let choices = choices(command, argument);
     // When parsing, the command's own check also names the nearest choice.
@@ -421,6 +429,15 @@ mod tests {
             let mut values = sub.get_positionals().flat_map(Arg::get_possible_values);
             assert!(values.any(|it| it.get_name() == word), "{name}");
         }
+    }
+
+    #[test]
+    fn a_text_may_begin_with_a_hyphen() {
+        let parse = |typed: &[&str]| parse(&typed.iter().map(Into::into).collect::<Vec<_>>());
+        let thumbprint = format!("-{}", "a".repeat(42));
+        parse(&["gannet", "--acme-thumbprint", &thumbprint, "."]).expect("a text");
+        parse(&["gannet", "publish", "--note", "-- first", "site", "store"]).expect("a text");
+        parse(&["gannet", "--acme-server", "-x", "."]).expect_err("a flag");
     }
 
     #[test]
