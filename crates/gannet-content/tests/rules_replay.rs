@@ -2,28 +2,14 @@
 
 mod rules_fuzz_checks;
 
-use std::fs;
-use std::path::Path;
-
-fn replay(target: &str, check: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/seeds")
-        .join(target);
-    let entries = fs::read_dir(&folder).expect("the seeds of the target");
-    let mut count = 0;
-    for entry in entries {
-        check(&fs::read(entry.expect("an entry").path()).expect("a readable input"));
-        count += 1;
-    }
-    assert!(count > 0, "{} has inputs", folder.display());
-}
+use gannet_testkit::replay_seeds;
 
 #[test]
 fn redirects_files() {
-    replay("redirects_file", rules_fuzz_checks::redirects_file);
+    replay_seeds("redirects_file", rules_fuzz_checks::redirects_file);
 }
 
 #[test]
 fn headers_files() {
-    replay("headers_file", rules_fuzz_checks::headers_file);
+    replay_seeds("headers_file", rules_fuzz_checks::headers_file);
 }

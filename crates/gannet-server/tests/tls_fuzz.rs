@@ -3,22 +3,12 @@
 mod tls_fuzz_checks;
 mod tls_support;
 
-use std::path::Path;
-
+use gannet_testkit::replay_seeds;
 use tls_support::{Abilities, Authority, Random, connect, from_client};
-
-fn replay(name: &str, check: fn(&[u8])) {
-    let seeds = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/seeds")
-        .join(name);
-    for file in std::fs::read_dir(&seeds).unwrap() {
-        check(&std::fs::read(file.unwrap().path()).unwrap());
-    }
-}
 
 #[test]
 fn records() {
-    replay("tls_record", tls_fuzz_checks::record);
+    replay_seeds("tls_record", tls_fuzz_checks::record);
     let mut random = Random(0x0123_4567_89ab_cdef);
     for _ in 0..3000 {
         let len = random.below(60) + 1;
@@ -33,7 +23,7 @@ fn records() {
 
 #[test]
 fn handshakes() {
-    replay("tls_handshake", tls_fuzz_checks::handshake);
+    replay_seeds("tls_handshake", tls_fuzz_checks::handshake);
     let authority = Authority::new();
     let config = authority.client(Abilities::default());
     let mut random = Random(0x4242_1111_9999_0001);

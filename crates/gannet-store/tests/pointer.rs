@@ -8,6 +8,7 @@ use gannet_store::limits::{
     STAGES_MAX, TIME_MAX, VOID_MAX,
 };
 use gannet_store::{Keep, Pointer, ReleaseId, Stage};
+use gannet_testkit::replay_seeds;
 use minisign::KeyPair;
 use proptest::prelude::*;
 use sample::FULL;
@@ -337,12 +338,10 @@ proptest! {
 /// The seeds of the fuzz target, and each of their prefixes.
 #[test]
 fn the_seeds_are_read() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/pointer");
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-        Pointer::parse(&bytes).unwrap();
+    replay_seeds("pointer", |bytes| {
+        Pointer::parse(bytes).unwrap();
         for len in 0..=bytes.len() {
             sample::read(&bytes[..len]);
         }
-    }
+    });
 }

@@ -15,8 +15,10 @@ pub mod h1;
 pub mod h2;
 pub mod h3;
 mod left_out;
+mod seeds;
 
 pub use left_out::{left_out, tool};
+pub use seeds::replay_seeds;
 
 #[cfg(feature = "tls")]
 mod folder;
