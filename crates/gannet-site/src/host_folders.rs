@@ -1,5 +1,6 @@
 //! A directory with a folder for each host, for packing and serving.
 
+use std::fs::FileType;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,14 @@ pub fn is_archive(path: &Path) -> bool {
 }
 
 /// What an entry is that has the name of an archive, and is none.
-fn not_a_file(path: &Path) -> &'static str {
-    let Ok(meta) = path.metadata() else {
+fn not_a_file(path: &Path, kind: FileType) -> &'static str {
+    let kind = match kind.is_symlink() {
+        true => path.metadata().map(|meta| meta.file_type()),
+        false => Ok(kind),
+    };
+    let Ok(kind) = kind else {
         return "nothing is there, or it is not accessible";
     };
-    let kind = meta.file_type();
     match () {
         () if kind.is_dir() => "it is a directory, and not an archive as its name says",
         () if kind.is_fifo() => "it is a FIFO, not a file",
@@ -29,14 +33,34 @@ fn not_a_file(path: &Path) -> &'static str {
     }
 }
 
+/// An entry that is no site.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Other {
+    /// Its path.
+    pub path: PathBuf,
+    /// What it is itself; not what a symbolic link leads to.
+    pub kind: FileType,
+    /// Why it is no site.
+    pub cause: String,
+}
+
 /// The contents of a directory with a folder for each host.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HostFolders {
     /// Host names with their folders, ordered by name; the folder for all other hosts comes first,
     /// without a name.
     pub folders: Vec<(Option<String>, PathBuf)>,
-    /// Other entries, with the reasons why they are not sites.
-    pub others: Vec<(PathBuf, String)>,
+    /// Other entries, ordered by path.
+    pub others: Vec<Other>,
+}
+
+/// Which entries of a directory are listed, and how.
+#[derive(Clone, Copy)]
+struct Listing {
+    /// Archives are sites as well.
+    archives: bool,
+    /// A symbolic link is a site if it leads to one; otherwise if it has the name of one.
+    follows: bool,
 }
 
 impl HostFolders {
@@ -46,7 +70,11 @@ impl HostFolders {
     /// # Errors
     /// The directory cannot be read.
     pub fn of(root: &Path) -> io::Result<Self> {
-        Self::list(root, false)
+        let listing = Listing {
+            archives: false,
+            follows: true,
+        };
+        Self::list(root, listing)
     }
 
     /// The same with archives, each named `HOST.gannet`.
@@ -54,58 +82,84 @@ impl HostFolders {
     /// # Errors
     /// The directory cannot be read.
     pub fn with_archives(root: &Path) -> io::Result<Self> {
-        Self::list(root, true)
+        let listing = Listing {
+            archives: true,
+            follows: true,
+        };
+        Self::list(root, listing)
     }
 
-    fn list(root: &Path, archives: bool) -> io::Result<Self> {
+    /// The same for a server: a symbolic link is what its name says, and where it leads is not looked
+    /// at. That may be a file system that does not answer, which is to harm one site alone.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn to_serve(root: &Path) -> io::Result<Self> {
+        let listing = Listing {
+            archives: true,
+            follows: false,
+        };
+        Self::list(root, listing)
+    }
+
+    fn list(root: &Path, listing: Listing) -> io::Result<Self> {
         let mut found = Self::default();
+        let mut folders = Vec::new();
         for item in std::fs::read_dir(root)? {
             let item = item?;
             let path = item.path();
             let kind = item.file_type()?;
-            let is_of_host = match archives && is_archive(&path) {
-                true => kind.is_file() || (kind.is_symlink() && path.is_file()),
-                false => kind.is_dir() || (kind.is_symlink() && path.is_dir()),
+            let is_archive = listing.archives && is_archive(&path);
+            let leads_to_site = || match (listing.follows, is_archive) {
+                (false, _) => true,
+                (true, true) => path.is_file(),
+                (true, false) => path.is_dir(),
             };
+            let is_of_host = match is_archive {
+                true => kind.is_file(),
+                false => kind.is_dir(),
+            } || (kind.is_symlink() && leads_to_site());
+            let other = |path, cause| Other { path, kind, cause };
             if !is_of_host {
-                let cause = match archives && is_archive(&path) {
-                    true => not_a_file(&path),
+                let cause = match is_archive {
+                    true => not_a_file(&path, kind),
                     false => "no folder with the name of a host",
                 };
-                found.others.push((path, cause.into()));
+                found.others.push(other(path, cause.into()));
                 continue;
             }
-            let name = match is_archive(&path) && archives {
+            let name = match is_archive {
                 true => path.file_stem(),
                 false => path.file_name(),
             };
             let name = name.unwrap_or_default().to_string_lossy();
-            match &*name {
-                DEFAULT_FOLDER => found.folders.push((None, path)),
-                name => match host_name(name) {
-                    Ok(host) => found.folders.push((Some(host), path)),
-                    Err(cause) => found.others.push((path, cause)),
-                },
+            let host = match &*name {
+                DEFAULT_FOLDER => Ok(None),
+                name => host_name(name).map(Some),
+            };
+            match host {
+                Ok(host) => folders.push((host, path, kind)),
+                Err(cause) => found.others.push(other(path, cause)),
             }
         }
         // Of several folders for one host, the one with exactly its name comes first.
-        let is_other = |(host, path): &(Option<String>, PathBuf)| {
+        let is_other = |host: &Option<String>, path: &Path| {
             let name = path.file_name().unwrap_or_default();
             host.as_ref().is_some_and(|host| name != host.as_str())
         };
-        let order = |one: &(Option<String>, PathBuf)| (one.0.clone(), is_other(one), one.1.clone());
-        found.folders.sort_by_cached_key(order);
-        let folders = std::mem::take(&mut found.folders);
-        for (host, path) in folders {
+        folders.sort_by_cached_key(|(host, path, _): &(Option<String>, PathBuf, FileType)| {
+            (host.clone(), is_other(host, path), path.clone())
+        });
+        for (host, path, kind) in folders {
             match found.folders.last() {
                 Some((last, first)) if *last == host => {
                     let cause = format!("'{}' is for the same host", first.display());
-                    found.others.push((path, cause));
+                    found.others.push(Other { path, kind, cause });
                 }
                 _ => found.folders.push((host, path)),
             }
         }
-        found.others.sort();
+        found.others.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(found)
     }
 }

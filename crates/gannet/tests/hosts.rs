@@ -385,7 +385,7 @@ fn the_folder_of_a_host_does_not_lead_out() {
         let ended = run(command().args(["--port", "0", "--hosts"]).arg(&sites));
         let expect = format!(
             "gannet: cannot open directory '{}': a symbolic link leads out of the directory, or is \
-             absolute\nhelp: '--site b.org={}' serves a folder elsewhere; a link to the folder of \
+             absolute\nhelp: '--site b.org={}' serves a path elsewhere; a link to the entry of \
              another host is relative\n",
             b.display(),
             folder.join("outside").display()

@@ -1,8 +1,14 @@
 //! Many sites in one folder, some of them on file systems that hang.
 
-use std::fs;
+#[path = "many_hosts/sites.rs"]
+mod sites;
 
-use gannet_testkit::client::Response;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::process::Stdio;
+
+use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::fuse::{Disk, Mounted};
 use gannet_testkit::h2::{Peer, block, headers};
@@ -10,7 +16,9 @@ use gannet_testkit::h3;
 use gannet_testkit::process::{threads, until};
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
-use gannet_testkit::{Folder, Gannet};
+use gannet_testkit::{Folder, Gannet, command};
+
+use crate::sites::{name, sites, told};
 
 /// More than are opened at the start.
 const HOSTS: usize = 70;
@@ -21,22 +29,8 @@ const OPENERS: usize = 4;
 /// More than those.
 const HUNG: usize = 6;
 
-fn name(number: usize) -> String {
-    format!("h{number}.example")
-}
-
 fn hung(number: usize) -> String {
     format!("hung{number}.example")
-}
-
-/// A folder `sites` with a folder for each host.
-fn sites() -> Folder {
-    let folder = Folder::new();
-    for number in 0..HOSTS {
-        let page = format!("sites/{}/index.html", name(number));
-        folder.write(page, format!("site {number}"));
-    }
-    folder
 }
 
 /// Mounts a site whose rules are on a disk that hangs.
@@ -80,7 +74,7 @@ fn openers(server: &Gannet) -> usize {
 #[test]
 fn file_systems_that_hang_harm_their_own_sites_only() {
     on_both_engines(|engine| {
-        let folder = sites();
+        let folder = sites(HOSTS);
         let mounted: Option<Vec<_>> = (0..HUNG).map(|it| mount(&folder, &hung(it))).collect();
         let Some(mounted) = mounted else {
             return;
@@ -132,12 +126,7 @@ fn file_systems_that_hang_harm_their_own_sites_only() {
             get(&server, &hung(number % HUNG)).expect(503);
         }
         assert_eq!(hanging(&mounted), before);
-        let line = loop {
-            let line = server.server.next_error_line().expect("it is told");
-            if line.contains("no site for") {
-                break line;
-            }
-        };
+        let line = told(&mut server.server, "no site for");
         let cause = "its file system does not answer for 10 s; answering 503 until it does";
         assert!(line.ends_with(cause), "{line}");
         assert!(openers(&server.server) <= OPENERS + HUNG);
@@ -157,7 +146,7 @@ fn file_systems_that_hang_harm_their_own_sites_only() {
 #[test]
 fn a_slow_site_is_worth_waiting_for() {
     on_both_engines(|engine| {
-        let folder = sites();
+        let folder = sites(HOSTS);
         let Some(mounted) = mount(&folder, "slow.example") else {
             return;
         };
@@ -195,7 +184,7 @@ fn a_slow_site_is_worth_waiting_for() {
 #[test]
 fn looks_that_hang_delay_no_other_site() {
     on_both_engines(|engine| {
-        let folder = sites();
+        let folder = sites(HOSTS);
         let mounted: Option<Vec<_>> = (0..3).map(|it| mount(&folder, &hung(it))).collect();
         let Some(mounted) = mounted else {
             return;
@@ -223,5 +212,87 @@ fn looks_that_hang_delay_no_other_site() {
         for number in 0..3 {
             until("it is back", || get(&server, &hung(number)).body == b"afar");
         }
+    });
+}
+
+/// A few sites are opened at the start, which waits for those that hang as long as a request does.
+#[test]
+fn a_start_does_not_wait_for_what_hangs() {
+    on_both_engines(|engine| {
+        let folder = sites(2);
+        let mounted: Option<Vec<_>> = (0..3).map(|it| mount(&folder, &hung(it))).collect();
+        let Some(mounted) = mounted else {
+            return;
+        };
+        let mut server = Secure::serve(engine, folder.join("sites"), &["--hosts"]);
+        let _release: Vec<_> = mounted.iter().map(Mounted::release_at_end).collect();
+        for number in 0..3 {
+            let line = told(&mut server.server, &hung(number));
+            assert!(line.ends_with("answering 503 until it does"), "{line}");
+        }
+        assert_eq!(get(&server, &name(1)).text(), "site 1");
+        get(&server, &hung(0)).expect(503);
+        mounted.iter().for_each(Mounted::release);
+        for number in 0..3 {
+            until("it is back", || get(&server, &hung(number)).body == b"afar");
+        }
+        assert_eq!(get(&server, &name(0)).text(), "site 0");
+    });
+}
+
+/// Requests for unknown hosts would have no site if the one for them were left out.
+#[test]
+fn a_start_needs_the_site_of_all_other_hosts() {
+    let folder = sites(2);
+    let Some(mounted) = mount(&folder, "_default") else {
+        return;
+    };
+    let mut start = command();
+    start.args(["--port", "0", "--hosts"]);
+    start.arg(folder.join("sites")).stderr(Stdio::piped());
+    let mut child = start.spawn().expect("the binary starts");
+    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let lines: Vec<_> = lines.map_while(Result::ok).take(2).collect();
+    // The kernel ends no process of which a thread hangs.
+    mounted.release();
+    let expect = format!(
+        "gannet: cannot open '{}': its file system does not answer for 10 s",
+        mounted.path().display()
+    );
+    let help = "help: see which disk or network file system hangs; without --user the other hosts of a \
+                folder are served meanwhile";
+    assert_eq!(lines, [expect.as_str(), help]);
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}
+
+/// A link out of the folder is refused without a look at what it leads to, at the start as later.
+#[test]
+fn a_link_to_what_hangs_is_not_followed() {
+    let Some(mounted) = Mounted::new(&[("site", b"", Disk::SlowName)]) else {
+        return;
+    };
+    on_both_engines(|engine| {
+        let folder = sites(HOSTS);
+        let link = |name: &str| {
+            let link = folder.join("sites").join(name);
+            symlink(mounted.path().join("site"), link).expect("linked");
+        };
+        link("before.example");
+        link("not_a_host!");
+        let mut server = engine.serve(folder.join("sites"), &["--hosts"]);
+        told(&mut server, "no site for the link ");
+        link("after.example");
+        link("after.example.gannet");
+        folder.write("sites/new.example/index.html", "new");
+        let status = |host: &str| {
+            let mut client = Client::new(&server);
+            client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            client.response().status
+        };
+        until("a host comes", || status("new.example") == 200);
+        for host in ["before.example", "after.example"] {
+            assert_eq!(status(host), 503, "{host}");
+        }
+        assert_eq!(mounted.hanging(), 0);
     });
 }

@@ -1,5 +1,8 @@
 //! Many sites in one folder: each is opened at the first request for it.
 
+#[path = "many_hosts/sites.rs"]
+mod sites;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -11,22 +14,10 @@ use gannet_testkit::{Folder, Gannet, gannet_in};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
+use crate::sites::{name, sites, told};
+
 /// More than are opened at the start, and more than may be open.
 const HOSTS: usize = 400;
-
-fn name(number: usize) -> String {
-    format!("h{number}.example")
-}
-
-/// A folder `sites` with a folder for each host.
-fn sites() -> Folder {
-    let folder = Folder::new();
-    for number in 0..HOSTS {
-        let page = format!("sites/{}/index.html", name(number));
-        folder.write(page, format!("site {number}"));
-    }
-    folder
-}
 
 fn request(host: &str) -> String {
     request_of(host, "/")
@@ -44,16 +35,6 @@ fn get_of(server: &Gannet, host: &str, path: &str) -> Response {
     let mut client = Client::new(server);
     client.send(request_of(host, path));
     client.response()
-}
-
-/// The next line on standard error that has this text.
-fn told(server: &mut Gannet, text: &str) -> String {
-    loop {
-        let line = server.next_error_line().expect(text);
-        if line.contains(text) {
-            return line;
-        }
-    }
 }
 
 fn pack(folder: &Folder, text: &str, host: &str) {
@@ -81,7 +62,7 @@ fn pack_hosts(folder: &Folder, host: &str, hosts: &[&str], text: &str) {
 
 #[test]
 fn all_hosts_may_be_asked_for_at_once() {
-    let folder = sites();
+    let folder = sites(HOSTS);
     on_both_engines(|engine| {
         let server = engine.serve(folder.join("sites"), &["--hosts", "--workers", "2"]);
         let before = descriptors(&server);
@@ -108,7 +89,7 @@ fn all_hosts_may_be_asked_for_at_once() {
 fn open_sites_have_their_part_of_the_descriptors() {
     const CLIENTS: usize = 8;
     const LIMIT: usize = 512;
-    let folder = sites();
+    let folder = sites(HOSTS);
     on_both_engines(|engine| {
         let flags = ["--hosts", "--workers", "2", "--max-descriptors", "512"];
         let server = engine.serve(folder.join("sites"), &flags);
@@ -137,7 +118,7 @@ fn open_sites_have_their_part_of_the_descriptors() {
 
 #[test]
 fn used_up_descriptors_are_no_fault_of_a_site() {
-    let folder = sites();
+    let folder = sites(HOSTS);
     for number in 0..HOSTS {
         folder.write(format!("sites/{}/_headers", name(number)), "/*\n  X-A: b\n");
     }
@@ -181,7 +162,7 @@ fn used_up_descriptors_are_no_fault_of_a_site() {
 #[test]
 fn archives_and_stores_come_change_and_go() {
     on_both_engines(|engine| {
-        let folder = sites();
+        let folder = sites(HOSTS);
         pack(&folder, "packed", "packed.example");
         folder.write("page/index.html", "published");
         gannet_in(&folder, ["publish", "page", "sites/store.example"]).success();
@@ -215,7 +196,7 @@ fn archives_and_stores_come_change_and_go() {
 #[test]
 fn what_cannot_be_opened_is_told_once_and_harms_no_other() {
     on_both_engines(|engine| {
-        let folder = sites();
+        let folder = sites(HOSTS);
         let bad = folder.write("sites/bad.example/_redirects", "nonsense\n");
         folder.write("sites/broken.example.gannet", "no archive");
         pack(&folder, "secret", "hidden.example");
@@ -276,7 +257,7 @@ fn hosts_come_to_a_small_folder() {
 fn an_archive_of_several_hosts_answers_for_its_entry_alone() {
     let few = Folder::new();
     few.write("sites/a.example/index.html", "site a");
-    for folder in [few, sites()] {
+    for folder in [few, sites(HOSTS)] {
         pack_hosts(&folder, "m.example", &["c.example", "m.example"], "one");
         pack_hosts(&folder, "all.example", &["_default", "c.example"], "one");
         let mut server = Gannet::serve(folder.join("sites"), &["--hosts"]);
@@ -339,7 +320,7 @@ fn an_entry_without_a_site_for_its_host_is_told_at_the_start() {
 fn an_entry_has_its_host_before_the_archive_for_all_others() {
     let few = Folder::new();
     few.write("sites/h1.example/index.html", "site 1");
-    for (folder, are_many) in [(few, false), (sites(), true)] {
+    for (folder, are_many) in [(few, false), (sites(HOSTS), true)] {
         let hosts = ["_default", "h1.example", "z.example"];
         pack_hosts(&folder, "_default", &hosts, "all");
         let server = Gannet::serve(folder.join("sites"), &["--hosts"]);
@@ -386,7 +367,7 @@ fn an_archive_of_several_hosts_may_be_served_for_all() {
 #[test]
 fn ten_thousand_hosts_cost_their_names_only() {
     const MANY: usize = 10_000;
-    let few = sites();
+    let few = sites(HOSTS);
     let many = Folder::new();
     let first = many.write("sites/a.example.gannet", "nobody asks for it");
     for number in 0..MANY {
@@ -425,7 +406,7 @@ const SITE: usize = 8;
 /// A folder of hosts has hosts, also where its `_default` alone is served.
 #[test]
 fn hosts_may_be_ignored_however_many_there_are() {
-    let folder = sites();
+    let folder = sites(HOSTS);
     folder.write("sites/_default/index.html", "any host");
     let server = Gannet::serve(folder.join("sites"), &["--hosts", "--ignore-host"]);
     assert_eq!(get(&server, &name(1)).text(), "any host");
@@ -448,4 +429,31 @@ fn what_only_has_the_name_of_an_archive_is_told() {
         assert!(line.contains(&format!("{path}: {cause}")), "{line}");
     }
     assert_eq!(get(&server, "a.example").text(), "site a");
+}
+
+/// A link that leads nowhere is told of, and prevents no start. Where it leads later is served.
+#[test]
+fn a_link_may_lead_nowhere() {
+    let folder = sites(2);
+    let link = |name: &str, target: &str| {
+        symlink(target, folder.join("sites").join(name)).expect("linked")
+    };
+    link("later.example", "_later");
+    link("x.example.gannet", "_none.gannet");
+    folder.write("sites/notes", "no site");
+    link("notes.txt", "notes");
+    link("readme.md", "../../no-such-file");
+    let mut server = Gannet::serve(folder.join("sites"), &["--hosts"]);
+    for host in ["later.example", "notes.txt", "readme.md", "x.example"] {
+        told(
+            &mut server,
+            &format!("gannet: no site for '{host}': cannot open "),
+        );
+        assert_eq!(get(&server, host).status, 503);
+    }
+    assert_eq!(get(&server, &name(1)).text(), "site 1");
+    folder.write("sites/_later/index.html", "later");
+    until("it is there", || {
+        get(&server, "later.example").body == b"later"
+    });
 }

@@ -4,8 +4,10 @@
 pub(crate) mod archive;
 pub(crate) mod archive_room;
 pub(crate) mod bound;
+mod contents;
 pub(crate) mod estate;
 mod follow;
+mod in_time;
 pub(crate) mod lookout;
 pub(crate) mod open;
 pub(crate) mod published;
@@ -31,15 +33,16 @@ use gannet_io::probe;
 
 use self::archive_room::ArchiveRoom;
 use self::bound::{Bound, worker_count};
+use self::contents::Contents;
 use self::estate::{Estate, Inheritance};
 use self::follow::LiveDirectory;
-use self::open::{Followed, Opening};
 use self::published::Published;
 use self::quic::{Datagrams, Http3Report};
 use self::releases::Surroundings;
 use self::releases::board::Board;
 use self::running::{Certificates, Running, SiteReport, StartReport};
 use self::sandbox::Sandbox;
+use self::sites::at_start::Means;
 use self::start_error::StartError;
 use self::workers::{Descriptors, Go, Plan, ReadyWorker};
 use crate::clients::Clients;
@@ -55,7 +58,7 @@ use crate::passwords::checker::{Checker, Jobs};
 use crate::passwords::file::PasswordFile;
 use crate::quic::routing::Peers;
 use crate::release::directory::Room;
-use crate::release::opened::{Generations, Opened, OpenedContent, Policy, What};
+use crate::release::opened::{Generations, Opened, Policy, What};
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
 use crate::tls::watch;
@@ -115,55 +118,20 @@ pub fn prepare(
     }
     let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory()));
     let coder = Arc::new(Coder::default());
-    let opening = Opening {
-        options: &config.content,
+    let means = Means {
         workers,
-        room: &archive_room,
-        coder: Some(&coder),
-        host: None,
+        room: Arc::clone(&archive_room),
+        coder: Arc::clone(&coder),
     };
-    let hosted = content.clone();
-    let mut contents = BTreeMap::new();
-    let mut sites = None;
-    let mut sources = Vec::new();
-    let mut releases = Vec::new();
+    let Contents {
+        hosted,
+        opened: contents,
+        sources,
+        releases,
+        sites,
+        no_front_page,
+    } = Contents::open(content, &config, &means)?;
     let board = Arc::new(Board::default());
-    let mut no_front_page = Vec::new();
-    for (place, hosted) in content.into_iter().enumerate() {
-        let Hosted {
-            hosts,
-            content,
-            entry: host,
-        } = hosted;
-        let content = match content {
-            Content::Many(many) => {
-                let ordered = config
-                    .tls
-                    .as_ref()
-                    .and_then(|it| it.source.ordered.as_ref());
-                let on_demand = ordered.and_then(|ordered| ordered.on_demand.clone());
-                sites = Some(sites::Waiting::new(many, place, workers, on_demand));
-                continue;
-            }
-            content => content,
-        };
-        let opening = Opening {
-            host: host.as_deref(),
-            ..opening
-        };
-        let (what, followed) = opening.open(&content).map_err(StartError::Content)?;
-        no_front_page.extend(open::no_front_page(&content, &what));
-        match followed {
-            Followed::Directory(source) => sources.push((place, source)),
-            Followed::Releases(origin) => releases.push(releases::Source {
-                place,
-                name: content.into_path(),
-                origin,
-                host,
-            }),
-        }
-        contents.insert(place, Generations::only(OpenedContent { hosts, what }));
-    }
     let owner = config.run_as.as_ref().map(|run_as| &run_as.user);
     let log = LogWriter::start(
         (&config.log, config.log_lines),
@@ -238,6 +206,7 @@ pub fn prepare(
         fallback,
         workers,
         site: report(&opened.contents),
+        contents: hosted,
         has_passwords: opened.has_passwords(),
         no_front_page,
         metrics: metrics.as_ref().map(MetricsServer::address),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use gannet_archive::ArchiveError;
@@ -200,12 +200,37 @@ impl OpenError {
 
 /// How to serve an entry of a `--hosts` folder that links out of it.
 fn elsewhere(path: &Path) -> String {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| "PATH".into());
+    // What is there is not looked at: that may be a file system that does not answer.
+    let target = path
+        .read_link()
+        .ok()
+        .and_then(|link| Some(fs::canonicalize(path.parent()?).ok()?.join(link)));
+    let target = target.map_or_else(|| "PATH".into(), |it| without_steps_up(&it));
+    let is_archive = path.extension().is_some_and(|it| it == "gannet");
+    let name = match is_archive {
+        true => path.file_stem(),
+        false => path.file_name(),
+    };
     format!(
-        "'--site {}={}' serves a folder elsewhere; a link to the folder of another host is relative",
-        path.file_name().unwrap_or_default().display(),
+        "'--site {}={}' serves a path elsewhere; a link to the entry of another host is relative",
+        name.unwrap_or_default().display(),
         target.display()
     )
+}
+
+/// An absolute path without `.` and `..`, which count as they are written.
+fn without_steps_up(path: &Path) -> PathBuf {
+    let mut steps = PathBuf::new();
+    for step in path.components() {
+        match step {
+            Component::ParentDir => {
+                steps.pop();
+            }
+            Component::CurDir => {}
+            step => steps.push(step),
+        }
+    }
+    steps
 }
 
 /// Describes the permission that gannet's user lacks: to enter the outermost closed folder, else to

@@ -12,7 +12,7 @@ use gannet_io::parcels::Parcels;
 use gannet_io::unix_socket::SocketFile;
 
 use crate::coder::CoderThreads;
-use crate::config::{ListenAddress, UnixAddress};
+use crate::config::{Hosted, ListenAddress, UnixAddress};
 use crate::limits::LOOKS_PART;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::{self, exposition::About};
@@ -43,6 +43,9 @@ pub struct StartReport {
     pub workers: usize,
     /// Facts about the content.
     pub site: SiteReport,
+    /// All that is served, as it was found. What of a folder of hosts did not answer is only in that
+    /// folder's content.
+    pub contents: Vec<Hosted>,
     /// Some path is for users alone.
     pub has_passwords: bool,
     /// Content served with `--spa` that lacks the page to answer with, and the hosts of an archive

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use gannet_io::cause::cause;
 use gannet_io::probe::Unavailable;
 
 use crate::config::ListenAddress;
+use crate::limits::SITE_WAIT_S;
 use crate::passwords::file::PasswordFileError;
 use crate::start::open::OpenError;
 use crate::tls::certificates::CertificateError;
@@ -18,6 +20,8 @@ use crate::tls::kernel::Off;
 pub enum StartError {
     /// The content cannot be served.
     Content(OpenError),
+    /// The file system of this content does not answer.
+    Unanswered(PathBuf),
     /// The password file cannot be used.
     Passwords(PasswordFileError),
     /// The requested engine is not available.
@@ -57,6 +61,11 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Content(error) => error.fmt(f),
+            Self::Unanswered(path) => write!(
+                f,
+                "cannot open '{}': its file system does not answer for {SITE_WAIT_S} s",
+                path.display()
+            ),
             Self::Passwords(error) => error.fmt(f),
             Self::Engine { cause, .. } => f.write_str(cause),
             Self::Files(no) => write!(f, "cannot serve files: {no}"),
@@ -93,6 +102,11 @@ impl StartError {
     pub fn help(&self) -> Option<String> {
         match self {
             Self::Content(error) => error.help(),
+            Self::Unanswered(_) => Some(
+                "see which disk or network file system hangs; without --user the other hosts of a folder \
+                 are served meanwhile"
+                    .into(),
+            ),
             Self::Passwords(error) => error.help(),
             Self::Engine { help, .. } => help.clone(),
             Self::Files(no) => no.help.clone(),

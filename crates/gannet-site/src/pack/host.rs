@@ -55,22 +55,24 @@ fn walk_hosts(
 ) -> Result<(Tree, Vec<SourceHost>), PackError> {
     let root = &options.source;
     let mut found = HostFolders::of(root).map_err(PackError::io("read", root))?;
+    let skipped = |path, rule| Skipped {
+        path,
+        rule,
+        is_excluded: false,
+    };
+    let mut tree = Tree::default();
     // Archives support names only.
     let is_address = |host: &Option<String>| host.as_ref().is_some_and(|it| it.starts_with('['));
     for (_, path) in found.folders.extract_if(.., |(host, _)| is_address(host)) {
         let cause = "an archive can hold host names, but no IPv6 addresses";
-        found.others.push((path, cause.into()));
+        tree.skipped.push(skipped(path, cause.into()));
     }
     if found.folders.is_empty() {
         return Err(PackError::NoHosts(root.clone()));
     }
-    let mut tree = Tree::default();
+    let others = found.others.into_iter();
     tree.skipped
-        .extend(found.others.into_iter().map(|(path, rule)| Skipped {
-            path,
-            rule,
-            is_excluded: false,
-        }));
+        .extend(others.map(|it| skipped(it.path, it.cause)));
     let inside = root.canonicalize().map_err(PackError::io("read", root))?;
     for (_, folder) in &found.folders {
         if folder

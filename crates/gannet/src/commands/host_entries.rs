@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gannet_site::check::{self, CheckOptions, Finding, Report, Severity};
-use gannet_site::host_folders::{HostFolders, is_archive};
+use gannet_site::host_folders::{HostFolders, Other, is_archive};
 use gannet_site::offline::SiteOptions;
 
 use super::in_force;
@@ -44,7 +44,7 @@ pub(super) fn of(folder: &Path, host: &str) -> Result<Option<(String, PathBuf)>,
 pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
     let found = list(&options.site.path)?;
     let mut report = Report::default();
-    for (path, cause) in &found.others {
+    for Other { path, cause, .. } in &found.others {
         let name = name_of(path);
         if !name.starts_with('.') && (path.is_dir() || is_archive(path)) {
             let message = format!("not served: {cause}");

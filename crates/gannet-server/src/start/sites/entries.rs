@@ -94,8 +94,8 @@ impl Entries for OnDisk {
             coder: Some(&self.coder),
             host: Some(host),
         };
+        inside(&self.many.folder, entry)?;
         let content = real(entry.clone());
-        self.inside(&content)?;
         let (what, followed) = opening.open(&content)?;
         let (name, host) = (content.clone().into_path(), host.to_owned());
         let surroundings = self.surroundings.clone();
@@ -126,24 +126,27 @@ impl Entries for OnDisk {
     }
 
     fn is_there(&self, content: &Content) -> bool {
-        real_of(content) == *content && self.inside(content).is_ok()
+        inside(&self.many.folder, content).is_ok() && real_of(content) == *content
     }
 }
 
-impl OnDisk {
-    /// Checks that an archive or a store is in the folder: a link that leads out of it is not served.
-    /// Directories are opened in a way that follows none.
-    fn inside(&self, content: &Content) -> Result<(), OpenError> {
-        let (Content::Archive(path) | Content::Store(path)) = content else {
-            return Ok(());
-        };
-        let name = path.file_name().unwrap_or_default();
-        let found = Root::open(&self.many.folder)
-            .and_then(|root| named_file::metadata_below(&root, Path::new(name)));
-        found
-            .map(drop)
-            .map_err(|error| OpenError::Io("site", path.clone(), error))
-    }
+/// Checks that an entry is in the folder: a link that leads out of it is not served, nor looked at, as it
+/// may lead to a file system that does not answer.
+///
+/// # Errors
+/// It is not, or not accessible.
+pub(super) fn inside(folder: &Path, content: &Content) -> Result<(), OpenError> {
+    let what = match content {
+        Content::HostFolder(_) => "directory",
+        _ => "site",
+    };
+    let path = content.clone().into_path();
+    let name = path.file_name().unwrap_or_default();
+    let found =
+        Root::open(folder).and_then(|root| named_file::metadata_below(&root, Path::new(name)));
+    found
+        .map(drop)
+        .map_err(|error| OpenError::Io(what, path, error))
 }
 
 pub(super) fn table(found: &[Hosted]) -> Table {
@@ -157,7 +160,7 @@ pub(super) fn table(found: &[Hosted]) -> Table {
 }
 
 /// What an entry is: a folder may be a store.
-fn real(content: Content) -> Content {
+pub(super) fn real(content: Content) -> Content {
     match content {
         Content::HostFolder(path) if Store::is_store(&path) => Content::Store(path),
         content => content,

@@ -11,6 +11,7 @@
 //! Another thread looks for changes: of the folder, by its own metadata, and of each open site, by
 //! the followers that every site has. It closes what was not asked for.
 
+pub(crate) mod at_start;
 pub(crate) mod entries;
 mod looks;
 mod openings;
@@ -84,23 +85,24 @@ pub(crate) struct Waiting {
 }
 
 /// How many of these sites may be open at a time besides those that are opened at the start: all of
-/// them, or some that may come, within the descriptors of the process.
-fn open_max(many: &Many, workers: usize) -> usize {
+/// them, or some that may come and those that were `left` out, within the descriptors of the process.
+fn open_max(many: &Many, workers: usize, left: usize) -> usize {
     let each = workers as u64 + SITE_DESCRIPTORS;
     let fit = descriptors::limit() / SITE_DESCRIPTORS_PART / each;
     let fit = usize::try_from(fit).unwrap_or(OPEN_SITES_MAX);
     let fit = fit.clamp(OPEN_SITES_MIN, OPEN_SITES_MAX);
     match many.are_opened_at_start() {
-        true => OPEN_SITES_MIN,
+        true => OPEN_SITES_MIN + left,
         false => many.found.len().min(fit),
     }
 }
 
 impl Waiting {
-    /// The sites of a folder; contents from `next_place` on are theirs.
+    /// The sites of a folder; contents from `next_place` on are theirs. Of few, so many were `left` out at
+    /// the start.
     pub(crate) fn new(
         many: Many,
-        next_place: usize,
+        (next_place, left): (usize, usize),
         workers: usize,
         on_demand: Option<OnDemand>,
     ) -> (Self, Named) {
@@ -108,7 +110,7 @@ impl Waiting {
         let (named, asked) = Named::new(Arc::clone(&table));
         let waiting = Self {
             table,
-            open_max: open_max(&many, workers),
+            open_max: open_max(&many, workers, left),
             many,
             asked,
             next_place,

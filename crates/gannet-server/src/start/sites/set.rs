@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use gannet_http::semantics::status::Status;
 
 use super::Ask;
+use super::at_start::unanswered;
 use super::entries::{Entries, Entry, Follow, Table};
 use super::openings::{GivenUp, Number, Openings};
 use crate::config::Content;
@@ -363,10 +364,9 @@ impl Sites {
         {
             let name = String::from_utf8_lossy(&host);
             match hangs {
-                true => self.messages.tell(format_args!(
-                    "gannet: no site for '{name}': its file system does not answer for {SITE_WAIT_S} s; \
-                     answering 503 until it does"
-                )),
+                true => self
+                    .messages
+                    .tell(format_args!("gannet: {}", unanswered(&name))),
                 false => self.tell_of_shortage(
                     &format!(
                         "gannet: no site for '{name}': others have been opening for {SITE_WAIT_S} s, \

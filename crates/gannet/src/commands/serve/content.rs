@@ -9,7 +9,7 @@ use gannet_io::driver::Root;
 use gannet_io::named_file;
 use gannet_server::config::{Content, Hosted, Many};
 use gannet_server::notices::ERRORS;
-use gannet_site::host_folders::{DEFAULT_FOLDER, HostFolders, is_archive};
+use gannet_site::host_folders::{DEFAULT_FOLDER, HostFolders, Other, is_archive};
 
 use super::content_kind;
 use super::followed::Followed;
@@ -108,15 +108,18 @@ fn has_hosts(hosted: &Hosted) -> bool {
 /// they are asked for.
 fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
     let fail = |error: io::Error| Failure::of_system("read", root.display(), &error);
-    let found = HostFolders::with_archives(root).map_err(fail)?;
+    let found = HostFolders::to_serve(root).map_err(fail)?;
     let is_hidden = |path: &Path| {
         let name = path.file_name().unwrap_or_default();
         name.as_encoded_bytes().starts_with(b".")
     };
-    for (path, cause) in &found.others {
-        let is_archive = is_archive(path) && !path.is_dir();
-        if (is_archive || path.is_dir()) && !is_hidden(path) {
-            let what = if is_archive { "archive" } else { "folder" };
+    for Other { path, kind, cause } in &found.others {
+        let what = match () {
+            () if kind.is_dir() => Some("folder"),
+            () if is_archive(path) => Some("archive"),
+            () => kind.is_symlink().then_some("link"),
+        };
+        if let Some(what) = what.filter(|_| !is_hidden(path)) {
             let path = path.to_string_lossy();
             ERRORS.tell(format_args!(
                 "gannet: no site for the {what} '{}': {cause}",
@@ -133,7 +136,10 @@ fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
     if is_for_one {
         // That of no host comes first. An archive of several hosts has one site for it.
         hosted.truncate(1);
-        hosted.iter_mut().for_each(serve_alone);
+        for hosted in &mut hosted {
+            serve_alone(hosted);
+            hosted.content = of_one(root, hosted.content.clone())?;
+        }
     }
     let has_default = hosted.first().is_some_and(|it| it.hosts.is_empty());
     let many = Many {
@@ -143,9 +149,6 @@ fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
     };
     if !is_for_one && !many.are_opened_at_start() {
         hosted.truncate(usize::from(has_default));
-    }
-    for Hosted { content, .. } in &mut hosted {
-        *content = at_start_content(root, content.clone())?;
     }
     if !is_for_one {
         hosted.push(Hosted {
@@ -164,7 +167,7 @@ fn serve_alone(hosted: &mut Hosted) {
 
 /// The hosts of a directory with their entries.
 fn find_hosts(root: &Path) -> io::Result<Vec<Hosted>> {
-    let mut hosted = hosted(HostFolders::with_archives(root)?);
+    let mut hosted = hosted(HostFolders::to_serve(root)?);
     hosted.retain(|it| !it.hosts.is_empty());
     Ok(hosted)
 }
@@ -181,9 +184,9 @@ fn hosted(found: HostFolders) -> Vec<Hosted> {
     found.folders.into_iter().map(hosted).collect()
 }
 
-/// What an entry of a directory of hosts is. One that leads out of it is refused; for folders, opening
-/// sees to that.
-fn at_start_content(root: &Path, content: Content) -> Result<Content, Failure> {
+/// What the only served entry of a directory of hosts is. One that leads out of it is refused; for folders,
+/// opening sees to that. Of several, each is looked at when it is opened.
+fn of_one(root: &Path, content: Content) -> Result<Content, Failure> {
     let content = match content {
         Content::HostFolder(path) if gannet_store::Store::is_store(&path) => Content::Store(path),
         content => content,
@@ -231,12 +234,13 @@ fn look(path: &Path) -> Result<Content, Failure> {
     })
 }
 
-/// The kind of it, for which flags have an effect.
-pub(super) fn kind(content: &Content) -> Kind {
+/// The kinds of it, for which flags have an effect. Hosts that come to a folder may have any.
+pub(super) fn kinds(content: &Content) -> &'static [Kind] {
     match content {
-        Content::Directory(_) | Content::HostFolder(_) | Content::Many(_) => Kind::Directory,
-        Content::File(_) => Kind::File,
-        Content::Archive(_) => Kind::Archive,
-        Content::Store(_) => Kind::Store,
+        Content::Directory(_) | Content::HostFolder(_) => &[Kind::Directory],
+        Content::File(_) => &[Kind::File],
+        Content::Archive(_) => &[Kind::Archive],
+        Content::Store(_) => &[Kind::Store],
+        Content::Many(_) => &[Kind::Directory, Kind::Archive, Kind::Store],
     }
 }

@@ -44,7 +44,7 @@ use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::settings::Settings;
 use crate::commands::serve::addresses::{Listening, WantedAddress};
 use crate::commands::serve::companions::Companions;
-use crate::commands::serve::content::{content, have_hosts, kind};
+use crate::commands::serve::content::{content, have_hosts, kinds};
 use crate::commands::serve::effects::Situation;
 use crate::commands::serve::followed::Followed;
 use crate::commands::serve::notify::Notify;
@@ -308,13 +308,13 @@ fn prepare(
         },
         ..settings.server.clone()
     };
-    let kinds: Vec<Content> = content
+    let contents: Vec<Content> = content
         .iter()
         .map(|hosted| hosted.content.clone())
         .collect();
     let listening = || wanted.addresses.iter();
     let situation = Situation {
-        kinds: kinds.iter().map(kind).collect(),
+        kinds: contents.iter().flat_map(kinds).copied().collect(),
         has_hosts: have_hosts(settings, &content),
         has_https: listening().any(|it| it.scheme == Scheme::Https),
         has_tcp: listening().any(|it| matches!(it.address, ListenAddress::Tcp(_))),
@@ -330,7 +330,7 @@ fn prepare(
     }
     addresses::check_once(&wanted, settings)?;
     let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
-    let needs = Needs::of(&config, &kinds, count);
+    let needs = Needs::of(&config, &contents, count);
     process_limits::set(settings, &needs, used)?;
     let cache_memory = process_limits::cache_memory(settings, &needs, used);
     config.content.cache_memory = Some(cache_memory);
@@ -355,7 +355,7 @@ fn prepare(
         .metrics(settings.server.metrics)
         .map_err(|error| Failure::of_system("listen for", "metrics", &error))?;
     let (log, log_file) = (config.log.clone(), config.log_file.clone());
-    let prepared = gannet_server::prepare(config, content.clone(), bound, inheritance)
+    let prepared = gannet_server::prepare(config, content, bound, inheritance)
         .map_err(|error| start_failure(&error, settings))?;
     let report = prepared.report();
     let http3 = report.http3.as_ref();
@@ -369,7 +369,6 @@ fn prepare(
     tell_of_missing_front_pages(&report.no_front_page);
     let interfaces = addresses::interface_addresses();
     let lines = Lines {
-        contents: &content,
         addresses: &addresses,
         development: development.as_ref().and_then(Option::as_ref),
         interfaces: &interfaces,

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::addresses::{self, Wanted};
-use super::content::{content, have_hosts, kind};
+use super::content::{content, have_hosts, kinds};
 use super::effects::{self, Situation};
 use super::output::{Terminal, log_format};
 use super::port_owner::port_owner;
@@ -111,7 +111,11 @@ fn check(
 ) -> Result<(), Failure> {
     let listening = || wanted.addresses.iter();
     let situation = Situation {
-        kinds: contents.iter().map(|it| kind(&it.content)).collect(),
+        kinds: contents
+            .iter()
+            .flat_map(|it| kinds(&it.content))
+            .copied()
+            .collect(),
         has_hosts: have_hosts(settings, contents),
         has_https: listening().any(|it| it.scheme == Scheme::Https),
         has_tcp: listening().any(|it| matches!(it.address, ListenAddress::Tcp(_))),

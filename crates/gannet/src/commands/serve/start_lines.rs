@@ -16,8 +16,6 @@ use crate::quantities::{counted, size};
 
 /// The facts that the first lines report.
 pub struct Lines<'a> {
-    /// The content, and its hosts.
-    pub contents: &'a [Hosted],
     /// The bound addresses with their actual ports and schemes.
     pub addresses: &'a [(ListenAddress, Scheme)],
     /// The certificate for development, if it is in use.
@@ -52,11 +50,11 @@ impl Lines<'_> {
             Content::Many(many) => !many.are_opened_at_start(),
             _ => true,
         };
-        for (number, hosted) in self.contents.iter().filter(is_shown).enumerate() {
+        for (number, hosted) in self.report.contents.iter().filter(is_shown).enumerate() {
             let label = if number == 0 { "serving" } else { "" };
             self.line(&mut text, label, &self.served(hosted));
         }
-        if self.contents.is_empty() {
+        if self.report.contents.is_empty() {
             self.line(&mut text, "serving", "the same answer to everything");
         }
         let mut label = "at";
@@ -323,6 +321,11 @@ mod tests {
                 bytes: Some(3 << 20),
                 build_id: Some("00c0ffee".into()),
             },
+            contents: vec![Hosted {
+                hosts: Vec::new(),
+                content: Content::Archive("site.gannet".into()),
+                entry: None,
+            }],
             no_front_page: Vec::new(),
             metrics: None,
             client_authorities: Vec::new(),
@@ -339,11 +342,6 @@ mod tests {
         let address = ListenAddress::Tcp("127.0.0.1:8081".parse().expect("valid"));
         let addresses = [(address, Scheme::Http)];
         let mut lines = Lines {
-            contents: &[Hosted {
-                hosts: Vec::new(),
-                content: Content::Archive("site.gannet".into()),
-                entry: None,
-            }],
             addresses: &addresses,
             development: None,
             interfaces: &[],

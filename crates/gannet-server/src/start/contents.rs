@@ -1,0 +1,94 @@
+//! All content of a server, opened at its start.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::follow::LiveDirectory;
+use super::open::Followed;
+use super::releases;
+use super::sites::at_start::{self, AtStart, Means};
+use super::sites::{Named, Waiting};
+use super::start_error::StartError;
+use crate::config::{Config, Content, Hosted};
+use crate::release::opened::{Generations, OpenedContent};
+
+/// What was opened, and what follows it.
+#[derive(Default)]
+pub(super) struct Contents {
+    /// All that is served, as it was found. Entries of a folder of hosts that did not answer are only in
+    /// that folder's content.
+    pub(super) hosted: Vec<Hosted>,
+    pub(super) opened: BTreeMap<usize, Generations>,
+    /// The origins of the live directories, with their indices among the contents.
+    pub(super) sources: Vec<(usize, LiveDirectory)>,
+    /// The origins of the archives.
+    pub(super) releases: Vec<releases::Source>,
+    /// Sites that are opened when they are asked for.
+    pub(super) sites: Option<(Waiting, Named)>,
+    /// Content that lacks the page for the single-page application.
+    pub(super) no_front_page: Vec<(PathBuf, Vec<String>)>,
+}
+
+impl Contents {
+    /// Opens all `content`.
+    ///
+    /// # Errors
+    /// Some of it cannot be served.
+    pub(super) fn open(
+        content: Vec<Hosted>,
+        config: &Config,
+        means: &Means,
+    ) -> Result<Self, StartError> {
+        let mut at_start = at_start::open(&content, config, means)?;
+        let left = at_start.values().filter(|it| it.is_none()).count();
+        let mut all = Self::default();
+        for (place, hosted) in content.into_iter().enumerate() {
+            if let Content::Many(many) = &hosted.content {
+                let ordered = config.tls.as_ref();
+                let ordered = ordered.and_then(|it| it.source.ordered.as_ref());
+                let on_demand = ordered.and_then(|ordered| ordered.on_demand.clone());
+                let many = many.clone();
+                all.sites = Some(Waiting::new(many, (place, left), means.workers, on_demand));
+                all.hosted.push(hosted);
+                continue;
+            }
+            let opened = match at_start.remove(&place) {
+                Some(Some(opened)) => opened,
+                Some(None) => continue,
+                None => {
+                    let opening = means.opening(&config.content, hosted.entry.as_deref());
+                    AtStart::open(&opening, hosted.content.clone()).map_err(StartError::Content)?
+                }
+            };
+            all.add(place, hosted, opened);
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, place: usize, hosted: Hosted, opened: AtStart) {
+        let AtStart {
+            content,
+            what,
+            followed,
+            no_front_page,
+        } = opened;
+        let Hosted { hosts, entry, .. } = hosted;
+        self.no_front_page.extend(no_front_page);
+        self.hosted.push(Hosted {
+            hosts: hosts.clone(),
+            content: content.clone(),
+            entry: entry.clone(),
+        });
+        match followed {
+            Followed::Directory(source) => self.sources.push((place, source)),
+            Followed::Releases(origin) => self.releases.push(releases::Source {
+                place,
+                name: content.into_path(),
+                origin,
+                host: entry,
+            }),
+        }
+        let content = Generations::only(OpenedContent { hosts, what });
+        self.opened.insert(place, content);
+    }
+}

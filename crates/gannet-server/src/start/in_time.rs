@@ -1,0 +1,153 @@
+//! Work with several things, some of which may be on file systems that do not answer.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long work may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// After this, another thread goes on with the next thing.
+    pub(crate) slow: Duration,
+    /// After this, the result is not waited for.
+    pub(crate) most: Duration,
+}
+
+/// A thread tells that it begins with the thing of a number, or the result.
+enum Told<R> {
+    Begun(usize),
+    Done(usize, R),
+}
+
+/// What one thread was last heard to do.
+struct Heard {
+    since: Instant,
+    /// The number of the thing that it is at work with.
+    at: Option<usize>,
+}
+
+/// The results of `work` with each of `items`, in their order; `None` for each that takes longer than
+/// `patience` allows. One thread does one after the other. A thread that hangs is left to itself; it ends
+/// when its file system answers.
+///
+/// # Errors
+/// A thread cannot be started.
+pub(crate) fn each<T, R>(
+    items: Vec<T>,
+    patience: Patience,
+    work: impl Fn(&T) -> R + Send + Sync + 'static,
+) -> io::Result<Vec<Option<R>>>
+where
+    T: Send + Sync + 'static,
+    R: Send + 'static,
+{
+    let count = items.len();
+    let all = Arc::new((items, AtomicUsize::new(0), work));
+    let (tells, told) = channel();
+    let start = |number: usize| {
+        let (all, tells): (_, Sender<(usize, Told<R>)>) = (Arc::clone(&all), tells.clone());
+        let work = move || {
+            let (items, next, work) = &*all;
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(item) = items.get(at) else {
+                    return;
+                };
+                // Without a receiver nobody waits for the rest.
+                if tells.send((number, Told::Begun(at))).is_err() {
+                    return;
+                }
+                let _ = tells.send((number, Told::Done(at, work(item))));
+            }
+        };
+        thread::Builder::new()
+            .name("gannet-opener".into())
+            .spawn(work)
+            .map(|_| Heard {
+                since: Instant::now(),
+                at: None,
+            })
+    };
+    let mut results: Vec<Option<R>> = (0..count).map(|_| None).collect();
+    let mut threads: Vec<Heard> = Vec::new();
+    loop {
+        let now = Instant::now();
+        let is_past = |it: &Heard, time| now.duration_since(it.since) >= time;
+        let late = threads.iter().filter(|it| is_past(it, patience.most));
+        let late = late.filter(|it| it.at.is_some()).count();
+        let done = results.iter().flatten().count();
+        if done + late == count {
+            return Ok(results);
+        }
+        let are_left = all.1.load(Ordering::Relaxed) < count;
+        if are_left && threads.iter().all(|it| is_past(it, patience.slow)) {
+            threads.push(start(threads.len())?);
+        }
+        let Ok((number, told)) = told.recv_timeout(patience.slow) else {
+            continue;
+        };
+        let at = match told {
+            Told::Begun(at) => Some(at),
+            Told::Done(at, result) => {
+                results[at] = Some(result);
+                None
+            }
+        };
+        threads[number] = Heard {
+            since: Instant::now(),
+            at,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::Receiver;
+
+    use super::*;
+
+    const PATIENCE: Patience = Patience {
+        slow: Duration::from_millis(20),
+        most: Duration::from_secs(3),
+    };
+
+    /// What hangs costs a thread, and neither a place in the order nor the time of others.
+    #[test]
+    fn what_hangs_is_left_out() {
+        let (release, held) = channel::<()>();
+        let held: Mutex<Receiver<()>> = Mutex::new(held);
+        let hanging = [1, 2, 5];
+        let results = each((0..6).collect(), PATIENCE, move |number: &usize| {
+            if hanging.contains(number) {
+                // Until the test ends: the sender is gone then. Others wait for the lock.
+                let _ = held.lock().map(|held| held.recv());
+            }
+            *number * 10
+        });
+        let expect = [Some(0), None, None, Some(30), Some(40), None];
+        assert_eq!(results.expect("threads"), expect);
+        drop(release);
+    }
+
+    #[test]
+    fn each_is_done_once_and_in_order() {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&order);
+        let patience = Patience {
+            slow: PATIENCE.most,
+            ..PATIENCE
+        };
+        let results = each((0..100).collect(), patience, move |number: &usize| {
+            seen.lock().map(|mut seen| seen.push(*number)).is_ok()
+        });
+        assert_eq!(results.expect("threads"), [const { Some(true) }; 100]);
+        let order = order.lock().expect("not poisoned");
+        assert_eq!(*order, (0..100).collect::<Vec<_>>());
+        let none = each(Vec::<usize>::new(), PATIENCE, |_| ());
+        assert_eq!(none.expect("no thread"), []);
+    }
+}

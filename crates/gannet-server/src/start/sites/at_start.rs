@@ -1,0 +1,178 @@
+//! Opens the entries of a folder of few hosts at the start, where a mistake in one is reported.
+//!
+//! An entry on a file system that does not answer is left to requests, as are those of many hosts.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::entries::{inside, real};
+use crate::coder::Coder;
+use crate::config::{Config, Content, ContentOptions, Hosted, Many};
+use crate::limits::{SITE_SLOW_MS, SITE_WAIT_S};
+use crate::observe::notices::ERRORS;
+use crate::release::opened::What;
+use crate::start::archive_room::ArchiveRoom;
+use crate::start::in_time::{self, Patience};
+use crate::start::open::{Followed, OpenError, Opening, no_front_page};
+use crate::start::start_error::StartError;
+
+/// Content that was opened.
+pub(crate) struct AtStart {
+    /// What it was found to be.
+    pub(crate) content: Content,
+    pub(crate) what: What,
+    pub(crate) followed: Followed,
+    pub(crate) no_front_page: Option<(PathBuf, Vec<String>)>,
+}
+
+impl AtStart {
+    /// Opens content.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub(crate) fn open(opening: &Opening<'_>, content: Content) -> Result<Self, OpenError> {
+        let (what, followed) = opening.open(&content)?;
+        Ok(Self {
+            no_front_page: no_front_page(&content, &what),
+            content,
+            what,
+            followed,
+        })
+    }
+}
+
+/// What opening content takes.
+#[derive(Clone)]
+pub(crate) struct Means {
+    pub(crate) workers: usize,
+    pub(crate) room: Arc<ArchiveRoom>,
+    pub(crate) coder: Arc<Coder>,
+}
+
+impl Means {
+    /// Opens content, or the site of `host` in its entry.
+    pub(crate) fn opening<'a>(
+        &'a self,
+        options: &'a ContentOptions,
+        host: Option<&'a str>,
+    ) -> Opening<'a> {
+        Opening {
+            options,
+            workers: self.workers,
+            room: &self.room,
+            coder: Some(&self.coder),
+            host,
+        }
+    }
+}
+
+/// Opens the entries of a folder of hosts that are among `contents`, by their places there. Those that
+/// requests are to open are `None`; a line names each.
+///
+/// # Errors
+/// What prevents the start: an entry has a mistake; that for all other hosts does not answer; or another
+/// one does not, and the server is to change its user.
+pub(crate) fn open(
+    contents: &[Hosted],
+    config: &Config,
+    means: &Means,
+) -> Result<BTreeMap<usize, Option<AtStart>>, StartError> {
+    let mut all = BTreeMap::new();
+    let Some(many) = contents.iter().find_map(many_of) else {
+        return Ok(all);
+    };
+    let places = contents.iter().enumerate();
+    let places = places.filter(|(_, it)| is_entry(it, many));
+    let places: Vec<_> = places.map(|(place, it)| (place, it.clone())).collect();
+    let entries: Vec<Hosted> = places.iter().map(|(_, it)| it.clone()).collect();
+    let (folder, options, means) = (many.folder.clone(), config.content.clone(), means.clone());
+    let open = move |hosted: &Hosted| {
+        let opening = means.opening(&options, hosted.entry.as_deref());
+        let content = &hosted.content;
+        let opened = inside(&folder, content).and_then(|()| {
+            let real = real(content.clone());
+            AtStart::open(&opening, real)
+        });
+        opened.map_err(|error| Refused {
+            is_told_only: leads_nowhere(content, &error),
+            error,
+        })
+    };
+    let opened = in_time::each(entries, PATIENCE, open).map_err(StartError::Resource)?;
+    for ((place, hosted), opened) in places.into_iter().zip(opened) {
+        let host = hosted.entry.clone();
+        let path = hosted.content.into_path();
+        let opened = match (opened, host) {
+            (Some(Ok(opened)), _) => Some(opened),
+            (Some(Err(refused)), Some(host)) if refused.is_told_only => {
+                let error = refused.error;
+                ERRORS.tell(format_args!("gannet: no site for '{host}': {error}"));
+                None
+            }
+            (Some(Err(refused)), _) => return Err(StartError::Content(refused.error)),
+            // The C library changes the user of all threads, and would wait for the one that hangs.
+            (None, Some(host)) if config.run_as.is_none() => {
+                ERRORS.tell(format_args!("gannet: {}", unanswered(&host)));
+                None
+            }
+            (None, _) => return Err(StartError::Unanswered(path)),
+        };
+        all.insert(place, opened);
+    }
+    Ok(all)
+}
+
+/// As requests have with a site.
+const PATIENCE: Patience = Patience {
+    slow: Duration::from_millis(SITE_SLOW_MS),
+    most: Duration::from_secs(SITE_WAIT_S),
+};
+
+/// How people are told of a host whose site hangs.
+pub(super) fn unanswered(host: &str) -> String {
+    format!(
+        "no site for '{host}': its file system does not answer for {SITE_WAIT_S} s; answering 503 until \
+         it does"
+    )
+}
+
+fn many_of(hosted: &Hosted) -> Option<&Many> {
+    match &hosted.content {
+        Content::Many(many) => Some(many),
+        _ => None,
+    }
+}
+
+/// Whether content is an entry of the folder: of a host, or for all other hosts.
+fn is_entry(hosted: &Hosted, many: &Many) -> bool {
+    let is_many = many_of(hosted).is_some();
+    !is_many && (hosted.hosts.is_empty() || many.found.contains(hosted))
+}
+
+/// Why an entry has no site.
+struct Refused {
+    error: OpenError,
+    /// That prevents no start.
+    is_told_only: bool,
+}
+
+/// Whether an entry is a link to nothing, or to nothing that is served. It may be in the middle of a change,
+/// or be no site at all.
+fn leads_nowhere(content: &Content, error: &OpenError) -> bool {
+    let path = content.clone().into_path();
+    let is_link = path.symlink_metadata().is_ok_and(|it| it.is_symlink());
+    let leads_to_site = || match content {
+        Content::Archive(_) => path.is_file(),
+        _ => path.is_dir(),
+    };
+    is_link
+        && match error.of_system().map(io::Error::kind) {
+            Some(ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory) => true,
+            // Out of the folder.
+            Some(ErrorKind::CrossesDevices) => !leads_to_site(),
+            _ => false,
+        }
+}
