@@ -209,6 +209,11 @@ impl DrivenSites {
         self.sites.end(opening.0, opened, self.at(now));
     }
 
+    /// The same of a site that is closed for another one before the worker can answer from it.
+    pub fn end_closed(&self, opening: &DrivenOpening) {
+        self.sites.tell_ended(&opening.0, Ok(()));
+    }
+
     /// Looks for changes, and closes sites.
     pub fn look(&self, now: Nanos) {
         self.sites.read_folder(false);

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gannet_io::driver::Token;
 
@@ -19,13 +20,13 @@ pub(crate) struct Unopened {
 }
 
 impl Unopened {
-    /// Has `waiter` wait for the site of a host, which the first one `ask`s for. False if too many
-    /// wait already, or `ask` returns false. Before that, once a turn, those of `waiters` whose
+    /// Has `waiter` wait for the site of a host, which the first one `ask`s for, and each that has `waited`
+    /// before. False if too many wait already, or `ask` returns false. Before that, once a turn, those of `waiters` whose
     /// connections are gone are removed: a file system that hangs keeps no place for them.
     pub(crate) fn wait(
         &mut self,
         host: &Arc<[u8]>,
-        waiter: Token,
+        (waiter, waited): (Token, Duration),
         waiters: &mut Waiters,
         ask: impl FnOnce(&Arc<[u8]>) -> bool,
     ) -> bool {
@@ -33,7 +34,8 @@ impl Unopened {
             self.is_pruned = true;
             self.prune(waiters);
         }
-        if self.count >= SITE_WAITERS_MAX || (!self.lines.contains_key(host) && !ask(host)) {
+        let is_asked = self.lines.contains_key(host) && waited.is_zero();
+        if self.count >= SITE_WAITERS_MAX || (!is_asked && !ask(host)) {
             return false;
         }
         let line = self.lines.entry(Arc::clone(host)).or_default();
@@ -83,24 +85,29 @@ mod tests {
         (0..=most).for_each(|slot| waiters.connections.insert(id(slot)));
         let one: Arc<[u8]> = Arc::from(*b"one.example");
         let other: Arc<[u8]> = Arc::from(*b"other.example");
-        let is_full = !unopened.wait(&one, waiter(0), &mut waiters, |_| false);
+        let is_full = !unopened.wait(&one, (waiter(0), Duration::ZERO), &mut waiters, |_| false);
         assert!(is_full, "a full queue");
-        assert!(unopened.wait(&one, waiter(1), &mut waiters, |_| true));
+        assert!(unopened.wait(&one, (waiter(1), Duration::ZERO), &mut waiters, |_| true));
         let not_again = |_: &_| panic!("it was asked for");
         for slot in 2..=most {
-            assert!(unopened.wait(&one, waiter(slot), &mut waiters, not_again));
+            assert!(unopened.wait(
+                &one,
+                (waiter(slot), Duration::ZERO),
+                &mut waiters,
+                not_again
+            ));
         }
-        assert!(!unopened.wait(&one, waiter(0), &mut waiters, not_again));
-        assert!(!unopened.wait(&other, waiter(0), &mut waiters, not_again));
+        assert!(!unopened.wait(&one, (waiter(0), Duration::ZERO), &mut waiters, not_again));
+        assert!(!unopened.wait(&other, (waiter(0), Duration::ZERO), &mut waiters, not_again));
         waiters.connections.remove(id(1));
-        let is_full = !unopened.wait(&other, waiter(0), &mut waiters, not_again);
+        let is_full = !unopened.wait(&other, (waiter(0), Duration::ZERO), &mut waiters, not_again);
         assert!(is_full, "who is gone was looked for in this turn");
         unopened.begin_turn();
-        assert!(unopened.wait(&other, waiter(0), &mut waiters, |_| true));
+        assert!(unopened.wait(&other, (waiter(0), Duration::ZERO), &mut waiters, |_| true));
         assert_eq!(unopened.take(&one).len(), SITE_WAITERS_MAX - 1);
         assert!(unopened.take(&one).is_empty());
         assert_eq!(unopened.take(&other), [waiter(0)]);
-        let is_asked = unopened.wait(&one, waiter(2), &mut waiters, |_| true);
+        let is_asked = unopened.wait(&one, (waiter(2), Duration::ZERO), &mut waiters, |_| true);
         assert!(is_asked, "asked for anew");
     }
 }

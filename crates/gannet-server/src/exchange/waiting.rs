@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::request::Request;
@@ -13,6 +14,7 @@ use super::answering::{Answered, Answering, Reply, Turn, needed_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
 use crate::clients::Told;
+use crate::limits::SITE_WAIT_S;
 use crate::passwords::checker::Checked;
 use crate::passwords::{self, Proof};
 use crate::release::archive::{ArchiveSite, KeptEntry};
@@ -274,8 +276,15 @@ impl<D: Driver> Shared<D> {
             Waits::Site(host, is_asked) => {
                 *is_asked = true;
                 let worker = self.settings.number;
-                let ask = |host: &_| waiting.release.ask_to_open(worker, host);
-                if !self.sites.wait(host, waiter, &mut self.waiters, ask) {
+                // It was open, and closed for others before it could answer: the time goes on.
+                let waited = self.driver.now().0.saturating_sub(waiting.began.0);
+                let waited = Duration::from_nanos(waited);
+                let ask = |host: &_| waiting.release.ask_to_open(worker, host, waited);
+                if waited >= Duration::from_secs(SITE_WAIT_S)
+                    || !self
+                        .sites
+                        .wait(host, (waiter, waited), &mut self.waiters, ask)
+                {
                     return Some(Found::Site(Err(Status::SERVICE_UNAVAILABLE)));
                 }
                 waiting.release = Rc::new(waiting.release.without_sites());

@@ -35,6 +35,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use gannet_content::rules::limits::HOST_MAX;
 use gannet_content::rules::matcher::normal_host;
@@ -265,10 +266,11 @@ impl Release {
         }
     }
 
-    /// Asks for the site of a host to be opened, for a worker; false if too many are asked for.
-    pub(crate) fn ask_to_open(&self, worker: usize, host: &Arc<[u8]>) -> bool {
+    /// Asks for the site of a host to be opened, for a worker's request that has `waited` before; false if
+    /// too many are asked for.
+    pub(crate) fn ask_to_open(&self, worker: usize, host: &Arc<[u8]>, waited: Duration) -> bool {
         let named = self.named.as_ref();
-        named.is_some_and(|named| named.ask(worker, host))
+        named.is_some_and(|named| named.ask(worker, host, waited))
     }
 
     fn named(&self, authority: Option<&[u8]>) -> Result<usize, NoSite<'_>> {

@@ -250,6 +250,8 @@ struct Run {
     openings: Vec<(u64, DrivenOpening)>,
     /// How long the next ones take.
     takes: fn(&mut Random) -> u64,
+    /// They are closed for others at once.
+    are_closed: bool,
     entries: Vec<Vec<(u64, Entry)>>,
     changes: u64,
     looked: u64,
@@ -284,6 +286,7 @@ impl Run {
             next_client: 0,
             openings: Vec::new(),
             takes: |random| random.below(5 * MS),
+            are_closed: false,
             entries: vec![vec![(0, Entry::None)]; hosts],
             changes: 0,
             looked: 0,
@@ -384,7 +387,10 @@ impl Run {
         }
         let ended = self.openings.extract_if(.., |(at, _)| *at <= now);
         for (_, opening) in ended.collect::<Vec<_>>() {
-            self.sites.end(opening, Nanos(now));
+            match self.are_closed {
+                true => self.sites.end_closed(&opening),
+                false => self.sites.end(opening, Nanos(now)),
+            }
         }
         if now >= self.looked + LOOK_MS * MS {
             self.looked = now;
@@ -491,6 +497,26 @@ fn a_request_waits_for_its_site_for_some_time_only() {
         run.pass(100);
         let (status, took) = run.status(0);
         assert!(status == 200 && took <= 100, "{status} after {took} ms");
+    }
+}
+
+/// A site may be closed for others before the request is answered. It is asked for again, and all of that
+/// has the time of one request.
+#[test]
+fn a_request_waits_no_longer_for_a_site_that_is_closed_meanwhile() {
+    for version in VERSIONS {
+        let mut run = Run::of(version, OPEN_MAX, 1);
+        run.takes = |_| 3_000 * MS;
+        run.are_closed = true;
+        run.ask(0, 0);
+        run.pass(WAIT_MS - 500);
+        assert_eq!(run.counts, BTreeMap::new(), "{version:?}");
+        run.pass(1_000);
+        assert_eq!(run.counts, BTreeMap::from([(0, 1)]), "{version:?}");
+        run.are_closed = false;
+        run.takes = |_| MS;
+        run.pass(3_000);
+        assert_eq!(run.status(0).0, 200);
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct Named {
 pub(crate) struct Ask {
     worker: usize,
     host: Arc<[u8]>,
+    /// For so long its request has waited before.
+    waited: Duration,
 }
 
 impl Named {
@@ -66,10 +68,14 @@ impl Named {
         self.table.get_key_value(host).map(|(host, _)| host)
     }
 
-    /// Queues a question; false if too many are queued.
-    pub(crate) fn ask(&self, worker: usize, host: &Arc<[u8]>) -> bool {
-        let host = Arc::clone(host);
-        self.asks.try_send(Ask { worker, host }).is_ok()
+    /// Queues a question for a request that has `waited` before; false if too many are queued.
+    pub(crate) fn ask(&self, worker: usize, host: &Arc<[u8]>, waited: Duration) -> bool {
+        let ask = Ask {
+            worker,
+            host: Arc::clone(host),
+            waited,
+        };
+        self.asks.try_send(ask).is_ok()
     }
 }
 

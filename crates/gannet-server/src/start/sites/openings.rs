@@ -65,9 +65,16 @@ pub(super) struct GivenUp {
 }
 
 impl Openings {
-    /// Has a worker wait for the site of a host. False if it cannot be opened in time.
-    pub(super) fn ask(&mut self, worker: usize, host: &Arc<[u8]>, now: Instant) -> bool {
+    /// Has a worker wait for the site of a host, for a request that waits since a time. False if it
+    /// cannot be opened in time.
+    pub(super) fn ask(
+        &mut self,
+        worker: usize,
+        host: &Arc<[u8]>,
+        (since, now): (Instant, Instant),
+    ) -> bool {
         if let Some(opening) = self.all.get_mut(host) {
+            opening.asked = opening.asked.min(since);
             let may_wait = !opening.is_late(now);
             if may_wait && !opening.workers.contains(&worker) {
                 opening.workers.push(worker);
@@ -79,7 +86,7 @@ impl Openings {
         }
         let opening = Opening {
             number: Number(self.next),
-            asked: now,
+            asked: since,
             began: None,
             workers: vec![worker],
         };
@@ -232,6 +239,11 @@ mod tests {
         openings.all[&host(of)].number
     }
 
+    /// Asks for a request that has just come.
+    fn ask(openings: &mut Openings, worker: usize, host: &Arc<[u8]>, now: Instant) -> bool {
+        openings.ask(worker, host, (now, now))
+    }
+
     /// The thread that opens a host's site comes back.
     fn come_back(openings: &mut Openings, of: usize) -> Vec<usize> {
         let number = number(openings, of);
@@ -248,15 +260,28 @@ mod tests {
     fn a_site_is_opened_once_for_all_who_wait() {
         let now = Instant::now();
         let mut openings = Openings::default();
-        assert!(openings.ask(0, &host(1), now));
-        assert!(openings.ask(1, &host(1), now));
-        assert!(openings.ask(1, &host(1), now));
+        assert!(ask(&mut openings, 0, &host(1), now));
+        assert!(ask(&mut openings, 1, &host(1), now));
+        assert!(ask(&mut openings, 1, &host(1), now));
         assert_eq!(work(&mut openings, now), 1);
-        assert!(openings.ask(2, &host(1), now));
+        assert!(ask(&mut openings, 2, &host(1), now));
         assert!(openings.are_waited_for());
         assert_eq!(come_back(&mut openings, 1), [0, 1, 2]);
         assert!(!openings.are_waited_for());
         assert!(openings.give_up(now + WAIT).is_empty());
+    }
+
+    /// A request that waits for another time has the rest of its time, as have those that come to it.
+    #[test]
+    fn who_has_waited_before_has_the_rest_of_the_time() {
+        let begun = Instant::now();
+        let (mut openings, now) = (Openings::default(), begun + WAIT / 2);
+        assert!(openings.ask(0, &host(1), (begun, now)));
+        assert!(ask(&mut openings, 1, &host(2), now));
+        assert!(openings.ask(0, &host(2), (begun, now)));
+        assert!(ask(&mut openings, 1, &host(3), now));
+        assert_eq!(openings.give_up(begun + WAIT).len(), 2);
+        assert_eq!(openings.give_up(now + WAIT).len(), 1);
     }
 
     /// Sites that hang keep a thread each, and nothing else from others.
@@ -265,7 +290,7 @@ mod tests {
         let begun = Instant::now();
         let mut openings = Openings::default();
         for number in 0..10 {
-            assert!(openings.ask(0, &host(number), begun));
+            assert!(ask(&mut openings, 0, &host(number), begun));
         }
         assert_eq!(work(&mut openings, begun), SITE_OPENERS);
         assert_eq!(work(&mut openings, begun + SLOW / 2), 0);
@@ -277,12 +302,12 @@ mod tests {
         assert_eq!(given_up.len(), 9);
         assert!(given_up.iter().all(|it| it.hangs && it.workers == [0]));
         assert!(openings.give_up(begun + WAIT).is_empty(), "told once");
-        assert!(!openings.ask(0, &host(1), begun + WAIT));
-        assert!(openings.ask(0, &host(100), begun + WAIT));
+        assert!(!ask(&mut openings, 0, &host(1), begun + WAIT));
+        assert!(ask(&mut openings, 0, &host(100), begun + WAIT));
         assert_eq!(work(&mut openings, begun + WAIT), 1);
         // One answers after all.
         assert!(come_back(&mut openings, 1).is_empty());
-        assert!(openings.ask(0, &host(1), begun + WAIT));
+        assert!(ask(&mut openings, 0, &host(1), begun + WAIT));
     }
 
     /// A site that hangs is replaced: what is there now is opened, and what comes back late is not taken
@@ -292,23 +317,29 @@ mod tests {
         let begun = Instant::now();
         let mut openings = Openings::default();
         for number in 0..2 {
-            assert!(openings.ask(0, &host(number), begun));
+            assert!(ask(&mut openings, 0, &host(number), begun));
         }
         assert_eq!(work(&mut openings, begun), 2);
         let late = number(&openings, 0);
         openings.give_up(begun + WAIT);
-        assert!(openings.ask(1, &host(2), begun + WAIT));
+        assert!(ask(&mut openings, 1, &host(2), begun + WAIT));
         let is = |of: usize| move |it: &Arc<[u8]>| **it == *host(of);
         openings.forget(is(0), false);
         assert!(!openings.is_current(&host(0), late));
-        assert!(openings.ask(0, &host(0), begun + WAIT), "it is opened anew");
+        assert!(
+            ask(&mut openings, 0, &host(0), begun + WAIT),
+            "it is opened anew"
+        );
         assert_eq!(work(&mut openings, begun + WAIT), 2);
         assert_eq!(openings.threads, 4, "two hang, two work");
         assert!(openings.end(&host(0), late).is_empty());
         assert_eq!(come_back(&mut openings, 0), [0]);
         // Of what an operator asks for, the hanging one is tried again; others are left alone.
         openings.forget(|_| false, true);
-        assert!(openings.ask(0, &host(1), begun + WAIT), "it is opened anew");
+        assert!(
+            ask(&mut openings, 0, &host(1), begun + WAIT),
+            "it is opened anew"
+        );
         assert_eq!(work(&mut openings, begun + WAIT), 1);
         // Who waits goes on waiting, no longer than before.
         let later = begun + WAIT + WAIT / 2;
@@ -328,7 +359,7 @@ mod tests {
         let mut openings = Openings::default();
         let mut now = begun;
         let mut number = 0;
-        while openings.ask(0, &host(number), now) {
+        while ask(&mut openings, 0, &host(number), now) {
             work(&mut openings, now);
             number += 1;
             now += SLOW;
@@ -344,13 +375,13 @@ mod tests {
         assert_eq!(openings.threads, SITE_OPENERS);
         // Nobody opens what is queued.
         for number in 0..SITE_QUEUE_MAX {
-            assert!(openings.ask(0, &host(number), now));
+            assert!(ask(&mut openings, 0, &host(number), now));
         }
-        assert!(!openings.ask(0, &host(SITE_QUEUE_MAX), now));
+        assert!(!ask(&mut openings, 0, &host(SITE_QUEUE_MAX), now));
         let given_up = openings.give_up(now + WAIT);
         assert_eq!(given_up.len(), SITE_QUEUE_MAX);
         assert!(given_up.iter().all(|it| !it.hangs));
         assert_eq!(work(&mut openings, now + WAIT), 0);
-        assert!(openings.ask(0, &host(SITE_QUEUE_MAX), now + WAIT));
+        assert!(ask(&mut openings, 0, &host(SITE_QUEUE_MAX), now + WAIT));
     }
 }

@@ -164,7 +164,9 @@ impl Sites {
     }
 
     /// Answers a worker's question, or has it wait for the site.
-    pub(crate) fn ask(&self, Ask { worker, host }: &Ask, now: Instant) {
+    pub(crate) fn ask(&self, ask: &Ask, now: Instant) {
+        let Ask { worker, host, .. } = ask;
+        let since = now.checked_sub(ask.waited).unwrap_or(now);
         let mut state = self.state();
         let failed = state.failed.get(host).filter(|it| now < it.until);
         let answer = if let Some(failed) = failed {
@@ -172,7 +174,7 @@ impl Sites {
         } else if state.open.contains_key(host) || !state.table.contains_key(host) {
             // The worker has been told of that before this.
             Ok(())
-        } else if state.openings.ask(*worker, host, now) {
+        } else if state.openings.ask(*worker, host, (since, now)) {
             return;
         } else {
             Err(Status::SERVICE_UNAVAILABLE)
@@ -251,36 +253,41 @@ impl Sites {
 
     /// Publishes a site that was opened, or notes why it was not, and tells those who wait.
     pub(crate) fn end(&self, begun: Begun, opened: Result<Entry, OpenError>, now: Instant) {
-        let (host, number) = (Arc::clone(&begun.host), begun.number);
+        let Begun { host, number, .. } = &begun;
         let answer = match opened {
-            Ok(entry) => self.publish(begun, entry, now),
+            Ok(entry) => self.publish(&begun, entry, now),
             // Nobody asks for that any more.
-            Err(_) if !self.state().openings.is_current(&host, number) => Ok(()),
-            Err(error) => Err(self.failed(&host, &error, now)),
+            Err(_) if !self.state().openings.is_current(host, *number) => Ok(()),
+            Err(error) => Err(self.failed(host, &error, now)),
         };
-        let workers = self.state().openings.end(&host, number);
-        self.tell(&workers, &host, answer);
+        self.tell_ended(&begun, answer);
     }
 
-    fn publish(&self, begun: Begun, opened: Entry, now: Instant) -> Result<(), Status> {
+    /// Tells those who wait what has become of a site. By then it may be closed again, for others.
+    pub(crate) fn tell_ended(&self, begun: &Begun, answer: Result<(), Status>) {
+        let workers = self.state().openings.end(&begun.host, begun.number);
+        self.tell(&workers, &begun.host, answer);
+    }
+
+    fn publish(&self, begun: &Begun, opened: Entry, now: Instant) -> Result<(), Status> {
         let Begun {
             host,
             number,
             entry,
         } = begun;
         let generations = Generations::only(OpenedContent {
-            hosts: vec![String::from_utf8_lossy(&host).into_owned()],
+            hosts: vec![String::from_utf8_lossy(host).into_owned()],
             what: opened.what,
         });
         let current = Arc::clone(&generations.current);
         let is_used = Arc::new(AtomicBool::new(true));
         let mut state = self.state();
-        let is_current = state.openings.is_current(&host, number);
-        if !is_current || state.table.get(&host) != Some(&entry) {
+        let is_current = state.openings.is_current(host, *number);
+        if !is_current || state.table.get(host) != Some(entry) {
             // It was replaced meanwhile: the next request finds what is there.
             return Err(Status::SERVICE_UNAVAILABLE);
         }
-        state.failed.remove(&host);
+        state.failed.remove(host);
         let place = state.next_place;
         state.next_place += 1;
         let closed = state.make_room(self.open_max, now);
@@ -300,7 +307,7 @@ impl Sites {
             is_gone: false,
             follower: Some((opened.follow)(place, current)),
         };
-        state.open.insert(host, site);
+        state.open.insert(Arc::clone(host), site);
         drop(state);
         if let Some(closed) = closed {
             drop(closed);
