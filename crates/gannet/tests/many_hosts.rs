@@ -315,6 +315,45 @@ fn an_entry_without_a_site_for_its_host_is_told_at_the_start() {
     );
 }
 
+/// The operator's word counts for more than an entry's name, and that for more than what an archive names.
+#[test]
+fn sites_beside_a_folder_of_hosts_have_the_hosts_that_are_named_for_them() {
+    for count in [3, HOSTS] {
+        let folder = sites(count);
+        folder.write("other/index.html", "other");
+        pack_hosts(
+            &folder,
+            "all",
+            &["h2.example", "y.example", "z.example"],
+            "all",
+        );
+        let archive = folder.join("all.gannet");
+        fs::rename(folder.join("sites/all.gannet"), &archive).expect("packed");
+        let flags = [
+            "--hosts",
+            "--site",
+            &format!("h1.example={}", folder.join("other").display()),
+            "--site",
+            &format!("z.example={}", archive.display()),
+        ];
+        let mut server = Gannet::serve(folder.join("sites"), &flags);
+        for (host, text) in [
+            ("h0.example", "site 0"),
+            ("h1.example", "other"),
+            ("h2.example", "site 2"),
+            ("y.example", "all y.example"),
+            ("z.example", "all z.example"),
+        ] {
+            assert_eq!(get(&server, host).text(), text);
+        }
+        let line = told(
+            &mut server,
+            "h1.example' is not served: '--site h1.example=",
+        );
+        assert!(line.ends_with("other' has its host"), "{line}");
+    }
+}
+
 /// An archive for all other hosts may name hosts of its own. The entry of one of these has it.
 #[test]
 fn an_entry_has_its_host_before_the_archive_for_all_others() {

@@ -122,8 +122,8 @@ impl Release {
         let mut sites = Vec::new();
         let mut contents = BTreeMap::new();
         let mut hosts: Vec<&[String]> = Vec::new();
-        // Of each site: whether its content is for all hosts that no other one has.
-        let mut are_rest = Vec::new();
+        // The hosts that the operator has named for each site, none for that of all others.
+        let mut given: Vec<&[String]> = Vec::new();
         let mut uses = Vec::new();
         let room = opened.room.share(opened.contents.len());
         for (&place, generations) in &opened.contents {
@@ -140,7 +140,7 @@ impl Release {
             generations.add_others(&mut sites[start..], worker);
             contents.insert(place, (Arc::downgrade(content), start..sites.len()));
             hosts.extend(content.host_lists());
-            are_rest.resize(sites.len(), content.hosts.is_empty());
+            given.resize(sites.len(), &content.hosts);
             if opened.named.is_some() {
                 uses.resize(sites.len(), opened.uses.get(&place).cloned());
             }
@@ -154,13 +154,15 @@ impl Release {
         let previews = opened.previews.as_deref();
         let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
         let mut names = HashMap::default();
-        for ((number, hosts), is_rest) in hosts.iter().enumerate().zip(are_rest) {
+        for ((number, hosts), given) in hosts.iter().enumerate().zip(given) {
             // An archive may name a host that an entry of the folder is for.
-            let entries = opened.named.as_ref().filter(|_| is_rest);
-            let has_entry = |host: &[u8]| entries.is_some_and(|it| it.host(host).is_some());
-            let hosts = hosts.iter().map(String::as_bytes);
-            for host in hosts.filter(|host| !has_entry(host)) {
-                names.entry(host.into()).or_insert(number);
+            let entries = opened.named.as_ref();
+            let has_entry =
+                |host: &str| entries.is_some_and(|it| it.host(host.as_bytes()).is_some());
+            for host in *hosts {
+                if given.contains(host) || !has_entry(host) {
+                    names.entry(host.as_bytes().into()).or_insert(number);
+                }
             }
         }
         let previews = previews.filter(|_| opened.unknown_host != UnknownHost::Ignore);

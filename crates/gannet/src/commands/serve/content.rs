@@ -39,7 +39,8 @@ pub(super) fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     let content = main_content(settings)?;
     match &content {
         Content::Directory(path) if settings.hosts => {
-            contents.extend(host_folders(path, settings.ignore_host)?);
+            let entries = host_folders(path, settings)?;
+            contents.extend(entries);
         }
         _ if settings.hosts => {
             let path = settings.path.as_deref().unwrap_or(Path::new("."));
@@ -106,7 +107,8 @@ fn has_hosts(hosted: &Hosted) -> bool {
 
 /// The entries of a directory that are named after hosts. Few are opened at the start, the others when
 /// they are asked for.
-fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
+fn host_folders(root: &Path, settings: &Settings) -> Result<Vec<Hosted>, Failure> {
+    let is_for_one = settings.ignore_host;
     let fail = |error: io::Error| Failure::of_system("read", root.display(), &error);
     let found = HostFolders::to_serve(root).map_err(fail)?;
     let is_hidden = |path: &Path| {
@@ -147,6 +149,7 @@ fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
         found: hosted[usize::from(has_default)..].to_vec(),
         find: find_hosts,
     };
+    hosted.retain(|it| is_for_one || !is_named(it, settings));
     if !is_for_one && !many.are_opened_at_start() {
         hosted.truncate(usize::from(has_default));
     }
@@ -158,6 +161,24 @@ fn host_folders(root: &Path, is_for_one: bool) -> Result<Vec<Hosted>, Failure> {
         });
     }
     Ok(hosted)
+}
+
+/// Whether `--site` names the host of an entry, which is told of then.
+fn is_named(entry: &Hosted, settings: &Settings) -> bool {
+    let mut sites = settings.sites.iter();
+    let named = entry.entry.as_ref().and_then(|host| {
+        let (_, path) = sites.find(|(hosts, _)| hosts.contains(host))?;
+        Some((host, path))
+    });
+    if let Some((host, path)) = named {
+        let entry = entry.content.clone().into_path();
+        ERRORS.tell(format_args!(
+            "gannet: '{}' is not served: '--site {host}={}' has its host",
+            printable(&entry.to_string_lossy()),
+            printable(&path.to_string_lossy())
+        ));
+    }
+    named.is_some()
 }
 
 /// Other hosts that it may have get nothing of it.
