@@ -115,7 +115,7 @@ pub struct Many {
     /// The folder.
     pub folder: PathBuf,
     /// The entries found in it at the start. None is for all hosts. If they are few, they are the
-    /// contents before this one as well.
+    /// contents before this one as well, except those whose hosts have other content.
     pub found: Vec<Hosted>,
     /// Finds them again.
     pub find: fn(&Path) -> io::Result<Vec<Hosted>>,

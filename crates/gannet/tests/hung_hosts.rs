@@ -16,7 +16,7 @@ use gannet_testkit::h3;
 use gannet_testkit::process::{threads, until};
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
-use gannet_testkit::{Folder, Gannet, command};
+use gannet_testkit::{Folder, Gannet, command, left_out};
 
 use crate::sites::{name, sites, told};
 
@@ -240,15 +240,14 @@ fn a_start_does_not_wait_for_what_hangs() {
     });
 }
 
-/// Requests for unknown hosts would have no site if the one for them were left out.
-#[test]
-fn a_start_needs_the_site_of_all_other_hosts() {
+/// A start with these flags is refused, because of the site of an entry that hangs.
+fn is_refused(entry: &str, flags: &[&str]) {
     let folder = sites(2);
-    let Some(mounted) = mount(&folder, "_default") else {
+    let Some(mounted) = mount(&folder, entry) else {
         return;
     };
     let mut start = command();
-    start.args(["--port", "0", "--hosts"]);
+    start.args(["--port", "0", "--hosts"]).args(flags);
     start.arg(folder.join("sites")).stderr(Stdio::piped());
     let mut child = start.spawn().expect("the binary starts");
     let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
@@ -263,6 +262,21 @@ fn a_start_needs_the_site_of_all_other_hosts() {
                 folder are served meanwhile";
     assert_eq!(lines, [expect.as_str(), help]);
     assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}
+
+/// Requests for unknown hosts would have no site if the one for them were left out.
+#[test]
+fn a_start_needs_the_site_of_all_other_hosts() {
+    is_refused("_default", &[]);
+}
+
+/// To change the user of a process takes all of its threads.
+#[test]
+fn a_start_that_changes_its_user_needs_all_sites() {
+    match rustix::process::geteuid().is_root() {
+        true => is_refused(&hung(0), &["--user", "65534:65534"]),
+        false => left_out("root", "only root can become another user"),
+    }
 }
 
 /// A link out of the folder is refused without a look at what it leads to, at the start as later.
