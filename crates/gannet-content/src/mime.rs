@@ -104,6 +104,15 @@ pub fn is_compressible(content_type: &str) -> bool {
     }
 }
 
+/// Whether a type says nothing about the content: that of a file name without a known suffix, for one.
+#[must_use]
+pub fn is_unknown(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence
+        .trim()
+        .eq_ignore_ascii_case("application/octet-stream")
+}
+
 /// Whether a client lists a type among those that it accepts (RFC 9110 section 12.5.1): ranges like
 /// `*/*` do not count, nor do weights.
 #[must_use]

@@ -1,5 +1,8 @@
 //! Which files of a live directory are coded while they are served: text, of a length for which it
 //! pays, in the codings for which they have no sidecar.
+//!
+//! Files of unknown type are not: most are coded already (downloads, media, models), and to find out, a
+//! server would copy each and try, where a packer tries once and has all the time that it takes.
 
 use crate::directory::sidecars::may_have_sidecars;
 use crate::{mime, stored_coding};
@@ -32,6 +35,7 @@ pub fn is_coded(path: &[u8], content_type: &str, len: u64) -> bool {
     (CODED_FROM..=CODED_UP_TO).contains(&len)
         && may_have_sidecars(path, len)
         && mime::is_compressible(content_type)
+        && !mime::is_unknown(content_type)
         && stored_coding::of(path).is_none()
 }
 
@@ -78,8 +82,9 @@ mod tests {
         check("a.js.gz", 10_000, false);
         check("Build/game.wasm.br", 10_000, false);
         check("game.wasm", 10_000, true);
-        // Of unknown type: worth a try.
-        check("LICENSE.bin", 10_000, true);
+        // Of unknown type.
+        check("data.bin", 10_000, false);
+        check("data", 10_000, false);
         check("a.zip", 10_000, false);
     }
 

@@ -372,8 +372,9 @@ fn long_text_is_copied_to_be_coded_and_nothing_else_of_its_length() {
     server.disk.put_file("index.js", most.to_vec());
     server.disk.put_file("more.js", more.to_vec());
     server.disk.put_file("long.jpg", most.to_vec());
+    server.disk.put_file("long.bin", most.to_vec());
     server.disk.age_files(LONG_MS);
-    for (target, content) in [("/more.js", more), ("/long.jpg", most)] {
+    for (target, content) in [("/more.js", more), ("/long.jpg", most), ("/long.bin", most)] {
         let answer = get(&mut server, target, &[BROWSER]).expect(200);
         assert_eq!(
             (coding_of(&answer), &answer.body[..]),
