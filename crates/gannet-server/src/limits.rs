@@ -152,16 +152,23 @@ pub(crate) const LONG_COPY_PART: u64 = 2;
 pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
 
 /// Bytes of copies that have left the cache but are still being sent to slow peers, in addition to
-/// the cache's own limit. Beyond that, files are sent from the disk like long ones.
-pub(crate) const COPIES_SPARE: u64 = 32 << 20;
+/// the cache's own limit: at most this part of that limit. Beyond that, files are sent from the disk like
+/// long ones.
+pub(crate) const COPIES_SPARE_PART: u64 = 2;
+
+/// At least so many, for bodies of which an archive has a coding alone: one being sent, and one more.
+pub(crate) const COPIES_SPARE_MIN: u64 = 2 * gannet_archive::limits::DECODED_LEN_MAX;
+
+/// At most so many.
+pub(crate) const COPIES_SPARE_MAX: u64 = 32 << 20;
 
 /// Live files queued to be coded, some 150 bytes each, whose content the caches keep; beyond that,
 /// requests for further ones ask again later. One client that fetches a whole documentation is faster
 /// than the coder.
 pub(crate) const CODER_QUEUE_MAX: usize = 16_384;
 
-/// Room for copies of a worker that files queued to be coded, and their codings, leave to others.
-pub(crate) const CODER_ROOM_LEFT: u64 = COPIES_SPARE / 2;
+/// Files queued to be coded, and their codings, leave this part of that room to others.
+pub(crate) const CODER_ROOM_LEFT_PART: u64 = 2;
 
 /// Versions of live files whose codings workers share: as many as one of them caches.
 pub(crate) const CODED_FILES_MAX: usize = CACHED_PATHS_MAX;

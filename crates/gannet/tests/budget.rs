@@ -164,8 +164,6 @@ fn accounts_are_among_the_metrics() {
 #[test]
 fn caches_and_copies_of_archives_share_the_memory() {
     const MIB: u64 = 1 << 20;
-    // The account of copies has this besides, for each worker.
-    const SPARE: u64 = 32 * MIB;
     let site = Folder::site();
     let archives = Folder::new();
     let archive = archives.join("site.gannet");
@@ -181,9 +179,10 @@ fn caches_and_copies_of_archives_share_the_memory() {
             let usual = ["--metrics", "127.0.0.1:0", "--cache-memory", "64M"];
             let server = engine.serve(path, &[&usual[..], flags].concat());
             let bound = "gannet_held_bytes_bound{account=\"copies\"}";
-            metric(&server, bound) - SPARE
+            // Half as much besides is for what has left the caches and is still being sent.
+            metric(&server, bound) / 3 * 2
         };
-        let two = caches(site.path(), &["--workers", "2"]) - SPARE;
+        let two = caches(site.path(), &["--workers", "2"]);
         assert_eq!(two, 64 * MIB, "of both workers");
         assert_eq!(caches(site.path(), &["--workers", "1"]), 64 * MIB);
         assert_eq!(caches(&archive, &["--workers", "1"]), 32 * MIB);

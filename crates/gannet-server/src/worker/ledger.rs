@@ -155,6 +155,8 @@ pub(crate) struct Ledger {
     charged: Arc<Charged>,
     /// Maximum bytes of copies.
     copies_max: u64,
+    /// Of that, bytes beyond those of the caches.
+    spare: u64,
     /// Live directories served.
     directories: u64,
     /// Maximum bytes of copies of longer files.
@@ -173,9 +175,12 @@ impl Ledger {
     /// An empty ledger for a worker that serves this many live directories, whose caches may hold
     /// `cache_memory` bytes together, and copies of longer files `long_max` bytes over all workers.
     pub(crate) fn new(cache_memory: u64, directories: usize, long_max: u64) -> Self {
+        let part = cache_memory / limits::COPIES_SPARE_PART;
+        let spare = part.clamp(limits::COPIES_SPARE_MIN, limits::COPIES_SPARE_MAX);
         Self {
             charged: Arc::default(),
-            copies_max: cache_memory.saturating_add(limits::COPIES_SPARE),
+            copies_max: cache_memory.saturating_add(spare),
+            spare,
             directories: directories as u64,
             long_max,
         }
@@ -222,6 +227,11 @@ impl Ledger {
     /// Whether a copy of `bytes` more fits.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.copies().saturating_add(bytes) <= self.copies_max
+    }
+
+    /// Whether one fits that is made to be coded.
+    pub(crate) fn has_room_to_code(&self, bytes: u64) -> bool {
+        self.has_room(bytes + self.spare / limits::CODER_ROOM_LEFT_PART)
     }
 
     /// Charges a copy of `bytes` until the charge is dropped.
@@ -318,12 +328,26 @@ mod tests {
     #[test]
     fn a_charge_is_held_until_it_is_dropped() {
         let ledger = Ledger::new(1_000, 1, 0);
-        let most = 1_000 + limits::COPIES_SPARE;
+        let most = 1_000 + limits::COPIES_SPARE_MIN;
         let all = ledger.charge(most);
         assert!(!ledger.has_room(1));
         drop(all);
         assert!(ledger.has_room(most));
         assert_eq!((ledger.copies(), ledger.copies_peak()), (0, most));
+    }
+
+    /// Many workers in a small container have as much more as they have caches.
+    #[test]
+    fn what_slow_peers_have_is_in_proportion_to_the_caches() {
+        const MIB: u64 = 1 << 20;
+        for (cache_memory, most) in [(0, 2), (2, 4), (4, 6), (16, 24), (64, 96), (512, 544)] {
+            let ledger = Ledger::new(cache_memory * MIB, 1, 0);
+            let bound = Bound::Worker(most * MIB);
+            assert_eq!(ledger.bound(Account::Copies), bound, "{cache_memory} MiB");
+            let left = (most - cache_memory) * MIB / 2;
+            assert!(ledger.has_room_to_code(most * MIB - left));
+            assert!(!ledger.has_room_to_code(most * MIB - left + 1));
+        }
     }
 
     #[test]

@@ -332,8 +332,9 @@ fn short_files_are_read_so_many_in_a_turn_in_the_order_of_requests() {
 fn copies_that_are_not_taken_have_a_bound() {
     const COUNT: usize = 60;
     const LEN: usize = 1 << 20;
+    // With half as much beside it.
     let mut server = server_with(ContentOptions {
-        cache_memory: Some(0),
+        cache_memory: Some(20 << 20),
         ..ContentOptions::default()
     });
     for number in 0..COUNT {
@@ -351,7 +352,7 @@ fn copies_that_are_not_taken_have_a_bound() {
         clients.iter().all(|client| client.readable() > 0)
     });
     let copies = held(&server, Account::Copies);
-    assert!((24 << 20..=32 << 20).contains(&copies), "{copies}");
+    assert!((24 << 20..=30 << 20).contains(&copies), "{copies}");
     for client in &clients {
         let mut got = 0;
         server.until("it is whole", || {
@@ -361,7 +362,7 @@ fn copies_that_are_not_taken_have_a_bound() {
     }
     server.pass(1_000);
     let remembered = held(&server, Account::Copies);
-    assert!(remembered <= 2 * LEN as u64, "{remembered}");
+    assert!(remembered <= 20 << 20, "{remembered}");
 }
 
 /// The requests of an HTTP/2 client without a window for content.
@@ -376,7 +377,7 @@ fn streams(paths: &[&str]) -> Vec<u8> {
 /// The same for short files, on streams without a window; without room they are sent from the disk.
 #[test]
 fn short_files_that_are_not_taken_have_a_bound() {
-    const CONNECTIONS: usize = 14;
+    const CONNECTIONS: usize = 2;
     const STREAMS: usize = 100;
     const LEN: usize = 30_000;
     let mut server = server_with(ContentOptions {
@@ -399,7 +400,7 @@ fn short_files_that_are_not_taken_have_a_bound() {
     server.pass(2_000);
     let read = server.driven.counters().first_reads - before;
     let copies = held(&server, Account::Copies);
-    assert!((24 << 20..=32 << 20).contains(&copies), "{copies}");
+    assert!((1 << 20..=2 << 20).contains(&copies), "{copies}");
     assert!(read < (CONNECTIONS * STREAMS) as u64, "{read}");
     // Other requests are answered from the disk.
     let other = server.connect();

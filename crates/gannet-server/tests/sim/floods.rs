@@ -398,7 +398,7 @@ fn bodies_that_are_loaded_have_a_bound() {
                 false => packing.add(&number.to_string(), &long_body(number), None),
             }
         }
-        let mut server = Server::of_archive(packing);
+        let mut server = Server::of_archive(packing, 0);
         let flood: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
         for (number, client) in flood.iter().enumerate() {
             let host = (":authority", "sim".to_owned());
@@ -436,7 +436,7 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
     for number in 0..COUNT {
         packing.add_decoded(&number.to_string(), &long_body(number));
     }
-    let mut server = Server::of_archive(packing);
+    let mut server = Server::of_archive(packing, COUNT as u64 * MIB);
     server.disk.slow_file("site.gannet", 100 * MS);
     let flood: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
     for (number, client) in flood.iter().enumerate() {

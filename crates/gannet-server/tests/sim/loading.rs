@@ -61,7 +61,7 @@ fn server() -> Server {
     for number in 0..COUNT {
         packing.add_decoded(&number.to_string(), &body(number));
     }
-    Server::of_archive(packing)
+    Server::of_archive(packing, 0)
 }
 
 /// Runs turns until more than `len` bytes have arrived.

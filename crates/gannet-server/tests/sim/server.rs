@@ -102,15 +102,16 @@ impl Server {
         (Self { driven, disk }, config)
     }
 
-    /// A server of an archive that is served from its file and caches only the last body.
-    pub(crate) fn of_archive(packing: Packing) -> Self {
+    /// A server of an archive that is served from its file, with so much memory for bodies; without any it
+    /// caches only the last one.
+    pub(crate) fn of_archive(packing: Packing, cache_memory: u64) -> Self {
         let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
         let disk = driver.handle();
         let bytes = packing.finish();
         disk.put_file("site.gannet", bytes.clone());
         let file = open(&mut driver, "site.gannet");
         let options = ContentOptions {
-            cache_memory: Some(0),
+            cache_memory: Some(cache_memory),
             ..ContentOptions::default()
         };
         let content = DrivenContent::Archive(bytes, file);

@@ -15,7 +15,6 @@ use gannet_http::semantics::request::{Method, Request};
 use super::{Cached, CachedVariant, DirectoryOptions, Draft, Role, Shaping};
 use crate::coder::{Asked, Coder, Codings, Content};
 use crate::exchange::body::Body;
-use crate::limits::CODER_ROOM_LEFT;
 use crate::release::rules::SiteRules;
 use crate::worker::ledger::Ledger;
 
@@ -243,7 +242,7 @@ impl Cached {
             Some(Body::File(file, _)) if file.is_constant() => Content::Copy(file.file.clone()),
             _ => return false,
         };
-        if !ledger.has_room(len + CODER_ROOM_LEFT) {
+        if !ledger.has_room_to_code(len) {
             fly.coder.refuse();
             return false;
         }
