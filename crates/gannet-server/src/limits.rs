@@ -151,6 +151,11 @@ pub(crate) const LONG_COPY_PART: u64 = 2;
 /// A copy that was requested within this time makes no room for others, in milliseconds.
 pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
 
+/// A file is coded only if a worker's cache of the site has room for so many times its length: for the
+/// file, and a coding that is being made, which counts as much. Otherwise it would be gone before that is
+/// made, and be copied and coded over and over.
+pub(crate) const CODED_WEIGHT: u64 = 2;
+
 /// Bytes of copies that have left the cache but are still being sent to slow peers, in addition to
 /// the cache's own limit: at most this part of that limit. Beyond that, files are sent from the disk like
 /// long ones.

@@ -276,7 +276,7 @@ impl Cache {
     }
 
     /// Bytes of entries that there is room for.
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.room.memory.saturating_sub(self.taken)
     }
 

@@ -511,7 +511,6 @@ impl Fill {
         let copy_max = match is_settled {
             true => self
                 .site
-                .options
                 .copied_up_to(coding, &path, &self.content_type, meta.len),
             false => SMALL_FILE_MAX,
         };

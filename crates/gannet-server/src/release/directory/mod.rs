@@ -55,7 +55,7 @@ use crate::coder::Coder;
 use crate::config::ContentOptions;
 use crate::exchange::body::Body;
 use crate::limits::{
-    CODED_PART, LONG_COPY_PART, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX,
+    CODED_PART, CODED_WEIGHT, LONG_COPY_PART, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX,
 };
 use crate::worker::ledger::Ledger;
 
@@ -254,6 +254,9 @@ fn is_recent(meta: &Meta, unix: i64) -> bool {
     i128::from(unix) - changed <= i128::from(RECENT_S)
 }
 
+/// Bytes that a cached file counts for besides its content.
+const ENTRY_WEIGHT: u64 = 1_024;
+
 impl Cached {
     /// Prepares a file's variants for sending. `None` if its fields cannot be rendered.
     fn new(
@@ -280,7 +283,10 @@ impl Cached {
             has_forms: !role.forms.is_empty(),
             changes: role.changes.cloned().map(Rc::new),
         };
-        let on_the_fly = OnTheFly::new(original, &site.options, site.rules(), role, &shaping);
+        let on_the_fly = match site.may_keep_codings(original.len) {
+            true => OnTheFly::new(original, &site.options, site.rules(), role, &shaping),
+            false => None,
+        };
         shaping.has_choice = drafts.len() > 1 || on_the_fly.is_some();
         // Variants that require decoding come last.
         drafts.sort_by_key(|draft| (draft.coded.is_some(), draft.len));
@@ -488,7 +494,7 @@ impl Cached {
             Some(body) if !body.is_live() && !v.draft.is_long_copy => body.len(),
             _ => 0,
         });
-        bodies.sum::<u64>() + self.made_weight() + 1_024
+        bodies.sum::<u64>() + self.made_weight() + ENTRY_WEIGHT
     }
 
     /// Descriptors that it keeps open.
@@ -546,16 +552,6 @@ impl DirectoryOptions {
             long_copies: LongCopies::default(),
         })
     }
-
-    /// The length up to which a coding of the file at `path` is read whole before it is sent, if that
-    /// has `len` bytes.
-    fn copied_up_to(&self, coding: Coding, path: &[u8], content_type: &str, len: u64) -> u64 {
-        let may_be_coded = coding == Coding::Identity && self.coder.is_some();
-        match may_be_coded && coding::is_coded(path, content_type, len) {
-            true => self.coded_max,
-            false => self.read_max,
-        }
-    }
 }
 
 impl DirectorySite {
@@ -580,6 +576,31 @@ impl DirectorySite {
         };
         site.set_room(room);
         site
+    }
+
+    /// The length up to which a coding of the file at `path` is read whole before it is sent, if that
+    /// has `len` bytes. What its cache could not keep is sent from the file: it would be copied again for
+    /// one request after another.
+    fn copied_up_to(&self, coding: Coding, path: &[u8], content_type: &str, len: u64) -> u64 {
+        let options = &self.options;
+        let may_be_coded = coding == Coding::Identity && options.coder.is_some();
+        match may_be_coded && coding::is_coded(path, content_type, len) {
+            _ if !self.may_keep(len) => SMALL_FILE_MAX,
+            true if self.may_keep_codings(len) => options.coded_max,
+            _ => options.read_max,
+        }
+    }
+
+    /// Whether its cache has room for so many bytes of one file, if it has nothing else.
+    fn may_keep(&self, bytes: u64) -> bool {
+        let cache = self.cache.borrow();
+        let may_keep = |cache: &Cache| bytes + ENTRY_WEIGHT <= cache.bytes();
+        cache.as_ref().is_none_or(may_keep)
+    }
+
+    /// The same for a file of `len` bytes and its codings.
+    fn may_keep_codings(&self, len: u64) -> bool {
+        self.may_keep(len.saturating_mul(CODED_WEIGHT))
     }
 
     /// Gives its caches this room from now on.
