@@ -11,7 +11,7 @@ use gannet_testkit::client::{Client, head, metric};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
-use gannet_testkit::{Folder, Gannet, command, run};
+use gannet_testkit::{Folder, Gannet, command, gannet_in, run};
 
 /// Memory of a process in bytes; shared memory counts proportionally.
 fn memory(server: &Gannet) -> u64 {
@@ -189,7 +189,44 @@ fn caches_and_copies_of_archives_share_the_memory() {
         let all = ["--workers", "1", "--archive-memory"];
         assert_eq!(caches(&archive, &all), 64 * MIB, "another budget");
         let hosted = ["--workers", "1", "--hosts"];
-        assert_eq!(caches(hosts.path(), &hosted), 32 * MIB);
+        assert_eq!(caches(hosts.path(), &hosted), 64 * MIB, "no archive yet");
+    });
+}
+
+/// Sites that are open have the share of archives as well, until one is copied.
+#[test]
+fn caches_make_room_for_the_first_archive_of_a_folder_of_hosts() {
+    const MIB: u64 = 1 << 20;
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("hosts/a.test/index.html", "site a");
+        folder.write("page/index.html", "packed");
+        let flags = [
+            "--hosts",
+            "--workers",
+            "2",
+            "--metrics",
+            "127.0.0.1:0",
+            "--cache-memory",
+            "64M",
+        ];
+        let server = engine.serve(folder.join("hosts"), &flags);
+        let bound = || metric(&server, "gannet_held_bytes_bound{account=\"copies\"}");
+        let text = |host: &str| {
+            let mut client = Client::new(&server);
+            client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            client.response().text().to_owned()
+        };
+        assert_eq!(text("a.test"), "site a");
+        assert_eq!(bound(), 64 * MIB * 3 / 2);
+        gannet_in(
+            &folder,
+            ["pack", "--fast", "-q", "page", "-o", "hosts/b.test.gannet"],
+        )
+        .success();
+        until("it comes", || text("b.test") == "packed");
+        assert_eq!(bound(), 32 * MIB * 3 / 2);
+        assert_eq!(text("a.test"), "site a");
     });
 }
 

@@ -3,11 +3,12 @@
 //! An unalterable copy is encrypted and framed in place. A file has to be read first: touching a
 //! mapping beyond its end, after a truncation, would be fatal.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Once, OnceLock};
 
 use crate::limits::{
     ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_FLOOR, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST,
@@ -22,6 +23,18 @@ pub(crate) struct ArchiveRoom {
     left: AtomicU64,
     /// The longest archive that is copied.
     one_max: u64,
+    /// Some of it was taken.
+    is_used: Once,
+    before_first: OnceLock<BeforeFirst>,
+}
+
+/// See [`ArchiveRoom::before_first`].
+struct BeforeFirst(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for BeforeFirst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeFirst")
+    }
 }
 
 impl ArchiveRoom {
@@ -33,6 +46,24 @@ impl ArchiveRoom {
             one_max: machine_memory()
                 .map_or(ARCHIVE_COPY_MAX, |bytes| bytes / ARCHIVE_COPY_PART)
                 .min(ARCHIVE_COPY_MAX),
+            is_used: Once::new(),
+            before_first: OnceLock::new(),
+        }
+    }
+
+    /// Whether an archive has been copied, also if its copy is gone by now.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.is_completed()
+    }
+
+    /// Has this done once before the first archive is copied, which waits for it; at once if one was.
+    /// The caches have the room until then.
+    pub(crate) fn before_first(&self, make_room: impl Fn() + Send + Sync + 'static) {
+        let BeforeFirst(make_room) = self
+            .before_first
+            .get_or_init(|| BeforeFirst(Box::new(make_room)));
+        if self.is_used() {
+            make_room();
         }
     }
 
@@ -45,9 +76,16 @@ impl ArchiveRoom {
     pub(crate) fn take(self: &Arc<Self>, len: u64) -> Option<Taken> {
         let without = |left: u64| left.checked_sub(len);
         let fits = len <= self.one_max && self.left.fetch_update(Relaxed, Relaxed, without).is_ok();
-        fits.then(|| Taken {
-            room: Arc::clone(self),
-            len,
+        fits.then(|| {
+            self.is_used.call_once(|| {
+                if let Some(BeforeFirst(make_room)) = self.before_first.get() {
+                    make_room();
+                }
+            });
+            Taken {
+                room: Arc::clone(self),
+                len,
+            }
         })
     }
 }
@@ -119,6 +157,7 @@ mod tests {
         let room = Arc::new(ArchiveRoom {
             left: AtomicU64::new(100),
             one_max: 60,
+            ..ArchiveRoom::new(0)
         });
         assert!(room.take(61).is_none(), "longer than the longest allowed");
         let first = room.take(60).expect("it fits");
@@ -135,6 +174,30 @@ mod tests {
         assert!(small.take(1025).is_none());
         let large = Arc::new(ArchiveRoom::new(u64::MAX));
         assert!(large.take(ARCHIVE_COPY_MAX + 1).is_none());
+    }
+
+    #[test]
+    fn caches_make_room_once_before_the_first_copy() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let ask = |room: &ArchiveRoom| {
+            let asked = Arc::clone(&asked);
+            room.before_first(move || {
+                asked.fetch_add(1, Relaxed);
+            });
+        };
+        let count = || asked.swap(0, Relaxed);
+        let room = Arc::new(ArchiveRoom::new(200));
+        ask(&room);
+        assert!(room.take(101).is_none());
+        assert_eq!((room.is_used(), count()), (false, 0), "none was copied");
+        drop(room.take(1));
+        assert_eq!((room.is_used(), count()), (true, 1));
+        assert!(room.take(1).is_some());
+        assert_eq!(count(), 0);
+        let room = Arc::new(ArchiveRoom::new(200));
+        drop(room.take(1));
+        ask(&room);
+        assert_eq!(count(), 1, "one was copied before");
     }
 
     #[test]

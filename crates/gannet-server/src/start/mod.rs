@@ -83,6 +83,8 @@ pub struct Prepared {
     sites: Option<sites::Waiting>,
     /// Budget for archives copied into memory by default.
     room: Arc<ArchiveRoom>,
+    /// A worker's cache limits once an archive is copied, if they are other ones until then.
+    room_beside_archives: Option<Room>,
     options: Arc<ContentOptions>,
     board: Arc<Board>,
     /// Codes text of the live directories.
@@ -170,8 +172,11 @@ pub fn prepare(
     let open_max = sites.as_ref().map_or(0, sites::Waiting::open_max);
     let sockets = listeners.len() + datagrams.count();
     let descriptors = Descriptors::share(workers, sockets + open_max);
+    let share = Share::of(&hosted, &config.content, &archive_room);
+    let memory = config.content.cache_memory();
+    let room_of = move |share| room(share, memory, workers, descriptors.files);
     let opened = Arc::new(Opened {
-        room: room(&hosted, &config.content, workers, descriptors.files),
+        room: room_of(share),
         contents,
         named,
         uses: BTreeMap::new(),
@@ -230,6 +235,7 @@ pub fn prepare(
         releases,
         sites,
         room: archive_room,
+        room_beside_archives: (share == Share::Later).then(|| room_of(Share::Now)),
         options: Arc::new(config.content),
         board,
         coder,
@@ -340,6 +346,15 @@ impl Prepared {
             clock: releases::unix_now,
             messages: &notices::ERRORS,
         };
+        if let Some(less) = self.room_beside_archives {
+            let published = Arc::downgrade(&surroundings.published);
+            surroundings.room.before_first(move || {
+                if let Some(published) = published.upgrade() {
+                    let applied = published.publish(|opened| opened.room = less);
+                    applied.wait(Duration::from_millis(APPLIED_MS));
+                }
+            });
+        }
         let lookouts = follow::follow(
             self.sources,
             &surroundings.published,
@@ -484,18 +499,36 @@ pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-in
 /// The field whose value [`alt_svc`] makes.
 pub(crate) const ALT_SVC: &str = "alt-svc";
 
-/// The cache limits of each of `workers`, with `files` open files.
-fn room(content: &[Hosted], options: &ContentOptions, workers: usize, files: usize) -> Room {
-    // Now, or as a later release or a host that is to come.
-    let may_copy = content.iter().any(|it| match it.content {
-        Content::Archive(_) | Content::Store(_) | Content::Many(_) => true,
-        Content::Directory(_) | Content::HostFolder(_) | Content::File(_) => false,
-    });
-    let memory = options.cache_memory();
-    // Copies that are requested regardless of their length are not part of the budget.
-    let copies = match may_copy && !options.copies_archives() {
-        true => ArchiveRoom::within(memory),
-        false => 0,
+/// Whether half of the caches' memory is for copies of archives.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Share {
+    /// None of the content is an archive, or all are copied, outside of that memory.
+    None,
+    /// Once an archive is copied: a host that has one may come to a folder.
+    Later,
+    /// From the start: there is an archive, or what may have one as its next release.
+    Now,
+}
+
+impl Share {
+    fn of(content: &[Hosted], options: &ContentOptions, room: &ArchiveRoom) -> Self {
+        let is_archive =
+            |it: &Hosted| matches!(it.content, Content::Archive(_) | Content::Store(_));
+        let is_many = |it: &Hosted| matches!(it.content, Content::Many(_));
+        match () {
+            () if options.copies_archives() => Self::None,
+            () if room.is_used() || content.iter().any(is_archive) => Self::Now,
+            () if content.iter().any(is_many) => Self::Later,
+            () => Self::None,
+        }
+    }
+}
+
+/// The cache limits of each of `workers`, of `memory` bytes for all, with `files` open files.
+fn room(share: Share, memory: u64, workers: usize, files: usize) -> Room {
+    let copies = match share {
+        Share::Now => ArchiveRoom::within(memory),
+        Share::None | Share::Later => 0,
     };
     Room {
         memory: (memory - copies) / workers.max(1) as u64,
