@@ -16,7 +16,6 @@ use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
 use gannet_content::rules::headers::is_coding_forbidden;
 use gannet_content::rules::pattern::Pattern;
-use gannet_io::reserve;
 use gannet_io::unix_socket::Access;
 use gannet_io::user::User;
 
@@ -231,6 +230,9 @@ pub struct ContentOptions {
     /// Bytes of files and archives that each server keeps in memory, over all workers. Archives
     /// that are copied by default take at most half of it. `None`: 256 MiB, on every machine.
     pub cache_memory: Option<u64>,
+    /// Bytes that all encoders of text may take together while a site is served; text for which an encoder
+    /// needs more than its part is not coded with it.
+    pub encoder_memory: u64,
     /// Files longer than small ones and up to this length are copied into sealed memory and sent
     /// from there, so that no change of the file can alter bytes already queued; the copies count
     /// against `cache_memory`. Longer files are sent from the file itself, slice by slice.
@@ -271,10 +273,8 @@ impl ContentOptions {
         let mut fields = self.fields.iter();
         // Without a cache, each request would have its file coded anew.
         let may_keep = self.cache_memory != Some(0);
-        // An encoder allocates megabytes at once, and ends the process if it does not get them.
         self.compress
             && may_keep
-            && !reserve::is_kept()
             && !fields.any(|(name, value)| is_coding_forbidden(name, value.as_bytes()))
     }
 
@@ -307,6 +307,7 @@ impl Default for ContentOptions {
             server_timing: false,
             dummy: None,
             cache_memory: None,
+            encoder_memory: u64::MAX,
             snapshot_max: 4 << 20,
             archive_memory: false,
             preload: false,
@@ -436,6 +437,12 @@ pub struct ClientRules {
 }
 
 impl ClientRules {
+    /// Whether there may be a proxy that is believed.
+    #[must_use]
+    pub fn trusts_anyone(&self) -> bool {
+        self.trust_unix || !self.trust.is_empty()
+    }
+
     /// Whether what a client does has to be counted.
     pub(crate) fn has_limits(&self) -> bool {
         self.connections > 0 || self.limits_requests()

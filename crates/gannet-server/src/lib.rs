@@ -31,7 +31,7 @@ pub use observe::{measures, metrics, notices};
 pub use passwords::checker::hash_password;
 pub use passwords::file::PasswordFileError;
 pub use release::rules::RulesError;
-pub use start::archive_room::{machine_memory, usual_cache_memory};
+pub use start::archive_room::{machine_memory, usual_cache_memory, usual_encoder_memory};
 pub use start::bound::{Bound, bind, bind_unnamed};
 pub use start::estate::{Inheritance, Item, SECRETS_LEN};
 pub use start::open::{OpenError, permission};

@@ -92,6 +92,10 @@ pub(crate) const CACHE_MEMORY_LEAST: u64 = 256 << 20;
 /// And at most this many: room for eight of them. What is copied is in the page cache as well.
 pub(crate) const CACHE_MEMORY_MOST: u64 = 1 << 30;
 
+/// But at most this part, of 8, of what limits leave to it: half as much is for what slow peers have of
+/// caches that were emptied, and the rest for encoders and connections.
+pub(crate) const CACHE_MEMORY_OF_LEFT: (u64, u64) = (3, 8);
+
 /// Without a bound by the operator, caches may take this many bytes however little is left: none would
 /// have each text sent as it is, and each archive read from its file.
 pub(crate) const CACHE_MEMORY_FLOOR: u64 = 4 << 20;

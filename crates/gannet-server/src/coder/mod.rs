@@ -29,7 +29,10 @@ use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_io::driver::{File, Meta, WeakFile};
 use gannet_io::memory::Memory;
 use gannet_io::process::lower_priority;
+use gannet_io::reserve;
 
+use self::encoders::Encoders;
+use crate::config::ContentOptions;
 use crate::limits::{CODED_FILES_MAX, CODER_QUEUE_MAX};
 use crate::worker::ledger::Charge;
 
@@ -181,12 +184,35 @@ struct Counted {
 /// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Coder {
+    encoders: Encoders,
     work: Mutex<Work>,
     is_due: Condvar,
     counted: Counted,
 }
 
 impl Coder {
+    /// With the memory that the options give to all encoders together.
+    ///
+    /// # Errors
+    /// The process has a limit of memory, and no room for what they need before.
+    pub(crate) fn start(options: &ContentOptions) -> io::Result<Self> {
+        let memory = options.encoder_memory / threads() as u64;
+        let may_fail = reserve::is_kept() && options.codes_text();
+        let encoders = match may_fail {
+            true => Encoders::that_may_fail(memory)?,
+            false => Encoders::with(memory),
+        };
+        Ok(Self {
+            encoders,
+            ..Self::default()
+        })
+    }
+
+    /// The codings that can be made of a file of `len` bytes.
+    pub(crate) fn can_make(&self, len: u64) -> CodingSet {
+        self.encoders.can_make(len)
+    }
+
     /// The codings of a version of a file, which must have been unchanged for so long that `meta`
     /// identify it. `None` if the lock is taken.
     pub(crate) fn codings_of(&self, meta: &Meta) -> Option<Arc<Codings>> {
@@ -340,7 +366,7 @@ impl Coder {
     }
 
     fn encode(&self, coding: Coding, source: &[u8], mut charge: Charge) -> Option<Made> {
-        let coded = encoders::encode(coding, source);
+        let coded = self.encoders.encode(coding, source);
         let len = source.len() as u64;
         let Some(mut coded) = coded.filter(|coded| pays(len, coded.len() as u64)) else {
             add(&self.counted.useless, 1);
@@ -375,8 +401,7 @@ impl CoderThreads {
     /// # Errors
     /// A thread cannot be started.
     pub(crate) fn start(coder: Arc<Coder>) -> io::Result<Self> {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        for _ in 0..(processors / PROCESSORS_PER_THREAD).clamp(1, THREADS_MAX) {
+        for _ in 0..threads() {
             let coder = Arc::clone(&coder);
             let work = move || {
                 // Otherwise it competes with the workers for the processor; the scheduler is fair.
@@ -393,6 +418,11 @@ impl Drop for CoderThreads {
     fn drop(&mut self) {
         self.0.end();
     }
+}
+
+fn threads() -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    (processors / PROCESSORS_PER_THREAD).clamp(1, THREADS_MAX)
 }
 
 const PROCESSORS_PER_THREAD: usize = 4;

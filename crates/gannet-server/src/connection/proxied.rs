@@ -15,7 +15,8 @@ impl<D: Driver> Active<'_, D> {
         let shared = &mut *self.shared;
         let peer = shared.driver.peer(self.conn.socket);
         if !Clients::may_introduce(shared.settings.clients.as_deref(), peer) {
-            shared.counters.clients.untrusted += 1;
+            // One whose peer has reset it already has no address any more: nobody's attempt.
+            shared.counters.clients.untrusted += u64::from(peer != Peer::Unknown);
             return self.close();
         }
         self.conn.phase = Phase::Proxied(scheme);

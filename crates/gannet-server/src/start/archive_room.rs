@@ -12,8 +12,9 @@ use std::sync::{Arc, Once, OnceLock};
 
 use crate::limits::{
     ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_FLOOR, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST,
-    CACHE_MEMORY_PART,
+    CACHE_MEMORY_OF_LEFT, CACHE_MEMORY_PART, COPIES_SPARE_MIN,
 };
+use crate::worker::ledger::spare;
 
 /// The budget left for copies of archives.
 ///
@@ -104,15 +105,28 @@ impl Drop for Taken {
 }
 
 /// Bytes that all caches may take if the operator does not say: a share of `memory`, within bounds, but
-/// never more than half of what the narrowest limit leaves to them, of the machine, its control groups,
-/// or the process: the kernel kills or refuses what exceeds that, and cannot reclaim copies. A few MiB are
-/// always theirs.
+/// never more than a part of what the narrowest limit leaves to them and to what slow peers have, of the
+/// machine, its control groups, or the process: the kernel kills or refuses what exceeds that, and cannot
+/// reclaim copies. A few MiB are always theirs.
 #[must_use]
-pub fn usual_cache_memory(memory: Option<u64>, left: Option<u64>) -> u64 {
+pub fn usual_cache_memory(memory: Option<u64>, left: Option<u64>, workers: u64) -> u64 {
     let share = memory.map_or(CACHE_MEMORY_LEAST, |bytes| {
         (bytes / CACHE_MEMORY_PART).clamp(CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST)
     });
-    left.map_or(share, |left| share.min((left / 2).max(CACHE_MEMORY_FLOOR)))
+    let (parts, of) = CACHE_MEMORY_OF_LEFT;
+    left.map_or(share, |left| {
+        let left = left.saturating_sub(workers * COPIES_SPARE_MIN);
+        share.min((left / of * parts).max(CACHE_MEMORY_FLOOR))
+    })
+}
+
+/// Bytes that the encoders of text may take together: half of what caches of `cache_memory` bytes, and what
+/// slow peers may have besides, leave of `left`. The rest is for connections.
+#[must_use]
+pub fn usual_encoder_memory(cache_memory: u64, left: Option<u64>, workers: u64) -> u64 {
+    let workers = workers.max(1);
+    let copies = workers.saturating_mul(cache_memory / workers + spare(cache_memory / workers));
+    left.map_or(u64::MAX, |left| left.saturating_sub(copies) / 2)
 }
 
 /// Bytes of memory that this process can expect: the machine's available memory, or the lowest
@@ -122,8 +136,10 @@ pub fn machine_memory() -> Option<u64> {
     let available = fs::read_to_string("/proc/meminfo").ok();
     let available = available.and_then(|text| available_bytes(&text));
     let group = fs::read_to_string("/proc/self/cgroup").ok();
-    let group = group.and_then(|text| group_limit(Path::new("/sys/fs/cgroup"), &text));
-    [available, group].into_iter().flatten().min()
+    let root = Path::new("/sys/fs/cgroup");
+    let group = group.as_deref();
+    let groups = [group_limit, group_limit_v1].map(|limit| limit(root, group?));
+    [available].into_iter().chain(groups).flatten().min()
 }
 
 /// `MemAvailable` of `/proc/meminfo`, in bytes.
@@ -139,12 +155,29 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
 /// ancestors. In a container, the uppermost visible group is the container's own.
 fn group_limit(root: &Path, own: &str) -> Option<u64> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    // "max" is not a number: no limit.
+    least_of(root, path, &["memory.max", "memory.high"])
+}
+
+/// The same of version 1, whose controllers may each have groups of their own. Without a limit, the number
+/// is more than any machine has.
+fn group_limit_v1(root: &Path, own: &str) -> Option<u64> {
+    let path = own.lines().find_map(|line| {
+        let (_, line) = line.split_once(':')?;
+        let (controllers, path) = line.split_once(':')?;
+        let mut controllers = controllers.split(',');
+        controllers.find(|name| *name == "memory")?;
+        path.strip_prefix('/')
+    })?;
+    least_of(&root.join("memory"), path, &["memory.limit_in_bytes"])
+}
+
+/// The least number in files of these names, of the group at `path` and its ancestors up to `root`.
+fn least_of(root: &Path, path: &str, names: &[&str]) -> Option<u64> {
     let full = root.join(path);
     let groups = full.ancestors().take_while(|group| group.starts_with(root));
-    let limits =
-        groups.flat_map(|group| ["memory.max", "memory.high"].map(|name| group.join(name)));
-    // "max" is not a number: no limit.
-    let limits = limits.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+    let files = groups.flat_map(|group| names.iter().map(move |name| group.join(name)));
+    let limits = files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
     limits.min()
 }
 
@@ -210,15 +243,37 @@ mod tests {
             (Some(4 * GIB), Some(4 * GIB), GIB / 2),
             (Some(64 * GIB), Some(64 * GIB), GIB),
             // A small container, less what a start takes.
-            (Some(128 * MIB), Some(100 * MIB), 50 * MIB),
+            (Some(128 * MIB), Some(100 * MIB), 36 * MIB),
             (Some(16 * MIB), Some(0), 4 * MIB),
             // A process that is limited on a large machine.
-            (Some(16 * GIB), Some(480 * MIB), 240 * MIB),
-            (None, Some(480 * MIB), 240 * MIB),
+            (Some(16 * GIB), Some(484 * MIB), 180 * MIB),
+            (None, Some(484 * MIB), 180 * MIB),
         ] {
-            let share = usual_cache_memory(memory, left);
+            let share = usual_cache_memory(memory, left, 2);
             assert_eq!(share, expected, "{memory:?}, {left:?}");
         }
+    }
+
+    /// Caches, what slow peers have besides, and encoders leave a part for connections, however many
+    /// workers there are.
+    #[test]
+    fn what_is_kept_by_default_fits() {
+        const MIB: u64 = 1 << 20;
+        for left in [24, 56, 120, 248, 504, 2_000].map(|mib| mib * MIB) {
+            for workers in [1, 2, 4, 8, 16, 32] {
+                let caches = usual_cache_memory(None, Some(left), workers);
+                let encoders = usual_encoder_memory(caches, Some(left), workers);
+                let kept = caches + workers * spare(caches / workers);
+                let all = kept + encoders;
+                // Below that, the least of everything is more than there is.
+                if left >= workers * 4 * MIB {
+                    assert!(kept <= left / 4 * 3, "{left}, {workers} workers: {kept}");
+                    assert!(all <= left / 8 * 7, "{left}, {workers} workers: {all}");
+                }
+            }
+        }
+        assert_eq!(usual_encoder_memory(100, None, 1), u64::MAX);
+        assert_eq!(usual_encoder_memory(u64::MAX, Some(1 << 30), 2), 0);
     }
 
     #[test]
@@ -242,6 +297,16 @@ mod tests {
         assert_eq!(limit("4:memory:/x\n0::/\n"), Some(128 << 20));
         assert_eq!(limit("0::/gone/for/good\n"), Some(128 << 20));
         assert_eq!(limit("4:memory:/x\n"), None);
+
+        let first = |own: &str| group_limit_v1(&root, own);
+        fs::create_dir_all(root.join("memory/x")).expect("made");
+        assert_eq!(first("4:cpu,memory:/x\n"), None);
+        let unlimited = "9223372036854771712\n";
+        fs::write(root.join("memory/memory.limit_in_bytes"), unlimited).expect("written");
+        assert_eq!(first("4:memory:/y\n"), Some(9_223_372_036_854_771_712));
+        fs::write(root.join("memory/x/memory.limit_in_bytes"), "33554432\n").expect("written");
+        assert_eq!(first("9:pids:/z\n4:cpu,memory:/x\n0::/\n"), Some(32 << 20));
+        assert_eq!(first("0::/x\n"), None);
         fs::remove_dir_all(&root).expect("removed");
     }
 }

@@ -119,7 +119,8 @@ pub fn prepare(
         }
     }
     let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory()));
-    let coder = Arc::new(Coder::default());
+    let coder = Coder::start(&config.content).map_err(StartError::Resource)?;
+    let coder = Arc::new(coder);
     let means = Means {
         workers,
         room: Arc::clone(&archive_room),

@@ -171,12 +171,18 @@ struct Charged {
     peak: AtomicU64,
 }
 
+/// Bytes of copies beyond those of the caches that slow peers of a worker may have, whose caches have
+/// `cache_memory` bytes.
+pub(crate) fn spare(cache_memory: u64) -> u64 {
+    let part = cache_memory / limits::COPIES_SPARE_PART;
+    part.clamp(limits::COPIES_SPARE_MIN, limits::COPIES_SPARE_MAX)
+}
+
 impl Ledger {
     /// An empty ledger for a worker that serves this many live directories, whose caches may hold
     /// `cache_memory` bytes together, and copies of longer files `long_max` bytes over all workers.
     pub(crate) fn new(cache_memory: u64, directories: usize, long_max: u64) -> Self {
-        let part = cache_memory / limits::COPIES_SPARE_PART;
-        let spare = part.clamp(limits::COPIES_SPARE_MIN, limits::COPIES_SPARE_MAX);
+        let spare = spare(cache_memory);
         Self {
             charged: Arc::default(),
             copies_max: cache_memory.saturating_add(spare),

@@ -583,7 +583,9 @@ impl DirectorySite {
     /// one request after another.
     fn copied_up_to(&self, coding: Coding, path: &[u8], content_type: &str, len: u64) -> u64 {
         let options = &self.options;
-        let may_be_coded = coding == Coding::Identity && options.coder.is_some();
+        let can_make = |coder: &Arc<Coder>| !coder.can_make(len).is_empty();
+        let may_be_coded =
+            coding == Coding::Identity && options.coder.as_ref().is_some_and(can_make);
         match may_be_coded && coding::is_coded(path, content_type, len) {
             _ if !self.may_keep(len) => SMALL_FILE_MAX,
             true if self.may_keep_codings(len) => options.coded_max,

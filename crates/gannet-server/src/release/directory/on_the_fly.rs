@@ -24,6 +24,8 @@ pub(super) struct OnTheFly {
     shaping: Shaping,
     /// Length of the file in bytes.
     len: u64,
+    /// The codings that can be made of so much.
+    can_make: CodingSet,
     codings: OnceCell<Arc<Codings>>,
     /// What this one has replaced, until its own content is there.
     before: RefCell<Option<Before>>,
@@ -57,10 +59,12 @@ impl OnTheFly {
             && original.meta.len <= options.coded_max
             && coding::is_coded(&original.path, &shaping.content_type, original.len)
             && !is_forbidden;
-        is_coded.then(|| Self {
+        let can_make = coder.can_make(original.len);
+        (is_coded && !can_make.is_empty()).then(|| Self {
             coder: Arc::clone(coder),
             shaping: shaping.clone(),
             len: original.len,
+            can_make,
             codings: OnceCell::new(),
             before: RefCell::default(),
             variants: Default::default(),
@@ -209,7 +213,7 @@ impl Cached {
             return false;
         };
         let accepted = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        let Some(coding) = coding::wanted(accepted, fly.len) else {
+        let Some(coding) = coding::wanted(accepted.intersection(fly.can_make), fly.len) else {
             return false;
         };
         let is_asked = |codings: &Arc<Codings>| codings.is_asked(coding);

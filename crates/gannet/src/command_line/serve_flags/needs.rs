@@ -33,6 +33,10 @@ pub enum Need {
     HttpsAddress,
     /// At least one TCP address.
     Tcp,
+    /// Clients with an address: by TCP, or told by a trusted proxy.
+    Clients,
+    /// A Unix socket, if whoever connects to one is to be trusted.
+    UnixIfTrusted,
     /// Requests are logged.
     Log,
     /// Requests are distinguished by host.
@@ -83,7 +87,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("listen", Need::Nothing),
     ("port", Need::Nothing),
     ("expose", Need::Nothing),
-    ("trust", Need::Nothing),
+    ("trust", Need::UnixIfTrusted),
     ("qr", Need::Tcp),
     ("metrics", Need::Nothing),
     ("no-http2", Need::Nothing),
@@ -118,11 +122,11 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("progress-timeout", Need::Nothing),
     ("send-rate-min", Need::Nothing),
     ("max-connections", Need::Nothing),
-    ("allow", Need::Nothing),
-    ("deny", Need::Nothing),
-    ("client-connections", Need::Nothing),
-    ("client-requests", Need::Nothing),
-    ("client-rate", Need::Nothing),
+    ("allow", Need::Clients),
+    ("deny", Need::Clients),
+    ("client-connections", Need::Clients),
+    ("client-requests", Need::Clients),
+    ("client-rate", Need::Clients),
     ("grace", Need::Nothing),
     ("engine", Need::Nothing),
     ("workers", Need::Nothing),

@@ -106,7 +106,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "0",
         brief: "memory limit of the process; 0: no limit",
         details: "Limits its data (RLIMIT_DATA): the page cache does not count. At the limit \
-            connections are shed: idle ones first, then those next to time out.",
+            connections are shed: idle ones first, then those next to time out. Text is not coded with \
+            br while it is served then, and long text only if memory is left for it.",
         is_common: false,
         apply: |settings, values| {
             settings.max_memory = parse_size(text(values)?)?;
@@ -137,8 +138,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         details: "For all workers together: files of a directory, archives of up to 64 MiB (in at \
             most half of it), and bodies of other archives that were read or decompressed. auto is an \
             eighth of the memory available at the start, or of the limit of the container or unit, \
-            256 MiB at least, 1 GiB at most; and never more than half of what that, --max-memory or \
-            ulimit leaves after a start. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
+            256 MiB at least, 1 GiB at most; and never more than three eighths of what that, --max-memory \
+            or ulimit leaves after a start. What slow clients are still sent of dropped copies is not in \
+            it: half as much, at most 32 MiB for each worker, and 2 MiB at least. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.cache_memory = match text(values)? {

@@ -151,6 +151,8 @@ pub(super) struct Memory {
     pub(super) least: u64,
     /// `--cache-memory`, in addition.
     pub(super) caches: u64,
+    /// For encoders of text, in addition.
+    pub(super) encoders: u64,
 }
 
 /// The process as it would serve.

@@ -67,7 +67,8 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
         memory: Memory {
             available: machine_memory(),
             least: outlook.memory,
-            caches: outlook.cache_memory,
+            caches: outlook.budget.caches,
+            encoders: outlook.budget.encoders,
         },
         process: Process {
             is_root: user::is_root(),

@@ -21,6 +21,7 @@ pub(super) struct Situation {
     pub(super) has_hosts: bool,
     pub(super) has_https: bool,
     pub(super) has_tcp: bool,
+    pub(super) has_unix: bool,
     pub(super) is_logging: bool,
 }
 
@@ -148,7 +149,7 @@ impl Situation {
             Need::Https if !self.has_https => {
                 lack("without HTTPS", "add --tls-cert FILE, or --tls")
             }
-            Need::HttpsOrTrust if !self.has_https && settings.server.clients.trust.is_empty() => {
+            Need::HttpsOrTrust if !self.has_https && !settings.server.clients.trusts_anyone() => {
                 lack(
                     "without HTTPS",
                     "add --tls-cert FILE, or --trust with the address of the proxy that speaks HTTPS",
@@ -159,6 +160,14 @@ impl Situation {
                 "leave it out, or add --listen https://ADDR:PORT",
             ),
             Need::Tcp if !self.has_tcp => lack("on Unix sockets", "leave it out"),
+            Need::Clients if !self.has_tcp && !settings.server.clients.trusts_anyone() => lack(
+                "on Unix sockets, whose clients have no address",
+                "add --trust unix if what connects to them is a proxy that names its clients",
+            ),
+            Need::UnixIfTrusted if settings.server.clients.trust_unix && !self.has_unix => Some((
+                "unix has no effect without a Unix socket".to_owned(),
+                "add --listen unix:PATH, or leave it out".to_owned(),
+            )),
             Need::Log if !self.is_logging => lack("with --log off", "leave one of them out"),
             Need::Hosts if settings.ignore_host => {
                 lack("with --ignore-host", "leave one of them out")
@@ -174,6 +183,8 @@ impl Situation {
             | Need::HttpsOrTrust
             | Need::HttpsAddress
             | Need::Tcp
+            | Need::Clients
+            | Need::UnixIfTrusted
             | Need::Log
             | Need::Hosts
             | Need::Sites => None,
@@ -197,6 +208,7 @@ mod tests {
             has_hosts: true,
             has_https: true,
             has_tcp: true,
+            has_unix: true,
             is_logging: true,
         }
     }
@@ -315,6 +327,17 @@ mod tests {
             without(|it| it.has_tcp = false),
             "--defer-accept has no effect on Unix sockets",
         );
+        for name in [
+            "allow",
+            "deny",
+            "client-connections",
+            "client-requests",
+            "client-rate",
+        ] {
+            let expect =
+                format!("--{name} has no effect on Unix sockets, whose clients have no address");
+            check(name, without(|it| it.has_tcp = false), &expect);
+        }
         check(
             "log-file",
             without(|it| it.is_logging = false),
@@ -372,6 +395,33 @@ mod tests {
             "--cors has no effect on an archive: it is decided when packing",
         );
     }
+
+    #[test]
+    fn proxies_on_a_unix_socket_count_as_proxies() {
+        let check = |names: [&'static str; 2], change: fn(&mut Situation)| {
+            let mut settings = Settings::default();
+            let mut origins = Origins::new();
+            for name in names {
+                let flag = SERVE_FLAGS.iter().find(|flag| flag.name == name);
+                let flag = flag.expect("there is such a flag");
+                let value = match name {
+                    "trust" => "unix".into(),
+                    _ => sample(flag),
+                };
+                (flag.apply)(&mut settings, &[value]).expect(name);
+                origins.insert(name, Origin::CommandLine);
+            }
+            let mut situation = situation(Kind::Directory);
+            (situation.has_tcp, situation.has_https) = (false, false);
+            change(&mut situation);
+            super::check(&settings, &origins, &situation).map_err(|failure| failure.message)
+        };
+        check(["trust", "hsts"], |_| {}).expect("the proxy may end TLS");
+        check(["trust", "client-connections"], |_| {}).expect("the proxy names clients");
+        let failure = check(["trust", "health"], |it| it.has_unix = false).expect_err("no socket");
+        assert_eq!(failure, "--trust unix has no effect without a Unix socket");
+    }
+
     #[test]
     fn flags_that_others_leave_nothing_to_do_are_refused() {
         let check = |flags: &[(&'static str, &str)], expect: &str| {

@@ -49,7 +49,7 @@ use crate::commands::serve::effects::Situation;
 use crate::commands::serve::followed::Followed;
 use crate::commands::serve::notify::Notify;
 use crate::commands::serve::output::{People, Terminal, log_file, log_format};
-use crate::commands::serve::process_limits::{Needs, Used};
+use crate::commands::serve::process_limits::{Budget, Needs, Used};
 use crate::commands::serve::signals::Command;
 use crate::commands::serve::sockets::{Sockets, Uses};
 use crate::commands::serve::start_lines::Lines;
@@ -318,6 +318,7 @@ fn prepare(
         has_hosts: have_hosts(settings, &content),
         has_https: listening().any(|it| it.scheme == Scheme::Https),
         has_tcp: listening().any(|it| matches!(it.address, ListenAddress::Tcp(_))),
+        has_unix: listening().any(|it| matches!(it.address, ListenAddress::Unix(_))),
         is_logging: config.log != LogFormat::Off,
     };
     effects::check(settings, origins, &situation)?;
@@ -332,8 +333,7 @@ fn prepare(
     let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
     let needs = Needs::of(&config, &contents, count);
     process_limits::set(settings, &needs, used)?;
-    let cache_memory = process_limits::cache_memory(settings, &needs, used);
-    config.content.cache_memory = Some(cache_memory);
+    Budget::of(settings, &needs, used).apply(&mut config.content);
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers, &sockets)?;
     if let Some(address) = settings.tls.redirect {
         let clear = addresses::Wanted {
@@ -375,7 +375,7 @@ fn prepare(
         report,
         log: (&log, log_file.as_deref()),
         note: note.as_deref(),
-        has_trust: !settings.server.clients.trust.is_empty(),
+        has_trust: settings.server.clients.trusts_anyone(),
         qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
         colour: terminal.colour,
     };

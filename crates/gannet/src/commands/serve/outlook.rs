@@ -15,7 +15,7 @@ use super::content::{content, have_hosts, kinds};
 use super::effects::{self, Situation};
 use super::output::{Terminal, log_format};
 use super::port_owner::port_owner;
-use super::process_limits::{self, Needs, Used};
+use super::process_limits::{self, Budget, Needs, Used};
 use super::sockets::Sockets;
 use super::{confinement, tls};
 use crate::command_line::layers::Origins;
@@ -34,8 +34,8 @@ pub(crate) struct Outlook {
     pub(crate) limits: Result<(), Failure>,
     /// Bytes that a start takes.
     pub(crate) memory: u64,
-    /// Bytes that the caches may take.
-    pub(crate) cache_memory: u64,
+    /// What may be kept in memory besides.
+    pub(crate) budget: Budget,
     /// What is wrong with the settings.
     pub(crate) refusals: Vec<Failure>,
 }
@@ -86,7 +86,7 @@ impl Outlook {
                 .map_or_else(Vec::new, |wanted| prospects(settings, wanted)),
             limits: process_limits::check(settings, &needs, used),
             memory: needs.memory_of_start(used),
-            cache_memory: process_limits::cache_memory(settings, &needs, used),
+            budget: Budget::of(settings, &needs, used),
             contents,
             certificates,
             refusals,
@@ -119,6 +119,7 @@ fn check(
         has_hosts: have_hosts(settings, contents),
         has_https: listening().any(|it| it.scheme == Scheme::Https),
         has_tcp: listening().any(|it| matches!(it.address, ListenAddress::Tcp(_))),
+        has_unix: listening().any(|it| matches!(it.address, ListenAddress::Unix(_))),
         is_logging: log_format(settings, &Terminal::look(settings.colour)) != LogFormat::Off,
     };
     effects::check(settings, origins, &situation)?;

@@ -3,8 +3,8 @@
 use std::fs;
 
 use gannet_io::{descriptors, reserve};
-use gannet_server::config::{Config, Content};
-use gannet_server::{machine_memory, usual_cache_memory};
+use gannet_server::config::{Config, Content, ContentOptions};
+use gannet_server::{machine_memory, usual_cache_memory, usual_encoder_memory};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::command_line::settings::Settings;
@@ -91,10 +91,10 @@ impl Needs {
         open + shared + self.workers * self.per_worker() + FIRST_CONNECTION
     }
 
-    /// In whole MiB. Besides the workers there are four threads: for signals, for the disk, and for
-    /// messages on standard output and standard error.
+    /// In whole MiB. Besides the workers there are up to six threads: for signals, for the disk, for
+    /// messages on standard output and standard error, and those that code text.
     fn memory(&self, used: u64) -> u64 {
-        let threads = self.workers + self.helpers + 4;
+        let threads = self.workers + self.helpers + 6;
         let bytes = used + threads * THREAD + self.workers * WORKER_BUFFERS + FIRST_CONTENT;
         bytes.next_multiple_of(MIB)
     }
@@ -214,10 +214,18 @@ impl Used {
     }
 }
 
-/// Bytes that all caches may take: as set, or what suits the memory and the limits of the process. The
-/// same before these are [set](set) and after.
-pub(super) fn cache_memory(settings: &Settings, needs: &Needs, used: Used) -> u64 {
-    settings.server.content.cache_memory.unwrap_or_else(|| {
+/// What may be kept in memory, in bytes: as set, or what suits the memory and the limits of the process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Budget {
+    /// For all caches.
+    pub(crate) caches: u64,
+    /// For the encoders of text, while they work.
+    pub(crate) encoders: u64,
+}
+
+impl Budget {
+    /// The same before limits are [set](set) and after.
+    pub(super) fn of(settings: &Settings, needs: &Needs, used: Used) -> Self {
         let data = match settings.max_memory {
             0 => getrlimit(Resource::Data).current,
             most => Some(most),
@@ -230,8 +238,19 @@ pub(super) fn cache_memory(settings: &Settings, needs: &Needs, used: Used) -> u6
         let of_process = of_process.map(|most| without(most, needs.memory_of_start(used)));
         let of_machine = memory.map(|most| without(most, needs.resident_at_start(used)));
         let left = [of_machine, of_process].into_iter().flatten().min();
-        usual_cache_memory(memory, left)
-    })
+        let usual = || usual_cache_memory(memory, left, needs.workers);
+        let caches = settings.server.content.cache_memory.unwrap_or_else(usual);
+        Self {
+            caches,
+            encoders: usual_encoder_memory(caches, left, needs.workers),
+        }
+    }
+
+    /// Has `content` keep to it.
+    pub(super) fn apply(self, content: &mut ContentOptions) {
+        content.cache_memory = Some(self.caches);
+        content.encoder_memory = self.encoders;
+    }
 }
 
 /// What [`set`] would find, without setting anything.

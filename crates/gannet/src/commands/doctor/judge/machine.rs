@@ -102,6 +102,9 @@ pub(super) fn limits(limits: &Limits) -> Vec<Finding> {
     vec![descriptors, Finding::ok("locked memory", locked)]
 }
 
+/// Bytes with which encoders of text of every usual length work.
+const ENCODERS_LEAST: u64 = 8 << 20;
+
 pub(super) fn memory(memory: &Memory) -> Option<Finding> {
     let subject = "memory";
     let available = memory.available?;
@@ -116,12 +119,16 @@ pub(super) fn memory(memory: &Memory) -> Option<Finding> {
     Some(match available {
         _ if available < least => Finding::bad(subject, text)
             .help("give the container or the unit more memory, or start fewer --workers"),
-        _ if rest < caches => Finding::note(subject, text).help(format!(
-            "set --cache-memory {}MiB and --max-memory {}MiB, or give it more memory: the kernel kills \
-             what exceeds it",
-            (rest / 2) >> 20,
-            available >> 20
+        _ if rest < caches + caches / 2 => Finding::note(subject, text).help(format!(
+            "set --cache-memory {}MiB, or give it more memory: slow clients may hold half as much \
+             besides, and the kernel kills what exceeds it",
+            (rest / 8 * 3) >> 20
         )),
+        _ if memory.encoders < ENCODERS_LEAST => Finding::note(
+            subject,
+            format!("{text}, too little besides to compress text while it is served"),
+        )
+        .help("lower --cache-memory, give it more memory, or run 'gannet compress' on the site"),
         _ => Finding::ok(subject, text),
     })
 }

@@ -72,6 +72,7 @@ fn sound() -> Facts {
             available: Some(4 << 30),
             least: 32 << 20,
             caches: 256 << 20,
+            encoders: 64 << 20,
         },
         process: Process::default(),
     }
@@ -186,7 +187,13 @@ fn kernels_and_limits() {
         "memory",
         "up to 256.0 MiB for caches",
     );
-    check_ok(memory(288 << 20), "288.0 MiB available");
+    check(
+        |facts| facts.memory.encoders = 1 << 20,
+        Level::Note,
+        "memory",
+        "too little besides to compress text",
+    );
+    check_ok(memory(416 << 20), "416.0 MiB available");
     check_ok(|facts| facts.memory.available = None, "synchronised");
 }
 
