@@ -1,11 +1,17 @@
 //! The account at a server: made once, found again in its file, and replaced if the server has lost it.
 //!
 //! ```text
-//! (no file) --newAccount--> file --loaded--> in use --"unknown", "deactivated"--> put aside, made anew
+//! (no file) --newAccount--> file --loaded--> in use --"unknown", "deactivated"--> put aside
+//!     ^                                                                               |
+//!     +---------- a draft with the same key, if the server let an account have it ----+
 //! ```
+//!
+//! Servers answer challenges for one key. If it can stay, it stays on the disk from the moment at which the
+//! account is put aside until there is a new one, however often that fails in between; if it cannot, the
+//! new one is told.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use instant_acme::{Account, AccountBuilder, AccountCredentials, Error, ExternalAccountKey, Key};
 use instant_acme::{NewAccount, Problem};
@@ -36,13 +42,18 @@ pub(super) struct Accounts {
     refusal: Option<Refusal>,
     /// What has to be told, and is no reason not to order.
     pub(super) warnings: Vec<AcmeError>,
+    /// Where an account was put that is to be replaced, until that is told.
+    aside: Option<PathBuf>,
+    /// The thumbprint that was told last.
+    told: Option<String>,
 }
 
-/// An account in the place of one that the server does not know any more.
-pub(super) struct Replaced {
-    /// Where the earlier one is kept.
-    pub(super) aside: PathBuf,
-    /// The thumbprint of the new one's key, if that is another one.
+/// What is new of an account, and was not told yet.
+#[derive(Default)]
+pub(super) struct News {
+    /// It took the place of the one that is kept here.
+    pub(super) aside: Option<PathBuf>,
+    /// It has a key with another thumbprint than the last one that was told.
     pub(super) thumbprint: Option<String>,
 }
 
@@ -75,7 +86,28 @@ impl Accounts {
             due: None,
             refusal: None,
             warnings: Vec::new(),
+            aside: None,
+            told: None,
         })
+    }
+
+    /// What is to be told of the account, once.
+    pub(super) fn news(&mut self) -> News {
+        let Some(account) = &self.current else {
+            return News::default();
+        };
+        let thumbprint = Some(account.key_thumbprint().to_owned());
+        let is_new = thumbprint != self.told;
+        self.told.clone_from(&thumbprint);
+        News {
+            aside: self.aside.take(),
+            thumbprint: thumbprint.filter(|_| is_new),
+        }
+    }
+
+    /// Somebody was told this thumbprint.
+    pub(super) fn told(&mut self, thumbprint: &str) {
+        self.told = Some(thumbprint.to_owned());
     }
 
     /// When it is asked for again after a failure, Unix seconds.
@@ -114,7 +146,13 @@ impl Accounts {
         }
         let got = match folder::read(&self.path, ACCOUNT_LEN_MAX)? {
             Some(text) => self.load(&text).await,
-            None => self.make(None, history, now).await,
+            None => match self.drafted()? {
+                None => self.make(None, history, now).await,
+                Some(known) => {
+                    self.aside = Some(self.lost());
+                    self.make(Some(&known), history, now).await
+                }
+            },
         };
         self.outcome(&got, history, now);
         self.current = got.as_ref().ok().cloned();
@@ -138,11 +176,31 @@ impl Accounts {
         }
     }
 
+    /// The account whose key the next one is to have. A binding takes a key of its own.
+    fn drafted(&self) -> Result<Option<Kept>, AcmeError> {
+        if self.binding.is_some() {
+            return Ok(None);
+        }
+        let path = self.draft();
+        let text = folder::read(&path, ACCOUNT_LEN_MAX)?;
+        text.map(|text| parse(&path, &text)).transpose()
+    }
+
+    fn draft(&self) -> PathBuf {
+        self.path.with_extension("json.draft")
+    }
+
+    /// Where an account is kept that the server does not know any more.
+    fn lost(&self) -> PathBuf {
+        self.path.with_extension("json.lost")
+    }
+
     async fn load(&mut self, text: &[u8]) -> Result<Account, AcmeError> {
         let Kept {
             credentials,
             mut file,
-        } = self.parse(text)?;
+        } = parse(&self.path, text)?;
+        self.remove_draft();
         let account = self.builder().from_credentials(credentials).await;
         let account = account.map_err(|error| self.refuse(error))?;
         if let (Some(binding), Some(bound)) = (&self.binding, file.get("binding"))
@@ -194,7 +252,7 @@ impl Accounts {
             }
         };
         let (account, credentials) = made.map_err(|error| self.refuse(error))?;
-        let mut file = self.damaged(serde_json::to_value(&credentials))?;
+        let mut file = damaged(&self.path, serde_json::to_value(&credentials))?;
         file["binding"] = json!(self.binding.as_ref().map(|it| &it.key_id));
         match known {
             Some(_) if self.contact.is_empty() => {}
@@ -203,9 +261,12 @@ impl Accounts {
         }
         let text = file.to_string().into_bytes();
         // The account is there, and another one would not be easier to keep.
-        if let Err(error) = room.fill(&text) {
-            self.warnings.push(error);
-            self.unwritten = Some(text);
+        match room.fill(&text) {
+            Ok(()) => self.remove_draft(),
+            Err(error) => {
+                self.warnings.push(error);
+                self.unwritten = Some(text);
+            }
         }
         Ok(account)
     }
@@ -229,21 +290,30 @@ impl Accounts {
     fn keep(&mut self) {
         let Some(text) = &self.unwritten else { return };
         match folder::replace(&self.path, text) {
-            Ok(()) => self.unwritten = None,
+            Ok(()) => {
+                self.unwritten = None;
+                self.remove_draft();
+            }
             Err(error) => self.warnings.push(error),
         }
+    }
+
+    /// The account is in its file.
+    fn remove_draft(&self) {
+        // If it stays, the next start removes it.
+        let _ = fs::remove_file(self.draft());
     }
 
     /// The server has refused an order as if it did not know the account: makes a new one if that is so.
     /// `None` if the account is as it was.
     ///
     /// # Errors
-    /// There is no account now.
+    /// There is no account now. The next one that is asked for has the same key, if that can be.
     pub(super) async fn replace(
         &mut self,
         history: &mut History,
         now: i64,
-    ) -> Result<Option<(Account, Replaced)>, AcmeError> {
+    ) -> Result<Option<Account>, AcmeError> {
         let replaced = self.try_replace(history, now).await;
         self.outcome(&replaced, history, now);
         replaced
@@ -253,11 +323,11 @@ impl Accounts {
         &mut self,
         history: &mut History,
         now: i64,
-    ) -> Result<Option<(Account, Replaced)>, AcmeError> {
+    ) -> Result<Option<Account>, AcmeError> {
         let Some(text) = folder::read(&self.path, ACCOUNT_LEN_MAX)? else {
             return Ok(None);
         };
-        let kept = self.parse(&text)?;
+        let kept = parse(&self.path, &text)?;
         let key = kept.credentials.private_key().clone_key();
         let own = Key::from_pkcs8_der(key.clone_key()).map_err(|it| self.refuse(it))?;
         let directory = self.directory.to_string();
@@ -278,23 +348,21 @@ impl Accounts {
                 history: history.path().to_owned(),
             });
         }
-        history.issued(ACCOUNT, now)?;
-        let aside = self.path.with_extension("json.lost");
-        fs::rename(&self.path, &aside).map_err(AcmeError::io("rename", &self.path))?;
-        let former = self.current.take();
-        let former = former.map(|it| it.key_thumbprint().to_owned());
         // With the same key, servers need not be told of another thumbprint. A binding takes a new
         // request, and the key of an account that was closed stays closed.
         let is_same = loss == Loss::Unknown && self.binding.is_none();
+        match is_same {
+            true => folder::replace(&self.draft(), &text)?,
+            false => self.remove_draft(),
+        }
+        history.issued(ACCOUNT, now)?;
+        let aside = self.lost();
+        fs::rename(&self.path, &aside).map_err(AcmeError::io("rename", &self.path))?;
+        (self.current, self.aside) = (None, Some(aside));
         let known = is_same.then_some(&kept);
         let account = self.make(known, history, now).await?;
         self.current = Some(account.clone());
-        let thumbprint = account.key_thumbprint().to_owned();
-        let replaced = Replaced {
-            aside,
-            thumbprint: (former.as_ref() != Some(&thumbprint)).then_some(thumbprint),
-        };
-        Ok(Some((account, replaced)))
+        Ok(Some(account))
     }
 
     fn is_current(&self, account: &Account) -> bool {
@@ -312,18 +380,6 @@ impl Accounts {
             cause: Refusal::from(error),
         }
     }
-
-    fn parse(&self, text: &[u8]) -> Result<Kept, AcmeError> {
-        let file: Value = self.damaged(serde_json::from_slice(text))?;
-        Ok(Kept {
-            credentials: self.damaged(serde_json::from_value(file.clone()))?,
-            file,
-        })
-    }
-
-    fn damaged<T>(&self, read: Result<T, serde_json::Error>) -> Result<T, AcmeError> {
-        read.map_err(|error| AcmeError::Damaged(self.path.clone(), error.to_string()))
-    }
 }
 
 /// The content of the file.
@@ -332,6 +388,18 @@ struct Kept {
     /// The same, with `contact`, the addresses that the server has, and `binding`, the identifier of the
     /// key to which the account was bound. Files of earlier versions have neither.
     file: Value,
+}
+
+fn parse(path: &Path, text: &[u8]) -> Result<Kept, AcmeError> {
+    let file: Value = damaged(path, serde_json::from_slice(text))?;
+    Ok(Kept {
+        credentials: damaged(path, serde_json::from_value(file.clone()))?,
+        file,
+    })
+}
+
+fn damaged<T>(path: &Path, read: Result<T, serde_json::Error>) -> Result<T, AcmeError> {
+    read.map_err(|error| AcmeError::Damaged(path.to_owned(), error.to_string()))
 }
 
 /// What has happened to an account.

@@ -9,6 +9,8 @@
 //! ```text
 //! DIR/lock                        held while an orderer lives, with the number of its process
 //! DIR/account-SERVER.json         the account at a server, with its key
+//! DIR/account-SERVER.json.lost    the one before, which the server does not know any more
+//! DIR/account-SERVER.json.draft   the same, until there is another one with its key
 //! DIR/history-SERVER              failures, and orders of the last week
 //! DIR/certificates/HOST.pem       the chain and its key, in one file: they are replaced together
 //! DIR/certificates/.HOST.order    the key and the order, until there is a certificate

@@ -8,7 +8,7 @@ use instant_acme::CertificateIdentifier;
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
-use super::account::{Accounts, Replaced};
+use super::account::{Accounts, News};
 use super::certificate::{self, Held, is_from, is_ordered};
 use super::client::{Asked, Bounded};
 use super::draft::Draft;
@@ -50,8 +50,12 @@ pub enum Event<'a> {
     Replaced {
         /// Where the earlier one is kept.
         aside: PathBuf,
-        /// The thumbprint of the new one's key, if that is another one.
-        thumbprint: Option<String>,
+    },
+    /// The account has a key of which nothing was told yet, since [`Orderer::thumbprint`] gave none, or
+    /// another one.
+    Account {
+        /// The thumbprint of the key.
+        thumbprint: String,
     },
     /// Something is not as it should be, and is no reason not to order.
     Warned(AcmeError),
@@ -122,7 +126,9 @@ impl Orderer {
             accounts, history, ..
         } = &mut self.keeper;
         let account = self.runtime.block_on(accounts.get(history, now))?;
-        Ok(account.key_thumbprint().to_owned())
+        let thumbprint = account.key_thumbprint().to_owned();
+        accounts.told(&thumbprint);
+        Ok(thumbprint)
     }
 
     /// What is not as it should be, and is no reason not to order. A round tells it by itself.
@@ -207,6 +213,19 @@ struct Round<'r> {
     tell: &'r mut dyn FnMut(Event<'_>),
 }
 
+impl Round<'_> {
+    /// Tells what is new of the account: before an order, for which servers need to know it.
+    fn tell_news(&mut self, accounts: &mut Accounts) {
+        let News { aside, thumbprint } = accounts.news();
+        if let Some(aside) = aside {
+            (self.tell)(Event::Replaced { aside });
+        }
+        if let Some(thumbprint) = thumbprint {
+            (self.tell)(Event::Account { thumbprint });
+        }
+    }
+}
+
 /// What to do about a host.
 enum Due {
     /// Nothing before this time.
@@ -227,6 +246,7 @@ impl Keeper {
             if !self.look(at, &mut round).await {
                 gone.push(self.hosts[at].name.clone());
             }
+            round.tell_news(&mut self.accounts);
             for warning in mem::take(&mut self.accounts.warnings) {
                 (round.tell)(Event::Warned(warning));
             }
@@ -380,6 +400,7 @@ impl Keeper {
         let server = self.directory.as_str();
         let mut draft = Draft::open(&self.folder.order(&host), server)?;
         let account = self.accounts.get(&mut self.history, now).await?;
+        round.tell_news(&mut self.accounts);
         self.history.begin(&host, now)?;
         self.orders.count(now);
         self.named.count(&host, now);
@@ -393,8 +414,8 @@ impl Keeper {
         {
             let now = (round.clock)();
             let made = self.accounts.replace(&mut self.history, now).await?;
-            if let Some((account, Replaced { aside, thumbprint })) = made {
-                (round.tell)(Event::Replaced { aside, thumbprint });
+            if let Some(account) = made {
+                round.tell_news(&mut self.accounts);
                 let wanted = (host.as_str(), replaced);
                 issued = order(&account, wanted, &mut draft, context).await;
             }

@@ -29,7 +29,8 @@ pub(crate) struct Ca {
 pub(crate) struct State {
     accounts: Vec<Account>,
     orders: Vec<Order>,
-    /// Each request but those for a directory, a nonce or a state: `newOrder`, `finalize`, ...
+    /// Each request but those for a directory, a nonce or a state: `newOrder`, `finalize`, ...; one for an
+    /// account that is there already is `findAccount`.
     pub(crate) asked: Vec<String>,
     /// The type of the problem with which the next requests of a kind are refused.
     pub(crate) refused: VecDeque<(&'static str, &'static str)>,
@@ -134,6 +135,8 @@ impl State {
     ) -> Option<String> {
         let (kind, number) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
         let number: usize = number.parse().unwrap_or_default();
+        let is_search = body["payload"]["onlyReturnExisting"] == true;
+        let kind = if is_search { "findAccount" } else { kind };
         let mut location = String::new();
         let header = &body["protected"];
         let account = self.account(header, base);
@@ -145,8 +148,8 @@ impl State {
             })),
             "nonce" => Ok(json!("")),
             _ => self.asked(kind).and_then(|()| match (kind, account) {
-                ("newAccount", account) => {
-                    let (at, account) = self.new_account(account, body)?;
+                ("newAccount" | "findAccount", account) => {
+                    let (at, account) = self.new_account(account, is_search, body)?;
                     location = format!("{base}/account/{at}");
                     Ok(account)
                 }
@@ -221,10 +224,10 @@ impl State {
     fn new_account(
         &mut self,
         known: Result<usize, &'static str>,
+        is_search: bool,
         body: &Value,
     ) -> Result<(usize, Value), &'static str> {
         let status = json!({ "status": "valid" });
-        let is_search = body["payload"]["onlyReturnExisting"] == true;
         match known {
             Ok(at) => return Ok((at, status)),
             Err("accountDoesNotExist") if !is_search => {}

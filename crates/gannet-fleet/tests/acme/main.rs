@@ -1,110 +1,16 @@
 //! Orderers and an ACME server: what fails, what is lost, and what is kept over a restart.
 
+mod accounts;
 mod ca;
+mod stage;
 
-use std::cell::Cell;
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use ca::Ca;
-use gannet_fleet::acme::{Binding, Event, OrderSettings, Orderer, Renewals};
+use gannet_fleet::acme::OrderSettings;
 use gannet_fleet::limits::{STARTS_PER_HOUR, WRITE_BACK_OFF_MOST};
-use gannet_testkit::Folder;
-use serde_json::{Value, json};
-
-const HOUR: i64 = 3600;
-
-/// A folder, a server, and a clock that a test moves.
-struct Stage {
-    ca: Ca,
-    folder: Folder,
-    settings: OrderSettings,
-    now: Cell<i64>,
-}
-
-impl Stage {
-    fn new() -> Self {
-        let ca = Ca::start();
-        let settings = OrderSettings {
-            server: ca.url("one"),
-            ..OrderSettings::default()
-        };
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = since.expect("after 1970").as_secs().cast_signed();
-        Self {
-            ca,
-            folder: Folder::new(),
-            settings,
-            now: Cell::new(now),
-        }
-    }
-
-    /// As a new process does.
-    fn open(&self) -> Orderer {
-        let hosts = ["a.test".to_owned()];
-        let settings = self.settings.clone();
-        Orderer::open(self.folder.path(), &hosts, settings, |_| {
-            panic!("nobody else")
-        })
-        .expect("opened")
-    }
-
-    /// One round; returns what was told.
-    fn round(&self, orderer: &mut Orderer) -> (Renewals, Vec<String>) {
-        let mut told = Vec::new();
-        let renewals = orderer.round(&|| self.now.get(), &mut |event| {
-            told.push(match event {
-                Event::Ordered { host, .. } => format!("ordered {host}"),
-                Event::Failed { error, .. } => format!("{error}; {:?}", error.help()),
-                Event::Replaced { thumbprint, .. } => {
-                    let is_other = thumbprint.is_some();
-                    format!("replaced, with another key: {is_other}")
-                }
-                Event::Warned(error) => format!("warning: {error}"),
-            });
-        });
-        (renewals, told)
-    }
-
-    fn pass(&self, seconds: i64) {
-        self.now.set(self.now.get() + seconds);
-    }
-
-    fn certificate(&self) -> PathBuf {
-        self.folder.join("certificates/a.test.pem")
-    }
-
-    /// The files of the folder whose names begin so.
-    fn files(&self, prefix: &str) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.folder.path()).expect("readable");
-        let paths = entries.map(|entry| entry.expect("readable").path());
-        let is_it = |path: &PathBuf| {
-            let name = path.file_name().expect("a name");
-            name.to_string_lossy().starts_with(prefix)
-        };
-        paths.filter(is_it).collect()
-    }
-
-    fn account(&self) -> (PathBuf, Value) {
-        let files = self.files("account-");
-        let is_lost = |path: &PathBuf| path.extension().is_some_and(|it| it == "lost");
-        let path = files.into_iter().find(|path| !is_lost(path));
-        let path = path.expect("an account");
-        let text = fs::read(&path).expect("readable");
-        (path, serde_json::from_slice(&text).expect("JSON"))
-    }
-}
-
-#[track_caller]
-fn says(told: &[String], expect: &[&str]) {
-    let is_said = told.len() == expect.len()
-        && told
-            .iter()
-            .zip(expect)
-            .all(|(line, part)| line.contains(part));
-    assert!(is_said, "{told:#?} and not {expect:#?}");
-}
+use stage::{HOUR, Stage, says};
 
 #[test]
 fn a_certificate_is_ordered_once_and_in_its_file() {
@@ -190,36 +96,6 @@ fn whoever_is_started_again_and_again_does_not_order_again_and_again() {
 }
 
 #[test]
-fn an_account_is_not_asked_for_again_and_again_either() {
-    let stage = Stage::new();
-    for _ in 0..9 {
-        stage
-            .ca
-            .state()
-            .refused
-            .push_back(("newAccount", "rateLimited"));
-    }
-    for number in 0..5 {
-        let mut orderer = stage.open();
-        let refused = orderer.thumbprint(stage.now.get()).expect_err("refused");
-        let expect = match number < STARTS_PER_HOUR {
-            true => "(rateLimited)",
-            false => "yet: it has failed 3 times in a row",
-        };
-        assert!(refused.to_string().contains(expect), "{refused}");
-        // Nor by the host that needs it.
-        let (_, told) = stage.round(&mut orderer);
-        says(&told, &["cannot get an account at"]);
-        stage.pass(60);
-    }
-    assert_eq!(stage.ca.count("newAccount"), STARTS_PER_HOUR);
-    stage.ca.state().refused.clear();
-    stage.pass(HOUR);
-    let (_, told) = stage.round(&mut stage.open());
-    says(&told, &["ordered a.test"]);
-}
-
-#[test]
 fn a_damaged_history_is_said_and_ignored() {
     let stage = Stage::new();
     stage.round(&mut stage.open());
@@ -299,10 +175,7 @@ fn in_the_way(stage: &Stage) -> PathBuf {
 #[test]
 fn a_certificate_that_cannot_be_written_is_kept_and_none_is_ordered_meanwhile() {
     let stage = Stage::new();
-    stage
-        .open()
-        .thumbprint(stage.now.get())
-        .expect("an account");
+    stage.thumbprint(&mut stage.open());
     let folder = in_the_way(&stage);
     let mut orderer = stage.open();
     for _ in 0..8 {
@@ -321,10 +194,7 @@ fn a_certificate_that_cannot_be_written_is_kept_and_none_is_ordered_meanwhile() 
 #[test]
 fn after_a_restart_the_same_order_is_gone_on_with() {
     let stage = Stage::new();
-    stage
-        .open()
-        .thumbprint(stage.now.get())
-        .expect("an account");
+    stage.thumbprint(&mut stage.open());
     let folder = in_the_way(&stage);
     let (_, told) = stage.round(&mut stage.open());
     says(&told, &["cannot write '"]);
@@ -413,187 +283,4 @@ fn a_file_is_not_replaced_by_what_is_no_chain() {
     says(&told, &["ordered a.test"]);
     let after = fs::read_to_string(stage.certificate()).expect("there");
     assert!(!after.contains("<script>") && after.as_bytes() != before);
-}
-
-#[test]
-fn an_account_that_the_server_has_lost_is_made_anew_with_the_same_key_once_a_day() {
-    let stage = Stage::new();
-    let mut orderer = stage.open();
-    let thumbprint = orderer.thumbprint(stage.now.get()).expect("an account");
-    stage.ca.state().forget_accounts(false);
-    let (_, told) = stage.round(&mut orderer);
-    says(
-        &told,
-        &["replaced, with another key: false", "ordered a.test"],
-    );
-    assert_eq!(
-        orderer.thumbprint(stage.now.get()).expect("there"),
-        thumbprint
-    );
-    assert_eq!(stage.files("account-").len(), 2, "the earlier one is kept");
-    let made = stage.ca.count("newAccount");
-    drop(orderer);
-    // Again, and again: not within a day.
-    stage.ca.state().forget_accounts(false);
-    for _ in 0..2 {
-        fs::remove_file(stage.certificate()).ok();
-        let (_, told) = stage.round(&mut stage.open());
-        says(&told, &["is gone again, less than a day after"]);
-    }
-    assert_eq!(stage.ca.count("newAccount"), made + 2, "two questions");
-    stage.pass(25 * HOUR);
-    let (_, told) = stage.round(&mut stage.open());
-    says(
-        &told,
-        &["replaced, with another key: false", "ordered a.test"],
-    );
-}
-
-#[test]
-fn an_account_that_was_deactivated_is_replaced_by_one_with_another_key() {
-    let stage = Stage::new();
-    let mut orderer = stage.open();
-    let thumbprint = orderer.thumbprint(stage.now.get()).expect("an account");
-    stage.ca.state().forget_accounts(true);
-    let (_, told) = stage.round(&mut orderer);
-    says(
-        &told,
-        &["replaced, with another key: true", "ordered a.test"],
-    );
-    assert_ne!(
-        orderer.thumbprint(stage.now.get()).expect("there"),
-        thumbprint
-    );
-    // A server may refuse an order with the same word for other reasons.
-    let stage = Stage::new();
-    stage
-        .ca
-        .state()
-        .refused
-        .push_back(("newOrder", "unauthorized"));
-    let (_, told) = stage.round(&mut stage.open());
-    says(
-        &told,
-        &["cannot get a certificate for 'a.test': as it was told (unauthorized)"],
-    );
-    assert_eq!(stage.files("account-").len(), 1);
-}
-
-#[test]
-fn an_account_that_cannot_be_written_is_not_made_again() {
-    let stage = Stage::new();
-    let mut orderer = stage.open();
-    orderer.thumbprint(stage.now.get()).expect("an account");
-    let (path, _) = stage.account();
-    fs::remove_file(&path).expect("there");
-    drop(orderer);
-    let mut orderer = stage.open();
-    let made = path.clone();
-    let meanwhile = move || fs::create_dir_all(made.join("x")).expect("made");
-    stage.ca.state().meanwhile = Some(Box::new(meanwhile));
-    let (_, told) = stage.round(&mut orderer);
-    says(&told, &["ordered a.test", "warning: cannot write '"]);
-    let made = stage.ca.count("newAccount");
-    for _ in 0..3 {
-        fs::remove_file(stage.certificate()).expect("there");
-        stage.pass(HOUR);
-        let (_, told) = stage.round(&mut orderer);
-        says(&told, &["ordered a.test", "warning: cannot write '"]);
-    }
-    assert_eq!(stage.ca.count("newAccount"), made);
-    fs::remove_dir_all(&path).expect("there");
-    let thumbprint = orderer.thumbprint(stage.now.get()).expect("there");
-    drop(orderer);
-    let again = stage.open().thumbprint(stage.now.get()).expect("there");
-    assert_eq!((again, stage.ca.count("newAccount")), (thumbprint, made));
-    // Where nothing can be written, none is made.
-    let stage = Stage::new();
-    let mut orderer = stage.open();
-    fs::remove_dir_all(stage.folder.path()).expect("there");
-    let why = orderer.thumbprint(stage.now.get()).expect_err("refused");
-    assert!(why.to_string().starts_with("cannot write '"), "{why}");
-    assert_eq!(stage.ca.count("newAccount"), 0);
-}
-
-#[test]
-fn accounts_belong_to_a_directory_and_former_names_are_found() {
-    let mut stage = Stage::new();
-    let one = stage
-        .open()
-        .thumbprint(stage.now.get())
-        .expect("an account");
-    let (path, _) = stage.account();
-    let port = stage
-        .settings
-        .server
-        .split([':', '/'])
-        .nth(4)
-        .expect("a port");
-    let former = stage.folder.join(format!("account-127.0.0.1_{port}.json"));
-    fs::rename(&path, &former).expect("there");
-    // Another directory of the host leaves it alone.
-    stage.settings.server = stage.ca.url("two");
-    let two = stage
-        .open()
-        .thumbprint(stage.now.get())
-        .expect("another account");
-    assert!(one != two && former.exists());
-    stage.settings.server = stage.ca.url("one");
-    let again = stage
-        .open()
-        .thumbprint(stage.now.get())
-        .expect("the account");
-    assert_eq!(again, one);
-    assert!(path.exists() && !former.exists());
-    assert_eq!(stage.ca.count("newAccount"), 2);
-}
-
-#[test]
-fn another_address_is_told_and_another_binding_is_said_to_have_no_effect() {
-    let mut stage = Stage::new();
-    let thumbprint = |stage: &Stage| {
-        let mut orderer = stage.open();
-        orderer.thumbprint(stage.now.get()).expect("an account");
-        let warnings = orderer.warnings();
-        warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    stage.settings.email = Some("a@a.test".into());
-    says(&thumbprint(&stage), &[]);
-    says(&thumbprint(&stage), &[]);
-    assert_eq!(
-        (stage.ca.count("newAccount"), stage.ca.count("account")),
-        (1, 0)
-    );
-    stage.settings.email = Some("b@a.test".into());
-    stage
-        .ca
-        .state()
-        .refused
-        .push_back(("account", "invalidContact"));
-    says(
-        &thumbprint(&stage),
-        &["cannot change the address of the account"],
-    );
-    says(&thumbprint(&stage), &[]);
-    assert_eq!(stage.ca.state().contact(), json!(["mailto:b@a.test"]));
-    assert_eq!(stage.account().1["contact"], json!(["mailto:b@a.test"]));
-    says(&thumbprint(&stage), &[]);
-    // None at all leaves it as it is.
-    stage.settings.email = None;
-    says(&thumbprint(&stage), &[]);
-    assert_eq!(stage.ca.count("account"), 2);
-    stage.settings.binding = Binding::new("kid-1".into(), "AAAA");
-    says(
-        &thumbprint(&stage),
-        &["was not made with --eab-kid 'kid-1'"],
-    );
-    fs::remove_file(stage.account().0).expect("there");
-    says(&thumbprint(&stage), &[]);
-    says(&thumbprint(&stage), &[]);
-    stage.settings.binding = Binding::new("kid-2".into(), "AAAA");
-    says(
-        &thumbprint(&stage),
-        &["was not made with --eab-kid 'kid-2'"],
-    );
-    assert_eq!(stage.ca.count("newAccount"), 2);
 }

@@ -229,16 +229,15 @@ mod ordering {
                     again,
                     until,
                 } => self.tell_failure(error, again, until),
-                Event::Replaced { aside, thumbprint } => {
+                Event::Replaced { aside } => {
                     let aside = printable(&aside.to_string_lossy());
                     ERRORS.tell(format_args!(
                         "gannet: the ACME server did not know the account any more: there is a new one, \
                          and the earlier one is in '{aside}'"
                     ));
-                    if let Some(thumbprint) = thumbprint.filter(|_| self.is_http) {
-                        tell_thumbprint(&thumbprint);
-                    }
                 }
+                Event::Account { thumbprint } if self.is_http => tell_thumbprint(&thumbprint),
+                Event::Account { .. } => {}
                 Event::Warned(error) => {
                     let failure = Failure::from(error);
                     if self.warnings.insert(failure.message.clone()) {
