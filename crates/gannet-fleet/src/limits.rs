@@ -116,6 +116,16 @@ pub const RENEWAL_LOOK_LEAST: Duration = Duration::from_secs(60);
 /// The same: servers revoke in masse within a day, and say so here.
 pub const RENEWAL_LOOK_MOST: Duration = Duration::from_secs(86_400);
 
+/// Until a server has answered a look: an order for which somebody waits may be behind it.
+pub const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Spent by looks at renewal information after which a round begins no other: the next round begins with
+/// hosts that were named meanwhile.
+pub const LOOKS_TIME: Duration = Duration::from_secs(5);
+
+/// Seconds without looks after one that was not answered.
+pub const LOOKS_PAUSE_S: i64 = 600;
+
 /// Failed attempts within an hour after which the next start no longer tries at once: a supervisor that
 /// starts again and again stays below the five that Let's Encrypt allows of each name.
 pub const STARTS_PER_HOUR: usize = 3;
@@ -127,8 +137,8 @@ pub const STARTS_PER_DAY: usize = 10;
 /// of the longest ago are forgotten.
 pub const HISTORY_NAMES_MAX: usize = 1 << 14;
 
-/// Bytes of the file that keeps them, each a line of at most 512 bytes.
-pub const HISTORY_LEN_MAX: u64 = (HISTORY_NAMES_MAX as u64 + 1) * 512;
+/// Bytes of the file that keeps them, each a line of at most 512 bytes, and one of [`NAMED_PER_HOUR`].
+pub const HISTORY_LEN_MAX: u64 = (HISTORY_NAMES_MAX as u64 + 3) * 512;
 
 /// The longest wait until a file is written again that could not be: it costs nobody anything.
 pub const WRITE_BACK_OFF_MOST: Duration = Duration::from_secs(600);

@@ -1,15 +1,18 @@
 //! What is remembered over a restart of the failures and orders at a server, so that whoever starts an
 //! orderer again and again does not order again and again.
 //!
-//! The file is replaced as a whole before each order, and after it. It has a first line, and one for
-//! each name of which there is something to remember:
+//! The file is replaced as a whole before each order, and after it. It has a first line, one for orders of
+//! the last hour for hosts that somebody asks for, and one for each name of which there is something to
+//! remember:
 //!
 //! ```text
 //! gannet acme history 1
+//! + ORDERED
 //! NAME FAILURES DUE ASKED ATTEMPTS ISSUED
 //! ```
 //!
-//! Times are Unix seconds; the last two are lists of them, with commas, or `-`.
+//! Times are Unix seconds; `ORDERED` and the last two are lists of them, with commas, or `-`. A file without
+//! the line `+` is one in which there were none.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,10 +20,10 @@ use std::time::Duration;
 
 use super::error::AcmeError;
 use super::folder;
-use super::schedule::{asked_wait, back_off};
+use super::schedule::{Orders, asked_wait, back_off};
 use crate::limits::{
-    ACCOUNT_KEPT_S, CERTIFICATES_PER_WEEK, HISTORY_LEN_MAX, HISTORY_NAMES_MAX, STARTS_PER_DAY,
-    STARTS_PER_HOUR,
+    ACCOUNT_KEPT_S, CERTIFICATES_PER_WEEK, HISTORY_LEN_MAX, HISTORY_NAMES_MAX, NAMED_PER_HOUR,
+    STARTS_PER_DAY, STARTS_PER_HOUR,
 };
 
 /// In place of a name: the account itself. Its certificates are its replacements.
@@ -30,6 +33,8 @@ pub(super) const ACCOUNT: &str = "*";
 #[derive(Debug)]
 pub(super) struct History {
     path: PathBuf,
+    /// Orders for hosts that somebody asks for.
+    named: Orders,
     names: BTreeMap<String, Record>,
 }
 
@@ -53,13 +58,18 @@ impl History {
         let read = folder::read(&path, HISTORY_LEN_MAX).and_then(|content| match content {
             Some(content) => parse(&content)
                 .ok_or_else(|| AcmeError::Damaged(path.clone(), "not a history of orders".into())),
-            None => Ok(BTreeMap::new()),
+            None => Ok(Content::default()),
         });
-        let (names, damage) = match read {
-            Ok(names) => (names, None),
-            Err(error) => (BTreeMap::new(), Some(error)),
+        let (content, damage) = match read {
+            Ok(content) => (content, None),
+            Err(error) => (Content::default(), Some(error)),
         };
-        (Self { path, names }, damage)
+        let history = Self {
+            path,
+            named: Orders::of_named(content.named),
+            names: content.names,
+        };
+        (history, damage)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -104,6 +114,17 @@ impl History {
     pub(super) fn is_replaced(&self, now: i64) -> bool {
         let issued = self.names.get(ACCOUNT).map(|record| &record.issued);
         issued.is_some_and(|issued| !within(issued, now, ACCOUNT_KEPT_S).is_empty())
+    }
+
+    /// How many seconds to wait before another order for a host that somebody asks for; none if it may be
+    /// made now.
+    pub(super) fn named_wait(&mut self, now: i64) -> Option<u64> {
+        self.named.wait(now)
+    }
+
+    /// Such an order is made now. It is kept by what [`begin`](Self::begin)s it.
+    pub(super) fn count_named(&mut self, now: i64) {
+        self.named.count(now);
     }
 
     /// Something is asked of the server next. It counts as failed until it has succeeded.
@@ -176,6 +197,9 @@ impl History {
             !(is_idle && (record.failures == 0 || is_old))
         });
         let mut text = format!("{FIRST}\n");
+        if !self.named.made().is_empty() {
+            text += &format!("{NAMED}{}\n", list(self.named.made()));
+        }
         for (name, it) in &self.names {
             let (attempts, issued) = (list(&it.attempts), list(&it.issued));
             let (failures, due, asked) = (it.failures, it.due, it.asked);
@@ -195,14 +219,29 @@ impl Record {
 
 const FIRST: &str = "gannet acme history 1";
 
-fn parse(content: &[u8]) -> Option<BTreeMap<String, Record>> {
+/// Before the times of orders for hosts that somebody asks for.
+const NAMED: &str = "+ ";
+
+/// What a file says.
+#[derive(Default)]
+struct Content {
+    named: Vec<i64>,
+    names: BTreeMap<String, Record>,
+}
+
+fn parse(content: &[u8]) -> Option<Content> {
     let text = std::str::from_utf8(content).ok()?;
-    let mut lines = text.lines();
+    let mut lines = text.lines().peekable();
     if lines.next() != Some(FIRST) {
         return None;
     }
+    let named = match lines.next_if(|line| line.starts_with(NAMED)) {
+        Some(line) => times(&line[NAMED.len()..], NAMED_PER_HOUR)?,
+        None => Vec::new(),
+    };
     let names: Option<BTreeMap<_, _>> = lines.map(record).collect();
-    names.filter(|names| names.len() <= HISTORY_NAMES_MAX && text.ends_with('\n'))
+    let names = names.filter(|it| it.len() <= HISTORY_NAMES_MAX && text.ends_with('\n'))?;
+    Some(Content { named, names })
 }
 
 fn record(line: &str) -> Option<(String, Record)> {
@@ -339,6 +378,29 @@ mod tests {
     }
 
     #[test]
+    fn orders_that_somebody_asks_for_are_counted_over_restarts() {
+        let folder = Folder::new();
+        let mut orders = 0;
+        for at in 0..3600 {
+            // Each process makes one, if it may.
+            let mut history = read(&folder);
+            if history.named_wait(NOW + at).is_none() {
+                history.count_named(NOW + at);
+                history.begin("a.test", NOW + at).expect("kept");
+                orders += 1;
+            }
+        }
+        assert_eq!(orders, NAMED_PER_HOUR);
+        let mut history = read(&folder);
+        assert_eq!(history.named_wait(NOW + 3599), Some(1));
+        assert_eq!(history.named_wait(NOW + 3600), None);
+        let many = vec!["1"; NAMED_PER_HOUR + 1].join(",");
+        folder.write("history", format!("{FIRST}\n{NAMED}{many}\n"));
+        let (_, damage) = History::read(folder.join("history"));
+        assert!(damage.is_some(), "more than are ever kept");
+    }
+
+    #[test]
     fn what_is_damaged_or_too_long_is_said_and_ignored() {
         let folder = Folder::new();
         for text in [
@@ -351,6 +413,9 @@ mod tests {
             "gannet acme history 1\na.test 1 -2 3 - -\n",
             "gannet acme history 1\na.test 1 2 3 - 1,2,3,4,5\n",
             "gannet acme history 1\n\u{0}\n",
+            "gannet acme history 1\n+ 1,-2\n",
+            "gannet acme history 1\n+ 1\n+ 2\n",
+            "gannet acme history 1\n+ 1",
         ] {
             folder.write("history", text);
             let (history, damage) = History::read(folder.join("history"));

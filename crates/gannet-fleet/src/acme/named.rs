@@ -1,15 +1,16 @@
 //! Hosts that are named while an orderer runs: a server has sites for them, and somebody asks for them.
 //!
 //! Whoever asks a server for a name decides when it is ordered, and a name may not lead to this server at
-//! all. So there are bounds beside those of all orders: of names that wait, of orders in an hour, and a
-//! failed name is not tried again by itself. Certificates that are there already are renewed like others.
+//! all. So there are bounds beside those of all orders: of names that wait, of orders in an hour (which
+//! [`History`](super::history::History) counts over restarts), and a failed name is not tried again by
+//! itself. Certificates that are there already are renewed like others.
 
 use std::collections::{HashMap, HashSet};
 
-use super::schedule::Orders;
 use crate::limits::{NAMED_FAILED_MAX, NAMED_MAX, NAMED_WAITING_MAX};
 
 /// What is known of them, besides their place among all hosts.
+#[derive(Default)]
 pub(super) struct Named {
     /// All that are among the hosts, in lower case.
     names: HashSet<String>,
@@ -17,18 +18,6 @@ pub(super) struct Named {
     new: HashSet<String>,
     /// The last order has failed, and until this time none is made again.
     failed: HashMap<String, i64>,
-    orders: Orders,
-}
-
-impl Default for Named {
-    fn default() -> Self {
-        Self {
-            names: HashSet::new(),
-            new: HashSet::new(),
-            failed: HashMap::new(),
-            orders: Orders::of_named(),
-        }
-    }
 }
 
 impl Named {
@@ -68,21 +57,6 @@ impl Named {
         self.names.remove(name)
     }
 
-    /// How many seconds an order for a new name has to wait; none if it may be made now.
-    pub(super) fn wait(&mut self, name: &str, now: i64) -> Option<u64> {
-        match self.is_new(name) {
-            true => self.orders.wait(now),
-            false => None,
-        }
-    }
-
-    /// An order for a name is made now.
-    pub(super) fn count(&mut self, name: &str, now: i64) {
-        if self.is_new(name) {
-            self.orders.count(now);
-        }
-    }
-
     /// A name has a certificate.
     pub(super) fn got(&mut self, name: &str) {
         self.new.remove(name);
@@ -112,7 +86,6 @@ impl Named {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::NAMED_PER_HOUR;
 
     #[test]
     fn who_names_everything_is_bounded() {
@@ -127,19 +100,6 @@ mod tests {
             named.add(&name, true, 0)
         });
         assert_eq!(taken.count(), NAMED_MAX - NAMED_WAITING_MAX);
-        let mut orders = 0;
-        for at in 0..3600 {
-            while named.wait("h0.test", at).is_none() {
-                named.count("h0.test", at);
-                orders += 1;
-            }
-        }
-        assert_eq!(orders, NAMED_PER_HOUR);
-        assert_eq!(
-            named.wait("held0.test", 0),
-            None,
-            "renewals are counted elsewhere"
-        );
         // All fail: their failures are remembered up to a bound.
         for number in 0..NAMED_FAILED_MAX * 2 {
             let name = format!("f{number}.test");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use instant_acme::CertificateIdentifier;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::account::{Accounts, News};
@@ -17,10 +18,10 @@ use super::folder::{self, Folder};
 use super::history::History;
 use super::named::Named;
 use super::order::{Fault, FaultKind, Issued, order};
-use super::schedule::{Orders, back_off, is_late, latest_renewal_of, renewal_of, within};
+use super::schedule::{Looks, Orders, back_off, is_late, latest_renewal_of, renewal_of, within};
 use super::{OrderSettings, server};
 use crate::limits::{
-    CERTIFICATE_LEN_MAX, LOOKS_PER_ROUND, RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST,
+    CERTIFICATE_LEN_MAX, LOOK_TIMEOUT, LOOKS_PER_ROUND, RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST,
     WRITE_BACK_OFF_MOST,
 };
 
@@ -68,7 +69,8 @@ pub struct Renewals {
     pub next: Duration,
     /// Hosts whose last order has failed.
     pub failing: usize,
-    /// Hosts whose orders wait for others: there is a bound for each minute.
+    /// Hosts whose orders wait for others, since there is a bound for each minute, or that wait for the next
+    /// round.
     pub waiting: usize,
 }
 
@@ -111,6 +113,7 @@ impl Orderer {
                 accounts,
                 history,
                 orders: Orders::default(),
+                looks: Looks::default(),
                 named: Named::default(),
             },
         })
@@ -202,6 +205,7 @@ struct Keeper {
     accounts: Accounts,
     history: History,
     orders: Orders,
+    looks: Looks,
     named: Named,
 }
 
@@ -242,7 +246,14 @@ impl Keeper {
     ) -> Renewals {
         let mut round = Round { clock, tell };
         let mut gone = Vec::new();
-        for at in self.due_hosts(clock()) {
+        self.looks.begin();
+        let mut due = self.due_hosts(clock()).into_iter();
+        let mut looked = 0;
+        // What is left is due in the next round, after hosts that are named meanwhile.
+        while !self.has_enough(looked)
+            && let Some(at) = due.next()
+        {
+            looked += 1;
             if !self.look(at, &mut round).await {
                 gone.push(self.hosts[at].name.clone());
             }
@@ -257,7 +268,7 @@ impl Keeper {
         Renewals {
             next: Duration::from_secs(next.unsigned_abs()),
             failing: self.hosts.iter().filter(|host| host.is_failing).count(),
-            waiting: self.hosts.iter().filter(|host| host.waits).count(),
+            waiting: self.hosts.iter().filter(|host| host.waits).count() + due.len(),
         }
     }
 
@@ -274,6 +285,12 @@ impl Keeper {
         }
     }
 
+    /// Whether a round that has looked at so many hosts is to end.
+    fn has_enough(&self, looked: usize) -> bool {
+        let is_heard = !self.named.is_empty();
+        self.looks.is_over() || is_heard && looked >= LOOKS_PER_ROUND
+    }
+
     /// The hosts to look at, those first for which somebody waits.
     fn due_hosts(&self, now: i64) -> Vec<usize> {
         let hosts = self.hosts.iter().enumerate();
@@ -281,9 +298,6 @@ impl Keeper {
         let (mut first, rest): (Vec<_>, Vec<_>) =
             due.partition(|(_, host)| self.named.is_new(&host.name));
         first.extend(rest);
-        if !self.named.is_empty() {
-            first.truncate(LOOKS_PER_ROUND);
-        }
         first.into_iter().map(|(at, _)| at).collect()
     }
 
@@ -392,7 +406,9 @@ impl Keeper {
                 ),
             ));
         }
-        let wait = self.orders.wait(now).max(self.named.wait(&host, now));
+        let is_new = self.named.is_new(&host);
+        let of_hour = is_new.then(|| self.history.named_wait(now)).flatten();
+        let wait = self.orders.wait(now).max(of_hour);
         if let Some(wait) = wait {
             let due = now + wait.cast_signed();
             return Ok(Next { due, waits: true });
@@ -401,9 +417,11 @@ impl Keeper {
         let mut draft = Draft::open(&self.folder.order(&host), server)?;
         let account = self.accounts.get(&mut self.history, now).await?;
         round.tell_news(&mut self.accounts);
+        if is_new {
+            self.history.count_named(now);
+        }
         self.history.begin(&host, now)?;
         self.orders.count(now);
-        self.named.count(&host, now);
         self.asked.take();
         let context = (&self.settings, &self.folder);
         let wanted = (host.as_str(), replaced.clone());
@@ -527,11 +545,16 @@ impl Keeper {
         id: &CertificateIdentifier<'static>,
         now: i64,
     ) -> Option<(i64, i64)> {
+        if !self.looks.may_ask(now) {
+            return None;
+        }
         let account = self.accounts.get(&mut self.history, now).await.ok()?;
-        let asked = account.renewal_info(id).await;
+        let begun = Instant::now();
+        let asked = timeout(LOOK_TIMEOUT, account.renewal_info(id)).await;
+        self.looks.count(begun.elapsed(), asked.is_ok(), now);
         // How long to wait with this is said elsewhere.
         self.asked.take();
-        let (info, again) = asked.ok()?;
+        let (info, again) = asked.ok()?.ok()?;
         let window = info.suggested_window;
         let (start, end) = (window.start.unix_timestamp(), window.end.unix_timestamp());
         let again = again.clamp(RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST);

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::limits::{NAMED_PER_HOUR, ORDER_BACK_OFF_LEAST, ORDER_BACK_OFF_MOST, ORDERS_PER_MINUTE};
+use crate::limits::{
+    LOOKS_PAUSE_S, LOOKS_TIME, NAMED_PER_HOUR, ORDER_BACK_OFF_LEAST, ORDER_BACK_OFF_MOST,
+    ORDERS_PER_MINUTE,
+};
 use crate::pace::between;
 
 /// When to renew a certificate of which the server says nothing, in Unix seconds: at two thirds of its
@@ -63,13 +66,18 @@ impl Default for Orders {
 }
 
 impl Orders {
-    /// Those of the last hour for hosts that somebody asks for.
-    pub(super) fn of_named() -> Self {
+    /// Those of the last hour for hosts that somebody asks for, of which these were made.
+    pub(super) fn of_named(made: Vec<i64>) -> Self {
         Self {
+            made,
             seconds: 3600,
             most: NAMED_PER_HOUR,
-            ..Self::default()
         }
+    }
+
+    /// When they were made, Unix seconds: at most as many as are made in this time.
+    pub(super) fn made(&self) -> &[i64] {
+        &self.made
     }
 
     /// How many seconds to wait before another order; none if it may be made now.
@@ -86,6 +94,42 @@ impl Orders {
     /// An order is made now.
     pub(super) fn count(&mut self, now: i64) {
         self.made.push(now);
+    }
+}
+
+/// What looks at a server's renewal information cost, which is bounded: they are for later, and orders wait
+/// for them.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    /// By the looks of this round.
+    spent: Duration,
+    /// None before this time, Unix seconds.
+    from: i64,
+}
+
+impl Looks {
+    /// A round begins.
+    pub(super) fn begin(&mut self) {
+        self.spent = Duration::ZERO;
+    }
+
+    /// Whether this round has had its time for looks.
+    pub(super) fn is_over(&self) -> bool {
+        self.spent >= LOOKS_TIME
+    }
+
+    /// Whether the server may be asked.
+    pub(super) fn may_ask(&self, now: i64) -> bool {
+        // A clock that was ahead has no say.
+        !(self.from - LOOKS_PAUSE_S..self.from).contains(&now)
+    }
+
+    /// A look took so long, and had an answer or none.
+    pub(super) fn count(&mut self, took: Duration, is_answered: bool, now: i64) {
+        self.spent += took;
+        if !is_answered {
+            self.from = now + LOOKS_PAUSE_S;
+        }
     }
 }
 
@@ -139,5 +183,31 @@ mod tests {
         assert_eq!(orders.wait(160), None);
         // A clock that is set back does not stop them.
         assert_eq!(orders.wait(10), None);
+    }
+
+    #[test]
+    fn looks_of_a_round_are_bounded_and_pause_where_nobody_answers() {
+        let mut looks = Looks::default();
+        looks.begin();
+        let slow = LOOKS_TIME / 4;
+        let mut count = 0;
+        while !looks.is_over() {
+            assert!(looks.may_ask(1000));
+            looks.count(slow, true, 1000);
+            count += 1;
+        }
+        assert_eq!(count, 4);
+        looks.begin();
+        assert!(!looks.is_over() && looks.may_ask(1000));
+        looks.count(LOOKS_TIME, false, 1000);
+        looks.begin();
+        for (now, may_ask) in [
+            (1000, false),
+            (999 + LOOKS_PAUSE_S, false),
+            (1000 + LOOKS_PAUSE_S, true),
+            (1, true),
+        ] {
+            assert_eq!(looks.may_ask(now), may_ask, "{now}");
+        }
     }
 }

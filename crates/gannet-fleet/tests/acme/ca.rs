@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) authorizations: VecDeque<&'static str>,
     /// The next requests of this kind are done, and not answered.
     pub(crate) unanswered: VecDeque<&'static str>,
+    /// There is renewal information (RFC 9773), and requests for it are never answered.
+    pub(crate) do_looks_hang: bool,
     /// Happens when a certificate is issued, or an account made, once.
     pub(crate) meanwhile: Option<Box<dyn FnOnce() + Send>>,
     /// Seconds for which certificates are valid, from a minute before `now`; 90 days from now on if not set.
@@ -77,11 +79,21 @@ impl Ca {
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             let own = params.self_signed(&key).expect("signed").pem();
             let issuer = Issuer::new(params, key);
+            let mut hanging = Vec::new();
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a client");
                 let Some((path, body)) = request(&stream) else {
                     continue;
                 };
+                if path.starts_with("/renewalInfo/") {
+                    state
+                        .lock()
+                        .expect("no panic")
+                        .asked
+                        .push("look".to_owned());
+                    hanging.push(stream);
+                    continue;
+                }
                 let mut state = state.lock().expect("no panic");
                 let answer = state.answer(&base, &path, &body, (&issuer, own.as_str()));
                 if let Some(answer) = answer {
@@ -141,11 +153,15 @@ impl State {
         let header = &body["protected"];
         let account = self.account(header, base);
         let done = match kind {
-            "dir" => Ok(json!({
-                "newNonce": format!("{base}/nonce"),
-                "newAccount": format!("{base}/newAccount"),
-                "newOrder": format!("{base}/newOrder"),
-            })),
+            "dir" => {
+                let looks = self.do_looks_hang.then(|| format!("{base}/renewalInfo"));
+                Ok(json!({
+                    "newNonce": format!("{base}/nonce"),
+                    "newAccount": format!("{base}/newAccount"),
+                    "newOrder": format!("{base}/newOrder"),
+                    "renewalInfo": looks,
+                }))
+            }
             "nonce" => Ok(json!("")),
             _ => self.asked(kind).and_then(|()| match (kind, account) {
                 ("newAccount" | "findAccount", account) => {

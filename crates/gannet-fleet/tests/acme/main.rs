@@ -2,6 +2,7 @@
 
 mod accounts;
 mod ca;
+mod on_demand;
 mod stage;
 
 use std::fs;
