@@ -283,7 +283,8 @@ fn nomad() -> Result<Checked> {
     )))
 }
 
-/// Units as they are, but for the path of the program, which systemd looks for.
+/// Units as they are, but for the path of the program, which systemd looks for: those for others to copy, and
+/// those of an installation.
 fn systemd(program: &Path, folder: &Path) -> Result<Checked> {
     let Some(analyze) = process::find("systemd-analyze") else {
         let why = anyhow::anyhow!("systemd-analyze is not installed");
@@ -292,9 +293,13 @@ fn systemd(program: &Path, folder: &Path) -> Result<Checked> {
     let units = folder.join("units");
     fs::create_dir_all(&units)?;
     let mut names = Vec::new();
-    for file in deploy("systemd")? {
-        let text = fs::read_to_string(&file)?;
-        let text = text.replace("/usr/local/bin/gannet", &program.display().to_string());
+    let shown = program.display().to_string();
+    for (file, place) in deploy("systemd")?
+        .into_iter()
+        .map(|file| (file, "/usr/local/bin/gannet"))
+        .chain(installed(program, folder)?.map(|file| (file, "/usr/bin/gannet")))
+    {
+        let text = fs::read_to_string(&file)?.replace(place, &shown);
         let name = file.file_name().context("a file")?.to_string_lossy();
         let name = name.replace("@.", "@site.");
         fs::write(units.join(&name), text)?;
@@ -307,4 +312,17 @@ fn systemd(program: &Path, folder: &Path) -> Result<Checked> {
         bail!("systemd-analyze verify: {}\n{said}", output.status);
     }
     Ok(Checked::Passed(format!("{} units verified", names.len())))
+}
+
+/// The units that `gannet install` writes.
+fn installed(program: &Path, folder: &Path) -> Result<impl Iterator<Item = PathBuf>> {
+    let root = folder.join("root");
+    let bin = root.join("usr/bin");
+    fs::create_dir_all(&bin)?;
+    let placed = bin.join("gannet");
+    fs::copy(program, &placed)?;
+    let mut command = Command::new(placed);
+    process::capture(command.args(["install", "--socket", "--root"]).arg(&root))?;
+    let entries = fs::read_dir(root.join("usr/lib/systemd/system"))?.flatten();
+    Ok(entries.map(|entry| entry.path()))
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use gannet_testkit::{Ended, Folder, command, command_of_nobody, program, run};
 
 const SERVICE: &str = "usr/lib/systemd/system/gannet.service";
+const ORDERER: &str = "usr/lib/systemd/system/gannet-acme.service";
 const SOCKET: &str = "usr/lib/systemd/system/gannet.socket";
 const CONFIGURATION: &str = "etc/gannet/gannet.toml";
 const USER: &str = "usr/lib/sysusers.d/gannet.conf";
@@ -61,12 +62,16 @@ fn what_is_installed_is_kept_the_second_time_and_removed_again() {
     let first = install(&root, &[]).success();
     for line in [
         "write   /usr/lib/systemd/system/gannet.service\n",
+        "write   /usr/lib/systemd/system/gannet-acme.service\n",
         "write   /etc/gannet/gannet.toml\n",
         "make    /srv/www/\n",
     ] {
         assert!(first.text().contains(line), "{line}: {}", first.text());
     }
-    assert_eq!(files(&root), paths(&[SERVICE, CONFIGURATION, USER]));
+    assert_eq!(
+        files(&root),
+        paths(&[SERVICE, ORDERER, CONFIGURATION, USER])
+    );
     assert!(root.join("srv/www").is_dir());
     let service = fs::read_to_string(root.join(SERVICE)).expect("written");
     let start = "\nExecStart=/usr/bin/gannet serve --config /etc/gannet/gannet.toml\n";
@@ -74,10 +79,16 @@ fn what_is_installed_is_kept_the_second_time_and_removed_again() {
         service.contains(start) && service.contains("\nUser=gannet\n"),
         "{service}"
     );
+    let orderer = fs::read_to_string(root.join(ORDERER)).expect("written");
+    let start = "\nExecStart=/usr/bin/gannet acme --dir /var/lib/gannet/acme $OPTIONS $HOSTS\n";
+    assert!(
+        orderer.contains(start) && orderer.contains("\nUser=gannet\n"),
+        "{orderer}"
+    );
 
     let second = install(&root, &[]).success();
     assert!(!second.text().contains("write "), "{}", second.text());
-    assert_eq!(second.text().matches("it is as it should be").count(), 3);
+    assert_eq!(second.text().matches("it is as it should be").count(), 4);
 
     let removed = install(&root, &["--remove"]).success();
     assert!(removed.text().contains("keep    /srv/www: the site\n"));
@@ -94,7 +105,7 @@ fn a_dry_run_prints_every_text_and_does_nothing() {
     assert_eq!(files(&root), paths(&[]));
     assert!(!root.join("srv").exists());
     install(&root, &["--socket"]).success();
-    for path in [SERVICE, SOCKET, CONFIGURATION, USER] {
+    for path in [SERVICE, ORDERER, SOCKET, CONFIGURATION, USER] {
         let text = fs::read_to_string(root.join(path)).expect("written");
         for line in text.lines() {
             assert!(
@@ -154,17 +165,22 @@ fn an_enabled_service_is_not_removed() {
     install(&root, &[]).success();
     let wants = root.join("etc/systemd/system/multi-user.target.wants");
     fs::create_dir_all(&wants).expect("made");
-    symlink(
-        "/usr/lib/systemd/system/gannet.service",
-        wants.join("gannet.service"),
-    )
-    .expect("made");
-    install(&root, &["--remove"]).failure(
-        1,
-        "gannet: cannot remove 'gannet.service': it is enabled\n\
-         help: systemctl disable --now gannet.service\n",
-    );
-    assert!(root.join(SERVICE).exists());
+    for (unit, path) in [
+        ("gannet.service", SERVICE),
+        ("gannet-acme.service", ORDERER),
+    ] {
+        let link = wants.join(unit);
+        symlink(format!("/{path}"), &link).expect("made");
+        install(&root, &["--remove"]).failure(
+            1,
+            &format!(
+                "gannet: cannot remove '{unit}': it is enabled\n\
+                 help: systemctl disable --now {unit}\n"
+            ),
+        );
+        assert!(root.join(path).exists());
+        fs::remove_file(link).expect("there");
+    }
 }
 
 #[test]

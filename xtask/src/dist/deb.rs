@@ -8,7 +8,7 @@ use super::archive::{self, Entry};
 use super::stage::Stage;
 use super::{Release, write};
 
-/// Makes the user and the folder of the site; restarts a server that runs.
+/// Makes the user and the folder of the site; restarts what runs.
 const POSTINST: &str = "\
 #!/bin/sh
 set -e
@@ -22,7 +22,7 @@ if [ \"$1\" = configure ]; then
     mkdir -p /srv/www
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload
-        systemctl try-restart gannet.service
+        systemctl try-restart gannet.service gannet-acme.service
     fi
 fi
 ";
@@ -31,7 +31,7 @@ const PRERM: &str = "\
 #!/bin/sh
 set -e
 if [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then
-    systemctl disable --now gannet.service
+    systemctl disable --now gannet.service gannet-acme.service
 fi
 ";
 

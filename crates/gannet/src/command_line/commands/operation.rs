@@ -74,9 +74,9 @@ pub(super) const INSTALL: Command = Command {
         ),
     ],
     brief: "install this program as a service of systemd",
-    details: "Writes the unit, /etc/gannet/gannet.toml and the user 'gannet' for systemd-sysusers, \
-        makes that user and the folder /srv/www. The unit starts this very file, so put the program in \
-        its place first. Nothing is started, and a file that is there is never changed: one with other \
+    details: "Writes the unit of the server and that of 'gannet acme', /etc/gannet/gannet.toml and the user \
+        'gannet' for systemd-sysusers, makes that user and the folder /srv/www. The units start this very \
+        file, so put the program in its place first. Nothing is started, and a file that is there is never changed: one with other \
         content stays, and is named. --remove removes what is as it was written, and the user if it \
         was made here; never the site, and no configuration that was changed.",
     variables: &[],

@@ -11,10 +11,14 @@ use super::texts::{CONFIGURATION, SITE, Texts, USER};
 use crate::messages::{Failure, printable};
 
 /// Links that are there while the service is enabled.
-const ENABLED: [(&str, &str); 2] = [
+const ENABLED: [(&str, &str); 3] = [
     (
         "etc/systemd/system/multi-user.target.wants/gannet.service",
         "gannet.service",
+    ),
+    (
+        "etc/systemd/system/multi-user.target.wants/gannet-acme.service",
+        "gannet-acme.service",
     ),
     (
         "etc/systemd/system/sockets.target.wants/gannet.socket",

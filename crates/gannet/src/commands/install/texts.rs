@@ -10,10 +10,35 @@ pub(super) struct Texts<'a> {
 
 /// The configuration, which is the operator's once it is written.
 pub(super) const CONFIGURATION: &str = "/etc/gannet/gannet.toml";
+/// What 'gannet acme' orders, which is the operator's.
+const ORDERS: &str = "/etc/gannet/acme.env";
 /// The folder that is served.
 pub(super) const SITE: &str = "/srv/www";
 /// The user and the group.
 pub(super) const USER: &str = "gannet";
+
+/// What both services have: a state directory, and nothing else to write to.
+const CONFINEMENT: &str = "\
+NoNewPrivileges=yes\n\
+StateDirectory=gannet\n\
+StateDirectoryMode=0700\n\
+ProtectSystem=strict\n\
+ProtectHome=yes\n\
+PrivateTmp=yes\n\
+PrivateDevices=yes\n\
+ProtectKernelTunables=yes\n\
+ProtectKernelModules=yes\n\
+ProtectKernelLogs=yes\n\
+ProtectControlGroups=yes\n\
+ProtectClock=yes\n\
+ProtectHostname=yes\n\
+RestrictNamespaces=yes\n\
+RestrictRealtime=yes\n\
+RestrictSUIDSGID=yes\n\
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK\n\
+LockPersonality=yes\n\
+MemoryDenyWriteExecute=yes\n\
+SystemCallArchitectures=native\n";
 
 impl Texts<'_> {
     /// All files, with their paths. The first is the user's, which is left out if there is one.
@@ -24,6 +49,10 @@ impl Texts<'_> {
             (
                 format!("{base}/systemd/system/gannet.service"),
                 self.service(),
+            ),
+            (
+                format!("{base}/systemd/system/gannet-acme.service"),
+                self.orderer(),
             ),
         ];
         if self.with_socket {
@@ -87,26 +116,7 @@ impl Texts<'_> {
              Restart=on-failure\n\
              LogsDirectory=gannet\n\
              RuntimeDirectory=gannet\n\
-             NoNewPrivileges=yes\n\
-             StateDirectory=gannet\n\
-             StateDirectoryMode=0700\n\
-             ProtectSystem=strict\n\
-             ProtectHome=yes\n\
-             PrivateTmp=yes\n\
-             PrivateDevices=yes\n\
-             ProtectKernelTunables=yes\n\
-             ProtectKernelModules=yes\n\
-             ProtectKernelLogs=yes\n\
-             ProtectControlGroups=yes\n\
-             ProtectClock=yes\n\
-             ProtectHostname=yes\n\
-             RestrictNamespaces=yes\n\
-             RestrictRealtime=yes\n\
-             RestrictSUIDSGID=yes\n\
-             RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK\n\
-             LockPersonality=yes\n\
-             MemoryDenyWriteExecute=yes\n\
-             SystemCallArchitectures=native\n\
+             {CONFINEMENT}\
              \n\
              [Install]\n\
              WantedBy=multi-user.target\n"
@@ -124,6 +134,48 @@ impl Texts<'_> {
          [Install]\n\
          WantedBy=sockets.target\n"
             .into()
+    }
+
+    /// Started by nothing but the administrator: most servers order by themselves.
+    fn orderer(&self) -> String {
+        let program = self.program;
+        format!(
+            "# Written by 'gannet install'. Change it by 'systemctl edit gannet-acme'.\n\
+             #\n\
+             # Orders and renews certificates, as the user of the servers on this machine, who read them. Where\n\
+             # there is one server, 'acme = [...]' in {CONFIGURATION} is enough, and this is not\n\
+             # needed: it is for a fleet, and for several servers. {ORDERS} has what to order:\n\
+             #\n\
+             #   HOSTS=example.org www.example.org\n\
+             #   OPTIONS=--email admin@example.org\n\
+             #\n\
+             # Then 'systemctl enable --now gannet-acme'. Every server of these hosts has the acme-thumbprint\n\
+             # that 'journalctl -u gannet-acme' shows, and certificates/HOST.pem as a tls-cert, or acme-dir.\n\
+             [Unit]\n\
+             Description=certificates of gannet\n\
+             Documentation=man:gannet(1)\n\
+             After=network-online.target\n\
+             Wants=network-online.target\n\
+             \n\
+             [Service]\n\
+             Type=exec\n\
+             EnvironmentFile={ORDERS}\n\
+             ExecStart={program} acme --dir /var/lib/gannet/acme $OPTIONS $HOSTS\n\
+             User={USER}\n\
+             Group={USER}\n\
+             CapabilityBoundingSet=\n\
+             Restart=always\n\
+             RestartSec=30\n\
+             # A wrong command line stays wrong.\n\
+             RestartPreventExitStatus=2\n\
+             {CONFINEMENT}\
+             UMask=0077\n\
+             ProtectProc=invisible\n\
+             SystemCallFilter=@system-service\n\
+             \n\
+             [Install]\n\
+             WantedBy=multi-user.target\n"
+        )
     }
 
     fn configuration(&self) -> String {
@@ -199,12 +251,14 @@ mod tests {
         let package = [
             "/usr/lib/sysusers.d/gannet.conf",
             "/usr/lib/systemd/system/gannet.service",
+            "/usr/lib/systemd/system/gannet-acme.service",
             "/etc/gannet/gannet.toml",
         ];
         assert_eq!(paths("/usr/bin/gannet", false), package);
         let own = [
             "/etc/sysusers.d/gannet.conf",
             "/etc/systemd/system/gannet.service",
+            "/etc/systemd/system/gannet-acme.service",
             "/etc/systemd/system/gannet.socket",
             "/etc/gannet/gannet.toml",
         ];
