@@ -465,6 +465,33 @@ fn once(server: &StandIn) -> [&str; 7] {
     ]
 }
 
+/// No authority sends so much: somebody else has written that.
+#[test]
+fn a_file_that_is_too_long_for_a_certificate_is_said_with_the_next_step() {
+    let server = StandIn::start(LIMITED);
+    let folder = Folder::new();
+    let len = (272 << 10) + 1;
+    for host in ["a.test", "b.test"] {
+        let path = format!("state/certificates/{host}.pem");
+        folder.write(path, vec![b'-'; len]);
+    }
+    let arguments = once(&server);
+    let more = ["b.test", "--challenge", "tls-alpn-01"];
+    let ended = gannet_in(&folder, [&arguments[..], &more].concat());
+    for host in ["a.test", "b.test"] {
+        let path = format!("state/certificates/{host}.pem");
+        let said = format!("gannet: cannot use '{path}': longer than 278528 bytes; tried again");
+        let help = format!("\nhelp: remove '{path}', and a new one is made\n");
+        assert!(
+            ended.err.contains(&said) && ended.err.contains(&help),
+            "{}",
+            ended.err
+        );
+    }
+    assert_eq!(ended.status, Some(1));
+    assert_eq!(server.asked.try_iter().count(), 0, "it is not replaced");
+}
+
 #[test]
 fn what_a_server_has_refused_is_not_asked_for_at_the_next_start() {
     let server = StandIn::start(LIMITED);

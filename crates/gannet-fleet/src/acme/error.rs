@@ -164,14 +164,13 @@ impl AcmeError {
         matches!(self, Self::Url(..))
     }
 
-    /// The host for which there is no certificate; `None` if it is not about one host.
+    /// Whether it is about the account, and so about every host.
     #[must_use]
-    pub fn host(&self) -> Option<&str> {
-        match self {
-            Self::Order { host, .. } => Some(host),
-            Self::Waits { host, .. } => host.as_deref(),
-            _ => None,
-        }
+    pub fn is_of_account(&self) -> bool {
+        matches!(
+            self,
+            Self::Account { .. } | Self::Gone { .. } | Self::Waits { host: None, .. }
+        )
     }
 
     /// The next step, for a line `help: ...`.

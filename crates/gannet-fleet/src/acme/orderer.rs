@@ -39,6 +39,8 @@ pub enum Event<'a> {
     },
     /// There is none, and it is tried again after this time.
     Failed {
+        /// For this host.
+        host: &'a str,
         /// Why.
         error: AcmeError,
         /// When it is tried again.
@@ -338,6 +340,7 @@ impl Keeper {
         let is_gone = host.unwritten.is_none() && self.named.failed(&name, host.due, now);
         let late = validity.filter(|validity| is_late(*validity, now));
         (round.tell)(Event::Failed {
+            host: &name,
             error,
             again,
             until: late.map(|(_, not_after)| not_after),

@@ -199,7 +199,7 @@ mod ordering {
     /// What was said already.
     #[derive(Default)]
     struct Told {
-        /// Of each object, the last failure.
+        /// Of each host, the last failure; that of the account has no name.
         failures: HashMap<String, Failure>,
         /// Certificates that end soon, and when that was said.
         late: HashMap<i64, i64>,
@@ -217,7 +217,7 @@ mod ordering {
                     file,
                     not_after,
                 } => {
-                    self.failures.clear();
+                    self.ordered(host);
                     let file = printable(&file.to_string_lossy());
                     let days = (not_after - now_unix()) / DAY;
                     ERRORS.tell(format_args!(
@@ -225,10 +225,11 @@ mod ordering {
                     ));
                 }
                 Event::Failed {
+                    host,
                     error,
                     again,
                     until,
-                } => self.tell_failure(error, again, until),
+                } => self.tell_failure(host, error, again, until),
                 Event::Replaced { aside } => {
                     let aside = printable(&aside.to_string_lossy());
                     ERRORS.tell(format_args!(
@@ -247,11 +248,34 @@ mod ordering {
             }
         }
 
-        fn tell_failure(&mut self, error: AcmeError, again: Duration, until: Option<i64>) {
-            let object = error.host().unwrap_or_default().to_owned();
+        /// A host has its certificate, and so there is an account.
+        fn ordered(&mut self, host: &str) {
+            self.failures.remove(host);
+            self.failures.remove("");
+        }
+
+        /// Notes a failure; returns whether it is another one than the last of its host.
+        fn is_new(&mut self, host: &str, failure: &Failure) -> bool {
+            if self.failures.get(host) == Some(failure) {
+                return false;
+            }
+            if self.failures.len() >= FAILURES_MAX {
+                self.failures.clear();
+            }
+            self.failures.insert(host.to_owned(), failure.clone());
+            true
+        }
+
+        fn tell_failure(
+            &mut self,
+            host: &str,
+            error: AcmeError,
+            again: Duration,
+            until: Option<i64>,
+        ) {
+            let host = if error.is_of_account() { "" } else { host };
             let mut failure = Failure::from(error);
-            if self.failures.get(&object) != Some(&failure) {
-                self.failures.insert(object, failure.clone());
+            if self.is_new(host, &failure) {
                 let minutes = again.as_secs() / 60;
                 failure.message += &format!("; tried again in {minutes} minutes");
                 failure.report();
@@ -292,6 +316,9 @@ mod ordering {
     /// Seconds.
     const DAY: i64 = 86_400;
 
+    /// Hosts whose last failure is known. Of more, all are said once more.
+    const FAILURES_MAX: usize = 4096;
+
     /// Names that were read and not noted yet.
     const NAMES_MAX: usize = 1024;
 
@@ -299,4 +326,30 @@ mod ordering {
     const NAME_LEN_MAX: u64 = 512;
 
     const SLEEP_MOST: Duration = Duration::from_secs(600);
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_failure_of_a_host_is_said_once_whatever_comes_of_others() {
+            let mut told = Told::default();
+            let too_long = Failure::new("use", "a.pem", "longer than 1 bytes");
+            let other = Failure::new("use", "b.pem", "longer than 1 bytes");
+            assert!(told.is_new("a.test", &too_long) && told.is_new("b.test", &other));
+            for _ in 0..2 {
+                told.ordered("c.test");
+                assert!(!told.is_new("a.test", &too_long));
+                assert!(!told.is_new("b.test", &other));
+            }
+            // Another one is, and so is the same after a success.
+            assert!(told.is_new("a.test", &other) && told.is_new("a.test", &too_long));
+            told.ordered("a.test");
+            assert!(told.is_new("a.test", &too_long));
+            for number in 0..FAILURES_MAX * 2 {
+                told.is_new(&format!("{number}.test"), &other);
+                assert!(told.failures.len() <= FAILURES_MAX);
+            }
+        }
+    }
 }
