@@ -494,6 +494,29 @@ impl Stage {
             self.ordered(pebble, "bound", &["--eab-kid", "kid-1", "--eab-key", file])?;
         ensure!(thumbprint.trim().len() == 43, "{thumbprint}");
         println!("External Account Binding: an account is made with a key, and not without");
+        let listen = format!("https://127.0.0.1:{}", self.ports[1]);
+        let state = self.folder.join("bound-beside");
+        let state = state.to_str().context("UTF-8")?;
+        let flags = [
+            &["--acme", "bound.test", "--acme-dir", state][..],
+            &["--acme-server", &pebble.url, "--listen", &listen],
+            &["--acme-profile", "shortlived"],
+            &["--acme-eab-kid", "kid-1", "--acme-eab-key", file],
+        ];
+        let served = self.serve(&flags.concat())?;
+        until("the certificate is served", || {
+            self.shown(&served.port, "bound.test").is_ok()
+        })?;
+        let certificate = self.folder.join("bound-beside/certificates/bound.test.pem");
+        // A week from now, one of six days has ended.
+        let mut client = Command::new("openssl");
+        client.args(["x509", "-noout", "-checkend", "604800", "-in"]);
+        let output = client.arg(certificate).output()?;
+        ensure!(
+            output.status.code() == Some(1),
+            "not of the profile that was named"
+        );
+        println!("the same, with a profile, by a server that orders by itself");
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, Secure, connection};
-use gannet_testkit::{DEADLINE, Ended, Folder, Signal, command, gannet, gannet_in, run};
+use gannet_testkit::{DEADLINE, Ended, Folder, Gannet, Signal, command, gannet, gannet_in, run};
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::{ClientConfig, ClientConnection};
 
@@ -414,6 +414,9 @@ fn what_nobody_would_issue_is_found_by_a_check_of_the_command_line() {
     let folder = Folder::new();
     let state = folder.join("state");
     let state = state.to_str().expect("UTF-8");
+    folder.write("wrong.key", "no key");
+    let wrong = folder.join("wrong.key");
+    let wrong = wrong.to_str().expect("UTF-8");
     for (flags, why) in [
         (
             &["--acme", "localhost"][..],
@@ -432,6 +435,29 @@ fn what_nobody_would_issue_is_found_by_a_check_of_the_command_line() {
             "in clear text",
         ),
         (&["--tls", "--acme-email", "a@a.test"], "without --acme"),
+        (
+            &["--tls", "--acme-profile", "short"],
+            "--acme-profile is given without --acme",
+        ),
+        (
+            &["--tls", "--acme-eab-kid", "kid-1"],
+            "--acme-eab-kid is given without --acme",
+        ),
+        (
+            &["--acme", "example.org", "--acme-eab-key", "eab.key"],
+            "--acme-eab-kid and --acme-eab-key belong together",
+        ),
+        (
+            &[
+                "--acme",
+                "example.org",
+                "--acme-eab-kid",
+                "kid-1",
+                "--acme-eab-key",
+                wrong,
+            ],
+            "wrong.key': not a key in Base64",
+        ),
     ] {
         for check in [&["--check-config"][..], &[]] {
             let fixed = ["serve", "--acme-dir", state, "--port", "0", site];
@@ -547,16 +573,52 @@ fn who_uses_the_folder_is_named() {
     }
 }
 
-/// The processes that order into a folder, keepers not included.
-fn orderers(folder: &str) -> Vec<String> {
+/// The processes that order into a folder, keepers not included, with their command lines.
+fn orderers_with_lines(folder: &str) -> Vec<(String, String)> {
     let all = fs::read_dir("/proc").expect("readable").flatten();
     let all = all.filter_map(|entry| {
         let line = fs::read(entry.path().join("cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line).into_owned();
         let is_it = line.contains("\0acme\0") && line.contains(&format!("\0{folder}\0"));
-        is_it.then(|| entry.file_name().to_string_lossy().into_owned())
+        is_it.then(|| (entry.file_name().to_string_lossy().into_owned(), line))
     });
     all.collect()
+}
+
+fn orderers(folder: &str) -> Vec<String> {
+    let all = orderers_with_lines(folder).into_iter();
+    all.map(|(process, _)| process).collect()
+}
+
+#[test]
+fn what_an_acme_server_asks_for_is_handed_on_and_no_secret_is_on_a_command_line() {
+    let ca = StandIn::start(LIMITED);
+    let site = Folder::site();
+    let state = Folder::new();
+    let secret = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+    state.write("eab.key", format!("{secret}\n"));
+    let [folder, key] = ["acme", "eab.key"].map(|name| {
+        let path = state.join(name);
+        path.to_str().expect("UTF-8").to_owned()
+    });
+    let flags = [
+        &["--acme", "a.test", "--acme-dir", &folder][..],
+        &["--acme-server", &ca.url, "--acme-profile", "shortlived"],
+        &["--acme-eab-kid=-kid-1", "--acme-eab-key", &key],
+    ];
+    let _server = Gannet::serve(site.path(), &flags.concat());
+    ca.is_asked("/account");
+    let [(_, line)] = &orderers_with_lines(&folder)[..] else {
+        panic!("one orders");
+    };
+    for part in [
+        "\0--profile\0shortlived\0",
+        "\0--eab-kid=-kid-1\0",
+        &format!("\0--eab-key\0{key}\0"),
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(!line.contains(secret), "{line}");
 }
 
 #[test]

@@ -111,6 +111,12 @@ pub struct AcmeSettings {
     pub email: Option<String>,
     /// The URL of the ACME server's directory, if it is not Let's Encrypt's.
     pub server: Option<String>,
+    /// The name of a profile that the server offers.
+    pub profile: Option<String>,
+    /// The identifier of a key for an account.
+    pub key_id: Option<String>,
+    /// The file of that key.
+    pub key: Option<PathBuf>,
 }
 
 impl AcmeSettings {

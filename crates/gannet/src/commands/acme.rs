@@ -1,5 +1,7 @@
 //! `gannet acme`: certificates from an ACME server, ordered and renewed.
 
+use std::path::Path;
+
 use clap::ArgMatches;
 
 use crate::messages::Failure;
@@ -23,11 +25,29 @@ pub fn run(_: &ArgMatches) -> Result<u8, Failure> {
     Err(Failure::usage(cause).help("build it with its default features"))
 }
 
+/// Reads the key of an account elsewhere.
+///
+/// # Errors
+/// The file cannot be read, or has no such key.
+#[cfg(feature = "fleet")]
+pub fn check_key(file: &Path) -> Result<(), Failure> {
+    ordering::binding(String::new(), file).map(drop)
+}
+
+/// Without the feature, nothing is ordered, which is said instead.
+///
+/// # Errors
+/// There are none.
+#[cfg(not(feature = "fleet"))]
+pub fn check_key(_: &Path) -> Result<(), Failure> {
+    Ok(())
+}
+
 #[cfg(feature = "fleet")]
 mod ordering {
     use std::collections::{HashMap, HashSet};
     use std::ffi::OsString;
-    use std::fs;
+    use std::fs::File;
     use std::io::{self, BufRead, Read};
     use std::path::Path;
     use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -187,12 +207,14 @@ mod ordering {
     }
 
     /// The key of an account elsewhere is in a file.
-    fn binding(key_id: String, file: &Path) -> Result<Binding, Failure> {
-        let text = fs::read_to_string(file)
-            .map_err(|error| Failure::of_system("read", file.display(), &error))?;
+    pub(super) fn binding(key_id: String, file: &Path) -> Result<Binding, Failure> {
+        let file_shown = printable(&file.to_string_lossy());
+        let mut text = String::new();
+        let read = File::open(file).and_then(|it| it.take(KEY_LEN_MAX).read_to_string(&mut text));
+        read.map_err(|error| Failure::of_system("read", &file_shown, &error))?;
         Binding::new(key_id, text.trim()).ok_or_else(|| {
-            Failure::usage(format!("cannot use '{}': not Base64", file.display()))
-                .help("it has the key of --eab-kid, as the ACME server's operator shows it")
+            Failure::usage(format!("cannot use '{file_shown}': not a key in Base64"))
+                .help("it has the key of an account, as the ACME server's operator shows it")
         })
     }
 
@@ -318,6 +340,9 @@ mod ordering {
 
     /// Hosts whose last failure is known. Of more, all are said once more.
     const FAILURES_MAX: usize = 4096;
+
+    /// Bytes of the file of a key of an account: of 64, and somewhat more.
+    const KEY_LEN_MAX: u64 = 4096;
 
     /// Names that were read and not noted yet.
     const NAMES_MAX: usize = 1024;

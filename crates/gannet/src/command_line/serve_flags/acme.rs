@@ -89,6 +89,53 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
+        name: "acme-profile",
+        short: None,
+        value: one("NAME"),
+        group: Group::Tls,
+        default: "",
+        brief: "a profile of certificates that the ACME server offers",
+        details: "Such as 'shortlived' of Let's Encrypt, for six days. Without it the server chooses.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.acme.profile = Some(text(values)?.to_owned());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "acme-eab-kid",
+        short: None,
+        value: one("ID"),
+        group: Group::Tls,
+        default: "",
+        brief: "the identifier of a key for an account, for ACME servers that ask for one",
+        details: "ZeroSSL, Google and others issue to those who have an account elsewhere (External Account \
+            Binding): they show an identifier and a key. The key is in the file of --acme-eab-key.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.acme.key_id = Some(text(values)?.to_owned());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "acme-eab-key",
+        short: None,
+        value: Value::One {
+            name: "FILE",
+            choices: &[],
+            hint: ValueHint::FilePath,
+        },
+        group: Group::Tls,
+        default: "",
+        brief: "the file of that key, as the ACME server's operator shows it (Base64)",
+        details: "The user of --user has to be able to read it.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.acme.key = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
         name: "acme-thumbprint",
         short: None,
         value: one("TEXT"),

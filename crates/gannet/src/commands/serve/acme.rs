@@ -18,6 +18,7 @@ use super::state_folder::state_folder;
 use crate::command_line::public_hosts::check_public;
 use crate::command_line::settings::{AcmeSettings, Settings};
 use crate::command_line::values::ON_DEMAND;
+use crate::commands::acme::check_key;
 use crate::messages::Failure;
 
 /// What a server has to know of certificates that are ordered for it; `None` if none are. Those of `named`
@@ -131,6 +132,9 @@ pub(super) fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Fa
         let alone = [
             ("--acme-email", acme.email.is_some()),
             ("--acme-server", acme.server.is_some()),
+            ("--acme-profile", acme.profile.is_some()),
+            ("--acme-eab-kid", acme.key_id.is_some()),
+            ("--acme-eab-key", acme.key.is_some()),
         ];
         return match alone.iter().find(|(_, is_given)| *is_given) {
             None => Ok(None),
@@ -158,6 +162,23 @@ pub(super) fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Fa
         None => {}
         Some("staging") => all.push("--staging".into()),
         Some(server) => all.extend(["--server".into(), server.into()]),
+    }
+    if let Some(profile) = &acme.profile {
+        all.extend(["--profile".into(), profile.into()]);
+    }
+    match (&acme.key_id, &acme.key) {
+        (None, None) => {}
+        (Some(key_id), Some(key)) => {
+            // What the other process would say again and again.
+            check_key(key)?;
+            // One may begin with a hyphen.
+            all.push(format!("--eab-kid={key_id}").into());
+            all.extend(["--eab-key".into(), key.into()]);
+        }
+        _ => {
+            let what = "--acme-eab-kid and --acme-eab-key belong together";
+            return Err(Failure::usage(what).help("give both, or none"));
+        }
     }
     if acme.is_on_demand {
         all.push("--names-from-stdin".into());
