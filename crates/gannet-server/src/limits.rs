@@ -577,9 +577,16 @@ pub(crate) const SITE_QUEUE_MAX: usize = 1_024;
 /// Certificates that the health check has a line for. Others are counted.
 pub(crate) const HEALTH_LINES_MAX: usize = 20;
 
-/// Handshakes of a worker that wait for a certificate that was ordered just now, up to 32 KiB each. More of
-/// them are refused.
+/// Handshakes of a worker that wait for a certificate that was ordered just now. More of them are refused.
 pub(crate) const HELD_HELLOS_MAX: usize = 256;
+
+/// Those of one client: an IPv4 address, or the /64 network of an IPv6 address. A browser opens six for a name
+/// at most, and others behind the same address have room. Proxies count as no client.
+pub(crate) const HELD_HELLOS_OF_CLIENT_MAX: usize = HELD_HELLOS_MAX / 8;
+
+/// Bytes of such a handshake, with what follows the hello. A client has little to say before an answer, unless
+/// it sends early data (0-RTT); it is received from all the time, so that its end is noticed.
+pub(crate) const HELD_HELLO_LEN_MAX: u64 = 64 << 10;
 
 /// How long a handshake waits so, milliseconds: an order takes some ten seconds, and browsers give up after
 /// more than this.

@@ -3,7 +3,7 @@
 //! Every read has a deadline, so a server that does not answer fails the test at once.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -78,6 +78,18 @@ impl Client {
             stream: Stream::Tcp(stream),
             buffer: Vec::new(),
         }
+    }
+
+    /// Connects from an address of this machine.
+    pub fn connect_from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+        let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
+        let socket = socket_with(inet, stream, SocketFlags::CLOEXEC, None).expect("a socket");
+        bind(&socket, &SocketAddr::from((source, 0))).expect("an address of this machine");
+        connect(&socket, &address).expect("the server listens");
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(DEADLINE)).expect("set");
+        Self::over_stream(stream)
     }
 
     /// Wraps an existing connection.

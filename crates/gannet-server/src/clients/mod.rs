@@ -130,6 +130,10 @@ impl Clients {
 /// no packet comes from its network (RFC 6666), so that nobody else is counted with them.
 const HIDDEN: IpAddr = IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0));
 
+/// A client as limits count it: an IPv4 address, or the /64 network of an IPv6 address.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ClientKey(u128);
+
 /// What to do with a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
@@ -191,6 +195,11 @@ impl Client {
             has_begun: false,
             place: None,
         }
+    }
+
+    /// Whom its connections count for; `None` for a trusted proxy, and for the peer of a Unix socket.
+    pub(crate) fn key(&self) -> Option<ClientKey> {
+        self.address.map(|address| ClientKey(table::key(address)))
     }
 
     /// Its name in the log, if the connection has a client.

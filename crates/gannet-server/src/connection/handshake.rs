@@ -5,13 +5,12 @@ use gannet_io::driver::Driver;
 
 use super::secure::{Secure, State};
 use super::{Active, Phase};
-use crate::limits::{FRESH_MS, HELD_HELLO_MS, HELD_HELLOS_MAX, HELD_MAX, LINGER_MS};
+use crate::limits::{FRESH_MS, LINGER_MS};
 use crate::tls::alert::Alert;
 use crate::tls::config::Protocol;
 use crate::tls::handshake::{Established, Failure, Kind as HandshakeKind, Step};
 use crate::tls::session::{Received, Session};
 use crate::worker::ledger::Work;
-use crate::worker::token::Kind;
 
 /// The response to a client that speaks clear-text HTTP on a TLS port.
 const CLEAR_HTTP: &[u8] = b"This port requires HTTPS; use https://.\n";
@@ -38,11 +37,7 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         if tls.held_until.is_some() {
-            // More than its hello is not needed yet, and its end has to be noticed.
-            if tls.waiting.len() <= HELD_MAX {
-                self.arm_receive();
-            }
-            return;
+            return self.received_while_held();
         }
         if tls.waiting.is_empty() && !handshake.is_held() {
             return;
@@ -85,53 +80,6 @@ impl<D: Driver> Active<'_, D> {
             Ok(Step::Done(established)) => self.established(*established, out),
             Err(failure) => self.handshake_failed(failure, out),
         }
-    }
-
-    /// Waits for the certificate of the name that the client asks for, if not too many others do.
-    fn hold(&mut self) {
-        let conn = &mut *self.conn;
-        let Some(tls) = &mut conn.tls else { return };
-        let now = self.shared.driver.now();
-        let shared = &mut *self.shared;
-        let until = *tls.held_from.get_or_insert(now);
-        let until = until.plus_ms(HELD_HELLO_MS);
-        let waiter = conn.id.token(Kind::Receive);
-        let has_time = now < until && shared.stop_at.is_none();
-        if !has_time
-            || !shared
-                .held_hellos
-                .add(waiter, &mut shared.waiters, HELD_HELLOS_MAX)
-        {
-            return self.refuse_held();
-        }
-        tls.held_until = Some(until);
-        self.set_deadline_at(until);
-        self.arm_receive();
-    }
-
-    /// Certificates were replaced: that of a held handshake may be there.
-    pub(crate) fn resume_held(&mut self) {
-        let held = self.conn.tls.as_mut().map(|tls| tls.held_until.take());
-        if held.flatten().is_some() {
-            self.set_deadline(self.shared.settings.limits.head_timeout_ms);
-            self.shake();
-        }
-    }
-
-    /// Ends a handshake whose certificate has not come.
-    pub(super) fn refuse_held(&mut self) {
-        let conn = &mut *self.conn;
-        let Some(tls) = &mut conn.tls else { return };
-        if tls.held_until.take().is_some() {
-            let own = conn.id.token(Kind::Receive);
-            self.shared.held_hellos.0.retain(|waiter| *waiter != own);
-        }
-        let State::Shaking(handshake) = &mut tls.state else {
-            return;
-        };
-        let mut out = self.shared.driver.output();
-        let failure = handshake.refuse(&mut out);
-        self.handshake_failed(failure, out);
     }
 
     /// Continues a handshake that was deferred until this turn.
@@ -271,7 +219,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    fn handshake_failed(&mut self, failure: Failure, out: Vec<u8>) {
+    pub(super) fn handshake_failed(&mut self, failure: Failure, out: Vec<u8>) {
         self.shared.counters.tls.failed(&failure);
         if let Failure::Ours { alert, .. } = failure {
             self.shared.count_refused_client(alert);
@@ -338,7 +286,9 @@ impl<D: Driver> Active<'_, D> {
     /// Whether the peer has closed its half without completing its part of the handshake.
     fn is_deserted(&mut self) -> bool {
         let conn = &mut *self.conn;
-        let is_busy = |tls: &Secure| tls.is_sending || !tls.waiting.is_empty();
+        // What waits behind a held hello is of no use to a peer that has gone.
+        let is_busy =
+            |tls: &Secure| tls.is_sending || (!tls.waiting.is_empty() && tls.held_until.is_none());
         let is_deserted = conn.ended && !conn.tls.as_deref().is_some_and(is_busy);
         if is_deserted {
             self.shared.counters.tls.failed_by("closed");

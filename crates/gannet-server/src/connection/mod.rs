@@ -10,6 +10,7 @@ mod closing;
 mod deadlines;
 mod early;
 mod handshake;
+pub(crate) mod held_hellos;
 mod http2;
 pub(crate) mod intake;
 mod kernel_tls;

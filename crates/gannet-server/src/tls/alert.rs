@@ -27,6 +27,8 @@ impl Alert {
     pub const INTERNAL_ERROR: Self = Self(80);
     /// The user cancelled; `close_notify` follows.
     pub const USER_CANCELED: Self = Self(90);
+    /// An extension is needed, such as the name of the server (RFC 8446 section 9.2).
+    pub const MISSING_EXTENSION: Self = Self(109);
     /// There is no certificate for the name (RFC 6066 section 3).
     pub const UNRECOGNIZED_NAME: Self = Self(112);
     /// The client has sent no certificate (RFC 8446 section 4.4.2.4).

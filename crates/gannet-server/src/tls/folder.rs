@@ -169,6 +169,11 @@ impl Folder {
         self.files.keys().map(|host| &**host)
     }
 
+    /// Whether there is a pair for a host.
+    pub(super) fn has_pair(&self, host: &str) -> bool {
+        self.files.get(host).is_some_and(|it| it.pair.is_some())
+    }
+
     /// Whether there is a file for a host, whatever is in it, or was.
     pub(super) fn has(&self, host: &str) -> bool {
         self.files.contains_key(host)
@@ -256,7 +261,7 @@ mod tests {
         let names = |first: &[String]| -> Vec<String> {
             let expected = Expected {
                 ordered: Arc::new(first.iter().map(|host| host.as_str().into()).collect()),
-                on_demand: None,
+                ..Expected::default()
             };
             let pairs = folder.pairs(first, &expected);
             pairs.map(|pair| pair.facts.names[0].to_string()).collect()

@@ -24,7 +24,7 @@ use rustls::unbuffered::{
 use rustls::{AlertDescription, Error, HandshakeKind, NamedGroup, ProtocolVersion};
 
 use super::alert::Alert;
-use super::certificates::{CertificateSet, NoneYet};
+use super::certificates::{CertificateSet, Without};
 use super::config::{Protocol, secrets_of};
 use super::hello::{self, Look};
 use super::limits::{
@@ -171,7 +171,26 @@ impl Handshake {
     /// Ends a handshake that is held; the alert is in `out`.
     pub fn refuse(&mut self, out: &mut Vec<u8>) -> Failure {
         self.is_held = false;
-        self.fail(Alert::UNRECOGNIZED_NAME, NONE_YET, out)
+        self.fail_without(Without::Awaited, out)
+    }
+
+    /// Fails because there is no certificate for the client.
+    fn fail_without(&mut self, without: Without, out: &mut Vec<u8>) -> Failure {
+        let (alert, why) = match without {
+            Without::Coming | Without::Awaited => (
+                Alert::UNRECOGNIZED_NAME,
+                "there is no certificate for the name yet",
+            ),
+            Without::Unknown => (
+                Alert::UNRECOGNIZED_NAME,
+                "no site has the name, or nobody issues certificates for it",
+            ),
+            Without::Nameless => (
+                Alert::MISSING_EXTENSION,
+                "the client asks for no name, and no certificate is the default one",
+            ),
+        };
+        self.fail(alert, why, out)
     }
 
     fn is_at_hello(&self) -> bool {
@@ -346,11 +365,11 @@ impl Handshake {
             None => {
                 let host = match certificates.choose(name) {
                     Ok(host) => host,
-                    Err(NoneYet { is_coming: true }) if !hello.is_challenge => {
+                    Err(Without::Coming) if !hello.is_challenge => {
                         self.is_held = true;
                         return Ok(());
                     }
-                    Err(NoneYet { .. }) => return Err(self.refuse(out)),
+                    Err(without) => return Err(self.fail_without(without, out)),
                 };
                 self.asks_client = certificates.asks_clients();
                 host.choose(hello.prefers_chacha)
@@ -534,8 +553,6 @@ fn explain(
         why: error.to_string(),
     }
 }
-
-const NONE_YET: &str = "there is no certificate for the name yet";
 
 const CLEAR_ALERT: u8 = ContentType::Alert as u8;
 

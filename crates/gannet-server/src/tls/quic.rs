@@ -10,7 +10,7 @@ use rustls::server::{
 };
 use rustls::sign::CertifiedKey;
 
-use super::certificates::{Chosen, Names};
+use super::certificates::Names;
 use super::compression;
 use super::config::{ByKeyKind, Options, ticketer};
 use super::limits::EARLY_SESSIONS_MAX;
@@ -32,11 +32,10 @@ struct ByName {
 impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().map(str::to_ascii_lowercase);
-        match self.names.choose(name.as_deref()) {
-            Chosen::Host(host) => self.hosts.get(host)?.resolve(hello),
-            // A browser comes by TCP first, where a name that is coming is waited for.
-            Chosen::Awaited | Chosen::Coming => None,
-        }
+        // A browser comes by TCP first, where a certificate that is coming is waited for. The library has
+        // one alert for all that have none, `access_denied`.
+        let host = self.names.choose(name.as_deref()).ok()?;
+        self.hosts.get(host)?.resolve(hello)
     }
 }
 

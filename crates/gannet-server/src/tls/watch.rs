@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::certificates::{
-    CertificateError, CertificateSet, CertificateStore, Expected, LoadOptions, Pair, PairPaths,
-    Warning, WarningKind, check_count, load, load_one, now_unix,
+    CertificateError, CertificateSet, CertificateStore, Expected, Fallback, LoadOptions, Pair,
+    PairPaths, Warning, WarningKind, check_count, load, load_one, now_unix,
 };
 use super::clients::Verifier;
 use super::config::Options;
@@ -214,6 +214,8 @@ impl Held {
             expected: Expected {
                 ordered: Arc::new(names.collect()),
                 on_demand: ordered.and_then(|ordered| ordered.on_demand.clone()),
+                // Decided when there are certificates.
+                fallback: Fallback::default(),
             },
             clients: None,
         }
@@ -295,7 +297,23 @@ impl Held {
         if pairs.is_empty() && ordered.is_none() && !source.awaits_pairs {
             return Err(CertificateError::none());
         }
-        CertificateSet::expecting(pairs, self.expected.clone(), &options, previous)
+        let expected = Expected {
+            fallback: self.fallback(first),
+            ..self.expected.clone()
+        };
+        CertificateSet::expecting(pairs, expected, &options, previous)
+    }
+
+    /// Who else gets the first certificate. With those of many sites, some name is always the first: who
+    /// asks for another one, or for none, is not shown whose sites there are.
+    fn fallback(&self, first: &[String]) -> Fallback {
+        let is_there = |host: &String| self.folder.as_ref().is_some_and(|it| it.has_pair(host));
+        match self.expected.on_demand.is_some() {
+            true if self.named.iter().flatten().next().is_some() => Fallback::All,
+            true if first.iter().any(is_there) => Fallback::Nameless,
+            true => Fallback::Nobody,
+            false => Fallback::All,
+        }
     }
 }
 

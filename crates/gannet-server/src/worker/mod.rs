@@ -30,7 +30,8 @@ pub(crate) use self::settings::{ListenerKind, WorkerSettings};
 use self::shared::Shared;
 use self::timers::Wheel;
 use self::token::{Kind, number};
-use self::waiters::{Line, Waiters};
+use self::waiters::Waiters;
+use crate::connection::held_hellos::HeldHellos;
 use crate::connection::tails::Tails;
 use crate::connection::{Active, ConnId, Connections};
 use crate::exchange::Wakeup;
@@ -134,7 +135,7 @@ impl<D: Driver> Worker<D> {
             plain: Vec::new(),
             certificates: settings.certificates.as_ref().map(Adopted::new),
             hellos: VecDeque::new(),
-            held_hellos: Line::default(),
+            held_hellos: HeldHellos::default(),
             budget: Budget::whole(),
             ledger: Ledger::new(
                 release.cache_memory,
@@ -439,8 +440,8 @@ impl<D: Driver> Worker<D> {
                     }
                 }
                 Message::Certificates => {
-                    for waiter in std::mem::take(&mut self.shared.held_hellos.0) {
-                        self.on(ConnId::of(waiter), |conn| conn.resume_held());
+                    for id in self.shared.held_hellos.take() {
+                        self.on(id, |conn| conn.resume_held());
                     }
                 }
                 Message::Snapshot(reply) => {

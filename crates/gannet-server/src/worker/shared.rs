@@ -11,8 +11,9 @@ use super::delay::Delays;
 use super::settings::WorkerSettings;
 use super::timers::Wheel;
 use super::token::{Kind, token};
-use super::waiters::{Line, Waiters};
+use super::waiters::Waiters;
 use crate::connection::ConnId;
+use crate::connection::held_hellos::HeldHellos;
 use crate::connection::tails::Tails;
 use crate::exchange::answering::Turn;
 use crate::exchange::first_reads::FirstReads;
@@ -60,7 +61,7 @@ pub(crate) struct Shared<D: Driver> {
     /// Connections whose ClientHello is deferred: the turn's handshake budget was used up.
     pub(crate) hellos: VecDeque<ConnId>,
     /// Connections whose handshakes wait for a certificate that is coming.
-    pub(crate) held_hellos: Line,
+    pub(crate) held_hellos: HeldHellos,
     /// Work still allowed in this turn.
     pub(crate) budget: Budget,
     /// Memory held on behalf of several connections.

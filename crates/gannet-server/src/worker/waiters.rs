@@ -45,18 +45,6 @@ impl Line {
         self.0.push_back(waiter);
     }
 
-    /// Adds a waiter unless there are `most`, once those are removed whose connections are gone.
-    pub(crate) fn add(&mut self, waiter: Token, waiters: &mut Waiters, most: usize) -> bool {
-        if self.0.len() >= most {
-            self.prune(waiters);
-        }
-        let has_room = self.0.len() < most;
-        if has_room {
-            self.push(waiter, waiters);
-        }
-        has_room
-    }
-
     /// Removes waiters whose connections are gone; returns whether any waiter is left.
     pub(crate) fn prune(&mut self, waiters: &mut Waiters) -> bool {
         self.0.retain(|waiter| !waiters.forget_if_gone(*waiter));

@@ -1,22 +1,17 @@
 //! TLS in the simulation: tickets, deadlines, and the memory that a peer can make the server hold.
 
-use std::sync::Arc;
-
-use gannet_io::companion;
+use gannet_io::driver::{Listener, Peer};
 use gannet_io::options::EngineOptions;
-use gannet_io::sim::{End, Faults, Sim};
+use gannet_io::sim::{Client, End, Faults, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
-use gannet_server::tls::config::Options;
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
-use gannet_server::tls::on_demand::OnDemand;
-use gannet_server::tls::watch::{Ordered, Source};
 use gannet_testkit::h2::{headers, request, wide_opening};
 use gannet_testkit::tls::{Abilities, Authority};
 
 use crate::run::{LIMITS, Tls};
 use crate::server::{Server, check_about, get};
-use crate::tls_support::{connect, from_client};
+use crate::tls_support::{connect, from_client, on_demand};
 use crate::wire::Wire;
 
 /// A connection after its handshake, without any request.
@@ -152,24 +147,10 @@ fn a_peer_that_stalls_its_streams_has_little_made_for_it() {
     }
 }
 
-/// A server whose site has a name without a certificate, and clients that ask for it.
-fn without_certificate() -> (Server, impl Fn(&Server) -> gannet_io::sim::Client) {
+/// A server whose sites have names without a certificate, and clients that ask for one.
+fn without_certificate() -> (Server, impl Fn(&Server, &str) -> Client) {
     let folder = gannet_testkit::Folder::new();
-    let (_, write) = companion::input().expect("descriptors");
-    let on_demand = OnDemand::new(write, |_| true);
-    on_demand.know(Arc::new(|name| name == "site.test"));
-    let source = Source {
-        pairs: Vec::new(),
-        allow_expired: false,
-        awaits_pairs: false,
-        ordered: Some(Ordered {
-            folder: folder.path().to_owned(),
-            on_demand: Some(on_demand),
-            ..Ordered::default()
-        }),
-        options: Options::default(),
-        client_authorities: Vec::new(),
-    };
+    let (source, _) = on_demand(&folder, |name| name == "site.test");
     let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
     let disk = driver.handle();
     disk.put_file("small", "small");
@@ -183,46 +164,107 @@ fn without_certificate() -> (Server, impl Fn(&Server) -> gannet_io::sim::Client)
     let options = ContentOptions::default();
     let driven = Driven::new(driver, content, &options, LIMITS, Some(tls)).expect("a directory");
     let config = Authority::new().client(Abilities::default());
-    let greet = move |server: &Server| {
-        let client = server.connect();
+    let greet = move |server: &Server, address: &str| {
+        let peer = Peer::Ip(format!("{address}:443").parse().expect("an address"));
+        let client = server.disk.connect_from(Listener(0), peer);
+        let client = client.expect("it listens");
         client.write(&from_client(&mut connect(&config, "site.test")));
         client
     };
     (Server { driven, disk }, greet)
 }
 
+/// `unrecognized_name`, in clear text.
+const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 112];
+
+/// An address of which nothing is known.
+const SOMEBODY: &str = "198.51.100.1";
+
+/// Some bytes that a client may send behind its hello.
+const MORE: &[u8] = &[20, 3, 3, 0, 1, 1];
+
+/// Clients of whom each has an address of its own.
+fn address(number: usize) -> String {
+    format!("192.0.2.{number}")
+}
+
 /// A handshake that waits for a certificate ends by an alert, not later because the client goes on
-/// sending; one whose client has gone ends at once.
+/// sending.
 #[test]
 fn who_waits_for_a_certificate_is_told_that_there_is_none() {
-    const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 112];
     let (mut server, greet) = without_certificate();
-    let client = greet(&server);
+    let client = greet(&server, SOMEBODY);
     server.pass(HELD_HELLO_MS / 2);
-    client.write(&[20, 3, 3, 0, 1, 1]);
+    client.write(MORE);
     server.pass(HELD_HELLO_MS / 2 - 1000);
     assert_eq!(client.read(), b"");
     server.until("an alert", || client.read() == ALERT);
-    let client = greet(&server);
+    // One that sends more than it can have to say.
+    let client = greet(&server, SOMEBODY);
     server.pass(100);
-    client.shutdown_write();
-    server.until("its end", || client.is_closed_by_server());
-    assert_eq!(client.read(), b"");
-    // A flood: those of a bound wait, the others are refused.
-    let clients: Vec<_> = (0..HELD_HELLOS_MAX + 10).map(|_| greet(&server)).collect();
-    server.pass(1000);
-    let refused = clients.iter().filter(|client| client.read() == ALERT);
-    assert_eq!(refused.count(), 10);
-    // Who goes makes room.
-    drop(clients);
-    server.pass(1000);
-    let client = greet(&server);
+    client.write(&MORE.repeat(1 << 15));
+    let took = server.until("an alert", || client.read() == ALERT);
+    assert!(took < HELD_HELLO_MS / 2, "{took} ms");
+    // A stop waits for no certificate.
+    let client = greet(&server, SOMEBODY);
     server.pass(1000);
     assert_eq!(client.read(), b"");
     server.driven.stop();
     server.until("an alert", || client.read() == ALERT);
 }
 
+/// One whose client has gone ends at once, whatever has come from it before.
+#[test]
+fn who_waits_for_a_certificate_and_goes_is_forgotten() {
+    let (mut server, greet) = without_certificate();
+    for (before, after) in [(&b""[..], &b""[..]), (b"", MORE), (MORE, b""), (MORE, MORE)] {
+        for is_late in [false, true] {
+            let client = greet(&server, SOMEBODY);
+            client.write(before);
+            if is_late {
+                server.pass(100);
+            }
+            client.write(after);
+            client.shutdown_write();
+            let took = server.until("its end", || client.is_closed_by_server());
+            assert!(took < 1000, "{took} ms {before:?} {after:?} {is_late}");
+            assert_eq!(client.read(), b"");
+        }
+    }
+}
+
+/// Of one client a few wait, so that others have places; of all of them together a bound.
+#[test]
+fn who_asks_for_certificates_from_one_address_leaves_places() {
+    let (mut server, greet) = without_certificate();
+    let mut check = |addresses: &[String], refused: usize| {
+        let clients: Vec<_> = addresses.iter().map(|it| greet(&server, it)).collect();
+        server.pass(1000);
+        let ends = clients.iter().filter(|client| client.read() == ALERT);
+        assert_eq!(ends.count(), refused, "{addresses:?}");
+        clients
+    };
+    let flood = |address: &str| vec![address.to_owned(); HELD_HELLOS_OF_CLIENT_MAX + 10];
+    let mut held = check(&flood(SOMEBODY), 10);
+    // Whoever has a network has as many addresses as it likes.
+    let many = (1..=HELD_HELLOS_OF_CLIENT_MAX + 10).map(|it| format!("[2001:db8::{it:x}]"));
+    held.extend(check(&many.collect::<Vec<_>>(), 10));
+    held.extend(check(&["[2001:db8:0:1::1]".to_owned(), address(200)], 0));
+    let others = HELD_HELLOS_MAX - 2 * HELD_HELLOS_OF_CLIENT_MAX - 2;
+    held.extend(check(&(0..others).map(address).collect::<Vec<_>>(), 0));
+    check(&[address(201)], 1);
+    // Who goes makes room, for itself and for others.
+    held.drain(..1);
+    check(&[SOMEBODY.to_owned()], 0);
+    drop(held);
+    check(&flood(SOMEBODY), 10);
+    check(
+        &(0..=HELD_HELLOS_MAX / 2).map(address).collect::<Vec<_>>(),
+        0,
+    );
+}
+
 /// As in the server's limits.
 const HELD_HELLO_MS: u64 = 30_000;
 const HELD_HELLOS_MAX: usize = 256;
+const HELD_HELLOS_OF_CLIENT_MAX: usize = HELD_HELLOS_MAX / 8;

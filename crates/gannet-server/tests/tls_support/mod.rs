@@ -8,16 +8,21 @@
 
 pub mod server;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gannet_io::companion;
 use gannet_server::tls::certificates::{
     CertificateSet, CertificateStore, LoadOptions, Pair, PairPaths, Warning,
 };
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Established, Failure, Handshake, Step};
+use gannet_server::tls::on_demand::OnDemand;
 use gannet_server::tls::session::{Received, Session};
+use gannet_server::tls::watch::{Ordered, Source};
+use gannet_testkit::Folder;
 pub use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, connection};
 use rustls::{ClientConfig, ClientConnection};
 
@@ -46,6 +51,27 @@ pub fn set(issued: &[&Issued], options: &Options) -> CertificateSet {
 
 pub fn store(issued: &Issued, options: &Options) -> Arc<CertificateStore> {
     CertificateStore::new(set(&[issued], options))
+}
+
+/// Certificates in a folder, which are ordered there for the names of sites when they are asked for; and what
+/// the process reads that orders them.
+pub fn on_demand(folder: &Folder, is_site: fn(&str) -> bool) -> (Source, File) {
+    let (read, write) = companion::input().unwrap();
+    let on_demand = OnDemand::new(write, |_| true);
+    on_demand.know(Arc::new(is_site));
+    let source = Source {
+        pairs: Vec::new(),
+        allow_expired: false,
+        awaits_pairs: false,
+        ordered: Some(Ordered {
+            folder: folder.path().to_owned(),
+            on_demand: Some(on_demand),
+            ..Ordered::default()
+        }),
+        options: Options::default(),
+        client_authorities: Vec::new(),
+    };
+    (source, File::from(read))
 }
 
 pub fn connect(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {

@@ -20,7 +20,7 @@ pub use facts::Facts;
 pub(super) use facts::subject;
 pub use load::{LoadOptions, Pair, PairPaths, load, load_one, now_unix};
 pub(super) use load::{challenge, check_count};
-pub(super) use names::{Chosen, Expected, Names};
+pub(super) use names::{Expected, Fallback, Names, Without};
 
 use foldhash::fast::RandomState;
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
@@ -40,13 +40,6 @@ pub struct CertificateSet {
     clients: Option<Verifier>,
     /// The same for every set of a server.
     challenges: Arc<Challenges>,
-}
-
-/// There is no certificate for a name.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct NoneYet {
-    /// It was ordered just now, and may be there in a few seconds.
-    pub(super) is_coming: bool,
 }
 
 /// Certificates with the same names; they differ in the kind of key.
@@ -162,17 +155,13 @@ impl CertificateSet {
     /// The configuration for a client that requests `server_name`: the certificate with exactly
     /// that name, otherwise one with a matching wildcard, otherwise the default. A client that
     /// requests an unknown name gets the default as well, and rejects it itself (RFC 6066 section 3
-    /// allows either).
+    /// allows either), unless certificates are ordered on demand and the operator has given none besides.
     ///
     /// # Errors
-    /// There is no certificate at all, or none yet for a name that will have one.
-    pub(super) fn choose(&self, server_name: Option<&str>) -> Result<&HostConfig, NoneYet> {
-        let host = match self.names.choose(server_name) {
-            Chosen::Host(host) => self.hosts.get(host).map(|host| &host.config),
-            Chosen::Awaited => None,
-            Chosen::Coming => return Err(NoneYet { is_coming: true }),
-        };
-        host.ok_or(NoneYet { is_coming: false })
+    /// There is no certificate at all, or none for the name.
+    pub(super) fn choose(&self, server_name: Option<&str>) -> Result<&HostConfig, Without> {
+        let host = self.hosts.get(self.names.choose(server_name)?);
+        host.map(|host| &host.config).ok_or(Without::Awaited)
     }
 
     /// The names that have been ordered and have no certificate.

@@ -25,17 +25,33 @@ pub(in crate::tls) struct Expected {
     pub(in crate::tls) ordered: Arc<HashSet<Box<str>, RandomState>>,
     /// One is ordered when it is asked for.
     pub(in crate::tls) on_demand: Option<OnDemand>,
+    /// Who else gets the certificate of the first host.
+    pub(in crate::tls) fallback: Fallback,
 }
 
-/// What a client gets for a name.
+/// Who gets the certificate of the first host, besides those that ask for its names.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(in crate::tls) enum Fallback {
+    /// Whoever asks for a name that nobody expects, or for none.
+    #[default]
+    All,
+    /// Whoever asks for no name.
+    Nameless,
+    /// Nobody: that it is the first one was not chosen.
+    Nobody,
+}
+
+/// Why there is no certificate for a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::tls) enum Chosen {
-    /// The certificate of this host.
-    Host(usize),
+pub(in crate::tls) enum Without {
+    /// That of the name was ordered just now, and may be there in a few seconds.
+    Coming,
     /// There is none for the name yet.
     Awaited,
-    /// The same; it was ordered just now, and may be there in a few seconds.
-    Coming,
+    /// There will be none: no site has the name, or nobody issues for it.
+    Unknown,
+    /// The client asks for no name.
+    Nameless,
 }
 
 impl Names {
@@ -69,22 +85,35 @@ impl Names {
         self.exact.get(name).or_else(wildcard).copied()
     }
 
-    /// What a client gets that requests `server_name` (lower case): the certificate of the host with
-    /// exactly that name, otherwise of one with a matching wildcard; none, if the name will have its own;
+    /// The host whose certificate a client gets that requests `server_name` (lower case): the one with
+    /// exactly that name, otherwise one with a matching wildcard; none, if the name will have its own;
     /// otherwise the default, which a set without certificates does not have.
-    pub(in crate::tls) fn choose(&self, server_name: Option<&str>) -> Chosen {
+    ///
+    /// # Errors
+    /// There is none for it.
+    pub(in crate::tls) fn choose(&self, server_name: Option<&str>) -> Result<usize, Without> {
+        let Expected {
+            ordered,
+            on_demand,
+            fallback,
+        } = &self.expected;
         let Some(name) = server_name else {
-            return Chosen::Host(0);
+            return match fallback {
+                Fallback::All | Fallback::Nameless => Ok(0),
+                Fallback::Nobody => Err(Without::Nameless),
+            };
         };
         if let Some(host) = self.find(name) {
-            return Chosen::Host(host);
+            return Ok(host);
         }
-        let on_demand = self.expected.on_demand.as_ref();
-        match on_demand.map_or(Asked::Unknown, |it| it.ask(name)) {
-            Asked::Coming => Chosen::Coming,
-            Asked::Awaited => Chosen::Awaited,
-            Asked::Unknown if self.expected.ordered.contains(name) => Chosen::Awaited,
-            Asked::Unknown => Chosen::Host(0),
+        match on_demand.as_ref().map_or(Asked::Unknown, |it| it.ask(name)) {
+            Asked::Coming => Err(Without::Coming),
+            Asked::Awaited => Err(Without::Awaited),
+            Asked::Unknown if ordered.contains(name) => Err(Without::Awaited),
+            Asked::Unknown => match fallback {
+                Fallback::All => Ok(0),
+                Fallback::Nameless | Fallback::Nobody => Err(Without::Unknown),
+            },
         }
     }
 
