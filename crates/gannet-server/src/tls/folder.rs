@@ -4,9 +4,9 @@
 //! Files are replaced there as a whole, which changes the folder itself, so that a look at ten thousand
 //! hosts costs one call while nothing changes. A file that has not changed is not read again. What was
 //! read stays in use until it is replaced: neither a file that is gone nor one that is damaged takes its
-//! host out of service.
+//! host out of service, unless others need the place of one that is gone.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::io;
 use std::mem;
@@ -29,15 +29,20 @@ pub(super) struct Folder {
     skipped: u32,
     /// There were more of them than are taken.
     is_full: bool,
-    /// It could not be read.
-    is_unreadable: bool,
+    /// Why it could not be read.
+    trouble: Option<io::ErrorKind>,
     files: BTreeMap<Box<str>, File>,
+    /// Those of them that are gone, and when, in reads of the folder.
+    gone: BTreeSet<(u64, Box<str>)>,
+    reads: u64,
 }
 
 #[derive(Default)]
 struct File {
     /// When it was last read; `None` once it is gone.
     stamp: Option<Stamp>,
+    /// The read that found it gone.
+    gone_at: Option<u64>,
     /// It could not be read: the next look tries again.
     is_unread: bool,
     /// What was last read of it that could be used.
@@ -53,8 +58,10 @@ impl Folder {
             is_settled: false,
             skipped: 0,
             is_full: false,
-            is_unreadable: false,
+            trouble: None,
             files: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            reads: 0,
         }
     }
 
@@ -75,15 +82,21 @@ impl Folder {
             Ok(names) => names,
             Err(error) => {
                 let is_new = error.kind() == io::ErrorKind::NotFound && self.files.is_empty();
+                let is_told = self.trouble.replace(error.kind()) == Some(error.kind());
                 // It is made before the first certificate. Otherwise what was read stays in use.
-                if !mem::replace(&mut self.is_unreadable, true) && !is_new {
-                    warnings.push(unusable(&self.path, &Cause::Read(error)));
+                if !is_told && !is_new {
+                    warnings.push(Warning {
+                        path: self.path.clone(),
+                        kind: WarningKind::UnreadableFolder {
+                            why: gannet_io::cause::cause(&error),
+                        },
+                    });
                 }
                 self.stamp = None;
                 return false;
             }
         };
-        self.is_unreadable = false;
+        self.trouble = None;
         (self.stamp, self.is_settled, self.skipped) = (stamp, is_same, 0);
         self.read(names, options, warnings)
     }
@@ -94,24 +107,30 @@ impl Folder {
         options: &LoadOptions,
         warnings: &mut Vec<Warning>,
     ) -> bool {
-        let mut is_changed = false;
-        let mut found = HashSet::with_capacity(names.len());
+        let stamped = names.into_iter().filter_map(|(host, path)| {
+            // Without a stamp it went since the folder was read, or is a link to nothing.
+            let stamp = Stamp::of(&path)?;
+            Some((host, path, stamp))
+        });
+        let found: Vec<_> = stamped.collect();
+        // First, since others may get their places.
+        self.note_gone(&found, warnings);
         let was_full = mem::take(&mut self.is_full);
-        for (host, path) in names {
-            let stamp = Stamp::of(&path);
-            let is_known = self.files.contains_key(&host);
-            if stamp.is_none() || !is_known && self.files.len() >= FOLDER_PAIRS_MAX {
-                // Without a stamp it went since the folder was read, or is a link to nothing.
-                self.is_full |= stamp.is_some();
-                continue;
+        let mut is_changed = false;
+        for (host, path, stamp) in found {
+            if !self.files.contains_key(&host) && self.files.len() >= FOLDER_PAIRS_MAX {
+                if !self.drop_gone(warnings) {
+                    self.is_full = true;
+                    continue;
+                }
+                is_changed = true;
             }
-            found.insert(host.clone());
             let file = self.files.entry(host).or_default();
-            if file.stamp == stamp && !file.is_unread {
+            if file.stamp == Some(stamp) && !file.is_unread {
                 continue;
             }
-            let is_told = mem::take(&mut file.is_unread) && file.stamp == stamp;
-            file.stamp = stamp;
+            let is_told = mem::take(&mut file.is_unread) && file.stamp == Some(stamp);
+            file.stamp = Some(stamp);
             match load_one(&PairPaths::of_one(path.clone()), options, warnings) {
                 Ok(pair) => {
                     file.pair = Some(pair);
@@ -132,11 +151,27 @@ impl Folder {
                 kind: WarningKind::TooMany,
             });
         }
+        is_changed
+    }
+
+    /// Notes which files are gone. Of those that could not be used, nothing is kept.
+    fn note_gone(&mut self, found: &[(Box<str>, PathBuf, Stamp)], warnings: &mut Vec<Warning>) {
+        let found: HashSet<&str> = found.iter().map(|(host, ..)| &**host).collect();
+        self.reads += 1;
         self.files.retain(|host, file| {
-            if found.contains(host) {
+            if found.contains(&**host) {
+                if let Some(at) = file.gone_at.take() {
+                    self.gone.remove(&(at, host.clone()));
+                }
                 return true;
             }
-            if file.stamp.take().is_some() && file.pair.is_some() {
+            if file.gone_at.is_some() {
+                return true;
+            }
+            file.stamp = None;
+            if file.pair.is_some() {
+                file.gone_at = Some(self.reads);
+                self.gone.insert((self.reads, host.clone()));
                 warnings.push(Warning {
                     path: file_of(&self.path, host),
                     kind: WarningKind::Gone,
@@ -144,7 +179,19 @@ impl Folder {
             }
             file.pair.is_some()
         });
-        is_changed
+    }
+
+    /// Makes room by the host whose file is gone for longest. False if no file is gone.
+    fn drop_gone(&mut self, warnings: &mut Vec<Warning>) -> bool {
+        let Some((_, host)) = self.gone.pop_first() else {
+            return false;
+        };
+        self.files.remove(&host);
+        warnings.push(Warning {
+            path: file_of(&self.path, &host),
+            kind: WarningKind::Dropped,
+        });
+        true
     }
 
     /// The pairs: those of the hosts `first`, in this order, then the others, by their names. `expected`
@@ -305,6 +352,89 @@ mod tests {
     }
 
     #[test]
+    fn what_is_gone_for_longest_makes_room() {
+        let files = gannet_testkit::Folder::new();
+        let pem = Authority::new().issued(KeyKind::P256, &["a.test"]).pem();
+        let put = |name: &str, text: &str| {
+            files.write(format!("{name}.new"), text);
+            let to = files.join(format!("{name}.pem"));
+            fs::rename(files.join(format!("{name}.new")), to).expect("renamed");
+        };
+        let remove = |name: &str| {
+            fs::remove_file(files.join(format!("{name}.pem"))).expect("removed");
+        };
+        let mut folder = Folder::new(files.path().to_owned());
+        for name in ["old", "older", "back"] {
+            put(name, &pem);
+        }
+        for number in 3..FOLDER_PAIRS_MAX {
+            files.write(format!("h{number}.pem"), "");
+        }
+        folder.look(true, &OPTIONS, &mut Vec::new());
+        assert_eq!(folder.files.len(), FOLDER_PAIRS_MAX);
+        let look = |folder: &mut Folder| {
+            let mut warnings = Vec::new();
+            let is_changed = folder.look(true, &OPTIONS, &mut warnings);
+            let dropped = warnings.iter().filter_map(|warning| match warning.kind {
+                WarningKind::Dropped => warning.path.file_stem(),
+                _ => None,
+            });
+            let dropped: Vec<_> = dropped
+                .map(|it| it.to_string_lossy().into_owned())
+                .collect();
+            (is_changed, dropped)
+        };
+        for name in ["back", "older", "old"] {
+            remove(name);
+            assert_eq!(look(&mut folder), (false, vec![]));
+        }
+        // Of one that could not be used, the place is free.
+        remove("h3");
+        put("a", "");
+        assert_eq!(look(&mut folder), (false, vec![]));
+        put("back", &pem);
+        put("b", "");
+        assert_eq!(look(&mut folder), (true, vec!["older".to_owned()]));
+        assert!(folder.has_pair("back") && folder.has_pair("old") && !folder.has("older"));
+        // One goes and another one comes between two looks.
+        remove("back");
+        put("c", "");
+        put("d", "");
+        let both = vec!["old".to_owned(), "back".to_owned()];
+        assert_eq!(look(&mut folder), (true, both));
+        put("e", "");
+        assert_eq!(look(&mut folder), (false, vec![]));
+        assert!(folder.has("d") && !folder.has("e") && folder.is_full);
+        assert_eq!(folder.files.len(), FOLDER_PAIRS_MAX);
+    }
+
+    #[test]
+    fn a_folder_that_comes_and_cannot_be_read_is_reported() {
+        let files = gannet_testkit::Folder::new();
+        let path = files.join("certificates");
+        let mut folder = Folder::new(path.clone());
+        assert_eq!(look(&mut folder), (false, Vec::new()), "it is made later");
+        // A test may be root's, who reads every folder.
+        files.write("certificates", "a file");
+        let mut warnings = Vec::new();
+        folder.look(false, &OPTIONS, &mut warnings);
+        let [warning] = &warnings[..] else {
+            panic!("{warnings:?}")
+        };
+        let said = warning.to_string();
+        assert!(
+            said.contains("certificates': cannot be read: not a dir"),
+            "{said}"
+        );
+        assert!(warning.help().contains("user"), "{}", warning.help());
+        assert_eq!(look(&mut folder), (false, Vec::new()), "it is said once");
+        fs::remove_file(&path).expect("removed");
+        assert_eq!(look(&mut folder), (false, Vec::new()), "it is made later");
+        files.write("certificates", "a file");
+        assert_eq!(look(&mut folder).1.len(), 1, "it was another one");
+    }
+
+    #[test]
     fn a_folder_that_cannot_be_read_keeps_its_hosts() {
         let files = gannet_testkit::Folder::new();
         let path = files.join("certificates");
@@ -315,7 +445,7 @@ mod tests {
         assert_eq!(look(&mut folder), (true, Vec::new()));
         fs::rename(&path, files.join("elsewhere")).expect("renamed");
         let (is_changed, kinds) = look(&mut folder);
-        assert!(!is_changed && matches!(kinds[..], [WarningKind::Unusable { .. }]));
+        assert!(!is_changed && matches!(kinds[..], [WarningKind::UnreadableFolder { .. }]));
         assert_eq!(look(&mut folder), (false, Vec::new()), "it is said once");
         assert_eq!(folder.pairs(&[], &Expected::default()).count(), 1);
         fs::rename(files.join("elsewhere"), &path).expect("renamed");

@@ -363,8 +363,15 @@ pub enum WarningKind {
         /// Why, without the path.
         why: String,
     },
+    /// The same, and it is in use no more, since there are too many others.
+    Dropped,
     /// The folder has more files than are read.
     TooMany,
+    /// The folder cannot be read; what was read of it before stays in use.
+    UnreadableFolder {
+        /// Why, without the path.
+        why: String,
+    },
     /// There is no folder of certificates that are ordered.
     NoFolder,
     /// It is not valid yet: usually because of a wrong clock.
@@ -403,7 +410,14 @@ impl WarningKind {
     /// Whether the certificate in use is an earlier one, or there is none.
     #[must_use]
     pub fn is_kept(&self) -> bool {
-        matches!(self, Self::Gone | Self::Unusable { .. } | Self::TooMany)
+        matches!(
+            self,
+            Self::Gone
+                | Self::Dropped
+                | Self::Unusable { .. }
+                | Self::TooMany
+                | Self::UnreadableFolder { .. }
+        )
     }
 }
 
@@ -418,7 +432,18 @@ impl Warning {
             }
             WarningKind::Awaited => "handshakes fail until 'gannet acme' has got it".into(),
             WarningKind::Gone => {
-                "the certificate stays in use until a restart, unless there is a new one".into()
+                "the certificate stays in use until a restart, unless there is a new one, or others \
+                need its place"
+                    .into()
+            }
+            WarningKind::Dropped => {
+                let max = super::super::limits::FOLDER_PAIRS_MAX;
+                format!("at most {max} are in use; put it back in place of another one")
+            }
+            WarningKind::UnreadableFolder { .. } => {
+                "let the server's user read it, and restart the server if it was made after the start: a \
+                sandbox may not reach it; certificates in use stay so"
+                    .into()
             }
             WarningKind::Unusable { .. } => {
                 "'gannet acme' replaces it; what was read of it before stays in use".into()
@@ -462,6 +487,10 @@ impl fmt::Display for Warning {
             WarningKind::HasExpired { on } => write!(f, "the certificate expired on {on}"),
             WarningKind::Awaited => f.write_str("there is no certificate yet"),
             WarningKind::Gone => f.write_str("the file of a certificate in use is gone"),
+            WarningKind::Dropped => {
+                f.write_str("the certificate is in use no more: its file is gone")
+            }
+            WarningKind::UnreadableFolder { why } => write!(f, "cannot be read: {why}"),
             WarningKind::Unusable { why } => write!(f, "cannot be used: {why}"),
             WarningKind::NoFolder => f.write_str("there is no such folder"),
             WarningKind::TooMany => {
