@@ -119,7 +119,8 @@ pub const FOLDER_PAIRS_MAX: usize = 16 << 10;
 /// Names without a certificate that are asked for between two looks at what to tell `gannet acme`.
 pub const ASKED_MAX: usize = 1024;
 
-/// Names that `gannet acme` could not be told yet, because it does not read.
+/// Names of which `gannet acme` could not be told yet, because it does not read. More that somebody waits for
+/// are asked for again later, and all others told when there is room.
 pub const UNTOLD_MAX: usize = 2 * FOLDER_PAIRS_MAX;
 
 /// A name that is asked for is told again after so many seconds. How soon another order is made is not

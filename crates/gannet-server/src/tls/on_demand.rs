@@ -146,13 +146,18 @@ impl Eq for OnDemand {}
 /// Tells the other process of names. Belongs to the thread that watches certificates.
 pub(super) struct Teller {
     on_demand: OnDemand,
-    /// Names that the other process knows, as far as it has read.
+    /// Names that the other process knows, as far as it has read, or is to know.
     told: HashSet<Box<str>>,
-    /// Lines that the pipe had no room for.
-    untold: VecDeque<String>,
+    /// Names of which something is to be told that the pipe had no room for. What that is, `told` says
+    /// when there is room: of a name that has come and gone meanwhile, the last counts.
+    untold: VecDeque<Box<str>>,
+    /// The same, of names that somebody waits for: these come first.
+    awaited: VecDeque<Box<str>>,
     /// What sites were known when hosts with certificates were told the last time, and when that was
     /// begun anew.
     last: Option<(Sites, Instant)>,
+    /// There was no room for all of these.
+    is_behind: bool,
 }
 
 impl Teller {
@@ -161,70 +166,102 @@ impl Teller {
             on_demand,
             told: HashSet::new(),
             untold: VecDeque::new(),
+            awaited: VecDeque::new(),
             last: None,
+            is_behind: false,
         }
     }
 
     /// Tells what is new since the last time. `is_changed`: the folder has other certificates now.
     pub(super) fn tell(&mut self, folder: &Folder, is_changed: bool) {
         let now = Instant::now();
-        let (sites, new) = {
+        let (sites, new, is_same) = {
             let mut state = self.on_demand.state();
+            let sites = Arc::clone(&state.sites);
+            let last = self.last.as_ref();
+            let is_same = last.is_some_and(|(last, _)| Arc::ptr_eq(last, &sites));
             let kept = Duration::from_secs(TELL_AGAIN_S);
             let is_recent = |ask: &Ask| now.duration_since(ask.told) < kept;
-            state.asked.retain(|_, ask| is_recent(ask));
-            (Arc::clone(&state.sites), mem::take(&mut state.new))
+            let is_kept = |name: &str, ask: &Ask| is_recent(ask) && (is_same || sites(name));
+            state.asked.retain(|name, ask| is_kept(name, ask));
+            (sites, mem::take(&mut state.new), is_same)
         };
         let begun = self.last.as_ref().map(|(_, begun)| *begun);
         // The other process may have been started again, and knows nothing then.
         let is_anew = begun.is_none_or(|it| now.duration_since(it).as_secs() >= TELL_AGAIN_S);
-        let is_same = |last: &(Sites, Instant)| Arc::ptr_eq(&last.0, &sites);
-        if is_anew || is_changed || !self.last.as_ref().is_some_and(is_same) {
-            if is_anew {
-                self.told.clear();
-                self.untold.clear();
-            }
-            let gone = self.told.extract_if(|name| !sites(name));
-            let gone: Vec<String> = gone.map(|name| format!("-{name}\n")).collect();
-            self.untold.extend(gone);
-            let issues = self.on_demand.0.issues;
-            let is_wanted = |name: &&str| is_public(name) && sites(name) && issues(name);
-            for name in folder.hosts().filter(is_wanted) {
-                if self.told.insert(name.into()) {
-                    self.untold.push_back(format!("{name}\n"));
-                }
-            }
+        if is_anew || is_changed || self.is_behind || !is_same {
+            self.tell_known(folder, &sites, is_anew);
             let begun = begun.filter(|_| !is_anew).unwrap_or(now);
-            self.last = Some((sites, begun));
+            self.last = Some((Arc::clone(&sites), begun));
         }
-        // Somebody waits for these.
-        for name in new.into_iter().rev() {
-            if self.untold.len() < UNTOLD_MAX {
-                self.untold.push_front(format!("{name}\n"));
-                self.told.insert(name);
+        for name in new {
+            // Its site may be gone since.
+            if self.has_room() && sites(&name) {
+                self.told.insert(name.clone());
+                self.awaited.push_back(name);
             }
         }
         self.write();
     }
 
+    /// Tells which hosts have certificates, and which names have no site any more.
+    fn tell_known(&mut self, folder: &Folder, sites: &Sites, is_anew: bool) {
+        if is_anew {
+            // All of these are told once more.
+            self.untold.retain(|name| !self.told.contains(name));
+        }
+        let mut room = UNTOLD_MAX.saturating_sub(self.untold.len() + self.awaited.len());
+        self.is_behind = false;
+        let mut has_room = || {
+            self.is_behind |= room == 0;
+            room = room.saturating_sub(1);
+            !self.is_behind
+        };
+        let gone = self.told.extract_if(|name| !sites(name) && has_room());
+        self.untold.extend(gone);
+        let issues = self.on_demand.0.issues;
+        let is_wanted = |name: &&str| is_public(name) && sites(name) && issues(name);
+        for name in folder.hosts().filter(is_wanted) {
+            if (is_anew || !self.told.contains(name)) && has_room() {
+                self.told.insert(name.into());
+                self.untold.push_back(name.into());
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.untold.len() + self.awaited.len() < UNTOLD_MAX
+    }
+
     /// Writes lines while the pipe has room.
     fn write(&mut self) {
-        while !self.untold.is_empty() {
+        loop {
             let mut chunk = String::new();
             let mut count = 0;
-            for line in &self.untold {
-                if count > 0 && chunk.len() + line.len() > ATOMIC_LEN {
+            for name in self.awaited.iter().chain(&self.untold) {
+                let sign = if self.told.contains(name) { "" } else { "-" };
+                if chunk.len() + sign.len() + name.len() + 1 > ATOMIC_LEN {
                     break;
                 }
-                chunk.push_str(line);
+                chunk.extend([sign, &**name, "\n"]);
                 count += 1;
             }
+            if count == 0 {
+                return;
+            }
             match (&self.on_demand.0.pipe).write(chunk.as_bytes()) {
-                Ok(_) => drop(self.untold.drain(..count)),
+                Ok(_) => {
+                    let first = count.min(self.awaited.len());
+                    self.awaited.drain(..first);
+                    self.untold.drain(..count - first);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // Nobody will read them, which is said elsewhere.
-                Err(_) => return self.untold.clear(),
+                Err(_) => {
+                    // Nobody will read them, which is said elsewhere.
+                    self.awaited.clear();
+                    return self.untold.clear();
+                }
             }
         }
     }
@@ -255,6 +292,7 @@ mod tests {
     use gannet_io::companion::input;
     use gannet_io::readiness::{Interest, wait};
 
+    use super::super::limits::FOLDER_PAIRS_MAX;
     use super::*;
 
     fn known(names: &[&str]) -> Sites {
@@ -362,9 +400,9 @@ mod tests {
         };
         // Nobody reads: the pipe fills, and what it has no room for waits up to a bound.
         let mut rounds = 0;
-        while teller.untold.len() < UNTOLD_MAX {
+        while teller.has_room() {
             rounds += 1;
-            assert!(rounds < 100, "it never fills: {}", teller.untold.len());
+            assert!(rounds < 100, "it never fills: {}", teller.awaited.len());
             on_demand.state().asked.clear();
             ask_all();
             teller.tell(&folder, false);
@@ -372,9 +410,112 @@ mod tests {
         on_demand.state().asked.clear();
         ask_all();
         teller.tell(&folder, false);
-        assert_eq!(teller.untold.len(), UNTOLD_MAX);
+        assert_eq!(teller.awaited.len(), UNTOLD_MAX);
         // Whole lines.
         let text = told(&mut pipe);
         assert!(text.ends_with(".test\n") && text.lines().all(|it| it.ends_with(".test")));
+    }
+
+    /// Reads all that there is to tell, in as many turns as it takes; returns how many that were.
+    fn told_in_turns(teller: &mut Teller, folder: &Folder, pipe: &mut File) -> (String, usize) {
+        let mut all = String::new();
+        for turns in 0.. {
+            teller.tell(folder, false);
+            match told(pipe) {
+                text if text.is_empty() => return (all, turns),
+                text => all.push_str(&text),
+            }
+        }
+        unreachable!("it ends")
+    }
+
+    /// What a process knows that has read these lines.
+    fn known_after(lines: &str) -> HashSet<&str> {
+        let mut known = HashSet::new();
+        for line in lines.lines() {
+            match line.strip_prefix('-') {
+                Some(name) => known.remove(name),
+                None => known.insert(line),
+            };
+        }
+        known
+    }
+
+    /// A pipe that is full for a while: those that somebody waits for come first, in their order, and of a
+    /// name that comes and goes meanwhile the last counts.
+    #[test]
+    fn what_a_full_pipe_holds_up_is_told_in_order() {
+        let files = gannet_testkit::Folder::new();
+        // More than a pipe holds.
+        let hosts: Vec<String> = (0..FOLDER_PAIRS_MAX)
+            .map(|it| format!("host-{it}.test"))
+            .collect();
+        for host in &hosts {
+            files.write(format!("{host}.pem"), "whatever");
+        }
+        let mut folder = Folder::new(files.path().to_owned());
+        let options = super::super::certificates::LoadOptions::now();
+        folder.look(true, &options, &mut Vec::new());
+        let with = |more: &[&str]| {
+            known(&[&hosts.iter().map(|it| &**it).collect::<Vec<_>>(), more].concat())
+        };
+        let (on_demand, mut pipe) = on_demand(&[]);
+        let mut teller = Teller::new(on_demand.clone());
+        on_demand.know(with(&["a.test", "b.test", "c.test", "d.test"]));
+        assert_eq!(on_demand.ask("a.test"), Asked::Coming);
+        teller.tell(&folder, false);
+        assert!(!teller.untold.is_empty(), "the pipe is full");
+        for name in ["b.test", "c.test", "d.test"] {
+            assert_eq!(on_demand.ask(name), Asked::Coming);
+            teller.tell(&folder, false);
+        }
+        // Sites go, one comes back, and somebody asks for it.
+        on_demand.know(with(&["b.test", "d.test"]));
+        teller.tell(&folder, false);
+        on_demand.know(with(&["a.test", "b.test", "d.test"]));
+        assert_eq!(on_demand.ask("a.test"), Asked::Coming);
+        let (lines, _) = told_in_turns(&mut teller, &folder, &mut pipe);
+        let place = |line: &str| lines.lines().position(|it| it == line);
+        assert!(place("a.test") < place(&hosts[0]), "it was asked for first");
+        assert!(
+            place("b.test") < place("d.test"),
+            "and this one before that"
+        );
+        let mut expected: HashSet<&str> = hosts.iter().map(|it| &**it).collect();
+        expected.extend(["a.test", "b.test", "d.test"]);
+        assert_eq!(known_after(&lines), expected);
+    }
+
+    /// More is to be told than waits: it is told once there is room, and nothing is told in vain.
+    #[test]
+    fn what_has_no_room_is_told_later() {
+        let names: Vec<String> = (0..UNTOLD_MAX + 100)
+            .map(|it| format!("host-{it}.test"))
+            .collect();
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (on_demand, mut pipe) = on_demand(&all);
+        let folder = Folder::new("nowhere".into());
+        let mut teller = Teller::new(on_demand.clone());
+        teller.told.extend(all.iter().map(|it| (*it).into()));
+        // All sites go at once, but one, whose name comes between asking and telling.
+        assert_eq!(on_demand.ask(all[0]), Asked::Coming);
+        on_demand.know(known(&[]));
+        teller.tell(&folder, false);
+        assert!(teller.is_behind && teller.untold.len() <= UNTOLD_MAX);
+        let (lines, turns) = told_in_turns(&mut teller, &folder, &mut pipe);
+        assert!(turns > 1 && !teller.is_behind);
+        assert_eq!(lines.lines().count(), all.len());
+        assert!(lines.lines().all(|line| line.starts_with('-')));
+        // After an hour all is told anew, and what has gone until then is not forgotten.
+        on_demand.know(known(&all[..2]));
+        assert_eq!(on_demand.ask(all[1]), Asked::Coming);
+        teller.tell(&folder, false);
+        assert_eq!(told(&mut pipe), format!("{}\n", all[1]));
+        let hour = Duration::from_secs(TELL_AGAIN_S);
+        let before = teller.last.as_mut().map(|(_, begun)| *begun -= hour);
+        assert!(before.is_some());
+        on_demand.know(known(&[]));
+        teller.tell(&folder, false);
+        assert_eq!(told(&mut pipe), format!("-{}\n", all[1]));
     }
 }
