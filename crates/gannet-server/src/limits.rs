@@ -600,3 +600,43 @@ pub(crate) const ACME_TOKEN_LEN_MIN: usize = 22;
 
 /// The longest token: three times the usual. It is part of the answer.
 pub(crate) const ACME_TOKEN_LEN_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::tls::limits::{ASKED_MAX, COMPRESSED_MAX, FOLDER_PAIRS_MAX, UNTOLD_MAX};
+
+    /// Rows of SECURITY.md that name a bound have its value.
+    #[test]
+    fn what_is_said_of_certificates_on_demand_is_so() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = fs::read_to_string(root.join("SECURITY.md")).expect("it is there");
+        let number = |number: usize| match number / 1000 {
+            0 => number.to_string(),
+            thousands => format!("{thousands},{:03}", number % 1000),
+        };
+        let bytes = format!("{} KiB", HELD_HELLO_LEN_MAX >> 10);
+        let time = format!("{} s", HELD_HELLO_MS / 1000);
+        for (name, value) in [
+            ("HELD_HELLOS_MAX", number(HELD_HELLOS_MAX)),
+            (
+                "HELD_HELLOS_OF_CLIENT_MAX",
+                number(HELD_HELLOS_OF_CLIENT_MAX),
+            ),
+            ("HELD_HELLO_LEN_MAX", bytes),
+            ("HELD_HELLO_MS", time),
+            ("ASKED_MAX", number(ASKED_MAX)),
+            ("UNTOLD_MAX", number(UNTOLD_MAX)),
+            ("FOLDER_PAIRS_MAX", number(FOLDER_PAIRS_MAX)),
+            ("COMPRESSED_MAX", number(COMPRESSED_MAX)),
+        ] {
+            let said = format!("{value} (`{name}`");
+            assert!(text.contains(&said), "no '{said})'");
+        }
+        let all = (HELD_HELLOS_MAX as u64 * HELD_HELLO_LEN_MAX) >> 20;
+        assert!(text.contains(&format!("a worker holds {all} MiB in the account `input`")));
+    }
+}
