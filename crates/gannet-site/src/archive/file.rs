@@ -18,6 +18,8 @@ use crate::pack::decoder;
 pub struct ArchiveFile {
     path: PathBuf,
     file: File,
+    /// Where it begins in the file.
+    base: u64,
     archive: Archive<Vec<u8>>,
 }
 
@@ -29,23 +31,36 @@ impl ArchiveFile {
     /// The file cannot be read, or is not a valid archive.
     pub fn open(path: &Path) -> Result<Self, SiteError> {
         let refuse = |error| SiteError::io("open archive", path)(error);
-        let mut file = named_file::open(path).map_err(refuse)?;
-        let metadata = file.metadata().map_err(refuse)?;
+        let file = named_file::open(path).map_err(refuse)?;
+        let len = file.metadata().map_err(refuse)?.len();
+        Self::within(path, file, (0, len))
+    }
+
+    /// The same for `len` bytes of a file from `base` on, which errors call `path`.
+    pub(crate) fn within(
+        path: &Path,
+        file: File,
+        (base, len): (u64, u64),
+    ) -> Result<Self, SiteError> {
+        let refuse = |error| SiteError::io("open archive", path)(error);
         let mut first = Vec::with_capacity(SUPERBLOCK_LEN);
-        Read::by_ref(&mut file)
-            .take(SUPERBLOCK_LEN as u64)
-            .read_to_end(&mut first)
-            .map_err(refuse)?;
+        let mut start = Range {
+            file: &file,
+            offset: base,
+            end: base + len.min(SUPERBLOCK_LEN as u64),
+        };
+        start.read_to_end(&mut first).map_err(refuse)?;
         let wrong = |error: ArchiveError| SiteError::Open(path.to_path_buf(), error);
-        let superblock = Superblock::parse(&first, metadata.len()).map_err(wrong)?;
+        let superblock = Superblock::parse(&first, len).map_err(wrong)?;
         let range = superblock.metadata_range();
         // The superblock was validated against the length of the file.
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let region = gannet_io::memory::read_large(&file, range.start, len).map_err(refuse)?;
-        let archive = Archive::new(superblock, region).map_err(wrong)?;
+        let region = gannet_io::memory::read_large(&file, base + range.start, len);
+        let archive = Archive::new(superblock, region.map_err(refuse)?).map_err(wrong)?;
         Ok(Self {
             path: path.to_path_buf(),
             file,
+            base,
             archive,
         })
     }
@@ -112,12 +127,12 @@ impl ArchiveFile {
         decoder(variant.coding(), self.stored(&variant)?).map(Some)
     }
 
-    /// `len` bytes of the file from `offset` on. Each reader has its own position.
+    /// `len` bytes of the archive from `offset` on. Each reader has its own position.
     pub(super) fn range(&self, offset: u64, len: u64) -> Range<'_> {
         Range {
             file: &self.file,
-            offset,
-            end: offset.saturating_add(len),
+            offset: self.base.saturating_add(offset),
+            end: self.base.saturating_add(offset).saturating_add(len),
         }
     }
 }

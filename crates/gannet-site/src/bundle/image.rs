@@ -11,13 +11,10 @@ use serde_json::{Value, json};
 use tar::EntryType;
 
 use super::BundleError;
-use super::layer::{Layer, USER, header};
+use super::layer::{BLOCK, Layer, USER, header};
 use super::name::Name;
-use crate::archive::hex;
+use crate::archive::{ArchiveFile, hex, verify_open};
 use crate::pack::Temporary;
-
-/// Of a tar: the unit of its length, and that of its header.
-const BLOCK: u64 = 512;
 
 /// What the header of a tar has, and where.
 const TAR_MAGIC: &[u8] = b"ustar";
@@ -71,15 +68,21 @@ impl Image {
         })
     }
 
-    /// Adds a layer as it is.
-    pub(super) fn add(&mut self, layer: Layer) -> Result<Blob, BundleError> {
+    /// Adds a layer as it is, whose last file is an archive: that of this path. Whatever is wrong with it is
+    /// found here rather than on the machines that serve it; and what is verified is the copy, since the
+    /// archive itself may be written to meanwhile.
+    pub(super) fn add(&mut self, layer: Layer, archive: &Path) -> Result<Blob, BundleError> {
         let start = self.begin()?;
         let time = self.time;
         let target = self.temporary.target();
         let mut out = Digesting::new(BufWriter::new(&self.file));
-        layer.write(&mut out, target, time)?;
+        let place = layer.write(&mut out, target, time)?;
         let (flushed, digest, len) = out.finish();
         flushed.map_err(BundleError::io("write", target))?;
+        let copy = self.file.try_clone();
+        let copy = copy.map_err(BundleError::io("read", target))?;
+        let place = (start + BLOCK + place.start, place.end - place.start);
+        verify_open(&ArchiveFile::within(archive, copy, place)?)?;
         let digest = hex(digest.as_ref());
         self.end(start, &blob_path(&digest), len)?;
         Ok(Blob {

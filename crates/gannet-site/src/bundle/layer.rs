@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use tar::{Builder, EntryType, Header};
 
 use super::{BundleError, Program};
+
+/// Of a tar: the unit of its length, and that of its header.
+pub(super) const BLOCK: u64 = 512;
 
 /// A user without rights, by a number that other images without a distribution use as well.
 pub(super) const USER: u32 = 65_532;
@@ -59,18 +63,22 @@ impl Member {
 
 impl Layer {
     /// Writes the tar to `out`, which is called `target` in errors: each file after the folders that
-    /// it is in.
+    /// it is in. Returns where in it the content of the last one is.
     pub(super) fn write(
         self,
         out: &mut dyn Write,
         target: &std::path::Path,
         time: u64,
-    ) -> Result<(), BundleError> {
+    ) -> Result<Range<u64>, BundleError> {
         let mut archive = Builder::new(out);
         let mut made = BTreeSet::new();
-        let mut add = |path: &str, kind, mode, len, content: &mut dyn Read| {
+        let mut last = 0..0_u64;
+        let mut add = |path: &str, kind, mode, len: u64, content: &mut dyn Read| {
             let mut header = header(kind, mode, time);
             header.set_size(len);
+            // Names are short enough for one header.
+            let start = last.end.next_multiple_of(BLOCK) + BLOCK;
+            last = start..start + len;
             archive.append_data(&mut header, path, content)
         };
         for Member {
@@ -113,7 +121,8 @@ impl Layer {
                 }
             }
         }
-        archive.finish().map_err(BundleError::io("write", target))
+        archive.finish().map_err(BundleError::io("write", target))?;
+        Ok(last)
     }
 }
 

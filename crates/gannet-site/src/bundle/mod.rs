@@ -15,14 +15,14 @@ mod image;
 mod layer;
 mod name;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use error::BundleError;
 
 use self::image::{Contents, Image};
 use self::layer::{Layer, Member};
 use self::name::Name;
-use crate::archive::{ArchiveFile, verify_open};
+use crate::archive::ArchiveFile;
 
 /// What an image is made of.
 #[derive(Clone, Debug)]
@@ -71,9 +71,9 @@ pub struct BundleReport {
 /// there and no image, or the system refuses something. An earlier file is untouched then.
 pub fn bundle(options: &BundleOptions) -> Result<BundleReport, BundleError> {
     let name = Name::parse(&options.name)?;
-    let archive = options.archive.as_ref();
-    let archive = archive.map(|path| ArchiveFile::open(path)).transpose()?;
-    let site = archive.map(|it| site(it, options)).transpose()?;
+    let site = options.archive.as_deref();
+    let site = site.map(|path| Ok::<_, BundleError>((path, site_layer(path, options)?)));
+    let site = site.transpose()?;
     let program = options.program.as_ref().map(layer::of_program);
     let program = program.transpose()?;
     let mut image = Image::create(&options.output, options.time)?;
@@ -86,8 +86,8 @@ pub fn bundle(options: &BundleOptions) -> Result<BundleReport, BundleError> {
     if let Some((layer, _)) = program {
         layers.push(image.add_compressed(layer)?);
     }
-    if let Some(layer) = site {
-        layers.push(image.add(layer)?);
+    if let Some((path, layer)) = site {
+        layers.push(image.add(layer, path)?);
     }
     let digest = image.describe(&name, &contents, &layers)?;
     let len = image.publish()?;
@@ -99,22 +99,25 @@ pub fn bundle(options: &BundleOptions) -> Result<BundleReport, BundleError> {
 }
 
 /// The layer of an archive. What it stores is compressed already.
-fn site(archive: ArchiveFile, options: &BundleOptions) -> Result<Layer, BundleError> {
-    // Whatever is wrong with it is found here rather than on the machines that serve it.
-    verify_open(&archive)?;
-    let path = archive.path().to_path_buf();
+fn site_layer(path: &Path, options: &BundleOptions) -> Result<Layer, BundleError> {
+    let archive = ArchiveFile::open(path)?;
     let same = std::fs::canonicalize(&options.output).ok();
-    if same.is_some() && same == std::fs::canonicalize(&path).ok() {
-        return Err(BundleError::Itself(path));
+    if same.is_some() && same == std::fs::canonicalize(path).ok() {
+        return Err(BundleError::Itself(path.to_path_buf()));
     }
     let file = archive.into_file();
-    let (file, len) = file.map_err(BundleError::io("read", &path))?;
+    let (file, len) = file.map_err(BundleError::io("read", path))?;
     let name = match options.program {
         Some(_) => "srv/site.gannet",
         // Whoever mounts the volume chooses the folder.
         None => "site.gannet",
     };
-    Ok(Layer(vec![Member::from_file(name, path, file, len)]))
+    Ok(Layer(vec![Member::from_file(
+        name,
+        path.to_path_buf(),
+        file,
+        len,
+    )]))
 }
 
 /// The processor that this program was built for, in the words of images (Go's `GOARCH`).

@@ -178,20 +178,38 @@ fn a_program_alone_serves_a_folder_and_an_archive_alone_is_a_volume() {
     assert_eq!(names, ["site.gannet"]);
 }
 
-/// An archive that is replaced while its image is made is in it as it was verified.
+/// An archive that is replaced while its image is made is in it as it was; one that is written to is
+/// refused.
 #[test]
-fn what_is_verified_is_what_is_bundled() {
+fn what_is_bundled_is_what_is_verified() {
     let folder = Folder::new("replaced");
-    let before = fs::read(folder.archive()).expect("there");
-    let archive = ArchiveFile::open(&folder.archive()).expect("sound");
+    let (path, options) = (folder.archive(), folder.options(true, true));
+    let before = fs::read(&path).expect("there");
+    let layer = site_layer(&path, &options).expect("sound");
     let other = folder.0.join("other");
     fs::write(&other, "something else").expect("written");
-    fs::rename(other, folder.archive()).expect("renamed");
-    let layer = site(archive, &folder.options(true, true)).expect("sound");
+    fs::rename(other, &path).expect("renamed");
     let mut tar = Vec::new();
     let written = layer.write(&mut tar, Path::new("image.tar"), 1_700_000_000);
-    written.expect("in memory");
+    let place = written.expect("in memory");
     assert_eq!(files(&tar)["srv/site.gannet"].1, before);
+    let place = usize::try_from(place.start).expect("short")..;
+    assert!(tar[place].starts_with(&before));
+
+    fs::write(&path, &before).expect("written");
+    let layer = site_layer(&path, &options).expect("sound");
+    let mut damaged = before;
+    let body = damaged.windows(100).position(|it| it == [7; 100]);
+    damaged[body.expect("stored as it is")] ^= 1;
+    fs::write(&path, damaged).expect("written");
+    let mut image = Image::create(&options.output, 0).expect("it is new");
+    let error = image.add(layer, &path).err().expect("it is refused");
+    let expect = format!("'{}'", path.display());
+    let told = error.to_string();
+    assert!(
+        told.contains(&expect) && told.contains("wrong digest"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -218,10 +236,13 @@ fn what_cannot_be_an_image_leaves_the_file_that_is_there() {
     let body = damaged.windows(100).position(|it| it == [7; 100]);
     damaged[body.expect("stored as it is")] ^= 1;
     fs::write(folder.0.join("damaged"), damaged).expect("written");
-    refused(
-        &|it| it.archive = Some(folder.0.join("damaged")),
-        "wrong digest",
-    );
+    let made = folder.0.join("made.tar");
+    let damaged = |options: &mut BundleOptions| {
+        options.archive = Some(folder.0.join("damaged"));
+        options.output.clone_from(&made);
+    };
+    refused(&damaged, "wrong digest");
+    assert!(!made.exists());
     refused(&|_| {}, "the existing file is not an image");
     // Somebody's backup.
     let mut backup = tar::Builder::new(Vec::new());
