@@ -128,7 +128,7 @@ impl HttpService for BoundedClient {
                         let long = format!("its answer has more than {most} bytes");
                         return Err(HttpError::new(
                             HttpErrorKind::Decode,
-                            io::Error::other(long),
+                            io::Error::new(io::ErrorKind::FileTooLarge, long),
                         ));
                     }
                     break;

@@ -28,7 +28,7 @@ pub enum FleetError {
     Trust(&'static str),
     /// The store does not do what it should.
     Remote {
-        /// What was being done: `read`, `write`, `remove`, `keep`, `take over`.
+        /// What was being done: `read`, `fetch`, `write`, `remove`, `keep`, `take over`.
         doing: &'static str,
         /// The URL of the object.
         object: String,
@@ -50,6 +50,8 @@ pub enum FleetError {
         folder: PathBuf,
         /// The URL of that store.
         of: String,
+        /// It is the same URL, at another service, or of another account.
+        is_elsewhere: bool,
         /// The file that says so.
         note: PathBuf,
     },
@@ -110,13 +112,22 @@ pub enum Cause {
     Unseen(Box<FleetError>),
     /// What nothing kept may be needed again: another pointer is in force.
     Replaced,
+    /// Nothing says what is kept: the pointer was removed.
+    NoPointer,
+    /// It has more bytes than may be fetched.
+    Large {
+        /// Its length.
+        bytes: u64,
+        /// What may be fetched.
+        most: u64,
+    },
     /// What nothing kept was removed, and is needed: it is the release of a pointer that came into force
     /// at the same time.
     Needed,
     /// The store does not keep to conditions: it has written what was there already.
     Unconditional,
-    /// It was refused, or got no answer, and this happened when it was asked for, so that nobody knows
-    /// whether it is there.
+    /// It got no answer, and may be written yet; or it was refused, and this happened when it was asked
+    /// for. Nobody knows whether it is there.
     Unknown(Box<Cause>),
     /// The folder has more names than are read.
     Crowded,
@@ -134,6 +145,29 @@ impl Cause {
 }
 
 impl Cause {
+    /// Whether a write that ended like this may still take effect, or has.
+    pub(crate) fn leaves_open(&self) -> bool {
+        match self {
+            Self::NoAnswer => true,
+            Self::Objects(error @ object_store::Error::Generic { .. }) => {
+                refusal::of(error, |it| Some(it.leaves_open())).unwrap_or_else(|| {
+                    // Nothing was sent.
+                    root_kind(error) != Some(io::ErrorKind::ConnectionRefused)
+                })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a write was refused since its condition is not met.
+    pub(crate) fn is_unmet(&self) -> bool {
+        use object_store::Error as Objects;
+        match self {
+            Self::Objects(Objects::AlreadyExists { .. } | Objects::Precondition { .. }) => true,
+            cause => cause.is_none(),
+        }
+    }
+
     /// Whether the store says that there is no such object, as it does to those who may list. That
     /// there is no such bucket is another thing.
     pub(crate) fn is_none(&self) -> bool {
@@ -164,12 +198,28 @@ impl Cause {
 pub(crate) fn is_passing(error: &object_store::Error) -> bool {
     use object_store::Error as Objects;
     match error {
-        Objects::Generic { .. } => refusal::of(error, |it| Some(it.is_passing())).unwrap_or(true),
+        Objects::Generic { .. } => refusal::of(error, |it| Some(it.is_passing()))
+            .unwrap_or_else(|| root_kind(error) != Some(io::ErrorKind::FileTooLarge)),
         Objects::AlreadyExists { .. } => {
             refusal::of(error, |it| Some(it.is_conflict())).unwrap_or(false)
         }
         _ => false,
     }
+}
+
+/// The kind of the error of the system at the root of another one.
+fn root_kind(error: &object_store::Error) -> Option<io::ErrorKind> {
+    let error = root(error).downcast_ref::<io::Error>();
+    error.map(io::Error::kind)
+}
+
+/// What lies at the root of an error.
+fn root(error: &object_store::Error) -> &(dyn Error + 'static) {
+    let mut root: &(dyn Error + 'static) = error;
+    while let Some(below) = root.source() {
+        root = below;
+    }
+    root
 }
 
 impl FleetError {
@@ -247,10 +297,20 @@ impl FleetError {
             Self::Trust(_) => {
                 "name a file of certificates in PEM form, or leave it out to trust the system's"
             }
-            Self::OtherCopy { note, .. } => {
+            Self::OtherCopy {
+                note, is_elsewhere, ..
+            } => {
                 let note = note.display();
+                let service = match is_elsewhere {
+                    true => {
+                        "name the service and the account as before, in the environment \
+                         (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, AZURE_STORAGE_ACCOUNT_NAME), or "
+                    }
+                    false => "",
+                };
                 return Some(format!(
-                    "name another folder; if both are the same store under two names: rm '{note}'"
+                    "{service}name another folder; if both are the same store under two names: rm \
+                     '{note}'"
                 ));
             }
             Self::Rewound { seen, picture, .. } => {
@@ -284,6 +344,11 @@ impl FleetError {
                 Cause::Damaged => "remove this object, and publish again",
                 Cause::Gone(_) | Cause::Unseen(_) | Cause::Needed => {
                     "its pointer is in force: publish its site again"
+                }
+                Cause::NoPointer => "publish again: that writes one",
+                Cause::Large { .. } => {
+                    "make room, or name another disk for what is kept of stores: \
+                     XDG_CACHE_HOME=/var/cache/gannet"
                 }
                 Cause::Replaced => "the next 'gannet publish' removes it, if nothing keeps it",
                 Cause::Unknown(_) => {
@@ -331,11 +396,19 @@ impl fmt::Display for FleetError {
                 "cannot copy to '{}': its releases would have {bytes} bytes, and may have {most}",
                 folder.display()
             ),
-            Self::OtherCopy { folder, of, .. } => write!(
-                out,
-                "cannot copy to '{}': it has a copy of '{of}'",
-                folder.display()
-            ),
+            Self::OtherCopy {
+                folder,
+                of,
+                is_elsewhere,
+                ..
+            } => {
+                let folder = folder.display();
+                write!(out, "cannot copy to '{folder}': it has a copy of '{of}'")?;
+                match is_elsewhere {
+                    true => out.write_str(" at another service, or of another account"),
+                    false => Ok(()),
+                }
+            }
             Self::Rewound {
                 url, found, seen, ..
             } => {
@@ -386,6 +459,11 @@ impl fmt::Display for Cause {
                 write!(out, "another publisher has removed it in the meantime: {error}")
             }
             Self::Replaced => out.write_str("another pointer is in force now"),
+            Self::NoPointer => out.write_str("the store has no pointer any more"),
+            Self::Large { bytes, most } => write!(
+                out,
+                "it has {bytes} bytes, and at most {most} are fetched: half of what is free here"
+            ),
             Self::Needed => out.write_str(
                 "it was removed when a pointer of another publisher came into force that names it",
             ),
@@ -418,10 +496,7 @@ fn words(error: &object_store::Error) -> String {
     if let Some(status) = refusal::of(error, |it| Some(it.status_words())) {
         return printable(&status);
     }
-    let mut root: &dyn Error = error;
-    while let Some(below) = root.source() {
-        root = below;
-    }
+    let root = root(error);
     match root.downcast_ref::<io::Error>() {
         Some(error) => cause(error),
         None => printable(&root.to_string()),

@@ -72,7 +72,7 @@ impl Follower {
     ) -> Result<Self, FleetError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(FleetError::io("follow a store in", folder))?;
-        origin::must_be_of(folder, remote.url())?;
+        origin::must_be_of(folder, &remote)?;
         let mut publisher = Publisher::open(folder, name, now)?;
         publisher.require(key)?;
         Ok(Self {
@@ -85,6 +85,7 @@ impl Follower {
                 intact: HashSet::new(),
                 is_distrusted: None,
                 damaged: None,
+                is_only: false,
                 tidy_at: 0,
                 removed: 0,
                 left_out: Vec::new(),
@@ -107,6 +108,16 @@ impl Follower {
         self.runtime.block_on(self.copy.round(now))
     }
 
+    /// As [`Follower::round`], for who does not come back: a store whose pointer cannot be read for a moment
+    /// is asked again.
+    ///
+    /// # Errors
+    /// As for [`Follower::round`].
+    pub fn only_round(&mut self, now: u64) -> Result<Round, FleetError> {
+        self.copy.is_only = true;
+        self.round(now)
+    }
+
     /// Waits, while connections are kept, or closed.
     pub fn sleep(&self, duration: Duration) {
         let slept = async { tokio::time::sleep(duration).await };
@@ -127,6 +138,8 @@ struct LocalCopy {
     /// A pointer whose release was fetched whole and is not what it names, and when it may be fetched
     /// again, in Unix seconds.
     damaged: Option<(Pointer, u64)>,
+    /// Nobody polls: what fails for a moment is tried again at once.
+    is_only: bool,
     /// When to tidy up without news, in Unix seconds.
     tidy_at: u64,
     /// Releases that were removed in this round.
@@ -143,7 +156,7 @@ impl LocalCopy {
         // A server that is wrong about what has changed is found out.
         let known = self.complete.as_ref().filter(|_| !is_due);
         let known = known.and_then(|(_, tag)| tag.as_deref());
-        let Some(found) = self.remote.pointer(known).await? else {
+        let Some(found) = self.remote.pointer(known, self.is_only).await? else {
             let complete = self.complete.as_ref();
             let (pointer, _) = complete.expect("an entity tag is one of a pointer that was read");
             return Ok(self.told(pointer.clone(), false, 0));
@@ -157,6 +170,8 @@ impl LocalCopy {
             return Ok(self.told(pointer, false, 0));
         }
         self.complete = None;
+        // Whatever the copy has from here on, it is known of which store.
+        origin::note(self.publisher.store().folder(), &self.remote)?;
         let mut meter = Meter::new(self.settings.rate_max);
         let history = self.history(&pointer).await;
         // A new copy needs what is active until then.
@@ -173,7 +188,6 @@ impl LocalCopy {
             history?;
             self.fetch_kept(&pointer, now, &mut meter).await?;
         }
-        origin::note(self.publisher.store().folder(), self.remote.url())?;
         self.publisher.discard_parts(None);
         let pruned = self.publisher.prune(&pointer, now);
         self.removed += pruned.releases.len();

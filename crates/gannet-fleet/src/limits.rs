@@ -23,8 +23,9 @@ pub const ERROR_BODY_LEN_MAX: usize = 4096;
 /// 5000 names at Microsoft's.
 pub const ANSWER_LEN_MAX: usize = 16 << 20;
 
-/// Attempts at one range of a release in a round, each of which goes on where the last one broke off.
-/// One that has brought [`BODY_LEAST`] bytes does not count.
+/// Attempts at a request that fails for a moment: at a write, a list, a text. At one range of a release,
+/// each goes on where the last one broke off, and one that has brought [`BODY_LEAST`] bytes does not
+/// count. A follower that polls asks for the pointer once, and polls again.
 pub const ATTEMPTS_MAX: u32 = 5;
 
 /// Between two attempts, times the number of those made.
@@ -44,6 +45,14 @@ pub const HISTORY_MAX: usize = 64;
 
 /// The bytes of all releases in the copy, unless set otherwise.
 pub const DISK_DEFAULT: u64 = 64 << 30;
+
+/// The bytes of a release that a publisher fetches from a store, to compare with it or to go back to it.
+/// Who can write to a bucket without a key can name any length.
+pub const BROUGHT_MAX: u64 = DISK_DEFAULT;
+
+/// Of what is free on the disk of the publisher's picture, such a release has at most the part that is one
+/// over this.
+pub const BROUGHT_SHARE: u64 = 2;
 
 /// Seconds until a release that was fetched whole, and is not what its pointer names, is fetched again
 /// under the same pointer.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::Stream;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::error::Cause;
 use crate::limits::{
-    ANSWER_TIMEOUT, ATTEMPT_PAUSE, BACK_OFF_LEAST, BACK_OFF_MOST, BODY_LEAST, BODY_WINDOW,
+    ANSWER_TIMEOUT, ATTEMPT_PAUSE, ATTEMPTS_MAX, BACK_OFF_LEAST, BACK_OFF_MOST, BODY_LEAST,
+    BODY_WINDOW,
 };
 
 /// How long a follower waits for a store.
@@ -21,7 +22,7 @@ pub struct Patience {
     pub window: Duration,
     /// See `window`.
     pub least: u64,
-    /// Between two attempts at a range, times the number of those made.
+    /// Between two attempts at a request, times the number of those made.
     pub pause: Duration,
 }
 
@@ -32,6 +33,25 @@ impl Default for Patience {
             window: BODY_WINDOW,
             least: BODY_LEAST,
             pause: ATTEMPT_PAUSE,
+        }
+    }
+}
+
+impl Patience {
+    /// Tries again what fails for a moment, [`ATTEMPTS_MAX`] times in all.
+    pub(crate) async fn attempts<T>(
+        &self,
+        mut attempt: impl AsyncFnMut() -> Result<T, Cause>,
+    ) -> Result<T, Cause> {
+        let mut attempts = 1;
+        loop {
+            match attempt().await {
+                Err(cause) if cause.is_passing() && attempts < ATTEMPTS_MAX => {
+                    sleep(self.pause * attempts).await;
+                    attempts += 1;
+                }
+                ended => return ended,
+            }
         }
     }
 }
@@ -146,11 +166,9 @@ where
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use futures_util::stream;
     use tokio::runtime::Builder;
-    use tokio::time::sleep;
-
-    use super::*;
 
     /// Runs a body of pieces, each after a wait, on a clock that goes by itself while nothing else
     /// does; returns how it ended, and after how many seconds.

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use gannet_io::named_file;
 use gannet_store::limits::{FOLLOWED_MAX, POINTER_LEN_MAX};
-use gannet_store::{ReleaseId, Store};
+use gannet_store::{Pointer, ReleaseId, Store};
 use object_store::UpdateVersion;
 use rustix::fs::OFlags;
 use tokio::runtime::Builder;
@@ -47,7 +48,13 @@ impl Picture<'_> {
         self.refuse_rewound(pointer.as_ref())?;
         let path = self.store.pointer_path();
         match &pointer {
-            Some(found) => write_anew(&path, &found.text)?,
+            Some(found) => {
+                if self.check(found).is_none() && self.store.pointer().is_ok() {
+                    let kept = fs::rename(&path, self.seen_path());
+                    kept.map_err(FleetError::io("rename", &path))?;
+                }
+                write_anew(&path, &found.text)?;
+            }
             None => remove(&path)?,
         }
         self.take_log().await?;
@@ -71,16 +78,36 @@ impl Picture<'_> {
         Ok(Seen { version, releases })
     }
 
+    /// The pointer of a text, if it can be used: it is one, and signed as required.
+    fn check(&self, found: &Text) -> Option<Pointer> {
+        let checked = self.store.check(&self.remote.pointer_name(), &found.text);
+        checked.ok()
+    }
+
+    /// Where the last pointer is that could be used, while the store has one that cannot.
+    fn seen_path(&self) -> PathBuf {
+        self.store.folder().join(SEEN)
+    }
+
+    /// The newest pointer that this folder has seen in force, and that can be used.
+    fn seen(&self) -> Option<Pointer> {
+        let path = self.seen_path();
+        let kept = named_file::read(&path, POINTER_LEN_MAX as u64).ok();
+        let kept = kept.and_then(|text| self.store.check(&path, &text).ok());
+        let shown = self.store.pointer().ok();
+        shown.into_iter().chain(kept).max_by_key(|it| it.serial)
+    }
+
     /// Refuses a store whose pointer is older than the one that this folder has seen: what is published
     /// there would have serials that followers have seen on other pointers.
     fn refuse_rewound(&self, found: Option<&Text>) -> Result<(), FleetError> {
-        let Ok(seen) = self.store.pointer() else {
+        let Some(seen) = self.seen() else {
             return Ok(());
         };
         let found = match found {
             None => None,
-            Some(found) => match self.store.check(&self.remote.pointer_name(), &found.text) {
-                Ok(pointer) if pointer.serial < seen.serial => Some(pointer.serial),
+            Some(found) => match self.check(found) {
+                Some(pointer) if pointer.serial < seen.serial => Some(pointer.serial),
                 // One that cannot be used says nothing about its age.
                 _ => return Ok(()),
             },
@@ -260,3 +287,6 @@ pub(crate) fn remove(path: &Path) -> Result<(), FleetError> {
         _ => Ok(()),
     }
 }
+
+/// The file of [`Picture::seen_path`].
+const SEEN: &str = ".seen";

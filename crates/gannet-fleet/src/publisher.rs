@@ -10,16 +10,19 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use gannet_store::limits::SIGNATURES_DIFFER_MAX;
 use gannet_store::{Placed, Pointer, Publisher, ReleaseId, StoreError};
 use object_store::UpdateVersion;
+use rustix::fs::statvfs;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::draft::Draft;
 use crate::error::{Cause, FleetError};
+use crate::limits::{BROUGHT_MAX, BROUGHT_SHARE};
 use crate::pace::Meter;
 use crate::picture::{Picture, Seen, date, empty, remove};
 use crate::remote::Remote;
@@ -39,17 +42,25 @@ pub struct RemotePublisher {
 
 impl RemotePublisher {
     /// Takes a picture of a store into a folder, which may have an earlier one: what of that is still
-    /// true is not fetched again. Nothing is changed in the store. `name` is who publishes, `now` the
-    /// time in Unix seconds.
+    /// true is not fetched again. Nothing is changed in the store. `key` is as for
+    /// [`Publisher::require`], and counts from the first look on: a pointer that it has not signed says
+    /// nothing about how new the store is. `name` is who publishes, `now` the time in Unix seconds.
     ///
     /// # Errors
     /// The store can only be read, cannot be read, or was put back to a state before the one of the
-    /// picture; or that cannot be written.
-    pub fn open(remote: Remote, folder: &Path, name: &str, now: u64) -> Result<Self, FleetError> {
+    /// picture; that cannot be written; or the key is malformed.
+    pub fn open(
+        remote: Remote,
+        folder: &Path,
+        key: Option<&str>,
+        name: &str,
+        now: u64,
+    ) -> Result<Self, FleetError> {
         remote.must_be_writable()?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(FleetError::io("publish from", folder))?;
-        let publisher = Publisher::open(folder, name, now)?;
+        let mut publisher = Publisher::open(folder, name, now)?;
+        publisher.require(key)?;
         let picture = Picture {
             remote: &remote,
             store: publisher.store(),
@@ -63,14 +74,6 @@ impl RemotePublisher {
             version,
             there: RefCell::new(releases),
         })
-    }
-
-    /// As [`Publisher::require`].
-    ///
-    /// # Errors
-    /// The key is malformed.
-    pub fn require(&mut self, key: Option<&str>) -> Result<(), FleetError> {
-        Ok(self.picture.require(key)?)
     }
 
     /// The store.
@@ -106,12 +109,14 @@ impl RemotePublisher {
             .filter(|it| it.release == id && it.size == listed.size)
             .collect();
         named.dedup_by_key(|it| it.digest);
-        if named.iter().any(|it| store.intact_file(it).is_ok()) {
-            return Ok(());
-        }
         let Some(pointer) = named.first() else {
             return Ok(());
         };
+        // Before it is read: of one that is too large there may be a file without content here.
+        self.must_have_room(pointer)?;
+        if named.iter().any(|it| store.intact_file(it).is_ok()) {
+            return Ok(());
+        }
         let part = self.picture.part_path(id);
         let archives = store.releases()?.into_iter().filter(|other| *other != id);
         let archives: Vec<_> = archives.map(|other| store.release_path(other)).collect();
@@ -131,9 +136,25 @@ impl RemotePublisher {
         date(&store.release_path(id), listed.modified)
     }
 
+    /// Refuses a release that would take too much of the disk.
+    fn must_have_room(&self, pointer: &Pointer) -> Result<(), FleetError> {
+        let folder = self.picture.store().folder();
+        let found =
+            statvfs(folder).map_err(|error| FleetError::io("read", folder)(error.into()))?;
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        let here = fs::metadata(self.picture.store().release_path(pointer.release));
+        let here = here.map_or(0, |it| it.blocks().saturating_mul(512));
+        let most = BROUGHT_MAX.min((free / BROUGHT_SHARE).saturating_add(here));
+        match pointer.size > most {
+            true => Err(self.remote.refuse_to_fetch(pointer, most)),
+            false => Ok(()),
+        }
+    }
+
     /// Writes a release that was [placed](Publisher::place) in the picture to the store, and returns
     /// what the store has then. Something of that name stays as it is, since files of releases never
-    /// change: it is fetched and taken over if `is_intact`, which verifies an archive, says so.
+    /// change: it is fetched and taken over if `is_intact`, which verifies an archive, says so. What differs
+    /// in more than a signature, by its length, is not fetched.
     ///
     /// # Errors
     /// What is there is damaged, or the store cannot be written; the next upload resumes what has been
@@ -179,7 +200,7 @@ impl RemotePublisher {
         })?;
         let placed = match is_ours {
             true => placed,
-            false => self.take_over(id, listed, is_intact)?,
+            false => self.take_over(id, placed, listed, is_intact)?,
         };
         self.there.borrow_mut().insert(id, listed);
         date(&path, listed.modified)?;
@@ -190,9 +211,13 @@ impl RemotePublisher {
     fn take_over(
         &self,
         id: ReleaseId,
+        ours: Placed,
         listed: Listed,
         is_intact: impl FnOnce(&Path) -> bool,
     ) -> Result<Placed, FleetError> {
+        if listed.size.abs_diff(ours.size) > SIGNATURES_DIFFER_MAX {
+            return Err(self.remote.refuse_to_take_over(id));
+        }
         let draft = self.picture.draft_path();
         let fetched = self.fetch(id, listed.size, &draft);
         if fetched.is_err() || !is_intact(&draft) {
@@ -228,7 +253,7 @@ impl RemotePublisher {
     ///
     /// # Errors
     /// Another publisher was faster, or the store refuses something; the pointer that was in force
-    /// still is, unless the error is [`Cause::Gone`] or [`Cause::Unseen`].
+    /// still is, unless the error is [`Cause::Gone`], [`Cause::Unseen`] or [`Cause::Unknown`].
     pub fn commit(&self, pointer: &Pointer, text: &str) -> Result<Option<StoreError>, FleetError> {
         self.runtime.block_on(async {
             self.remote.create_entry(pointer.serial, text).await?;
@@ -264,27 +289,30 @@ impl RemotePublisher {
 
     /// Removes releases that the picture has [removed](Publisher::prune), as long as the pointer with
     /// this text is in force, and forgets what is in the others, but in those that are needed next;
-    /// returns what could not be removed.
+    /// what could not be removed is passed to `report`.
+    ///
+    /// # Errors
+    /// One that was removed is that of a pointer which another publisher has put into force at the same
+    /// time, which is [`Cause::Needed`]; or it cannot be seen whether that is so.
     pub fn tidy(
         &self,
         in_force: &str,
         removed: &[ReleaseId],
         needed: &[ReleaseId],
-    ) -> Vec<FleetError> {
-        let mut errors = Vec::new();
+        report: &dyn Fn(FleetError),
+    ) -> Result<(), FleetError> {
         for id in removed {
             let removed = self.runtime.block_on(self.remote.remove(*id, in_force));
-            errors.extend(removed.err());
+            removed.unwrap_or_else(report);
         }
-        let needed_there = self.remote.see_whether_needed(removed, in_force);
-        errors.extend(self.runtime.block_on(needed_there).err());
         for (id, listed) in self.there.borrow().iter() {
             if !needed.contains(id) && !removed.contains(id) {
                 let path = self.picture.store().release_path(*id);
-                errors.extend(empty(&path, *listed).err());
+                empty(&path, *listed).unwrap_or_else(report);
             }
         }
-        errors
+        let needed_there = self.remote.see_whether_needed(removed, in_force);
+        self.runtime.block_on(needed_there)
     }
 }
 

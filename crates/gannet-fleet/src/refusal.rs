@@ -104,6 +104,12 @@ impl<'e> Refusal<'e> {
             || ["RequestTimeout", "IncompleteBody"].contains(&self.code)
     }
 
+    /// Whether a write may have been taken all the same: a proxy has lost its answer, or the storage does
+    /// not say why it failed.
+    pub(crate) fn leaves_open(&self) -> bool {
+        matches!(self.status, 500 | 502 | 504)
+    }
+
     /// Whether an upload that was begun is gone, or has parts that cannot be put together. Google's code is
     /// not always there.
     pub(crate) fn is_of_upload(&self) -> bool {

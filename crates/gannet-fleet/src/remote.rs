@@ -142,6 +142,16 @@ impl Remote {
         format!("{}\n{}", self.shown, self.service)
     }
 
+    /// What tells a service or an account from others that may have a bucket of the same name: `default`
+    /// for the provider's own, else 16 hexadecimal digits. `None` for a store whose URL says it all.
+    #[must_use]
+    pub fn service(&self) -> Option<String> {
+        self.parts.as_ref().map(|_| match self.service.as_str() {
+            "" => "default".to_owned(),
+            service => blake3::hash(service.as_bytes()).to_hex()[..16].to_owned(),
+        })
+    }
+
     /// What an error calls the pointer in force.
     pub(crate) fn pointer_name(&self) -> PathBuf {
         PathBuf::from(self.name(CURRENT))
@@ -168,9 +178,20 @@ impl Remote {
         parts.fold(self.folder.clone(), |path, part| path.join(part))
     }
 
-    /// The pointer in force; `None` if it has this entity tag still.
-    pub(crate) async fn pointer(&self, known: Option<&str>) -> Result<Option<Text>, FleetError> {
-        match self.text(CURRENT, known).await {
+    /// The pointer in force, which is asked for in several attempts if need be and `is_only`; `None` if it has
+    /// this entity tag still.
+    pub(crate) async fn pointer(
+        &self,
+        known: Option<&str>,
+        is_only: bool,
+    ) -> Result<Option<Text>, FleetError> {
+        let attempt = async || self.text(CURRENT, known).await;
+        let patience = self.patience;
+        let read = match is_only {
+            true => patience.attempts(attempt).await,
+            false => attempt().await,
+        };
+        match read {
             Ok(text) => Ok(Some(text)),
             Err(Cause::Objects(object_store::Error::NotModified { .. })) if known.is_some() => {
                 Ok(None)
@@ -185,7 +206,7 @@ impl Remote {
         serial: u64,
     ) -> Result<Option<(PathBuf, Vec<u8>)>, FleetError> {
         let object = format!("{LOG}/{serial}");
-        match self.text(&object, None).await {
+        match self.text_in_attempts(&object).await {
             Ok(text) => Ok(Some((PathBuf::from(self.name(&object)), text.text))),
             Err(cause) if cause.is_absence() => Ok(None),
             Err(cause) => Err(self.refuse(&object, cause)),
@@ -195,11 +216,19 @@ impl Remote {
     /// An entry of the log that was listed, unless it has been removed since.
     pub(crate) async fn listed_entry(&self, serial: u64) -> Result<Option<Vec<u8>>, FleetError> {
         let object = format!("{LOG}/{serial}");
-        match self.text(&object, None).await {
+        match self.text_in_attempts(&object).await {
             Ok(text) => Ok(Some(text.text)),
             Err(cause) if cause.is_none() => Ok(None),
             Err(cause) => Err(self.refuse(&object, cause)),
         }
+    }
+
+    /// A text, in several attempts if need be.
+    pub(crate) async fn text_in_attempts(&self, object: &str) -> Result<Text, Cause> {
+        let patience = self.patience;
+        patience
+            .attempts(async || self.text(object, None).await)
+            .await
     }
 
     pub(crate) async fn text(&self, object: &str, known: Option<&str>) -> Result<Text, Cause> {
@@ -357,8 +386,8 @@ fn clients(
     };
     let why = |error| Cause::Objects(error).to_string();
     let service = |named: &[Option<String>]| {
-        let named: Vec<_> = named.iter().flatten().map(String::as_str).collect();
-        named.join("\n")
+        let named = named.iter().flatten().map(|it| it.trim_end_matches('/'));
+        named.collect::<Vec<_>>().join("\n")
     };
     let is_clear = |url: Option<String>| url.is_some_and(|url| url.starts_with("http://"));
     Ok(Some(match scheme {

@@ -79,6 +79,18 @@ impl Remote {
         }
     }
 
+    /// A release has more bytes than may be fetched.
+    pub(crate) fn refuse_to_fetch(&self, pointer: &Pointer, most: u64) -> FleetError {
+        FleetError::Remote {
+            doing: "fetch",
+            object: self.name(&release_name(pointer.release)),
+            cause: Cause::Large {
+                bytes: pointer.size,
+                most,
+            },
+        }
+    }
+
     pub(crate) fn refuse_to_take_over(&self, id: ReleaseId) -> FleetError {
         FleetError::Remote {
             doing: "take over",
@@ -96,32 +108,42 @@ impl Remote {
 
     /// The pointer in force; `None` if there is none.
     pub(crate) async fn pointer_to_replace(&self) -> Result<Option<Text>, FleetError> {
-        match self.text(CURRENT, None).await {
-            Ok(text) => Ok(Some(text)),
-            Err(cause) if cause.is_none() => Ok(None),
-            Err(cause) => Err(self.refuse(CURRENT, cause)),
-        }
+        let found = self.found(CURRENT).await;
+        found.map_err(|cause| self.refuse(CURRENT, cause))
     }
 
-    /// Passes on the names of the objects in one of the store's folders, of which there may be so many.
+    /// Passes on the names of the objects in one of the store's folders, of which there may be so many. A
+    /// list that breaks off is begun anew, so that a name may be passed on again.
     pub(crate) async fn list(
         &self,
         folder: &str,
         most: usize,
         pass: &mut dyn FnMut(&str, Listed),
     ) -> Result<(), FleetError> {
+        let patience = self.patience;
+        let attempt = async || self.list_once(folder, most, pass).await;
+        let listed = patience.attempts(attempt).await;
+        listed.map_err(|cause| self.refuse(folder, cause))
+    }
+
+    async fn list_once(
+        &self,
+        folder: &str,
+        most: usize,
+        pass: &mut dyn FnMut(&str, Listed),
+    ) -> Result<(), Cause> {
         let path = self.at(folder);
         let mut count = 0;
         let mut objects = self.objects.list(Some(&path));
         loop {
             let next = timeout(self.patience.answer, objects.next()).await;
-            let next = next.map_err(|_| self.refuse(folder, Cause::NoAnswer))?;
+            let next = next.map_err(|_| Cause::NoAnswer)?;
             let Some(object) = next else {
                 return Ok(());
             };
-            let object = object.map_err(|error| self.refuse(folder, Cause::Objects(error)))?;
+            let object = object.map_err(Cause::Objects)?;
             if count == most {
-                return Err(self.refuse(folder, Cause::Crowded));
+                return Err(Cause::Crowded);
             }
             count += 1;
             let Some(mut below) = object.location.prefix_match(&path) else {
@@ -137,18 +159,14 @@ impl Remote {
     pub(crate) async fn look(&self, id: ReleaseId) -> Result<Listed, FleetError> {
         let object = release_name(id);
         let path = self.at(&object);
-        let mut attempts = 1;
-        loop {
-            let found = timeout(self.patience.answer, self.objects.head(&path)).await;
-            match found.unwrap_or_else(|_| Err(no_answer())) {
-                Ok(found) => return Ok(Listed::from(&found)),
-                Err(error) if is_passing(&error) && attempts < ATTEMPTS_MAX => {
-                    sleep(self.patience.pause * attempts).await;
-                    attempts += 1;
-                }
-                Err(error) => return Err(self.refuse(&object, Cause::Objects(error))),
-            }
-        }
+        let patience = self.patience;
+        let attempt = async || {
+            let found = self.within(0, self.objects.head(&path)).await;
+            found.map_err(Cause::Objects)
+        };
+        let found = patience.attempts(attempt).await;
+        let found = found.map_err(|cause| self.refuse(&object, cause))?;
+        Ok(Listed::from(&found))
     }
 
     /// Writes an object under a condition.
@@ -170,19 +188,14 @@ impl Remote {
         content: &PutPayload,
         mode: &PutMode,
     ) -> Result<bool, Cause> {
-        let mut attempts = 1;
-        loop {
-            match self.put(object, content.clone(), mode.clone()).await {
-                Ok(()) => return Ok(true),
-                Err(cause) if cause.is_passing() && attempts < ATTEMPTS_MAX => {
-                    sleep(self.patience.pause * attempts).await;
-                    attempts += 1;
-                }
-                Err(Cause::Objects(
-                    Objects::AlreadyExists { .. } | Objects::Precondition { .. },
-                )) => return Ok(false),
-                Err(cause) => return Err(cause),
+        let patience = self.patience;
+        let attempt = async || self.put(object, content.clone(), mode.clone()).await;
+        match patience.attempts(attempt).await {
+            Ok(()) => Ok(true),
+            Err(Cause::Objects(Objects::AlreadyExists { .. } | Objects::Precondition { .. })) => {
+                Ok(false)
             }
+            Err(cause) => Err(cause),
         }
     }
 
@@ -193,7 +206,14 @@ impl Remote {
     /// Another publisher has taken the serial, or the store cannot be written.
     pub(crate) async fn create_entry(&self, serial: u64, text: &str) -> Result<(), FleetError> {
         let object = format!("{LOG}/{serial}");
-        let taken = || self.overtaken(format!("another publisher has taken serial {serial}"));
+        let taken = |is_there: bool| {
+            self.overtaken(match is_there {
+                true => format!("another publisher has taken serial {serial}"),
+                false => {
+                    format!("serial {serial} was taken in the meantime, and its entry removed")
+                }
+            })
+        };
         self.put_text(&object, text, || PutMode::Create, &taken)
             .await?;
         // An entity tag, and a generation at Google's, that the entry does not have.
@@ -223,48 +243,47 @@ impl Remote {
             Some(version) => PutMode::Update(version.clone()),
             None => PutMode::Create,
         };
-        let changed = || self.overtaken("its pointer was replaced in the meantime".into());
+        let changed = |is_there: bool| {
+            let what = if is_there { "replaced" } else { "removed" };
+            self.overtaken(format!("its pointer was {what} in the meantime"))
+        };
         self.put_text(CURRENT, text, mode, &changed).await
     }
 
     /// Writes a text. One that is there already may be ours, written by an attempt of which we have
-    /// not heard; if it is not, `taken` is the error.
+    /// not heard; if it is not, `taken` is the error, which is told whether there is one.
     async fn put_text(
         &self,
         object: &str,
         text: &str,
         mode: impl Fn() -> PutMode,
-        taken: &dyn Fn() -> FleetError,
+        taken: &dyn Fn(bool) -> FleetError,
     ) -> Result<(), FleetError> {
+        let unknown = |cause| self.refuse_write(object, Cause::Unknown(Box::new(cause)));
         let mut attempts = 1;
+        // One of them may take effect after the last one has ended.
+        let mut is_open = false;
         loop {
             let cause = match self.put(object, payload(text), mode()).await {
                 Ok(()) => return Ok(()),
                 Err(cause) => cause,
             };
+            is_open |= cause.leaves_open();
             let is_passing = cause.is_passing();
-            let is_refused = !is_passing
-                && matches!(
-                    cause,
-                    Cause::Objects(
-                        Objects::AlreadyExists { .. }
-                            | Objects::Precondition { .. }
-                            | Objects::NotFound { .. }
-                    )
-                );
-            if !is_refused && !is_passing {
+            // A write that meets another one is refused in the same words, but may be taken a moment later.
+            let is_unmet = !is_passing && cause.is_unmet();
+            let is_last = !is_passing || attempts == ATTEMPTS_MAX;
+            if is_last && !is_unmet && !is_open {
                 return Err(self.refuse_write(object, cause));
             }
-            let found = self.found(object).await;
-            match found {
+            match self.found(object).await {
                 Ok(Some(found)) if found.text == text.as_bytes() => return Ok(()),
-                Ok(_) if is_refused => return Err(taken()),
-                Ok(_) if attempts == ATTEMPTS_MAX => return Err(self.refuse_write(object, cause)),
-                Ok(_) => {}
-                Err(cause) if is_refused || attempts == ATTEMPTS_MAX => {
-                    return Err(self.refuse_write(object, Cause::Unknown(Box::new(cause))));
-                }
-                Err(_) => {}
+                // Whatever is there now, no condition of ours is met any more.
+                Ok(Some(_)) if is_unmet => return Err(taken(true)),
+                Ok(None) if is_unmet && !is_open => return Err(taken(false)),
+                Ok(_) if is_last => return Err(unknown(cause)),
+                Err(cause) if is_last => return Err(unknown(cause)),
+                _ => {}
             }
             sleep(self.patience.pause * attempts).await;
             attempts += 1;
@@ -273,17 +292,10 @@ impl Remote {
 
     /// A text that may be there, in several attempts if need be.
     async fn found(&self, object: &str) -> Result<Option<Text>, Cause> {
-        let mut attempts = 1;
-        loop {
-            match self.text(object, None).await {
-                Ok(text) => return Ok(Some(text)),
-                Err(cause) if cause.is_none() => return Ok(None),
-                Err(cause) if cause.is_passing() && attempts < ATTEMPTS_MAX => {
-                    sleep(self.patience.pause * attempts).await;
-                    attempts += 1;
-                }
-                Err(cause) => return Err(cause),
-            }
+        match self.text_in_attempts(object).await {
+            Ok(text) => Ok(Some(text)),
+            Err(cause) if cause.is_none() => Ok(None),
+            Err(cause) => Err(cause),
         }
     }
 
@@ -295,9 +307,11 @@ impl Remote {
             object: self.name(&object),
             cause,
         };
-        let found = self.text(CURRENT, None).await.map_err(refuse)?;
-        if found.text != in_force.as_bytes() {
-            return Err(refuse(Cause::Replaced));
+        let found = self.found(CURRENT).await;
+        match found.map_err(|cause| self.refuse(CURRENT, cause))? {
+            Some(found) if found.text == in_force.as_bytes() => {}
+            Some(_) => return Err(refuse(Cause::Replaced)),
+            None => return Err(refuse(Cause::NoPointer)),
         }
         let path = self.at(&object);
         let removed = timeout(self.patience.answer, self.objects.delete(&path)).await;
@@ -322,7 +336,7 @@ impl Remote {
         if removed.is_empty() {
             return Ok(());
         }
-        let found = self.text(CURRENT, None).await;
+        let found = self.text_in_attempts(CURRENT).await;
         let found = found.map_err(|cause| self.refuse(CURRENT, cause))?;
         if found.text == in_force.as_bytes() {
             return Ok(());
@@ -365,7 +379,6 @@ impl Remote {
         let parts = self.writable()?;
         let object = release_name(upload.id);
         let path = self.at(&object);
-        let refuse = |error| self.refuse_write(&object, Cause::Objects(error));
         let mut begun = Journal::read(upload.journal);
         if let Some(journal) = begun.take_if(|it| !it.is_of(upload)) {
             let path = self.at(&release_name(journal.id));
@@ -378,7 +391,13 @@ impl Remote {
         let journal = match begun {
             Some(journal) => journal,
             None => {
-                let multipart = self.within(0, parts.create_multipart(&path)).await;
+                let begin = async || {
+                    let begun = self.within(0, parts.create_multipart(&path)).await;
+                    begun.map_err(Cause::Objects)
+                };
+                let patience = self.patience;
+                let multipart = patience.attempts(begin).await;
+                let refuse = |cause| self.refuse_write(&object, cause);
                 Journal::begin(upload, multipart.map_err(refuse)?)?
             }
         };
@@ -466,18 +485,14 @@ impl Remote {
             let len = part_len.min(upload.size - at);
             let content = read(file, at, len).map_err(FleetError::io("read", upload.file))?;
             let content = PutPayload::from(content);
-            let mut attempts = 1;
-            loop {
+            let attempt = async || {
                 let put = parts.put_part(path, &multipart, index, content.clone());
-                match self.within(len, put).await {
-                    Ok(part) => return Ok((index, part)),
-                    Err(error) if is_passing(&error) && attempts < ATTEMPTS_MAX => {
-                        sleep(self.patience.pause * attempts).await;
-                        attempts += 1;
-                    }
-                    Err(error) => return Err(self.refuse_write(&object, Cause::Objects(error))),
-                }
-            }
+                self.within(len, put).await.map_err(Cause::Objects)
+            };
+            let patience = self.patience;
+            let written = patience.attempts(attempt).await;
+            let part = written.map_err(|cause| self.refuse_write(&object, cause))?;
+            Ok::<_, FleetError>((index, part))
         };
         let mut written = stream::iter(lacking)
             .map(write)

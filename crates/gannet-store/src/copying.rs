@@ -124,5 +124,8 @@ impl<F: Files> Publisher<F> {
     }
 }
 
+/// The note in a copy of which store it is one. Publishing and serving leave it alone.
+pub const ORIGIN: &str = ".origin";
+
 /// How the names of parts begin.
 const PART: &str = ".part-";

@@ -22,6 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use gannet_io::named_file;
 use rustix::io::Errno;
 
+use crate::copying::ORIGIN;
 use crate::error::{MAKE_STORE, StoreError};
 use crate::files::{Files, SystemFiles, digest_of};
 use crate::keep::Keep;
@@ -449,12 +450,13 @@ fn may_open(folder: &Path) -> Result<(bool, Vec<OsString>), StoreError> {
 }
 
 /// A new folder, or a store that was not completed: both of its folders are made before anything
-/// is in them.
+/// is in them. What a listing does not show stays where somebody has removed all else.
 fn may_become_store(folder: &Path, found: &[OsString]) -> bool {
     let is_empty = |name: &OsString| names(&folder.join(name)).is_ok_and(|names| names.is_empty());
-    found
-        .iter()
-        .all(|name| *name == *LOCK || (*name == *RELEASES || *name == *LOG) && is_empty(name))
+    found.iter().all(|name| {
+        [LOCK, ORIGIN].iter().any(|it| *name == **it)
+            || (*name == *RELEASES || *name == *LOG) && is_empty(name)
+    })
 }
 
 /// Whether a file system refuses every link (link(2)).

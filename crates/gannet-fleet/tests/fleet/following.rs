@@ -410,6 +410,44 @@ fn a_copy_is_that_of_one_store() {
 }
 
 #[test]
+fn it_is_known_of_which_store_a_copy_is_before_it_has_anything() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    fleet.publish(2);
+    let server = StandIn::new(fleet.store());
+    // What cannot be replaced by a file.
+    let note = fleet.copy().join(".origin");
+    fs::create_dir_all(note.join("inside")).unwrap();
+    let mut follower = fleet.follower(&server.url());
+    let error = follower.round(now()).unwrap_err().to_string();
+    let expect = format!("cannot write '{}': ", note.display());
+    assert!(error.starts_with(&expect), "{error}");
+    assert!(files(&fleet.copy()).is_empty());
+    fs::remove_dir_all(&note).unwrap();
+    succeeds(&fleet, &mut follower);
+    assert_eq!(fs::read_to_string(&note).unwrap(), server.url() + "\n");
+}
+
+/// As after `rm -r copy/*`, which leaves what begins with a dot.
+#[test]
+fn a_copy_of_which_only_its_note_is_left_is_that_of_any_store() {
+    let fleet = Fleet::new();
+    fleet.publish(1);
+    let [server, other] = [0; 2].map(|_| StandIn::new(fleet.store()));
+    for server in [&server, &other] {
+        succeeds(&fleet, &mut fleet.follower(&server.url()));
+        for name in ["log", "releases"] {
+            fs::remove_dir_all(fleet.copy().join(name)).unwrap();
+        }
+        fs::remove_file(fleet.copy().join("current")).unwrap();
+        assert!(fleet.copy().join(".origin").exists());
+    }
+    succeeds(&fleet, &mut fleet.follower(&server.url()));
+    let note = fs::read_to_string(fleet.copy().join(".origin")).unwrap();
+    assert_eq!(note, server.url() + "\n");
+}
+
+#[test]
 fn a_url_that_is_none_of_a_store_is_refused() {
     let check = |url: &str, expect: &str| {
         let refused = Remote::open(url, Patience::default());

@@ -133,6 +133,30 @@ fn a_pointer_that_is_not_signed_by_the_key() {
     victim.refuses_pointer(text, "its signature is wrong");
 }
 
+/// Neither does it raise the serial that the next one has to exceed, whether it was copied before the
+/// key was required, or is in the log.
+#[test]
+fn an_unsigned_pointer_with_a_high_serial_locks_nobody_out() {
+    let victim = Victim::of(Fleet::signed());
+    let high = victim
+        .second
+        .to_text()
+        .replace("serial 2\n", "serial 999\n");
+    victim.refuses_pointer(high.clone(), "it is not signed");
+    let victim = Victim::of(Fleet::signed());
+    fs::write(victim.fleet.copy().join("current"), &high).unwrap();
+    fs::write(victim.fleet.copy().join("log/999"), &high).unwrap();
+    let Victim {
+        fleet,
+        server,
+        follower,
+        ..
+    } = victim;
+    drop(follower);
+    let round = fleet.follower(&server.url()).round(now()).unwrap();
+    assert_eq!((round.pointer.serial, round.is_new), (2, true));
+}
+
 #[test]
 fn an_expired_pointer() {
     let victim = Victim::new();

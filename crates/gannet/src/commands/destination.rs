@@ -33,28 +33,17 @@ impl Destination {
     /// Opens a store for publishing. What a signer's key has not signed counts as damaged: who signs
     /// the next pointer vouches for all that it takes over.
     pub(super) fn open(typed: &OsStr, signer: Option<&Signer>, now: u64) -> Result<Self, Failure> {
-        let kind = match is_url(typed) {
-            true => remote::open(typed, now)?,
-            false => Kind::Folder(Publisher::open(
-                Path::new(typed),
-                &stores::publisher_name(),
-                now,
-            )?),
-        };
         let key = signer.map(Signer::public_key).transpose()?;
-        let mut destination = Self { kind };
-        destination.require(key.as_deref())?;
-        Ok(destination)
-    }
-
-    /// From here on, only pointers signed with this public key count.
-    pub(super) fn require(&mut self, key: Option<&str>) -> Result<(), Failure> {
-        match &mut self.kind {
-            Kind::Folder(publisher) => publisher.require(key)?,
-            #[cfg(feature = "fleet")]
-            Kind::Remote(publisher) => publisher.require(key)?,
-        }
-        Ok(())
+        let kind = match is_url(typed) {
+            true => remote::open(typed, key.as_deref(), now)?,
+            false => {
+                let name = stores::publisher_name();
+                let mut publisher = Publisher::open(Path::new(typed), &name, now)?;
+                publisher.require(key.as_deref())?;
+                Kind::Folder(publisher)
+            }
+        };
+        Ok(Self { kind })
     }
 
     /// Whether [`Destination::open`] could open it, as far as that can be known without changing or
@@ -94,11 +83,13 @@ impl Destination {
         }
     }
 
-    /// The same, where a release that cannot be fetched must not hold up the next one.
-    pub(super) fn try_to_bring(&self, id: ReleaseId) {
-        if let Err(failure) = self.bring(id) {
-            self.told(failure).report();
-        }
+    /// The same, where a release that cannot be fetched must not hold up the next one; returns whether it
+    /// could.
+    pub(super) fn try_to_bring(&self, id: ReleaseId) -> bool {
+        let brought = self.bring(id);
+        brought
+            .map_err(|failure| self.told(failure).report())
+            .is_ok()
     }
 
     /// Sees to it that the store has a release that was placed, and returns what it has then.
@@ -113,7 +104,12 @@ impl Destination {
         }
     }
 
-    /// Puts a pointer into force, signed if there is a key, and removes what is no longer kept.
+    /// Puts a pointer into force, signed if there is a key, and removes what is no longer kept. What cannot
+    /// be removed is told.
+    ///
+    /// # Errors
+    /// It could not be put into force; or nodes may lack its release, or that of one which another
+    /// publisher has put into force at the same time.
     pub(super) fn commit(
         &self,
         pointer: &Pointer,
@@ -146,21 +142,51 @@ impl Destination {
             let before = before.map_err(|failure| self.told(failure).report());
             let before = before.ok().flatten();
             let needed: Vec<_> = before.into_iter().chain([pointer.release]).collect();
-            for error in publisher.tidy(&text, &pruned.releases, &needed) {
-                Failure::from(error).report();
-            }
+            let report = |error| Failure::from(error).report();
+            publisher.tidy(&text, &pruned.releases, &needed, &report)?;
         }
         Ok(pruned)
     }
 
-    /// A failure in terms of what the user named: where the picture is, is of no use.
+    /// What messages call the store.
+    pub(super) fn named(&self) -> Named {
+        Named::of(self.publisher().store(), self.shown())
+    }
+
+    /// A failure in terms of what the user named.
     pub(super) fn told(&self, failure: Failure) -> Failure {
-        match &self.kind {
-            Kind::Folder(_) => failure,
-            #[cfg(feature = "fleet")]
-            Kind::Remote(publisher) => {
-                in_terms_of(&self.shown(), publisher.picture().store().folder(), failure)
-            }
+        self.named().told(failure)
+    }
+}
+
+/// What the user calls a store: where the picture of one is, is of no use.
+pub(super) struct Named {
+    folder: String,
+    shown: String,
+}
+
+impl Named {
+    /// A store in a folder, or the picture of one that is shown under another name.
+    pub(super) fn of(store: &Store, shown: String) -> Self {
+        Self::at(store.folder(), shown)
+    }
+
+    fn at(folder: &Path, shown: String) -> Self {
+        let folder = printable(&folder.to_string_lossy());
+        Self { folder, shown }
+    }
+
+    /// A text that names the store's folder, or something in it.
+    pub(super) fn text(&self, text: &str) -> String {
+        text.replace(&self.folder, &self.shown)
+    }
+
+    /// A failure that does.
+    pub(super) fn told(&self, failure: Failure) -> Failure {
+        Failure {
+            message: self.text(&failure.message),
+            help: failure.help.map(|help| self.text(&help)),
+            ..failure
         }
     }
 }
@@ -172,32 +198,21 @@ impl Destination {
 pub(super) fn read<T>(
     typed: &OsStr,
     key: Option<&str>,
-    pass: impl FnOnce(&Store) -> Result<T, Failure>,
+    pass: impl FnOnce(&Store, &Named) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     remote::read(typed, key, pass)
 }
 
-/// A failure that names the store where it names the picture's folder.
-#[cfg(feature = "fleet")]
-fn in_terms_of(shown: &str, folder: &Path, failure: Failure) -> Failure {
-    let folder = folder.display().to_string();
-    Failure {
-        message: failure.message.replace(&folder, shown),
-        help: failure.help.map(|help| help.replace(&folder, shown)),
-        ..failure
-    }
-}
-
 #[cfg(not(feature = "fleet"))]
 mod remote {
-    use super::{Failure, Kind, OsStr, Store};
+    use super::{Failure, Kind, Named, OsStr, Store};
 
     fn built_without<T>() -> Result<T, Failure> {
         let cause = "cannot use a URL: this program was built without the feature 'fleet'";
         Err(Failure::usage(cause).help("build it with its default features"))
     }
 
-    pub(super) fn open(_: &OsStr, _: u64) -> Result<Kind, Failure> {
+    pub(super) fn open(_: &OsStr, _: Option<&str>, _: u64) -> Result<Kind, Failure> {
         built_without()
     }
 
@@ -208,7 +223,7 @@ mod remote {
     pub(super) fn read<T>(
         _: &OsStr,
         _: Option<&str>,
-        _: impl FnOnce(&Store) -> Result<T, Failure>,
+        _: impl FnOnce(&Store, &Named) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         built_without()
     }
@@ -227,9 +242,10 @@ mod remote {
     use gannet_archive::digest;
     use gannet_fleet::{Glance, Patience, Remote, RemotePublisher};
 
-    use super::{Failure, Kind, OsStr, Store, in_terms_of, printable, stores};
+    use super::super::removal::{RemovalOnSignal, remove_folder};
+    use super::{Failure, Kind, Named, OsStr, Store, printable, stores};
 
-    pub(super) fn open(typed: &OsStr, now: u64) -> Result<Kind, Failure> {
+    pub(super) fn open(typed: &OsStr, key: Option<&str>, now: u64) -> Result<Kind, Failure> {
         let remote = writable(typed)?;
         let folder = picture_of(&remote)?;
         let made = DirBuilder::new()
@@ -238,7 +254,7 @@ mod remote {
             .create(&folder);
         made.map_err(|error| Failure::of_system("make", folder.display(), &error))?;
         let name = stores::publisher_name();
-        let publisher = RemotePublisher::open(remote, &folder, &name, now);
+        let publisher = RemotePublisher::open(remote, &folder, key, &name, now);
         Ok(Kind::Remote(Box::new(publisher?)))
     }
 
@@ -249,18 +265,21 @@ mod remote {
     pub(super) fn read<T>(
         typed: &OsStr,
         key: Option<&str>,
-        pass: impl FnOnce(&Store) -> Result<T, Failure>,
+        pass: impl FnOnce(&Store, &Named) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let remote = Remote::open(&typed.to_string_lossy(), Patience::default())?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let unique = since.unwrap_or_default().as_nanos();
         let folder = format!("gannet-releases-{}-{unique:x}", process::id());
         let folder = env::temp_dir().join(folder);
-        let told = |failure| in_terms_of(&printable(remote.url()), &folder, failure);
+        let named = Named::at(&folder, printable(remote.url()));
+        let removed = folder.clone();
+        let _removal = RemovalOnSignal::by(move || remove_folder(&removed))?;
         // Without one, all of the log is fetched.
         let earlier = picture_of(&remote).unwrap_or_default();
         let glance = Glance::take(&remote, &folder, &earlier, key);
-        pass(glance.map_err(|error| told(error.into()))?.store()).map_err(told)
+        let glance = glance.map_err(|error| named.told(error.into()))?;
+        pass(glance.store(), &named).map_err(|failure| named.told(failure))
     }
 
     fn writable(typed: &OsStr) -> Result<Remote, Failure> {

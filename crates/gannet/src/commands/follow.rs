@@ -72,7 +72,7 @@ mod following {
             url: printable(follower.remote().url()),
         };
         if matches.get_flag("once") {
-            let mut round = follower.round(now)?;
+            let mut round = follower.only_round(now)?;
             for left_out in round.left_out.drain(..) {
                 Failure::from(left_out).report();
             }

@@ -62,7 +62,7 @@ fn back(
 ) -> Result<String, Failure> {
     let publisher = destination.publisher();
     let store = publisher.store();
-    let current = in_force(store)?;
+    let current = in_force(store, &destination.named())?;
     let known = last_known(store, current.as_ref())?;
     is_signed_alike(store, signer)?;
     let release = match &wishes.release {

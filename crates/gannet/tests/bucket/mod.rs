@@ -54,6 +54,8 @@ pub(crate) struct Objects {
     /// Parts of uploads that are not complete.
     pub(crate) uploads: BTreeMap<String, BTreeMap<usize, Vec<u8>>>,
     begun: usize,
+    /// What lists say of an object's length, if not the truth.
+    pub(crate) lengths: BTreeMap<String, u64>,
     /// What was changed: `PUT log/1`.
     pub(crate) changes: Vec<String>,
 }
@@ -273,7 +275,8 @@ impl Objects {
             .iter()
             .filter(|(name, _)| name.starts_with(&prefix));
         for (name, content) in listed {
-            let (len, tag) = (content.len(), tag(content));
+            let len = self.lengths.get(name).copied();
+            let (len, tag) = (len.unwrap_or(content.len() as u64), tag(content));
             let _ = write!(
                 text,
                 "<Contents><Key>{name}</Key><LastModified>{MODIFIED}</LastModified>\

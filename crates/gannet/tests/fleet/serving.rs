@@ -284,6 +284,22 @@ fn the_copy_of_another_store_is_not_served() {
     assert!(get(&server, "/").text().contains("One"));
 }
 
+/// As after `rm -r copy/*`, which leaves what begins with a dot.
+#[test]
+fn a_copy_of_which_only_its_note_is_left_is_made_again() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (_origin, url) = origin(&folder);
+    gannet_in(&folder, ["follow", &url, "copy", "--once"]).success();
+    for name in ["log", "releases"] {
+        fs::remove_dir_all(folder.join("copy").join(name)).expect("it is there");
+    }
+    fs::remove_file(folder.join("copy/current")).expect("it is there");
+    assert!(folder.join("copy/.origin").exists());
+    let server = Gannet::start(&mut serve(&folder, &url, &[]));
+    assert!(get(&server, "/").text().contains("One"));
+}
+
 #[test]
 fn what_cannot_be_served_is_said() {
     let folder = with_site();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gannet_testkit::run;
+use gannet_testkit::{gannet_in, run};
 use rustix::fs::{FlockOperation, flock};
 
 use super::bucket::{Before, Bucket};
@@ -97,6 +97,108 @@ fn a_bucket_that_was_put_back_is_not_published_to() {
     fs::remove_dir_all(picture).unwrap();
     publish(&bucket, &folder, "cache", &[]).success();
     assert!(pointer(&bucket).contains("serial 3"));
+}
+
+/// Whoever can write to the bucket and has no key could otherwise name a serial that no state of it
+/// will ever have again.
+#[test]
+fn a_pointer_that_nobody_signed_does_not_count_as_seen() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    gannet_in(&folder, ["keygen", "release"]).success();
+    let publish = |more: &[&str]| {
+        let all = [&["--sign", "release.key"], more].concat();
+        publish(&bucket, &folder, "cache", &all)
+    };
+    publish(&[]).success();
+    let first = pointer(&bucket);
+    let high = first.replace("serial 1\n", "serial 999\n");
+    let high = high.split("untrusted").next().unwrap().to_owned();
+    let set = |text: &str| {
+        bucket.with(|it| it.by_name.insert("site/current".into(), text.into()));
+    };
+    // It is looked at, and nothing is published.
+    set(&high);
+    let refused = publish(&["--must", "/nothing"]);
+    assert_eq!(refused.status, Some(1), "{refused:?}");
+    let expect = "'s3://bucket/site/current': it is not signed; it will be replaced, and serial 1 is \
+                  what the new one follows";
+    assert!(refused.err.contains(expect), "{}", refused.err);
+    set(&first);
+    publish(&["--note", "two"]).success();
+    assert!(pointer(&bucket).contains("serial 2\n"));
+    // Nor does it make the machine forget what it has seen.
+    set(&high);
+    assert_eq!(publish(&["--must", "/nothing"]).status, Some(1));
+    set(&first);
+    let ended = publish(&["--note", "three"]);
+    let expect = "its pointer has serial 1, and this machine has seen serial 2 there";
+    assert!(ended.err.contains(expect), "{}", ended.err);
+    set(&high);
+    let ended = publish(&["--note", "three"]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.err.contains("serial 2 is what the new one follows"));
+    assert!(pointer(&bucket).contains("serial 3\n"));
+    let follow = ["follow", URL, "copy", "--once", "-p", "release.pub"];
+    on(&bucket, &folder, &follow).success();
+}
+
+/// Nor a copy.
+#[test]
+fn two_services_share_no_copy() {
+    let folder = with_site();
+    let [bucket, other] = [(); 2].map(|()| Bucket::new());
+    for bucket in [&bucket, &other] {
+        publish(bucket, &folder, "cache", &[]).success();
+    }
+    let follow = ["follow", URL, "copy", "--once"];
+    on(&bucket, &folder, &follow).success();
+    let note = folder.join("copy/.origin");
+    let noted = fs::read_to_string(&note).unwrap();
+    let serve = |bucket: &Bucket, flags: &[&str]| {
+        let mut command = bucket.command(&folder, "cache");
+        command.env("STATE_DIRECTORY", folder.join("state"));
+        run(command.args(["serve", URL, "--check-config"]).args(flags))
+    };
+    let expect = format!(
+        "cannot copy to 'copy': it has a copy of '{URL}' at another service, or of another account\n\
+         help: name the service and the account as before"
+    );
+    for ended in [
+        on(&other, &folder, &follow),
+        serve(&other, &["--copy", "copy"]),
+    ] {
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.err.contains(&expect), "{}", ended.err);
+    }
+    serve(&bucket, &["--copy", "copy"]).success();
+    // A slash makes no other service of it.
+    let mut same = bucket.command(&folder, "cache");
+    same.env("AWS_ENDPOINT_URL", bucket.url() + "/");
+    run(same.args(follow)).success();
+    // A note of an earlier version, which has the URL alone, is made one of the first that comes.
+    fs::write(&note, format!("{URL}\n")).unwrap();
+    on(&bucket, &folder, &follow).success();
+    assert_eq!(fs::read_to_string(&note).unwrap(), noted);
+
+    // Nor do they share the folder that nobody names.
+    let place = |bucket: &Bucket| {
+        let told = serve(bucket, &[]).success().text().to_owned();
+        let place = told.split("state/copies/").nth(1).expect("it is named");
+        place.split('\'').next().unwrap().to_owned()
+    };
+    let former = "s3%3A++bucket+site";
+    let [first, second] = [&bucket, &other].map(place);
+    assert_ne!(first, second);
+    assert!(first.starts_with(&format!("{former}@")), "{first}");
+    // What an earlier version has made there stays in use.
+    let copies = folder.join("state/copies");
+    fs::create_dir_all(&copies).unwrap();
+    fs::rename(folder.join("copy"), copies.join(former)).unwrap();
+    assert_eq!(
+        serve(&bucket, &[]).success().text().matches("note").count(),
+        0
+    );
+    assert_eq!(place(&other), second);
 }
 
 /// All objects of the bucket are of one second, and this one keeps its length.

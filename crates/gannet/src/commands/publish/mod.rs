@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_site::archive::{self, ArchiveFile, SiteError};
 use gannet_site::pack::Signer;
-use gannet_store::{Publisher, ReleaseId, Store};
+use gannet_store::{Publisher, ReleaseId, Store, StoreError};
 
 use super::destination::{Destination, is_url};
 use super::pack::{self, Shown};
@@ -87,13 +87,15 @@ impl Job<'_> {
             ..
         } = *self;
         let store = publisher.store();
-        let current = in_force(store)?;
+        let current = in_force(store, &destination.named())?;
         let was_signed_alike = is_signed_alike(store, self.signer)?;
         let known = last_known(store, current.as_ref())?;
-        if let Some(known) = &known {
-            destination.try_to_bring(known.release);
-        }
-        let before = known.as_ref().map(|it| store.intact_file(it));
+        let before = known
+            .as_ref()
+            .map(|it| match destination.try_to_bring(it.release) {
+                true => store.intact_file(it),
+                false => Err(StoreError::OtherFile(store.release_path(it.release))),
+            });
         let void = wishes.void(store, known.as_ref())?;
         let shown = Shown::of(&settings);
         let packed = match self.is_packed {
@@ -127,9 +129,12 @@ impl Job<'_> {
             None => {}
             Some(Ok(before)) => gates::removals(before, &path, site, wishes.allow_removal)?,
             // A damaged or missing file of the release before must not hold up the next one.
-            Some(Err(error)) => ERRORS.tell(format_args!(
-                "gannet: URLs that vanish were not looked for: {error}"
-            )),
+            Some(Err(error)) => {
+                let error = destination.named().text(&printable(&error.to_string()));
+                ERRORS.tell(format_args!(
+                    "gannet: URLs that vanish were not looked for: {error}"
+                ));
+            }
         }
         if known.as_ref().is_none_or(|it| it.release != release) {
             destination.try_to_bring(release);

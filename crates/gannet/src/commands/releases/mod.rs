@@ -11,7 +11,7 @@ use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_store::{Earlier, Pointer, Store, StoreError, time_text};
 
-use super::destination::{self, is_url};
+use super::destination::{self, Named, is_url};
 use super::{stores, text, write};
 use crate::json;
 use crate::messages::{Failure, printable};
@@ -47,7 +47,9 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let key = super::public_key(matches)?;
     if is_url(typed) {
-        return destination::read(typed, key.as_deref(), |store| tell(store, matches));
+        return destination::read(typed, key.as_deref(), |store, named| {
+            tell(store, named, matches)
+        });
     }
     let folder = Path::new(typed);
     let store = Store::open(folder, key.as_deref());
@@ -58,11 +60,12 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         )),
         false => error.into(),
     })?;
-    tell(&store, matches)
+    let named = Named::of(&store, printable(&folder.to_string_lossy()));
+    tell(&store, &named, matches)
 }
 
-fn tell(store: &Store, matches: &ArgMatches) -> Result<u8, Failure> {
-    let list = List::of(store, stores::now())?;
+fn tell(store: &Store, named: &Named, matches: &ArgMatches) -> Result<u8, Failure> {
+    let list = List::of(store, named, stores::now())?;
     let status = match matches.get_flag("json") {
         true => write(|out| list.write_json(out)),
         false => write(|out| list.write_table(out)),
@@ -96,21 +99,19 @@ struct Row {
 }
 
 impl List {
-    fn of(store: &Store, now: u64) -> Result<Self, Failure> {
+    fn of(store: &Store, named: &Named, now: u64) -> Result<Self, Failure> {
         let (in_force, is_refused) = match store.pointer() {
             Ok(pointer) => (Some(pointer), false),
             Err(StoreError::Empty(_)) => (None, false),
             Err(error) => {
-                Failure::from(error).report();
+                named.told(error.into()).report();
                 (None, true)
             }
         };
         let history = store.history()?;
         for skipped in history.skipped {
-            ERRORS.tell(format_args!(
-                "gannet: {}",
-                printable(&skipped.error.to_string())
-            ));
+            let error = named.text(&printable(&skipped.error.to_string()));
+            ERRORS.tell(format_args!("gannet: {error}"));
         }
         let mut list = Self {
             in_force,
@@ -130,7 +131,7 @@ impl List {
         };
         if current.is_expired(now) {
             let expired = StoreError::Expired(store.pointer_path(), current.serial);
-            Failure::from(expired).report();
+            named.told(expired.into()).report();
         }
         if pointers.iter().all(|it| it.serial != current.serial) {
             // A copy of a store without its log.

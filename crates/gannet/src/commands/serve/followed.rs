@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use gannet_io::user::{User, is_root};
+use gannet_io::user::User;
 use gannet_server::config::Content;
-use gannet_store::Store;
+use gannet_store::{Publisher, Store};
 
 use super::companions::{Companions, Wanted};
 use super::signals::{Command, Commands};
-use super::state_folder::state_folder;
 use crate::command_line::settings::Settings;
 use crate::commands::destination::is_url;
 use crate::commands::follow::STORE_URL;
@@ -51,12 +50,7 @@ impl Followed {
             return Ok(None);
         };
         let url = path.to_string_lossy().into_owned();
-        let shown = checked(&url)?;
-        let copy = match &settings.copy {
-            Some(folder) => folder.clone(),
-            None => default_copy(&shown)?,
-        };
-        must_be_of(&copy, &shown)?;
+        let (shown, copy) = copies::checked(&url, settings.copy.as_deref())?;
         Ok(Some(Self { url, shown, copy }))
     }
 
@@ -117,8 +111,7 @@ impl Followed {
         let refuse = |cause: &str, help: String| {
             Err(Failure::new("copy a store to", self.copy.display(), cause).help(help))
         };
-        let is_empty = || fs::read_dir(&self.copy).is_ok_and(|mut it| it.next().is_none());
-        if !found.is_dir() || !(Store::is_store(&self.copy) || is_empty()) {
+        if !found.is_dir() || Publisher::check(&self.copy).is_err() {
             let help = "name another folder by --copy DIR".to_owned();
             return refuse("it is neither a store nor an empty folder", help);
         }
@@ -165,58 +158,77 @@ impl Followed {
     }
 }
 
-/// The URL without what is secret in it.
-#[cfg(feature = "fleet")]
-fn checked(url: &str) -> Result<String, Failure> {
-    let remote = gannet_fleet::Remote::open(url, gannet_fleet::Patience::default())?;
-    Ok(remote.url().to_owned())
-}
-
-/// Refuses the copy of another store.
-#[cfg(feature = "fleet")]
-fn must_be_of(copy: &Path, shown: &str) -> Result<(), Failure> {
-    Ok(gannet_fleet::must_be_of(copy, shown)?)
-}
-
 #[cfg(not(feature = "fleet"))]
-fn must_be_of(_: &Path, _: &str) -> Result<(), Failure> {
-    Err(crate::commands::follow::built_without())
+mod copies {
+    use super::{Failure, Path, PathBuf};
+
+    pub(super) fn checked(_: &str, _: Option<&Path>) -> Result<(String, PathBuf), Failure> {
+        Err(crate::commands::follow::built_without())
+    }
 }
 
-#[cfg(not(feature = "fleet"))]
-fn checked(_: &str) -> Result<String, Failure> {
-    Err(crate::commands::follow::built_without())
-}
+#[cfg(feature = "fleet")]
+mod copies {
+    use gannet_fleet::{Patience, Remote, must_be_of};
+    use gannet_io::user::is_root;
 
-/// The folder of a copy that the command line does not name, by the URL.
-fn default_copy(shown: &str) -> Result<PathBuf, Failure> {
-    let Some(state) = state_folder(is_root(), |name| std::env::var_os(name)) else {
-        let what = "no place for the copy of a store: neither STATE_DIRECTORY, XDG_STATE_HOME nor HOME is set";
-        return Err(Failure::usage(what.to_owned()).help("name a folder by --copy DIR"));
-    };
-    Ok(state.join("copies").join(folder_name(shown)))
-}
+    use super::super::state_folder::state_folder;
+    use super::{Failure, Path, PathBuf};
 
-/// The URL as a name: what cannot stand in one is escaped, so that two URLs never share a folder.
-fn folder_name(shown: &str) -> String {
-    let mut name = String::new();
-    for byte in shown.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => name.push(byte.into()),
-            b'/' => name.push('+'),
-            _ => name.push_str(&format!("%{byte:02X}")),
+    /// The URL without what is secret in it, and the folder of the copy, which may be named.
+    pub(super) fn checked(url: &str, copy: Option<&Path>) -> Result<(String, PathBuf), Failure> {
+        let remote = Remote::open(url, Patience::default())?;
+        let copy = copy.map_or_else(|| default_copy(&remote), |it| Ok(it.to_path_buf()))?;
+        must_be_of(&copy, &remote)?;
+        Ok((remote.url().to_owned(), copy))
+    }
+
+    /// The folder of a copy that the command line does not name. One that an earlier version has named
+    /// by the URL alone stays in use.
+    fn default_copy(remote: &Remote) -> Result<PathBuf, Failure> {
+        let Some(state) = state_folder(is_root(), |name| std::env::var_os(name)) else {
+            let what = "no place for the copy of a store: neither STATE_DIRECTORY, XDG_STATE_HOME nor HOME is set";
+            return Err(Failure::usage(what.to_owned()).help("name a folder by --copy DIR"));
+        };
+        let copies = state.join("copies");
+        let former = copies.join(folder_name(remote.url(), None));
+        let own = copies.join(folder_name(remote.url(), remote.service().as_deref()));
+        let is_former = !own.exists() && former.exists() && must_be_of(&former, remote).is_ok();
+        Ok(if is_former { former } else { own })
+    }
+
+    /// The URL as a name, with what tells its service from others: what cannot stand in one is escaped,
+    /// so that two stores never share a folder.
+    fn folder_name(shown: &str, service: Option<&str>) -> String {
+        let mut name = String::new();
+        for byte in shown.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => {
+                    name.push(byte.into());
+                }
+                b'/' => name.push('+'),
+                _ => name.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        match service.filter(|it| *it != "default") {
+            Some(service) => format!("{name}@{service}"),
+            None => name,
         }
     }
-    name
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    #[cfg(test)]
+    mod tests {
+        use super::*;
 
-    #[test]
-    fn no_two_urls_share_a_folder() {
-        assert_eq!(folder_name("s3://bucket/site"), "s3%3A++bucket+site");
-        assert_eq!(folder_name("https://h/a+b"), "https%3A++h+a%2Bb");
+        #[test]
+        fn no_two_stores_share_a_folder() {
+            let check = |shown: &str, service: Option<&str>, expect: &str| {
+                assert_eq!(folder_name(shown, service), expect);
+            };
+            check("https://h/a+b", None, "https%3A++h+a%2Bb");
+            check("s3://bucket/site", Some("default"), "s3%3A++bucket+site");
+            check("s3://bucket/site", Some("5c1f"), "s3%3A++bucket+site@5c1f");
+            check("s3://bucket/site@5c1f", None, "s3%3A++bucket+site%405c1f");
+        }
     }
 }
