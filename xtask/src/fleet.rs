@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use lexopt::prelude::*;
 use xtask::process;
 use xtask::served::Served;
 
@@ -34,9 +35,29 @@ const KEY: &str = "fleet";
 const SECRET: &str = "a secret of the fleet";
 const GATEWAY: &str = "github.com/versity/versitygw/cmd/versitygw@latest";
 
-/// Runs it, or says why it is skipped.
-pub(crate) fn main() -> Result<()> {
-    let program = process::build(&["--package", "gannet", "--bin", "gannet"], "dev")?;
+const HELP: &str = "\
+cargo xtask fleet [--program FILE]
+
+  --program FILE   a gannet that is built already
+";
+
+/// Runs it; of what cannot be had here, prints why it is skipped, unless this is CI.
+pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
+    let mut program = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("program") => program = Some(PathBuf::from(parser.value()?)),
+            Long("help") => {
+                print!("{HELP}");
+                return Ok(());
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let program = match program {
+        Some(program) => program.canonicalize()?,
+        None => process::build(&["--package", "gannet", "--bin", "gannet"], "dev")?,
+    };
     let folder = process::target().join("fleet");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("buckets/bucket"))?;

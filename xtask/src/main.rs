@@ -48,6 +48,7 @@ cargo xtask NAME
   dist         a static program, a .deb, a container image and checksums (--help for its flags)
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
   fleet        releases through a bucket to three nodes under load, also cut off and slow; S3, gs://, az://
+               (--help for its flags)
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates and of requests (--update commits new counts,
                --quick leaves out requests)
@@ -99,6 +100,7 @@ fn dispatch() -> Result<()> {
         "acme" => return acme::main(&mut parser),
         "deployments" => return deployments::main(&mut parser),
         "dist" => return dist::main(&mut parser),
+        "fleet" => return fleet::main(&mut parser),
         "fuzz-smoke" => return fuzz::main(&mut parser),
         "h2spec" => return h2spec::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
@@ -115,7 +117,6 @@ fn dispatch() -> Result<()> {
         "tidy" => tidy::main(),
         "no-io" => no_io::main(),
         "proxies" => proxies::main(),
-        "fleet" => fleet::main(),
         "browser" => browser::main(),
         "crawl" => crawl::main(),
         "h3-interop" => h3_interop::main(),
