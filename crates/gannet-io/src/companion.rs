@@ -16,8 +16,8 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -170,9 +170,16 @@ fn keep(server: BorrowedFd<'_>, name: &str, command: &mut Command) {
     let mut ends = 0;
     loop {
         let begun = Instant::now();
+        // Who stops a service may ask all of its processes to end at once (systemd does): that of this
+        // one is worth a word only if the server goes on.
+        let mut is_asked = false;
         let ended = match command.spawn() {
             Ok(child) => match attend(child, server) {
-                Some(how) => format!("has ended ({how})"),
+                Some(Ok(status)) => {
+                    is_asked = status.signal() == Some(libc::SIGTERM);
+                    format!("has ended ({status})")
+                }
+                Some(Err(error)) => format!("has ended ({})", cause(&error)),
                 None => return,
             },
             Err(error) => format!("cannot be started: {}", cause(&error)),
@@ -182,22 +189,23 @@ fn keep(server: BorrowedFd<'_>, name: &str, command: &mut Command) {
         }
         let pause = pause_after(ends);
         ends += 1;
-        tell(
-            name,
-            &format!("{ended}; started again in {} s", pause.as_secs()),
-        );
+        if !is_asked {
+            let pause = pause.as_secs();
+            tell(name, &format!("{ended}; started again in {pause} s"));
+        }
         let end = Instant::now() + pause;
         let mut server = [PollFd::from_borrowed_fd(server, PollFlags::IN)];
         match wait(&mut server, Some(end)) {
+            Waited::InVain if is_asked => tell(name, &format!("{ended}; started again now")),
             Waited::InVain => {}
             Waited::Ready | Waited::Failed => return,
         }
     }
 }
 
-/// Waits until the process has ended, and tells how; `None` if the server has, or if neither can be
+/// Waits until the process has ended, and returns how; `None` if the server has, or if neither can be
 /// waited for, and the process with it.
-fn attend(mut child: Child, server: BorrowedFd<'_>) -> Option<String> {
+fn attend(mut child: Child, server: BorrowedFd<'_>) -> Option<io::Result<ExitStatus>> {
     let own = Pid::from_child(&child);
     // Without a descriptor of the process, its end is noticed as late as that of a pause.
     let descriptor = pidfd_open(own, PidfdFlags::empty()).ok();
@@ -226,10 +234,7 @@ fn attend(mut child: Child, server: BorrowedFd<'_>) -> Option<String> {
         let _ = child.wait();
         return None;
     }
-    Some(match child.wait() {
-        Ok(status) => status.to_string(),
-        Err(error) => cause(&error),
-    })
+    Some(child.wait())
 }
 
 /// How a wait has ended.

@@ -28,12 +28,14 @@ fn main() {
         [COMPANION, notes] => accompany(notes),
         // Whatever a test is called with.
         _ => {
-            test("closed", |server, _| drop(server.stdin.take()));
-            test("killed", |server, _| server.kill().expect("it runs"));
+            test("closed", |scene| drop(scene.server.stdin.take()));
+            test("killed", |scene| scene.server.kill().expect("it runs"));
             // The system is old, or a container does not let processes close all at once.
-            test("refused", |server, _| server.kill().expect("it runs"));
+            test("refused", |scene| scene.server.kill().expect("it runs"));
             // The keeper can wait for nobody: neither it nor the companion stays behind.
-            test("unattended", |_, keeper| have_polls_fail(keeper));
+            test("unattended", |scene| have_polls_fail(scene.keeper));
+            test("asked", ask_the_companion_to_end);
+            test("stopped", stop_all);
             println!("companions start, start again, and end with their servers");
         }
     }
@@ -73,23 +75,51 @@ fn refuse_close_range() {
 }
 
 /// Takes a process its right to any descriptors, and has it repeat the call that it waits in.
-fn have_polls_fail(process: u32) {
-    let process = Pid::from_raw(process.cast_signed()).expect("a number");
+fn have_polls_fail(id: u32) {
+    let process = Pid::from_raw(id.cast_signed()).expect("a number");
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
     rustix::process::prlimit(Some(process), Resource::Nofile, none).expect("it runs");
-    for signal in [Signal::STOP, Signal::CONT] {
-        rustix::process::kill_process(process, signal).expect("it runs");
+    for each in [Signal::STOP, Signal::CONT] {
+        signal(id, each);
         let state = |it: &str| {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+            let stat = fs::read_to_string(format!("/proc/{id}/stat"));
             stat.is_ok_and(|stat| stat.contains(it))
         };
         until("it stops, and goes on", || {
-            state(") T ") == (signal == Signal::STOP)
+            state(") T ") == (each == Signal::STOP)
         });
     }
+}
+
+/// Somebody asks the companion alone to end: it is started again, and that is told.
+fn ask_the_companion_to_end(scene: &mut Scene) {
+    let before = read(&scene.error);
+    signal(scene.companion, Signal::TERM);
+    until("it has started a third time", || scene.starts() == 3);
+    let told = "gannet: helper has ended (signal: 15 (SIGTERM)); started again now\na word\n";
+    assert_eq!(read(&scene.error), format!("{before}{told}"));
+    drop(scene.server.stdin.take());
+}
+
+/// All processes of a service are asked to end, and the companion is the first to do so: that is told
+/// only if it is started again.
+fn stop_all(scene: &mut Scene) {
+    signal(scene.companion, Signal::TERM);
+    let stat = format!("/proc/{}/stat", scene.companion);
+    until("the keeper knows", || fs::metadata(&stat).is_err());
+    scene.server.kill().expect("it runs");
+    until("the keeper ends", || has_ended(scene.keeper));
+    let told = read(&scene.error).matches("has ended").count();
+    // Two starts and the first end, unless the machine was busy for as long as the pause takes.
+    assert_eq!(told, scene.starts() - 1, "{}", read(&scene.error));
+}
+
+fn signal(process: u32, signal: Signal) {
+    let process = Pid::from_raw(process.cast_signed()).expect("a number");
+    rustix::process::kill_process(process, signal).expect("it runs");
 }
 
 /// Begins at a first byte on standard input, and ends with it.
@@ -124,8 +154,25 @@ fn accompany(notes: &str) {
     }
 }
 
-/// `end` ends the server, or is told the process ID of the keeper.
-fn test(name: &str, end: impl FnOnce(&mut Child, u32)) {
+/// A server whose companion has started twice.
+struct Scene {
+    server: Child,
+    companion: u32,
+    keeper: u32,
+    /// A line for each start of the companion.
+    notes: PathBuf,
+    /// What the companion and its keeper have said.
+    error: PathBuf,
+}
+
+impl Scene {
+    fn starts(&self) -> usize {
+        read(&self.notes).lines().count()
+    }
+}
+
+/// `end` ends the server or the keeper.
+fn test(name: &str, end: impl FnOnce(&mut Scene)) {
     let folder =
         std::env::temp_dir().join(format!("gannet-companion-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("ours");
@@ -157,12 +204,19 @@ fn test(name: &str, end: impl FnOnce(&mut Child, u32)) {
             .collect()
     };
     assert_eq!(ids(first)[1], ids(second)[1], "the same keeper");
-    end(&mut server, ids(second)[1]);
+    let mut scene = Scene {
+        server,
+        companion: ids(second)[0],
+        keeper: ids(second)[1],
+        notes,
+        error,
+    };
+    end(&mut scene);
     for id in ids(second) {
         until(&format!("{name}: it ends"), || has_ended(id));
     }
-    drop(server.stdin.take());
-    server.wait().expect("it ends");
+    drop(scene.server.stdin.take());
+    scene.server.wait().expect("it ends");
     fs::remove_dir_all(folder).expect("ours");
 }
 
