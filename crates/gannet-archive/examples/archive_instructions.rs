@@ -8,30 +8,25 @@ use gannet_archive::{
     Archive, ArchiveError, Coding, CodingSet, Content, Key, Options, Superblock, VariantDraft,
     Writer,
 };
+use gannet_testkit::workload;
 
 const NAMES: [&str; 2] = ["archive-lookup", "archive-miss"];
 
 fn main() -> Result<(), ArchiveError> {
-    let mut arguments = std::env::args().skip(1);
-    let Some(name) = arguments.next() else {
-        println!("{}", NAMES.join("\n"));
+    let Some((name, count)) = workload(&NAMES) else {
         return Ok(());
     };
-    let count: usize = arguments
-        .next()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(1);
     let paths: Vec<String> = (0..1000)
         .map(|n| format!("/articles/{}/page-{n}.html", n % 97))
         .collect();
     let archive = build(&paths)?;
-    let suffix = match name.as_str() {
+    let suffix = match name {
         "archive-lookup" => "",
         "archive-miss" => "x",
-        other => panic!("'{other}' is none of {NAMES:?}"),
+        _ => unreachable!("it is one of them"),
     };
     let asked: Vec<String> = paths.iter().map(|path| format!("{path}{suffix}")).collect();
-    for path in asked.iter().cycle().take(count) {
+    for path in asked.iter().cycle().take(count as usize) {
         let entry = archive.lookup(Key::content(black_box(path.as_bytes())));
         let variant = entry.and_then(|entry| entry.select(CodingSet::ALL));
         assert_eq!(variant.is_some(), suffix.is_empty());

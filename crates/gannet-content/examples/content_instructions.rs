@@ -10,6 +10,7 @@ use gannet_http::semantics::fields::Fields;
 use gannet_http::semantics::request::{
     Content, Method, Request, RequestTarget, TargetForm, Version,
 };
+use gannet_testkit::workload;
 
 const NAMES: [&str; 3] = ["plan-plain", "plan-not-modified", "plan-range"];
 /// Sun, 06 Nov 1994 08:49:37 GMT
@@ -18,16 +19,10 @@ const MODIFIED: i64 = 784_111_777;
 const NOW: i64 = 1_790_000_000;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let Some(name) = arguments.next() else {
-        println!("{}", NAMES.join("\n"));
+    let Some((name, count)) = workload(&NAMES) else {
         return;
     };
-    let count = arguments
-        .next()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(1);
-    let special = match name.as_str() {
+    let special = match name {
         "plan-plain" => "",
         "plan-not-modified" => {
             "If-None-Match: \"fedcba9876543210\", W/\"0123456789abcdef\"\r\n\
@@ -36,7 +31,7 @@ fn main() {
         "plan-range" => {
             "Range: bytes=0-1023, 4096-8191, -512\r\nIf-Range: \"0123456789abcdef\"\r\n"
         }
-        other => panic!("'{other}' is none of {NAMES:?}"),
+        _ => unreachable!("it is one of them"),
     };
     let section = format!("Host: docs.example.org\r\nAccept: */*\r\n{special}");
     let request = Request {
@@ -63,7 +58,7 @@ fn main() {
         let found = outcome(black_box(&request), black_box(&representation), NOW);
         assert!(
             matches!(
-                (name.as_str(), &found),
+                (name, &found),
                 ("plan-plain", Outcome::Full)
                     | ("plan-not-modified", Outcome::NotModified)
                     | ("plan-range", Outcome::Partial(_))

@@ -15,6 +15,7 @@ use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
 use gannet_http::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
 use gannet_http::semantics::status::Status;
 use gannet_http::semantics::target_path::decode_path;
+use gannet_testkit::workload;
 
 const NAMES: [&str; 6] = [
     "h1-exchange-load",
@@ -26,23 +27,17 @@ const NAMES: [&str; 6] = [
 ];
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let Some(name) = arguments.next() else {
-        println!("{}", NAMES.join("\n"));
+    let Some((name, count)) = workload(&NAMES) else {
         return;
     };
-    let count = arguments
-        .next()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(1);
-    match name.as_str() {
+    match name {
         "h1-exchange-load" => h1_exchange(LOAD_GENERATOR, count),
         "h1-exchange-browser" => h1_exchange(BROWSER, count),
         "h3-exchange-load" => h3_exchange(&FIELDS[..4], count),
         "h3-exchange-browser" => h3_exchange(FIELDS, count),
         "hpack-decode" => hpack_decode(count),
         "hpack-encode" => hpack_encode(count),
-        other => panic!("'{other}' is none of {NAMES:?}"),
+        _ => unreachable!("it is one of them"),
     }
 }
 

@@ -15,7 +15,7 @@ use gannet_io::sim::{Faults, Sim};
 use gannet_server::config::{ClientRules, ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenClients, DrivenContent};
 use gannet_server::{Network, Rate};
-use gannet_testkit::h2;
+use gannet_testkit::{h2, workload};
 
 const NAMES: [&str; 9] = [
     "request-h1-archive",
@@ -35,26 +35,20 @@ const TEXT: &str = "All work and no play makes a page of 64 bytes, or about so..
 const PREFACE: &str = "PROXY TCP4 203.0.113.7 198.51.100.1 56324 443\r\n";
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let Some(name) = arguments.next() else {
-        println!("{}", NAMES.join("\n"));
+    let Some((name, count)) = workload(&NAMES) else {
         return;
     };
-    let count = arguments
-        .next()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(1);
-    let mut server = server(&name);
+    let mut server = server(name);
     let peer = Peer::Ip("192.0.2.9:4000".parse().expect("an address"));
     let disk = server.driver().handle();
     let client = disk.connect_from(Listener(0), peer).expect("it listens");
     let is_http2 = name == "request-h2-archive";
-    match name.as_str() {
+    match name {
         "request-with-proxy-protocol" => client.write(PREFACE.as_bytes()),
         "request-h2-archive" => client.write(&h2::wide_opening()),
         _ => {}
     }
-    let fields = match name.as_str() {
+    let fields = match name {
         "request-with-forwarded" => "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: http\r\n",
         _ => "",
     };
@@ -62,7 +56,7 @@ fn main() {
     let block = h2::request("GET", "/page.txt", &[]);
     for number in 0..count {
         match is_http2 {
-            true => client.write(&h2::headers(1 + 2 * number, &block)),
+            true => client.write(&h2::headers(1 + 2 * number as u32, &block)),
             false => client.write(request.as_bytes()),
         }
         let mut got = Vec::new();
@@ -126,7 +120,7 @@ fn server(name: &str) -> Driven<Sim> {
             clients.is_proxied = true;
         }
         "request-with-server-timing" => options.server_timing = true,
-        name => assert!(NAMES[..3].contains(&name), "'{name}' is none of {NAMES:?}"),
+        _ => {}
     }
     let limits = Limits::default();
     Driven::with_clients(driver, content, &options, limits, (None, clients)).expect("an archive")

@@ -16,9 +16,11 @@ pub mod h2;
 pub mod h3;
 mod left_out;
 mod seeds;
+mod workload;
 
 pub use left_out::{left_out, tool};
 pub use seeds::replay_seeds;
+pub use workload::workload;
 
 #[cfg(feature = "tls")]
 mod folder;
