@@ -273,6 +273,7 @@ impl Client {
 
     /// Charges bytes that are about to be sent on its connection: a client that resets it has taken some
     /// of them.
+    #[inline(never)]
     pub(crate) fn sends(&self, bytes: u64, now: Nanos) {
         if let Some(clients) = &self.clients
             && let Some(cost) = clients.cost_ns(bytes)

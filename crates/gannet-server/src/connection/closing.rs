@@ -127,7 +127,7 @@ impl<D: Driver> Active<'_, D> {
         }
         conn.drain_http1();
         match conn.phase {
-            Phase::Proxied(_) | Phase::Shaking => self.set_deadline(FRESH_MS),
+            Phase::Proxied | Phase::Shaking => self.set_deadline(FRESH_MS),
             // A partial head is not a request in progress.
             Phase::Reading if conn.is_untouched() || !conn.intake.is_empty() => {
                 self.set_deadline(FRESH_MS);

@@ -46,7 +46,7 @@ impl<D: Driver> Active<'_, D> {
                 counters.tls.failed_by("timeout");
                 self.close();
             }
-            Phase::Proxied(_) => {
+            Phase::Proxied => {
                 counters.timeouts += 1;
                 self.close();
             }

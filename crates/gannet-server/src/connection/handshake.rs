@@ -170,7 +170,12 @@ impl<D: Driver> Active<'_, D> {
     /// Sends the rest of our side of the handshake (tickets), because the peer moves next. A client
     /// without `TCP_NODELAY` sends no request before the end of its handshake is acknowledged.
     /// False if there is nothing to send.
+    #[inline]
     pub(super) fn sends_rest(&mut self) -> bool {
+        self.conn.is_secure() && self.sends_rest_of_handshake()
+    }
+
+    fn sends_rest_of_handshake(&mut self) -> bool {
         let conn = &mut *self.conn;
         let is_untouched = conn.is_untouched();
         let Some(tls) = &mut conn.tls else {

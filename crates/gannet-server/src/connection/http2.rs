@@ -120,11 +120,11 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         let socket = conn.socket;
-        let slice_most = Client::slice_most(conn.client.as_deref());
         let mut out = self.stream_output();
         let now = self.shared.driver.now();
         loop {
-            let Some(streams) = self.conn.protocol.streams_mut() else {
+            let conn = &mut *self.conn;
+            let Some(streams) = conn.protocol.streams_mut() else {
                 return;
             };
             match streams.frames(now, most, &mut out) {
@@ -133,7 +133,7 @@ impl<D: Driver> Active<'_, D> {
                     let mut may_grow = || self.shared.budget.take(Work::Send, STREAM_SEND_MAX);
                     if was_filled && most == u64::MAX && may_grow() {
                         let room = self.shared.driver.room(socket, STREAM_UNSENT_MAX);
-                        streams.allow(room.min(slice_most));
+                        streams.allow(room.min(Client::slice_most(conn.client.as_deref())));
                     }
                     if !was_filled || streams.is_filled(&out) {
                         streams.out = Some(out);

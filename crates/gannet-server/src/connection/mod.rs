@@ -59,8 +59,8 @@ use crate::worker::timers::Tick;
 pub(crate) enum Phase {
     /// The slot is not in use.
     Free,
-    /// Waiting for a header of the PROXY protocol; afterwards the connection speaks this.
-    Proxied(Scheme),
+    /// Waiting for a header of the PROXY protocol.
+    Proxied,
     /// The TLS handshake is in progress.
     Shaking,
     /// Waiting for a request, or for the rest of one.
@@ -113,6 +113,8 @@ pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) socket: Socket,
     pub(crate) phase: Phase,
+    /// What it speaks, once its proxy has named the client.
+    pub(crate) scheme: Scheme,
     /// A `receive` is armed.
     pub(crate) receiving: bool,
     /// The peer has closed its half.
@@ -156,6 +158,7 @@ impl Conn {
             id,
             socket,
             phase: Phase::Reading,
+            scheme: Scheme::Http,
             receiving: false,
             ended: false,
             linger: false,
@@ -193,7 +196,7 @@ impl Conn {
 
     /// Whether no request can have arrived yet.
     fn is_beginning(&self) -> bool {
-        matches!(self.phase, Phase::Shaking | Phase::Proxied(_))
+        matches!(self.phase, Phase::Shaking | Phase::Proxied)
     }
 
     /// Whether an HTTP/2 connection with nothing to send is finished: its machine is closing, or

@@ -5,13 +5,12 @@ use gannet_io::driver::{Driver, Peer};
 
 use super::{Active, Phase};
 use crate::clients::Clients;
-use crate::config::Scheme;
 use crate::worker::delay::Arrived;
 
 impl<D: Driver> Active<'_, D> {
-    /// Begins a connection whose first bytes have to be a header; afterwards it speaks `scheme`.
-    /// Only a trusted proxy may name a client: anyone else is turned away.
-    pub(super) fn begin_proxied(&mut self, scheme: Scheme) {
+    /// Begins a connection whose first bytes have to be a header. Only a trusted proxy may name a client:
+    /// anyone else is turned away.
+    pub(super) fn begin_proxied(&mut self) {
         let shared = &mut *self.shared;
         let peer = shared.driver.peer(self.conn.socket);
         if !Clients::may_introduce(shared.settings.clients.as_deref(), peer) {
@@ -19,14 +18,14 @@ impl<D: Driver> Active<'_, D> {
             shared.counters.clients.untrusted += u64::from(peer != Peer::Unknown);
             return self.close();
         }
-        self.conn.phase = Phase::Proxied(scheme);
+        self.conn.phase = Phase::Proxied;
         self.arm_first_receive();
         // For the header and the first request together.
         self.set_deadline(self.shared.settings.limits.head_timeout_ms);
     }
 
     /// Handles bytes of the header, and those behind it.
-    pub(super) fn header_arrived(&mut self, scheme: Scheme, arrived: Arrived<'_>) {
+    pub(super) fn header_arrived(&mut self, arrived: Arrived<'_>) {
         let conn = &mut *self.conn;
         let mut input = conn.intake.take();
         input.extend_from_slice(arrived.bytes(&self.shared.driver));
@@ -48,7 +47,7 @@ impl<D: Driver> Active<'_, D> {
             return self.close();
         }
         self.conn.phase = Phase::Reading;
-        self.begin_as(scheme);
+        self.begin_protocol();
         input.drain(..len);
         match input.is_empty() {
             true => self.arm_receive(),

@@ -15,17 +15,18 @@ use crate::worker::token::Kind;
 impl<D: Driver> Active<'_, D> {
     /// Begins a connection that was accepted at a listener of this kind.
     pub(crate) fn begin(&mut self, kind: ListenerKind) {
-        let shared = &*self.shared;
+        self.conn.scheme = kind.scheme;
         if kind.is_proxied {
-            return self.begin_proxied(kind.scheme);
+            return self.begin_proxied();
         }
+        let shared = &*self.shared;
         if shared.log.is_on() || shared.settings.clients.is_some() {
             let peer = shared.driver.peer(self.conn.socket);
             if !self.identify(peer) {
                 return self.close();
             }
         }
-        self.begin_as(kind.scheme);
+        self.begin_protocol();
         self.arm_first_receive();
         self.set_deadline(self.shared.settings.limits.head_timeout_ms);
     }
@@ -45,8 +46,8 @@ impl<D: Driver> Active<'_, D> {
         true
     }
 
-    /// Begins a connection that speaks `scheme`.
-    pub(super) fn begin_as(&mut self, scheme: Scheme) {
+    /// Begins what the connection speaks.
+    pub(super) fn begin_protocol(&mut self) {
         let shared = &mut *self.shared;
         if shared.stop_at.is_some() {
             self.conn.drain_http1();
@@ -54,7 +55,7 @@ impl<D: Driver> Active<'_, D> {
         if !shared.settings.has_clear_http2 {
             self.conn.protocol.exclude_http2();
         }
-        match scheme {
+        match self.conn.scheme {
             Scheme::Https => self.begin_handshake(),
             Scheme::Redirect => {
                 if let Some(http1) = self.conn.protocol.http1() {
@@ -145,7 +146,7 @@ impl<D: Driver> Active<'_, D> {
                 }
                 self.arm_receive();
             }
-            Phase::Proxied(scheme) => self.header_arrived(scheme, arrived),
+            Phase::Proxied => self.header_arrived(arrived),
             _ if conn.is_secure() => self.received_encrypted(arrived),
             _ => self.arrived_plain(arrived),
         }
@@ -237,24 +238,30 @@ impl<D: Driver> Active<'_, D> {
             // The deadline of the first request is running.
             return self.arm_receive();
         }
-        let is_stopping = self.shared.stop_at.is_some();
-        if is_idle && is_stopping && !self.shared.is_handed_over {
-            return self.close();
+        if is_idle && self.shared.stop_at.is_some() {
+            return self.wait_while_stopping();
         }
         let conn = &mut *self.conn;
         let limits = self.shared.settings.limits;
         if is_idle {
             conn.idle_since = self.shared.driver.now();
-            // The last response may not have announced the end, and another request be on the way.
-            let ms = match is_stopping {
-                true => FRESH_MS,
-                false => limits.idle_timeout_ms,
-            };
-            self.set_deadline(ms);
+            self.set_deadline(limits.idle_timeout_ms);
         } else if !conn.is_head_timed {
             conn.is_head_timed = true;
             self.set_deadline(limits.head_timeout_ms);
         }
+        self.arm_receive();
+    }
+
+    /// The same for an idle connection of a server that stops.
+    #[cold]
+    fn wait_while_stopping(&mut self) {
+        if !self.shared.is_handed_over {
+            return self.close();
+        }
+        self.conn.idle_since = self.shared.driver.now();
+        // The last response may not have announced the end, and another request be on the way.
+        self.set_deadline(FRESH_MS);
         self.arm_receive();
     }
 
@@ -278,7 +285,7 @@ impl<D: Driver> Active<'_, D> {
         }
         match conn.phase {
             Phase::Shaking => self.ended_shaking(),
-            Phase::Proxied(_) => self.close(),
+            Phase::Proxied => self.close(),
             Phase::Reading | Phase::Lingering => {
                 if let Some(tls) = &mut conn.tls {
                     // Without a close_notify the peer is gone: it would not receive ours.

@@ -100,7 +100,7 @@ impl<D: Driver> Active<'_, D> {
             Phase::Reading | Phase::Waiting | Phase::Sending => {
                 self.arrived_plain(Arrived::Opened(plain));
             }
-            Phase::Free | Phase::Proxied(_) | Phase::Shaking | Phase::Lingering => {}
+            Phase::Free | Phase::Proxied | Phase::Shaking | Phase::Lingering => {}
         }
     }
 

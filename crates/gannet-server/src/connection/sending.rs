@@ -27,9 +27,8 @@ impl<D: Driver> Active<'_, D> {
         if list.more {
             conn.work().parts = parts;
         }
-        if let Some(work) = &mut conn.work {
-            let now = self.shared.driver.now();
-            work.records.iter_mut().for_each(|it| it.sends(now));
+        if conn.work.is_some() && self.shared.is_recording() {
+            self.begin_responses();
         }
         self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
         if list.more && list.pieces.is_empty() {
@@ -39,6 +38,13 @@ impl<D: Driver> Active<'_, D> {
             }
         }
         self.send_list(list);
+    }
+
+    /// The next send has the first bytes of the responses whose heads were written.
+    fn begin_responses(&mut self) {
+        let now = self.shared.driver.now();
+        let records = &mut self.conn.work().records;
+        records.iter_mut().for_each(|record| record.sends(now));
     }
 
     pub(super) fn send_list(&mut self, list: SendList) {

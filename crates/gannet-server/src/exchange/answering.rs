@@ -183,6 +183,12 @@ impl Answering<'_> {
         request: &Request<'_>,
         selected: &Selected<'_>,
     ) -> Result<Option<ReadyFields>, ReadyFieldsError> {
+        let replaced = &self.turn.defaults.replaced;
+        let narrower = narrower_cache_control(request, selected);
+        let is_plain = self.ruling.is_none() && !selected.varies_by_type && !self.is_protected;
+        if is_plain && replaced.is_empty() && narrower.is_none() {
+            return Ok(None);
+        }
         let is_error = selected.status.0 >= 400;
         let mut ruling = self.ruling.filter(|_| !selected.is_ruled);
         if !selected.is_own || is_error {
@@ -201,14 +207,9 @@ impl Answering<'_> {
             let changes = changes.get_or_insert_default();
             changes.vary_by(answer::VARY_BY_LANGUAGE);
         }
-        let replaced = &self.turn.defaults.replaced;
-        let narrower = narrower_cache_control(request, selected);
         if self.is_protected {
             let changes = changes.unwrap_or_default();
             return self.protected(changes, narrower, selected).map(Some);
-        }
-        if changes.is_none() && replaced.is_empty() && narrower.is_none() {
-            return Ok(None);
         }
         let mut changes = changes.unwrap_or_default();
         if let Some(value) = narrower
@@ -474,20 +475,22 @@ impl Answering<'_> {
     pub(super) fn head(&mut self, head: &ResponseHead<'_>, len: u64) -> bool {
         match self.turn.timing {
             None => self.head_with(head, len),
-            Some(timing) => {
-                let value = timing.to_string();
-                let mut fields = head.fields.to_vec();
-                fields.push((SERVER_TIMING, value.as_bytes()));
-                let head = ResponseHead {
-                    fields: &fields,
-                    ..*head
-                };
-                self.head_with(&head, len)
-            }
+            Some(timing) => self.head_with_timing(timing, head, len),
         }
     }
 
-    #[inline]
+    #[cold]
+    fn head_with_timing(&mut self, timing: Timing, head: &ResponseHead<'_>, len: u64) -> bool {
+        let value = timing.to_string();
+        let mut fields = head.fields.to_vec();
+        fields.push((SERVER_TIMING, value.as_bytes()));
+        let head = ResponseHead {
+            fields: &fields,
+            ..*head
+        };
+        self.head_with(&head, len)
+    }
+
     fn head_with(&mut self, head: &ResponseHead<'_>, len: u64) -> bool {
         self.out.count();
         let date_line = self.turn.date_line;

@@ -28,7 +28,6 @@ use crate::exchange::timing::Timing;
 use crate::exchange::waiting::{Found, WaitingRequest, Waits};
 use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::LogSink;
-use crate::observe::measures::OTHER;
 use crate::observe::metrics::Counters;
 use crate::observe::record::{Logged, Record};
 use crate::passwords::checker::Checked;
@@ -37,7 +36,7 @@ use crate::quic;
 use crate::release::directory::fill::Fill;
 use crate::release::error_pages::ErrorPages;
 use crate::release::rules::{Ruling, may_stand_for, rule_input};
-use crate::release::{NoSite, Release, Resolved, Selected, Site, Wanted};
+use crate::release::{NO_SITE, NoSite, Release, Resolved, Selected, Site, Wanted};
 
 /// Why the pump stopped.
 pub(crate) enum Stop {
@@ -64,8 +63,8 @@ pub(crate) struct Pump<'a, D> {
     pub(crate) log: &'a mut LogSink,
     /// Responses have records until they end.
     pub(crate) is_recording: bool,
-    /// The label of the site that answers the request in progress.
-    pub(crate) site: u16,
+    /// The number of the site that answers the request in progress.
+    pub(crate) site: usize,
     /// Rules about clients.
     pub(crate) clients: Option<&'a Clients>,
     /// Passwords that were right.
@@ -274,6 +273,19 @@ impl<D: Driver> Pump<'_, D> {
     #[inline]
     fn done(&mut self, request: &Request<'_>, answered: Answered, began: Nanos) -> Option<Record> {
         self.counters.response(answered.status.0);
+        match self.told.is_some() || self.is_recording {
+            true => self.recorded(request, answered, began),
+            false => None,
+        }
+    }
+
+    #[inline(never)]
+    fn recorded(
+        &mut self,
+        request: &Request<'_>,
+        answered: Answered,
+        began: Nanos,
+    ) -> Option<Record> {
         let told = self.told.take();
         if let (Some(clients), Some(told)) = (self.clients, &told) {
             clients.charge_response(told.place, answered.body_len, self.turn.now);
@@ -293,7 +305,8 @@ impl<D: Driver> Pump<'_, D> {
         if let (Some(logged), Some(told)) = (&mut logged, told) {
             logged.client = told.name;
         }
-        Some(Record::new(request, answered, began, self.site, logged))
+        let site = self.release.label(self.site);
+        Some(Record::new(request, answered, began, site, logged))
     }
 
     /// Answers a request that had to wait, and returns its record if it needs one.
@@ -313,7 +326,7 @@ impl<D: Driver> Pump<'_, D> {
             let _ = self.turn.sent_by(told.scheme, &release.policy);
             self.told = Some(told.clone());
         }
-        self.site = waiting.site_label();
+        self.site = waiting.site();
         let request = waiting.request();
         let answered = match found {
             Found::Password(Checked::Right) | Found::Site(Ok(())) => {
@@ -363,7 +376,7 @@ impl<D: Driver> Pump<'_, D> {
         on: On<'_>,
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
-        self.site = OTHER;
+        self.site = NO_SITE;
         match on.client {
             Some(client) if client.is_checked => {
                 self.admit_checked(reply, request, client, on, out)
@@ -508,34 +521,34 @@ impl<D: Driver> Pump<'_, D> {
         }
         let site = match self.release.number(request.authority) {
             Ok(number) => {
-                self.site = self.release.label(number);
+                self.site = number;
                 self.release.note_use(number);
                 self.release.site(number)
             }
             Err(NoSite::Unknown(status)) => return Ok(to.error(status, None)),
             Err(NoSite::Unopened(host)) => {
                 let waits = Waits::Site(Arc::clone(host), false);
-                let arrived = (self.turn.now, OTHER);
+                let arrived = (self.turn.now, NO_SITE);
                 return Err(WaitingRequest::new(request, self.release, waits, arrived));
             }
         };
-        let arrived = (self.turn.now, self.site);
-        if let Some(lists) = passwords::lists(self.release, site.rules(), path) {
+        let wait = |waits| {
+            let arrived = (self.turn.now, self.site);
+            Err(WaitingRequest::new(request, self.release, waits, arrived))
+        };
+        let rules = site.rules();
+        if let Some(lists) = passwords::lists(self.release, rules, path) {
             match self.guard.judge(request, &lists) {
                 Verdict::Granted => to.is_protected = true,
                 Verdict::Denied => {
                     to.pages = pages_of(self.release, request);
                     return Ok(to.unauthorized());
                 }
-                Verdict::Unproven(proof) => {
-                    let waits = Waits::Password(Some(proof));
-                    return Err(WaitingRequest::new(request, self.release, waits, arrived));
-                }
+                Verdict::Unproven(proof) => return wait(Waits::Password(Some(proof))),
             }
         }
         let input = || rule_input(self.turn.scheme, request, path);
-        to.ruling = site.rules().map(|rules| Ruling::new(rules, input()));
-        let wait = |waits| Err(WaitingRequest::new(request, self.release, waits, arrived));
+        to.ruling = rules.map(|rules| Ruling::new(rules, input()));
         match site {
             Site::Archive(archive) => {
                 let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
@@ -589,10 +602,9 @@ impl<D: Driver> Pump<'_, D> {
                     self.counters.cache_misses += 1;
                     return look_up(None);
                 };
-                let ruling = to.ruling;
-                let may_be_sent =
-                    |other: &Vec<u8>| may_stand_for(self.release, ruling, [path, other]);
-                if let Some(other) = cached.better(request, status).filter(may_be_sent) {
+                if let Some(other) = cached.better(request, status)
+                    && may_stand_for(self.release, to.ruling, [path, &other])
+                {
                     let found = directory.lookup(&other, self.turn.now, self.driver);
                     let found = found.filter(|(cached, status)| {
                         cached.is_content(*status)
@@ -604,7 +616,7 @@ impl<D: Driver> Pump<'_, D> {
                     };
                     self.counters.cache_hits += 1;
                     let path = other.as_slice();
-                    to.ruling = ruling.map(|ruling| ruling.at(path));
+                    to.ruling = to.ruling.map(|ruling| ruling.at(path));
                     let selected = Selected {
                         varies_by_type: true,
                         ..cached.select(request, status)

@@ -34,8 +34,8 @@ pub(crate) struct WaitingRequest {
     told: Option<Told>,
     /// When its head was complete.
     began: Nanos,
-    /// The label of its site.
-    site: u16,
+    /// The number of its site in that release.
+    site: usize,
 }
 
 /// The event that a request waits for.
@@ -88,13 +88,13 @@ impl Waits {
 
 impl WaitingRequest {
     /// Keeps a request that waits for a part of `release`; its head was complete `at` this time, and
-    /// its site has the label `site`.
+    /// its site has the number `site` there.
     #[cold]
     pub(crate) fn new(
         request: &Request<'_>,
         release: &Rc<Release>,
         waits: Waits,
-        (at, site): (Nanos, u16),
+        (at, site): (Nanos, usize),
     ) -> Box<Self> {
         Box::new(Self {
             request: KeptRequest::new(request),
@@ -126,8 +126,8 @@ impl WaitingRequest {
         self.began = before.began;
     }
 
-    /// The label of its site.
-    pub(crate) fn site_label(&self) -> u16 {
+    /// The number of its site in its release.
+    pub(crate) fn site(&self) -> usize {
         self.site
     }
 

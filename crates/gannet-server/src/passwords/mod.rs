@@ -93,6 +93,7 @@ pub(crate) fn are_for_the_same(
 }
 
 #[cold]
+#[inline(never)]
 fn protecting<'a>(
     file: Option<&'a PasswordFile>,
     table: Option<&'a HeaderTable>,

@@ -84,6 +84,9 @@ pub(crate) struct Release {
     has_live: Rc<Cell<bool>>,
 }
 
+/// The number of no site.
+pub(crate) const NO_SITE: usize = usize::MAX;
+
 /// Why a release has no site for a host.
 pub(crate) enum NoSite<'a> {
     /// The host is not known; the status to answer with.
@@ -252,8 +255,8 @@ impl Release {
         self.sites.len()
     }
 
-    /// The label in the metrics of the site with a number. Previews have none of their own.
-    #[inline]
+    /// The label in the metrics of the site with a number. Previews and [`NO_SITE`] have none of their
+    /// own.
     pub(crate) fn label(&self, number: usize) -> u16 {
         self.labels.get(number).copied().unwrap_or(OTHER)
     }

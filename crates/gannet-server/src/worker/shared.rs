@@ -25,12 +25,11 @@ use crate::exchange::shortage::Shortage;
 use crate::exchange::timing::Timing;
 use crate::exchange::unopened::Unopened;
 use crate::observe::log::LogSink;
-use crate::observe::measures::OTHER;
 use crate::observe::metrics::Counters;
 use crate::observe::record::{End, Record};
 use crate::passwords::Guard;
 use crate::release::opened::Opened;
-use crate::release::{Release, Site};
+use crate::release::{NO_SITE, Release, Site};
 use crate::start::ALT_SVC;
 use crate::tls::alert::Alert;
 use crate::tls::certificates::Adopted;
@@ -128,26 +127,33 @@ impl<D: Driver> Shared<D> {
         is_secure: bool,
         own: Option<&'a Rc<Release>>,
     ) -> Pump<'a, D> {
-        let mut pump = match is_secure {
-            true => self.pump_of(Scheme::Https, own),
-            false => self.pump_of(Scheme::Http, own),
-        };
-        if let Some(value) = &pump.release.policy.alt_svc
-            && is_secure
-        {
-            pump.turn.fields.push((ALT_SVC, value.as_bytes()));
+        match is_secure {
+            true => self.pump_of(Scheme::Https, true, own),
+            false => self.pump_of(Scheme::Http, false, own),
         }
-        pump
     }
 
     /// The same for HTTP/3, without `alt-svc`.
     pub(crate) fn pump_h3<'a>(&'a mut self, own: Option<&'a Rc<Release>>) -> Pump<'a, D> {
-        self.pump_of(Scheme::Https, own)
+        self.pump_of(Scheme::Https, false, own)
     }
 
-    fn pump_of<'a>(&'a mut self, scheme: Scheme, own: Option<&'a Rc<Release>>) -> Pump<'a, D> {
+    #[inline]
+    fn pump_of<'a>(
+        &'a mut self,
+        scheme: Scheme,
+        has_alt_svc: bool,
+        own: Option<&'a Rc<Release>>,
+    ) -> Pump<'a, D> {
+        let is_recording = self.is_recording();
         let release = own.unwrap_or(&self.release);
         let policy = &*release.policy;
+        let mut fields = policy.fields_of(scheme);
+        if let Some(value) = &policy.alt_svc
+            && has_alt_svc
+        {
+            fields.push((ALT_SVC, value.as_bytes()));
+        }
         Pump {
             release,
             turn: Turn {
@@ -155,7 +161,7 @@ impl<D: Driver> Shared<D> {
                 unix: self.driver.unix_seconds(),
                 now: self.driver.now(),
                 secret: &self.settings.secret,
-                fields: policy.fields_of(scheme),
+                fields,
                 scheme,
                 is_encrypted: scheme == Scheme::Https,
                 redirect: self.settings.redirect,
@@ -166,10 +172,10 @@ impl<D: Driver> Shared<D> {
             driver: &self.driver,
             scratch: &mut self.scratch,
             stream_fields: &mut self.stream_fields,
-            is_recording: self.log.is_on() || self.counters.measures.is_some(),
+            is_recording,
             log: &mut self.log,
             counters: &mut self.counters,
-            site: OTHER,
+            site: NO_SITE,
             clients: self.settings.clients.as_deref(),
             guard: &self.guard,
             told: None,
