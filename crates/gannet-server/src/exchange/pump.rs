@@ -537,7 +537,9 @@ impl<D: Driver> Pump<'_, D> {
             Err(WaitingRequest::new(request, self.release, waits, arrived))
         };
         let rules = site.rules();
-        if let Some(lists) = passwords::lists(self.release, rules, path) {
+        if passwords::are_used(self.release, rules)
+            && let Some(lists) = passwords::lists(self.release, rules, path)
+        {
             match self.guard.judge(request, &lists) {
                 Verdict::Granted => to.is_protected = true,
                 Verdict::Denied => {

@@ -18,14 +18,12 @@ pub(crate) mod file;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use gannet_content::rules::table::HeaderTable;
 use gannet_content::rules::users::{Credentials, PasswordHash, Secret, User};
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
 use gannet_io::driver::Token;
 
 use self::checker::{Checker, Job};
-use self::file::PasswordFile;
 use crate::limits::{PASSWORD_WAITERS_MAX, PASSWORDS_REMEMBERED_MAX};
 use crate::release::Release;
 use crate::release::rules::SiteRules;
@@ -67,19 +65,25 @@ pub(crate) struct Proof {
 /// Those who may have a path: a user of every one of these lists.
 pub(crate) type Lists<'a> = Vec<&'a [User]>;
 
-/// The lists for a path, if it is protected.
+/// Whether any path may be protected.
 #[inline]
+pub(crate) fn are_used(release: &Release, rules: Option<&SiteRules>) -> bool {
+    release.passwords.is_some() || rules.is_some_and(|rules| rules.users().is_some())
+}
+
+/// The lists for a path, if it is protected.
+#[cold]
 pub(crate) fn lists<'a>(
     release: &'a Release,
     rules: Option<&'a SiteRules>,
     path: &[u8],
 ) -> Option<Lists<'a>> {
-    let table = rules.and_then(SiteRules::users);
     let file = release.passwords.as_deref();
-    match (file, table) {
-        (None, None) => None,
-        (file, table) => protecting(file, table, path),
-    }
+    let table = rules.and_then(SiteRules::users);
+    let mut lists = Vec::new();
+    lists.extend(file.and_then(|file| file.protecting(path)));
+    lists.extend(table.into_iter().flat_map(|table| table.users(path)));
+    (!lists.is_empty()).then_some(lists)
 }
 
 /// Whether exactly the same users may have both paths.
@@ -90,19 +94,6 @@ pub(crate) fn are_for_the_same(
 ) -> bool {
     let [one, other] = paths.map(|path| lists(release, rules, path).unwrap_or_default());
     one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| std::ptr::eq(*a, *b))
-}
-
-#[cold]
-#[inline(never)]
-fn protecting<'a>(
-    file: Option<&'a PasswordFile>,
-    table: Option<&'a HeaderTable>,
-    path: &[u8],
-) -> Option<Lists<'a>> {
-    let mut lists = Vec::new();
-    lists.extend(file.and_then(|file| file.protecting(path)));
-    lists.extend(table.into_iter().flat_map(|table| table.users(path)));
-    (!lists.is_empty()).then_some(lists)
 }
 
 impl Guard {
