@@ -24,7 +24,7 @@ impl Folder {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, ...
     pub fn open(root: &Root, path: &Path) -> io::Result<Option<Self>> {
-        match root.straight_below(path, OFlags::PATH | OFlags::DIRECTORY) {
+        match root.straight_below(path) {
             Ok(fd) => Ok(Some(Self(fd))),
             Err(Errno::LOOP) => Ok(None),
             Err(error) => Err(error.into()),

@@ -26,6 +26,7 @@ pub mod folder;
 pub(crate) mod gather;
 pub mod heap;
 pub(crate) mod helpers;
+pub(crate) mod how;
 pub mod inherited;
 pub mod ktls;
 pub mod limits;

@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::how::Purpose;
 use crate::root::Root;
 
 /// Opens a regular file for reading, following symbolic links. Never waits for a peer.
@@ -38,8 +39,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// As for [`open`]; `CrossesDevices` if a link leads outside.
 pub fn open_below(root: &Root, path: &Path) -> io::Result<File> {
     check(&metadata_below(root, path)?)?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::from(root.below(path, flags)?);
+    let file = File::from(root.below(path, Purpose::Read)?);
     check(&file.metadata()?)?;
     Ok(file)
 }
@@ -49,7 +49,7 @@ pub fn open_below(root: &Root, path: &Path) -> io::Result<File> {
 /// # Errors
 /// The file does not exist, or a link leads outside.
 pub fn metadata_below(root: &Root, path: &Path) -> io::Result<Metadata> {
-    File::from(root.below(path, OFlags::PATH)?).metadata()
+    File::from(root.below(path, Purpose::Look)?).metadata()
 }
 
 /// Opens a file for appending lines, such as a log: a regular file, or a FIFO with a reader. Does

@@ -10,10 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::file::{File, OpenedFile};
+pub(crate) use crate::how::Reach;
+use crate::how::{self, Purpose};
 use crate::limits;
 use crate::meta::{DirectoryEntry, FileKind, Meta, heard_of, meta_of, meta_of_statx};
 use crate::store::Store;
@@ -61,8 +63,7 @@ impl Root {
     ///
     /// [`named_file::open_below`]: crate::named_file::open_below
     pub fn open_below(&self, path: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        Self::of(self.below(path, flags)?)
+        Self::of(self.below(path, Purpose::LookAtFolder)?)
     }
 
     /// The names in the folder `path` below this one, and whether each is itself a folder. No link
@@ -71,8 +72,7 @@ impl Root {
     /// # Errors
     /// It does not exist, is not a folder, or cannot be read.
     pub fn names(&self, path: &Path) -> io::Result<Vec<(OsString, bool)>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let folder = self.below(path, flags)?;
+        let folder = self.below(path, Purpose::ReadOwnFolder)?;
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&folder)? {
             let entry = entry?;
@@ -95,9 +95,9 @@ impl Root {
     }
 
     /// One `openat2`, confined to this directory. May block.
-    pub(crate) fn below(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    pub(crate) fn below(&self, path: &Path, purpose: Purpose) -> io::Result<OwnedFd> {
         let path = path.as_os_str().as_bytes();
-        let opened = self.as_os().resolve(path, flags, Reach::Everywhere);
+        let opened = self.as_os().resolve(path, purpose, Reach::Everywhere);
         opened.map_err(|errno| match errno {
             Errno::XDEV => io::Error::new(io::ErrorKind::CrossesDevices, LEADS_OUT),
             errno => errno.into(),
@@ -109,13 +109,12 @@ impl Root {
         Self(Arc::new(Inner::Virtual(start.into())))
     }
 
-    /// One `openat2`, confined to this directory, without following any link. May block.
-    pub(crate) fn straight_below(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let path = or_dot(path.as_os_str().as_bytes());
-        let flags = flags | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    /// One `openat2` of a folder, confined to this directory, without following any link. May block.
+    pub(crate) fn straight_below(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let path = path.as_os_str().as_bytes();
         loop {
-            let opened = rustix::fs::openat2(&self.as_os().fd, path, flags, Mode::empty(), resolve);
+            let root = self.as_os();
+            let opened = root.resolve(path, Purpose::LookAtFolder, Reach::Straight);
             // Something was renamed on the way.
             if !matches!(opened, Err(Errno::AGAIN | Errno::INTR)) {
                 return opened;
@@ -184,18 +183,6 @@ impl Root {
     }
 }
 
-/// How far a lookup below a root may go.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Reach {
-    /// Paths that the kernel has cached, on the root's own mount; fails with `EAGAIN` or `EXDEV`
-    /// instead of waiting.
-    Cached,
-    /// The root's own mount; fails with `EXDEV` at its boundary. May wait for a disk.
-    Mount,
-    /// All mounts. May wait for any length of time.
-    Everywhere,
-}
-
 impl OsRoot {
     /// Whether any call on a path below may block.
     pub(crate) fn is_remote(&self) -> bool {
@@ -220,7 +207,7 @@ impl OsRoot {
     /// A file system that is mounted below the root may be slower than the root's own, and even a
     /// metadata query may block: callers that must not block do not cross into it.
     pub(crate) fn open(&self, path: &[u8], reach: Reach) -> Result<OpenedFile, Errno> {
-        let reference = self.resolve(path, OFlags::PATH, reach)?;
+        let reference = self.resolve(path, Purpose::Look, reach)?;
         let meta = meta_of(&rustix::fs::fstat(&reference)?);
         if meta.kind == FileKind::Other {
             return Ok(OpenedFile {
@@ -234,8 +221,7 @@ impl OsRoot {
     /// Opens `path` for reading and reads its metadata, without a look at what it is: see
     /// [`Disk::open_plain`](crate::disk::Disk::open_plain).
     pub(crate) fn open_to_read(&self, path: &[u8], reach: Reach) -> Result<OpenedFile, Errno> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd = match self.resolve(path, flags, reach) {
+        let fd = match self.resolve(path, Purpose::Read, reach) {
             // A socket or a device without a driver took the path meanwhile.
             Err(Errno::NXIO) => return Err(Errno::NOENT),
             other => other?,
@@ -260,7 +246,7 @@ impl OsRoot {
         if self.is_remote() {
             return None;
         }
-        let reference = self.resolve(path, OFlags::PATH, Reach::Cached).ok()?;
+        let reference = self.resolve(path, Purpose::Look, Reach::Cached).ok()?;
         let stat = rustix::fs::fstat(&reference).ok()?;
         Some(meta_of(&stat))
     }
@@ -269,23 +255,15 @@ impl OsRoot {
     pub(crate) fn resolve(
         &self,
         path: &[u8],
-        flags: OFlags,
+        purpose: Purpose,
         reach: Reach,
     ) -> Result<OwnedFd, Errno> {
         let path = or_dot(path);
-        let flags = flags | OFlags::CLOEXEC;
-        let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let confined = match reach {
-            Reach::Cached => {
-                let resolve = confined | ResolveFlags::NO_XDEV | ResolveFlags::CACHED;
-                return rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve);
-            }
-            Reach::Mount => confined | ResolveFlags::NO_XDEV,
-            Reach::Everywhere => confined,
-        };
         let mut tries = 0;
         loop {
-            match rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), confined) {
+            match how::open(self.fd.as_fd(), path, purpose, reach) {
+                // The kernel does not have all of the path cached.
+                Err(Errno::AGAIN) if reach == Reach::Cached => return Err(Errno::AGAIN),
                 // A rename inside the root raced with a `..`, or a signal arrived.
                 Err(Errno::AGAIN | Errno::INTR) if tries < limits::OPEN_RETRIES => tries += 1,
                 other => return other,
@@ -302,8 +280,7 @@ impl OsRoot {
         reach: Reach,
     ) -> Result<(Meta, (Vec<DirectoryEntry>, bool)), Errno> {
         let path = or_dot(path);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = self.resolve(path, flags, reach)?;
+        let directory = self.resolve(path, Purpose::ReadFolder, reach)?;
         let meta = meta_of(&rustix::fs::fstat(&directory)?);
         let mut entries = Vec::new();
         let (mut names_len, mut is_partial) = (0, false);
@@ -355,7 +332,7 @@ impl OsRoot {
                 return Ok(Some(meta_of_statx(&found)));
             }
         }
-        match self.resolve(full, OFlags::PATH, reach) {
+        match self.resolve(full, Purpose::Look, reach) {
             Ok(target) => Ok(heard_of(&target, c"", AtFlags::EMPTY_PATH)
                 .ok()
                 .map(|found| meta_of_statx(&found))),

@@ -2,9 +2,10 @@
 
 use std::mem::MaybeUninit;
 
-use rustix::fs::{FileType, OFlags, RawDir};
+use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
+use crate::how::Purpose;
 use crate::meta::{Meta, meta_of};
 use crate::root::{OsRoot, Reach};
 
@@ -61,7 +62,7 @@ pub(crate) fn survey(
     keep: KeepName,
     reach: Reach,
 ) -> Result<Survey, Errno> {
-    let directory = root.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY, reach)?;
+    let directory = root.resolve(path, Purpose::ReadFolder, reach)?;
     let mut survey = Survey::new(meta_of(&rustix::fs::fstat(&directory)?));
     let mut buffer = [MaybeUninit::<u8>::uninit(); 16 * 1024];
     let mut names = RawDir::new(&directory, &mut buffer);

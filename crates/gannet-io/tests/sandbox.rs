@@ -1,15 +1,19 @@
 //! Threads in domains try what they must not do, and what they must be able to.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
+use gannet_io::driver::Root;
+use gannet_io::named_file;
 use gannet_io::sandbox::{Calls, Domain, Kernel, Reach, forbid_privileges};
 use gannet_testkit::left_out;
 use rustix::io::{Errno, IoSlice};
@@ -179,6 +183,58 @@ fn a_worker_of_directories_reads_them_and_nothing_else() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// Wherever the user may write. Landlock lets workers empty what they can read, where their filter
+/// lets them open files by structures alone that cannot be changed.
+#[test]
+fn a_worker_of_directories_empties_no_file_that_it_reads() {
+    let folder = folder("emptied");
+    let page = folder.join("site/page");
+    let root = Root::open(&folder.join("site")).unwrap();
+    let reach = Reach {
+        read: vec![folder.join("site")],
+        ..Reach::default()
+    };
+    let inner = page.clone();
+    confined(&reach, Calls::Worker { opens: true }, move || {
+        let path = CString::new(inner.as_os_str().as_bytes()).unwrap();
+        let at = path.as_ptr();
+        for access in [libc::O_RDONLY, libc::O_WRONLY, libc::O_ACCMODE] {
+            let flags = access | libc::O_TRUNC | libc::O_CLOEXEC;
+            let how = [flags as u64, 0, 0];
+            // SAFETY: the path ends with a zero, and `how` is a whole `open_how`.
+            let opened = unsafe {
+                libc::syscall(
+                    libc::SYS_openat2,
+                    libc::AT_FDCWD,
+                    at,
+                    &how,
+                    size_of_val(&how),
+                )
+            };
+            refused(result(opened));
+            // SAFETY: the path ends with a zero.
+            refused(result(unsafe {
+                libc::syscall(libc::SYS_openat, libc::AT_FDCWD, at, flags)
+            }));
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the path ends with a zero.
+            refused(result(unsafe { libc::syscall(libc::SYS_open, at, flags) }));
+        }
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the path ends with a zero.
+        refused(result(unsafe { libc::syscall(libc::SYS_creat, at, 0o600) }));
+        // SAFETY: the path ends with a zero.
+        refused(result(unsafe { libc::syscall(libc::SYS_truncate, at, 0) }));
+        // What the engines do.
+        let file = named_file::open_below(&root, Path::new("page")).unwrap();
+        assert!(file.set_len(0).is_err(), "it is open for reading");
+        assert_eq!(io::read_to_string(file).unwrap(), "page");
+        assert_eq!(root.names(Path::new("")).unwrap().len(), 1);
+    });
+    assert_eq!(fs::read(page).unwrap(), b"page");
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// A link that is swapped all the time between a file inside and one outside.
 #[test]
 fn a_race_of_links_leads_nowhere() {
@@ -260,7 +316,8 @@ fn a_confined_thread_can_still_start_threads_panic_and_allocate() {
         }
         let own = std::process::id() as i32;
         assert!(raw(libc::SYS_tgkill, [own, own, 0]).is_ok());
-        assert!(raw(libc::SYS_setpriority, [0, 0, 1]).is_ok());
+        // Down, which every process may.
+        assert!(raw(libc::SYS_setpriority, [0, 0, 19]).is_ok());
         // TCGETS2, by which glibc 2.42 asks whether something is a terminal. It fails before
         // anything is written.
         let file = rustix::fs::memfd_create("none", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
@@ -280,7 +337,11 @@ fn a_confined_thread_can_still_start_threads_panic_and_allocate() {
 fn raw(call: libc::c_long, numbers: [libc::c_int; 3]) -> io::Result<libc::c_long> {
     let [one, two, three] = numbers;
     // SAFETY: the callers' calls read and write no memory of this process.
-    match unsafe { libc::syscall(call, one, two, three) } {
+    result(unsafe { libc::syscall(call, one, two, three) })
+}
+
+fn result(returned: libc::c_long) -> io::Result<libc::c_long> {
+    match returned {
         -1 => Err(io::Error::last_os_error()),
         result => Ok(result),
     }

@@ -5,8 +5,9 @@ use libc::c_long;
 
 use super::Calls;
 use super::seccomp::{Condition, Test};
+use crate::how;
 
-/// The calls that are allowed with any arguments.
+/// The calls that are allowed with any arguments, beside those with [`conditions`].
 pub(super) fn allowed(calls: Calls) -> Vec<c_long> {
     let lists: &[&[c_long]] = match calls {
         Calls::Worker { opens: false } => &[WORKERS, WORKERS_OF_OLD, OF_MUSL],
@@ -22,6 +23,31 @@ pub(super) fn allowed(calls: Calls) -> Vec<c_long> {
         ],
     };
     lists.concat()
+}
+
+/// Opening by these structures alone, and in other ways without emptying the file: whatever the
+/// other calls of [`Calls::Worker`] do takes a descriptor that is open for writing.
+pub(super) fn only_by(hows: &[u64]) -> Vec<Condition> {
+    let halves = |number: u64| ((number >> 32) as u32, number as u32);
+    let (page, _) = halves(hows[0]);
+    let are_together = hows.iter().all(|how| halves(*how).0 == page);
+    assert!(are_together, "the structures are in one page");
+    let all: Vec<u32> = hows.iter().map(|how| halves(*how).1).collect();
+    let (len_high, len) = halves(how::LEN as u64);
+    vec![
+        when(
+            libc::SYS_openat2,
+            [
+                Test::one_of(2, &all),
+                Test::high(2, page),
+                Test::one_of(3, &[len]),
+                Test::high(3, len_high),
+            ],
+        ),
+        when(libc::SYS_openat, [without(2, libc::O_TRUNC)]),
+        #[cfg(target_arch = "x86_64")]
+        when(libc::SYS_open, [without(1, libc::O_TRUNC)]),
+    ]
 }
 
 /// The calls that are allowed with some arguments.

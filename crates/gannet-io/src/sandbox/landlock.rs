@@ -72,8 +72,12 @@ pub(super) struct Ruleset {
 }
 
 impl Ruleset {
-    /// Forbids all that this version can forbid, except this reach.
-    pub(super) fn new(version: u32, reach: &Reach) -> io::Result<Self> {
+    /// Forbids all that this version can forbid, except this reach. `may_empty` what can be read is
+    /// for threads whose filter lets them open nothing in such a way.
+    ///
+    /// At each opening the kernel asks whether the file may be truncated later (`hook_file_open`).
+    /// Without that right, it looks for it up to `/`.
+    pub(super) fn new(version: u32, reach: &Reach, may_empty: bool) -> io::Result<Self> {
         let since = |first: u32, rights: u64| if version >= first { rights } else { 0 };
         let handled = FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV);
         let attributes = RulesetAttributes {
@@ -103,7 +107,7 @@ impl Ruleset {
         let read = READ_FILE | READ_DIR;
         let write = read | WRITE_FILE | TRUNCATE | MAKE_REG;
         let rules = [
-            (&reach.read, read),
+            (&reach.read, read | if may_empty { TRUNCATE } else { 0 }),
             (&reach.write, write),
             (&reach.remove, REMOVE_FILE),
         ];

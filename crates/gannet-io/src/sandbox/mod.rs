@@ -21,6 +21,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use self::landlock::Ruleset;
 use self::seccomp::Filter;
+use crate::how;
 
 /// What the kernel can enforce.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,7 +41,7 @@ impl Kernel {
             let privileges = rustix::thread::set_no_new_privs(true);
             let landlock = privileges.and_then(|()| {
                 let version = landlock::version()?;
-                Ruleset::new(version, &Reach::default())
+                Ruleset::new(version, &Reach::default(), false)
                     .and_then(|ruleset| ruleset.enter())
                     .map_err(|error| errno(&error))?;
                 Ok(version)
@@ -48,7 +49,9 @@ impl Kernel {
             let seccomp = privileges.and_then(|()| {
                 seccomp::check()?;
                 let calls = Calls::Worker { opens: false };
-                Filters::new(calls).enter().map_err(|error| errno(&error))
+                Filters::new(calls, None)
+                    .enter()
+                    .map_err(|error| errno(&error))
             });
             Self { landlock, seccomp }
         };
@@ -100,10 +103,10 @@ struct Filters {
 }
 
 impl Filters {
-    fn new(calls: Calls) -> Self {
+    fn new(calls: Calls, hows: Option<&[u64]>) -> Self {
         Self {
             without_clone3: Filter::without_clone3(),
-            main: Filter::new(calls),
+            main: Filter::new(calls, hows),
         }
     }
 
@@ -132,11 +135,17 @@ impl Domain {
     /// # Errors
     /// The kernel refused a ruleset.
     pub fn new(kernel: &Kernel, reach: &Reach, calls: Calls) -> io::Result<Self> {
+        let has_filters = kernel.seccomp.is_ok();
+        let hows = match calls {
+            Calls::Worker { opens: true } if has_filters => how::sealed(),
+            _ => None,
+        };
+        let hows = hows.as_ref().map(|hows| &hows[..]);
         let ruleset = kernel.landlock.ok();
-        let ruleset = ruleset.map(|version| Ruleset::new(version, reach));
+        let ruleset = ruleset.map(|version| Ruleset::new(version, reach, hows.is_some()));
         Ok(Self {
             ruleset: ruleset.transpose()?,
-            filters: kernel.seccomp.is_ok().then(|| Filters::new(calls)),
+            filters: has_filters.then(|| Filters::new(calls, hows)),
             keeps_capabilities: false,
         })
     }

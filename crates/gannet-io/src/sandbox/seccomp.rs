@@ -22,10 +22,11 @@ pub(super) struct Condition {
     pub(super) tests: Vec<Test>,
 }
 
-/// An argument, masked, has one of these values. Only the low 32 bits are compared, all that the
-/// kernel looks at in the arguments concerned.
+/// An argument, masked, has one of these values. Of an argument the low 32 bits are compared, all that
+/// the kernel looks at in most, or the high ones.
 pub(super) struct Test {
-    argument: u32,
+    /// Where it is in `struct seccomp_data`.
+    offset: u32,
     mask: u32,
     values: Vec<u32>,
 }
@@ -39,18 +40,28 @@ impl Test {
     /// The same for the bits of a mask.
     pub(super) fn masked(argument: u32, mask: u32, values: &[u32]) -> Self {
         Self {
-            argument,
+            offset: ARGUMENTS + 8 * argument,
             mask,
             values: values.to_vec(),
         }
     }
 
+    /// The high 32 bits of the argument of this index are these: both architectures have the low
+    /// ones first.
+    pub(super) fn high(argument: u32, value: u32) -> Self {
+        Self {
+            offset: ARGUMENTS + 8 * argument + 4,
+            mask: u32::MAX,
+            values: vec![value],
+        }
+    }
+
     /// Goes on after these instructions if it passes, else refuses.
     fn instructions(&self, refused: u32) -> Vec<sock_filter> {
-        let mut program = vec![
-            step(LOAD, ARGUMENTS + 8 * self.argument),
-            step(AND, self.mask),
-        ];
+        let mut program = vec![step(LOAD, self.offset)];
+        if self.mask != u32::MAX {
+            program.push(step(AND, self.mask));
+        }
         let mut left = u8::try_from(self.values.len()).expect("tests have few values");
         for value in &self.values {
             // Over the rest of the values, and the refusal.
@@ -126,9 +137,12 @@ impl std::fmt::Debug for Filter {
 impl Filter {
     /// Allows these calls and no others. Refusals go to the kernel's log.
     ///
-    /// It leaves `clone3` to [`Filter::without_clone3`].
-    pub(super) fn new(calls: Calls) -> Self {
-        let program = program(&calls::conditions(), &calls::allowed(calls));
+    /// It leaves `clone3` to [`Filter::without_clone3`]. Where these addresses of `open_how`
+    /// structures are given, files are opened by them alone: see [`how`](crate::how).
+    pub(super) fn new(calls: Calls, hows: Option<&[u64]>) -> Self {
+        let mut conditions = hows.map_or_else(Vec::new, calls::only_by);
+        conditions.extend(calls::conditions());
+        let program = program(&conditions, &calls::allowed(calls));
         Self {
             program,
             is_logged: true,
