@@ -91,17 +91,18 @@ pub enum TypesError {
 /// video, web fonts and archives are compressed already.
 #[must_use]
 pub fn is_compressible(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default();
-    let essence = essence.trim().to_ascii_lowercase();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
     let (top, sub) = essence.split_once('/').unwrap_or_default();
-    match top {
-        "text" | "message" => true,
-        "model" => !matches!(sub, "3mf" | "vnd.usdz+zip"),
-        _ => {
-            let has_text_suffix = sub.ends_with("+json") || sub.ends_with("+xml");
-            has_text_suffix || COMPRESSIBLE.contains(&essence.as_str())
-        }
+    let is = |one: &str, other: &str| one.eq_ignore_ascii_case(other);
+    if is(top, "text") || is(top, "message") {
+        return true;
     }
+    if is(top, "model") {
+        return !is(sub, "3mf") && !is(sub, "vnd.usdz+zip");
+    }
+    let suffix = sub.rsplit_once('+').map_or("", |(_, suffix)| suffix);
+    let has_text_suffix = is(suffix, "json") || is(suffix, "xml");
+    has_text_suffix || COMPRESSIBLE.iter().any(|it| is(it, essence))
 }
 
 /// Whether a type says nothing about the content: that of a file name without a known suffix, for one.

@@ -31,7 +31,28 @@ pub fn live_tag(file: &LiveFile) -> String {
     let mtime = file.mtime_ns as u128 as u64; // Wraps after year 2554: still a trace of the time.
     let mark = mix(file.ctime_ns as u128 as u64)
         ^ mix(file.identity.0.rotate_left(32) ^ mix(file.identity.1));
-    format!("\"{mtime:x}-{:x}-{:08x}\"", file.len, (mark >> 32) as u32)
+    let mut tag = String::with_capacity(TAG_MAX);
+    tag.push('"');
+    push_hexadecimal(mtime, 1, &mut tag);
+    tag.push('-');
+    push_hexadecimal(file.len, 1, &mut tag);
+    tag.push('-');
+    push_hexadecimal(mark >> 32, 8, &mut tag);
+    tag.push('"');
+    tag
+}
+
+/// The longest tag of a live file, with room for the mark of a coding: each file is tagged when it is
+/// looked up, mostly at the first request for it.
+const TAG_MAX: usize = 48;
+
+/// Appends a number, with this many digits at least.
+fn push_hexadecimal(number: u64, digits_min: u32, out: &mut String) {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4);
+    for place in (0..digits.max(digits_min)).rev() {
+        let digit = number >> (4 * place) & 0xf;
+        out.push(char::from(b"0123456789abcdef"[digit as usize]));
+    }
 }
 
 /// The entity tag of content by its 256-bit hash: 96 bits of it and a letter for the coding, so
@@ -87,6 +108,17 @@ const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_their_digits_and_no_fewer_than_asked_for() {
+        for number in [0, 1, 15, 16, 0xff, 0x1234_5678, 1 << 63, u64::MAX] {
+            let mut out = String::new();
+            push_hexadecimal(number, 1, &mut out);
+            out.push(' ');
+            push_hexadecimal(number, 8, &mut out);
+            assert_eq!(out, format!("{number:x} {number:08x}"));
+        }
+    }
 
     const FILE: LiveFile = LiveFile {
         mtime_ns: 1_790_000_000_123_456_789,

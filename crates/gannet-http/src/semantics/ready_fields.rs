@@ -50,7 +50,11 @@ impl RepresentationFields<'_> {
     /// `connection`, `content-length`, `transfer-encoding`), a value with a control byte other than
     /// a tab, or more than [`READY_BLOCK_MAX`] bytes.
     pub fn render(&self) -> Result<ReadyFields, ReadyFieldsError> {
-        let mut bytes = Vec::with_capacity(256);
+        let further = self.representation.iter().chain(self.further);
+        let further: usize = further
+            .map(|(name, value)| name.len() + value.len() + 4)
+            .sum();
+        let mut bytes = Vec::with_capacity(USUAL_LEN + further);
         bytes.extend_from_slice(b"content-length: ");
         write_decimal(self.content_length, &mut bytes);
         bytes.extend_from_slice(b"\r\n");
@@ -244,6 +248,9 @@ fn write_checked_line(
     Ok(out.len())
 }
 
+/// Bytes of the usual fields of a page: fewer than these.
+const USUAL_LEN: usize = 272;
+
 /// Fields that affect message framing: written only by the protocol machines.
 const MACHINE_FIELDS: [&str; 4] = ["connection", "content-length", "date", "transfer-encoding"];
 
@@ -365,6 +372,28 @@ mod tests {
             ..BlockChanges::default()
         };
         assert_eq!(bad.apply(changed.as_block()), Err(ReadyFieldsError::Value));
+    }
+
+    #[test]
+    fn the_usual_fields_fit_into_their_first_memory() {
+        let fields = RepresentationFields {
+            content_length: 4 << 20,
+            content_type: Some(b"text/javascript; charset=utf-8"),
+            entity_tag: Some(b"\"18a0c1b2d3e4f567-400000-01234567\""),
+            last_modified: Some(784_111_777),
+            cache_control: Some(b"no-cache"),
+            vary: Some(b"accept-encoding"),
+            accept_ranges: true,
+            nosniff: true,
+            further: &[("referrer-policy", b"strict-origin-when-cross-origin")],
+            ..Default::default()
+        };
+        let ready = fields.render().expect("fields that may be sent");
+        let [(name, value)] = fields.further else {
+            panic!("it has one more");
+        };
+        let further = name.len() + value.len() + 4;
+        assert_eq!(ready.bytes.capacity(), USUAL_LEN + further);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod coded_alone;
 mod forms;
 mod reading;
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
@@ -86,8 +87,8 @@ pub(crate) struct Fill {
     query: Option<Vec<u8>>,
     /// The first of the client's languages.
     language: Vec<u8>,
-    /// The path being looked up.
-    wanted: Vec<u8>,
+    /// The path being looked up, if it is another one.
+    wanted: Option<Vec<u8>>,
     /// A browser requests a page to show.
     is_navigation: bool,
     lookup: Lookup,
@@ -178,11 +179,11 @@ impl Fill {
         let path = asked.path;
         let wanted = match &site.options.single {
             Some(name) if path == b"/" || &path[1..] == name.as_slice() => {
-                [b"/", name.as_slice()].concat()
+                Some([b"/", name.as_slice()].concat())
             }
             // Not a canonical path: the lookup reports it missing without an operation.
-            Some(_) => Vec::new(),
-            None => path.to_vec(),
+            Some(_) => Some(Vec::new()),
+            None => None,
         };
         // Only rules depend on more than the path.
         let (host, query, language) = match site.rules() {
@@ -200,7 +201,12 @@ impl Fill {
             host,
             query,
             language,
-            lookup: lookup(site, &wanted, is_navigation, ruled),
+            lookup: lookup(
+                site,
+                wanted.as_deref().unwrap_or(path),
+                is_navigation,
+                ruled,
+            ),
             wanted,
             is_navigation,
             state: State::Looking,
@@ -270,6 +276,11 @@ impl Fill {
         &self.path
     }
 
+    /// The path being looked up.
+    fn wanted(&self) -> &[u8] {
+        self.wanted.as_deref().unwrap_or(&self.path)
+    }
+
     /// Continues until an operation is pending (`None`) or the result is known. `answer` is the
     /// result of the pending operation, if there was one.
     pub(crate) fn advance<D: Driver>(
@@ -321,7 +332,7 @@ impl Fill {
             true => found == AtPath::Missing,
             false => found != AtPath::Regular,
         };
-        let own = self.wanted.strip_prefix(b"/").unwrap_or_default();
+        let own = self.wanted().strip_prefix(b"/").unwrap_or_default();
         let is_own = matches!(self.lookup.step(), Step::Open(path) if path == own);
         if !is_missing || !is_own || !is_kept_name(own) {
             return false;
@@ -562,7 +573,8 @@ impl Fill {
         cached: &Cached,
         driver: &D,
     ) -> Option<LongCopying> {
-        self.site.begin_long_copy(self.key(), cached, driver)
+        self.site
+            .begin_long_copy(self.key().into_owned(), cached, driver)
     }
 
     /// Admits the lookup to read content.
@@ -584,7 +596,7 @@ impl Fill {
     /// Restarts the lookup from the beginning.
     pub(crate) fn start_over(&mut self) {
         let ruled = self.ruling().and_then(|ruling| ruling.before_files());
-        self.lookup = lookup(&self.site, &self.wanted, self.is_navigation, ruled);
+        self.lookup = lookup(&self.site, self.wanted(), self.is_navigation, ruled);
         self.state = State::Looking;
         self.missing_in = 0;
         self.opened = None;
@@ -647,7 +659,8 @@ impl Fill {
                 && !self.reads_again(previous)
                 && previous.is_made_of(&drafts, &forms)
         };
-        let cached = match self.previous() {
+        let before = self.previous();
+        let cached = match before {
             Some(previous) if is_lasting(&previous) => {
                 // Perhaps not the entry that provided the bodies.
                 for draft in drafts {
@@ -657,7 +670,7 @@ impl Fill {
                 }
                 previous
             }
-            _ => {
+            before => {
                 let changes = match self.is_own {
                     true => stored_coding::with_coding(self.changes(), &self.file_path),
                     false => self.changes(),
@@ -672,7 +685,7 @@ impl Fill {
                 let content_type = std::mem::take(&mut self.content_type);
                 match Cached::new(content_type, drafts, self.unix, &self.site, &role) {
                     Some(cached) => {
-                        let cached = cached.after(self.previous().as_deref());
+                        let cached = cached.after(before.as_deref());
                         let cached = Cached {
                             is_brief,
                             read_again_at,
@@ -734,11 +747,11 @@ impl Fill {
     /// The cache key of the file: the request path, or for a page that substitutes for any number
     /// of paths (404.html, an application's front page) the page's own, separate for errors, which
     /// may not be cached.
-    fn key(&self) -> Vec<u8> {
+    fn key(&self) -> Cow<'_, [u8]> {
         match (self.is_own, self.status.0) {
-            (true, _) => self.path.clone(),
-            (false, 400..) => [b"\0\0", self.file_path.as_slice()].concat(),
-            (false, _) => [b"\0", self.file_path.as_slice()].concat(),
+            (true, _) => Cow::Borrowed(&self.path),
+            (false, 400..) => Cow::Owned([b"\0\0", self.file_path.as_slice()].concat()),
+            (false, _) => Cow::Owned([b"\0", self.file_path.as_slice()].concat()),
         }
     }
 }

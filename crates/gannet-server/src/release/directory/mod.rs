@@ -26,7 +26,6 @@ use gannet_content::mime::{Types, TypesError};
 use gannet_content::negotiation::{self, Form};
 use gannet_content::plan::Representation;
 use gannet_content::policy::cache::Lifetime;
-use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::{self, LiveFile};
@@ -85,7 +84,8 @@ pub(crate) struct DirectorySite {
 pub(crate) struct DirectoryOptions {
     pub(crate) lookup: LookupOptions,
     pub(crate) routing: Arc<Routing>,
-    pub(crate) defaults: DefaultFields,
+    /// The fields that content has by default.
+    fields: Vec<(&'static str, String)>,
     pub(crate) types: Types,
     pub(crate) sidecars: bool,
     /// Codes text while it is served.
@@ -148,8 +148,8 @@ struct Shaping {
 impl Shaping {
     /// Prepares a variant for sending. `None` if its fields cannot be rendered.
     fn variant(&self, draft: Draft, tag: String) -> Option<CachedVariant> {
-        let fields = self.options.defaults.of_content(None);
-        let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+        let fields = self.options.fields.iter();
+        let fields: Vec<(&str, &[u8])> = fields.map(|(n, v)| (*n, v.as_bytes())).collect();
         let ready = answer::ready_fields(&Resource {
             content_type: &self.content_type,
             coding: draft.coding,
@@ -538,7 +538,7 @@ impl DirectoryOptions {
         Ok(Self {
             lookup,
             routing: Arc::new(routing),
-            defaults: options.defaults.clone(),
+            fields: options.defaults.of_content(None),
             types: Types::new(types.map(|(suffix, t)| (suffix.as_str(), t.as_str())))?,
             sidecars: options.sidecars,
             coder: coder.filter(|_| options.codes_text()).cloned(),

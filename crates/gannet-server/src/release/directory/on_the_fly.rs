@@ -29,8 +29,8 @@ pub(super) struct OnTheFly {
     codings: OnceCell<Arc<Codings>>,
     /// What this one has replaced, until its own content is there.
     before: RefCell<Option<Before>>,
-    /// In the order of [`MADE`].
-    variants: [OnceCell<CachedVariant>; MADE.len()],
+    /// In the order of [`MADE`]. Most files never have one.
+    variants: [OnceCell<Box<CachedVariant>>; MADE.len()],
 }
 
 /// An earlier reading of a file whose metadata have not changed since.
@@ -104,7 +104,7 @@ impl OnTheFly {
         };
         let variant = self.shaping.variant(draft, tag)?;
         variant.render();
-        Some(self.variants[place].get_or_init(|| variant))
+        Some(self.variants[place].get_or_init(|| Box::new(variant)))
     }
 }
 

@@ -50,7 +50,7 @@ impl Fill {
 
     /// Looks up another form of what is at the path.
     pub(crate) fn turn_to(&mut self, path: Vec<u8>) {
-        self.wanted.clone_from(&path);
+        self.wanted = None;
         self.instead_of = Some(std::mem::replace(&mut self.path, path));
         self.start_over();
     }
@@ -58,7 +58,6 @@ impl Fill {
     /// Looks up the requested path after all: the other form is gone.
     pub(crate) fn turn_back(&mut self) {
         if let Some(path) = self.instead_of.take() {
-            self.wanted.clone_from(&path);
             self.path = path;
             self.is_settled_on_own = true;
             self.start_over();
