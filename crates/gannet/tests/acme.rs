@@ -210,7 +210,7 @@ fn challenges_by_tls_are_bounded() {
             "--acme-dir",
             folder.expect("UTF-8"),
         ];
-        let server = engine.serve(site.path(), &flags);
+        let mut server = engine.serve(site.path(), &flags);
         let only = looks(&authority, &[b"acme-tls/1"]);
         let is_answered = |name: &str| {
             let mut client = Client::tls(server.address(), connection(&only, name));
@@ -224,6 +224,15 @@ fn challenges_by_tls_are_bounded() {
             "{count}"
         );
         assert!(!is_answered("long.test"));
+        // Which is said, once: the next line is about something else.
+        let mut lines = Vec::new();
+        while !lines.iter().any(|it: &String| it.contains("challenges':")) {
+            lines.push(server.next_error_line().expect("a line"));
+        }
+        let line = lines.pop().expect("one");
+        let expect =
+            format!("/challenges': it has more than {CHALLENGES_MAX} challenges; the others");
+        assert!(line.contains(&expect), "{line}");
     });
 }
 

@@ -66,7 +66,12 @@ fn files(folder: &Path, errors: &mut Vec<CertificateError>) -> Vec<(Box<str>, Pa
         let name = path.file_name()?.to_str()?.strip_suffix(".pem")?;
         (!name.starts_with('.')).then(|| (name.to_ascii_lowercase().into(), path.clone()))
     });
-    named.take(CHALLENGES_MAX).collect()
+    let mut named = named.fuse();
+    let taken = named.by_ref().take(CHALLENGES_MAX).collect();
+    if named.next().is_some() {
+        errors.push(CertificateError::at(folder, Cause::TooManyChallenges));
+    }
+    taken
 }
 
 fn is_gone(error: &CertificateError) -> bool {

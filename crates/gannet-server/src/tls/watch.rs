@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::certificates::{
-    CertificateError, CertificateSet, CertificateStore, Expected, Fallback, LoadOptions, Pair,
-    PairPaths, Warning, WarningKind, check_count, load, load_one, now_unix,
+    Cause, CertificateError, CertificateSet, CertificateStore, Expected, Fallback, LoadOptions,
+    Pair, PairPaths, Warning, WarningKind, check_count, load, load_one, now_unix,
 };
 use super::clients::Verifier;
 use super::config::Options;
@@ -127,7 +127,7 @@ impl Source {
     ) -> impl FnMut(bool) + Send + 'static {
         // Taken before the thread starts, so that any later change is noticed.
         let mut quiet = Quiet::new(self.stamps());
-        let mut challenges = None;
+        let (mut challenges, mut has_full) = (None, false);
         let on_demand = held.expected.on_demand.clone();
         let mut teller = on_demand.map(Teller::new);
         move |is_asked| {
@@ -136,7 +136,13 @@ impl Source {
                 let stamp = Stamp::of(&folder);
                 if challenges != Some(stamp) || is_asked {
                     challenges = Some(stamp);
-                    let errors = store.current().challenges().read(&folder);
+                    let mut errors = store.current().challenges().read(&folder);
+                    let is_full =
+                        |error: &CertificateError| matches!(error.cause, Cause::TooManyChallenges);
+                    let is_full_now = errors.iter().any(is_full);
+                    // It is said once, until there is room again.
+                    errors.retain(|error| !(has_full && is_full(error)));
+                    has_full = is_full_now;
                     errors
                         .into_iter()
                         .map(Reload::NoChallenge)

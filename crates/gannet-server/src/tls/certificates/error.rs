@@ -24,6 +24,8 @@ pub enum Cause {
     NonePairs,
     /// More pairs than a server supports.
     TooManyPairs(usize),
+    /// The folder has more challenges of ACME servers than are answered.
+    TooManyChallenges,
     /// The file cannot be read.
     Read(io::Error),
     /// The file is not PEM, or is corrupt.
@@ -130,6 +132,10 @@ impl CertificateError {
     pub fn help(&self) -> Option<String> {
         Some(match &self.cause {
             Cause::NonePairs => "name a certificate and its key".into(),
+            Cause::TooManyChallenges => {
+                "remove what no 'gannet acme' that runs has put there: each has one at a time"
+                    .into()
+            }
             Cause::TooManyPairs(_)
             | Cause::TooLong(_)
             | Cause::TooManyAuthorities
@@ -260,6 +266,10 @@ impl fmt::Display for Cause {
             Self::TooManyPairs(count) => {
                 let max = super::super::limits::PAIRS_MAX;
                 write!(f, "{count} certificates, at most {max} can be used")
+            }
+            Self::TooManyChallenges => {
+                let max = super::super::limits::CHALLENGES_MAX;
+                write!(f, "it has more than {max} challenges")
             }
             Self::Read(error) => f.write_str(&gannet_io::cause::cause(error)),
             Self::Pem(why) => write!(f, "not a PEM file: {why}"),

@@ -1,7 +1,7 @@
 //! Certificates from settings: those named, or one made for development.
 
 use gannet_server::config::{ListenAddress, Scheme, TlsConfig};
-use gannet_server::tls::certificates::{PairPaths, Warning, now_unix};
+use gannet_server::tls::certificates::{Cause, PairPaths, Warning, now_unix};
 use gannet_server::tls::config::{Options, Protocol};
 use gannet_server::tls::development::{self, Development, DevelopmentError};
 use gannet_server::tls::on_demand::OnDemand;
@@ -202,11 +202,17 @@ pub fn reloaded(reload: &Reload) -> Result<String, Failure> {
                 ..Failure::usage(format!("{first}{more}"))
             })
         }
-        Reload::NoChallenge(error) => Err(Failure {
-            help: error.help(),
-            exit: Exit::Failed,
-            ..Failure::usage(format!("{error}; this challenge is not answered"))
-        }),
+        Reload::NoChallenge(error) => {
+            let left_out = match error.cause {
+                Cause::TooManyChallenges => "the others are not answered",
+                _ => "this challenge is not answered",
+            };
+            Err(Failure {
+                help: error.help(),
+                exit: Exit::Failed,
+                ..Failure::usage(format!("{error}; {left_out}"))
+            })
+        }
     }
 }
 
