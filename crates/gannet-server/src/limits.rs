@@ -155,6 +155,9 @@ pub(crate) const LONG_COPY_PART: u64 = 2;
 /// A copy that was requested within this time makes no room for others, in milliseconds.
 pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
 
+/// One that was not requested for so long is dropped, in milliseconds.
+pub(crate) const LONG_COPY_UNUSED_MS: u64 = 60_000;
+
 /// A file is coded only if a worker's cache of the site has room for so many times its length: for the
 /// file, and a coding that is being made, which counts as much. Otherwise it would be gone before that is
 /// made, and be copied and coded over and over.

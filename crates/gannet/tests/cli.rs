@@ -235,6 +235,11 @@ fn a_folder_called_as_a_command_is_served_by_its_path() {
     folder.write("pack/index.html", "x");
     gannet_in(&folder, ["--check-config", "./pack"]).success();
     gannet_in(&folder, ["serve", "--check-config", "pack"]).success();
+    gannet_in(&folder, ["pack", "--port", "80"]).failure(
+        2,
+        "gannet: unknown flag '--port'\n\
+         help: to serve the folder of this name, write 'gannet ./pack'\n",
+    );
     gannet_in(&folder, ["--check-config", "pack"]).failure(
         2,
         "gannet: arguments before the command 'pack'\n\

@@ -416,7 +416,43 @@ fn a_build_that_starts_itself_is_stopped() {
 }
 
 #[test]
+fn a_change_during_a_build_is_told_and_built_when_that_ends() {
+    let folder = Folder::new();
+    folder.write("src/page.txt", "one");
+    folder.write("go", "");
+    let script = "mkdir -p out; cat src/page.txt > out/index.html; echo started; \
+        until test -e go; do sleep 0.05; done";
+    let mut command = command();
+    let watched = [
+        "dev", "out", "--port", "0", "--watch", "src", "--build", script,
+    ];
+    command.args(watched);
+    let mut server = Gannet::start(command.current_dir(folder.path()));
+    let wait_for = |server: &mut Gannet, expect: &str| {
+        while server.next_line().expect(expect) != expect {}
+    };
+    assert!(server.start_lines().iter().any(|it| it == "started"));
+    fs::remove_file(folder.join("go")).expect("it is there");
+    folder.write("src/page.txt", "two");
+    wait_for(&mut server, "started");
+    folder.write("src/page.txt", "three");
+    let expect = "changed  page.txt; built again when the build that is running ends";
+    wait_for(&mut server, expect);
+    folder.write("go", "");
+    wait_for(&mut server, "started");
+    until("it is served", || {
+        script_free(&get(&server, "/")) == "three"
+    });
+}
+
+#[test]
 fn the_end_is_the_end_of_the_build() {
+    for signal in [Signal::INT, Signal::QUIT] {
+        the_end_by(signal);
+    }
+}
+
+fn the_end_by(signal: Signal) {
     let folder = Folder::new();
     let script = "sleep 1000 & echo $! > pid.tmp; mv pid.tmp pid; wait";
     let mut command = command();
@@ -429,7 +465,7 @@ fn the_end_is_the_end_of_the_build() {
     until("the build runs", || folder.join("pid").exists());
     let pid = fs::read_to_string(folder.join("pid")).expect("a number");
     let id = rustix::process::Pid::from_child(&server);
-    rustix::process::kill_process(id, Signal::INT).expect("it runs");
+    rustix::process::kill_process(id, signal).expect("it runs");
     assert_eq!(server.wait().expect("it ends").code(), Some(0));
     until_gone(&pid);
 }

@@ -294,7 +294,7 @@ fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
             let failure = Failure::usage(format!("unknown flag '{object}'"));
             match is_of_others(&object, used).or_else(|| nearest_flag(&object, used)) {
                 Some(meant) => failure.help(format!("did you mean '{meant}'?")),
-                None => failure.help(see),
+                None => failure.help(to_serve(used).unwrap_or(see)),
             }
         }
         ErrorKind::ArgumentConflict => {
@@ -326,6 +326,13 @@ fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
 fn is_negative(typed: &str) -> bool {
     let digits = typed.strip_prefix('-').unwrap_or_default();
     digits.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// A path that is the name of a command as well has to be written otherwise.
+fn to_serve(used: Option<&Command>) -> Option<String> {
+    let name = used.filter(|command| command.table != Table::Serve)?.name;
+    let is_there = std::path::Path::new(name).is_dir();
+    is_there.then(|| format!("to serve the folder of this name, write 'gannet ./{name}'"))
 }
 
 /// gannet's name for a flag that many other servers have.

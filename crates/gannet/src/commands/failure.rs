@@ -249,7 +249,7 @@ fn io_help(doing: &str, error: &io::Error) -> Option<&'static str> {
         (READ, Kind::PermissionDenied) => {
             "make it readable, or exclude it; a site is packed completely or not at all"
         }
-        (READ, Kind::NotFound) => "it may have been removed during packing",
+        (READ, Kind::NotFound) => "check its path; or it was removed meanwhile: try again",
         _ => return next_step(error),
     })
 }

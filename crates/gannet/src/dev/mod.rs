@@ -34,7 +34,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use gannet_server::config::{ContentOptions, ListenAddress, Scheme};
 use gannet_server::notices::{self, ERRORS, OUTPUT};
 use gannet_server::{OpenError, StartError};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::commands::serve::addresses::{self, PORT, urls};
@@ -232,7 +232,15 @@ impl Session {
                 self.rounds = 0;
                 self.build();
             }
-            Some(path) => self.missed = Some(path),
+            Some(path) => {
+                if self.missed.is_none() {
+                    let shown = printable(&path.to_string_lossy()).to_string();
+                    OUTPUT.write(format!(
+                        "changed  {shown}; built again when the build that is running ends\n"
+                    ));
+                }
+                self.missed = Some(path);
+            }
             None => {}
         }
         if !self.is_building {
@@ -457,7 +465,7 @@ fn listen(options: &Options) -> Result<(TcpListener, Option<String>), Failure> {
 /// The second signal ends the process at once, and the build with it.
 fn stop_on_signals(events: Sender<Event>, builds: Option<Builds>) -> Result<(), Failure> {
     let refuse = |error: io::Error| Failure::of_system("listen for", "signals", &error);
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refuse)?;
+    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map_err(refuse)?;
     let listen = move || {
         for (count, signal) in signals.forever().enumerate() {
             if count > 0 || events.send(Event::Stop).is_err() {

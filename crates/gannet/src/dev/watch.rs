@@ -233,6 +233,8 @@ impl Look {
                 if is_elsewhere || !is_new || depth >= DEPTH_MAX || self.is_without(&path) {
                     continue;
                 }
+                // That it is there: listings show it. What changes in it has changed itself.
+                self.files.insert(inner.clone(), Stamp::default());
                 self.folder(watcher, &path, &inner, depth + 1);
             } else {
                 if is_link {
@@ -338,7 +340,9 @@ mod tests {
         fs::rename(site.join("css/a.css~"), site.join("css/a.css")).expect("renamed");
         check(&["css/a.css"]);
         folder.write("site/new/deep/b.html", "b");
-        check(&["new/deep/b.html"]);
+        check(&["new", "new/deep", "new/deep/b.html"]);
+        fs::create_dir(site.join("empty")).expect("made");
+        check(&["empty"]);
         folder.write("site/new/deep/b.html", "changed");
         check(&["new/deep/b.html"]);
         fs::remove_file(site.join("a.html")).expect("removed");
@@ -349,7 +353,15 @@ mod tests {
         check(&["link.txt"]);
         // Recreated, as builds do.
         fs::rename(&site, folder.0.join("before")).expect("renamed");
-        check(&["css/a.css", "link.txt", "new/deep/b.html"]);
+        check(&[
+            "css",
+            "css/a.css",
+            "empty",
+            "link.txt",
+            "new",
+            "new/deep",
+            "new/deep/b.html",
+        ]);
         folder.write("site/out/left-out.html", "a");
         folder.write("site/.git/index", "a");
         folder.write("site/node_modules/a.js", "a");

@@ -18,7 +18,8 @@ use gannet_io::driver::{Driver, File, Meta, Nanos};
 use super::{Cached, CachedVariant, DirectorySite, is_recent, is_settled};
 use crate::exchange::body::Body;
 use crate::limits::{
-    CONFIRMED_MS, LONG_COPY_AFTER, LONG_COPY_IDLE_MS, LONG_COPY_PART, SMALL_FILE_MAX,
+    CONFIRMED_MS, LONG_COPY_AFTER, LONG_COPY_IDLE_MS, LONG_COPY_PART, LONG_COPY_UNUSED_MS,
+    SMALL_FILE_MAX,
 };
 use crate::release::files::meta_of_version;
 
@@ -111,6 +112,13 @@ impl LongCopies {
             kept -= copy.meta.len;
             copies.swap_remove(oldest);
         }
+    }
+
+    /// Drops copies that were not requested for so long that their files may be gone. False if none is left.
+    pub(super) fn drop_unused(&self, now: Nanos) -> bool {
+        let mut copies = self.copies();
+        copies.retain(|copy| now <= copy.used.plus_ms(LONG_COPY_UNUSED_MS));
+        !copies.is_empty()
     }
 
     /// Drops all copies; responses in progress keep theirs.
@@ -258,6 +266,23 @@ mod tests {
         file.attach(charge);
         copies.keep(meta, file.clone(), now, None);
         Some(file)
+    }
+
+    /// Those of files that were removed or replaced, too, which nobody asks for any more.
+    #[test]
+    fn copies_that_nobody_uses_go() {
+        let (copies, start) = (LongCopies::default(), Nanos(0));
+        let sent = copy(&copies, meta(1, 0), 2 * MIB, start).unwrap();
+        drop(copy(&copies, meta(2, 0), 2 * MIB, start));
+        let later = start.plus_ms(LONG_COPY_UNUSED_MS);
+        assert!(copies.drop_unused(later) && copies.find(&meta(2, 0), later).is_some());
+        assert!(copies.drop_unused(later.plus_ms(1)));
+        assert!(copies.find(&meta(1, 0), later).is_none());
+        assert_eq!(copies.held(), 2 * MIB, "one is still sent");
+        drop(sent);
+        assert_eq!(copies.held(), MIB);
+        assert!(!copies.drop_unused(later.plus_ms(LONG_COPY_UNUSED_MS + 1)));
+        assert_eq!(copies.held(), 0);
     }
 
     #[test]

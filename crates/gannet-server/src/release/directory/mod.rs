@@ -763,7 +763,8 @@ impl DirectorySite {
     /// Closes files that may change and have not been requested for a while: deleted ones occupy
     /// disk space as long as they are open. True if some remain open.
     pub(crate) fn close_idle(&self, now: Nanos) -> bool {
+        let has_copies = self.options.long_copies.drop_unused(now);
         let mut cache = self.cache.borrow_mut();
-        cache.as_mut().is_some_and(|cache| cache.close_idle(now))
+        has_copies | cache.as_mut().is_some_and(|cache| cache.close_idle(now))
     }
 }
