@@ -42,9 +42,8 @@ pub fn live_tag(file: &LiveFile) -> String {
     tag
 }
 
-/// The longest tag of a live file, with room for the mark of a coding: each file is tagged when it is
-/// looked up, mostly at the first request for it.
-const TAG_MAX: usize = 48;
+/// The longest tag of a live file: two numbers of 16 digits, one of 8, and what is between them.
+const TAG_MAX: usize = 44;
 
 /// Appends a number, with this many digits at least.
 fn push_hexadecimal(number: u64, digits_min: u32, out: &mut String) {

@@ -269,7 +269,8 @@ impl ContentOptions {
     }
 
     /// Whether text is coded while it is served: the operator may forbid it for every response.
-    pub(crate) fn codes_text(&self) -> bool {
+    #[must_use]
+    pub fn codes_text(&self) -> bool {
         let mut fields = self.fields.iter();
         // Without a cache, each request would have its file coded anew.
         let may_keep = self.cache_memory != Some(0);

@@ -24,14 +24,16 @@ mod worker;
 
 pub use clients::network::Network;
 pub use clients::rate::Rate;
-pub use coder::CoderCounts;
+pub use coder::{CoderCounts, coder_threads};
 pub use exchange::own_fields::FAVICON;
 pub use observe::log::template::{Template, TemplateError, TemplateFault};
 pub use observe::{measures, metrics, notices};
 pub use passwords::checker::hash_password;
 pub use passwords::file::PasswordFileError;
 pub use release::rules::RulesError;
-pub use start::archive_room::{machine_memory, usual_cache_memory, usual_encoder_memory};
+pub use start::archive_room::{
+    kept_memory, machine_memory, usual_cache_memory, usual_encoder_memory,
+};
 pub use start::bound::{Bound, bind, bind_unnamed};
 pub use start::estate::{Inheritance, Item, SECRETS_LEN};
 pub use start::open::{OpenError, permission};

@@ -87,14 +87,32 @@ fn it_can_be_turned_off() {
     let site = Folder::new();
     site.write("page.html", text(20_000));
     on_both_engines(|engine| {
-        // At a memory limit, an encoder would end the process.
-        for flag in ["--no-compress", "--cache-memory=0", "--max-memory=32M"] {
+        for flag in ["--no-compress", "--cache-memory=0"] {
             let server = engine.serve(site.path(), &[flag]);
             let line = "accept-encoding: gzip, deflate, br, zstd";
             let one = ask(&server, "GET", "/page.html", &[line]).expect(200);
             assert_eq!(one.field("vary"), None, "{flag}");
             assert_eq!(one.field("content-encoding"), None, "{flag}");
         }
+    });
+}
+
+/// Where each allocation may fail, the encoders that can do without work.
+#[test]
+fn at_a_memory_limit_text_is_compressed_as_well() {
+    let site = Folder::new();
+    site.write("page.html", text(20_000));
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--max-memory=128M", "--workers=1"]);
+        for (accepted, coding) in [("gzip, deflate, br, zstd", "zstd"), ("gzip, br", "gzip")] {
+            let line = format!("accept-encoding: {accepted}");
+            until("it is compressed", || {
+                let answer = ask(&server, "GET", "/page.html", &[&line]).expect(200);
+                answer.field("content-encoding") == Some(coding)
+            });
+        }
+        let only = ask(&server, "GET", "/page.html", &["accept-encoding: br"]).expect(200);
+        assert_eq!(only.field("content-encoding"), None);
     });
 }
 

@@ -80,9 +80,12 @@ impl Encoders {
 /// coded form.
 fn memory(coding: Coding, len: u64) -> u64 {
     match coding {
-        Coding::Brotli => (3 << 20) + 13 * len,
-        Coding::Zstd => ((128 << 10) + 24 * len).min(11 << 20) + len,
-        _ => GZIP_TABLES + len,
+        Coding::Brotli => len.saturating_mul(13).saturating_add(3 << 20),
+        Coding::Zstd => {
+            let tables = len.saturating_mul(24).saturating_add(128 << 10);
+            tables.min(11 << 20).saturating_add(len)
+        }
+        _ => len.saturating_add(GZIP_TABLES),
     }
 }
 

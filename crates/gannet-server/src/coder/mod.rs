@@ -43,6 +43,8 @@ pub(crate) struct Codings {
     source: OnceLock<[u8; 32]>,
     /// The codings that were asked for: bits of a [`CodingSet`].
     asked: AtomicU8,
+    /// Those for which an encoder did not get its memory.
+    failed: AtomicU8,
     /// In the order of [`MADE`]; `None` inside if the coding is not worth it, or failed.
     made: [OnceLock<Option<Made>>; MADE.len()],
 }
@@ -66,6 +68,18 @@ impl Codings {
     #[inline]
     pub(crate) fn is_asked(&self, coding: Coding) -> bool {
         self.asked.load(Ordering::Relaxed) & CodingSet::from(coding).bits() != 0
+    }
+
+    /// The codings of a set, but for those that could not be made.
+    #[inline]
+    pub(crate) fn possible(&self, set: CodingSet) -> CodingSet {
+        let failed = self.failed.load(Ordering::Relaxed);
+        if failed == 0 {
+            return set;
+        }
+        MADE.into_iter()
+            .filter(|coding| failed & CodingSet::from(*coding).bits() != 0)
+            .fold(set, CodingSet::without)
     }
 
     /// Bytes of memory that they take, or will: at most `len` each, the length of the file.
@@ -191,14 +205,13 @@ pub(crate) struct Coder {
 }
 
 impl Coder {
-    /// With the memory that the options give to all encoders together.
+    /// With the memory that the options give to all encoders together, for live content if there is any.
     ///
     /// # Errors
     /// The process has a limit of memory, and no room for what they need before.
-    pub(crate) fn start(options: &ContentOptions) -> io::Result<Self> {
-        let memory = options.encoder_memory / threads() as u64;
-        let may_fail = reserve::is_kept() && options.codes_text();
-        let encoders = match may_fail {
+    pub(crate) fn start(options: &ContentOptions, has_live: bool) -> io::Result<Self> {
+        let memory = options.encoder_memory / coder_threads();
+        let encoders = match reserve::is_kept() && has_live && options.codes_text() {
             true => Encoders::that_may_fail(memory)?,
             false => Encoders::with(memory),
         };
@@ -359,14 +372,19 @@ impl Coder {
                 add(&self.counted.useless, 1);
                 return None;
             }
-            self.encode(job.coding, source, job.charge)
+            let coded = self.encoders.encode(job.coding, source);
+            if coded.is_none() {
+                // Others take less.
+                let bit = CodingSet::from(job.coding).bits();
+                codings.failed.fetch_or(bit, Ordering::Relaxed);
+            }
+            self.keep(coded, source, job.charge)
         });
         // Only one thread has this job.
         let _ = codings.made[place].set(made);
     }
 
-    fn encode(&self, coding: Coding, source: &[u8], mut charge: Charge) -> Option<Made> {
-        let coded = self.encoders.encode(coding, source);
+    fn keep(&self, coded: Option<Vec<u8>>, source: &[u8], mut charge: Charge) -> Option<Made> {
         let len = source.len() as u64;
         let Some(mut coded) = coded.filter(|coded| pays(len, coded.len() as u64)) else {
             add(&self.counted.useless, 1);
@@ -396,12 +414,12 @@ const FILES_SPARE: usize = 1_024;
 pub(crate) struct CoderThreads(Arc<Coder>);
 
 impl CoderThreads {
-    /// Starts one, or on a machine with many processors two.
+    /// Starts them.
     ///
     /// # Errors
     /// A thread cannot be started.
     pub(crate) fn start(coder: Arc<Coder>) -> io::Result<Self> {
-        for _ in 0..threads() {
+        for _ in 0..coder_threads() {
             let coder = Arc::clone(&coder);
             let work = move || {
                 // Otherwise it competes with the workers for the processor; the scheduler is fair.
@@ -420,9 +438,11 @@ impl Drop for CoderThreads {
     }
 }
 
-fn threads() -> usize {
+/// Threads that code text while a site is served: one, or on a machine with many processors two.
+#[must_use]
+pub fn coder_threads() -> u64 {
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    (processors / PROCESSORS_PER_THREAD).clamp(1, THREADS_MAX)
+    (processors / PROCESSORS_PER_THREAD).clamp(1, THREADS_MAX) as u64
 }
 
 const PROCESSORS_PER_THREAD: usize = 4;

@@ -219,7 +219,8 @@ impl WaitingRequest {
                     ..selected
                 };
                 let answered = to.selected(request, &selected);
-                cached.have_coded(request, to.turn.ledger);
+                let may_keep = |bytes| fill.site().may_keep(bytes);
+                cached.have_coded(request, to.turn.ledger, may_keep);
                 if fill.remember(cached, status) {
                     self.release.note_live();
                 }

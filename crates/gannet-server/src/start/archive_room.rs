@@ -120,13 +120,20 @@ pub fn usual_cache_memory(memory: Option<u64>, left: Option<u64>, workers: u64) 
     })
 }
 
+/// Bytes that caches of `cache_memory` bytes, and what slow peers may have besides, take at the most.
+#[must_use]
+pub fn kept_memory(cache_memory: u64, workers: u64) -> u64 {
+    let workers = workers.max(1);
+    let besides = workers.saturating_mul(spare(cache_memory / workers));
+    cache_memory.saturating_add(besides)
+}
+
 /// Bytes that the encoders of text may take together: half of what caches of `cache_memory` bytes, and what
 /// slow peers may have besides, leave of `left`. The rest is for connections.
 #[must_use]
 pub fn usual_encoder_memory(cache_memory: u64, left: Option<u64>, workers: u64) -> u64 {
-    let workers = workers.max(1);
-    let copies = workers.saturating_mul(cache_memory / workers + spare(cache_memory / workers));
-    left.map_or(u64::MAX, |left| left.saturating_sub(copies) / 2)
+    let kept = kept_memory(cache_memory, workers);
+    left.map_or(u64::MAX, |left| left.saturating_sub(kept) / 2)
 }
 
 /// Bytes of memory that this process can expect: the machine's available memory, or the lowest
@@ -263,7 +270,7 @@ mod tests {
             for workers in [1, 2, 4, 8, 16, 32] {
                 let caches = usual_cache_memory(None, Some(left), workers);
                 let encoders = usual_encoder_memory(caches, Some(left), workers);
-                let kept = caches + workers * spare(caches / workers);
+                let kept = kept_memory(caches, workers);
                 let all = kept + encoders;
                 // Below that, the least of everything is more than there is.
                 if left >= workers * 4 * MIB {
@@ -273,7 +280,9 @@ mod tests {
             }
         }
         assert_eq!(usual_encoder_memory(100, None, 1), u64::MAX);
-        assert_eq!(usual_encoder_memory(u64::MAX, Some(1 << 30), 2), 0);
+        for workers in [0, 1, 2] {
+            assert_eq!(usual_encoder_memory(u64::MAX, Some(1 << 30), workers), 0);
+        }
     }
 
     #[test]

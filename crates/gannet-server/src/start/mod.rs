@@ -109,9 +109,10 @@ pub fn prepare(
     mut inheritance: Inheritance,
 ) -> Result<Prepared, StartError> {
     let workers = worker_count(config.workers);
+    let is_live = |it: &Hosted| !matches!(it.content, Content::Archive(_) | Content::Store(_));
+    let has_live = content.iter().any(is_live);
     if !content.is_empty() {
-        let is_live = |it: &Hosted| !matches!(it.content, Content::Archive(_) | Content::Store(_));
-        probe::check_files(content.iter().any(is_live)).map_err(StartError::Files)?;
+        probe::check_files(has_live).map_err(StartError::Files)?;
     }
     if config.defer_accept {
         for bound in &listeners {
@@ -119,7 +120,7 @@ pub fn prepare(
         }
     }
     let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory()));
-    let coder = Coder::start(&config.content).map_err(StartError::Resource)?;
+    let coder = Coder::start(&config.content, has_live).map_err(StartError::Resource)?;
     let coder = Arc::new(coder);
     let means = Means {
         workers,

@@ -458,6 +458,21 @@ fn what_does_not_fit_is_neither_copied_nor_coded_again() {
     }
     let counts = server.driven.coder_counts();
     assert_eq!((counts.queued, counts.made, counts.refused), (0, 0, 0));
+    // With one coding, but not with two: the first stays.
+    let fits = text(ROOM / 2 - (16 << 10));
+    server.disk.put_file("fits.js", fits);
+    server.disk.age_files(LONG_MS);
+    let before = read(&mut server);
+    get(&mut server, "/fits.js", &[BROWSER]).expect(200);
+    while server.driven.code_next() {}
+    for _ in 0..20 {
+        let gzip = get(&mut server, "/fits.js", &["accept-encoding: gzip"]);
+        assert_eq!(coding_of(&gzip), "identity");
+        while server.driven.code_next() {}
+        assert_eq!(coding_of(&get(&mut server, "/fits.js", &[BROWSER])), "br");
+    }
+    assert_eq!(read(&mut server) - before, 1);
+    assert_eq!(server.driven.coder_counts().made, 1);
     // What fits is, as before.
     let (_, coded) = coded(&mut server);
     assert_eq!(coding_of(&coded), "br");

@@ -594,9 +594,9 @@ impl DirectorySite {
     }
 
     /// Whether its cache has room for so many bytes of one file, if it has nothing else.
-    fn may_keep(&self, bytes: u64) -> bool {
+    pub(crate) fn may_keep(&self, bytes: u64) -> bool {
         let cache = self.cache.borrow();
-        let may_keep = |cache: &Cache| bytes + ENTRY_WEIGHT <= cache.bytes();
+        let may_keep = |cache: &Cache| bytes.saturating_add(ENTRY_WEIGHT) <= cache.bytes();
         cache.as_ref().is_none_or(may_keep)
     }
 
@@ -724,7 +724,7 @@ impl DirectorySite {
         request: &Request<'_>,
         ledger: &Ledger,
     ) {
-        if cached.have_coded(request, ledger)
+        if cached.have_coded(request, ledger, |bytes| self.may_keep(bytes))
             && let Some(cache) = &mut *self.cache.borrow_mut()
         {
             cache.weigh_again(path);

@@ -12,7 +12,7 @@ use gannet_http::semantics::entity_tag::{Comparison, EntityTag, list_matches};
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::{Method, Request};
 
-use super::{Cached, CachedVariant, DirectoryOptions, Draft, Role, Shaping};
+use super::{Cached, CachedVariant, DirectoryOptions, Draft, ENTRY_WEIGHT, Role, Shaping};
 use crate::coder::{Asked, Coder, Codings, Content};
 use crate::exchange::body::Body;
 use crate::release::rules::SiteRules;
@@ -206,14 +206,21 @@ impl Cached {
         smaller.min_by_key(|it| it.draft.len)
     }
 
-    /// Has the coding made that a request would have used, if it can be made now. True if the cached
-    /// file takes more memory than before.
-    pub(crate) fn have_coded(&self, request: &Request<'_>, ledger: &Ledger) -> bool {
+    /// Has the coding made that a request would have used, if it can be made now, and the cache may keep so
+    /// many bytes of one file. True if the cached file takes more memory than before.
+    pub(crate) fn have_coded(
+        &self,
+        request: &Request<'_>,
+        ledger: &Ledger,
+        may_keep: impl Fn(u64) -> bool,
+    ) -> bool {
         let Some(fly) = &self.on_the_fly else {
             return false;
         };
         let accepted = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        let Some(coding) = coding::wanted(accepted.intersection(fly.can_make), fly.len) else {
+        let possible = |codings: &Arc<Codings>| codings.possible(fly.can_make);
+        let can_make = fly.codings.get().map_or(fly.can_make, possible);
+        let Some(coding) = coding::wanted(accepted.intersection(can_make), fly.len) else {
             return false;
         };
         let is_asked = |codings: &Arc<Codings>| codings.is_asked(coding);
@@ -221,11 +228,17 @@ impl Cached {
         if request.method != Method::Get || is_range || fly.codings.get().is_some_and(is_asked) {
             return false;
         }
-        self.ask(fly, coding, ledger)
+        self.ask(fly, coding, ledger, may_keep)
     }
 
     #[cold]
-    fn ask(&self, fly: &OnTheFly, coding: Coding, ledger: &Ledger) -> bool {
+    fn ask(
+        &self,
+        fly: &OnTheFly,
+        coding: Coding,
+        ledger: &Ledger,
+        may_keep: impl Fn(u64) -> bool,
+    ) -> bool {
         let Some(original) = self.variant_in(Coding::Identity) else {
             return false;
         };
@@ -241,6 +254,10 @@ impl Cached {
             return true;
         }
         let len = original.draft.len;
+        // One coding more than fits would displace the file, with those that it has.
+        if !may_keep(self.weight() - ENTRY_WEIGHT + len) {
+            return false;
+        }
         let content = match original.draft.body.get() {
             Some(Body::Shared(memory, range)) => Content::Memory(Arc::clone(memory), range.clone()),
             Some(Body::File(file, _)) if file.is_constant() => Content::Copy(file.file.clone()),

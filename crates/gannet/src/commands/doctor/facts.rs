@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use gannet_server::config::{EngineChoice, SandboxChoice};
 use gannet_server::tls::kernel::Choice;
 
+use crate::commands::serve::Budget;
+
 /// Something that is missing or does not work, and what fixes it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Lack {
@@ -149,10 +151,8 @@ pub(super) struct Memory {
     pub(super) available: Option<u64>,
     /// What a server needs to start.
     pub(super) least: u64,
-    /// `--cache-memory`, in addition.
-    pub(super) caches: u64,
-    /// For encoders of text, in addition.
-    pub(super) encoders: u64,
+    /// What may be kept in addition.
+    pub(super) budget: Budget,
 }
 
 /// The process as it would serve.

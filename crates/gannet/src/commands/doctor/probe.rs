@@ -67,8 +67,7 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
         memory: Memory {
             available: machine_memory(),
             least: outlook.memory,
-            caches: outlook.budget.caches,
-            encoders: outlook.budget.encoders,
+            budget: outlook.budget,
         },
         process: Process {
             is_root: user::is_root(),

@@ -49,7 +49,8 @@ use crate::commands::serve::effects::Situation;
 use crate::commands::serve::followed::Followed;
 use crate::commands::serve::notify::Notify;
 use crate::commands::serve::output::{People, Terminal, log_file, log_format};
-use crate::commands::serve::process_limits::{Budget, Needs, Used};
+pub(crate) use crate::commands::serve::process_limits::Budget;
+use crate::commands::serve::process_limits::{Needs, Used};
 use crate::commands::serve::signals::Command;
 use crate::commands::serve::sockets::{Sockets, Uses};
 use crate::commands::serve::start_lines::Lines;
@@ -333,7 +334,8 @@ fn prepare(
     let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
     let needs = Needs::of(&config, &contents, count);
     process_limits::set(settings, &needs, used)?;
-    Budget::of(settings, &needs, used).apply(&mut config.content);
+    let budget = Budget::of(settings, &needs, used);
+    budget.apply(&mut config.content);
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers, &sockets)?;
     if let Some(address) = settings.tls.redirect {
         let clear = addresses::Wanted {
@@ -376,6 +378,7 @@ fn prepare(
         log: (&log, log_file.as_deref()),
         note: note.as_deref(),
         has_trust: settings.server.clients.trusts_anyone(),
+        hardly_codes: budget.hardly_codes(),
         qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
         colour: terminal.colour,
     };

@@ -4,7 +4,9 @@ use std::fs;
 
 use gannet_io::{descriptors, reserve};
 use gannet_server::config::{Config, Content, ContentOptions};
-use gannet_server::{machine_memory, usual_cache_memory, usual_encoder_memory};
+use gannet_server::{
+    coder_threads, kept_memory, machine_memory, usual_cache_memory, usual_encoder_memory,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::command_line::settings::Settings;
@@ -28,6 +30,9 @@ const FIRST_CONNECTION: u64 = 4;
 const RESERVE_PART: u64 = 16;
 const RESERVE_MAX: u64 = 8 << 20;
 
+/// Bytes with which encoders of pages of usual lengths work.
+const ENCODERS_LEAST: u64 = 8 * MIB;
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// The stack of a thread and its share of the heap.
@@ -50,6 +55,8 @@ pub(super) struct Needs {
     archives: u64,
     /// Threads of the log file, of the metrics and of reports, one each.
     helpers: u64,
+    /// Threads that code text.
+    coders: u64,
 }
 
 /// Threads that open the sites of a folder of hosts, answer for them, and follow them: four, and three.
@@ -65,11 +72,17 @@ impl Needs {
         let is_archive =
             |content: &&Content| matches!(content, Content::Archive(_) | Content::Store(_));
         let archives = content.iter().filter(is_archive).count() as u64;
+        let directories = content.len() as u64 - archives;
+        let coders = match directories > 0 && config.content.codes_text() {
+            true => coder_threads(),
+            false => 0,
+        };
         Self {
             workers: workers as u64,
             addresses: addresses as u64,
             archives,
-            directories: content.len() as u64 - archives,
+            directories,
+            coders,
             helpers: u64::from(config.log_file.is_some())
                 + u64::from(config.metrics.is_some())
                 + u64::from(config.report_every.is_some())
@@ -91,10 +104,10 @@ impl Needs {
         open + shared + self.workers * self.per_worker() + FIRST_CONNECTION
     }
 
-    /// In whole MiB. Besides the workers there are up to six threads: for signals, for the disk, for
-    /// messages on standard output and standard error, and those that code text.
+    /// In whole MiB. Besides the workers there are four threads: for signals, for the disk, and for
+    /// messages on standard output and standard error; and those that code text.
     fn memory(&self, used: u64) -> u64 {
-        let threads = self.workers + self.helpers + 6;
+        let threads = self.workers + self.helpers + self.coders + 4;
         let bytes = used + threads * THREAD + self.workers * WORKER_BUFFERS + FIRST_CONTENT;
         bytes.next_multiple_of(MIB)
     }
@@ -219,8 +232,12 @@ impl Used {
 pub(crate) struct Budget {
     /// For all caches.
     pub(crate) caches: u64,
-    /// For the encoders of text, while they work.
-    pub(crate) encoders: u64,
+    /// What slow peers may have besides included.
+    pub(crate) kept: u64,
+    /// For the encoders of text, while they work; `None` if nothing is coded.
+    pub(crate) encoders: Option<u64>,
+    /// What the narrowest limit leaves after a start, if that is known.
+    pub(crate) left: Option<u64>,
 }
 
 impl Budget {
@@ -240,16 +257,24 @@ impl Budget {
         let left = [of_machine, of_process].into_iter().flatten().min();
         let usual = || usual_cache_memory(memory, left, needs.workers);
         let caches = settings.server.content.cache_memory.unwrap_or_else(usual);
+        let encoders = usual_encoder_memory(caches, left, needs.workers);
         Self {
             caches,
-            encoders: usual_encoder_memory(caches, left, needs.workers),
+            kept: kept_memory(caches, needs.workers),
+            encoders: (needs.coders > 0).then_some(encoders),
+            left,
         }
+    }
+
+    /// Whether so little is left for encoders that pages of usual lengths are sent as they are.
+    pub(crate) fn hardly_codes(&self) -> bool {
+        self.encoders.is_some_and(|bytes| bytes < ENCODERS_LEAST)
     }
 
     /// Has `content` keep to it.
     pub(super) fn apply(self, content: &mut ContentOptions) {
         content.cache_memory = Some(self.caches);
-        content.encoder_memory = self.encoders;
+        content.encoder_memory = self.encoders.unwrap_or(u64::MAX);
     }
 }
 
@@ -386,6 +411,7 @@ mod tests {
             directories: 1,
             archives,
             helpers,
+            coders: 0,
         };
         let least = needs(1, 1, 0, 0);
         for more in [

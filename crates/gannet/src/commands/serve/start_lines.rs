@@ -30,6 +30,8 @@ pub struct Lines<'a> {
     pub note: Option<&'a str>,
     /// Some proxies are trusted, which may speak TLS.
     pub has_trust: bool,
+    /// Memory is too short for encoders.
+    pub hardly_codes: bool,
     /// A QR code, several lines.
     pub qr: Option<String>,
     /// Use ANSI colours.
@@ -84,6 +86,11 @@ impl Lines<'_> {
         }
         if self.sends_passwords_in_clear() {
             let what = "passwords cross the network in clear text: add --tls-cert FILE, or --trust a proxy";
+            self.line(&mut text, "note", &self.paint("33", what));
+        }
+        if self.hardly_codes {
+            let what = "too little memory beside the caches to compress all text: lower --cache-memory, \
+                        or give it more";
             self.line(&mut text, "note", &self.paint("33", what));
         }
         if let Some(code) = &self.qr {
@@ -349,6 +356,7 @@ mod tests {
             log: (&LogFormat::Json, Some(Path::new("/var/log/site"))),
             note: Some("port 8080 is busy; using 8081"),
             has_trust: false,
+            hardly_codes: false,
             qr: None,
             colour: false,
         };

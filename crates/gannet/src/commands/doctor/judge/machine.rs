@@ -102,29 +102,26 @@ pub(super) fn limits(limits: &Limits) -> Vec<Finding> {
     vec![descriptors, Finding::ok("locked memory", locked)]
 }
 
-/// Bytes with which encoders of text of every usual length work.
-const ENCODERS_LEAST: u64 = 8 << 20;
-
 pub(super) fn memory(memory: &Memory) -> Option<Finding> {
     let subject = "memory";
     let available = memory.available?;
-    let (least, caches) = (memory.least, memory.caches);
+    let (least, budget) = (memory.least, &memory.budget);
     let text = format!(
         "{} available, {} for a start, up to {} for caches",
         size(available),
         size(least),
-        size(caches)
+        size(budget.caches)
     );
-    let rest = available.saturating_sub(least);
+    let left = budget.left.unwrap_or(u64::MAX);
     Some(match available {
         _ if available < least => Finding::bad(subject, text)
             .help("give the container or the unit more memory, or start fewer --workers"),
-        _ if rest < caches + caches / 2 => Finding::note(subject, text).help(format!(
-            "set --cache-memory {}MiB, or give it more memory: slow clients may hold half as much \
+        _ if left < budget.kept => Finding::note(subject, text).help(format!(
+            "set --cache-memory {}MiB, or give it more memory: slow clients may hold up to half as much \
              besides, and the kernel kills what exceeds it",
-            (rest / 8 * 3) >> 20
+            (left / 8 * 3) >> 20
         )),
-        _ if memory.encoders < ENCODERS_LEAST => Finding::note(
+        _ if budget.hardly_codes() => Finding::note(
             subject,
             format!("{text}, too little besides to compress text while it is served"),
         )

@@ -6,6 +6,7 @@ use super::super::facts::{
     Network, Process, Site, Wishes,
 };
 use super::*;
+use crate::commands::serve::Budget;
 
 fn lack(why: &str) -> Lack {
     Lack {
@@ -71,8 +72,12 @@ fn sound() -> Facts {
         memory: Memory {
             available: Some(4 << 30),
             least: 32 << 20,
-            caches: 256 << 20,
-            encoders: 64 << 20,
+            budget: Budget {
+                caches: 256 << 20,
+                kept: 320 << 20,
+                encoders: Some(64 << 20),
+                left: Some(4 << 30),
+            },
         },
         process: Process::default(),
     }
@@ -179,21 +184,27 @@ fn kernels_and_limits() {
     );
     let too_few = |facts: &mut Facts| facts.limits.start = Err(lack("ulimit -n 10"));
     check(too_few, Level::Bad, "limits", "ulimit -n 10");
-    let memory = |bytes| move |facts: &mut Facts| facts.memory.available = Some(bytes);
+    let memory = |bytes: u64| {
+        move |facts: &mut Facts| {
+            facts.memory.available = Some(bytes);
+            facts.memory.budget.left = Some(bytes.saturating_sub(32 << 20));
+        }
+    };
     check(memory(16 << 20), Level::Bad, "memory", "16.0 MiB available");
     check(
-        memory(128 << 20),
+        memory(300 << 20),
         Level::Note,
         "memory",
         "up to 256.0 MiB for caches",
     );
     check(
-        |facts| facts.memory.encoders = 1 << 20,
+        |facts| facts.memory.budget.encoders = Some(1 << 20),
         Level::Note,
         "memory",
         "too little besides to compress text",
     );
-    check_ok(memory(416 << 20), "416.0 MiB available");
+    check_ok(|facts| facts.memory.budget.encoders = None, "synchronised");
+    check_ok(memory(352 << 20), "352.0 MiB available");
     check_ok(|facts| facts.memory.available = None, "synchronised");
 }
 
