@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!  server ──(socket pair)── starter ──▶ the new server
-//!     └── a descriptor: start ──▶ │ spawn
-//!     └── none: end what was started ──▶ │ kill
+//!     └── start, with a descriptor ──▶ │ spawn
+//!     └── end ────────────────────────▶ │ kill
+//!     └── ended, with a descriptor ────▶ │ kill; how it has ended goes back by the descriptor
+//!     └── leave: it may serve now ─────▶ │
+//!     └── the end: the server is gone ─▶ │ kill, unless it was left
 //! ```
 //!
 //! It is forked before the server has threads and gives up rights, and waits until it is needed, or
@@ -19,6 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use rustix::io::FdFlags;
 
@@ -30,6 +34,23 @@ pub const PREDECESSOR: &str = "GANNET_PREDECESSOR";
 /// The first byte of the message that the starter sends to the server in place of the new one, if it
 /// cannot be started; the cause follows.
 pub const NOT_STARTED: u8 = b'!';
+
+/// What the server sends to its starter.
+mod order {
+    /// Start the program, which finds the descriptor that comes with this; what was started before is
+    /// ended.
+    pub(super) const START: &[u8] = b"start";
+    /// End what was started.
+    pub(super) const END: &[u8] = b"end";
+    /// The same, and tell by the descriptor that comes with this how it has ended.
+    pub(super) const ENDED: &[u8] = b"ended";
+    /// What was started outlives the server.
+    pub(super) const LEAVE: &[u8] = b"leave";
+}
+
+/// How long the server waits to be told how something has ended, which has ended before: the kernel
+/// may still take its memory apart.
+const TOLD_MAX: Duration = Duration::from_secs(10);
 
 /// Variables that concern the server that was started with them alone.
 pub(crate) const OWN_VARIABLES: [&str; 4] =
@@ -78,13 +99,32 @@ impl Starter {
     /// # Errors
     /// The starter is gone (`EPIPE`).
     pub fn start(&self, socket: &Parcels) -> io::Result<()> {
-        self.0.send(&[b"start"], &[socket.as_fd()])
+        self.0.send(&[order::START], &[socket.as_fd()])
     }
 
     /// Ends what was started.
     pub fn end(&self) {
         // Without a starter there is nothing that could be ended.
-        let _ = self.0.send(&[b"end"], &[]);
+        let _ = self.0.send(&[order::END], &[]);
+    }
+
+    /// Leaves what was started to itself: it does not end with this server.
+    pub fn leave(&self) {
+        // Without a starter nobody would end it.
+        let _ = self.0.send(&[order::LEAVE], &[]);
+    }
+
+    /// How what was started has ended, such as `exit status: 3`; it is ended if it still runs. `None` if
+    /// nothing was started, or there is no starter to tell.
+    #[must_use]
+    pub fn how_it_ended(&self) -> Option<String> {
+        let (ours, theirs) = Parcels::pair().ok()?;
+        self.0.send(&[order::ENDED], &[theirs.as_fd()]).ok()?;
+        drop(theirs);
+        ours.set_patience(TOLD_MAX).ok()?;
+        let mut told = Vec::new();
+        ours.receive(&mut told).ok()?;
+        String::from_utf8(told).ok().filter(|how| !how.is_empty())
     }
 }
 
@@ -112,21 +152,43 @@ pub(crate) fn fork_alone(life: impl FnOnce()) -> io::Result<()> {
 /// The starter's life.
 fn wait_for_orders(orders: &Parcels, command: &mut Command) {
     let mut started: Option<Child> = None;
+    let mut is_left = false;
     let mut order = Vec::new();
     loop {
         let descriptors = orders.receive(&mut order);
-        if order.is_empty() {
+        let is_over = order.is_empty();
+        if &*order == order::LEAVE {
+            is_left = true;
+            continue;
+        }
+        // Without its server, it would wait for ever, or for nothing.
+        let ended = match is_over && is_left {
+            true => None,
+            false => started.take().and_then(end),
+        };
+        if is_over {
             return;
         }
-        if let Some(mut child) = started.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let mut descriptors = descriptors.unwrap_or_default().into_iter();
-        if let Some(socket) = descriptors.next() {
-            started = start(command, socket);
+        let socket = descriptors.unwrap_or_default().into_iter().next();
+        match (&*order, socket) {
+            (order::START, Some(socket)) => {
+                started = start(command, socket);
+                is_left = false;
+            }
+            (order::ENDED, Some(socket)) => {
+                let how = ended.unwrap_or_default();
+                // The server has ended meanwhile, or waits no more.
+                let _ = Parcels::from(socket).send(&[how.as_bytes()], &[]);
+            }
+            _ => {}
         }
     }
+}
+
+/// Ends a process, and tells how it has ended: by itself, if it had begun to before.
+fn end(mut child: Child) -> Option<String> {
+    let _ = child.kill();
+    child.wait().ok().map(|status| status.to_string())
 }
 
 fn start(command: &mut Command, socket: OwnedFd) -> Option<Child> {

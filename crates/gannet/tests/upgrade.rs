@@ -322,8 +322,15 @@ fn a_broken_program_changes_nothing() {
         told(&mut server, "no such file");
         replace(&path, "not a program\n", 0o644);
         told(&mut server, "permission denied");
-        replace(&path, "#!/bin/sh\nexit 3\n", 0o755);
-        told(&mut server, "the new process has ended");
+        for (end, how) in [
+            ("exit 3", "exit status: 3"),
+            ("kill -9 $$", "signal: 9 (SIGKILL)"),
+        ] {
+            replace(&path, &format!("#!/bin/sh\n{end}\n"), 0o755);
+            told(&mut server, &format!("the new process has ended ({how})"));
+            let help = server.first.next_error_line().expect("it runs");
+            assert!(help.starts_with("help: if it has said nothing"), "{help}");
+        }
         fs::remove_file(&path).expect("made");
         installed(&folder);
         server.upgrade();
@@ -360,15 +367,119 @@ fn one_upgrade_at_a_time_and_a_stop_ends_it() {
         let line = server.first.next_error_line().expect("it runs");
         assert!(line.ends_with("another upgrade is under way"), "{line}");
         Client::connect(address).get("/about").expect(200);
-        let new: u32 = fs::read_to_string(&pid)
-            .expect("written")
-            .trim()
-            .parse()
-            .expect("a number");
+        let new = written(&pid);
         kill(server.pid, Signal::TERM);
         until("the new process ends", || has_ended(new));
         until("the server ends", || has_ended(server.pid));
     });
+}
+
+fn written(pid: &Path) -> u32 {
+    let text = fs::read_to_string(pid).expect("written");
+    text.trim().parse().expect("a number")
+}
+
+/// A server that is killed during an upgrade leaves nothing behind; one that is killed after it does not
+/// take its successor with it.
+#[test]
+fn a_killed_server_takes_only_what_does_not_serve_with_it() {
+    let site = site();
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let path = installed(&folder);
+        let arguments = ["--engine", engine.name(), "--port", "0", text(site.path())];
+        let mut server = start_installed(&path, &arguments);
+        let address = server.first.address();
+        let mut slow = Client::connect(address);
+        slow.send(head("GET", "/long.bin", &[]));
+        slow.head().expect(200);
+        let old = server.pid;
+        server.upgrade();
+        let starter = starter(old);
+        kill(old, Signal::KILL);
+        until("the starter ends", || has_ended(starter));
+        Client::connect(address).get("/about").expect(200);
+        let (script, pid) = stuck(&folder);
+        replace(&path, &script, 0o755);
+        kill(server.pid, Signal::USR2);
+        until("the new process runs", || pid.exists());
+        let new = written(&pid);
+        kill(server.pid, Signal::KILL);
+        until("the new process ends", || has_ended(new));
+    });
+}
+
+/// Whoever asks a server that was replaced learns which process to ask.
+#[test]
+fn a_server_that_was_replaced_names_its_successor() {
+    let site = site();
+    on_both_engines(|engine| {
+        let mut server = serve(engine, site.path(), &[]);
+        let mut slow = Client::connect(server.first.address());
+        slow.send(head("GET", "/long.bin", &[]));
+        slow.head().expect(200);
+        server.upgrade();
+        server.first.signal(Signal::USR2);
+        let new = server.pid;
+        let told = server.first.next_error_line().expect("it runs");
+        let expect = format!("gannet: not upgraded: process {new} has taken the place of this one");
+        assert!(told.starts_with(&expect), "{told}");
+        let help = server.first.next_error_line().expect("it runs");
+        assert_eq!(help, format!("help: send SIGUSR2 to process {new}"));
+        assert_pattern(&slow.take(LONG as u64), 5);
+        server.stop();
+    });
+}
+
+/// A server that says nothing else says which process has taken its place.
+#[test]
+fn a_quiet_server_names_its_successor() {
+    let site = site();
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let quiet = |is_quiet: bool| folder.write("gannet.toml", format!("quiet = {is_quiet}\n"));
+        let config = quiet(false);
+        let flags = ["--config", text(&config)];
+        let mut server = serve(engine, site.path(), &flags);
+        quiet(true);
+        kill(server.pid, Signal::USR2);
+        let line = server.first.next_line().expect("it runs");
+        let pid = |line: &str| -> u32 {
+            let rest = line.strip_prefix("process ").expect(line);
+            let (pid, rest) = rest.split_once(' ').expect("words");
+            assert!(rest.starts_with("serves now"), "{line}");
+            pid.parse().expect("a process ID")
+        };
+        server.pid = pid(&line);
+        kill(server.pid, Signal::USR2);
+        server.pid = pid(&server.first.next_error_line().expect("it runs"));
+        Client::connect(server.first.address())
+            .get("/about")
+            .expect(200);
+        server.stop();
+    });
+}
+
+/// The first child of a server.
+fn starter(server: u32) -> u32 {
+    let children = format!("/proc/{server}/task/{server}/children");
+    let children = fs::read_to_string(children).expect("it runs");
+    children.trim().parse().expect("one child")
+}
+
+/// Without its starter, a server tells what to do.
+#[test]
+fn a_server_whose_starter_was_killed_has_to_be_restarted() {
+    let site = site();
+    let mut server = Gannet::serve(site.path(), &[]);
+    let starter = starter(server.pid());
+    kill(starter, Signal::KILL);
+    until("it ends", || has_ended(starter));
+    server.signal(Signal::USR2);
+    let told = server.next_error_line().expect("it runs");
+    assert!(told.contains("'gannet-starter'"), "{told}");
+    assert!(told.ends_with("was killed: restart this server"), "{told}");
+    Client::new(&server).get("/about").expect(200);
 }
 
 /// The new process reads the configuration: addresses are added and given up.
@@ -485,12 +596,7 @@ fn the_service_manager_is_told_of_the_new_process() {
 fn the_starter_ends_with_its_server() {
     let site = site();
     let server = Gannet::serve(site.path(), &[]);
-    let children = format!("/proc/{0}/task/{0}/children", server.pid());
-    let starter: u32 = fs::read_to_string(children)
-        .expect("it runs")
-        .trim()
-        .parse()
-        .expect("one child");
+    let starter = starter(server.pid());
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR2] {
         kill(starter, signal);
     }

@@ -492,7 +492,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Output,
         default: "false",
         brief: "print errors only, no lines at start and stop",
-        details: "",
+        details: "What a signal asks for is printed all the same, to standard error: the summary of \
+                  SIGUSR1, and the new process ID after SIGUSR2.",
         is_common: true,
         apply: |settings, values| {
             settings.quiet = switch(values)?;

@@ -96,6 +96,14 @@ impl People {
             Self::Nobody => {}
         }
     }
+
+    /// The same for what a signal has asked for: if nothing else is said, to standard error.
+    pub(super) fn answer(self, text: impl Into<String>) {
+        match self {
+            Self::Nobody => Self::Err.say(text),
+            said => said.say(text),
+        }
+    }
 }
 
 #[cfg(test)]

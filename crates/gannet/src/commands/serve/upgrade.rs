@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -180,7 +181,7 @@ pub(crate) enum Answer {
 /// The new process, seen from the old one.
 pub(super) struct Upgrades {
     /// Or why there is none.
-    starter: Result<Starter, String>,
+    starter: Result<Arc<Starter>, String>,
     current: Option<Attempt>,
 }
 
@@ -194,7 +195,7 @@ impl Upgrades {
     /// Upgrades by this starter; or the reason why there are none.
     pub(super) fn new(starter: Result<Starter, String>) -> Self {
         Self {
-            starter,
+            starter: starter.map(Arc::new),
             current: None,
         }
     }
@@ -212,8 +213,7 @@ impl Upgrades {
         if self.current.is_some() {
             return Err("another upgrade is under way".into());
         }
-        let attempt = attempt(running, starter, answers.clone());
-        self.current = Some(attempt.map_err(|error| cause(&error))?);
+        self.current = Some(attempt(running, starter, answers.clone())?);
         Ok(())
     }
 
@@ -225,9 +225,13 @@ impl Upgrades {
         let Some(Attempt { link, passed }) = self.current.take() else {
             return Ok(());
         };
+        // Before it may serve: from then on it must not end with this process.
+        if let Ok(starter) = &self.starter {
+            starter.leave();
+        }
         if link.send(&[&[to_new::GO]], &[]).is_err() {
             self.end();
-            return Err("the new process has ended".into());
+            return Err(ended(None));
         }
         // Without the thread for datagrams, HTTP/3 clients connect again after their timeouts.
         let _ = running.hand_over(taken, passed);
@@ -257,17 +261,32 @@ impl Upgrades {
     }
 }
 
-fn attempt(running: &Running, starter: &Starter, answers: Sender<Command>) -> io::Result<Attempt> {
-    let (link, theirs) = Parcels::pair()?;
-    let passed = send_all(&link, running)?;
-    starter.start(&theirs)?;
-    let listening = link.try_clone()?;
+fn attempt(
+    running: &Running,
+    starter: &Arc<Starter>,
+    answers: Sender<Command>,
+) -> Result<Attempt, String> {
+    let failed = |error: io::Error| cause(&error);
+    let (link, theirs) = Parcels::pair().map_err(failed)?;
+    let passed = send_all(&link, running).map_err(failed)?;
+    starter.start(&theirs).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            "the process 'gannet-starter', which would start the new one, was killed: restart this \
+             server"
+                .into()
+        }
+        _ => cause(&error),
+    })?;
+    let listening = link.try_clone().map_err(failed)?;
+    let starter = Arc::clone(starter);
     std::thread::Builder::new()
         .name("gannet-upgrade".into())
         .spawn(move || {
+            let answer = answer(&listening, READY_MAX, || starter.how_it_ended());
             // The server ends before it listens.
-            let _ = answers.send(Command::Successor(answer(&listening, READY_MAX)));
-        })?;
+            let _ = answers.send(Command::Successor(answer));
+        })
+        .map_err(failed)?;
     Ok(Attempt { link, passed })
 }
 
@@ -310,8 +329,12 @@ fn borrowed(sockets: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
     sockets.iter().map(AsFd::as_fd).collect()
 }
 
-/// Waits for the new process.
-fn answer(link: &Parcels, patience: Duration) -> Answer {
+/// Waits for the new process. `how_it_ended` tells that, once it has closed its end.
+fn answer(
+    link: &Parcels,
+    patience: Duration,
+    how_it_ended: impl FnOnce() -> Option<String>,
+) -> Answer {
     let mut message = Vec::new();
     let received = link
         .set_patience(patience)
@@ -329,8 +352,17 @@ fn answer(link: &Parcels, patience: Duration) -> Answer {
         (Ok(_), [NOT_STARTED, cause @ ..]) => {
             Answer::Failed(String::from_utf8_lossy(cause).into_owned())
         }
-        (Ok(_), _) => Answer::Failed("the new process has ended, and says why".into()),
+        (Ok(_), _) => Answer::Failed(ended(how_it_ended())),
     }
+}
+
+/// The new process has ended before it served; it may have said why by itself.
+fn ended(how: Option<String>) -> String {
+    let how = how.map_or(String::new(), |how| format!(" ({how})"));
+    format!(
+        "the new process has ended{how}\n\
+         help: if it has said nothing above, run the new program with --version: it may be damaged"
+    )
 }
 
 #[cfg(test)]
@@ -345,7 +377,8 @@ mod tests {
                 theirs.send(&[message], &[]).expect("room");
             }
             let theirs = Some(theirs).filter(|_| !has_ended);
-            let got = answer(&link, Duration::from_millis(1));
+            let how = || Some("exit status: 3".to_owned());
+            let got = answer(&link, Duration::from_millis(1), how);
             drop(theirs);
             assert_eq!(format!("{got:?}"), expect);
         };
@@ -353,8 +386,8 @@ mod tests {
         check(Some(&ready), false, "Ready(258, [true, false])");
         let late = "Failed(\"the new process was not ready after 0.001 s\")";
         check(None, false, late);
-        let ended = "Failed(\"the new process has ended, and says why\")";
-        check(None, true, ended);
+        let ended = format!("Failed({:?})", ended(Some("exit status: 3".to_owned())));
+        check(None, true, &ended);
         let not_started = [&[NOT_STARTED], &b"cannot start"[..]].concat();
         check(Some(&not_started), true, "Failed(\"cannot start\")");
     }

@@ -1,5 +1,6 @@
 //! The main thread of a running server: what it does for signals, until the workers have ended.
 
+use std::fmt;
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -45,6 +46,8 @@ enum Stopping {
 #[derive(Default)]
 struct Fate {
     stopping: Option<Stopping>,
+    /// The process that serves in its place.
+    successor: Option<u32>,
     /// The signal that ended it at once.
     killed_by: Option<i32>,
 }
@@ -108,7 +111,9 @@ impl Waiting {
             Command::Summary => {
                 ERRORS.write(self.running.summary());
             }
-            Command::Upgrade if fate.stopping.is_some() => not_upgraded("this server stops"),
+            Command::Upgrade if fate.stopping.is_some() => {
+                ERRORS.tell(Refused(fate.successor));
+            }
             Command::Upgrade => {
                 let begun = self.upgrades.begin(&self.running, &commands.sender);
                 if let Err(why) = begun {
@@ -184,7 +189,8 @@ impl Waiting {
                 self.companions.end();
                 self.notify.leave();
                 fate.stopping = Some(Stopping::Replaced);
-                self.people.say(format!(
+                fate.successor = Some(pid);
+                self.people.answer(format!(
                     "process {pid} serves now; this one finishes running answers\n"
                 ));
             }
@@ -193,6 +199,22 @@ impl Waiting {
                 let _ = self.notify.main_process(std::process::id());
                 not_upgraded(&why);
             }
+        }
+    }
+}
+
+/// Why a server that stops is not upgraded: another process has taken its place, or none.
+struct Refused(Option<u32>);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(pid) => write!(
+                f,
+                "gannet: not upgraded: process {pid} has taken the place of this one, which finishes \
+                 running answers\nhelp: send SIGUSR2 to process {pid}"
+            ),
+            None => f.write_str("gannet: not upgraded: this server stops"),
         }
     }
 }
