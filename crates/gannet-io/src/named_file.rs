@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags, access};
 use rustix::io::Errno;
 
 use crate::how::Purpose;
@@ -68,6 +68,18 @@ pub fn append(path: &Path, is_new: bool) -> io::Result<File> {
     let flags = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
     Ok(file)
+}
+
+/// Whether this process, by its real user, may make a file there, as far as its folder tells.
+///
+/// # Errors
+/// It may not (`EACCES`, `EROFS`), or there is no such folder.
+pub fn may_make(path: &Path) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
 /// Reads a whole file of at most `max` bytes, as [`open`] does.

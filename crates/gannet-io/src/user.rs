@@ -4,9 +4,12 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::mem::zeroed;
-use std::ptr;
+use std::panic::resume_unwind;
+use std::{ptr, thread};
 
 use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::cause::cause;
 use crate::residency::last_errno;
@@ -78,7 +81,10 @@ impl User {
         };
         for entry in fs::read_dir("/proc/self/task").map_err(unseen)? {
             let status = entry.and_then(|it| fs::read_to_string(it.path().join("status")));
-            let status = status.map_err(unseen)?;
+            let status = match status {
+                Err(error) if has_ended(&error) => continue,
+                status => status.map_err(unseen)?,
+            };
             if let Some(kept) = self.kept(&status) {
                 let text = format!("a thread kept other rights: {kept}");
                 return Err(io::Error::other(text));
@@ -89,6 +95,32 @@ impl User {
             true => Err(io::Error::other("root's rights could be had again")),
             false => Ok(()),
         }
+    }
+
+    /// Does this with the user's rights alone, on a thread of its own: the process keeps its rights, and
+    /// the thread ends with this.
+    ///
+    /// # Errors
+    /// The thread cannot be started; `EPERM` without root's rights.
+    pub fn act<T: Send>(&self, act: impl FnOnce() -> T + Send) -> io::Result<T> {
+        thread::scope(|scope| {
+            let acting = thread::Builder::new().name("gannet-rights".into());
+            let acting = acting.spawn_scoped(scope, || {
+                self.become_on_this_thread()?;
+                Ok(act())
+            })?;
+            acting.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+
+    fn become_on_this_thread(&self) -> io::Result<()> {
+        // System calls, which the C library's functions would have all threads make.
+        let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
+        set_thread_groups(&groups)?;
+        let (gid, uid) = (Gid::from_raw(self.gid), Uid::from_raw(self.uid));
+        set_thread_res_gid(gid, gid, gid)?;
+        // With the last of root's numbers the thread loses all capabilities.
+        Ok(set_thread_res_uid(uid, uid, uid)?)
     }
 
     /// The line of a thread's status (proc_pid_status(5)) with rights that are not this user's.
@@ -195,6 +227,15 @@ fn groups_of(user: &CStr, gid: u32) -> io::Result<Vec<u32>> {
 fn unknown(what: &str, name: &str) -> io::Error {
     let text = format!("there is no {what} '{name}'");
     io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+/// Whether a thread's file cannot be read because the thread has ended meanwhile, as one of
+/// [`User::act`] may have.
+fn has_ended(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [Errno::NOENT, Errno::SRCH]
+        .iter()
+        .any(|it| code == Some(it.raw_os_error()))
 }
 
 fn ended(result: libc::c_int) -> io::Result<()> {

@@ -38,6 +38,7 @@ pub use start::bound::{Bound, bind, bind_unnamed};
 pub use start::estate::{Inheritance, Item, SECRETS_LEN};
 pub use start::open::{OpenError, permission};
 pub use start::quic::Http3Report;
+pub use start::rights::{Again, Denied};
 pub use start::running::{Running, SiteReport, StartReport};
 pub use start::sandbox::SandboxReport;
 pub use start::start_error::StartError;

@@ -266,6 +266,88 @@ fn what_the_user_cannot_read_again_is_told_at_the_start() {
     });
 }
 
+/// What a start tells of the user's rights, `--check-config` and `doctor` tell as well.
+#[test]
+fn checks_tell_of_the_users_rights_what_a_start_tells() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root can become another user");
+    }
+    let folder = Folder::new();
+    folder.write("site/page", "page");
+    folder.write("site/_headers", "/*\n  x-y: z\n");
+    folder.write("closed/page", "page");
+    let issued = Authority::new().issued(KeyKind::P256, &["localhost"]);
+    folder.write("site.pem", issued.pem());
+    fs::create_dir(folder.join("logs")).unwrap();
+    for (path, mode) in [
+        ("", 0o755),
+        ("site/_headers", 0o600),
+        ("site.pem", 0o600),
+        ("closed", 0o700),
+    ] {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(folder.join(path), mode).unwrap();
+    }
+    let (pem, log) = (folder.join("site.pem"), folder.join("logs/access"));
+    let common = ["--listen", "127.0.0.1:0", "--user", "65534:65534"];
+    let flags = ["--tls-cert", pem.to_str().unwrap(), "--log-file"];
+    let flags = [&common[..], &flags, &[log.to_str().unwrap()]].concat();
+    let site = folder.join("site");
+    let start = |before: &[&str], flags: &[&str], site: &Path| {
+        let mut command = command();
+        command.args(before).args(flags).arg(site);
+        command
+    };
+    let mut server = Gannet::start(&mut start(&[], &flags, &site));
+    let told: Vec<String> = (0..6).map(|_| server.next_error_line().unwrap()).collect();
+    for (at, part) in ["_headers' again", "site.pem' again", "access' again"]
+        .iter()
+        .enumerate()
+    {
+        assert!(told[2 * at].contains(part), "{told:#?}");
+        assert!(told[2 * at].contains("(EACCES)"), "{told:#?}");
+        assert!(
+            told[2 * at + 1].starts_with("help: give that user"),
+            "{told:#?}"
+        );
+    }
+    let checked = run(&mut start(&["--check-config"], &flags, &site));
+    assert_eq!(checked.status, Some(0), "{}", checked.err);
+    assert_eq!(checked.err.lines().collect::<Vec<_>>(), told);
+    let found = run(&mut start(&["doctor"], &flags, &site));
+    assert_eq!(found.status, Some(0), "{}", found.text());
+    for line in told.iter().filter_map(|line| line.strip_prefix("gannet: ")) {
+        let note = |it: &str| it.starts_with("note  user") && it.ends_with(line);
+        assert!(found.text().lines().any(note), "{line}: {}", found.text());
+    }
+    // As told: nothing follows the log.
+    fs::rename(&log, folder.join("logs/renamed")).unwrap();
+    server.signal(Signal::HUP);
+    while server.next_error_line().unwrap()
+        != "gannet: cannot reopen the access log: permission denied (EACCES)"
+    {}
+    let help = server.next_error_line().unwrap();
+    assert!(
+        help.starts_with("help: requests are logged to the file that was open before"),
+        "{help}"
+    );
+    server.stop();
+    let closed = folder.join("closed");
+    let refused = run(&mut start(&[], &common, &closed));
+    let expect = format!(
+        "gannet: cannot open directory '{0}': permission denied (EACCES)\nhelp: gannet's user cannot enter \
+         '{0}': it needs execute permission on it\n",
+        closed.display()
+    );
+    refused.failure(1, &expect);
+    run(&mut start(&["--check-config"], &common, &closed)).failure(1, &expect);
+    let found = run(&mut start(&["doctor"], &common, &closed));
+    assert_eq!(found.status, Some(1), "{}", found.text());
+    let bad =
+        |it: &str| it.starts_with("bad   configuration") && it.contains("cannot open directory");
+    assert!(found.text().lines().any(bad), "{}", found.text());
+}
+
 /// Root keeps what files of others need, and nothing else.
 #[test]
 fn root_keeps_no_capabilities_but_those_to_files() {

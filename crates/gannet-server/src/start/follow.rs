@@ -27,7 +27,6 @@ use crate::observe::notices::ERRORS;
 use crate::release::opened::{Generations, OpenedContent, OpenedDirectory, What};
 use crate::release::rules::{ReadAhead, SiteRules};
 use crate::start::lookout::{Lookout, Quiet, Stamp};
-use crate::start::open::OpenError;
 use crate::start::published::{Applied, Published};
 use crate::start::sandbox::Readable;
 
@@ -122,17 +121,6 @@ impl LiveDirectory {
             rules_files: names,
             workers,
         }
-    }
-
-    /// Whether files can be opened there with the rights that this process has now.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(crate) fn check(&self) -> Result<(), OpenError> {
-        let inside = |root: Root| named_file::metadata_below(&root, Path::new("."));
-        let opened = self.place.open().and_then(inside);
-        let error = |error| OpenError::Io("directory", self.name.clone(), error);
-        opened.map(drop).map_err(error)
     }
 }
 
@@ -424,7 +412,7 @@ fn has_no_headers(root: &Root) -> bool {
 }
 
 /// The rules files and error pages that may exist, relative to the directory.
-fn names(root: &Root, ahead: ReadAhead) -> Vec<String> {
+pub(crate) fn names(root: &Root, ahead: ReadAhead) -> Vec<String> {
     let mut names = Vec::new();
     if let Some(compat) = ahead.rules {
         // Reading the rules reports an excess of folders.

@@ -13,6 +13,7 @@ pub(crate) mod open;
 pub(crate) mod published;
 pub(crate) mod quic;
 pub(crate) mod releases;
+pub(crate) mod rights;
 pub(crate) mod running;
 pub(crate) mod sandbox;
 pub(crate) mod sites;
@@ -20,15 +21,12 @@ pub(crate) mod start_error;
 mod workers;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use gannet_io::cause::cause;
 use gannet_io::probe;
 
 use self::archive_room::ArchiveRoom;
@@ -40,6 +38,7 @@ use self::published::Published;
 use self::quic::{Datagrams, Http3Report};
 use self::releases::Surroundings;
 use self::releases::board::Board;
+use self::rights::Again;
 use self::running::{Certificates, Running, SiteReport, StartReport};
 use self::sandbox::Sandbox;
 use self::sites::at_start::Means;
@@ -206,6 +205,18 @@ pub fn prepare(
     };
     let (waiting, engine, fallback) = plan.start_workers()?;
     // With the log file in place.
+    if let Some(run_as) = &config.run_as {
+        let again = Again {
+            contents: &hosted,
+            rules: config.content.routing.rules,
+            certificates: config.tls.as_ref().map(|tls| &tls.source),
+            passwords: config.passwords.file.as_deref(),
+            log: config.log_file.as_deref(),
+        };
+        for denied in again.denied_to(run_as)? {
+            ERRORS.tell(format_args!("gannet: {denied}\nhelp: {}", denied.help()));
+        }
+    }
     let sandbox = Sandbox::plan(&config, &hosted, &listeners);
     let report = StartReport {
         sandbox: sandbox.report(&engine)?,
@@ -275,15 +286,6 @@ impl Prepared {
         let files = self.listeners.iter_mut().map(Bound::publish);
         let files: Vec<_> = files.collect::<Result<_, _>>()?;
         let domain = self.sandbox.begin()?;
-        if let Some(user) = self.sandbox.user() {
-            for (_, source) in &self.sources {
-                source.check().map_err(StartError::Content)?;
-            }
-            let archives = self.releases.iter().map(|source| &*source.name);
-            let pairs = self.tls.iter().flat_map(|tls| tls.source.files());
-            let passwords = self.password_file.as_deref();
-            tell_of_unreadable(user, archives.chain(pairs).chain(passwords));
-        }
         notices::begin().map_err(StartError::Resource)?;
         let about = About {
             engine: self.report.engine.name,
@@ -393,25 +395,6 @@ impl Prepared {
             let _ = go.send(Go::Serve);
         }
         Ok(running)
-    }
-}
-
-/// Tells which files the user cannot read again when they have changed.
-fn tell_of_unreadable<'a>(user: &str, files: impl Iterator<Item = &'a Path>) {
-    let mut files: Vec<_> = files.collect();
-    files.dedup();
-    for path in files {
-        // What is not there yet can be ordered, and is then its own.
-        if let Err(error) = File::open(path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            ERRORS.tell(format_args!(
-                "gannet: '{user}' cannot read '{}' again: {}; what replaces it will not be noticed\n\
-                 help: give that user or its group the right to read it",
-                path.display(),
-                cause(&error)
-            ));
-        }
     }
 }
 

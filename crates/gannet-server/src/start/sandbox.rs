@@ -191,11 +191,6 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The name of the user that the process becomes.
-    pub(crate) fn user(&self) -> Option<&str> {
-        self.user.as_ref().map(|user| &*user.name)
-    }
-
     /// The folders below which directories can be served; `None` without a sandbox.
     pub(crate) fn readable(&self) -> Option<Readable> {
         let kernel = self.kernel.as_ref()?;

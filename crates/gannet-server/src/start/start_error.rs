@@ -47,6 +47,8 @@ pub enum StartError {
     Listen(ListenAddress, io::Error),
     /// Accepting cannot be deferred at this address.
     DeferAccept(SocketAddr, io::Error),
+    /// The user that the server becomes cannot do what it has to, in words; and how to fix it.
+    Denied(String, Option<String>),
     /// A part of the sandbox is required and missing, for this reason.
     Sandbox(&'static str, String),
     /// The process cannot become this user's.
@@ -87,6 +89,7 @@ impl fmt::Display for StartError {
             Self::DeferAccept(address, error) => {
                 write!(f, "cannot defer accepting on '{address}': {}", cause(error))
             }
+            Self::Denied(what, _) => f.write_str(what),
             Self::Sandbox(part, why) => write!(f, "cannot sandbox the server: {part}: {why}"),
             Self::User(name, error) => write!(f, "cannot run as '{name}': {}", cause(error)),
             Self::Resource(error) => write!(f, "cannot start the server: {}", cause(error)),
@@ -131,6 +134,7 @@ impl StartError {
             },
             Self::Listen(..) => None,
             Self::DeferAccept(..) => Some("leave --defer-accept out".into()),
+            Self::Denied(_, help) => help.clone(),
             Self::Sandbox(..) => Some("use --sandbox auto, which goes on without it".into()),
             Self::User(_, error) => match error.raw_os_error() {
                 Some(_) => Some("root has to start gannet, with CAP_SETUID and CAP_SETGID".into()),

@@ -203,10 +203,17 @@ impl Target {
         match open(path) {
             Ok((file, _)) => self.lines.go_on_in(file),
             Err(error) => {
-                complain(&error, "reopen");
-                if is_hidden(path, true, &error) {
-                    ERRORS.tell(format_args!("help: {HIDDEN}"));
-                }
+                let help = match is_hidden(path, true, &error) {
+                    true => HIDDEN,
+                    false => {
+                        "requests are logged to the file that was open before; give gannet's user the right \
+                         to write to the folder, or have what renames the log make the new one"
+                    }
+                };
+                ERRORS.tell(format_args!(
+                    "gannet: cannot reopen the access log: {}\nhelp: {help}",
+                    cause(&error)
+                ));
                 0
             }
         }
@@ -305,11 +312,9 @@ fn line_count(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-fn complain(error: &io::Error, doing: &str) {
+fn complain(error: &io::Error) {
     let cause = cause(error);
-    ERRORS.tell(format_args!(
-        "gannet: cannot {doing} the access log: {cause}"
-    ));
+    ERRORS.tell(format_args!("gannet: cannot write the access log: {cause}"));
 }
 
 fn write_lines(
@@ -331,7 +336,7 @@ fn write_lines(
         failed.fetch_add(lost, Ordering::Relaxed);
         if !complained {
             complained = true;
-            complain(&error, "write");
+            complain(&error);
         }
     }
 }

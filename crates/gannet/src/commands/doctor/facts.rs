@@ -161,6 +161,8 @@ pub(super) struct Process {
     pub(super) is_root: bool,
     /// `--user`.
     pub(super) user: Option<String>,
+    /// What that user cannot do while it serves.
+    pub(super) denied: Vec<Lack>,
     /// What kind of container this is.
     pub(super) container: Option<&'static str>,
 }

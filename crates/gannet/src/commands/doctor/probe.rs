@@ -14,9 +14,9 @@ use gannet_io::sandbox::Kernel as Confining;
 use gannet_io::uring::Uring;
 use gannet_io::{clock, ktls, probe, user};
 use gannet_server::config::{Content, ListenAddress, SandboxChoice};
-use gannet_server::machine_memory;
 use gannet_server::tls::certificates::now_unix;
 use gannet_server::tls::watch::Source;
+use gannet_server::{Denied, machine_memory};
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
@@ -72,6 +72,7 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
         process: Process {
             is_root: user::is_root(),
             user: settings.user.clone(),
+            denied: outlook.denied.iter().map(denied).collect(),
             container: container(),
         },
     }
@@ -81,6 +82,13 @@ fn lack_of(failure: Failure) -> Lack {
     Lack {
         why: failure.message,
         help: failure.help,
+    }
+}
+
+fn denied(denied: &Denied) -> Lack {
+    Lack {
+        why: denied.to_string(),
+        help: Some(denied.help().into()),
     }
 }
 

@@ -2,22 +2,22 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 
+use gannet_io::named_file;
 use gannet_server::config::{Config, Content, Hosted, ListenAddress, LogFormat, Scheme};
 use gannet_server::tls::watch::Source;
-use rustix::fs::{Access, access};
+use gannet_server::{Again, Denied};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::addresses::{self, Wanted};
 use super::content::{content, have_hosts, kinds};
 use super::effects::{self, Situation};
-use super::output::{Terminal, log_format};
+use super::output::{Terminal, log_file, log_format};
 use super::port_owner::port_owner;
 use super::process_limits::{self, Budget, Needs, Used};
 use super::sockets::Sockets;
-use super::{confinement, tls};
+use super::{confinement, start_failure, tls};
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::Settings;
 use crate::messages::Failure;
@@ -36,6 +36,8 @@ pub(crate) struct Outlook {
     pub(crate) memory: u64,
     /// What may be kept in memory besides.
     pub(crate) budget: Budget,
+    /// What the user that the server becomes cannot do.
+    pub(crate) denied: Vec<Denied>,
     /// What is wrong with the settings.
     pub(crate) refusals: Vec<Failure>,
 }
@@ -67,9 +69,20 @@ impl Outlook {
         };
         let wanted = wanted(settings, origins).map_err(&mut keep).ok();
         let certificates = tls::source(settings).map_err(&mut keep).ok().flatten();
-        if let Err(failure) = confinement::run_as(settings.user.as_deref()) {
-            keep(failure);
-        }
+        let run_as = confinement::run_as(settings.user.as_deref());
+        let run_as = run_as.map_err(&mut keep).ok().flatten();
+        let log = log_file(settings);
+        let denied = run_as.map_or(Ok(Vec::new()), |run_as| {
+            let again = Again {
+                contents: &contents,
+                rules: settings.site.routing().rules,
+                certificates: certificates.as_ref(),
+                passwords: settings.server.passwords.file.as_deref(),
+                log: log.as_deref(),
+            };
+            again.denied_to(&run_as)
+        });
+        let denied = denied.map_err(|error| keep(start_failure(&error, settings)));
         if let Some(wanted) = wanted.as_ref().filter(|_| !contents.is_empty())
             && let Err(failure) = check(settings, origins, wanted, &contents)
         {
@@ -89,6 +102,7 @@ impl Outlook {
             budget: Budget::of(settings, &needs, used),
             contents,
             certificates,
+            denied: denied.unwrap_or_default(),
             refusals,
         }
     }
@@ -159,7 +173,7 @@ impl Prospect {
     fn of(address: &ListenAddress, is_udp: bool) -> (Self, bool) {
         let tried = match address {
             ListenAddress::Tcp(address) => try_bind(*address, is_udp),
-            ListenAddress::Unix(unix) => try_folder(&unix.path),
+            ListenAddress::Unix(unix) => named_file::may_make(&unix.path),
         };
         let is_in_use = matches!(&tried, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
         let owner = match address {
@@ -208,15 +222,6 @@ fn try_bind(address: SocketAddr, is_udp: bool) -> io::Result<()> {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     Ok(rustix::net::bind(&socket, &address)?)
-}
-
-/// Whether a file could be made beside a Unix socket.
-fn try_folder(socket: &Path) -> io::Result<()> {
-    let folder = match socket.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
 #[cfg(test)]

@@ -139,6 +139,8 @@ pub(super) fn process(facts: &Facts) -> Vec<Finding> {
         (true, Some(name)) => Finding::ok("user", format!("root, then {name}")),
         (false, _) => Finding::ok("user", "not root"),
     });
+    let note = |lack| Finding::lacking(Level::Note, "user", lack);
+    all.extend(process.denied.iter().map(note));
     let Some(container) = process.container else {
         return all;
     };

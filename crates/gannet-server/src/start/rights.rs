@@ -1,0 +1,166 @@
+//! What a server that changes its user reads and makes again while it serves, tried with that user's
+//! rights before it gives up root's.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gannet_content::rules::Compat;
+use gannet_io::cause::cause;
+use gannet_io::driver::Root;
+use gannet_io::named_file;
+
+use crate::config::{Content, Hosted, RunAs};
+use crate::release::rules::ReadAhead;
+use crate::start::follow::{Place, names};
+use crate::start::open::OpenError;
+use crate::start::start_error::StartError;
+use crate::tls::watch::Source;
+
+/// What the user cannot do again that root can: the server starts all the same.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Denied {
+    user: String,
+    path: PathBuf,
+    cause: String,
+    /// It is the log, which is made again after a rotation; everything else is read again.
+    is_log: bool,
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            user, path, cause, ..
+        } = self;
+        let path = path.display();
+        match self.is_log {
+            true => write!(
+                f,
+                "'{user}' cannot make '{path}' again: {cause}; once that is renamed, requests are logged \
+                 to the renamed file"
+            ),
+            false => write!(
+                f,
+                "'{user}' cannot read '{path}' again: {cause}; what replaces it will not be noticed"
+            ),
+        }
+    }
+}
+
+impl Denied {
+    /// How to fix it.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self.is_log {
+            true => {
+                "give that user or its group the right to write to the folder, or have what renames the \
+                 log make the new one, as logrotate's 'create' does"
+            }
+            false => "give that user or its group the right to read it",
+        }
+    }
+}
+
+/// What a server reads or makes again while it serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Again<'a> {
+    /// Its content.
+    pub contents: &'a [Hosted],
+    /// Directories have rules of this dialect.
+    pub rules: Option<Compat>,
+    /// Its certificates.
+    pub certificates: Option<&'a Source>,
+    /// Its password file.
+    pub passwords: Option<&'a Path>,
+    /// Its log file.
+    pub log: Option<&'a Path>,
+}
+
+impl Again<'_> {
+    /// Tries all of it as the user that the server becomes; returns what that user cannot do.
+    ///
+    /// # Errors
+    /// A directory of which the user could open no file; the user cannot be had.
+    pub fn denied_to(&self, RunAs { name, user }: &RunAs) -> Result<Vec<Denied>, StartError> {
+        let tried = user.act(|| try_all(self, name));
+        tried.map_err(|error| StartError::User(name.clone(), error))?
+    }
+}
+
+fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
+    let mut all: Vec<Denied> = Vec::new();
+    let mut keep = |path: &Path, is_log, tried: io::Result<()>| {
+        if let Some(error) = tried.err().filter(is_of_rights)
+            && all.iter().all(|it| it.path != path)
+        {
+            all.push(Denied {
+                user: user.to_owned(),
+                path: path.to_owned(),
+                cause: cause(&error),
+                is_log,
+            });
+        }
+    };
+    let read = |path: &Path| File::open(path).map(drop);
+    for Hosted { content, .. } in again.contents {
+        let (path, is_host) = match content {
+            Content::Archive(path) | Content::Store(path) => {
+                keep(path, false, read(path));
+                continue;
+            }
+            Content::Directory(path) => (&**path, false),
+            Content::HostFolder(path) => (&**path, true),
+            Content::Many(many) => (&*many.folder, false),
+            Content::File(path) => match path.parent() {
+                Some(folder) if !folder.as_os_str().is_empty() => (folder, false),
+                _ => (Path::new("."), false),
+            },
+        };
+        let root = match open(path, is_host) {
+            Ok(root) => root,
+            Err(error) if is_of_rights(&error) => {
+                let error = OpenError::Io("directory", path.to_owned(), error);
+                // The help depends on the rights of whoever asks for it.
+                return Err(StartError::Denied(error.to_string(), error.help()));
+            }
+            Err(_) => continue,
+        };
+        if !matches!(content, Content::File(_) | Content::Many(_)) {
+            let ahead = ReadAhead {
+                rules: again.rules,
+                pages: true,
+            };
+            for name in names(&root, ahead) {
+                let opened = named_file::open_below(&root, Path::new(&name));
+                keep(&path.join(name), false, opened.map(drop));
+            }
+        }
+    }
+    let certificates = again.certificates.into_iter().flat_map(Source::files);
+    for path in certificates.chain(again.passwords) {
+        keep(path, false, read(path));
+    }
+    if let Some(log) = again.log {
+        // A device or a FIFO is never made, and to open one may wait.
+        let is_special = fs::metadata(log).is_ok_and(|meta| !meta.is_file());
+        if !is_special {
+            keep(log, true, named_file::may_make(log));
+        }
+    }
+    Ok(all)
+}
+
+/// Whether rights are the cause. Whatever else is wrong is found by opening it with root's; and what is not
+/// there yet can be ordered, and is then the user's own.
+fn is_of_rights(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
+}
+
+/// Opens a directory, and looks into it: that takes the right to enter it.
+fn open(path: &Path, is_host: bool) -> io::Result<Root> {
+    let root = Place::new(path, is_host)?.open()?;
+    named_file::metadata_below(&root, Path::new("."))?;
+    Ok(root)
+}
