@@ -1,12 +1,13 @@
-//! Tries what is deployed elsewhere: images, manifests for Kubernetes, a job for Nomad, units of systemd.
+//! Tries what is deployed elsewhere: images, packages, manifests for Kubernetes, a job for Nomad, units of systemd.
 //!
 //! Each check is made by the counterpart's own tool, or by its published schema. A tool that cannot be
 //! had is named, and its check left out.
 
+mod packages;
+mod rooted;
+
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::os::unix::process::CommandExt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,15 +16,16 @@ use flate2::read::GzDecoder;
 use lexopt::prelude::*;
 use serde_json::Value;
 use xtask::process;
-use xtask::served::Served;
 
+use self::rooted::{Rooted, USER};
 use crate::dist;
 
 const HELP: &str = "\
 cargo xtask deployments [--program FILE]
 
   Makes images with 'gannet bundle', has skopeo read them as OCI's and as Docker's, and starts one in a
-  folder of its own as its user. Checks deploy/kubernetes against Kubernetes' schemas, the form of
+  folder of its own as its user. Makes the packages of 'cargo xtask dist', unpacks the tarball and the
+  Debian package, and starts the program of each in the same way. Checks deploy/kubernetes against Kubernetes' schemas, the form of
   deploy/nomad by hclfmt, and the units by systemd-analyze.
 
   --program FILE  a static gannet, instead of building one as 'cargo xtask dist' does
@@ -36,8 +38,8 @@ const KUBERNETES: [&str; 2] = ["1.35", "1.36"];
 /// The formatter of Nomad's language, through the machine's Go module proxy.
 const HCLFMT: &str = "github.com/hashicorp/hcl/v2/cmd/hclfmt@latest";
 
-/// The user of images.
-const USER: u32 = 65_532;
+/// The page of the sites that are served.
+const HOME: &str = "<!DOCTYPE html><title>Home</title>\n";
 
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let mut program = None;
@@ -63,6 +65,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     fs::create_dir_all(&folder)?;
     let folder = fs::canonicalize(folder)?;
     images(&program, &folder)?;
+    checked("packages", packages::packages(&program, &folder))?;
     checked("Kubernetes", kubernetes())?;
     checked("Nomad", nomad())?;
     checked("systemd", systemd(&program, &folder))
@@ -86,10 +89,7 @@ fn checked(name: &str, outcome: Result<Checked>) -> Result<()> {
 fn images(program: &Path, folder: &Path) -> Result<()> {
     let site = folder.join("site");
     fs::create_dir_all(&site)?;
-    fs::write(
-        site.join("index.html"),
-        "<!DOCTYPE html><title>Home</title>\n",
-    )?;
+    fs::write(site.join("index.html"), HOME)?;
     let gannet = |arguments: &[&str]| {
         process::capture(Command::new(program).current_dir(folder).args(arguments))
     };
@@ -139,7 +139,7 @@ fn read(skopeo: &Path, folder: &Path, image: &str, kind: &str) -> Result<()> {
 
 /// Unpacks an image as a runtime does, and starts it with its own command, variables and user.
 fn start(folder: &Path, image: &str) -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
+    if !Rooted::is_possible() {
         println!("images: none was started, which takes root for chroot");
         return Ok(());
     }
@@ -166,39 +166,15 @@ fn start(folder: &Path, image: &str) -> Result<()> {
         archive.set_preserve_permissions(true);
         archive.unpack(&root)?;
     }
-    let chroot = process::find("chroot").context("chroot is not installed")?;
-    let inside = |typed: Vec<String>| -> Result<Command> {
-        let (program, arguments) = typed.split_first().context("no command")?;
-        let mut command = Command::new(&chroot);
-        command.arg(format!("--userspec={USER}:{USER}")).arg(&root);
-        command.arg(program).args(arguments).env_clear();
-        for variable in words(&config, "Env") {
-            let (name, value) = variable.split_once('=').context("not NAME=VALUE")?;
-            command.env(name, value);
-        }
-        // Any free ports, of this machine only.
-        command
-            .env("GANNET_PORT", "0")
-            .env("GANNET_EXPOSE", "false");
-        command.env("GANNET_METRICS", "127.0.0.1:0");
-        Ok(command)
+    let rooted = Rooted {
+        root,
+        variables: words(&config, "Env"),
     };
     let entry = [words(&config, "Entrypoint"), words(&config, "Cmd")].concat();
-    let server = Served::start(inside(entry)?.process_group(0))?;
-    let server = server.context("the image does not start")?;
-    let mut client = TcpStream::connect(format!("127.0.0.1:{}", server.port))?;
-    client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    client.read_to_string(&mut answer)?;
-    ensure!(
-        answer.starts_with("HTTP/1.1 200") && answer.contains("<title>Home"),
-        "the image answers {answer}"
-    );
     let check = config["config"]["Healthcheck"]["Test"].as_array();
     let check = check.context("no health check")?.iter().skip(1);
     let check: Vec<_> = check.filter_map(Value::as_str).map(str::to_owned).collect();
-    let metrics = server.metrics.as_deref().context("no metrics")?;
-    process::capture(inside(check)?.env("GANNET_METRICS", metrics))?;
+    rooted.serves(&entry, &check).context("the image")?;
     println!("images: one was started as user {USER} in a folder of its own, serves and is well");
     Ok(())
 }

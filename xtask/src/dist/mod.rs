@@ -62,25 +62,40 @@ pub(super) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let date = date()?;
     let program = match program {
         Some(program) => program,
-        None => build(date)?,
+        None => build(date()?)?,
     };
-    fs::create_dir_all(&out).with_context(|| format!("cannot make '{}'", out.display()))?;
-    let stage = Stage::of(&program, &out.join("stage"))?;
+    package(&program, &out).map(drop)
+}
+
+/// The packages that are unpacked somewhere.
+pub(super) struct Made {
+    /// What the program calls its version.
+    pub(super) version: String,
+    pub(super) tarball: PathBuf,
+    pub(super) debian: PathBuf,
+}
+
+/// Makes all packages of a program in this folder.
+pub(super) fn package(program: &Path, out: &Path) -> Result<Made> {
+    let date = date()?;
+    fs::create_dir_all(out).with_context(|| format!("cannot make '{}'", out.display()))?;
+    let stage = Stage::of(program, &out.join("stage"))?;
     let release = Release {
         version: stage.version.clone(),
         date,
-        out,
+        out: out.to_owned(),
     };
-    let made = [
-        tarball(&release, &stage)?,
-        deb::make(&release, &stage)?,
-        image(&release, &stage)?,
-        bill(&release, &stage)?,
-    ];
-    sums(&release, &made)
+    let (tarball, debian) = (tarball(&release, &stage)?, deb::make(&release, &stage)?);
+    let others = [image(&release, &stage)?, bill(&release, &stage)?];
+    let made = [&[tarball.clone(), debian.clone()][..], &others].concat();
+    sums(&release, &made)?;
+    Ok(Made {
+        version: release.version,
+        tarball,
+        debian,
+    })
 }
 
 /// The date of every file.
