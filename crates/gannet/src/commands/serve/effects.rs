@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use gannet_content::rules::Compat;
+use gannet_server::config::ClientRules;
 
 use crate::command_line::flag::Flag;
 use crate::command_line::idle::{self, Idle};
@@ -107,6 +108,10 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
     ]
 }
 
+fn trusts_unix_alone(clients: &ClientRules) -> bool {
+    clients.trust_unix && clients.trust.is_empty()
+}
+
 /// Whether a flag is set to its default.
 fn is_default(flag: &Flag<Settings>, settings: &Settings) -> bool {
     let mut without = settings.clone();
@@ -164,10 +169,14 @@ impl Situation {
                 "on Unix sockets, whose clients have no address",
                 "add --trust unix if what connects to them is a proxy that names its clients",
             ),
-            Need::UnixIfTrusted if settings.server.clients.trust_unix && !self.has_unix => Some((
-                "unix has no effect without a Unix socket".to_owned(),
-                "add --listen unix:PATH, or leave it out".to_owned(),
-            )),
+            Need::UnixIfTrusted
+                if !self.has_unix && trusts_unix_alone(&settings.server.clients) =>
+            {
+                Some((
+                    "unix has no effect without a Unix socket".to_owned(),
+                    "add --listen unix:PATH, or leave it out".to_owned(),
+                ))
+            }
             Need::Log if !self.is_logging => lack("with --log off", "leave one of them out"),
             Need::Hosts if settings.ignore_host => {
                 lack("with --ignore-host", "leave one of them out")
