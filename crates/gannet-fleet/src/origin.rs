@@ -49,25 +49,36 @@ pub fn must_be_of(folder: &Path, remote: &Remote) -> Result<(), FleetError> {
 /// is written after it.
 ///
 /// # Errors
-/// The folder is the copy of another store by now, or the note cannot be written.
+/// The folder is the copy of another store by now, or the note cannot be written, and there is none of an
+/// earlier version that names the URL.
 pub(crate) fn note(folder: &Path, remote: &Remote) -> Result<(), FleetError> {
     let mut text = format!("{}\n", remote.url());
     if let Some(service) = remote.service() {
         text += &format!("{SERVICE}{service}\n");
     }
-    if noted(folder).is_some_and(|it| it == text) {
+    let former = noted(folder);
+    if former.as_ref() == Some(&text) {
         return Ok(());
     }
     must_be_of(folder, remote)?;
     let (draft, path) = (folder.join(DRAFT), folder.join(ORIGIN));
-    remove(&draft)?;
-    let written = File::create_new(&draft).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, &path)?;
-        File::open(folder)?.sync_all()
+    let written = remove(&draft).and_then(|()| {
+        let written = File::create_new(&draft).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&draft, &path)?;
+            File::open(folder)?.sync_all()
+        });
+        written.map_err(FleetError::io("write", &path))
     });
-    written.map_err(FleetError::io("write", &path))
+    match written {
+        // On a full disk, a release that comes into force makes room; the next round writes the note.
+        Err(_) if former.is_some_and(|it| it == format!("{}\n", remote.url())) => {
+            let _ = remove(&draft);
+            Ok(())
+        }
+        written => written,
+    }
 }
 
 /// What the note says; one that is torn or cannot be read says nothing.

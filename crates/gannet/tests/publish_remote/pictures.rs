@@ -177,6 +177,17 @@ fn two_services_share_no_copy() {
     run(same.args(follow)).success();
     // A note of an earlier version, which has the URL alone, is made one of the first that comes.
     fs::write(&note, format!("{URL}\n")).unwrap();
+    // If it cannot be, as on a full disk, releases come nevertheless, and it is made later.
+    let former = format!("{URL}\n");
+    let in_the_way = folder.join("copy/.new-origin");
+    fs::create_dir(&in_the_way).unwrap();
+    change(&folder, "Two");
+    publish(&bucket, &folder, "cache", &[]).success();
+    on(&bucket, &folder, &follow).success();
+    let copied = fs::read_to_string(folder.join("copy/current")).unwrap();
+    assert_eq!(copied, pointer(&bucket));
+    assert_eq!(fs::read_to_string(&note).unwrap(), former);
+    fs::remove_dir(&in_the_way).unwrap();
     on(&bucket, &folder, &follow).success();
     assert_eq!(fs::read_to_string(&note).unwrap(), noted);
 
