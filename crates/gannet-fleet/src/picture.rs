@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use gannet_io::named_file;
 use gannet_store::limits::{FOLLOWED_MAX, POINTER_LEN_MAX};
-use gannet_store::{Pointer, ReleaseId, Store};
+use gannet_store::{Pointer, ReleaseId, SEEN, Store};
 use object_store::UpdateVersion;
 use rustix::fs::OFlags;
 use tokio::runtime::Builder;
@@ -287,6 +287,3 @@ pub(crate) fn remove(path: &Path) -> Result<(), FleetError> {
         _ => Ok(()),
     }
 }
-
-/// The file of [`Picture::seen_path`].
-const SEEN: &str = ".seen";

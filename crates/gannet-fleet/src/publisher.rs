@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use gannet_store::limits::SIGNATURES_DIFFER_MAX;
-use gannet_store::{Placed, Pointer, Publisher, ReleaseId, StoreError};
+use gannet_store::{JOURNAL, Placed, Pointer, Publisher, ReleaseId, StoreError};
 use object_store::UpdateVersion;
 use rustix::fs::statvfs;
 use tokio::runtime::{Builder, Runtime};
@@ -315,6 +315,3 @@ impl RemotePublisher {
         self.runtime.block_on(needed_there)
     }
 }
-
-/// The file that notes how far an upload has come.
-const JOURNAL: &str = ".upload";

@@ -127,5 +127,11 @@ impl<F: Files> Publisher<F> {
 /// The note in a copy of which store it is one. Publishing and serving leave it alone.
 pub const ORIGIN: &str = ".origin";
 
+/// The last pointer that could be used, in the picture of a store elsewhere that has one which cannot.
+pub const SEEN: &str = ".seen";
+
+/// How far an upload has come, in the picture of the store that it goes to.
+pub const JOURNAL: &str = ".upload";
+
 /// How the names of parts begin.
 const PART: &str = ".part-";

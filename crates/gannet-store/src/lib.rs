@@ -47,7 +47,7 @@ mod store;
 
 pub mod limits;
 
-pub use copying::ORIGIN;
+pub use copying::{JOURNAL, ORIGIN, SEEN};
 pub use error::StoreError;
 pub use keep::Keep;
 pub use pointer::{FIRST_LINE, Pointer, PointerError, split_signature};

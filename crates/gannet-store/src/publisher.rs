@@ -22,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use gannet_io::named_file;
 use rustix::io::Errno;
 
-use crate::copying::ORIGIN;
+use crate::copying::{JOURNAL, ORIGIN, SEEN};
 use crate::error::{MAKE_STORE, StoreError};
 use crate::files::{Files, SystemFiles, digest_of};
 use crate::keep::Keep;
@@ -454,7 +454,9 @@ fn may_open(folder: &Path) -> Result<(bool, Vec<OsString>), StoreError> {
 fn may_become_store(folder: &Path, found: &[OsString]) -> bool {
     let is_empty = |name: &OsString| names(&folder.join(name)).is_ok_and(|names| names.is_empty());
     found.iter().all(|name| {
-        [LOCK, ORIGIN].iter().any(|it| *name == **it)
+        let is_unfinished = name.as_encoded_bytes().starts_with(DRAFT.as_bytes());
+        is_unfinished
+            || [LOCK, ORIGIN, SEEN, JOURNAL].iter().any(|it| *name == **it)
             || (*name == *RELEASES || *name == *LOG) && is_empty(name)
     })
 }
@@ -468,3 +470,5 @@ fn has_no_links(error: &io::Error) -> bool {
 
 /// How the names of unfinished files begin, after a dot.
 const UNFINISHED: &str = "new";
+/// How those in the store's own folder do.
+const DRAFT: &str = ".new-";
