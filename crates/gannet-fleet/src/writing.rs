@@ -260,6 +260,9 @@ impl Remote {
         taken: &dyn Fn(bool) -> FleetError,
     ) -> Result<(), FleetError> {
         let unknown = |cause| self.refuse_write(object, Cause::Unknown(Box::new(cause)));
+        // Nothing has replaced what our condition names.
+        let is_known =
+            |it: &Text| matches!(mode(), PutMode::Update(known) if known == it.version());
         let mut attempts = 1;
         // One of them may take effect after the last one has ended.
         let mut is_open = false;
@@ -278,8 +281,11 @@ impl Remote {
             }
             match self.found(object).await {
                 Ok(Some(found)) if found.text == text.as_bytes() => return Ok(()),
-                // Whatever is there now, no condition of ours is met any more.
-                Ok(Some(_)) if is_unmet => return Err(taken(true)),
+                // Another one is there: no condition of ours is met any more.
+                Ok(Some(found)) if is_unmet && !is_known(&found) => return Err(taken(true)),
+                Ok(Some(_)) if is_unmet && !is_open => {
+                    return Err(self.refuse_write(object, cause));
+                }
                 Ok(None) if is_unmet && !is_open => return Err(taken(false)),
                 Ok(_) if is_last => return Err(unknown(cause)),
                 Err(cause) if is_last => return Err(unknown(cause)),

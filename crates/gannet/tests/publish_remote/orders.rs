@@ -38,6 +38,27 @@ fn a_pointer_that_may_be_written_yet_is_not_said_to_be_refused() {
     assert!(ended.err.contains(help), "{}", ended.err);
 }
 
+/// Nor is one replaced that is still there: the attempt without an answer may be what another one meets.
+#[test]
+fn a_pointer_that_is_still_there_is_not_said_to_be_replaced() {
+    for (is_open, expect) in [
+        (true, "it is not known whether it was written: "),
+        (false, "cannot write 's3://bucket/site/current': "),
+    ] {
+        let (bucket, folder) = with_release();
+        let mut is_first = is_open;
+        bucket.before(move |asked, _| match writes_pointer(asked) {
+            true if std::mem::take(&mut is_first) => Before::Close,
+            true => Before::Refuse(412, "PreconditionFailed"),
+            false => Before::Answer,
+        });
+        let before = pointer(&bucket);
+        let ended = publish(&bucket, &folder, "cache", &[]);
+        refused(&bucket, &ended, &before, expect);
+        assert!(!ended.err.contains("replaced"), "{}", ended.err);
+    }
+}
+
 /// One that is refused each time is not.
 #[test]
 fn a_pointer_that_was_not_written_is_said_to_be_refused() {
