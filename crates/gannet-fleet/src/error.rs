@@ -120,6 +120,8 @@ pub enum Cause {
         bytes: u64,
         /// What may be fetched.
         most: u64,
+        /// That is for want of room here.
+        is_disk: bool,
     },
     /// What nothing kept was removed, and is needed: it is the release of a pointer that came into force
     /// at the same time.
@@ -346,10 +348,11 @@ impl FleetError {
                     "its pointer is in force: publish its site again"
                 }
                 Cause::NoPointer => "publish again: that writes one",
-                Cause::Large { .. } => {
+                Cause::Large { is_disk: true, .. } => {
                     "make room, or name another disk for what is kept of stores: \
-                     XDG_CACHE_HOME=/var/cache/gannet"
+                     XDG_CACHE_HOME=/var/cache/gannet, or CACHE_DIRECTORY where that is set"
                 }
+                Cause::Large { is_disk: false, .. } => "to go back to it, publish its site again",
                 Cause::Replaced => "the next 'gannet publish' removes it, if nothing keeps it",
                 Cause::Unknown(_) => {
                     "'gannet releases' with the store's URL shows what is in force: look there before \
@@ -460,10 +463,17 @@ impl fmt::Display for Cause {
             }
             Self::Replaced => out.write_str("another pointer is in force now"),
             Self::NoPointer => out.write_str("the store has no pointer any more"),
-            Self::Large { bytes, most } => write!(
-                out,
-                "it has {bytes} bytes, and at most {most} are fetched: half of what is free here"
-            ),
+            Self::Large {
+                bytes,
+                most,
+                is_disk,
+            } => {
+                write!(out, "it has {bytes} bytes, and at most {most} are fetched")?;
+                match is_disk {
+                    true => out.write_str(": half of what is free here"),
+                    false => Ok(()),
+                }
+            }
             Self::Needed => out.write_str(
                 "it was removed when a pointer of another publisher came into force that names it",
             ),

@@ -146,7 +146,9 @@ impl RemotePublisher {
         let here = here.map_or(0, |it| it.blocks().saturating_mul(512));
         let most = BROUGHT_MAX.min((free / BROUGHT_SHARE).saturating_add(here));
         match pointer.size > most {
-            true => Err(self.remote.refuse_to_fetch(pointer, most)),
+            true => Err(self
+                .remote
+                .refuse_to_fetch(pointer, most, most < BROUGHT_MAX)),
             false => Ok(()),
         }
     }

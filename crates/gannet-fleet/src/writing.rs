@@ -79,14 +79,20 @@ impl Remote {
         }
     }
 
-    /// A release has more bytes than may be fetched.
-    pub(crate) fn refuse_to_fetch(&self, pointer: &Pointer, most: u64) -> FleetError {
+    /// A release has more bytes than may be fetched, perhaps for want of room here.
+    pub(crate) fn refuse_to_fetch(
+        &self,
+        pointer: &Pointer,
+        most: u64,
+        is_disk: bool,
+    ) -> FleetError {
         FleetError::Remote {
             doing: "fetch",
             object: self.name(&release_name(pointer.release)),
             cause: Cause::Large {
                 bytes: pointer.size,
                 most,
+                is_disk,
             },
         }
     }

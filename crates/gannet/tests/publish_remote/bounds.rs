@@ -39,7 +39,16 @@ fn a_release_that_would_fill_the_disk_is_not_fetched() {
     let expect =
         format!("gannet: cannot fetch 's3://bucket/{name}': it has {huge} bytes, and at most ");
     assert!(ended.err.contains(&expect), "{}", ended.err);
-    assert!(ended.err.contains("\nhelp: make room"), "{}", ended.err);
+    let help = match ended
+        .err
+        .contains(" are fetched: half of what is free here\n")
+    {
+        true => "\nhelp: make room",
+        false => "\nhelp: to go back to it, publish its site again",
+    };
+    assert!(ended.err.contains(help), "{}", ended.err);
+    let expect_next = format!("were not looked for: 's3://bucket/{name}' could not be fetched\n");
+    assert!(ended.err.contains(&expect_next), "{}", ended.err);
     let back = on(&bucket, &folder, &["rollback", URL]);
     assert_eq!(back.status, Some(1), "{back:?}");
     assert!(back.err.contains(&expect), "{}", back.err);

@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_site::archive::{self, ArchiveFile, SiteError};
 use gannet_site::pack::Signer;
-use gannet_store::{Publisher, ReleaseId, Store, StoreError};
+use gannet_store::{Publisher, ReleaseId, Store};
 
 use super::destination::{Destination, is_url};
 use super::pack::{self, Shown};
@@ -93,8 +93,11 @@ impl Job<'_> {
         let before = known
             .as_ref()
             .map(|it| match destination.try_to_bring(it.release) {
-                true => store.intact_file(it),
-                false => Err(StoreError::OtherFile(store.release_path(it.release))),
+                true => store.intact_file(it).map_err(|error| error.to_string()),
+                false => {
+                    let path = store.release_path(it.release);
+                    Err(format!("'{}' could not be fetched", path.display()))
+                }
             });
         let void = wishes.void(store, known.as_ref())?;
         let shown = Shown::of(&settings);
@@ -130,7 +133,7 @@ impl Job<'_> {
             Some(Ok(before)) => gates::removals(before, &path, site, wishes.allow_removal)?,
             // A damaged or missing file of the release before must not hold up the next one.
             Some(Err(error)) => {
-                let error = destination.named().text(&printable(&error.to_string()));
+                let error = destination.named().text(&printable(error));
                 ERRORS.tell(format_args!(
                     "gannet: URLs that vanish were not looked for: {error}"
                 ));
