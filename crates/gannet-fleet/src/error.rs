@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use gannet_archive::ArchiveError;
 use gannet_io::cause::{cause, next_step};
 use gannet_store::StoreError;
+use gannet_store::limits::FOLLOWED_MAX;
 
 use crate::limits::WORDS_LEN_MAX;
 use crate::refusal;
@@ -133,6 +134,8 @@ pub enum Cause {
     Unknown(Box<Cause>),
     /// The folder has more names than are read.
     Crowded,
+    /// The newest entries of the log, as many as are fetched, are none that can be used.
+    Hidden,
 }
 
 impl Cause {
@@ -361,6 +364,9 @@ impl FleetError {
                 Cause::Crowded => {
                     "remove what does not belong to the store, and the oldest entries of its log"
                 }
+                Cause::Hidden => {
+                    "remove them, or publish from a machine that has published there before"
+                }
                 Cause::Objects(_) | Cause::NoAnswer | Cause::Slow | Cause::Short | Cause::Long => {
                     return None;
                 }
@@ -484,6 +490,11 @@ impl fmt::Display for Cause {
                 write!(out, "it is not known whether it was written: {cause}")
             }
             Self::Crowded => out.write_str("it has more names than a store has"),
+            Self::Hidden => write!(
+                out,
+                "its newest {FOLLOWED_MAX} entries are none that can be used, such as those that this key \
+                 has not signed: they hide the others"
+            ),
         }
     }
 }

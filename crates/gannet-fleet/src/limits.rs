@@ -197,7 +197,7 @@ pub const WRITE_LEAST: u64 = 4 << 10;
 /// Until the parts of a release are one object: Amazon's S3 takes minutes for large ones.
 pub const COMPLETE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Names that are read of a bucket's log, of which the newest are held: a publication every five minutes
+/// Names that are read of a bucket's log, whose serials are held, some 20 MiB: a publication every five minutes
 /// for ten years, which is a thousand pages of a list.
 pub const ENTRIES_MAX: usize = 1 << 20;
 

@@ -19,7 +19,7 @@ use object_store::UpdateVersion;
 use rustix::fs::OFlags;
 use tokio::runtime::Builder;
 
-use crate::error::FleetError;
+use crate::error::{Cause, FleetError};
 use crate::limits::{ENTRIES_AT_ONCE, ENTRIES_MAX, RELEASES_MAX};
 use crate::remote::{LOG, Remote, Text};
 use crate::writing::Listed;
@@ -30,6 +30,8 @@ pub(crate) struct Seen {
     pub(crate) version: Option<UpdateVersion>,
     /// The releases.
     pub(crate) releases: HashMap<ReleaseId, Listed>,
+    /// The serials whose names are taken in the log, also those beyond what is fetched of it.
+    pub(crate) taken: HashSet<u64>,
 }
 
 /// A folder, and what it shows.
@@ -57,7 +59,7 @@ impl Picture<'_> {
             }
             None => remove(&path)?,
         }
-        self.take_log().await?;
+        let taken = self.take_log().await?;
         let mut releases = HashMap::new();
         let mut keep = |name: &str, listed: Listed| {
             let id = name.strip_suffix(".gannet").and_then(|id| id.parse().ok());
@@ -75,7 +77,11 @@ impl Picture<'_> {
             }
         }
         let version = pointer.map(|it| it.version());
-        Ok(Seen { version, releases })
+        Ok(Seen {
+            version,
+            releases,
+            taken,
+        })
     }
 
     /// The pointer of a text, if it can be used: it is one, and signed as required.
@@ -96,6 +102,25 @@ impl Picture<'_> {
         let kept = kept.and_then(|text| self.store.check(&path, &text).ok());
         let shown = self.store.pointer().ok();
         shown.into_iter().chain(kept).max_by_key(|it| it.serial)
+    }
+
+    /// The serial that the next one has to be above, once the picture was taken: followers may have seen
+    /// the highest one that this folder has seen, or that the log has among those that can be used. Names
+    /// that are taken in the log after that are left out.
+    ///
+    /// # Errors
+    /// Which serials have been in force is hidden by entries that cannot be used.
+    pub(crate) fn floor(&self, taken: &HashSet<u64>) -> Result<u64, FleetError> {
+        let known = self.seen().into_iter().chain(self.store.newest()?);
+        let known = known.map(|it| it.serial).max();
+        if known.is_none() && taken.len() > FOLLOWED_MAX {
+            return Err(self.remote.refuse(LOG, Cause::Hidden));
+        }
+        let mut floor = known.unwrap_or(0);
+        while taken.contains(&(floor + 1)) {
+            floor += 1;
+        }
+        Ok(floor)
     }
 
     /// Refuses a store whose pointer is older than the one that this folder has seen: what is published
@@ -121,10 +146,13 @@ impl Picture<'_> {
     }
 
     /// Fetches the entries of the log that the picture lacks, the newest [`FOLLOWED_MAX`] at most.
-    async fn take_log(&self) -> Result<(), FleetError> {
+    /// Returns the serials of all.
+    async fn take_log(&self) -> Result<HashSet<u64>, FleetError> {
+        let mut taken = HashSet::new();
         let mut listed = BTreeMap::new();
         let mut keep = |name: &str, one: Listed| {
             if let Ok(serial) = name.parse::<u64>() {
+                taken.insert(serial);
                 listed.insert(serial, one);
             }
             if listed.len() > FOLLOWED_MAX {
@@ -159,8 +187,9 @@ impl Picture<'_> {
         let fetches = stream::iter(listed).map(fetch);
         fetches
             .buffer_unordered(ENTRIES_AT_ONCE)
-            .try_collect()
-            .await
+            .try_collect::<()>()
+            .await?;
+        Ok(taken)
     }
 
     /// An entry that the earlier picture has. Who writes such a file gives it its time last.

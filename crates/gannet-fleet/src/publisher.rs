@@ -47,8 +47,8 @@ impl RemotePublisher {
     /// nothing about how new the store is. `name` is who publishes, `now` the time in Unix seconds.
     ///
     /// # Errors
-    /// The store can only be read, cannot be read, or was put back to a state before the one of the
-    /// picture; that cannot be written; or the key is malformed.
+    /// The store can only be read, cannot be read, was put back to a state before the one of the picture,
+    /// or has so many entries that cannot be used that they hide the others; the picture cannot be written; or the key is malformed.
     pub fn open(
         remote: Remote,
         folder: &Path,
@@ -66,7 +66,13 @@ impl RemotePublisher {
             store: publisher.store(),
             earlier: None,
         };
-        let Seen { version, releases } = runtime.block_on(picture.take())?;
+        let Seen {
+            version,
+            releases,
+            taken,
+        } = runtime.block_on(picture.take())?;
+        let floor = picture.floor(&taken)?;
+        publisher.go_above(floor);
         Ok(Self {
             runtime,
             remote,

@@ -41,6 +41,8 @@ pub struct Publisher<F: Files = SystemFiles> {
     name: String,
     /// Part of the names of its unfinished files, which no other publisher has.
     unique: String,
+    /// The next serial is above this one, whatever the store has.
+    floor: u64,
     _begun: Begun,
     _lock: Lock,
 }
@@ -141,6 +143,7 @@ impl<F: Files> Publisher<F> {
             files,
             name: name.to_owned(),
             unique: format!("{:x}-{since:x}", std::process::id()),
+            floor: 0,
             _begun: begun,
             _lock: lock,
         };
@@ -155,6 +158,12 @@ impl<F: Files> Publisher<F> {
     /// The key is malformed.
     pub fn require(&mut self, key: Option<&str>) -> Result<(), StoreError> {
         self.store.require(key)
+    }
+
+    /// From here on, the [next](Publisher::next) serial is above this one: nodes have seen it, though the
+    /// store may no longer have its pointer.
+    pub fn go_above(&mut self, serial: u64) {
+        self.floor = self.floor.max(serial);
     }
 
     /// The store, for reading.
@@ -275,10 +284,10 @@ impl<F: Files> Publisher<F> {
     }
 
     /// The pointer with the next serial, which replaces the one in force; a pointer that cannot be
-    /// used counts as replaced, too. The serial follows the highest of those that can be used; names
-    /// that are taken in the log are left out, one after the other, so that a pointer which nobody
-    /// signed cannot use the serials up. The first one of a store is active at once, whatever `next`
-    /// says: servers have nothing else to serve. `now` is in Unix seconds.
+    /// used counts as replaced, too. The serial follows the highest of those that can be used, and the one of
+    /// [`Publisher::go_above`]; names that are taken in the log are left out, one after the
+    /// other, so that a pointer which nobody signed cannot use the serials up. The first one of a store is
+    /// active at once, whatever `next` says: servers have nothing else to serve. `now` is in Unix seconds.
     ///
     /// # Errors
     /// The log cannot be listed, the serials are used up, or a value is one that a pointer cannot
@@ -288,7 +297,7 @@ impl<F: Files> Publisher<F> {
         let known = in_force.iter().map(|it| it.serial);
         let known = known.chain(self.store.newest()?.map(|it| it.serial)).max();
         let taken: HashSet<u64> = self.store.serials()?.into_iter().collect();
-        let mut serial = known.unwrap_or(0) + 1;
+        let mut serial = known.unwrap_or(0).max(self.floor) + 1;
         while taken.contains(&serial) {
             serial += 1;
         }

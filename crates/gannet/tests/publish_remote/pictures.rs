@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use gannet_testkit::{gannet_in, run};
+use gannet_store::limits::FOLLOWED_MAX;
+use gannet_testkit::{Ended, Folder, gannet_in, run};
 use rustix::fs::{FlockOperation, flock};
 
 use super::bucket::{Before, Bucket};
@@ -140,6 +141,87 @@ fn a_pointer_that_nobody_signed_does_not_count_as_seen() {
     assert!(pointer(&bucket).contains("serial 3\n"));
     let follow = ["follow", URL, "copy", "--once", "-p", "release.pub"];
     on(&bucket, &folder, &follow).success();
+}
+
+/// A bucket in which two releases were published and signed, and of which a copy was made; then the pointer in
+/// force was damaged, and the log replaced by entries of these serials that nobody has signed.
+fn with_unsigned(serials: std::ops::RangeInclusive<u64>) -> (Bucket, Folder) {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    gannet_in(&folder, ["keygen", "release"]).success();
+    for note in ["one", "two"] {
+        publish_signed(&bucket, &folder, "cache", note).success();
+    }
+    on(&bucket, &folder, &FOLLOW).success();
+    let text = pointer(&bucket);
+    let unsigned = text.split("untrusted").next().unwrap();
+    bucket.with(|it| {
+        it.by_name.retain(|name, _| !name.contains("/log/"));
+        it.by_name
+            .insert("site/current".into(), "no pointer".into());
+        for serial in serials {
+            let text = unsigned.replace("serial 2\n", &format!("serial {serial}\n"));
+            it.by_name
+                .insert(format!("site/log/{serial}"), text.into_bytes());
+        }
+    });
+    (bucket, folder)
+}
+
+const FOLLOW: [&str; 6] = ["follow", URL, "copy", "--once", "-p", "release.pub"];
+
+fn publish_signed(bucket: &Bucket, folder: &Folder, machine: &str, note: &str) -> Ended {
+    let more = ["--sign", "release.key", "--note", note];
+    publish(bucket, folder, machine, &more)
+}
+
+#[test]
+fn what_was_seen_counts_where_the_log_is_gone() {
+    let (bucket, folder) = with_unsigned(7..=7);
+    for (note, expect) in [("three", "serial 3\n"), ("four", "serial 4\n")] {
+        let ended = publish_signed(&bucket, &folder, "cache", note);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        assert!(pointer(&bucket).contains(expect), "{}", pointer(&bucket));
+        on(&bucket, &folder, &FOLLOW).success();
+    }
+}
+
+/// More entries than are fetched, from the next serial on.
+#[test]
+fn entries_that_nobody_signed_take_no_serial_for_ever() {
+    let last = 3 + FOLLOWED_MAX as u64 + 4;
+    let (bucket, folder) = with_unsigned(3..=last);
+    // A machine that has seen nothing does not begin anew.
+    let before = pointer(&bucket);
+    let ended = publish_signed(&bucket, &folder, "other", "three");
+    let expect = "cannot read 's3://bucket/site/log': its newest 4096 entries are none that can be used, such \
+                  as those that this key has not signed: they hide the others\n\
+                  help: remove them, or publish from a machine that has published there before";
+    refused(&bucket, &ended, &before, expect);
+    let ended = publish_signed(&bucket, &folder, "cache", "three");
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let expect = format!("serial {}\n", last + 1);
+    assert!(pointer(&bucket).contains(&expect), "{}", pointer(&bucket));
+    on(&bucket, &folder, &FOLLOW).success();
+}
+
+/// As after `rm -r` of all that a listing shows.
+#[test]
+fn a_picture_of_which_only_hidden_files_are_left_is_made_again() {
+    let (bucket, folder) = (Bucket::new(), with_site());
+    publish(&bucket, &folder, "cache", &[]).success();
+    let picture = picture(&folder, "cache");
+    for name in ["current", "log", "releases"] {
+        let path = picture.join(name);
+        match path.is_dir() {
+            true => fs::remove_dir_all(path).unwrap(),
+            false => fs::remove_file(path).unwrap(),
+        }
+    }
+    for name in [".seen", ".upload", ".new-1-2"] {
+        fs::write(picture.join(name), "").unwrap();
+    }
+    publish(&bucket, &folder, "cache", &["--note", "two"]).success();
+    assert!(pointer(&bucket).contains("serial 2\n"));
 }
 
 /// Nor a copy.
