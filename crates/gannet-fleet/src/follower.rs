@@ -255,7 +255,7 @@ impl LocalCopy {
                 next = known.replaces;
                 continue;
             }
-            let Some((origin, text)) = self.remote.logged(serial).await? else {
+            let Some((origin, text)) = self.remote.logged(serial, self.is_only).await? else {
                 return Ok(());
             };
             let Ok(entry) = self.publisher.store().check(&origin, &text) else {

@@ -25,7 +25,7 @@ pub const ANSWER_LEN_MAX: usize = 16 << 20;
 
 /// Attempts at a request that fails for a moment: at a write, a list, a text. At one range of a release,
 /// each goes on where the last one broke off, and one that has brought [`BODY_LEAST`] bytes does not
-/// count. A follower that polls asks for the pointer once, and polls again.
+/// count. A follower that polls asks for the pointer, and for an entry of the log, once, and polls again.
 pub const ATTEMPTS_MAX: u32 = 5;
 
 /// Between two attempts, times the number of those made.

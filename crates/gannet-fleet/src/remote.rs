@@ -200,13 +200,19 @@ impl Remote {
         }
     }
 
-    /// The entry of the log with this serial, and what errors call it; `None` if there is none.
+    /// The entry of the log with this serial, which is asked for in several attempts if need be and
+    /// `is_only`, and what errors call it; `None` if there is none.
     pub(crate) async fn logged(
         &self,
         serial: u64,
+        is_only: bool,
     ) -> Result<Option<(PathBuf, Vec<u8>)>, FleetError> {
         let object = format!("{LOG}/{serial}");
-        match self.text_in_attempts(&object).await {
+        let read = match is_only {
+            true => self.text_in_attempts(&object).await,
+            false => self.text(&object, None).await,
+        };
+        match read {
             Ok(text) => Ok(Some((PathBuf::from(self.name(&object)), text.text))),
             Err(cause) if cause.is_absence() => Ok(None),
             Err(cause) => Err(self.refuse(&object, cause)),

@@ -75,6 +75,39 @@ fn is_release(asked: &Asked) -> bool {
     asked.path.starts_with("releases/")
 }
 
+/// A release that comes into force does not wait for what a copy has of the past.
+#[test]
+fn an_entry_of_the_log_that_does_not_come_is_asked_for_once() {
+    let mut victim = Victim::new();
+    let third = victim.fleet.publish(3);
+    victim.server.lie(|asked| match asked.path.as_str() {
+        "log/2" => Answer::Raw(Vec::new()),
+        _ => Answer::Truth,
+    });
+    victim.server.asked();
+    assert!(victim.follower.round(now()).is_err());
+    let is_entry = |it: &Asked| it.path == "log/2";
+    assert_eq!(
+        victim
+            .server
+            .asked()
+            .iter()
+            .filter(|it| is_entry(it))
+            .count(),
+        1
+    );
+    let copied = fs::read(victim.fleet.copy().join("current")).unwrap();
+    assert_eq!(Pointer::parse(&copied).unwrap(), third);
+    // Who does not come back asks again.
+    assert!(victim.follower.only_round(now()).is_err());
+    let asked = victim.server.asked();
+    let count = asked.iter().filter(|it| is_entry(it)).count();
+    assert_eq!(count, ATTEMPTS_MAX as usize);
+    victim.server.be_honest();
+    victim.follower.round(now()).unwrap();
+    victim.fleet.is_copied();
+}
+
 #[test]
 fn a_torn_pointer() {
     let victim = Victim::new();
