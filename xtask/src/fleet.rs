@@ -55,7 +55,10 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         }
     }
     let program = match program {
-        Some(program) => program.canonicalize()?,
+        Some(program) => {
+            let found = program.canonicalize();
+            found.with_context(|| format!("--program {}", program.display()))?
+        }
         None => process::build(&["--package", "gannet", "--bin", "gannet"], "dev")?,
     };
     let folder = process::target().join("fleet");
