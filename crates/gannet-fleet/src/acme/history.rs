@@ -122,11 +122,6 @@ impl History {
         self.named.wait(now)
     }
 
-    /// Such an order is made now. It is kept by what [`begin`](Self::begin)s it.
-    pub(super) fn count_named(&mut self, now: i64) {
-        self.named.count(now);
-    }
-
     /// Something is asked of the server next. It counts as failed until it has succeeded.
     ///
     /// # Errors
@@ -135,7 +130,25 @@ impl History {
         let record = self.record(name);
         record.attempts.push(now);
         keep(&mut record.attempts, STARTS_PER_DAY);
-        self.save(now)
+        let begun = self.save(now);
+        if begun.is_err() {
+            self.record(name).attempts.pop();
+        }
+        begun
+    }
+
+    /// The same for an order for a host that somebody asks for, of which an hour has
+    /// [`NAMED_PER_HOUR`].
+    ///
+    /// # Errors
+    /// As of [`begin`](Self::begin): then it is not counted.
+    pub(super) fn begin_named(&mut self, name: &str, now: i64) -> Result<(), AcmeError> {
+        self.named.count(now);
+        let begun = self.begin(name, now);
+        if begun.is_err() {
+            self.named.uncount();
+        }
+        begun
     }
 
     /// It has failed; returns when to try again, and what became of keeping that.
@@ -385,8 +398,7 @@ mod tests {
             // Each process makes one, if it may.
             let mut history = read(&folder);
             if history.named_wait(NOW + at).is_none() {
-                history.count_named(NOW + at);
-                history.begin("a.test", NOW + at).expect("kept");
+                history.begin_named("a.test", NOW + at).expect("kept");
                 orders += 1;
             }
         }
@@ -398,6 +410,24 @@ mod tests {
         folder.write("history", format!("{FIRST}\n{NAMED}{many}\n"));
         let (_, damage) = History::read(folder.join("history"));
         assert!(damage.is_some(), "more than are ever kept");
+    }
+
+    #[test]
+    fn what_could_not_be_kept_is_not_asked_and_not_counted() {
+        let folder = Folder::new();
+        let mut history = read(&folder);
+        history.begin("b.test", NOW).expect("kept");
+        // A folder in its way.
+        folder.write(".history.new/x", "");
+        for _ in 0..NAMED_PER_HOUR {
+            history.begin_named("a.test", NOW).expect_err("refused");
+        }
+        assert_eq!(history.named_wait(NOW), None);
+        fs::remove_dir_all(folder.join(".history.new")).expect("there");
+        history.begin("b.test", NOW).expect("kept");
+        let mut history = read(&folder);
+        assert_eq!(history.named_wait(NOW), None);
+        assert_eq!(history.first_due("a.test", NOW), NOW);
     }
 
     #[test]

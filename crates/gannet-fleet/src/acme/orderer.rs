@@ -420,10 +420,10 @@ impl Keeper {
         let mut draft = Draft::open(&self.folder.order(&host), server)?;
         let account = self.accounts.get(&mut self.history, now).await?;
         round.tell_news(&mut self.accounts);
-        if is_new {
-            self.history.count_named(now);
-        }
-        self.history.begin(&host, now)?;
+        match is_new {
+            true => self.history.begin_named(&host, now),
+            false => self.history.begin(&host, now),
+        }?;
         self.orders.count(now);
         self.asked.take();
         let context = (&self.settings, &self.folder);

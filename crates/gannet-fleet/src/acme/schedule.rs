@@ -95,6 +95,11 @@ impl Orders {
     pub(super) fn count(&mut self, now: i64) {
         self.made.push(now);
     }
+
+    /// The one that was counted last was not made.
+    pub(super) fn uncount(&mut self) {
+        self.made.pop();
+    }
 }
 
 /// What looks at a server's renewal information cost, which is bounded: they are for later, and orders wait
