@@ -21,8 +21,8 @@ use super::order::{Fault, FaultKind, Issued, order};
 use super::schedule::{Looks, Orders, back_off, is_late, latest_renewal_of, renewal_of, within};
 use super::{OrderSettings, server};
 use crate::limits::{
-    CERTIFICATE_LEN_MAX, LOOK_TIMEOUT, LOOKS_PER_ROUND, RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST,
-    WRITE_BACK_OFF_MOST,
+    CERTIFICATE_LEN_MAX, LOOK_TIMEOUT, LOOKS_PAUSE_S, LOOKS_PER_ROUND, RENEWAL_LOOK_LEAST,
+    RENEWAL_LOOK_MOST, WRITE_BACK_OFF_MOST,
 };
 
 /// Something to tell.
@@ -526,12 +526,15 @@ impl Keeper {
         let own = renewal_of(validity);
         // Whatever the server says: it has to be tried more than once.
         let last = latest_renewal_of(validity);
+        let is_paused = held.id.is_some() && !self.looks.may_ask(now);
         let asked = match &held.id {
-            Some(id) => self.asked_renewal(id, now).await,
-            None => None,
+            Some(id) if !is_paused => self.asked_renewal(id, now).await,
+            _ => None,
         };
         let (at, look) = match asked {
             Some((at, look)) => (at.min(last), now + look),
+            // It was not asked at all.
+            None if is_paused => (own, now + LOOKS_PAUSE_S),
             // It may be there the next time.
             None => (own, now + RENEWAL_LOOK_MOST.as_secs().cast_signed() / 4),
         };
@@ -548,9 +551,6 @@ impl Keeper {
         id: &CertificateIdentifier<'static>,
         now: i64,
     ) -> Option<(i64, i64)> {
-        if !self.looks.may_ask(now) {
-            return None;
-        }
         let account = self.accounts.get(&mut self.history, now).await.ok()?;
         let begun = Instant::now();
         let asked = timeout(LOOK_TIMEOUT, account.renewal_info(id)).await;

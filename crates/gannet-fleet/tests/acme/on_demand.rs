@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gannet_fleet::limits::{NAMED_PER_HOUR, RENEWAL_LOOK_LEAST};
+use gannet_fleet::limits::{LOOKS_PAUSE_S, NAMED_PER_HOUR, RENEWAL_LOOK_LEAST};
 
 use crate::stage::{HOUR, Stage, says};
 
@@ -30,7 +30,12 @@ fn orders_do_not_wait_for_looks_that_hang() {
     let (renewals, told) = stage.round(&mut orderer);
     says(&told, &["ordered new.test"]);
     assert_eq!(renewals.waiting, 0);
+    // The others come to their turn when the pause is over, as does this one, which was ordered first.
+    stage.pass(RENEWAL_LOOK_LEAST.as_secs().cast_signed());
+    let (renewals, told) = stage.round(&mut orderer);
+    says(&told, &[]);
     assert_eq!(stage.ca.count("look"), 1, "and for a while");
+    assert!(renewals.next.as_secs().cast_signed() < LOOKS_PAUSE_S);
 }
 
 /// A server that is started again and again names its hosts anew each time.
