@@ -132,13 +132,12 @@ impl Accounts {
             .due
             .get_or_insert_with(|| history.first_due(ACCOUNT, now));
         if now < due {
-            let server = self.directory.to_string();
             if let Some(cause) = self.refusal.clone() {
-                return Err(AcmeError::Account { server, cause });
+                return Err(self.refused(cause));
             }
             return Err(AcmeError::Waits {
                 host: None,
-                server,
+                server: self.directory.to_string(),
                 failures: history.failures(ACCOUNT),
                 until: due,
                 history: history.path().to_owned(),
@@ -375,9 +374,15 @@ impl Accounts {
     }
 
     fn refuse(&self, error: Error) -> AcmeError {
+        self.refused(Refusal::from(error))
+    }
+
+    fn refused(&self, cause: Refusal) -> AcmeError {
+        let draft = Some(self.draft());
         AcmeError::Account {
             server: self.directory.to_string(),
-            cause: Refusal::from(error),
+            cause,
+            draft: draft.filter(|draft| self.binding.is_none() && draft.exists()),
         }
     }
 }

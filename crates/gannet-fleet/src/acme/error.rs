@@ -33,6 +33,8 @@ pub enum AcmeError {
         server: String,
         /// Why.
         cause: Refusal,
+        /// The file with the key that it was to have, if that is known.
+        draft: Option<PathBuf>,
     },
     /// It is not tried again yet: before a restart it has failed too often.
     Waits {
@@ -115,6 +117,14 @@ impl Refusal {
             words: shown(&words),
             kind: kind.map(str::to_owned),
         }
+    }
+
+    /// Whether another key may be accepted (RFC 8555 section 6.7).
+    fn is_of_key(&self) -> bool {
+        let kind = self.kind.as_deref();
+        kind.is_some_and(|kind| {
+            ["unauthorized", "badPublicKey", "badSignatureAlgorithm"].contains(&kind)
+        })
     }
 }
 
@@ -199,12 +209,23 @@ impl AcmeError {
                     path.display()
                 ));
             }
-            Self::Account { cause, .. } | Self::Contact { cause, .. } => (cause, 0),
+            Self::Account {
+                cause,
+                draft: Some(draft),
+                ..
+            } if cause.is_of_key() => {
+                return Some(format!(
+                    "remove '{}', and the account is made with another key",
+                    draft.display()
+                ));
+            }
+            // For these, no name is looked up and no port is tried.
+            Self::Account { cause, .. } | Self::Contact { cause, .. } => (cause, None),
             Self::Order {
                 cause, challenge, ..
             } => match challenge {
-                Challenge::Http => (cause, 80),
-                Challenge::Tls => (cause, 443),
+                Challenge::Http => (cause, Some(80)),
+                Challenge::Tls => (cause, Some(443)),
             },
         };
         let text = match cause.kind.as_deref()? {
@@ -219,9 +240,12 @@ impl AcmeError {
             "rejectedIdentifier" | "unsupportedIdentifier" => {
                 "name hosts that are public, or another ACME server".into()
             }
-            "dns" | "connection" | "unauthorized" | "incorrectResponse" | "tls" => format!(
-                "does the name lead to this server, and is port {port} reached from outside?"
-            ),
+            "dns" | "connection" | "unauthorized" | "incorrectResponse" | "tls" => {
+                let port = port?;
+                format!(
+                    "does the name lead to this server, and is port {port} reached from outside?"
+                )
+            }
             _ => return None,
         };
         Some(text)
@@ -236,7 +260,7 @@ impl fmt::Display for AcmeError {
                 write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
             }
             Self::Damaged(path, why) => write!(out, "cannot use '{}': {why}", path.display()),
-            Self::Account { server, cause } => {
+            Self::Account { server, cause, .. } => {
                 write!(out, "cannot get an account at '{server}': {}", cause.words)
             }
             Self::Waits {

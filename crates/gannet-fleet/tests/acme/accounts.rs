@@ -105,6 +105,32 @@ fn a_key_stays_however_often_making_its_account_anew_fails() {
 }
 
 #[test]
+fn a_key_that_a_server_refuses_may_be_removed() {
+    let (stage, mut orderer, thumbprint) = without_account(false);
+    let refused = [("newAccount", "unauthorized"), ("newAccount", "connection")];
+    stage.ca.state().refused.extend(refused);
+    let draft = || {
+        stage
+            .files("account-")
+            .into_iter()
+            .find(|path| path.extension().is_some_and(|it| it == "draft"))
+    };
+    let (renewals, told) = stage.round(&mut orderer);
+    let file = draft().expect("kept");
+    let help = format!("remove '{}', and the account is made", file.display());
+    says(&told, &[&help]);
+    // Names and ports have nothing to do with an account.
+    stage.pass(renewals.next.as_secs().cast_signed());
+    let (renewals, told) = stage.round(&mut orderer);
+    says(&told, &["(connection); None"]);
+    fs::remove_file(&file).expect("there");
+    stage.pass(renewals.next.as_secs().cast_signed());
+    let (_, told) = stage.round(&mut orderer);
+    says(&told, &["replaced", "ordered a.test"]);
+    assert_ne!(stage.thumbprint(&mut orderer), thumbprint);
+}
+
+#[test]
 fn an_account_that_was_deactivated_is_replaced_by_one_with_another_key_which_is_told() {
     for failures in [0, 2] {
         let (stage, mut orderer, thumbprint) = without_account(true);
