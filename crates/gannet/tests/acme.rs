@@ -224,7 +224,7 @@ fn challenges_by_tls_are_bounded() {
             "{count}"
         );
         assert!(!is_answered("long.test"));
-        // Which is said, once: the next line is about something else.
+        // Which is said, once.
         let mut lines = Vec::new();
         while !lines.iter().any(|it: &String| it.contains("challenges':")) {
             lines.push(server.next_error_line().expect("a line"));
@@ -235,6 +235,19 @@ fn challenges_by_tls_are_bounded() {
         assert!(line.contains(&expect), "{line}");
     });
 }
+        // One more is not said again: the folder is looked at before the certificates, each time.
+        state.write("challenges/more.asked.test.pem", &proof);
+        for name in ["first", "second"] {
+            state.write(format!("certificates/{name}.pem"), "no certificate");
+            let of_this = format!("certificates/{name}.pem'");
+            loop {
+                let line = server.next_error_line().expect("a line");
+                assert!(!line.contains("challenges':"), "{line}");
+                if line.contains(&of_this) {
+                    break;
+                }
+            }
+        }
 
 #[test]
 fn certificates_that_are_ordered_may_come_later() {
