@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -15,7 +15,9 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, Secure, connection};
-use gannet_testkit::{DEADLINE, Ended, Folder, Gannet, Signal, command, gannet, gannet_in, run};
+use gannet_testkit::{
+    DEADLINE, Ended, Folder, Gannet, Signal, command, gannet, gannet_in, left_out, run,
+};
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::{ClientConfig, ClientConnection};
 
@@ -233,8 +235,6 @@ fn challenges_by_tls_are_bounded() {
         let expect =
             format!("/challenges': it has more than {CHALLENGES_MAX} challenges; the others");
         assert!(line.contains(&expect), "{line}");
-    });
-}
         // One more is not said again: the folder is looked at before the certificates, each time.
         state.write("challenges/more.asked.test.pem", &proof);
         for name in ["first", "second"] {
@@ -248,6 +248,8 @@ fn challenges_by_tls_are_bounded() {
                 }
             }
         }
+    });
+}
 
 #[test]
 fn certificates_that_are_ordered_may_come_later() {
@@ -641,6 +643,46 @@ fn what_an_acme_server_asks_for_is_handed_on_and_no_secret_is_on_a_command_line(
         assert!(line.contains(part), "{part}: {line}");
     }
     assert!(!line.contains(secret), "{line}");
+}
+
+/// The process that orders has the rights of `--user`, and would fail again and again.
+#[test]
+fn a_key_that_the_user_cannot_read_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root can become another user");
+    }
+    let folder = Folder::new();
+    folder.write("site/page", "page");
+    folder.write(
+        "eab.key",
+        "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W\n",
+    );
+    let mode = |name: &str, mode| {
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    mode("", 0o755);
+    mode("eab.key", 0o400);
+    let serve = |flags: &[&str]| {
+        let mut serve = command();
+        serve
+            .args(["serve", "site", "--port", "0", "--acme", "a.test"])
+            .args([
+                "--acme-dir",
+                "state",
+                "--acme-server",
+                "https://ca.test/dir",
+            ])
+            .args(["--acme-eab-kid", "kid-1", "--acme-eab-key", "eab.key"])
+            .args(["--user", "65534:65534"])
+            .args(flags)
+            .current_dir(folder.path());
+        run(&mut serve)
+    };
+    for flags in [&["--check-config"][..], &[]] {
+        refused(serve(flags), 1, "cannot read 'eab.key': permission denied");
+    }
+    chown(folder.join("eab.key"), Some(65_534), None).expect("root may");
+    serve(&["--check-config"]).success();
 }
 
 #[test]

@@ -86,7 +86,7 @@ pub(super) fn orderer(
     settings: &Settings,
     user: Option<&User>,
 ) -> Result<Option<(Wanted, Option<OnDemand>)>, Failure> {
-    let Some(arguments) = arguments(settings)? else {
+    let Some(arguments) = arguments(settings, user)? else {
         return Ok(None);
     };
     check_on_demand(settings)?;
@@ -122,11 +122,14 @@ fn issues(acme: &AcmeSettings) -> Issues {
     }
 }
 
-/// Its command line.
+/// Its command line, as what `user` runs.
 ///
 /// # Errors
 /// A flag that requires another one is given without it, or nobody would issue what is ordered.
-pub(super) fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Failure> {
+pub(super) fn arguments(
+    settings: &Settings,
+    user: Option<&User>,
+) -> Result<Option<Vec<OsString>>, Failure> {
     let acme = &settings.tls.acme;
     if !acme.is_wanted() {
         let alone = [
@@ -170,7 +173,7 @@ pub(super) fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Fa
         (None, None) => {}
         (Some(key_id), Some(key)) => {
             // What the other process would say again and again.
-            check_key(key)?;
+            check_key_as(user, key)?;
             // One may begin with a hyphen.
             all.push(format!("--eab-kid={key_id}").into());
             all.extend(["--eab-key".into(), key.into()]);
@@ -186,6 +189,18 @@ pub(super) fn arguments(settings: &Settings) -> Result<Option<Vec<OsString>>, Fa
     all.push("--".into());
     all.extend(acme.hosts.iter().map(OsString::from));
     Ok(Some(all))
+}
+
+/// Reads the key of an account elsewhere with the rights of the process that orders.
+///
+/// # Errors
+/// It cannot; or this process cannot become the user.
+fn check_key_as(user: Option<&User>, file: &Path) -> Result<(), Failure> {
+    let Some(user) = user else {
+        return check_key(file);
+    };
+    user.act(|| check_key(file))
+        .map_err(|error| Failure::of_system("use", "the rights of --user", &error))?
 }
 
 /// Makes the folder for the user that orders, and reads what was ordered.

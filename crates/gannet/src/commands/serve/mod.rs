@@ -155,7 +155,8 @@ fn beside(
 /// # Errors
 /// Anything that would prevent the server from starting.
 fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
-    acme::arguments(settings)?;
+    let run_as = confinement::run_as(settings.user.as_deref())?;
+    acme::arguments(settings, run_as.as_ref().map(|it| &it.user))?;
     let followed = Followed::of(settings)?.filter(|it| !it.has_release());
     let without = followed.as_ref().map(|_| without_content(settings));
     if followed.is_some() {
