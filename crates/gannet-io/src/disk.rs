@@ -60,6 +60,11 @@ impl fmt::Debug for Render {
 
 /// The file side of an engine.
 pub trait Disk {
+    /// Under a memory limit, starts a helper thread for files, as there might be no room for it later.
+    /// To be called by the thread that will use the engine, once it is confined: threads inherit
+    /// their [`sandbox`](crate::sandbox).
+    fn start_helpers(&mut self) {}
+
     /// Opens `path` (relative, no leading slash, `""` for the root itself) below `root`, following
     /// symbolic links only inside it (`openat2`: `RESOLVE_BENEATH`, no magic links), without
     /// blocking on FIFOs or devices, and reads its metadata from the descriptor. Only regular files

@@ -153,16 +153,18 @@ impl Helpers {
             answers: Mutex::default(),
             bell,
         };
-        let mut helpers = Self {
+        Self {
             shared: Arc::new(shared),
             started: 0,
             max,
-        };
-        // Under a memory limit the first thread starts while there is room: see `submit`.
-        if reserve::is_kept() && helpers.start().is_ok() {
-            helpers.started = 1;
         }
-        helpers
+    }
+
+    /// Under a memory limit, starts the first thread while there is room: see [`submit`](Self::submit).
+    pub(crate) fn start_first(&mut self) {
+        if reserve::is_kept() && self.started == 0 && self.start().is_ok() {
+            self.started = 1;
+        }
     }
 
     /// Hands a job over.

@@ -51,6 +51,10 @@ impl OsDisk {
         })
     }
 
+    pub(crate) fn start_helpers(&mut self) {
+        self.helpers.start_first();
+    }
+
     pub(crate) fn waker(&mut self, token: Token) -> Waker {
         self.wake_token = Some(token);
         Waker(Arc::new(WakerInner::Bell(Arc::clone(&self.bell))))

@@ -566,6 +566,10 @@ impl<E: OsEngine> Network for E {
 }
 
 impl<E: OsEngine> Disk for E {
+    fn start_helpers(&mut self) {
+        self.parts_mut().disk.start_helpers();
+    }
+
     fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
         self.parts_mut().disk.open(root, (path, false), token)
     }

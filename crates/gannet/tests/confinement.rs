@@ -27,25 +27,28 @@ fn sandbox(server: &Gannet) -> Option<&str> {
 #[test]
 fn every_thread_is_in_the_sandbox() {
     on_both_engines(|engine| {
-        let folder = Folder::site();
-        let log = folder.join("access.log");
-        let flags = ["--metrics", "127.0.0.1:0", "--log-file"];
-        let flags = [&flags[..], &[log.to_str().unwrap()]].concat();
-        let server = engine.serve(folder.path(), &flags);
-        let named = sandbox(&server).expect("it is on by default").to_owned();
-        if named.contains("without") {
-            return left_out("a whole sandbox", named);
+        // With a memory limit, threads start earlier.
+        for limit in [&[][..], &["--max-memory", "64M"]] {
+            let folder = Folder::site();
+            let log = folder.join("access.log");
+            let flags = ["--metrics", "127.0.0.1:0", "--log-file"];
+            let flags = [&flags[..], &[log.to_str().unwrap()], limit].concat();
+            let server = engine.serve(folder.path(), &flags);
+            let named = sandbox(&server).expect("it is on by default").to_owned();
+            if named.contains("without") {
+                return left_out("a whole sandbox", named);
+            }
+            assert!(named.starts_with("landlock "), "{named}");
+            assert!(named.contains(", seccomp"), "{named}");
+            let has_ring = engine.name() == "uring";
+            assert_eq!(named.contains("ring restrictions"), has_ring, "{named}");
+            assert_eq!(get(&server, "/").status, 200);
+            assert_eq!(get(&server, "/missing").status, 404);
+            assert_eq!(of_threads(server.pid(), "Seccomp"), ["2"], "{limit:?}");
+            assert_eq!(of_threads(server.pid(), "NoNewPrivs"), ["1"]);
+            server.stop().success();
+            assert!(fs::read_to_string(&log).unwrap().contains("GET /missing"));
         }
-        assert!(named.starts_with("landlock "), "{named}");
-        assert!(named.contains(", seccomp"), "{named}");
-        let has_ring = engine.name() == "uring";
-        assert_eq!(named.contains("ring restrictions"), has_ring, "{named}");
-        assert_eq!(get(&server, "/").status, 200);
-        assert_eq!(get(&server, "/missing").status, 404);
-        assert_eq!(of_threads(server.pid(), "Seccomp"), ["2"]);
-        assert_eq!(of_threads(server.pid(), "NoNewPrivs"), ["1"]);
-        server.stop().success();
-        assert!(fs::read_to_string(&log).unwrap().contains("GET /missing"));
     });
 }
 

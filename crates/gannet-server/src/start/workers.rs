@@ -339,6 +339,7 @@ impl Seat {
                 Err(_) => return true,
             }
         }
+        driver.start_helpers();
         let mut measures = settings.is_measuring.then(Box::<Measures>::default);
         let release = Release::new(&opened, settings.number, None, measures.as_deref_mut());
         // Otherwise this would keep replaced content in memory.
