@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limits::{
     ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_FLOOR, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST,
@@ -24,17 +24,24 @@ pub(crate) struct ArchiveRoom {
     left: AtomicU64,
     /// The longest archive that is copied.
     one_max: u64,
-    /// Some of it was taken.
-    is_used: Once,
-    before_first: OnceLock<BeforeFirst>,
+    first: Mutex<First>,
 }
 
-/// See [`ArchiveRoom::before_first`].
-struct BeforeFirst(Box<dyn Fn() + Send + Sync>);
+/// The first archive that is copied. Both are under one lock: what is set while it comes is done before it
+/// or right after.
+#[derive(Default)]
+struct First {
+    /// There was one: some room was taken.
+    is_taken: bool,
+    /// See [`ArchiveRoom::before_first`].
+    before: Option<Box<dyn FnOnce() + Send>>,
+}
 
-impl fmt::Debug for BeforeFirst {
+impl fmt::Debug for First {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BeforeFirst")
+        f.debug_struct("First")
+            .field("is_taken", &self.is_taken)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,24 +54,26 @@ impl ArchiveRoom {
             one_max: machine_memory()
                 .map_or(ARCHIVE_COPY_MAX, |bytes| bytes / ARCHIVE_COPY_PART)
                 .min(ARCHIVE_COPY_MAX),
-            is_used: Once::new(),
-            before_first: OnceLock::new(),
+            first: Mutex::default(),
         }
     }
 
     /// Whether an archive has been copied, also if its copy is gone by now.
     pub(crate) fn is_used(&self) -> bool {
-        self.is_used.is_completed()
+        self.first().is_taken
+    }
+
+    fn first(&self) -> MutexGuard<'_, First> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has this done once before the first archive is copied, which waits for it; at once if one was.
     /// The caches have the room until then.
-    pub(crate) fn before_first(&self, make_room: impl Fn() + Send + Sync + 'static) {
-        let BeforeFirst(make_room) = self
-            .before_first
-            .get_or_init(|| BeforeFirst(Box::new(make_room)));
-        if self.is_used() {
-            make_room();
+    pub(crate) fn before_first(&self, make_room: impl FnOnce() + Send + 'static) {
+        let mut first = self.first();
+        match first.is_taken {
+            true => make_room(),
+            false => first.before = Some(Box::new(make_room)),
         }
     }
 
@@ -78,11 +87,13 @@ impl ArchiveRoom {
         let without = |left: u64| left.checked_sub(len);
         let fits = len <= self.one_max && self.left.fetch_update(Relaxed, Relaxed, without).is_ok();
         fits.then(|| {
-            self.is_used.call_once(|| {
-                if let Some(BeforeFirst(make_room)) = self.before_first.get() {
-                    make_room();
-                }
-            });
+            // Others wait here until there is room.
+            let mut first = self.first();
+            first.is_taken = true;
+            if let Some(make_room) = first.before.take() {
+                make_room();
+            }
+            drop(first);
             Taken {
                 room: Arc::clone(self),
                 len,
