@@ -83,6 +83,12 @@ pub fn without_filters(flags: u32, errno: i32) -> Option<Command> {
     refusing(&format!("{SECCOMP}:{flags}"), errno)
 }
 
+/// The same for one operation of `io_uring_register`.
+pub fn without_registration(operation: u32, errno: i32) -> Option<Command> {
+    const IO_URING_REGISTER: u32 = 427;
+    refusing(&format!("{IO_URING_REGISTER}:{operation}"), errno)
+}
+
 /// The same for one socket option, which cannot be set.
 pub fn without_option(level: u32, option: u32, errno: i32) -> Option<Command> {
     refusing(&format!("{SETSOCKOPT}:{level}:{option}"), errno)

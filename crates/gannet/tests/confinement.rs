@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use gannet_testkit::client::{Client, get};
-use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::engine::{has_uring, on_both_engines};
 use gannet_testkit::process::{of_threads, until};
 use gannet_testkit::tls::{Authority, KeyKind};
 use gannet_testkit::{
@@ -117,6 +117,28 @@ fn a_part_that_is_refused_is_named_and_the_others_hold() {
         return left_out("Landlock", named);
     }
     assert!(named.starts_with("landlock "), "{named}");
+    assert_eq!(get(&server, "/").status, 200);
+    server.stop().success();
+}
+
+/// No filter sees what a ring opens.
+#[test]
+fn rings_that_cannot_be_restricted_are_named() {
+    const RESTRICTIONS: u32 = 11;
+    if !has_uring() {
+        return;
+    }
+    let folder = Folder::site();
+    let Some(mut auto) = seccomp::without_registration(RESTRICTIONS, EINVAL) else {
+        return;
+    };
+    let arguments = ["--listen", "127.0.0.1:0", "--engine", "uring"];
+    let server = Gannet::start(auto.arg(folder.path()).args(arguments));
+    let named = sandbox(&server).unwrap();
+    assert!(
+        named.contains("without ring restrictions: the kernel refused them"),
+        "{named}"
+    );
     assert_eq!(get(&server, "/").status, 200);
     server.stop().success();
 }

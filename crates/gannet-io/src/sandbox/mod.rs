@@ -30,10 +30,13 @@ pub struct Kernel {
     pub landlock: Result<u32, Errno>,
     /// Whether system calls can be filtered, on this kind of processor too.
     pub seccomp: Result<(), Errno>,
+    /// Whether workers have rings that take operations of all kinds, as the kernel refused to restrict
+    /// them. A ring can open files too, and no filter sees how.
+    pub has_free_rings: bool,
 }
 
 impl Kernel {
-    /// Tries all of it, on a thread that ends: some sandboxes around a process have the calls and
+    /// Tries all of it but rings, on a thread that ends: some sandboxes around a process have the calls and
     /// refuse their use.
     #[must_use]
     pub fn look() -> Self {
@@ -53,11 +56,16 @@ impl Kernel {
                     .enter()
                     .map_err(|error| errno(&error))
             });
-            Self { landlock, seccomp }
+            Self {
+                landlock,
+                seccomp,
+                has_free_rings: false,
+            }
         };
         let none = |errno| Self {
             landlock: Err(errno),
             seccomp: Err(errno),
+            has_free_rings: false,
         };
         match std::thread::Builder::new().spawn(trial) {
             Ok(thread) => thread.join().unwrap_or_else(|_| none(Errno::IO)),
@@ -121,6 +129,8 @@ impl Filters {
 #[derive(Debug)]
 pub struct Domain {
     ruleset: Option<Ruleset>,
+    /// Takes what the ruleset grants only to threads with a filter.
+    without_filter: Option<Ruleset>,
     filters: Option<Filters>,
     keeps_capabilities: bool,
 }
@@ -137,14 +147,21 @@ impl Domain {
     pub fn new(kernel: &Kernel, reach: &Reach, calls: Calls) -> io::Result<Self> {
         let has_filters = kernel.seccomp.is_ok();
         let hows = match calls {
-            Calls::Worker { opens: true } if has_filters => how::sealed(),
+            Calls::Worker { opens: true } if has_filters && !kernel.has_free_rings => how::sealed(),
             _ => None,
         };
         let hows = hows.as_ref().map(|hows| &hows[..]);
-        let ruleset = kernel.landlock.ok();
-        let ruleset = ruleset.map(|version| Ruleset::new(version, reach, hows.is_some()));
+        let ruleset = |may_empty| {
+            let version = kernel.landlock.ok();
+            let ruleset = version.map(|version| Ruleset::new(version, reach, may_empty));
+            ruleset.transpose()
+        };
         Ok(Self {
-            ruleset: ruleset.transpose()?,
+            ruleset: ruleset(hows.is_some())?,
+            without_filter: match hows {
+                Some(_) => ruleset(false)?,
+                None => None,
+            },
             filters: has_filters.then(|| Filters::new(calls, hows)),
             keeps_capabilities: false,
         })
@@ -173,7 +190,12 @@ impl Domain {
         }
         if let Some(filters) = &self.filters {
             // Last, as they permit none of these calls.
-            filters.enter()?;
+            if let Err(error) = filters.enter() {
+                if let Some(ruleset) = &self.without_filter {
+                    ruleset.enter()?;
+                }
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -229,4 +251,70 @@ pub fn forbid_privileges() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+
+    /// Whether a thread that `enter` confines can empty a file that it can read.
+    fn empties(domain: Domain, enter: impl FnOnce(&Domain) + Send + 'static) -> bool {
+        // The C library opens by `openat`, which Landlock alone decides about here.
+        let file = folder().join("page");
+        std::fs::write(&file, "page").unwrap();
+        let confined = move || {
+            forbid_privileges().unwrap();
+            enter(&domain);
+            let file = folder().join("page");
+            assert_eq!(std::fs::read(&file).unwrap(), b"page");
+            let flags = libc::O_TRUNC;
+            let mut options = OpenOptions::new();
+            let opened = std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags)
+                .read(true)
+                .open(file);
+            opened.is_ok()
+        };
+        std::thread::spawn(confined).join().unwrap()
+    }
+
+    fn folder() -> PathBuf {
+        let name = format!("gannet-sandbox-inner-{}", std::process::id());
+        std::env::temp_dir().join(name)
+    }
+
+    /// What Landlock leaves to the filter is left to nothing else.
+    #[test]
+    fn files_can_be_emptied_by_nobody_whose_filter_does_not_see_to_it() {
+        let kernel = Kernel::look();
+        let has_truncate = kernel.landlock.is_ok_and(|version| version >= 3);
+        if !has_truncate || kernel.seccomp.is_err() || how::sealed().is_none() {
+            return gannet_testkit::left_out("a whole sandbox", "the kernel lacks a part");
+        }
+        std::fs::create_dir_all(folder()).unwrap();
+        let domain = |has_free_rings| {
+            let kernel = Kernel {
+                has_free_rings,
+                ..kernel
+            };
+            let reach = Reach {
+                read: vec![folder()],
+                ..Reach::default()
+            };
+            Domain::new(&kernel, &reach, Calls::Worker { opens: true }).unwrap()
+        };
+        // As a ring would, for which there is no filter.
+        let by_rules = |domain: &Domain| domain.ruleset.as_ref().unwrap().enter().unwrap();
+        assert!(empties(domain(false), by_rules), "the filter has to refuse");
+        assert!(!empties(domain(true), by_rules));
+        let mut refused = domain(false);
+        refused.filters.as_mut().unwrap().main = Filter::refused();
+        let is_told = |domain: &Domain| {
+            let errno = domain.enter().unwrap_err().raw_os_error();
+            assert_eq!(errno, Some(libc::EINVAL));
+        };
+        assert!(!empties(refused, is_told));
+        std::fs::remove_dir_all(folder()).unwrap();
+    }
 }

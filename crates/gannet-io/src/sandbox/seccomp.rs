@@ -164,6 +164,15 @@ impl Filter {
         }
     }
 
+    /// One that the kernel refuses, as it has no instructions.
+    #[cfg(test)]
+    pub(super) fn refused() -> Self {
+        Self {
+            program: Vec::new(),
+            is_logged: false,
+        }
+    }
+
     /// Has the kernel run this for each call of the calling thread.
     pub(super) fn enter(&self) -> io::Result<()> {
         let program = libc::sock_fprog {

@@ -217,7 +217,7 @@ pub fn prepare(
             ERRORS.tell(format_args!("gannet: {denied}\nhelp: {}", denied.help()));
         }
     }
-    let sandbox = Sandbox::plan(&config, &hosted, &listeners);
+    let sandbox = Sandbox::plan(&config, &hosted, &listeners, &engine);
     let report = StartReport {
         sandbox: sandbox.report(&engine)?,
         engine,

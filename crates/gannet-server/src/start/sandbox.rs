@@ -57,8 +57,13 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Plans the sandbox: what will have to be opened while serving.
-    pub(crate) fn plan(config: &Config, contents: &[Hosted], listeners: &[Bound]) -> Self {
+    /// Plans the sandbox: what will have to be opened while serving, by workers with this engine.
+    pub(crate) fn plan(
+        config: &Config,
+        contents: &[Hosted],
+        listeners: &[Bound],
+        engine: &EngineReport,
+    ) -> Self {
         let is_live =
             |content: &Content| !matches!(content, Content::Archive(_) | Content::Store(_));
         let mut worker = Reach::default();
@@ -108,7 +113,10 @@ impl Sandbox {
         }
         Self {
             choice: config.sandbox,
-            kernel: (config.sandbox != SandboxChoice::Off).then(Kernel::look),
+            kernel: (config.sandbox != SandboxChoice::Off).then(|| Kernel {
+                has_free_rings: free_rings(engine).is_some(),
+                ..Kernel::look()
+            }),
             user: config.run_as.clone(),
             worker_calls: Calls::Worker {
                 opens: contents.iter().any(|it| is_live(&it.content)),
@@ -144,9 +152,7 @@ impl Sandbox {
         if engine.in_use.contains(&RING_RESTRICTIONS) {
             report.in_use.push(RING_RESTRICTIONS.into());
         }
-        let ring = engine.missing.iter();
-        let mut ring = ring.filter(|(part, _)| *part == RING_RESTRICTIONS);
-        report.missing.extend(ring.next().cloned());
+        report.missing.extend(free_rings(engine).cloned());
         match report.missing.first() {
             Some((part, why)) if self.choice == SandboxChoice::Require => {
                 Err(StartError::Sandbox(part, why.clone()))
@@ -224,6 +230,12 @@ impl Readable {
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     let meta = fs::metadata(folder).ok()?;
     Some((meta.dev(), meta.ino()))
+}
+
+/// That the rings of this engine are not restricted, and why.
+fn free_rings(engine: &EngineReport) -> Option<&(&'static str, String)> {
+    let mut missing = engine.missing.iter();
+    missing.find(|(part, _)| *part == RING_RESTRICTIONS)
 }
 
 fn why(errno: Errno) -> String {

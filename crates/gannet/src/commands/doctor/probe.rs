@@ -113,6 +113,7 @@ fn kernel(settings: &Settings, has_directories: bool) -> Kernel {
         SandboxChoice::Off => Confining {
             landlock: Err(Errno::NOSYS),
             seccomp: Err(Errno::NOSYS),
+            has_free_rings: false,
         },
         SandboxChoice::Auto | SandboxChoice::Require => Confining::look(),
     };
