@@ -51,8 +51,8 @@ impl Kernel {
             });
             let seccomp = privileges.and_then(|()| {
                 seccomp::check()?;
-                let calls = Calls::Worker { opens: false };
-                Filters::new(calls, None)
+                // One that lets another thread change the user of all meanwhile.
+                Filters::new(Calls::Control, None)
                     .enter()
                     .map_err(|error| errno(&error))
             });
