@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gannet_io::cause::{cause, next_step};
 use instant_acme::{Error as Acme, Problem};
 
-use super::Challenge;
+use super::{Challenge, folder};
 use crate::limits::PROBLEM_LEN_MAX;
 
 /// An error of an orderer. The same failure has the same text each time.
@@ -174,12 +174,30 @@ impl AcmeError {
         matches!(self, Self::Url(..))
     }
 
-    /// Whether it is about the account, and so about every host.
+    /// Whether it is about every host: about the account, the files that are kept for all, or
+    /// [the disk](Self::is_of_disk).
     #[must_use]
-    pub fn is_of_account(&self) -> bool {
+    pub fn is_of_all(&self) -> bool {
+        match self {
+            Self::Account { .. } | Self::Gone { .. } | Self::Waits { host: None, .. } => true,
+            Self::Io { path, .. } | Self::Damaged(path, _) => {
+                self.is_of_disk() || !folder::is_of_host(path)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the disk takes nothing more, whatever file is named: each host would have its own.
+    #[must_use]
+    pub fn is_of_disk(&self) -> bool {
+        let Self::Io { error, .. } = self else {
+            return false;
+        };
         matches!(
-            self,
-            Self::Account { .. } | Self::Gone { .. } | Self::Waits { host: None, .. }
+            error.kind(),
+            io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::ReadOnlyFilesystem
         )
     }
 

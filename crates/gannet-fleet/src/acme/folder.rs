@@ -105,6 +105,12 @@ impl Folder {
     }
 }
 
+/// Whether a file is that of one host: its certificate, its order or its challenge. The others are for all.
+pub(super) fn is_of_host(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(".pem") || name.ends_with(ORDER)
+}
+
 /// The process that has the lock.
 fn holder(lock: &File) -> Option<u32> {
     let mut text = [0; 16];

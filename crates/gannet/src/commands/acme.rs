@@ -58,6 +58,7 @@ mod ordering {
     use gannet_fleet::acme::{
         AcmeError, Binding, Challenge, Event, LETS_ENCRYPT, OrderSettings, Orderer, STAGING,
     };
+    use gannet_fleet::limits::NAMED_MAX;
     use gannet_server::notices::ERRORS;
     use gannet_server::tls::certificates::now_unix;
 
@@ -221,7 +222,7 @@ mod ordering {
     /// What was said already.
     #[derive(Default)]
     struct Told {
-        /// Of each host, the last failure; that of the account has no name.
+        /// Of each host, the last failure; that of all has no name.
         failures: HashMap<String, Failure>,
         /// Certificates that end soon, and when that was said.
         late: HashMap<i64, i64>,
@@ -229,6 +230,24 @@ mod ordering {
         warnings: HashSet<String>,
         /// Whoever answers challenges has to know the thumbprint.
         is_http: bool,
+    }
+
+    /// Of whom a failure is said, once.
+    #[derive(Clone, Copy)]
+    struct Once<'h> {
+        /// Without a name, of all hosts.
+        host: &'h str,
+        /// Whatever file it names.
+        is_of_disk: bool,
+    }
+
+    impl<'h> Once<'h> {
+        fn of(host: &'h str, error: &AcmeError) -> Self {
+            Self {
+                host: if error.is_of_all() { "" } else { host },
+                is_of_disk: error.is_of_disk(),
+            }
+        }
     }
 
     impl Told {
@@ -277,14 +296,19 @@ mod ordering {
         }
 
         /// Notes a failure; returns whether it is another one than the last of its host.
-        fn is_new(&mut self, host: &str, failure: &Failure) -> bool {
-            if self.failures.get(host) == Some(failure) {
+        fn is_new(&mut self, once: Once<'_>, failure: &Failure) -> bool {
+            let mut failure = failure.clone();
+            if once.is_of_disk {
+                // It names the file of one host.
+                failure.message.clear();
+            }
+            if self.failures.get(once.host) == Some(&failure) {
                 return false;
             }
             if self.failures.len() >= FAILURES_MAX {
                 self.failures.clear();
             }
-            self.failures.insert(host.to_owned(), failure.clone());
+            self.failures.insert(once.host.to_owned(), failure);
             true
         }
 
@@ -295,9 +319,9 @@ mod ordering {
             again: Duration,
             until: Option<i64>,
         ) {
-            let host = if error.is_of_account() { "" } else { host };
+            let once = Once::of(host, &error);
             let mut failure = Failure::from(error);
-            if self.is_new(host, &failure) {
+            if self.is_new(once, &failure) {
                 let minutes = again.as_secs() / 60;
                 failure.message += &format!("; tried again in {minutes} minutes");
                 failure.report();
@@ -338,8 +362,9 @@ mod ordering {
     /// Seconds.
     const DAY: i64 = 86_400;
 
-    /// Hosts whose last failure is known. Of more, all are said once more.
-    const FAILURES_MAX: usize = 4096;
+    /// Hosts whose last failure is known: as many as can be named, and as many again on the command line.
+    /// Of more, all are said once more.
+    const FAILURES_MAX: usize = 2 * NAMED_MAX;
 
     /// Bytes of the file of a key of an account: of 64, and somewhat more.
     const KEY_LEN_MAX: u64 = 4096;
@@ -354,27 +379,76 @@ mod ordering {
 
     #[cfg(test)]
     mod tests {
+        use rustix::io::Errno;
+
         use super::*;
+
+        fn is_new(told: &mut Told, host: &str, error: AcmeError) -> bool {
+            let once = Once::of(host, &error);
+            told.is_new(once, &Failure::from(error))
+        }
+
+        fn damaged(path: &str) -> AcmeError {
+            AcmeError::Damaged(path.into(), "longer than 1 bytes".into())
+        }
 
         #[test]
         fn a_failure_of_a_host_is_said_once_whatever_comes_of_others() {
             let mut told = Told::default();
-            let too_long = Failure::new("use", "a.pem", "longer than 1 bytes");
-            let other = Failure::new("use", "b.pem", "longer than 1 bytes");
-            assert!(told.is_new("a.test", &too_long) && told.is_new("b.test", &other));
+            let [a, b] = ["a", "b"].map(|host| format!("certificates/{host}.test.pem"));
+            assert!(is_new(&mut told, "a.test", damaged(&a)));
+            assert!(is_new(&mut told, "b.test", damaged(&b)));
             for _ in 0..2 {
                 told.ordered("c.test");
-                assert!(!told.is_new("a.test", &too_long));
-                assert!(!told.is_new("b.test", &other));
+                assert!(!is_new(&mut told, "a.test", damaged(&a)));
+                assert!(!is_new(&mut told, "b.test", damaged(&b)));
             }
             // Another one is, and so is the same after a success.
-            assert!(told.is_new("a.test", &other) && told.is_new("a.test", &too_long));
+            assert!(is_new(&mut told, "a.test", damaged(&b)));
+            assert!(is_new(&mut told, "a.test", damaged(&a)));
             told.ordered("a.test");
-            assert!(told.is_new("a.test", &too_long));
-            for number in 0..FAILURES_MAX * 2 {
-                told.is_new(&format!("{number}.test"), &other);
-                assert!(told.failures.len() <= FAILURES_MAX);
+            assert!(is_new(&mut told, "a.test", damaged(&a)));
+        }
+
+        #[test]
+        fn what_concerns_every_host_is_said_once() {
+            let mut told = Told::default();
+            let of_all = ["account-ca.json", "account-ca.json.draft", "history-ca"];
+            let mut count = 0;
+            for path in of_all {
+                let paths = (0..100).map(|number| (path.to_owned(), format!("{number}.test")));
+                count += paths
+                    .filter(|(path, host)| is_new(&mut told, host, damaged(path)))
+                    .count();
             }
+            assert_eq!(count, of_all.len());
+            for code in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
+                let mut told = Told::default();
+                let said = (0..100).filter(|number| {
+                    let host = format!("{number}.test");
+                    let error = AcmeError::Io {
+                        doing: "write",
+                        path: format!("certificates/.{host}.order").into(),
+                        error: code.into(),
+                    };
+                    is_new(&mut told, &host, error)
+                });
+                assert_eq!(said.count(), 1, "{code}");
+            }
+        }
+
+        #[test]
+        fn failures_are_known_of_as_many_hosts_as_can_be_named() {
+            let mut told = Told::default();
+            let mut said = |count: usize| {
+                let hosts = (0..count).map(|number| format!("{number}.test"));
+                let said = hosts.filter(|host| is_new(&mut told, host, damaged("a.pem")));
+                let said = said.count();
+                assert!(told.failures.len() <= FAILURES_MAX);
+                said
+            };
+            assert_eq!((said(NAMED_MAX), said(NAMED_MAX)), (NAMED_MAX, 0));
+            said(FAILURES_MAX + 1);
         }
     }
 }
