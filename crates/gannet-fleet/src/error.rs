@@ -365,7 +365,7 @@ impl FleetError {
                     "remove what does not belong to the store, and the oldest entries of its log"
                 }
                 Cause::Hidden => {
-                    "remove them, or publish from a machine that has published there before"
+                    "remove them, or publish from a machine that has published there with this key before"
                 }
                 Cause::Objects(_) | Cause::NoAnswer | Cause::Slow | Cause::Short | Cause::Long => {
                     return None;
@@ -492,8 +492,8 @@ impl fmt::Display for Cause {
             Self::Crowded => out.write_str("it has more names than a store has"),
             Self::Hidden => write!(
                 out,
-                "its newest {FOLLOWED_MAX} entries are none that can be used, such as those that this key \
-                 has not signed: they hide the others"
+                "its newest {FOLLOWED_MAX} entries are none that can be used, such as those with another \
+                 signature than is asked for: they hide the others"
             ),
         }
     }

@@ -113,14 +113,17 @@ impl Picture<'_> {
     pub(crate) fn floor(&self, taken: &HashSet<u64>) -> Result<u64, FleetError> {
         let known = self.seen().into_iter().chain(self.store.newest()?);
         let known = known.map(|it| it.serial).max();
-        if known.is_none() && taken.len() > FOLLOWED_MAX {
-            return Err(self.remote.refuse(LOG, Cause::Hidden));
-        }
         let mut floor = known.unwrap_or(0);
         while taken.contains(&(floor + 1)) {
             floor += 1;
         }
-        Ok(floor)
+        // Without a gap from 1 on, they hide nothing: what follows is above all of them. So it is where a
+        // key signs for the first time.
+        let has_gap = floor < taken.len() as u64;
+        match known.is_none() && has_gap && taken.len() > FOLLOWED_MAX {
+            true => Err(self.remote.refuse(LOG, Cause::Hidden)),
+            false => Ok(floor),
+        }
     }
 
     /// Refuses a store whose pointer is older than the one that this folder has seen: what is published

@@ -463,8 +463,10 @@ fn may_open(folder: &Path) -> Result<(bool, Vec<OsString>), StoreError> {
 fn may_become_store(folder: &Path, found: &[OsString]) -> bool {
     let is_empty = |name: &OsString| names(&folder.join(name)).is_ok_and(|names| names.is_empty());
     found.iter().all(|name| {
-        let is_unfinished = name.as_encoded_bytes().starts_with(DRAFT.as_bytes());
-        is_unfinished
+        let rest = name.as_encoded_bytes().strip_prefix(DRAFT.as_bytes());
+        // As they are named here: nobody else's file is to be taken for one.
+        let is_of_mark = |rest: &[u8]| rest.iter().all(|it| it.is_ascii_hexdigit() || *it == b'-');
+        rest.is_some_and(|rest| rest == b"origin" || is_of_mark(rest))
             || [LOCK, ORIGIN, SEEN, JOURNAL].iter().any(|it| *name == **it)
             || (*name == *RELEASES || *name == *LOG) && is_empty(name)
     })

@@ -232,10 +232,15 @@ mod ordering {
         is_http: bool,
     }
 
+    /// The account, and files that are kept for all.
+    const OF_ALL: &str = "";
+    /// A disk that takes no file.
+    const OF_DISK: &str = " disk";
+
     /// Of whom a failure is said, once.
     #[derive(Clone, Copy)]
     struct Once<'h> {
-        /// Without a name, of all hosts.
+        /// Or what all hosts have in common; no host has such a name.
         host: &'h str,
         /// Whatever file it names.
         is_of_disk: bool,
@@ -244,7 +249,11 @@ mod ordering {
     impl<'h> Once<'h> {
         fn of(host: &'h str, error: &AcmeError) -> Self {
             Self {
-                host: if error.is_of_all() { "" } else { host },
+                host: match (error.is_of_disk(), error.is_of_all()) {
+                    (true, _) => OF_DISK,
+                    (_, true) => OF_ALL,
+                    _ => host,
+                },
                 is_of_disk: error.is_of_disk(),
             }
         }
@@ -292,7 +301,8 @@ mod ordering {
         /// A host has its certificate, and so there is an account.
         fn ordered(&mut self, host: &str) {
             self.failures.remove(host);
-            self.failures.remove("");
+            self.failures.remove(OF_ALL);
+            self.failures.remove(OF_DISK);
         }
 
         /// Notes a failure; returns whether it is another one than the last of its host.
@@ -435,6 +445,19 @@ mod ordering {
                 });
                 assert_eq!(said.count(), 1, "{code}");
             }
+        }
+
+        #[test]
+        fn a_full_disk_does_not_hide_that_the_account_was_said() {
+            let mut told = Told::default();
+            let full = || AcmeError::Io {
+                doing: "write",
+                path: "certificates/.a.test.order".into(),
+                error: Errno::NOSPC.into(),
+            };
+            let mut said = |host: &str, error| is_new(&mut told, host, error);
+            assert!(said("a.test", full()) && said("b.test", damaged("account-ca.json")));
+            assert!(!said("a.test", full()) && !said("b.test", damaged("account-ca.json")));
         }
 
         #[test]

@@ -134,7 +134,9 @@ impl Destination {
         }
         let pruned = self.publisher().prune(pointer, now);
         for error in &pruned.errors {
-            let error = self.named().text(&error.to_string());
+            let error = self
+                .named()
+                .text(&printable(&error.to_string()).to_string());
             ERRORS.tell(format_args!("gannet: {error}"));
         }
         #[cfg(feature = "fleet")]
@@ -143,7 +145,7 @@ impl Destination {
             let before = before.map_err(|failure| self.told(failure).report());
             let before = before.ok().flatten();
             let needed: Vec<_> = before.into_iter().chain([pointer.release]).collect();
-            let report = |error| self.told(Failure::from(error)).report();
+            let report = |error| Failure::from(error).report();
             let tidied = publisher.tidy(&text, &pruned.releases, &needed, &report);
             tidied.map_err(|error| self.told(error.into()))?;
         }

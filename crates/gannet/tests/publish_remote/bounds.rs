@@ -47,6 +47,10 @@ fn a_release_that_would_fill_the_disk_is_not_fetched() {
         false => "\nhelp: to go back to it, publish its site again",
     };
     assert!(ended.err.contains(help), "{}", ended.err);
+    let is_most = ended
+        .err
+        .contains(&format!("at most {} are fetched", 64_u64 << 30));
+    assert_eq!(is_most, help.contains("go back"), "{}", ended.err);
     let expect_next = format!("were not looked for: 's3://bucket/{name}' could not be fetched\n");
     assert!(ended.err.contains(&expect_next), "{}", ended.err);
     let back = on(&bucket, &folder, &["rollback", URL]);

@@ -194,14 +194,25 @@ fn entries_that_nobody_signed_take_no_serial_for_ever() {
     let before = pointer(&bucket);
     let ended = publish_signed(&bucket, &folder, "other", "three");
     let expect = "cannot read 's3://bucket/site/log': its newest 4096 entries are none that can be used, such \
-                  as those that this key has not signed: they hide the others\n\
-                  help: remove them, or publish from a machine that has published there before";
+                  as those with another signature than is asked for: they hide the others\n\
+                  help: remove them, or publish from a machine that has published there with this key before";
     refused(&bucket, &ended, &before, expect);
     let ended = publish_signed(&bucket, &folder, "cache", "three");
     assert_eq!(ended.status, Some(0), "{ended:?}");
     let expect = format!("serial {}\n", last + 1);
     assert!(pointer(&bucket).contains(&expect), "{}", pointer(&bucket));
     on(&bucket, &folder, &FOLLOW).success();
+}
+
+/// A log that was never trimmed, all of it signed with an earlier key: the new one goes on above it.
+#[test]
+fn a_new_key_goes_on_above_a_long_log() {
+    let last = FOLLOWED_MAX as u64 + 4;
+    let (bucket, folder) = with_unsigned(1..=last);
+    let ended = publish_signed(&bucket, &folder, "other", "three");
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let expect = format!("serial {}\n", last + 1);
+    assert!(pointer(&bucket).contains(&expect), "{}", pointer(&bucket));
 }
 
 /// As after `rm -r` of all that a listing shows.
