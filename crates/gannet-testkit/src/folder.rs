@@ -1,6 +1,7 @@
 //! Folders for tests, and sites in them.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,11 +19,17 @@ impl Folder {
     /// An empty folder.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("gannet-test-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("the folder is new");
-        Self(path)
+        loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("gannet-test-{}-{count}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return Self(path),
+                // Left by a test that was killed, whose process had the same number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("cannot make '{}': {error}", path.display()),
+            }
+        }
     }
 
     /// A small site: pages, an asset, an empty file, a folder with an index, equal files.
