@@ -28,7 +28,7 @@ fn sandbox(server: &Gannet) -> Option<&str> {
 fn every_thread_is_in_the_sandbox() {
     on_both_engines(|engine| {
         // With a memory limit, threads start earlier.
-        for limit in [&[][..], &["--max-memory", "64M"]] {
+        for limit in [&[][..], &["--max-memory", "64M", "--workers", "2"]] {
             let folder = Folder::site();
             let log = folder.join("access.log");
             let flags = ["--metrics", "127.0.0.1:0", "--log-file"];
@@ -270,7 +270,7 @@ fn what_the_user_cannot_read_again_is_told_at_the_start() {
         let told = server.next_error_line().unwrap();
         let expect = format!(
             "gannet: '65534:65534' cannot read '{}' again: permission denied (EACCES); what replaces \
-             it will not be noticed",
+             it is not used unless that user can read it",
             pem.display()
         );
         assert_eq!(told, expect);
@@ -288,6 +288,20 @@ fn what_the_user_cannot_read_again_is_told_at_the_start() {
         let mut refused = command();
         refused.arg(site).args(arguments).args(&flags[..2]);
         run(&mut refused).failure(1, &expect);
+        // Few hosts are opened while the rights of root are there.
+        let hosts = folder.join("closed/hosts");
+        fs::create_dir(&hosts).unwrap();
+        let mut pack = command();
+        pack.arg("pack").arg(folder.join("site")).arg("-o");
+        run(pack.arg(hosts.join("a.test.gannet"))).success();
+        let mut server = engine.serve(&hosts, &["--hosts", "--user", "65534:65534"]);
+        // The archive with its help, and the folder.
+        let told = [(); 3].map(|()| server.next_error_line().unwrap());
+        let expect = format!(
+            "gannet: '65534:65534' cannot read '{}' again",
+            hosts.display()
+        );
+        assert!(told[2].starts_with(&expect), "{told:#?}");
     });
 }
 

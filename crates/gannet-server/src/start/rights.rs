@@ -42,7 +42,7 @@ impl fmt::Display for Denied {
             ),
             false => write!(
                 f,
-                "'{user}' cannot read '{path}' again: {cause}; what replaces it will not be noticed"
+                "'{user}' cannot read '{path}' again: {cause}; what replaces it is not used unless that user can read it"
             ),
         }
     }
@@ -102,7 +102,11 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
             });
         }
     };
-    let read = |path: &Path| File::open(path).map(drop);
+    // A store is a folder; nothing else that is no file is opened, as a FIFO would wait.
+    let read = |path: &Path| match fs::metadata(path)?.is_dir() {
+        true => File::open(path).map(drop),
+        false => named_file::open(path).map(drop),
+    };
     for Hosted { content, .. } in again.contents {
         let (path, is_host) = match content {
             Content::Archive(path) | Content::Store(path) => {
@@ -119,6 +123,11 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
         };
         let root = match open(path, is_host) {
             Ok(root) => root,
+            // Few hosts are opened before the user changes.
+            Err(error) if matches!(content, Content::Many(many) if many.are_opened_at_start()) => {
+                keep(path, false, Err(error));
+                continue;
+            }
             Err(error) if is_of_rights(&error) => {
                 let error = OpenError::Io("directory", path.to_owned(), error);
                 // The help depends on the rights of whoever asks for it.
@@ -142,8 +151,9 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
         keep(path, false, read(path));
     }
     if let Some(log) = again.log {
-        // A device or a FIFO is never made, and to open one may wait.
-        let is_special = fs::metadata(log).is_ok_and(|meta| !meta.is_file());
+        // A device or a FIFO is never made, and to open one may wait; nor is a name for what is open already.
+        let is_named = ["/dev", "/proc"].iter().any(|it| log.starts_with(it));
+        let is_special = is_named || fs::metadata(log).is_ok_and(|meta| !meta.is_file());
         if !is_special {
             keep(log, true, named_file::may_make(log));
         }

@@ -238,6 +238,9 @@ pub(crate) struct Budget {
     pub(crate) encoders: Option<u64>,
     /// What the narrowest limit leaves after a start, if that is known.
     pub(crate) left: Option<u64>,
+    /// For caches that would fit, if those of this budget do not; `None` if there are too many workers for
+    /// any.
+    pub(crate) fitting: Option<u64>,
 }
 
 impl Budget {
@@ -257,12 +260,16 @@ impl Budget {
         let left = [of_machine, of_process].into_iter().flatten().min();
         let usual = || usual_cache_memory(memory, left, needs.workers);
         let caches = settings.server.content.cache_memory.unwrap_or_else(usual);
+        let fits = |usual: &u64| {
+            *usual < caches && left.is_none_or(|left| kept_memory(*usual, needs.workers) <= left)
+        };
         let encoders = usual_encoder_memory(caches, left, needs.workers);
         Self {
             caches,
             kept: kept_memory(caches, needs.workers),
             encoders: (needs.coders > 0).then_some(encoders),
             left,
+            fitting: Some(usual()).filter(fits),
         }
     }
 

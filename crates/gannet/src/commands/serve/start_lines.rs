@@ -90,7 +90,7 @@ impl Lines<'_> {
         }
         if self.hardly_codes {
             let what = "too little memory beside the caches to compress all text: lower --cache-memory, \
-                        or give it more";
+                        start fewer --workers, or give it more";
             self.line(&mut text, "note", &self.paint("33", what));
         }
         if let Some(code) = &self.qr {

@@ -117,15 +117,21 @@ pub(super) fn memory(memory: &Memory) -> Option<Finding> {
         _ if available < least => Finding::bad(subject, text)
             .help("give the container or the unit more memory, or start fewer --workers"),
         _ if left < budget.kept => Finding::note(subject, text).help(format!(
-            "set --cache-memory {}MiB, or give it more memory: slow clients may hold up to half as much \
-             besides, and the kernel kills what exceeds it",
-            (left / 8 * 3) >> 20
+            "{}, or give it more memory: slow clients may hold half as much as the caches besides, 2 MiB of \
+             each worker at least, and the kernel kills what exceeds it",
+            match budget.fitting {
+                Some(bytes) => format!("set --cache-memory {}MiB", bytes >> 20),
+                None => "start fewer --workers".to_owned(),
+            }
         )),
         _ if budget.hardly_codes() => Finding::note(
             subject,
             format!("{text}, too little besides to compress text while it is served"),
         )
-        .help("lower --cache-memory, give it more memory, or run 'gannet compress' on the site"),
+        .help(
+            "lower --cache-memory, start fewer --workers, give it more memory, or run 'gannet compress' on \
+             the site",
+        ),
         _ => Finding::ok(subject, text),
     })
 }

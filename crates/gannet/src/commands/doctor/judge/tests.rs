@@ -77,6 +77,7 @@ fn sound() -> Facts {
                 kept: 320 << 20,
                 encoders: Some(64 << 20),
                 left: Some(4 << 30),
+                fitting: None,
             },
         },
         process: Process::default(),
