@@ -354,7 +354,7 @@ fn checks_tell_of_the_users_rights_what_a_start_tells() {
     assert_eq!(checked.status, Some(0), "{}", checked.err);
     assert_eq!(checked.err.lines().collect::<Vec<_>>(), told);
     let found = run(&mut start(&["doctor"], &flags, &site));
-    assert_eq!(found.status, Some(0), "{}", found.text());
+    assert_eq!(found.status, Some(0), "{}{}", found.text(), found.err);
     for line in told.iter().filter_map(|line| line.strip_prefix("gannet: ")) {
         let note = |it: &str| it.starts_with("note  user") && it.ends_with(line);
         assert!(found.text().lines().any(note), "{line}: {}", found.text());
