@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use gannet_content::directory::coding::MADE;
+use gannet_content::directory::coding::{CODED_FROM, MADE};
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_io::reserve;
 use libdeflater::{CompressionLvl, Compressor};
@@ -60,6 +60,11 @@ impl Encoders {
         };
         let made = MADE.into_iter().filter(fits);
         made.fold(CodingSet::EMPTY, CodingSet::with)
+    }
+
+    /// Whether any can be made of the shortest file.
+    pub(crate) fn can_make_any(&self) -> bool {
+        !self.can_make(CODED_FROM).is_empty()
     }
 
     /// Codes `source`; `None` if that failed.

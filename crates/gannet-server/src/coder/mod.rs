@@ -211,14 +211,21 @@ impl Coder {
     /// The process has a limit of memory, and no room for what they need before.
     pub(crate) fn start(options: &ContentOptions, has_live: bool) -> io::Result<Self> {
         let memory = options.encoder_memory / coder_threads();
-        let encoders = match reserve::is_kept() && has_live && options.codes_text() {
+        let usual = Encoders::with(memory);
+        let is_used = has_live && options.codes_text() && usual.can_make_any();
+        let encoders = match reserve::is_kept() && is_used {
             true => Encoders::that_may_fail(memory)?,
-            false => Encoders::with(memory),
+            false => usual,
         };
         Ok(Self {
             encoders,
             ..Self::default()
         })
+    }
+
+    /// Whether anything can be coded: otherwise it needs no threads.
+    pub(crate) fn can_make_any(&self) -> bool {
+        self.encoders.can_make_any()
     }
 
     /// The codings that can be made of a file of `len` bytes.

@@ -333,7 +333,7 @@ impl Prepared {
             remote.tell(Message::Peers(peers.clone()));
         }
         let has_live = !self.sources.is_empty() || self.sites.is_some();
-        if has_live && self.options.codes_text() {
+        if has_live && self.options.codes_text() && self.coder.can_make_any() {
             let threads = CoderThreads::start(Arc::clone(&self.coder));
             running.code_text(threads.map_err(StartError::Resource)?);
         }
