@@ -2,7 +2,6 @@
 //!
 //! Nothing is kept between two files: an idle server holds no tables.
 
-use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use gannet_content::directory::coding::{CODED_FROM, MADE};
@@ -36,20 +35,17 @@ impl Encoders {
     }
 
     /// The same where an allocation may fail, because the process has a limit. Brotli's encoder would
-    /// end the process then.
-    ///
-    /// # Errors
-    /// There is no memory for the tables.
-    pub(crate) fn that_may_fail(memory: u64) -> io::Result<Self> {
-        // Besides these two, it panics only if it has no memory.
+    /// end the process then. Without memory for the tables, nothing is coded.
+    pub(crate) fn that_may_fail(memory: u64) -> Self {
+        // It would panic if it got none.
         if !reserve::has_room(GZIP_TABLES as usize) {
-            return Err(io::ErrorKind::OutOfMemory.into());
+            return Self::with(0);
         }
         let tables = CompressionLvl::new(GZIP_LEVEL).map(Compressor::new);
-        Ok(Self {
+        Self {
             memory,
             tables: tables.ok().map(Mutex::new),
-        })
+        }
     }
 
     /// The codings that can be made of a file of `len` bytes.
@@ -218,7 +214,7 @@ mod tests {
     #[test]
     fn encoders_that_may_fail_make_the_same() {
         let text = "a line of text, again and again\n".repeat(1_000);
-        let may_fail = Encoders::that_may_fail(u64::MAX).expect("tables");
+        let may_fail = Encoders::that_may_fail(u64::MAX);
         for _ in 0..2 {
             for coding in [Coding::Zstd, Coding::Gzip] {
                 let made = may_fail.encode(coding, text.as_bytes()).expect("made");

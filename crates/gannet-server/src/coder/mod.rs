@@ -206,21 +206,18 @@ pub(crate) struct Coder {
 
 impl Coder {
     /// With the memory that the options give to all encoders together, for live content if there is any.
-    ///
-    /// # Errors
-    /// The process has a limit of memory, and no room for what they need before.
-    pub(crate) fn start(options: &ContentOptions, has_live: bool) -> io::Result<Self> {
+    pub(crate) fn start(options: &ContentOptions, has_live: bool) -> Self {
         let memory = options.encoder_memory / coder_threads();
         let usual = Encoders::with(memory);
         let is_used = has_live && options.codes_text() && usual.can_make_any();
         let encoders = match reserve::is_kept() && is_used {
-            true => Encoders::that_may_fail(memory)?,
+            true => Encoders::that_may_fail(memory),
             false => usual,
         };
-        Ok(Self {
+        Self {
             encoders,
             ..Self::default()
-        })
+        }
     }
 
     /// Whether anything can be coded: otherwise it needs no threads.

@@ -119,8 +119,7 @@ pub fn prepare(
         }
     }
     let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory()));
-    let coder = Coder::start(&config.content, has_live).map_err(StartError::Resource)?;
-    let coder = Arc::new(coder);
+    let coder = Arc::new(Coder::start(&config.content, has_live));
     let means = Means {
         workers,
         room: Arc::clone(&archive_room),
