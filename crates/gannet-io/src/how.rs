@@ -22,6 +22,9 @@ use crate::residency::last_errno;
 pub(crate) enum Purpose {
     /// Reading. FIFOs and devices without waiting.
     Read,
+    /// The same, leaving the time of the last access as it is (`O_NOATIME`): the kernel then has no metadata
+    /// to write at the first read of a day. Only for the owner of the file.
+    ReadQuietly,
     /// A mere reference (`O_PATH`), which has no side effects: metadata.
     Look,
     /// Reading the names of a folder, and nothing but a folder.
@@ -57,8 +60,9 @@ struct OpenHow {
 
 // In the order of their numbers. What is opened most often comes first, as filters compare one after
 // the other.
-const PURPOSES: [Purpose; 5] = [
+const PURPOSES: [Purpose; 6] = [
     Purpose::Read,
+    Purpose::ReadQuietly,
     Purpose::Look,
     Purpose::ReadFolder,
     Purpose::ReadOwnFolder,
@@ -82,6 +86,7 @@ impl OpenHow {
         let read = OFlags::RDONLY | OFlags::LARGEFILE;
         let flags = match purpose {
             Purpose::Read => read | OFlags::NONBLOCK | OFlags::NOCTTY,
+            Purpose::ReadQuietly => read | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOATIME,
             Purpose::Look => OFlags::PATH,
             Purpose::ReadFolder => read | OFlags::DIRECTORY,
             Purpose::ReadOwnFolder => read | OFlags::DIRECTORY | OFlags::NOFOLLOW,

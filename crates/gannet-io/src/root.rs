@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -40,6 +41,8 @@ pub(crate) struct OsRoot {
     /// Device and inode of the root itself: a file on another device is on a mount below the root,
     /// or on another layer or volume of the same file system.
     identity: (u64, u64),
+    /// Files are opened by [`Purpose::ReadQuietly`]: none was met yet that belongs to somebody else.
+    is_quiet: AtomicBool,
 }
 
 /// Why the target of a symbolic link is not opened.
@@ -137,6 +140,7 @@ impl Root {
             fd,
             store,
             identity: (stat.st_dev, stat.st_ino),
+            is_quiet: AtomicBool::new(true),
         }))))
     }
 
@@ -221,7 +225,7 @@ impl OsRoot {
     /// Opens `path` for reading and reads its metadata, without a look at what it is: see
     /// [`Disk::open_plain`](crate::disk::Disk::open_plain).
     pub(crate) fn open_to_read(&self, path: &[u8], reach: Reach) -> Result<OpenedFile, Errno> {
-        let fd = match self.resolve(path, Purpose::Read, reach) {
+        let fd = match self.resolve_to_read(path, reach) {
             // A socket or a device without a driver took the path meanwhile.
             Err(Errno::NXIO) => return Err(Errno::NOENT),
             other => other?,
@@ -236,6 +240,18 @@ impl OsRoot {
             file: File::os(fd, store),
             meta: meta_of(&stat),
         })
+    }
+
+    /// Opens a file for reading, and leaves its access time alone if it belongs to this process's user. What
+    /// belongs to others is tried once: most sites have one owner.
+    fn resolve_to_read(&self, path: &[u8], reach: Reach) -> Result<OwnedFd, Errno> {
+        if self.is_quiet.load(Ordering::Relaxed) {
+            match self.resolve(path, Purpose::ReadQuietly, reach) {
+                Err(Errno::PERM) => self.is_quiet.store(false, Ordering::Relaxed),
+                other => return other,
+            }
+        }
+        self.resolve(path, Purpose::Read, reach)
     }
 
     /// Metadata of what the path names now; see [`Disk::peek`](crate::disk::Disk::peek).

@@ -2,10 +2,12 @@
 
 mod desk;
 
-use std::os::unix::fs::symlink;
+use std::fs::FileTimes;
+use std::os::unix::fs::{chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
 
 use desk::{Desk, Folder, each, pattern};
 use gannet_io::driver::{
@@ -13,6 +15,7 @@ use gannet_io::driver::{
     Token,
 };
 use gannet_testkit::left_out;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 fn open(desk: &mut Desk, root: &Root, path: &str) -> Result<OpenedFile, Errno> {
     match desk.driver.open(root, path.as_bytes(), Token(1)) {
@@ -96,6 +99,45 @@ fn copies_what_nobody_can_change() {
             assert_eq!(opened.file.sealed_memory().is_some(), len > 0);
         }
     });
+}
+
+/// Reading leaves the time of the last access alone where the file is the user's own. Others are read all the
+/// same.
+#[test]
+fn access_times_stay_as_they_are() {
+    let folder = Folder::new("open-access-time");
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let path = |name: &str| folder.path().join(name);
+    let accessed = |name: &str| std::fs::metadata(path(name)).unwrap().accessed().unwrap();
+    for name in ["own", "foreign"] {
+        let file = std::fs::File::create(path(name)).unwrap();
+        std::io::Write::write_all(&mut &file, b"content").unwrap();
+        let times = FileTimes::new().set_accessed(long_ago);
+        file.set_times(times.set_modified(SystemTime::now()))
+            .unwrap();
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    match is_root {
+        true => chown(path("foreign"), Some(65_534), None).unwrap(),
+        false => left_out("root", "a file of another user"),
+    }
+    let tried = || {
+        if is_root {
+            // Of root's rights, a server keeps only those to read.
+            let mut sets = capabilities(None).unwrap();
+            sets.effective -= CapabilitySet::FOWNER;
+            set_capabilities(None, sets).unwrap();
+        }
+        each(|mut desk| {
+            let root = Root::open(folder.path()).unwrap();
+            for name in ["own", "foreign"] {
+                let opened = open(&mut desk, &root, name).unwrap();
+                assert_eq!(read(&mut desk, &opened, 0, 10).unwrap(), b"content");
+            }
+            assert_eq!(accessed("own"), long_ago);
+        });
+    };
+    std::thread::scope(|scope| scope.spawn(tried).join().unwrap());
 }
 
 /// Files and directories open, with the metadata of their descriptor.
