@@ -17,7 +17,9 @@
 //! [`DefaultFields`](crate::policy::defaults::DefaultFields).
 
 use gannet_http::semantics::coding::Coding;
-use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError, RepresentationFields};
+use gannet_http::semantics::ready_fields::{
+    CheckedLines, ReadyFields, ReadyFieldsError, RepresentationFields,
+};
 
 /// `cache-control` of content that may change under its name: stored, and revalidated once it is a
 /// second old. A live directory takes a second to notice a change.
@@ -147,6 +149,8 @@ pub struct Resource<'a> {
     pub cache_control: Option<&'a str>,
     /// Further fields of this resource, also sent in a 304: names in lower case.
     pub fields: &'a [(&'a str, &'a [u8])],
+    /// Those that many resources have, after them.
+    pub common: Option<&'a CheckedLines>,
 }
 
 /// Renders the fields of a resource.
@@ -165,6 +169,7 @@ pub fn ready_fields(resource: &Resource<'_>) -> Result<ReadyFields, ReadyFieldsE
         accept_ranges: true,
         nosniff: true,
         further: resource.fields,
+        checked: resource.common,
         ..Default::default()
     }
     .render()

@@ -6,6 +6,8 @@
 //! `image/svg+xml`, feeds), since the parameter would override the encoding that the document
 //! itself declares (RFC 7303 section 3).
 
+use std::borrow::Cow;
+
 use gannet_http::semantics::fields::{Fields, KnownField};
 
 use crate::limits::SUFFIX_MAX;
@@ -66,13 +68,14 @@ impl Types {
 
     /// The content type of a path by its last segment.
     #[must_use]
-    pub fn content_type(&self, path: &[u8]) -> &str {
-        if let Some(key) = suffix(last_segment(decoded(path))).and_then(suffix_key)
+    pub fn content_type(&self, path: &[u8]) -> Cow<'static, str> {
+        if !self.own.is_empty()
+            && let Some(key) = suffix(last_segment(decoded(path))).and_then(suffix_key)
             && let Ok(index) = self.own.binary_search_by_key(&key, |&(key, _)| key)
         {
-            return &self.own[index].1;
+            return Cow::Owned(self.own[index].1.clone());
         }
-        content_type(path)
+        Cow::Borrowed(content_type(path))
     }
 }
 
@@ -91,8 +94,9 @@ pub enum TypesError {
 /// video, web fonts and archives are compressed already.
 #[must_use]
 pub fn is_compressible(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    let (top, sub) = essence.split_once('/').unwrap_or_default();
+    let essence = essence(content_type);
+    let slash = essence.bytes().position(|byte| byte == b'/');
+    let (top, sub) = slash.map_or(("", ""), |at| (&essence[..at], &essence[at + 1..]));
     let is = |one: &str, other: &str| one.eq_ignore_ascii_case(other);
     if is(top, "text") || is(top, "message") {
         return true;
@@ -108,10 +112,13 @@ pub fn is_compressible(content_type: &str) -> bool {
 /// Whether a type says nothing about the content: that of a file name without a known suffix, for one.
 #[must_use]
 pub fn is_unknown(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default();
-    essence
-        .trim()
-        .eq_ignore_ascii_case("application/octet-stream")
+    essence(content_type).eq_ignore_ascii_case(UNKNOWN)
+}
+
+/// A type without its parameters.
+pub(crate) fn essence(content_type: &str) -> &str {
+    let end = content_type.bytes().position(|byte| byte == b';');
+    content_type[..end.unwrap_or(content_type.len())].trim_ascii()
 }
 
 /// Whether a client lists a type among those that it accepts (RFC 9110 section 12.5.1): ranges like

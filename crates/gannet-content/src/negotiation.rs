@@ -6,6 +6,8 @@
 
 use gannet_http::semantics::fields::{Fields, KnownField};
 
+use crate::mime;
+
 /// A form that may be beside a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Form {
@@ -102,7 +104,7 @@ pub fn choose(
     if !fields.has(KnownField::Accept) {
         return None;
     }
-    let essence = essence.split(';').next().unwrap_or_default().trim();
+    let essence = mime::essence(essence);
     let mut best = (weight(fields, essence).0, len, None);
     for (position, (form, len)) in others.into_iter().enumerate() {
         let (weight, is_named) = weight(fields, form.essence);

@@ -31,28 +31,24 @@ pub fn live_tag(file: &LiveFile) -> String {
     let mtime = file.mtime_ns as u128 as u64; // Wraps after year 2554: still a trace of the time.
     let mark = mix(file.ctime_ns as u128 as u64)
         ^ mix(file.identity.0.rotate_left(32) ^ mix(file.identity.1));
-    let mut tag = String::with_capacity(TAG_MAX);
-    tag.push('"');
-    push_hexadecimal(mtime, 1, &mut tag);
-    tag.push('-');
-    push_hexadecimal(file.len, 1, &mut tag);
-    tag.push('-');
-    push_hexadecimal(mark >> 32, 8, &mut tag);
-    tag.push('"');
-    tag
+    let (mut tag, mut end) = ([b'"'; TAG_MAX], 1);
+    for (number, digits_min, after) in
+        [(mtime, 1, b'-'), (file.len, 1, b'-'), (mark >> 32, 8, b'"')]
+    {
+        let digits = (u64::BITS - number.leading_zeros()).div_ceil(4);
+        for place in (0..digits.max(digits_min)).rev() {
+            tag[end] = b"0123456789abcdef"[(number >> (4 * place) & 0xf) as usize];
+            end += 1;
+        }
+        tag[end] = after;
+        end += 1;
+    }
+    let tag = str::from_utf8(&tag[..end]).expect("it is ASCII");
+    tag.to_owned()
 }
 
 /// The longest tag of a live file: two numbers of 16 digits, one of 8, and what is between them.
 const TAG_MAX: usize = 44;
-
-/// Appends a number, with this many digits at least.
-fn push_hexadecimal(number: u64, digits_min: u32, out: &mut String) {
-    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4);
-    for place in (0..digits.max(digits_min)).rev() {
-        let digit = number >> (4 * place) & 0xf;
-        out.push(char::from(b"0123456789abcdef"[digit as usize]));
-    }
-}
 
 /// The entity tag of content by its 256-bit hash: 96 bits of it and a letter for the coding, so
 /// that each coding of one resource has its own tag (RFC 9110 section 8.8.3.3).
@@ -111,12 +107,27 @@ mod tests {
     #[test]
     fn numbers_have_their_digits_and_no_fewer_than_asked_for() {
         for number in [0, 1, 15, 16, 0xff, 0x1234_5678, 1 << 63, u64::MAX] {
-            let mut out = String::new();
-            push_hexadecimal(number, 1, &mut out);
-            out.push(' ');
-            push_hexadecimal(number, 8, &mut out);
-            assert_eq!(out, format!("{number:x} {number:08x}"));
+            let tag = live_tag(&LiveFile {
+                mtime_ns: number.into(),
+                len: number,
+                ..FILE
+            });
+            let start = format!("\"{number:x}-{number:x}-");
+            let mark = tag
+                .strip_prefix(&start)
+                .expect("the two numbers come first");
+            assert_eq!(mark.len(), 9, "{tag}");
+            assert!(mark.ends_with('"'), "{tag}");
+            assert!(tag.len() <= TAG_MAX, "{tag}");
         }
+        // Marks that begin with zeros have all their digits.
+        let marks = (0..1_000).map(|number| LiveFile {
+            ctime_ns: number,
+            ..FILE
+        });
+        let mut tags = marks.map(|file| live_tag(&file));
+        let len = live_tag(&FILE).len();
+        assert!(tags.all(|tag| tag.len() == len));
     }
 
     const FILE: LiveFile = LiveFile {

@@ -215,6 +215,7 @@ fn a_block_changes_as_a_list_of_fields_does() {
         vary: Some("accept-encoding"),
         cache_control: Some("no-cache"),
         fields: &[("content-security-policy", b"frame-ancestors 'self'")],
+        common: None,
     });
     let ready = ready.expect("fields that may be sent");
     let files = [

@@ -41,6 +41,19 @@ pub(crate) fn find_path_end(bytes: &[u8]) -> usize {
     )
 }
 
+/// Whether there is no control byte except tabs.
+#[inline]
+pub(crate) fn is_text(mut bytes: &[u8]) -> bool {
+    loop {
+        let control = find_control(bytes);
+        match bytes.get(control) {
+            None => return true,
+            Some(b'\t') => bytes = &bytes[control + 1..],
+            Some(_) => return false,
+        }
+    }
+}
+
 /// Whether `byte` is a `tchar` of RFC 9110 section 5.6.2.
 #[inline]
 pub(crate) fn is_token_byte(byte: u8) -> bool {
@@ -87,10 +100,20 @@ fn find(bytes: &[u8], mark: impl Fn(u64) -> u64, is_hit: impl Fn(u8) -> bool) ->
             return index * 8 + (marks.trailing_zeros() / 8) as usize;
         }
     }
-    let scanned = words.len() * 8;
+    if tail.is_empty() {
+        return bytes.len();
+    }
+    // Nothing was found before the tail, so the last word has its first hit there.
+    if let Some(last) = bytes.last_chunk::<8>() {
+        let marks = mark(u64::from_le_bytes(*last));
+        return match marks {
+            0 => bytes.len(),
+            _ => bytes.len() - 8 + (marks.trailing_zeros() / 8) as usize,
+        };
+    }
     tail.iter()
         .position(|&byte| is_hit(byte))
-        .map_or(bytes.len(), |index| scanned + index)
+        .unwrap_or(bytes.len())
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;
@@ -112,6 +135,8 @@ mod tests {
                 bytes.iter().position(|&byte| hit(byte)).unwrap_or(bytes.len())
             };
             prop_assert_eq!(find_control(&bytes), plain(|b| b < 0x20 || b == 0x7f));
+            let is_text = |b: &u8| *b == b'\t' || (*b >= b' ' && *b != 0x7f);
+            prop_assert_eq!(super::is_text(&bytes), bytes.iter().all(is_text));
             prop_assert_eq!(find_not_visible(&bytes), plain(|b| b <= 0x20 || b >= 0x7f));
             prop_assert_eq!(find_byte(&bytes, b':'), plain(|b| b == b':'));
             prop_assert_eq!(find_path_end(&bytes), plain(|b| b == b'?' || b == b'#'));

@@ -146,6 +146,7 @@ fn archive() -> Vec<u8> {
         vary: None,
         cache_control: None,
         fields: &[],
+        common: None,
     });
     let ready = ready.expect("fields that can be sent");
     let block = ready.as_block();

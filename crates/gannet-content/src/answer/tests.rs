@@ -13,6 +13,7 @@ const PAGE: Resource<'_> = Resource {
     vary: Some(VARY_BY_CODING),
     cache_control: Some(CACHE_REVALIDATE),
     fields: &[("link", b"</a.css>; rel=preload")],
+    common: None,
 };
 
 fn check(resource: &Resource<'_>, [length, own, shared]: [&str; 3]) {

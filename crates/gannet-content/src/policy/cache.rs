@@ -13,6 +13,7 @@ use std::fmt;
 use super::content_digest::Algorithm;
 use super::hashed_name::{Form, framework_folder};
 use crate::answer::{CACHE_IMMUTABLE, CACHE_NO_CACHE, CACHE_REVALIDATE};
+use crate::mime;
 
 /// `cache-control` of errors.
 pub const CACHE_NOTHING: &str = "no-store";
@@ -127,8 +128,10 @@ impl fmt::Display for Reason {
 /// Whether content of a type is a page: its address stays, whatever it looks like.
 #[must_use]
 pub fn is_page(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    matches!(essence, "text/html" | "application/xhtml+xml")
+    matches!(
+        mime::essence(content_type),
+        "text/html" | "application/xhtml+xml"
+    )
 }
 
 /// The lifetime of a response that is not the content of a path: redirects and errors. A redirect

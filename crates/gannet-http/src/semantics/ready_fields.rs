@@ -40,6 +40,28 @@ pub struct RepresentationFields<'a> {
     pub nosniff: bool,
     /// Further fields. Names in lower case.
     pub further: &'a [(&'a str, &'a [u8])],
+    /// Fields that many representations have, at the end.
+    pub checked: Option<&'a CheckedLines>,
+}
+
+/// Lines of fields that were checked and rendered once, for many representations.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct CheckedLines(Vec<u8>);
+
+impl CheckedLines {
+    /// Renders these fields, names in lower case.
+    ///
+    /// # Errors
+    /// As [`RepresentationFields::render`].
+    pub fn new<'a>(
+        fields: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<Self, ReadyFieldsError> {
+        let mut bytes = Vec::new();
+        for (name, value) in fields {
+            write_checked_line(name, value, &mut bytes)?;
+        }
+        Ok(Self(bytes))
+    }
 }
 
 impl RepresentationFields<'_> {
@@ -54,14 +76,15 @@ impl RepresentationFields<'_> {
         let further: usize = further
             .map(|(name, value)| name.len() + value.len() + 4)
             .sum();
+        let further = further + self.checked.map_or(0, |checked| checked.0.len());
         let mut bytes = Vec::with_capacity(USUAL_LEN + further);
         bytes.extend_from_slice(b"content-length: ");
         write_decimal(self.content_length, &mut bytes);
         bytes.extend_from_slice(b"\r\n");
         let length_end = bytes.len();
 
-        let mut line = |name: &str, value: Option<&[u8]>| match value {
-            Some(value) => write_checked_line(name, value, &mut bytes),
+        let mut line = |name: &'static str, value: Option<&[u8]>| match value {
+            Some(value) => write_line(name, value, &mut bytes),
             None => Ok(bytes.len()),
         };
         let coding = self
@@ -75,8 +98,12 @@ impl RepresentationFields<'_> {
         line("content-language", self.content_language)?;
         let mut shared_start = line("content-disposition", self.content_disposition)?;
         for (name, value) in self.representation {
-            shared_start = line(name, Some(value))?;
+            shared_start = write_checked_line(name, value, &mut bytes)?;
         }
+        let mut line = |name: &'static str, value: Option<&[u8]>| match value {
+            Some(value) => write_line(name, value, &mut bytes).map(drop),
+            None => Ok(()),
+        };
         line("etag", self.entity_tag)?;
         line(
             "last-modified",
@@ -90,7 +117,10 @@ impl RepresentationFields<'_> {
         line("accept-ranges", self.accept_ranges.then_some(b"bytes"))?;
         line("x-content-type-options", self.nosniff.then_some(b"nosniff"))?;
         for (name, value) in self.further {
-            line(name, Some(value))?;
+            write_checked_line(name, value, &mut bytes)?;
+        }
+        if let Some(checked) = self.checked {
+            bytes.extend_from_slice(&checked.0);
         }
         if bytes.len() > READY_BLOCK_MAX {
             return Err(ReadyFieldsError::TooLong);
@@ -218,6 +248,11 @@ pub enum ReadyFieldsError {
 /// # Errors
 /// As [`RepresentationFields::render`], except for the length.
 pub fn check_field(name: &str, value: &[u8]) -> Result<(), ReadyFieldsError> {
+    check_name(name)?;
+    check_value(value)
+}
+
+fn check_name(name: &str) -> Result<(), ReadyFieldsError> {
     let is_lower_token = !name.is_empty()
         && name
             .bytes()
@@ -225,10 +260,12 @@ pub fn check_field(name: &str, value: &[u8]) -> Result<(), ReadyFieldsError> {
     if !is_lower_token || MACHINE_FIELDS.contains(&name) {
         return Err(ReadyFieldsError::Name);
     }
-    let is_text = value
-        .iter()
-        .all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f));
-    if !is_text || value.trim_ascii().len() != value.len() {
+    Ok(())
+}
+
+fn check_value(value: &[u8]) -> Result<(), ReadyFieldsError> {
+    let is_space = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_whitespace);
+    if !scan::is_text(value) || is_space(value.first()) || is_space(value.last()) {
         return Err(ReadyFieldsError::Value);
     }
     Ok(())
@@ -240,7 +277,13 @@ fn write_checked_line(
     value: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<usize, ReadyFieldsError> {
-    check_field(name, value)?;
+    check_name(name)?;
+    write_line(name, value, out)
+}
+
+/// Appends one line with a name that can be sent; returns the length reached.
+fn write_line(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<usize, ReadyFieldsError> {
+    check_value(value)?;
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
@@ -260,6 +303,7 @@ mod tests {
 
     #[test]
     fn lines_come_in_the_fixed_order_and_are_cut_at_the_two_offsets() {
+        let checked = CheckedLines::new([("x-a", &b"1"[..])]).expect("a field that may be sent");
         let fields = RepresentationFields {
             content_length: 12,
             content_type: Some(b"text/html;charset=utf-8"),
@@ -274,6 +318,7 @@ mod tests {
             accept_ranges: true,
             nosniff: true,
             further: &[("x-robots-tag", b"noindex")],
+            checked: Some(&checked),
         };
         let ready = fields.render().expect("fields that may be sent");
         let block = ready.as_block();
@@ -291,7 +336,7 @@ mod tests {
             block.bytes[shared_start..].escape_ascii().to_string(),
             "etag: \\\"x\\\"\\r\\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT\\r\\n\
              cache-control: no-cache\\r\\nvary: accept-encoding\\r\\naccept-ranges: bytes\\r\\n\
-             x-content-type-options: nosniff\\r\\nx-robots-tag: noindex\\r\\n"
+             x-content-type-options: nosniff\\r\\nx-robots-tag: noindex\\r\\nx-a: 1\\r\\n"
         );
     }
 
@@ -305,6 +350,9 @@ mod tests {
                 ..Default::default()
             };
             assert_eq!(fields.render().map(|_| ()), expect, "{name:?}");
+            let lines = CheckedLines::new(further);
+            let expect = expect.or_else(|it| if it == TooLong { Ok(()) } else { Err(it) });
+            assert_eq!(lines.map(|_| ()), expect, "{name:?}");
         };
         check("x-ok", b"a b\tc", Ok(()));
         check("x-empty", b"", Ok(()));

@@ -687,6 +687,7 @@ impl Packing {
                     vary: (bodies.len() > 1).then_some(answer::VARY_BY_CODING),
                     cache_control: self.cache_control,
                     fields: &[],
+                    common: None,
                 });
                 (*stored, *blob, tag, ready.expect("fields that can be sent"))
             })

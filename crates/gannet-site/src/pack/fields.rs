@@ -378,6 +378,7 @@ fn render(
         vary,
         cache_control: Some(representation.cache_control),
         fields: &fields,
+        common: None,
     };
     let fail = |_| representation.content_type.to_string();
     let mut ready = ready_fields(&resource).map_err(fail)?;

@@ -104,7 +104,7 @@ impl Sources {
         for (number, file) in tree.files.into_iter().enumerate() {
             let digest = digests.files[number];
             let content_type = types.content_type(&file.url);
-            let content_type = match known_types.get(content_type) {
+            let content_type = match known_types.get(&*content_type) {
                 Some(known) => Arc::clone(known),
                 None => {
                     let new: Arc<str> = content_type.into();

@@ -105,7 +105,7 @@ pub(crate) struct Fill {
     is_own: bool,
     /// Relative path of the file found.
     file_path: Vec<u8>,
-    content_type: String,
+    content_type: Cow<'static, str>,
     drafts: Vec<Draft>,
     /// Files whose content has not been read yet.
     unread: Vec<(Coding, OpenedFile)>,
@@ -216,7 +216,7 @@ impl Fill {
             status: Status::OK,
             is_own: true,
             file_path: Vec::new(),
-            content_type: String::new(),
+            content_type: Cow::Borrowed(""),
             drafts: Vec::new(),
             unread: Vec::new(),
             is_admitted: false,
@@ -494,7 +494,7 @@ impl Fill {
                 self.status = status;
                 self.is_own = is_own;
                 let opened = self.opened.take()?;
-                self.content_type = self.site.options.types.content_type(path).to_owned();
+                self.content_type = self.site.options.types.content_type(path);
                 return match self.alone.take() {
                     Some(alone) => self.take_alone(opened, alone),
                     None => self.take(Coding::Identity, opened, 0),

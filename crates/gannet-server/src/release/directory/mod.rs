@@ -15,6 +15,7 @@ pub(crate) mod listings;
 pub(crate) mod long_copies;
 mod on_the_fly;
 
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use gannet_content::validators::{self, LiveFile};
 use gannet_http::h2::hpack;
 use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
 use gannet_http::semantics::fields::KnownField;
-use gannet_http::semantics::ready_fields::ReadyFields;
+use gannet_http::semantics::ready_fields::{CheckedLines, ReadyFields};
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::ReadyBlock;
 use gannet_http::semantics::status::Status;
@@ -85,7 +86,7 @@ pub(crate) struct DirectoryOptions {
     pub(crate) lookup: LookupOptions,
     pub(crate) routing: Arc<Routing>,
     /// The fields that content has by default.
-    fields: Vec<(&'static str, String)>,
+    fields: CheckedLines,
     pub(crate) types: Types,
     pub(crate) sidecars: bool,
     /// Codes text while it is served.
@@ -104,7 +105,7 @@ pub(crate) struct DirectoryOptions {
 
 /// The cached representations of a file.
 pub(crate) struct Cached {
-    content_type: Rc<str>,
+    content_type: Cow<'static, str>,
     last_modified: Option<i64>,
     /// In order of length; the first acceptable one is sent.
     variants: Vec<CachedVariant>,
@@ -135,7 +136,7 @@ pub(crate) struct OtherForm {
 #[derive(Clone)]
 struct Shaping {
     options: Arc<DirectoryOptions>,
-    content_type: Rc<str>,
+    content_type: Cow<'static, str>,
     last_modified: Option<i64>,
     lifetime: Lifetime,
     /// There may be several codings.
@@ -148,8 +149,6 @@ struct Shaping {
 impl Shaping {
     /// Prepares a variant for sending. `None` if its fields cannot be rendered.
     fn variant(&self, draft: Draft, tag: String) -> Option<CachedVariant> {
-        let fields = self.options.fields.iter();
-        let fields: Vec<(&str, &[u8])> = fields.map(|(n, v)| (*n, v.as_bytes())).collect();
         let ready = answer::ready_fields(&Resource {
             content_type: &self.content_type,
             coding: draft.coding,
@@ -163,7 +162,8 @@ impl Shaping {
                 (true, true) => Some(answer::VARY_BY_CODING_AND_TYPE),
             },
             cache_control: Some(self.lifetime.cache_control()),
-            fields: &fields,
+            fields: &[],
+            common: Some(&self.options.fields),
         });
         let mut ready = ready.ok()?;
         if let Some(changes) = &self.changes {
@@ -260,7 +260,7 @@ const ENTRY_WEIGHT: u64 = 1_024;
 impl Cached {
     /// Prepares a file's variants for sending. `None` if its fields cannot be rendered.
     fn new(
-        content_type: String,
+        content_type: Cow<'static, str>,
         mut drafts: Vec<Draft>,
         unix: i64,
         site: &DirectorySite,
@@ -276,7 +276,7 @@ impl Cached {
         };
         let mut shaping = Shaping {
             options: Arc::clone(&site.options),
-            content_type: content_type.into(),
+            content_type,
             last_modified,
             lifetime,
             has_choice: true,
@@ -535,10 +535,12 @@ impl DirectoryOptions {
             routing.rules = None;
         }
         let types = options.types.iter();
+        let fields = options.defaults.of_content(None);
         Ok(Self {
             lookup,
             routing: Arc::new(routing),
-            fields: options.defaults.of_content(None),
+            fields: CheckedLines::new(fields.iter().map(|(name, value)| (*name, value.as_bytes())))
+                .expect("they are this program's own"),
             types: Types::new(types.map(|(suffix, t)| (suffix.as_str(), t.as_str())))?,
             sidecars: options.sidecars,
             coder: coder.filter(|_| options.codes_text()).cloned(),
@@ -582,6 +584,9 @@ impl DirectorySite {
     /// has `len` bytes. What its cache could not keep is sent from the file: it would be copied again for
     /// one request after another.
     fn copied_up_to(&self, coding: Coding, path: &[u8], content_type: &str, len: u64) -> u64 {
+        if len <= SMALL_FILE_MAX {
+            return SMALL_FILE_MAX;
+        }
         let options = &self.options;
         let can_make = |coder: &Arc<Coder>| !coder.can_make(len).is_empty();
         let may_be_coded =

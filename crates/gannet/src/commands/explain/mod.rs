@@ -640,6 +640,7 @@ fn of_directory(
             vary: has_choice.then_some(VARY_BY_CODING),
             cache_control: Some(lifetime.cache_control()),
             fields: &further,
+            common: None,
         };
         let ready = ready_fields(&resource).ok()?;
         let changes = stored_coding::with_coding(None, url).unwrap_or_default();

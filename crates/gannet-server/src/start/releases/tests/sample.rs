@@ -51,6 +51,7 @@ pub(super) fn archive(letter: char) -> Vec<u8> {
         vary: None,
         cache_control: Some("max-age=31536000, immutable"),
         fields: &[],
+        common: None,
     });
     let ready = ready.expect("fields that can be sent");
     let block = ready.as_block();
