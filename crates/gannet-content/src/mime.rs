@@ -94,11 +94,15 @@ pub enum TypesError {
 /// video, web fonts and archives are compressed already.
 #[must_use]
 pub fn is_compressible(content_type: &str) -> bool {
+    let start = content_type.get(..TEXT.len());
+    if start.is_some_and(|start| start.eq_ignore_ascii_case(TEXT)) {
+        return true;
+    }
     let essence = essence(content_type);
     let slash = essence.bytes().position(|byte| byte == b'/');
     let (top, sub) = slash.map_or(("", ""), |at| (&essence[..at], &essence[at + 1..]));
     let is = |one: &str, other: &str| one.eq_ignore_ascii_case(other);
-    if is(top, "text") || is(top, "message") {
+    if is(top, "message") {
         return true;
     }
     if is(top, "model") {
@@ -186,6 +190,9 @@ fn is_content_type(text: &str) -> bool {
     );
     is_visible && is_pair && !essence.trim_ascii_end().contains(' ') && text.trim() == text
 }
+
+/// How types of text begin.
+const TEXT: &str = "text/";
 
 /// Types outside `text/*` whose formats are not compressed.
 const COMPRESSIBLE: [&str; 57] = [

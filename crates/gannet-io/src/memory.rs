@@ -85,6 +85,15 @@ impl Memory {
         }
     }
 
+    /// The heap bytes, for reuse; what was attached to them is dropped. `None` for a sealed copy.
+    #[must_use]
+    pub fn into_vec(self) -> Option<Vec<u8>> {
+        match self.kind {
+            Kind::Heap(bytes) => Some(bytes.into_vec()),
+            Kind::Sealed(_) => None,
+        }
+    }
+
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {

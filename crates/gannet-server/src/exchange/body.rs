@@ -93,6 +93,14 @@ impl Body {
         Some((Arc::clone(memory), taken))
     }
 
+    /// Its memory, for reuse, if nobody else has it.
+    pub(crate) fn into_vec(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Own(memory, _) | Self::Shared(memory, _) => Arc::into_inner(memory)?.into_vec(),
+            Self::File(..) => None,
+        }
+    }
+
     /// Its length in bytes.
     pub(crate) fn len(&self) -> u64 {
         match self {

@@ -23,6 +23,8 @@ pub(crate) struct Outgoing {
     shared: u64,
     /// Content to send afterwards, in order.
     pub(crate) parts: VecDeque<Body>,
+    /// A vector that nobody needs any more: the next file is read into it.
+    pub(crate) spare: Vec<u8>,
 }
 
 impl Outgoing {

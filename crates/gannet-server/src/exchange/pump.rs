@@ -349,7 +349,7 @@ impl<D: Driver> Pump<'_, D> {
                 {
                     *timing = Timing::Waited(self.turn.now.0 - waiting.began().0);
                 }
-                waiting.answer(reply, &self.turn, found, out)
+                waiting.answer(&request, reply, &self.turn, found, out)
             }
         };
         Ok(self.done(&request, answered, waiting.began()))

@@ -146,21 +146,21 @@ impl WaitingRequest {
         self.request.memory() as u64
     }
 
-    /// Answers the request, in a `turn` with the fields of its release.
+    /// Answers the `request`, which is this one, in a `turn` with the fields of its release.
     pub(crate) fn answer(
         &self,
+        request: &Request<'_>,
         reply: Reply<'_>,
         turn: &Turn<'_>,
         found: Found,
         out: &mut Outgoing,
     ) -> Answered {
-        let request = self.request();
         let mut to = Answering::new(reply, turn, out);
         match (&self.waits, found) {
             (Waits::Lookup(fill), Found::Filled(filled)) => {
                 to.ruling = fill.ruling();
                 to.is_protected = self.is_protected(fill.site().rules(), fill.path());
-                self.answer_filled(&mut to, fill, filled)
+                self.answer_filled(request, &mut to, fill, filled)
             }
             (Waits::Load(body), Found::Body(Err(status))) => {
                 to.pages = body.site.rules.as_deref().and_then(SiteRules::pages);
@@ -173,14 +173,14 @@ impl WaitingRequest {
                     return to.error(Status::INTERNAL_SERVER_ERROR, None);
                 };
                 let asked = body.instead_of.as_ref().unwrap_or(&body.path);
-                let input = rule_input(turn.scheme, &request, asked);
+                let input = rule_input(turn.scheme, request, asked);
                 let rules = body.site.rules.as_deref();
                 // The rules of the current release have decided, also on assets of another one.
                 let own = self.release.select(request.authority);
                 let own = own.ok().and_then(|site| site.rules());
                 to.is_protected = self.is_protected(own, &body.path);
                 to.ruling = rules.map(|rules| Ruling::new(rules, input).at(&body.path));
-                to.selected(&request, &selected)
+                to.selected(request, &selected)
             }
             (Waits::Password(_), Found::Password(checked)) => {
                 let site = self.release.select(request.authority);
@@ -202,8 +202,13 @@ impl WaitingRequest {
     }
 
     /// Answers with the result of a lookup on disk, and caches it.
-    fn answer_filled(&self, to: &mut Answering<'_>, fill: &Fill, filled: Filled) -> Answered {
-        let request = &self.request();
+    fn answer_filled(
+        &self,
+        request: &Request<'_>,
+        to: &mut Answering<'_>,
+        fill: &Fill,
+        filled: Filled,
+    ) -> Answered {
         match filled {
             Filled::File(cached, status, live) => {
                 let selected = match &live {
@@ -221,9 +226,12 @@ impl WaitingRequest {
                 let answered = to.selected(request, &selected);
                 let may_keep = |bytes| fill.site().may_keep(bytes);
                 cached.have_coded(request, to.turn.ledger, may_keep);
+                let kept = Rc::clone(&cached);
                 if fill.remember(cached, status) {
                     self.release.note_live();
                 }
+                // Unless it is cached, or being sent.
+                to.out.spare = kept.into_vec().unwrap_or_default();
                 answered
             }
             Filled::Redirect(location) => to.redirect(request, &location),

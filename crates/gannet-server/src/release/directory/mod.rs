@@ -382,6 +382,13 @@ impl Cached {
         })
     }
 
+    /// The memory of its content, for reuse, if nobody else has it.
+    pub(crate) fn into_vec(self: Rc<Self>) -> Option<Vec<u8>> {
+        let variants = Rc::into_inner(self)?.variants.into_iter();
+        let mut bodies = variants.filter_map(|it| it.draft.body.into_inner());
+        bodies.find_map(Body::into_vec)
+    }
+
     /// Whether it is the content of its path, sent with this status, and no page in its place.
     pub(crate) fn is_content(&self, status: Status) -> bool {
         self.is_own && status == Status::OK
