@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use rustix::path::Arg;
 
+use crate::process::page_size;
 use crate::residency::last_errno;
 
 /// What a file is opened for.
@@ -135,7 +136,7 @@ impl Table {
 
     /// The structures in a page of their own.
     fn apart() -> Result<NonNull<OpenHow>, Errno> {
-        let len = rustix::param::page_size();
+        let len = page_size();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice, which nothing uses.
         let page =
@@ -150,7 +151,7 @@ impl Table {
 
     /// Takes from everybody, for ever, the means to change the page.
     fn seal(&self) -> bool {
-        let (page, len) = (self.first.as_ptr(), rustix::param::page_size());
+        let (page, len) = (self.first.as_ptr(), page_size());
         // SAFETY: the page is ours. It is neither changed nor unmapped from now on.
         self.is_apart && unsafe { libc::syscall(MSEAL, page, len, 0_usize) } == 0
     }
@@ -238,7 +239,7 @@ mod tests {
             return gannet_testkit::left_out("mseal", "the kernel lacks it");
         };
         let page = addresses[0] as *mut libc::c_void;
-        let len = rustix::param::page_size();
+        let len = page_size();
         let both = libc::PROT_READ | libc::PROT_WRITE;
         let new = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let moved = libc::MREMAP_MAYMOVE;

@@ -4,8 +4,8 @@ use std::fs;
 
 use rustix::io;
 use rustix::process::{Resource, getpriority_process, getrlimit, setpriority_process};
-use rustix::time::{ClockId, clock_gettime};
 
+use crate::clock;
 use crate::residency::last_errno;
 
 /// Facts about this process. Those that `/proc` does not provide, as in a chroot without it, are
@@ -24,6 +24,24 @@ pub struct ProcessFacts {
     pub descriptors_max: Option<u64>,
     /// When it started, seconds of Unix time.
     pub started_at: Option<f64>,
+}
+
+/// The length of a page, bytes.
+///
+/// By the C library, which has it from the stack of the new process. Others read `/proc/self/auxv` where
+/// Linux is older than 6.4, which a process that may not be traced cannot: one with capabilities of its
+/// file, or after [`forbid_privileges`](crate::sandbox::forbid_privileges).
+#[must_use]
+pub(crate) fn page_size() -> usize {
+    // SAFETY: no memory is involved.
+    let len = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(len).expect("each Linux has pages")
+}
+
+/// The unit of times in `/proc`: ticks in a second. By the C library, as [`page_size`].
+fn clock_ticks_per_second() -> i64 {
+    // SAFETY: no memory is involved.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) }
 }
 
 /// Random bytes of the kernel, for a secret. A library of cryptography may first gather randomness of
@@ -63,20 +81,19 @@ impl ProcessFacts {
     /// Reads them now.
     #[must_use]
     pub fn read() -> Self {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let stat = Stat::parse(&stat);
         let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
         let started_at = stat.as_ref().zip(boot_time(&boot)).map(|(stat, boot)| {
-            boot as f64 + stat.started_ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+            boot as f64 + stat.started_ticks as f64 / clock_ticks_per_second() as f64
         });
         let entries = fs::read_dir("/proc/self/fd").ok();
         Self {
-            cpu_seconds: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
+            cpu_seconds: clock::processor_time().as_secs_f64(),
             virtual_bytes: stat.as_ref().map(|stat| stat.virtual_bytes),
             resident_bytes: stat
                 .as_ref()
-                .map(|stat| stat.resident_pages * rustix::param::page_size() as u64),
+                .map(|stat| stat.resident_pages * page_size() as u64),
             descriptors: entries.map(|entries| (entries.count() as u64).saturating_sub(1)),
             descriptors_max: getrlimit(Resource::Nofile).current,
             started_at,

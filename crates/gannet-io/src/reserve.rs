@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::process::page_size;
+
 /// Blocks of the reserve. Each one released is a warning; after the last, an allocation that fails
 /// ends the process.
 const BLOCKS: usize = 8;
@@ -130,7 +132,7 @@ fn give_up_one() -> bool {
 /// Sets up a reserve of about this many bytes. To be called once, when the process starts. False if
 /// there is no room for it.
 pub fn keep(bytes: usize) -> bool {
-    let len = (bytes / BLOCKS).next_multiple_of(rustix::param::page_size());
+    let len = (bytes / BLOCKS).next_multiple_of(page_size());
     BLOCK_LEN.store(len, Ordering::Relaxed);
     restore()
 }

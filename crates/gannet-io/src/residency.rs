@@ -12,6 +12,7 @@ use crate::limits::{
     RESIDENT_CHUNK, RESIDENT_CHUNKS_MAX, RESIDENT_COUNTED_FOR_MS, RESIDENT_FOR_MS,
 };
 use crate::operation::Nanos;
+use crate::process::page_size;
 
 /// What a file remembers of earlier checks, so that hot content costs hardly any system calls.
 ///
@@ -177,7 +178,7 @@ fn are_pages_resident(fd: BorrowedFd<'_>, range: Range<u64>) -> bool {
     }
     match cached_pages(fd, range.start, range.end - range.start) {
         Ok(cached) => {
-            let page = rustix::param::page_size() as u64;
+            let page = page_size() as u64;
             cached > (range.end - 1) / page - range.start / page
         }
         Err(_) => are_samples_resident(fd, range),

@@ -103,9 +103,6 @@ impl User {
     /// # Errors
     /// The thread cannot be started; `EPERM` without root's rights.
     pub fn act<T: Send>(&self, act: impl FnOnce() -> T + Send) -> io::Result<T> {
-        // The library reads `/proc/self/auxv` when it is first asked, which other users may not; Linux has
-        // another way since 6.4.
-        let _ = rustix::param::page_size();
         thread::scope(|scope| {
             let acting = thread::Builder::new().name("gannet-rights".into());
             let acting = acting.spawn_scoped(scope, || {

@@ -49,7 +49,8 @@ mod secure;
 
 #[cfg(feature = "program")]
 pub use program::{
-    Ended, Gannet, Signal, command, command_of_nobody, gannet, gannet_in, program, run, same,
+    Ended, Gannet, Signal, command, command_of_nobody, gannet, gannet_in, of_nobody, program, run,
+    same,
 };
 
 use std::time::Duration;

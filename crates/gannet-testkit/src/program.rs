@@ -47,7 +47,11 @@ pub fn command() -> Command {
 
 /// The same as an unprivileged user, since root may read everything.
 pub fn command_of_nobody() -> Command {
-    let mut command = command();
+    of_nobody(command())
+}
+
+/// Makes a command that of an unprivileged user.
+pub fn of_nobody(mut command: Command) -> Command {
     if rustix::process::geteuid().is_root() {
         command.uid(65_534).gid(65_534);
     }

@@ -29,8 +29,15 @@ pub const SECCOMP: u32 = 317;
 #[cfg(not(target_arch = "x86_64"))]
 pub const SECCOMP: u32 = 277;
 
+/// The number of `clock_gettime` on this machine.
+#[cfg(target_arch = "x86_64")]
+pub const CLOCK_GETTIME: u32 = 228;
+/// The number of `clock_gettime` on this machine.
+#[cfg(not(target_arch = "x86_64"))]
+pub const CLOCK_GETTIME: u32 = 113;
+
 /// A script that installs a filter which answers these system calls in this way, and executes the
-/// given program. `NUMBER:A:B` means calls with these values as second and third argument.
+/// given program. `NUMBER:I=A:J=B` means calls with these values as arguments `I` and `J`, from 0.
 const SCRIPT: &str = r"
 import ctypes, os, struct, sys
 numbers, action = sys.argv[1].split(','), int(sys.argv[2])
@@ -38,9 +45,10 @@ step = lambda code, yes, no, value: struct.pack('HBBI', code, yes, no, value)
 program = b''
 end = step(0x06, 0, 0, action)
 for number in numbers:
-    number, *values = map(int, number.split(':'))
-    # Its number, then its second and third argument, if they matter.
-    checks = [(0, number)] + list(zip((24, 32), values))
+    number, *values = number.split(':')
+    values = [map(int, value.split('=')) for value in values]
+    # Its number, then its arguments, if they matter.
+    checks = [(0, int(number))] + [(16 + 8 * nth, value) for nth, value in values]
     left = 2 * len(checks)
     for offset, value in checks:
         left -= 2
@@ -80,18 +88,36 @@ pub fn killed_by(calls: &[u32]) -> Option<Command> {
 
 /// The same for filters that the program installs itself, with the given flags.
 pub fn without_filters(flags: u32, errno: i32) -> Option<Command> {
-    refusing(&format!("{SECCOMP}:{flags}"), errno)
+    refusing(&format!("{SECCOMP}:1={flags}"), errno)
 }
 
 /// The same for one operation of `io_uring_register`.
 pub fn without_registration(operation: u32, errno: i32) -> Option<Command> {
     const IO_URING_REGISTER: u32 = 427;
-    refusing(&format!("{IO_URING_REGISTER}:{operation}"), errno)
+    refusing(&format!("{IO_URING_REGISTER}:1={operation}"), errno)
 }
 
 /// The same for one socket option, which cannot be set.
 pub fn without_option(level: u32, option: u32, errno: i32) -> Option<Command> {
-    refusing(&format!("{SETSOCKOPT}:{level}:{option}"), errno)
+    refusing(&format!("{SETSOCKOPT}:1={level}:2={option}"), errno)
+}
+
+/// A command for the binary on a kernel as it was before Linux 6.4, in what concerns a start: without
+/// `mseal`, `cachestat`, and `PR_GET_AUXV` of `prctl`; and without these calls.
+pub fn before_6_4(calls: &[u32]) -> Option<Command> {
+    #[cfg(target_arch = "x86_64")]
+    const PRCTL: u32 = 157;
+    #[cfg(not(target_arch = "x86_64"))]
+    const PRCTL: u32 = 167;
+    const PR_GET_AUXV: u32 = 0x4155_5856;
+    const MSEAL: u32 = 462;
+    const CACHESTAT: u32 = 451;
+    const ENOSYS: i32 = 38;
+    let mut all = format!("{PRCTL}:0={PR_GET_AUXV},{MSEAL},{CACHESTAT}");
+    for call in calls {
+        all.push_str(&format!(",{call}"));
+    }
+    refusing(&all, ENOSYS)
 }
 
 fn refusing(calls: &str, errno: i32) -> Option<Command> {

@@ -26,7 +26,7 @@ pub(super) struct Suites {
 
 /// Test binaries that are useful in a VM. Tests that do not depend on the kernel are left out, since an
 /// emulated machine is slow.
-const TESTS: [&str; 13] = [
+const TESTS: [&str; 14] = [
     "accept",
     "cancel",
     "datagrams",
@@ -38,6 +38,7 @@ const TESTS: [&str; 13] = [
     "send_file",
     "waker",
     "confinement",
+    "ordinary_user",
     "ktls",
     "serve",
 ];

@@ -6,12 +6,12 @@ mod report;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::ArgMatches;
 use gannet_get::limits::CONNECTIONS_MAX;
 use gannet_get::{Client, Download, Options, Url, Version};
-use rustix::time::{ClockId, clock_gettime};
+use gannet_io::clock::processor_time;
 
 use self::bar::Shown;
 use self::report::Report;
@@ -65,7 +65,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         return Ok(0);
     }
     let mut shown = Shown::new(!matches.get_flag("quiet") && !is_json);
-    let (started, cpu) = (Instant::now(), cpu_time());
+    let (started, cpu) = (Instant::now(), processor_time());
     let download = match &output {
         None => client.measure(&urls, &mut shown).map(|transfers| Download {
             transfers,
@@ -77,7 +77,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let report = Report {
         download: download?,
         elapsed: started.elapsed(),
-        cpu: cpu_time().saturating_sub(cpu),
+        cpu: processor_time().saturating_sub(cpu),
         output,
     };
     print(&match is_json {
@@ -141,13 +141,4 @@ fn check_standard_output(connections: usize, resumes: bool, is_json: bool) -> Re
         return Ok(());
     };
     Err(Failure::usage(format!("--output -: standard output {what}")).help(help))
-}
-
-/// CPU time of the process so far.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        time.tv_nsec.unsigned_abs() as u32,
-    )
 }

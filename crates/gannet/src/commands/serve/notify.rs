@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use gannet_io::clock;
 
 /// The connection to the service manager, if there is one.
 pub(super) struct Notify {
@@ -51,8 +51,7 @@ impl Notify {
 
     /// It reads its configuration again, as from now.
     pub(super) fn reloading(&self) {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_us = now.tv_sec * 1_000_000 + i64::from(now.tv_nsec as i32) / 1_000;
+        let now_us = clock::monotonic().as_micros();
         self.send(&format!(
             "RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=reloading\n"
         ));
