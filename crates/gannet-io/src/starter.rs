@@ -4,7 +4,7 @@
 //!  server ──(socket pair)── starter ──▶ the new server
 //!     └── start, with a descriptor ──▶ │ spawn
 //!     └── end ────────────────────────▶ │ kill
-//!     └── ended, with a descriptor ────▶ │ kill; how it has ended goes back by the descriptor
+//!     └── ended, with a descriptor ────▶ │ wait, kill; how it has ended goes back by the descriptor
 //!     └── leave: it may serve now ─────▶ │
 //!     └── the end: the server is gone ─▶ │ kill, unless it was left
 //! ```
@@ -25,8 +25,10 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use rustix::io::FdFlags;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::parcels::Parcels;
+use crate::readiness::{self, Interest};
 
 /// The environment variable that names the descriptor by which the new server reaches the old one.
 pub const PREDECESSOR: &str = "GANNET_PREDECESSOR";
@@ -42,7 +44,8 @@ mod order {
     pub(super) const START: &[u8] = b"start";
     /// End what was started.
     pub(super) const END: &[u8] = b"end";
-    /// The same, and tell by the descriptor that comes with this how it has ended.
+    /// The same if it does not end by itself, and tell by the descriptor that comes with this how it has
+    /// ended.
     pub(super) const ENDED: &[u8] = b"ended";
     /// What was started outlives the server.
     pub(super) const LEAVE: &[u8] = b"leave";
@@ -51,6 +54,10 @@ mod order {
 /// How long the server waits to be told how something has ended, which has ended before: the kernel
 /// may still take its memory apart.
 const TOLD_MAX: Duration = Duration::from_secs(10);
+
+/// How long a process that has closed its link may take to end by itself: what it ended with is worth more
+/// than the signal of its starter. Much less than [`TOLD_MAX`].
+const END_MAX: Duration = Duration::from_secs(3);
 
 /// Variables that concern the server that was started with them alone.
 pub(crate) const OWN_VARIABLES: [&str; 4] =
@@ -114,8 +121,8 @@ impl Starter {
         let _ = self.0.send(&[order::LEAVE], &[]);
     }
 
-    /// How what was started has ended, such as `exit status: 3`; it is ended if it still runs. `None` if
-    /// nothing was started, or there is no starter to tell.
+    /// How what was started has ended, such as `exit status: 3`; it is ended if it still runs after some
+    /// seconds. `None` if nothing was started, or there is no starter to tell.
     #[must_use]
     pub fn how_it_ended(&self) -> Option<String> {
         let (ours, theirs) = Parcels::pair().ok()?;
@@ -164,7 +171,12 @@ fn wait_for_orders(orders: &Parcels, command: &mut Command) {
         // Without its server, it would wait for ever, or for nothing.
         let ended = match is_over && is_left {
             true => None,
-            false => started.take().and_then(end),
+            false => started.take().and_then(|child| {
+                if &*order == order::ENDED {
+                    await_end(&child, orders);
+                }
+                end(child)
+            }),
         };
         if is_over {
             return;
@@ -182,6 +194,15 @@ fn wait_for_orders(orders: &Parcels, command: &mut Command) {
             }
             _ => {}
         }
+    }
+}
+
+/// Waits until a process has ended, for [`END_MAX`] at most, or until the next order. Where it cannot be
+/// waited for, it is not.
+fn await_end(child: &Child, orders: &Parcels) {
+    if let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+        let watched = [process.as_fd(), orders.as_fd()].map(|it| (it, Interest::Input));
+        let _ = readiness::wait(&watched, Some(END_MAX));
     }
 }
 

@@ -327,6 +327,11 @@ fn a_broken_program_changes_nothing() {
         for (end, how) in [
             ("exit 3", "exit status: 3"),
             ("kill -9 $$", "signal: 9 (SIGKILL)"),
+            // It takes a while after the link has ended.
+            (
+                "eval \"exec $GANNET_PREDECESSOR>&-\"; seq 100000 | tail -n 1 >/dev/null; exit 4",
+                "exit status: 4",
+            ),
         ] {
             replace(&path, &format!("#!/bin/sh\n{end}\n"), 0o755);
             told(&mut server, &format!("the new process has ended ({how})"));
@@ -336,6 +341,39 @@ fn a_broken_program_changes_nothing() {
         fs::remove_file(&path).expect("made");
         installed(&folder);
         server.upgrade();
+        Client::connect(address).get("/about").expect(200);
+        server.stop();
+    });
+}
+
+/// Why a start fails is said by the new process, and that it has failed by the old one, each time.
+#[test]
+fn a_configuration_that_fails_is_told_with_the_reason() {
+    let site = site();
+    let folder = Folder::new();
+    on_both_engines(|engine| {
+        let file = folder.write(format!("{}.toml", engine.name()), "");
+        let arguments = ["--engine", engine.name(), "--port", "0", "--config"];
+        let arguments = [&arguments[..], &[text(&file), text(site.path())]].concat();
+        let mut server = start_installed(&program(), &arguments);
+        let address = server.first.address();
+        // An address of documentation, which no machine has.
+        fs::write(&file, "metrics = \"192.0.2.1:9\"\n").expect("written");
+        for _ in 0..20 {
+            server.first.signal(Signal::USR2);
+            let mut reason = String::new();
+            let line = loop {
+                let line = server.first.next_error_line().expect("it runs");
+                if line.starts_with("gannet: not upgraded") {
+                    break line;
+                }
+                reason += &line;
+            };
+            assert!(reason.contains("192.0.2.1:9"), "{reason} {line}");
+            assert!(line.ends_with("has ended (exit status: 1)"), "{line}");
+            let help = server.first.next_error_line().expect("it runs");
+            assert!(help.starts_with("help: if it has said nothing"), "{help}");
+        }
         Client::connect(address).get("/about").expect(200);
         server.stop();
     });

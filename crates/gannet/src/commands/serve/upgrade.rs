@@ -14,6 +14,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -64,7 +65,10 @@ mod to_new {
 const READY: u8 = b'R';
 
 /// The old process, seen from the new one.
-pub(super) struct Predecessor(Parcels);
+///
+/// The link to it stays open until it lets this one serve, or this process ends: the end of the link means
+/// that, and a start that fails has its reason to tell before.
+pub(super) struct Predecessor(ManuallyDrop<Parcels>);
 
 impl Predecessor {
     /// The process whose place this one is to take, with what it hands over; `None` for an ordinary
@@ -87,7 +91,7 @@ impl Predecessor {
         // It may pass more sockets than the usual limit lets a process open.
         process_limits::raise_descriptors();
         let link = inherited::from_predecessor(&number)
-            .map(Parcels::from)
+            .map(|link| ManuallyDrop::new(Parcels::from(link)))
             .map_err(failed)?;
         let (sockets, inheritance) = receive_all(&link).map_err(failed)?;
         Ok(Some((Self(link), sockets, inheritance)))
@@ -97,7 +101,7 @@ impl Predecessor {
     ///
     /// # Errors
     /// The old process goes on, or has ended.
-    pub(super) fn ask_to_begin(&self, taken: &[bool]) -> io::Result<()> {
+    pub(super) fn ask_to_begin(self, taken: &[bool]) -> io::Result<()> {
         let taken: Vec<u8> = taken.iter().map(|is_taken| u8::from(*is_taken)).collect();
         let pid = std::process::id().to_be_bytes();
         self.0.send(&[&[READY], &pid, &taken], &[])?;
@@ -105,7 +109,10 @@ impl Predecessor {
         let mut answer = Vec::new();
         self.0.receive(&mut answer)?;
         match *answer {
-            [to_new::GO] => Ok(()),
+            [to_new::GO] => {
+                drop(ManuallyDrop::into_inner(self.0));
+                Ok(())
+            }
             _ => Err(io::Error::other("it goes on, or has ended")),
         }
     }
