@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use xtask::process;
+use xtask::running::free_port;
 use xtask::served::Served;
 
 /// The page of the manual whose configurations are tested.
@@ -319,10 +320,6 @@ fn write_site(folder: &Path) -> Result<PathBuf> {
 
 fn film() -> Vec<u8> {
     (0..FILM).map(|at| (at / 7 % 251) as u8).collect()
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// A cache with a server behind it.

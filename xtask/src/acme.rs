@@ -2,17 +2,18 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use lexopt::prelude::*;
+use anyhow::{Context, Result, ensure};
 use xtask::process;
+use xtask::running::{Running, free_port, until};
 use xtask::served::Served;
+
+use crate::program::Program;
 
 /// The modules to install, through the machine's Go module proxy.
 const SOURCE: &str = "github.com/letsencrypt/pebble/v2/cmd";
@@ -25,17 +26,9 @@ cargo xtask acme [--program FILE]
 
 /// Runs all cases; if that is impossible here, prints why.
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
-    let mut program = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("program") => program = Some(PathBuf::from(parser.value()?)),
-            Long("help") => {
-                print!("{HELP}");
-                return Ok(());
-            }
-            other => return Err(other.unexpected().into()),
-        }
-    }
+    let Some(program) = Program::parse(parser, HELP)? else {
+        return Ok(());
+    };
     let (Some(pebble), Some(names)) = (find("pebble")?, find("pebble-challtestsrv")?) else {
         println!("skipped: pebble is not installed, and neither is Go, which would install it");
         return Ok(());
@@ -43,10 +36,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     for tool in ["openssl", "curl"] {
         process::find_or_install(tool, tool)?;
     }
-    let gannet = match program {
-        Some(program) => program.canonicalize()?,
-        None => process::build(&["--quiet", "-p", "gannet"], "dev")?,
-    };
+    let gannet = program.path()?;
     let folder = process::target().join("acme");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("site"))?;
@@ -59,14 +49,14 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     )?;
     let stage = Stage {
         tls: data.join("gannet/tls"),
-        ports: [port()?, port()?],
-        dns: port()?,
+        ports: [free_port()?, free_port()?],
+        dns: free_port()?,
         gannet,
         folder,
     };
     let mut resolver = Command::new(names);
     let dns = format!("127.0.0.1:{}", stage.dns);
-    let management = format!("127.0.0.1:{}", port()?);
+    let management = format!("127.0.0.1:{}", free_port()?);
     resolver.args([
         "-defaultIPv4",
         "127.0.0.1",
@@ -85,14 +75,14 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         "-tlsalpn01",
         "",
     ]);
-    let _resolver = Running::start(resolver.args(["-doh", ""]), &stage.folder.join("dns.log"))?;
-    let open = stage.pebble(&pebble, ("open", port()?), false)?;
+    let _resolver = start(resolver.args(["-doh", ""]), &stage.folder.join("dns.log"))?;
+    let open = stage.pebble(&pebble, ("open", free_port()?), false)?;
     stage.by_tls(&open)?;
     stage.on_demand(&open)?;
     stage.by_http(&open)?;
     let open = stage.forgotten(&pebble, open)?;
     drop(open);
-    let bound = stage.pebble(&pebble, ("bound", port()?), true)?;
+    let bound = stage.pebble(&pebble, ("bound", free_port()?), true)?;
     stage.bound(&bound)
 }
 
@@ -118,7 +108,7 @@ impl Stage {
     /// Starts pebble, which refuses some nonces, as it does by default.
     fn pebble(&self, program: &Path, (name, own): (&str, u16), is_bound: bool) -> Result<Pebble> {
         let pem = self.tls.join("localhost.pem");
-        let management = port()?;
+        let management = free_port()?;
         let config = serde_json::json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{own}"),
             "managementListenAddress": format!("127.0.0.1:{management}"),
@@ -146,7 +136,7 @@ impl Stage {
         command.args(["-dnsserver", &format!("127.0.0.1:{}", self.dns)]);
         let log = self.folder.join(format!("{name}.log"));
         let pebble = Pebble {
-            _running: Running::start(&mut command, &log)?,
+            _running: start(&mut command, &log)?,
             url: format!("https://127.0.0.1:{own}/dir"),
             port: own,
             management: format!("https://127.0.0.1:{management}"),
@@ -524,47 +514,16 @@ impl Stage {
 /// The key of an account elsewhere, as pebble's own tests have it in length.
 const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
 
-/// A process that ends with this value.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command, log: &Path) -> Result<Self> {
-        let log = fs::File::create(log)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        Ok(Self(command.spawn()?))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may already have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a program that writes its output to this file.
+fn start(command: &mut Command, log: &Path) -> Result<Running> {
+    let log = fs::File::create(log)?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?);
+    Running::start(command.stderr(log))
 }
 
 fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
-}
-
-/// A port that is free now.
-fn port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        if Instant::now() > end {
-            bail!("never: {what}");
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    Ok(())
 }
 
 /// The program of pebble's, installed by Go if it is missing.

@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use xtask::process;
+use xtask::running::free_port;
 use xtask::served::Served;
 
 use self::generators::{GENERATORS, Generator, Origin};
@@ -281,7 +282,7 @@ fn same_content(from: From, before: &Got, now: &Got) -> Result<()> {
 
 /// nginx with its default configuration, as far as it concerns files.
 fn start_nginx(program: &Path, folder: &Path, site: &Path) -> Result<(Running, u16)> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_port()?;
     let (here, site) = (folder.display(), site.display());
     let user = match rustix::process::geteuid().is_root() {
         true => "user root;",

@@ -13,12 +13,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use flate2::read::GzDecoder;
-use lexopt::prelude::*;
 use serde_json::Value;
 use xtask::process;
 
 use self::rooted::{Rooted, USER};
 use crate::dist;
+use crate::program::Program;
 
 const HELP: &str = "\
 cargo xtask deployments [--program FILE]
@@ -42,22 +42,10 @@ const HCLFMT: &str = "github.com/hashicorp/hcl/v2/cmd/hclfmt@latest";
 const HOME: &str = "<!DOCTYPE html><title>Home</title>\n";
 
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
-    let mut program = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("program") => program = Some(PathBuf::from(parser.value()?)),
-            Short('h') | Long("help") => {
-                print!("{HELP}");
-                return Ok(());
-            }
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    let program = match program {
-        Some(program) => program,
-        None => dist::build(dist::date()?)?,
+    let Some(program) = Program::parse(parser, HELP)? else {
+        return Ok(());
     };
-    let program = fs::canonicalize(&program).with_context(|| program.display().to_string())?;
+    let program = program.path_or(|| dist::build(dist::date()?))?;
     let folder = process::target().join("deployments");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;

@@ -11,16 +11,18 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use lexopt::prelude::*;
 use xtask::process;
+use xtask::running::{PATIENCE, Running, free_port, until};
 use xtask::served::Served;
+
+use crate::program::Program;
 
 const NODES: usize = 3;
 const PAGES: usize = 500;
@@ -29,8 +31,6 @@ const PAGES: usize = 500;
 /// Followers look every 5 s, and need time to copy.
 const AHEAD: Duration = Duration::from_secs(15);
 const LATE: Duration = Duration::from_secs(2);
-/// How long anything may take to happen at all.
-const PATIENCE: Duration = Duration::from_secs(60);
 const KEY: &str = "fleet";
 const SECRET: &str = "a secret of the fleet";
 const GATEWAY: &str = "github.com/versity/versitygw/cmd/versitygw@latest";
@@ -43,24 +43,10 @@ cargo xtask fleet [--program FILE]
 
 /// Runs it; of what cannot be had here, prints why it is skipped, unless this is CI.
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
-    let mut program = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("program") => program = Some(PathBuf::from(parser.value()?)),
-            Long("help") => {
-                print!("{HELP}");
-                return Ok(());
-            }
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    let program = match program {
-        Some(program) => {
-            let found = program.canonicalize();
-            found.with_context(|| format!("--program {}", program.display()))?
-        }
-        None => process::build(&["--package", "gannet", "--bin", "gannet"], "dev")?,
+    let Some(program) = Program::parse(parser, HELP)? else {
+        return Ok(());
     };
+    let program = program.path()?;
     let folder = process::target().join("fleet");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("buckets/bucket"))?;
@@ -107,21 +93,6 @@ fn go() -> Result<PathBuf> {
     process::find("go").or(usual).context("go is not installed")
 }
 
-/// A port of loopback that nobody has.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// A process that is ended on drop.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 struct Bucket {
     _gateway: Running,
     port: u16,
@@ -144,7 +115,7 @@ impl Bucket {
             .arg(folder.join("buckets"))
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let gateway = Running(command.spawn().context("cannot start versitygw")?);
+        let gateway = Running::start(&mut command).context("cannot start versitygw")?;
         until("versitygw listens", || {
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         })?;
@@ -538,15 +509,6 @@ fn page_text(release: usize, page: usize) -> String {
         text += &format!("<p>{:x}\n", state >> 8);
     }
     text
-}
-
-fn until(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
-    let begun = Instant::now();
-    while !condition() {
-        ensure!(begun.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
 }
 
 const URL: &str = "s3://bucket/site";

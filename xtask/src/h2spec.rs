@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use lexopt::prelude::*;
 
 use xtask::process;
 use xtask::served::Served;
+
+use crate::program::Program;
 
 const HELP: &str = "\
 cargo xtask h2spec [--program FILE]
@@ -24,25 +25,14 @@ const EXPECTED_IN_CLEAR: &[&str] = &["2: Sends invalid connection preface"];
 
 /// Runs all cases; if that is impossible here, prints why.
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
-    let mut program = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("program") => program = Some(PathBuf::from(parser.value()?)),
-            Short('h') | Long("help") => {
-                print!("{HELP}");
-                return Ok(());
-            }
-            other => return Err(other.unexpected().into()),
-        }
-    }
+    let Some(program) = Program::parse(parser, HELP)? else {
+        return Ok(());
+    };
     let Some(h2spec) = find()? else {
         println!("skipped: h2spec is not installed, and neither is Go, which would install it");
         return Ok(());
     };
-    let gannet = match program {
-        Some(program) => program.canonicalize()?,
-        None => process::build(&["--quiet", "-p", "gannet"], "dev")?,
-    };
+    let gannet = program.path()?;
     let folder = process::target().join("h2spec");
     std::fs::create_dir_all(folder.join("site"))?;
     std::fs::write(folder.join("site/index.html"), "<p>hello\n".repeat(100))?;

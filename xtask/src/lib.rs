@@ -4,4 +4,5 @@
 
 pub mod certificate;
 pub mod process;
+pub mod running;
 pub mod served;

@@ -24,6 +24,7 @@ mod h2spec;
 mod h3_interop;
 mod licenses;
 mod no_io;
+mod program;
 mod proxies;
 mod tidy;
 mod vm;

@@ -5,7 +5,7 @@
 //! not installed are left out.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use xtask::certificate::{Certificate, ECDSA_P256};
 use xtask::process;
+use xtask::running::free_port;
 use xtask::served::Served;
 
 /// The client's address, and the one that it claims to have.
@@ -171,7 +172,7 @@ fn go(way: &Way, gannet: &Path, folder: &Path) -> Result<()> {
     });
     let server = Served::start(command.arg(folder.join("site")))?;
     let server = server.context("gannet does not start")?;
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_port()?;
     let config = folder.join("config");
     let folder = folder.to_str().context("a path in UTF-8")?;
     let text = way

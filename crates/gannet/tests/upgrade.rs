@@ -284,15 +284,20 @@ fn installed(folder: &Folder) -> PathBuf {
     path
 }
 
-fn start_installed(program: &Path, arguments: &[&str]) -> Server {
-    let mut clean = std::process::Command::new(program);
+/// A server whose program can be replaced: that is at the path, in the folder.
+fn serve_installed(engine: Engine, site: &Path) -> (Folder, PathBuf, Server) {
+    let folder = Folder::new();
+    let path = installed(&folder);
+    let mut clean = std::process::Command::new(&path);
     clean.current_dir("/").stdin(std::process::Stdio::null());
     for (name, value) in command().get_envs() {
         if value.is_none() {
             clean.env_remove(name);
         }
     }
-    Server::new(Gannet::start(clean.args(arguments)))
+    let arguments = ["--engine", engine.name(), "--port", "0", text(site)];
+    let server = Server::new(Gannet::start(clean.args(arguments)));
+    (folder, path, server)
 }
 
 fn replace(path: &Path, script: &str, mode: u32) {
@@ -308,10 +313,7 @@ fn replace(path: &Path, script: &str, mode: u32) {
 fn a_broken_program_changes_nothing() {
     let site = site();
     on_both_engines(|engine| {
-        let folder = Folder::new();
-        let path = installed(&folder);
-        let arguments = ["--engine", engine.name(), "--port", "0", text(site.path())];
-        let mut server = start_installed(&path, &arguments);
+        let (folder, path, mut server) = serve_installed(engine, site.path());
         let address = server.first.address();
         let told = |server: &mut Server, expect: &str| {
             server.first.signal(Signal::USR2);
@@ -394,10 +396,7 @@ fn stuck(folder: &Folder) -> (String, PathBuf) {
 fn one_upgrade_at_a_time_and_a_stop_ends_it() {
     let site = site();
     on_both_engines(|engine| {
-        let folder = Folder::new();
-        let path = installed(&folder);
-        let arguments = ["--engine", engine.name(), "--port", "0", text(site.path())];
-        let mut server = start_installed(&path, &arguments);
+        let (folder, path, mut server) = serve_installed(engine, site.path());
         let address = server.first.address();
         let (script, pid) = stuck(&folder);
         replace(&path, &script, 0o755);
@@ -425,10 +424,7 @@ fn written(pid: &Path) -> u32 {
 fn a_killed_server_takes_only_what_does_not_serve_with_it() {
     let site = site();
     on_both_engines(|engine| {
-        let folder = Folder::new();
-        let path = installed(&folder);
-        let arguments = ["--engine", engine.name(), "--port", "0", text(site.path())];
-        let mut server = start_installed(&path, &arguments);
+        let (folder, path, mut server) = serve_installed(engine, site.path());
         let address = server.first.address();
         let mut slow = Client::connect(address);
         slow.send(head("GET", "/long.bin", &[]));

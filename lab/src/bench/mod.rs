@@ -31,7 +31,7 @@ use self::{
     sites::{Made, Sites},
 };
 use crate::load::Order;
-use xtask::{certificate::Certificate, process};
+use xtask::{certificate::Certificate, process, running::free_port};
 
 mod content;
 mod estimate;
@@ -500,7 +500,7 @@ impl<'a> Bench<'a> {
         let cell = &job.cell;
         let work = self.work.path.join("run");
         fs::create_dir(&work)?;
-        let port = server::free_port()?;
+        let port = free_port()?;
         let method = run::Method {
             duration_s: job.pace.duration_s,
             warm_up_s: job.pace.warm_up_s,

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::Write,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     os::unix::process::CommandExt,
     path::PathBuf,
     process::{Child, Stdio},
@@ -32,13 +32,6 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Its configuration.
     pub(crate) configuration: String,
-}
-
-/// A port that is currently free.
-pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-        .local_addr()?
-        .port())
 }
 
 impl Server {
@@ -152,7 +145,10 @@ impl Drop for Server {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::process::Command;
+
+    use xtask::running::free_port;
 
     use super::*;
 

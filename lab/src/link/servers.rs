@@ -4,12 +4,13 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use xtask::process;
+use xtask::running::Running;
 
 use super::certificate::Chain;
 use super::namespaces;
@@ -142,16 +143,6 @@ pub(crate) fn find(kind: Kind, gannet: &Path) -> Result<Program> {
     })
 }
 
-/// A running server; ended when dropped.
-pub(crate) struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The inputs of a server.
 pub(crate) struct Task<'t> {
     /// The folder of the page.
@@ -174,7 +165,7 @@ pub(crate) fn start(kind: Kind, program: &Program, task: &Task<'_>) -> Result<Ru
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
         .stderr(out);
-    let mut running = Running(command.spawn()?);
+    let mut running = Running::start(&mut command)?;
     let address = SocketAddr::from((kind.address(), 443));
     let start = Instant::now();
     while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {

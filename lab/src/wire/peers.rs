@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use xtask::process;
+use xtask::running::free_port;
 use xtask::served::Served;
 
 use crate::bench::usage;
@@ -200,11 +201,6 @@ http://127.0.0.1:{port}, http://localhost:{port} {{
     command.env("XDG_DATA_HOME", work);
     command.env("XDG_CONFIG_HOME", work).env("GOMAXPROCS", "1");
     start("caddy", command, port)
-}
-
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
 }
 
 fn start(name: &'static str, mut command: Command, port: u16) -> Result<Peer> {

@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use xtask::process;
+use xtask::running::{Running, free_port, until};
 
-use super::{Running, free_port, go, until};
+use super::go;
 
 /// What fake-gcs-server lacks of the API that is used, in front of it.
 const GOOGLE_GO: &str = include_str!("google.go");
@@ -78,7 +79,7 @@ fn google() -> Result<Double> {
     }
     let mut command = Command::new(program);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut running = Running(command.spawn()?);
+    let mut running = Running::start(&mut command)?;
     let mut address = String::new();
     let out = running.0.stdout.take().context("it was piped")?;
     BufReader::new(out).read_line(&mut address)?;
@@ -110,7 +111,7 @@ fn azure() -> Result<Double> {
     command.arg(script).args(["--blobPort", &port]);
     command.args(["--silent", "--disableTelemetry", "--inMemoryPersistence"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let running = Running(command.spawn()?);
+    let running = Running::start(&mut command)?;
     until("azurite listens", || {
         TcpStream::connect(format!("127.0.0.1:{port}")).is_ok()
     })?;

@@ -11,13 +11,7 @@ use crate::stage::{HOUR, Stage, says};
 #[test]
 fn an_account_is_not_asked_for_again_and_again_either() {
     let stage = Stage::new();
-    for _ in 0..9 {
-        stage
-            .ca
-            .state()
-            .refused
-            .push_back(("newAccount", "rateLimited"));
-    }
+    stage.refuse(9, "newAccount", "rateLimited");
     for number in 0..5 {
         let mut orderer = stage.open();
         let refused = orderer.thumbprint(stage.now.get()).expect_err("refused");
@@ -77,11 +71,7 @@ fn a_key_stays_however_often_making_its_account_anew_fails() {
         for is_refused in [true, false] {
             let (stage, mut orderer, thumbprint) = without_account(false);
             match is_refused {
-                true => stage
-                    .ca
-                    .state()
-                    .refused
-                    .extend([("newAccount", "rateLimited"); 2]),
+                true => stage.refuse(2, "newAccount", "rateLimited"),
                 false => stage.ca.state().unanswered.extend(["newAccount"; 2]),
             }
             for _ in 0..2 {
@@ -134,8 +124,7 @@ fn a_key_that_a_server_refuses_may_be_removed() {
 fn an_account_that_was_deactivated_is_replaced_by_one_with_another_key_which_is_told() {
     for failures in [0, 2] {
         let (stage, mut orderer, thumbprint) = without_account(true);
-        let refusals = [("newAccount", "rateLimited"); 2];
-        stage.ca.state().refused.extend(&refusals[..failures]);
+        stage.refuse(failures, "newAccount", "rateLimited");
         for _ in 0..failures {
             let (renewals, told) = stage.round(&mut orderer);
             says(&told, &["cannot get an account at"]);
@@ -152,8 +141,7 @@ fn an_account_that_was_deactivated_is_replaced_by_one_with_another_key_which_is_
 #[test]
 fn a_thumbprint_is_told_as_soon_as_there_is_an_account() {
     let stage = Stage::new();
-    let refused = ("newAccount", "rateLimited");
-    stage.ca.state().refused.push_back(refused);
+    stage.refuse(1, "newAccount", "rateLimited");
     let mut orderer = stage.open();
     let why = orderer.thumbprint(stage.now.get()).expect_err("refused");
     assert!(why.to_string().contains("rateLimited"), "{why}");
@@ -169,11 +157,7 @@ fn a_thumbprint_is_told_as_soon_as_there_is_an_account() {
 fn an_account_that_is_refused_an_order_and_is_there_is_kept() {
     let stage = Stage::new();
     // With the word for an account that was closed.
-    stage
-        .ca
-        .state()
-        .refused
-        .push_back(("newOrder", "unauthorized"));
+    stage.refuse(1, "newOrder", "unauthorized");
     let (_, told) = stage.round(&mut stage.open());
     says(
         &told,
@@ -259,11 +243,7 @@ fn another_address_is_told_and_another_binding_is_said_to_have_no_effect() {
         (1, 0)
     );
     stage.settings.email = Some("b@a.test".into());
-    stage
-        .ca
-        .state()
-        .refused
-        .push_back(("account", "invalidContact"));
+    stage.refuse(1, "account", "invalidContact");
     says(
         &thumbprint(&stage),
         &["cannot change the address of the account"],

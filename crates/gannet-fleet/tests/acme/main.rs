@@ -50,13 +50,7 @@ fn certificates_that_were_not_ordered_are_left_alone() {
 #[test]
 fn whoever_is_started_again_and_again_does_not_order_again_and_again() {
     let stage = Stage::new();
-    for _ in 0..9 {
-        stage
-            .ca
-            .state()
-            .refused
-            .push_back(("newOrder", "rejectedIdentifier"));
-    }
+    stage.refuse(9, "newOrder", "rejectedIdentifier");
     for number in 0..5 {
         let (renewals, told) = stage.round(&mut stage.open());
         assert_eq!(renewals.failing, 1);
@@ -237,7 +231,7 @@ fn an_authorization_that_is_revoked_or_deactivated_leads_to_a_new_order() {
     for problem in ["unauthorized", "orderNotReady"] {
         let stage = Stage::new();
         stage.ca.state().authorizations.push_back("valid");
-        stage.ca.state().refused.push_back(("finalize", problem));
+        stage.refuse(1, "finalize", problem);
         let (_, told) = stage.round(&mut stage.open());
         says(&told, &["ordered a.test"]);
         assert_eq!(stage.ca.count("newOrder"), 2, "{problem}");

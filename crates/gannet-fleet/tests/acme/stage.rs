@@ -73,6 +73,12 @@ impl Stage {
         orderer.thumbprint(self.now.get()).expect("an account")
     }
 
+    /// The server refuses so many more requests of a kind, with a problem of this type.
+    pub(crate) fn refuse(&self, count: usize, request: &'static str, problem: &'static str) {
+        let refused = std::iter::repeat_n((request, problem), count);
+        self.ca.state().refused.extend(refused);
+    }
+
     pub(crate) fn pass(&self, seconds: i64) {
         self.now.set(self.now.get() + seconds);
     }

@@ -1,9 +1,22 @@
 //! What a bucket can make a publisher fetch: the disk here has an end.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 
 use super::bucket::{Before, Bucket};
 use super::{URL, change, line, on, pointer, publish, refused, releases, with_site};
+
+/// Hears of each request for the content of an object.
+fn fetches(bucket: &Bucket, name: &str) -> Receiver<()> {
+    let (told, hear) = channel();
+    let name = name.to_owned();
+    bucket.before(move |asked, _| {
+        if asked.method == "GET" && asked.object == name {
+            told.send(()).unwrap();
+        }
+        Before::Answer
+    });
+    hear
+}
 
 /// Whoever can write there can name any length.
 #[test]
@@ -24,14 +37,7 @@ fn a_release_that_would_fill_the_disk_is_not_fetched() {
         }
         it.lengths.insert(name.clone(), huge.parse().unwrap());
     });
-    let (told, hear) = channel();
-    let is_it = name.clone();
-    bucket.before(move |asked, _| {
-        if asked.method == "GET" && asked.object == is_it {
-            told.send(()).unwrap();
-        }
-        Before::Answer
-    });
+    let fetched = fetches(&bucket, &name);
     change(&folder, "Two");
     // It must not hold up the next one.
     let ended = publish(&bucket, &folder, "other", &[]);
@@ -56,7 +62,7 @@ fn a_release_that_would_fill_the_disk_is_not_fetched() {
     let back = on(&bucket, &folder, &["rollback", URL]);
     assert_eq!(back.status, Some(1), "{back:?}");
     assert!(back.err.contains(&expect), "{}", back.err);
-    assert_eq!(hear.try_iter().count(), 0, "nothing of it was asked for");
+    assert_eq!(fetched.try_iter().count(), 0, "nothing of it was asked for");
 }
 
 /// A release is the same but for its signature, whoever has packed it: so is its length.
@@ -70,17 +76,10 @@ fn what_is_there_in_place_of_a_release_is_not_fetched_if_it_is_longer() {
         let content = it.by_name.get_mut(&name).unwrap();
         content.resize(content.len() + (1 << 20), 0);
     });
-    let (told, hear) = channel();
-    let is_it = name.clone();
-    bucket.before(move |asked, _| {
-        if asked.method == "GET" && asked.object == is_it {
-            told.send(()).unwrap();
-        }
-        Before::Answer
-    });
+    let fetched = fetches(&bucket, &name);
     let ended = publish(&bucket, &folder, "other", &[]);
     let expect =
         format!("cannot take over 's3://bucket/{name}': it is not a whole archive of that release");
     refused(&bucket, &ended, &before, &expect);
-    assert_eq!(hear.try_iter().count(), 0, "nothing of it was asked for");
+    assert_eq!(fetched.try_iter().count(), 0, "nothing of it was asked for");
 }
