@@ -36,11 +36,13 @@ pub use start::archive_room::{
 };
 pub use start::bound::{Bound, bind, bind_unnamed};
 pub use start::estate::{Inheritance, Item, SECRETS_LEN};
+pub use start::in_time::however_long;
 pub use start::open::{OpenError, permission};
 pub use start::quic::Http3Report;
 pub use start::rights::{Again, Denied};
 pub use start::running::{Running, SiteReport, StartReport};
 pub use start::sandbox::SandboxReport;
+pub use start::sites::at_start::opened_at_start;
 pub use start::start_error::StartError;
 pub use start::{Prepared, prepare};
 pub use worker::ledger;

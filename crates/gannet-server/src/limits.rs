@@ -567,6 +567,10 @@ pub(crate) const SITE_OPENERS_MAX: usize = 64;
 /// A request waits for its site for so long, seconds: as long as a disk takes that has to begin to turn.
 pub(crate) const SITE_WAIT_S: u64 = 10;
 
+/// A start that has waited for its content for so long, seconds, says so, and goes on waiting: a disk that has
+/// to begin to turn, or a large archive, may well take that long.
+pub(crate) const START_WAIT_TOLD_S: u64 = 5;
+
 /// Interval at which requests are looked at that wait for a site, milliseconds.
 pub(crate) const SITE_WAITS_LOOK_MS: u64 = 100;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
-    ReplyEntry, Request, SessionACL,
+    ReplyDirectory, ReplyEntry, Request, SessionACL,
 };
 
 use crate::{Folder, left_out};
@@ -29,6 +29,8 @@ pub enum Disk {
     SlowWithin(u64, u64),
     /// Lookups of the name hang until [`Mounted::release`].
     SlowName,
+    /// The file is listed once [`Mounted::release`] lets it be.
+    SlowList,
     /// Each read takes this long, and other accesses wait for it: a disk that does one thing at a
     /// time.
     Delayed(Duration),
@@ -253,6 +255,27 @@ impl Filesystem for TestDisk {
         match self.attributes(inode) {
             Some(attributes) => reply.attr(&KEEP, &attributes),
             None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut is_slow = false;
+        for ((name, file), next) in self.files.iter().zip(1..).skip(offset as usize) {
+            is_slow |= file.disk == Disk::SlowList;
+            if reply.add(file.inode, next, FileType::RegularFile, name) {
+                break;
+            }
+        }
+        match is_slow {
+            true => self.gate.pass(move || reply.ok()),
+            false => reply.ok(),
         }
     }
 

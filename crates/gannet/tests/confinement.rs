@@ -387,6 +387,56 @@ fn checks_tell_of_the_users_rights_what_a_start_tells() {
     assert!(found.text().lines().any(bad), "{}", found.text());
 }
 
+/// An entry of a folder of hosts is what it is with root's rights: the user's do not make an error of a
+/// link to nothing, or of a store that is open already.
+#[test]
+fn entries_of_hosts_are_told_by_checks_as_by_a_start() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root can become another user");
+    }
+    let folder = Folder::new();
+    folder.write("site/page", "page");
+    folder.write("hosts/a.example/page", "page");
+    folder.write("hosts/.closed/page", "page");
+    symlink(".closed/gone", folder.join("hosts/b.example")).unwrap();
+    gannet_in(&folder, ["publish", "site", "hosts/c.example", "--fast"]).success();
+    let hosts = folder.join("hosts");
+    for (path, mode) in [
+        ("", 0o755),
+        ("hosts/.closed", 0o700),
+        ("hosts/c.example", 0o700),
+    ] {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(folder.join(path), mode).unwrap();
+    }
+    let start = |before: &[&str]| {
+        let mut command = command();
+        command.args(before).args(["--listen", "127.0.0.1:0"]);
+        command.args(["--user", "65534:65534", "--hosts"]);
+        command.arg(&hosts);
+        command
+    };
+    let mut server = Gannet::start(&mut start(&[]));
+    let told = [(); 3].map(|()| server.next_error_line().unwrap());
+    server.stop();
+    let nothing = format!(
+        "gannet: no site for 'b.example': cannot open directory '{}/b.example': no such file or directory \
+         (ENOENT)",
+        hosts.display()
+    );
+    assert_eq!(told[0], nothing);
+    let store = format!("cannot read '{}/c.example' again", hosts.display());
+    assert!(told[1].contains(&store), "{told:#?}");
+    let checked = run(&mut start(&["--check-config"]));
+    assert_eq!(checked.status, Some(0), "{}", checked.err);
+    assert_eq!(checked.err.lines().collect::<Vec<_>>(), told);
+    let found = run(&mut start(&["doctor"]));
+    assert_eq!(found.status, Some(0), "{}{}", found.text(), found.err);
+    assert_eq!(found.err, format!("{nothing}\n"));
+    let note = |it: &str| it.starts_with("note  user") && it.contains(&store);
+    assert!(found.text().lines().any(note), "{}", found.text());
+}
+
 /// Root keeps what files of others need, and nothing else.
 #[test]
 fn root_keeps_no_capabilities_but_those_to_files() {

@@ -1,6 +1,7 @@
 //! `gannet doctor`: what it finds, what it leaves alone, and its exit status.
 
 use std::net::TcpListener;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use gannet_testkit::tls::{Authority, KeyKind};
@@ -185,6 +186,35 @@ fn a_certificate_tells_how_long_it_lasts() {
         has(&ended, "ok", "address", "UDP 127.0.0.1:0 is free"),
         "{}",
         ended.text()
+    );
+}
+
+/// As a start does, which serves the other hosts; a link out of the folder is refused by both.
+#[test]
+fn a_link_to_nothing_among_hosts_is_named() {
+    let folder = Folder::new();
+    folder.write("a.example/index.html", "a");
+    symlink("gone", folder.join("b.example")).expect("linked");
+    let path = folder.path().to_str().expect("UTF-8");
+    let line = format!(
+        "gannet: no site for 'b.example': cannot open directory '{path}/b.example': no such file or \
+         directory (ENOENT)\n"
+    );
+    let checked = gannet(["--check-config", "--port", "0", "--hosts", path]);
+    let found = doctor(&["--hosts", path]);
+    for ended in [checked, found] {
+        assert_eq!(ended.status, Some(0), "{}", ended.text());
+        assert_eq!(ended.err, line);
+    }
+    let elsewhere = Folder::site();
+    symlink(elsewhere.path(), folder.join("c.example")).expect("linked");
+    let found = doctor(&["--hosts", path]);
+    assert_eq!(found.status, Some(1), "{}", found.text());
+    let part = format!("cannot open directory '{path}/c.example'");
+    assert!(
+        has(&found, "bad", "configuration", &part),
+        "{}",
+        found.text()
     );
 }
 

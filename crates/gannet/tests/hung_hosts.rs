@@ -6,7 +6,7 @@ mod sites;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
@@ -16,7 +16,7 @@ use gannet_testkit::h3;
 use gannet_testkit::process::{threads, until};
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
-use gannet_testkit::{Folder, Gannet, command, left_out};
+use gannet_testkit::{Folder, Gannet, command, left_out, run};
 
 use crate::sites::{name, sites, told};
 
@@ -277,6 +277,59 @@ fn a_start_that_changes_its_user_needs_all_sites() {
         true => is_refused(&hung(0), &["--user", "65534:65534"]),
         false => left_out("root", "only root can become another user"),
     }
+}
+
+/// Whatever looks at content says what it waits for, and goes on when that answers.
+fn is_waited_for(command: &mut Command, mounted: &Mounted) {
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let told: Vec<_> = lines.by_ref().map_while(Result::ok).take(2).collect();
+    mounted.release();
+    let expect = format!(
+        "gannet: waiting for '{}' for 5 s now: its file system does not answer, or is slow",
+        mounted.path().display()
+    );
+    let help = "help: see which disk or network file system hangs; this goes on when it answers";
+    assert_eq!(told, [expect.as_str(), help]);
+    let rest: Vec<_> = lines.map_while(Result::ok).collect();
+    let status = child.wait().expect("it ends");
+    assert!(status.success() && rest.is_empty(), "{status} {rest:?}");
+}
+
+#[test]
+fn a_folder_of_hosts_that_hangs_is_named_and_waited_for() {
+    let folder = sites(1);
+    let archive = folder.join("one.gannet");
+    let mut pack = command();
+    pack.arg("pack").arg(folder.join("sites").join(name(0)));
+    run(pack.arg("--output").arg(&archive)).success();
+    let archive = fs::read(archive).expect("packed");
+    let files = [("one.example.gannet", &*archive, Disk::SlowList)];
+    for word in ["serve", "doctor"] {
+        let Some(mounted) = Mounted::new(&files) else {
+            return;
+        };
+        let mut command = command();
+        command.args([word, "--port", "0", "--hosts"]);
+        command.args((word == "serve").then_some("--check-config"));
+        command.stdout(Stdio::null());
+        is_waited_for(command.arg(mounted.path()), &mounted);
+    }
+}
+
+#[test]
+fn a_site_that_hangs_is_named_and_waited_for() {
+    let files: [(&str, &[u8], Disk); 1] = [("_headers", b"/*\n  X-From: afar\n", Disk::SlowName)];
+    let Some(mounted) = Mounted::new(&files) else {
+        return;
+    };
+    let mut command = command();
+    command.args(["--port", "0", "--check-config", "--site"]);
+    command.stdout(Stdio::null());
+    is_waited_for(
+        command.arg(format!("one.example={}", mounted.path().display())),
+        &mounted,
+    );
 }
 
 /// A link out of the folder is refused without a look at what it leads to, at the start as later.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::follow::LiveDirectory;
+use super::in_time::however_long;
 use super::open::Followed;
 use super::releases;
 use super::sites::at_start::{self, AtStart, Means};
@@ -57,7 +58,11 @@ impl Contents {
                 Some(None) => continue,
                 None => {
                     let opening = means.opening(&config.content, hosted.entry.as_deref());
-                    AtStart::open(&opening, hosted.content.clone()).map_err(StartError::Content)?
+                    let content = hosted.content.clone();
+                    let opened = however_long(&hosted.content.clone().into_path(), || {
+                        AtStart::open(&opening, content)
+                    });
+                    opened.map_err(StartError::Content)?
                 }
             };
             all.add(place, hosted, opened);

@@ -1,11 +1,15 @@
-//! Work with several things, some of which may be on file systems that do not answer.
+//! Work with things some of which may be on file systems that do not answer.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::limits::START_WAIT_TOLD_S;
+use crate::observe::notices::ERRORS;
 
 /// How long work may take.
 #[derive(Clone, Copy)]
@@ -101,6 +105,31 @@ where
             at,
         };
     }
+}
+
+/// Does `work`, which takes what is at a path, however long that takes. People are told once what is waited
+/// for.
+pub fn however_long<R>(path: &Path, work: impl FnOnce() -> R) -> R {
+    let (ended, end) = channel::<()>();
+    let watch = move || {
+        let patience = Duration::from_secs(START_WAIT_TOLD_S);
+        if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            ERRORS.tell(format_args!(
+                "gannet: waiting for '{}' for {START_WAIT_TOLD_S} s now: its file system does not answer, or is \
+                 slow\nhelp: see which disk or network file system hangs; this goes on when it answers",
+                path.display()
+            ));
+        }
+    };
+    thread::scope(|scope| {
+        let watching = thread::Builder::new().name("gannet-waiting".into());
+        // Where no thread can be had, none of those that a server needs can, which is an error then.
+        let watching = watching.spawn_scoped(scope, watch).ok();
+        let result = work();
+        drop(ended);
+        watching.map(thread::ScopedJoinHandle::join);
+        result
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ pub(crate) mod bound;
 mod contents;
 pub(crate) mod estate;
 mod follow;
-mod in_time;
+pub(crate) mod in_time;
 pub(crate) mod lookout;
 pub(crate) mod open;
 pub(crate) mod published;

@@ -14,6 +14,7 @@ use gannet_io::named_file;
 use crate::config::{Content, Hosted, RunAs};
 use crate::release::rules::ReadAhead;
 use crate::start::follow::{Place, names};
+use crate::start::in_time::however_long;
 use crate::start::open::OpenError;
 use crate::start::start_error::StartError;
 use crate::tls::watch::Source;
@@ -121,7 +122,7 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
                 _ => (Path::new("."), false),
             },
         };
-        let root = match open(path, is_host) {
+        let root = match however_long(path, || open(path, is_host)) {
             Ok(root) => root,
             // Few hosts are opened before the user changes.
             Err(error) if matches!(content, Content::Many(many) if many.are_opened_at_start()) => {

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gannet_io::named_file;
+
 use super::entries::{inside, real};
 use crate::coder::Coder;
 use crate::config::{Config, Content, ContentOptions, Hosted, Many};
@@ -15,6 +17,7 @@ use crate::limits::{SITE_SLOW_MS, SITE_WAIT_S};
 use crate::observe::notices::ERRORS;
 use crate::release::opened::What;
 use crate::start::archive_room::ArchiveRoom;
+use crate::start::follow::Place;
 use crate::start::in_time::{self, Patience};
 use crate::start::open::{Followed, OpenError, Opening, no_front_page};
 use crate::start::start_error::StartError;
@@ -80,6 +83,58 @@ pub(crate) fn open(
     config: &Config,
     means: &Means,
 ) -> Result<BTreeMap<usize, Option<AtStart>>, StartError> {
+    let (options, means) = (config.content.clone(), means.clone());
+    let open = move |content: Content, host: Option<&str>| {
+        AtStart::open(&means.opening(&options, host), content)
+    };
+    each_entry(contents, config.run_as.is_some(), open)
+}
+
+/// What a start opens of `contents`, each entry of a folder of hosts as what it is: those that it leaves to
+/// requests are left out, and a line names each, as at a start. Nothing in an entry is looked at.
+/// `changes_user` if the server is to change its user.
+///
+/// # Errors
+/// As at the start, as far as they are seen without a look at what is in an entry.
+pub fn opened_at_start(
+    contents: Vec<Hosted>,
+    changes_user: bool,
+) -> Result<Vec<Hosted>, StartError> {
+    let mut found = each_entry(&contents, changes_user, |content, _| {
+        reach(&content).map(|()| content)
+    })?;
+    let places = contents.into_iter().enumerate();
+    let opened = places.filter_map(|(place, hosted)| {
+        let content = match found.remove(&place) {
+            Some(found) => found?,
+            None => hosted.content,
+        };
+        Some(Hosted { content, ..hosted })
+    });
+    Ok(opened.collect())
+}
+
+/// Opens an entry itself.
+fn reach(content: &Content) -> Result<(), OpenError> {
+    let (what, tried) = match content {
+        Content::HostFolder(path) => {
+            let opened = Place::new(path, true).and_then(|place| place.open());
+            ("directory", opened.map(drop))
+        }
+        Content::Archive(path) => ("archive", named_file::open(path).map(drop)),
+        // It was read just now.
+        _ => return Ok(()),
+    };
+    tried.map_err(|error| OpenError::Io(what, content.clone().into_path(), error))
+}
+
+/// Does `work` with each entry of a folder of hosts that is among `contents`, and with its host. The results
+/// are by the places among the contents; those that are left to requests are `None`, and a line names each.
+fn each_entry<R: Send + 'static>(
+    contents: &[Hosted],
+    changes_user: bool,
+    work: impl Fn(Content, Option<&str>) -> Result<R, OpenError> + Send + Sync + 'static,
+) -> Result<BTreeMap<usize, Option<R>>, StartError> {
     let mut all = BTreeMap::new();
     let Some(many) = contents.iter().find_map(many_of) else {
         return Ok(all);
@@ -88,14 +143,11 @@ pub(crate) fn open(
     let places = places.filter(|(_, it)| is_entry(it, many));
     let places: Vec<_> = places.map(|(place, it)| (place, it.clone())).collect();
     let entries: Vec<Hosted> = places.iter().map(|(_, it)| it.clone()).collect();
-    let (folder, options, means) = (many.folder.clone(), config.content.clone(), means.clone());
+    let folder = many.folder.clone();
     let open = move |hosted: &Hosted| {
-        let opening = means.opening(&options, hosted.entry.as_deref());
         let content = &hosted.content;
-        let opened = inside(&folder, content).and_then(|()| {
-            let real = real(content.clone());
-            AtStart::open(&opening, real)
-        });
+        let opened = inside(&folder, content)
+            .and_then(|()| work(real(content.clone()), hosted.entry.as_deref()));
         opened.map_err(|error| Refused {
             is_told_only: leads_nowhere(content, &error),
             error,
@@ -114,7 +166,7 @@ pub(crate) fn open(
             }
             (Some(Err(refused)), _) => return Err(StartError::Content(refused.error)),
             // The C library changes the user of all threads, and would wait for the one that hangs.
-            (None, Some(host)) if config.run_as.is_none() => {
+            (None, Some(host)) if !changes_user => {
                 ERRORS.tell(format_args!("gannet: {}", unanswered(&host)));
                 None
             }

@@ -16,7 +16,7 @@ use gannet_io::{clock, ktls, probe, user};
 use gannet_server::config::{Content, ListenAddress, SandboxChoice};
 use gannet_server::tls::certificates::now_unix;
 use gannet_server::tls::watch::Source;
-use gannet_server::{Denied, machine_memory};
+use gannet_server::{Denied, however_long, machine_memory};
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
@@ -210,11 +210,14 @@ fn site(content: &Content, is_live: bool) -> Site {
         Content::Store(_) => "store",
         Content::Many(_) => "folder of hosts",
     };
-    let system = rustix::fs::statfs(&path).map(|system| FileSystem {
-        // The type of the field differs between processors.
-        magic: system.f_type as u64,
-        folds_case: folds_case(&path),
-    });
+    let look = || {
+        rustix::fs::statfs(&path).map(|system| FileSystem {
+            // The type of the field differs between processors.
+            magic: system.f_type as u64,
+            folds_case: folds_case(&path),
+        })
+    };
+    let system = however_long(&path, look);
     Site {
         name: format!("{} ({kind})", path.display()),
         is_live,

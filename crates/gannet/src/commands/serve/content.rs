@@ -8,6 +8,7 @@ use gannet_archive::{SUPERBLOCK_LEN, SectionKind, Superblock};
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 use gannet_server::config::{Content, Hosted, Many};
+use gannet_server::however_long;
 use gannet_server::notices::ERRORS;
 use gannet_site::host_folders::{DEFAULT_FOLDER, HostFolders, Other, is_archive};
 
@@ -110,7 +111,7 @@ fn has_hosts(hosted: &Hosted) -> bool {
 fn host_folders(root: &Path, settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     let is_for_one = settings.ignore_host;
     let fail = |error: io::Error| Failure::of_system("read", root.display(), &error);
-    let found = HostFolders::to_serve(root).map_err(fail)?;
+    let found = however_long(root, || HostFolders::to_serve(root)).map_err(fail)?;
     let is_hidden = |path: &Path| {
         let name = path.file_name().unwrap_or_default();
         name.as_encoded_bytes().starts_with(b".")
@@ -231,9 +232,7 @@ fn main_content(settings: &Settings) -> Result<Content, Failure> {
     }
     match &settings.path {
         Some(path) => look(path),
-        None if io::stdin().is_terminal() || io::stdout().is_terminal() => {
-            content_kind::examine(Path::new("."))
-        }
+        None if io::stdin().is_terminal() || io::stdout().is_terminal() => look(Path::new(".")),
         None => Err(
             Failure::usage("no path given, and not running in a terminal")
                 .help("name what to serve: 'gannet PATH'; for the current directory 'gannet .'"),
@@ -242,7 +241,7 @@ fn main_content(settings: &Settings) -> Result<Content, Failure> {
 }
 
 fn look(path: &Path) -> Result<Content, Failure> {
-    content_kind::examine(path).map_err(|failure| {
+    however_long(path, || content_kind::examine(path)).map_err(|failure| {
         match mistyped_command(Some(&path.as_os_str().to_owned())) {
             Some(meant) => failure.help(format!("did you mean the command 'gannet {meant}'?")),
             None if is_url(path.as_os_str()) => failure.help(

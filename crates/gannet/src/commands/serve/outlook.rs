@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use gannet_io::named_file;
 use gannet_server::config::{Config, Content, Hosted, ListenAddress, LogFormat, Scheme};
 use gannet_server::tls::watch::Source;
-use gannet_server::{Again, Denied};
+use gannet_server::{Again, Denied, opened_at_start};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -24,7 +24,7 @@ use crate::messages::Failure;
 
 /// See the module documentation.
 pub(crate) struct Outlook {
-    /// What would be served; empty if the settings do not say.
+    /// What would be opened; empty if the settings do not say.
     pub(crate) contents: Vec<Hosted>,
     /// Every address with its transport, whether the start would bind it, and who has it if not.
     pub(crate) addresses: Vec<Prospect>,
@@ -69,12 +69,15 @@ impl Outlook {
         };
         let wanted = wanted(settings, origins).map_err(&mut keep).ok();
         let certificates = tls::source(settings).map_err(&mut keep).ok().flatten();
+        let opened = opened_at_start(contents.clone(), settings.user.is_some());
+        let opened = opened.map_err(|error| keep(start_failure(&error, settings)));
+        let opened = opened.unwrap_or_default();
         let run_as = confinement::run_as(settings.user.as_deref());
         let run_as = run_as.map_err(&mut keep).ok().flatten();
         let log = log_file(settings);
         let denied = run_as.map_or(Ok(Vec::new()), |run_as| {
             let again = Again {
-                contents: &contents,
+                contents: &opened,
                 rules: settings.site.routing().rules,
                 certificates: certificates.as_ref(),
                 passwords: settings.server.passwords.file.as_deref(),
@@ -100,7 +103,7 @@ impl Outlook {
             limits: process_limits::check(settings, &needs, used),
             memory: needs.memory_of_start(used),
             budget: Budget::of(settings, &needs, used),
-            contents,
+            contents: opened,
             certificates,
             denied: denied.unwrap_or_default(),
             refusals,
