@@ -8,7 +8,9 @@ use std::panic::resume_unwind;
 use std::{ptr, thread};
 
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid};
+use rustix::process::{
+    DumpableBehavior, Gid, Uid, dumpable_behavior, getegid, geteuid, set_dumpable_behavior,
+};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::cause::cause;
@@ -60,18 +62,12 @@ impl User {
     }
 
     /// Makes this process the user's, all threads of it, and verifies that nothing of the former
-    /// rights is left.
+    /// rights is left. One that cannot be dumped or traced stays so.
     ///
     /// # Errors
     /// `EPERM` without root's rights; in words if a thread kept any.
     pub fn become_it(&self) -> io::Result<()> {
-        // The C library's functions, as they reach all threads, which system calls do not.
-        // SAFETY: the length is that of the list.
-        ended(unsafe { libc::setgroups(self.groups.len() as _, self.groups.as_ptr()) })?;
-        // SAFETY: no memory is involved.
-        ended(unsafe { libc::setresgid(self.gid, self.gid, self.gid) })?;
-        // SAFETY: no memory is involved.
-        ended(unsafe { libc::setresuid(self.uid, self.uid, self.uid) })?;
+        self.change(&OF_PROCESS)?;
         let unseen = |error: io::Error| {
             let text = format!(
                 "cannot see its threads in /proc/self/task: {}",
@@ -98,7 +94,7 @@ impl User {
     }
 
     /// Does this with the user's rights alone, on a thread of its own: the process keeps its rights, and
-    /// the thread ends with this.
+    /// the thread ends with this. A process that cannot be dumped or traced stays so.
     ///
     /// # Errors
     /// The thread cannot be started; `EPERM` without root's rights.
@@ -106,21 +102,31 @@ impl User {
         thread::scope(|scope| {
             let acting = thread::Builder::new().name("gannet-rights".into());
             let acting = acting.spawn_scoped(scope, || {
-                self.become_on_this_thread()?;
+                self.change(&OF_THREAD)?;
                 Ok(act())
             })?;
             acting.join().unwrap_or_else(|panic| resume_unwind(panic))
         })
     }
 
-    fn become_on_this_thread(&self) -> io::Result<()> {
-        // System calls, which the C library's functions would have all threads make.
-        let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
-        set_thread_groups(&groups)?;
-        let (gid, uid) = (Gid::from_raw(self.gid), Uid::from_raw(self.uid));
-        set_thread_res_gid(gid, gid, gid)?;
-        // With the last of root's numbers the thread loses all capabilities.
-        Ok(set_thread_res_uid(uid, uid, uid)?)
+    /// Changes all numbers of the process or of the thread to the user's. With the last of root's it loses all
+    /// capabilities.
+    ///
+    /// With each change of an effective number, the kernel (`commit_creds`) makes the whole process as dumpable
+    /// as `fs.suid_dumpable` says; with 1, whatever else runs as the user may trace it. Until that is undone,
+    /// root's numbers stay as the saved ones, which forbid that. Giving those up does not make it dumpable again.
+    /// `setfsuid` would be no way round: the kernel treats it alike.
+    fn change(&self, of: &Change) -> io::Result<()> {
+        let before = dumpable_behavior()?;
+        let (gid, uid) = (getegid().as_raw(), geteuid().as_raw());
+        (of.groups)(&self.groups)?;
+        (of.gids)([self.gid, self.gid, gid])?;
+        (of.uids)([self.uid, self.uid, uid])?;
+        if before == DumpableBehavior::NotDumpable {
+            set_dumpable_behavior(before)?;
+        }
+        (of.gids)([self.gid; 3])?;
+        (of.uids)([self.uid; 3])
     }
 
     /// The line of a thread's status (proc_pid_status(5)) with rights that are not this user's.
@@ -144,10 +150,43 @@ impl User {
     }
 }
 
+/// Sets the groups, and the real, effective and saved numbers.
+struct Change {
+    groups: fn(&[u32]) -> io::Result<()>,
+    gids: fn([u32; 3]) -> io::Result<()>,
+    uids: fn([u32; 3]) -> io::Result<()>,
+}
+
+/// The C library's functions, as they reach all threads, which system calls do not.
+const OF_PROCESS: Change = Change {
+    // SAFETY: the length is that of the list.
+    groups: |all| ended(unsafe { libc::setgroups(all.len() as _, all.as_ptr()) }),
+    // SAFETY: no memory is involved.
+    gids: |[real, effective, saved]| ended(unsafe { libc::setresgid(real, effective, saved) }),
+    // SAFETY: no memory is involved.
+    uids: |[real, effective, saved]| ended(unsafe { libc::setresuid(real, effective, saved) }),
+};
+
+/// System calls, which the C library's functions would have all threads make.
+const OF_THREAD: Change = Change {
+    groups: |all| {
+        let all: Vec<Gid> = all.iter().copied().map(Gid::from_raw).collect();
+        Ok(set_thread_groups(&all)?)
+    },
+    gids: |all| {
+        let [real, effective, saved] = all.map(Gid::from_raw);
+        Ok(set_thread_res_gid(real, effective, saved)?)
+    },
+    uids: |all| {
+        let [real, effective, saved] = all.map(Uid::from_raw);
+        Ok(set_thread_res_uid(real, effective, saved)?)
+    },
+};
+
 /// Whether this process is root's.
 #[must_use]
 pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    geteuid().is_root()
 }
 
 /// The group's number; in words if there is none.

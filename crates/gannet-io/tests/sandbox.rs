@@ -15,9 +15,11 @@ use std::thread;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 use gannet_io::sandbox::{Calls, Domain, Kernel, Reach, forbid_privileges};
+use gannet_io::user::{User, is_root};
 use gannet_testkit::left_out;
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
+use rustix::process::{DumpableBehavior, dumpable_behavior};
 
 /// Runs this on a thread of its own in such a domain, if the kernel has all parts of it.
 fn confined<T: Send + 'static>(
@@ -355,4 +357,25 @@ fn map(access: rustix::mm::ProtFlags) -> Result<(), Errno> {
     let flags = rustix::mm::MapFlags::PRIVATE;
     // SAFETY: a new mapping at an address of the kernel's choice, which nothing uses.
     unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4096, access, flags) }.map(drop)
+}
+
+/// A thread that acts as another user leaves a process that cannot be dumped so, whatever the machine's setting.
+#[test]
+fn to_act_as_a_user_makes_no_process_dumpable() {
+    if !is_root() {
+        return left_out("root", "only root can become another user");
+    }
+    let setting = fs::read_to_string("/proc/sys/fs/suid_dumpable").unwrap();
+    if setting.trim() != "1" {
+        return left_out("fs.suid_dumpable=1", format!("it is {}", setting.trim()));
+    }
+    let user = User::find("65534", Some("65534")).unwrap();
+    let main = move || {
+        forbid_privileges().expect("every process may");
+        let meanwhile = user.act(dumpable_behavior).expect("root may");
+        (meanwhile, dumpable_behavior())
+    };
+    let (meanwhile, after) = thread::spawn(main).join().expect("it does not panic");
+    assert_eq!(meanwhile, Ok(DumpableBehavior::NotDumpable));
+    assert_eq!(after, Ok(DumpableBehavior::NotDumpable));
 }

@@ -545,6 +545,27 @@ fn root_becomes_another_user_for_good() {
     });
 }
 
+/// Where the kernel would have a process dumped and traced whose user changes, neither is.
+#[test]
+fn nothing_else_of_the_user_can_trace_the_server() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root can become another user");
+    }
+    let setting = fs::read_to_string("/proc/sys/fs/suid_dumpable").unwrap();
+    if setting.trim() != "1" {
+        return left_out("fs.suid_dumpable=1", format!("it is {}", setting.trim()));
+    }
+    on_both_engines(|engine| {
+        let folder = Folder::site();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let server = engine.serve(folder.path(), &["--user", "65534:65534"]);
+        // proc(5): root's, unless the user may dump it.
+        let maps = format!("/proc/{}/maps", server.pid());
+        assert_eq!(fs::metadata(maps).unwrap().uid(), 0);
+        server.stop().success();
+    });
+}
+
 #[test]
 fn a_user_that_cannot_be_had_is_an_error() {
     let folder = Folder::site();

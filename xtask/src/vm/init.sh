@@ -11,6 +11,8 @@ for module in $(cat /etc/modules); do
     insmod "/lib/modules/$module.ko" || echo "vm: module $module was not loaded"
 done
 ulimit -n 8192
+# Tests see to it that the server is not dumpable all the same.
+echo 1 >/proc/sys/fs/suid_dumpable
 echo "vm: started $(uname -r)"
 while read -r name path; do
     echo "vm: suite $name"
