@@ -336,10 +336,20 @@ pub(crate) const LOG_FIELD_MAX: usize = 1 << 10;
 /// beginning would be another one.
 pub(crate) const LOG_REQUEST_ID_MAX: usize = 128;
 
-/// Log records pending for one connection: those of its streams, and of the responses in two sends.
+/// Bytes of the subject of a client's certificate that are logged; of a longer one, which may have 16 KiB,
+/// the beginning and a mark.
+pub(crate) const LOG_SUBJECT_MAX: usize = 1 << 10;
+
+/// The same for the octets of its serial number, two digits each: no more are allowed (RFC 5280 section
+/// 4.1.2.2).
+pub(crate) const LOG_SERIAL_OCTETS_MAX: usize = 20;
+
+/// Log records pending for one connection: those of its streams, and of the responses in two sends; and
+/// who its client is by its certificate.
 pub(crate) const LOG_HELD_MAX: u64 = (gannet_http::h2::limits::STREAMS_MAX as u64
     + 2 * RESPONSES_PER_SEND_MAX as u64)
-    * (LOG_TARGET_MAX + 4 * LOG_FIELD_MAX + LOG_REQUEST_ID_MAX + 512) as u64;
+    * (LOG_TARGET_MAX + 4 * LOG_FIELD_MAX + LOG_REQUEST_ID_MAX + 512) as u64
+    + (LOG_SUBJECT_MAX + 2 * LOG_SERIAL_OCTETS_MAX + 512) as u64;
 
 /// Bytes the engine is sending for one connection, excluding shared memory and pages of files: the
 /// longest slice in records, in a buffer that may have been allocated for more.

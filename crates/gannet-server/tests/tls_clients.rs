@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use gannet_server::tls::alert::Alert;
 use gannet_server::tls::certificates::{CertificateSet, now_unix};
-use gannet_server::tls::clients::Verifier;
+use gannet_server::tls::clients::{Demand, Verifier};
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
 use gannet_server::tls::limits::{CLIENT_CHAIN_BYTES_MAX, CLIENT_CHAIN_LEN_MAX};
@@ -15,6 +15,8 @@ use gannet_testkit::tls::KEY_KINDS;
 use rcgen::{CustomExtension, ExtendedKeyUsagePurpose};
 use rustls::SupportedCipherSuite;
 use rustls::crypto::aws_lc_rs::cipher_suite as suites;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tls_support::*;
 
 /// One of TLS 1.3, one of TLS 1.2.
@@ -25,8 +27,18 @@ const VERSIONS: [SupportedCipherSuite; 2] = [
 
 /// A server that serves only clients with a certificate of the authorities in these files.
 fn server(authority: &Authority, files: &[PathBuf], early_data: bool) -> CertificateSet {
+    asking(authority, files, Demand::Required, early_data)
+}
+
+/// The same that may also serve others.
+fn asking(
+    authority: &Authority,
+    files: &[PathBuf],
+    demand: Demand,
+    early_data: bool,
+) -> CertificateSet {
     let options = Options {
-        clients: Verifier::read(files, now_unix(), &mut Vec::new()).unwrap(),
+        clients: Verifier::read(files, demand, now_unix(), &mut Vec::new()).unwrap(),
         early_data,
         ..Options::default()
     };
@@ -48,10 +60,11 @@ fn abilities(suite: SupportedCipherSuite, identity: Option<Issued>) -> Abilities
 /// The failure of the handshake of a client with this certificate, and what the client has seen.
 fn refused(
     authority: &Authority,
+    demand: Demand,
     suite: SupportedCipherSuite,
     identity: Option<Issued>,
 ) -> (Alert, Result<Vec<u8>, rustls::Error>) {
-    let set = server(authority, &[authority.file()], false);
+    let set = asking(authority, &[authority.file()], demand, false);
     let config = authority.client(abilities(suite, identity));
     let mut client = connect(&config, "localhost");
     let mut server = Handshake::new();
@@ -69,16 +82,60 @@ fn refused(
     panic!("it is served over {suite:?}");
 }
 
-/// The name of the alert that ends the handshake of a client with this certificate.
+/// The name of the alert that ends the handshake of a client with this certificate, or with none.
+/// Whoever shows one gets the same where it is optional.
 fn refusal(authority: &Authority, identity: Option<Issued>) -> &'static str {
-    let [one, other] = VERSIONS.map(|suite| {
-        let (alert, seen) = refused(authority, suite, identity.clone());
+    let demands = match identity {
+        Some(_) => &[Demand::Required, Demand::Optional][..],
+        None => &[Demand::Required],
+    };
+    let cases = demands
+        .iter()
+        .flat_map(|it| VERSIONS.map(|suite| (*it, suite)));
+    let mut alerts = cases.map(|(demand, suite)| {
+        let (alert, seen) = refused(authority, demand, suite, identity.clone());
         let told = rustls::Error::AlertReceived(alert.0.into());
-        assert_eq!(seen.unwrap_err(), told, "{suite:?}");
+        assert_eq!(seen.unwrap_err(), told, "{demand:?} {suite:?}");
         alert
     });
-    assert_eq!(one, other);
-    one.name()
+    let first = alerts.next().expect("there is one");
+    alerts.for_each(|alert| assert_eq!(alert, first));
+    first.name()
+}
+
+/// Over either version, with and without early data among the other options: who shows a certificate
+/// is known by it, and who shows none is served. Nobody's session is resumed, so that a certificate is
+/// asked for on the next connection, too.
+#[test]
+fn an_optional_certificate_may_be_left_out() {
+    let authority = Authority::new();
+    for early_data in [false, true] {
+        let set = asking(
+            &authority,
+            &[authority.file()],
+            Demand::Optional,
+            early_data,
+        );
+        for suite in VERSIONS {
+            let shown = authority.issued_to_client(KeyKind::P256);
+            for identity in [None, Some(shown)] {
+                let config = authority.client(abilities(suite, identity.clone()));
+                for _ in 0..2 {
+                    let mut client = connect(&config, "localhost");
+                    let mut established = shake(&set, &mut client).unwrap();
+                    assert_eq!(established.kind, Kind::Full, "{suite:?}");
+                    let leaf = identity.as_ref().map(|it| {
+                        let der = CertificateDer::from_pem_slice(it.chain.as_bytes());
+                        Box::from(der.expect("PEM").as_ref())
+                    });
+                    assert_eq!(established.client_certificate, leaf);
+                    let mut out = Vec::new();
+                    established.session.encrypt(&[b"answer"], &mut out).unwrap();
+                    assert_eq!(to_client(&mut client, &out).unwrap(), b"answer");
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -174,7 +231,7 @@ fn what_a_client_may_send_has_a_bound() {
     let mut endless = long(&authority, 15_000);
     endless.chain = endless.chain.repeat(6);
     for suite in VERSIONS {
-        let (alert, _) = refused(&authority, suite, Some(endless.clone()));
+        let (alert, _) = refused(&authority, Demand::Optional, suite, Some(endless.clone()));
         assert_eq!(alert.name(), "decode_error");
     }
 }

@@ -5,6 +5,7 @@ mod tls_support;
 
 use gannet_server::tls::alert::{Alert, Fault};
 use gannet_server::tls::certificates::CertificateSet;
+use gannet_server::tls::clients::Demand;
 use gannet_server::tls::config::{Options, Protocol};
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
 use gannet_server::tls::record::aead::{Cipher, Version};
@@ -655,26 +656,41 @@ fn a_challenge_stays_one_after_a_second_hello() {
     let folder = gannet_testkit::Folder::new();
     let proof = Authority::new().issued(KeyKind::P256, &["asked.test"]);
     folder.write("challenges/asked.test.pem", proof.pem());
-    let source = Source {
-        pairs: Vec::new(),
-        allow_expired: false,
-        awaits_pairs: false,
-        ordered: Some(Ordered {
-            folder: folder.path().to_owned(),
-            ..Ordered::default()
-        }),
-        options: Options::default(),
-        client_authorities: Vec::new(),
-    };
-    let set = source.open().unwrap().store.current();
+    let site = Authority::new().issued(KeyKind::P256, &["asked.test"]);
+    folder.write("certificates/asked.test.pem", site.pem());
+    let clients = Authority::named("clients").pem().to_owned();
+    let clients = folder.write("clients.pem", clients);
+    let asked = [
+        (Vec::new(), Demand::default()),
+        (vec![clients.clone()], Demand::Required),
+        (vec![clients], Demand::Optional),
+    ];
+    for (client_authorities, client_demand) in asked {
+        let source = Source {
+            pairs: Vec::new(),
+            allow_expired: false,
+            awaits_pairs: false,
+            ordered: Some(Ordered {
+                folder: folder.path().to_owned(),
+                ..Ordered::default()
+            }),
+            options: Options::default(),
+            client_authorities,
+            client_demand,
+        };
+        stays_a_challenge(&source.open().unwrap().store.current());
+    }
+}
+
+fn stays_a_challenge(set: &CertificateSet) {
     for second in [None, Some(b"acme-tls/1".as_slice())] {
         let mut server = Handshake::new();
         let mut out = Vec::new();
         let first = hello(Some(b"acme-tls/1"), false);
-        let step = server.receive(&set, &first, &mut out);
+        let step = server.receive(set, &first, &mut out);
         assert!(matches!(step, Ok(Step::NeedInput)) && !out.is_empty());
         out.clear();
-        let step = server.receive(&set, &hello(second, true), &mut out);
+        let step = server.receive(set, &hello(second, true), &mut out);
         assert!(matches!(step, Ok(Step::NeedInput)) && !out.is_empty());
         assert_eq!(server.protocol(), Protocol::Challenge, "{second:?}");
     }
@@ -690,13 +706,17 @@ fn a_handshake_waits_for_the_certificate_of_its_name() {
             .issued(KeyKind::P256, &["other.test"])
             .pem(),
     );
-    let (source, _told) = on_demand(&folder, |name| name.ends_with(".site.test"));
+    let (mut source, _told) = on_demand(&folder, |name| name.ends_with(".site.test"));
     let authority = Authority::new();
+    source.client_authorities = vec![authority.file()];
     let before = source.open().unwrap().store.current();
     let issued = authority.issued(KeyKind::P256, &["a.site.test"]);
     folder.write("certificates/a.site.test.pem", issued.pem());
     let after = source.open().unwrap().store.current();
-    let config = authority.client(Abilities::default());
+    let config = authority.client(Abilities {
+        identity: Some(authority.issued_to_client(KeyKind::P256)),
+        ..Abilities::default()
+    });
     let greet = |name: &str| {
         let mut client = connect(&config, name);
         let hello = from_client(&mut client);
@@ -715,10 +735,9 @@ fn a_handshake_waits_for_the_certificate_of_its_name() {
     assert!(matches!(step, Ok(Step::NeedInput)) && !server.is_held());
     to_client(&mut client, &out).unwrap();
     let last = from_client(&mut client);
-    assert!(matches!(
-        server.receive(&after, &last, &mut out),
-        Ok(Step::Done(_))
-    ));
+    let step = server.receive(&after, &last, &mut out);
+    // Which the client needs, after the wait as well.
+    assert!(matches!(step, Ok(Step::Done(it)) if it.client_certificate.is_some()));
     // One that is given up, and a name of no site.
     let (_, hello) = greet("b.site.test");
     let (mut server, mut out) = (Handshake::new(), Vec::new());

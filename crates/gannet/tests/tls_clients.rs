@@ -1,5 +1,6 @@
-//! Clients that need a certificate, over every version of HTTP.
+//! Clients that need a certificate, or may show one, over every version of HTTP.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -10,14 +11,15 @@ use gannet_testkit::client::{Client, End, get, head, metric};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::h3;
+use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, connection};
 use gannet_testkit::{Folder, Gannet, Signal, command, gannet, tool};
-use rcgen::CustomExtension;
+use rcgen::{CustomExtension, DnType, SerialNumber};
 use rustls::crypto::aws_lc_rs::cipher_suite as suites;
 use rustls::{ClientConfig, HandshakeKind, ProtocolVersion};
 
-/// A server that serves only clients with a certificate of `clients`.
+/// A server that asks clients for a certificate of `clients`.
 struct Place {
     server: Gannet,
     /// Has issued the server's certificate, as `site.pem`.
@@ -28,6 +30,11 @@ struct Place {
 
 impl Place {
     fn new(engine: Engine, site: &Folder) -> Self {
+        Self::with(engine, site, &[])
+    }
+
+    /// The same with more flags.
+    fn with(engine: Engine, site: &Folder, more: &[&str]) -> Self {
         let (authority, clients) = (Authority::new(), Authority::named("clients"));
         let file = authority.issue("site.pem", KeyKind::P256, &["localhost", "127.0.0.1"]);
         let ca = clients.file();
@@ -36,7 +43,8 @@ impl Place {
             ["--tls-client-ca", text(&ca)],
             ["--metrics", "127.0.0.1:0"],
         ];
-        let server = engine.serve(site.path(), flags.as_flattened());
+        let flags = [flags.as_flattened(), more].concat();
+        let server = engine.serve(site.path(), &flags);
         Self {
             server,
             authority,
@@ -60,6 +68,19 @@ impl Place {
     fn quic(&self, identity: Option<Issued>) -> Quic {
         let config = self.config("h3", identity);
         Quic::start(self.server.address(), &config, "localhost")
+    }
+
+    /// The answers to a request for `target` over each version of HTTP.
+    fn answers(&self, target: &str, identity: Option<&Issued>) {
+        let identity = || identity.cloned();
+        self.client(identity()).get(target).expect(200);
+        let config = self.config("h2", identity());
+        let h2 = connection(&config, "localhost");
+        Peer::tls(self.server.address(), h2).get(target).expect(200);
+        let mut quic = self.quic(identity());
+        quic.shake();
+        quic.open_uni(&h3::control(&[]));
+        assert_eq!(quic.get(target).status, 200);
     }
 
     fn good(&self) -> Option<Issued> {
@@ -87,6 +108,17 @@ impl Place {
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
+}
+
+/// All lines of a log, of which there are so many; then it is removed.
+fn logged(log: &Path, count: u64) -> Vec<String> {
+    let mut lines = String::new();
+    until("all lines", || {
+        lines = fs::read_to_string(log).unwrap_or_default();
+        lines.ends_with('\n') && lines.lines().count() as u64 == count
+    });
+    fs::remove_file(log).expect("ours");
+    lines.lines().map(str::to_owned).collect()
 }
 
 /// A client without the right certificate sends its request at once, and is told this alert instead
@@ -119,19 +151,10 @@ fn only_clients_with_a_certificate_are_served() {
         let named = |line: &String| line.contains("clients need a certificate of: CN=clients");
         assert!(lines.iter().any(named), "{lines:?}");
         let answer = place.client(place.good()).get("/").expect(200);
-        assert_eq!(
-            answer.field("alt-svc"),
-            None,
-            "browsers send none over HTTP/3"
-        );
-        let config = place.config("h2", place.good());
-        let h2 = connection(&config, "localhost");
-        Peer::tls(place.server.address(), h2).get("/").expect(200);
-        let mut quic = place.quic(place.good());
-        quic.shake();
-        quic.open_uni(&h3::control(&[]));
-        assert_eq!(quic.get("/").status, 200);
-        assert_eq!(place.count("accepted"), 3);
+        let why = "browsers send none over HTTP/3";
+        assert_eq!(answer.field("alt-svc"), None, "{why}");
+        place.answers("/", place.good().as_ref());
+        assert_eq!(place.count("accepted"), 4);
 
         is_refused(place.client(None), "CertificateRequired");
         is_refused_h3(place.quic(None), 116);
@@ -145,8 +168,172 @@ fn only_clients_with_a_certificate_are_served() {
         assert_eq!(place.count("refused"), 4);
         let reasons = ["certificate_required", "unknown_ca", "certificate_expired"];
         assert_eq!(reasons.map(|reason| place.failed(reason)), [2, 2, 2]);
-        assert_eq!(place.count("accepted"), 3);
+        assert_eq!(place.count("accepted"), 4);
         place.client(place.good()).get("/").expect(200);
+    });
+}
+
+/// Who shows none is served, who shows a good one as well, and who shows a bad one gets the same alert as
+/// where everybody needs one.
+#[test]
+fn an_optional_certificate_has_to_be_right() {
+    let site = Folder::site();
+    // For the kernel to encrypt, where it can.
+    site.write("long.bin", vec![7; 300 << 10]);
+    on_both_engines(|engine| {
+        let place = Place::with(engine, &site, &["--tls-client-auth", "optional"]);
+        let lines = place.server.start_lines();
+        let named = |line: &String| line.contains("clients may show a certificate of: CN=clients");
+        assert!(lines.iter().any(named), "{lines:?}");
+        place.answers("/long.bin", None);
+        assert_eq!((place.count("missing"), place.count("accepted")), (3, 0));
+        place.answers("/long.bin", place.good().as_ref());
+        assert_eq!((place.count("missing"), place.count("accepted")), (3, 3));
+        let answer = place.client(None).get("/").expect(200);
+        let why = "a browser would show no certificate over HTTP/3";
+        assert_eq!(answer.field("alt-svc"), None, "{why}");
+
+        let foreign = Authority::named("others").issued_to_client(KeyKind::P256);
+        let expired = place.clients.issued_for(KeyKind::P256, &[], (2020, 2021));
+        // Of an authority of the same name.
+        let forged = Authority::named("clients").issued_to_client(KeyKind::P256);
+        for (identity, alert, number) in [
+            (foreign, "UnknownCA", 48),
+            (expired, "CertificateExpired", 45),
+            (forged, "DecryptError", 51),
+        ] {
+            is_refused(place.client(Some(identity.clone())), alert);
+            is_refused_h3(place.quic(Some(identity)), number);
+        }
+        assert_eq!(place.count("refused"), 6);
+        assert_eq!((place.count("missing"), place.count("accepted")), (4, 3));
+    });
+}
+
+/// Each protocol's lines in every format: subjects by RFC 2253, serial numbers, or that there is none.
+#[test]
+fn the_log_names_clients() {
+    const OWN: &str = "$request_uri $server_protocol $ssl_client_verify \"$ssl_client_s_dn\" \
+                       $ssl_client_serial $ssl_client_fingerprint $remote_user";
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let lines = |format: &[&str]| {
+            let log = site.join(format!("log-{}", engine.name()));
+            let to = ["--log-file", text(&log), "--tls-client-auth", "optional"];
+            let place = Place::with(engine, &site, &[format, &to].concat());
+            let alice = place.clients.issued_with(KeyKind::P256, &[], |params| {
+                let name = &mut params.distinguished_name;
+                name.push(DnType::CommonName, "alice \"a\"");
+                name.push(DnType::OrganizationName, "Staff, é");
+                params.serial_number = Some(SerialNumber::from_slice(&[0x0a, 0xff]));
+            });
+            place.answers("/", None);
+            place.answers("/about", Some(&alice));
+            logged(&log, 6)
+        };
+        let subject = "O=Staff\\x5C, \\x5CC3\\x5CA9,CN=alice \\x5C\\x22a\\x5C\\x22";
+        let own = lines(&["--log-format", OWN]);
+        for version in ["1.1", "2.0", "3.0"] {
+            let none = format!("/ HTTP/{version} NONE \"-\" - - -");
+            assert!(own.contains(&none), "{own:?}");
+            let begin = format!("/about HTTP/{version} SUCCESS \"{subject}\" 0AFF ");
+            let mut rests = own.iter().filter_map(|line| line.strip_prefix(&begin));
+            let rest = rests.next().unwrap_or_else(|| panic!("{begin}: {own:?}"));
+            let sha1 = rest.strip_suffix(" -").expect("no password");
+            let is_hex = |letter: u8| matches!(letter, b'0'..=b'9' | b'a'..=b'f');
+            assert!(sha1.len() == 40 && sha1.bytes().all(is_hex), "{sha1}");
+        }
+        let json = lines(&["--log", "json"]);
+        let named = ",\"tls_client\":\"O=Staff\\\\, \\\\C3\\\\A9,CN=alice \\\\\\\"a\\\\\\\"\",\
+                     \"tls_client_serial\":\"0AFF\",\"protocol\":";
+        for line in json {
+            let is_named = line.contains("\"target\":\"/about\"");
+            assert_eq!(line.contains(named), is_named, "{line}");
+            assert_eq!(line.contains("tls_client"), is_named, "{line}");
+        }
+        for format in [
+            &["--log", "combined"][..],
+            &["--log", "vcombined"],
+            &["--log", "pretty"],
+            &["--log", "json", "--log-mask"],
+        ] {
+            let lines = lines(format);
+            let names = |line: &String| line.contains("alice") || line.contains("tls_client");
+            assert!(!lines.iter().any(names), "{lines:?}");
+        }
+    });
+}
+
+/// The client of a connection over HTTP/3 stays who it is when it comes from another address.
+#[test]
+fn a_client_that_moves_keeps_its_name() {
+    let site = Folder::site();
+    site.write("long.bin", vec![7; 300 << 10]);
+    on_both_engines(|engine| {
+        let log = site.join(format!("moved-{}", engine.name()));
+        let to = ["--log", "json", "--log-file", text(&log)];
+        let place = Place::with(engine, &site, &to);
+        let mut quic = place.quic(place.good());
+        quic.shake();
+        quic.open_uni(&h3::control(&[]));
+        quic.rebind();
+        // Longer than what is sent to an address that is not validated.
+        assert_eq!(quic.get("/long.bin").status, 200);
+        let second = quic.address();
+        assert_eq!(quic.get("/about").status, 200);
+        let lines = logged(&log, 2);
+        let last = &lines[1];
+        let of_second = format!("\"peer\":\"{second}\"");
+        let named = "\"tls_client\":\"CN=test leaf\"";
+        assert!(last.contains(&of_second) && last.contains(named), "{last}");
+    });
+}
+
+/// Many connections whose clients have names of 15,000 bytes: of each a beginning is kept, once for all
+/// its requests.
+#[test]
+fn long_names_have_a_bound() {
+    const CONNECTIONS: u64 = 20;
+    const REQUESTS: u64 = 5;
+    // With the mark at the end.
+    const NAME_MAX: usize = (1 << 10) + 3;
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let log = site.join(format!("long-{}", engine.name()));
+        let to = ["--log", "json", "--log-file", text(&log)];
+        let place = Place::with(engine, &site, &to);
+        let long = place.clients.issued_with(KeyKind::P256, &[], |params| {
+            let name = "name \"".repeat(15_000 / 6);
+            params.distinguished_name.push(DnType::CommonName, name);
+        });
+        let mut open = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut client = place.client(Some(long.clone()));
+            let mut quic = place.quic(Some(long.clone()));
+            quic.shake();
+            quic.open_uni(&h3::control(&[]));
+            for _ in 0..REQUESTS {
+                client.get("/").expect(200);
+                assert_eq!(quic.get("/").status, 200);
+            }
+            open.push((client, quic));
+        }
+        let held = |name: &str, labels: &str| {
+            let name = format!("gannet_held_bytes{name}{{account=\"log\"{labels}}}");
+            metric(&place.server, &name)
+        };
+        let (now, most) = (held("", ""), 2 * CONNECTIONS * 2_048);
+        assert!((2 * CONNECTIONS * 1_024..=most).contains(&now), "{now}");
+        let [peak, bound] = ["_peak", "_bound"].map(|name| held(name, ",per=\"connection\""));
+        assert!(1_024 <= peak && peak <= bound, "{peak}");
+        for line in logged(&log, 2 * CONNECTIONS * REQUESTS) {
+            let (_, rest) = line.split_once("\"tls_client\":\"").expect("a name");
+            let (name, _) = rest.split_once("...\",").expect("a mark");
+            // JSON doubles the backslash and escapes the quotation mark.
+            let name = name.replace("\\\\", "\\").replace("\\\"", "\"");
+            assert!(name.starts_with("CN=name \\\"name"), "{name}");
+            assert!((1_000..=NAME_MAX).contains(&name.len()), "{}", name.len());
+        }
     });
 }
 
@@ -310,9 +497,48 @@ fn mistakes_with_authorities_are_named() {
     assert!(said.contains("is not one of an authority"), "{said}");
     let alone = "--tls-client-ca has no effect without HTTPS\nhelp: ";
     check(&["--tls-client-ca", key], 2, alone);
-    let early = [&with(pair)[..], &["--early-data"]].concat();
-    let why = "--early-data has no effect with --tls-client-ca, which resumes no sessions\nhelp: ";
-    check(&early, 2, why);
+    for demand in ["required", "optional"] {
+        let flag = ["--tls-client-auth", demand];
+        let why = "--tls-client-auth has no effect without HTTPS\nhelp: ";
+        check(&flag, 2, why);
+        let why =
+            "--tls-client-auth is given without --tls-client-ca\nhelp: add --tls-client-ca FILE";
+        let flags = [&["--tls-cert", pair], &flag[..]].concat();
+        check(&flags, 2, why);
+        let flags = [&["--check-config"], &flags[..]].concat();
+        check(&flags, 2, why);
+        let early = [&with(pair)[..], &flag, &["--early-data"]].concat();
+        let why =
+            "--early-data has no effect with --tls-client-ca, which resumes no sessions\nhelp: ";
+        check(&early, 2, why);
+    }
+    let flags = [&with(pair)[..], &["--tls-client-auth", "perhaps"]].concat();
+    check(&flags, 2, "not one of required, optional");
+}
+
+#[test]
+fn what_clients_are_asked_for_is_said_before_the_start() {
+    let site = Folder::site();
+    let (authority, clients) = (Authority::new(), Authority::named("clients"));
+    let pair = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    let ca = clients.file();
+    let flags = ["--tls-cert", text(&pair), "--tls-client-ca", text(&ca)];
+    for (more, expect) in [
+        (&[][..], "clients need a certificate of: CN=clients"),
+        (
+            &["--tls-client-auth", "optional"],
+            "clients may show a certificate of: CN=clients",
+        ),
+    ] {
+        let given = [&flags[..], more, &["--port", "0", text(site.path())]].concat();
+        let checked = gannet([&["--check-config"], &given[..]].concat());
+        let said = checked.text();
+        assert!(said.contains(&format!("note     {expect}\n")), "{said}");
+        let judged = gannet([&["doctor"], &given[..]].concat());
+        let said = judged.text();
+        let is_it = |line: &str| line.starts_with("ok    certificate ") && line.ends_with(expect);
+        assert!(said.lines().any(is_it), "{said}");
+    }
 }
 
 #[test]
@@ -351,6 +577,42 @@ fn curl_and_openssl_show_their_certificates() {
                 );
             }
         }
+    });
+}
+
+/// One that shows none is served, over TLS 1.3 and 1.2, and one that shows a foreign one is not.
+#[test]
+fn curl_may_leave_an_optional_certificate_out() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        if !tool("curl", &["--version"]) {
+            return;
+        }
+        let optional = Place::with(engine, &site, &["--tls-client-auth", "optional"]);
+        let own = optional
+            .clients
+            .issue("own.pem", KeyKind::P256, &["client"]);
+        let other = Authority::named("others");
+        let foreign = other.issue("foreign.pem", KeyKind::P256, &["client"]);
+        let port = optional.server.address().port();
+        let root = optional.authority.file();
+        for version in ["1.2", "1.3"] {
+            let curl = |more: &[&str]| {
+                let mut command = Command::new("curl");
+                command.args(["-sS", "--max-time", "60", "-o", "/dev/null"]);
+                command.args(["--tls-max", version, "-w", "%{http_code}", "--cacert"]);
+                command.arg(&root).args(more);
+                command.arg(format!("https://127.0.0.1:{port}/"));
+                let output = command.output().expect("it was found");
+                String::from_utf8_lossy(&output.stdout).into_owned()
+            };
+            assert_eq!(curl(&[]), "200");
+            assert_eq!(curl(&["--cert", text(&own)]), "200");
+            assert_eq!(curl(&["--cert", text(&foreign)]), "000");
+        }
+        assert_eq!(optional.count("missing"), 2);
+        assert_eq!(optional.count("accepted"), 2);
+        assert_eq!(optional.count("refused"), 2);
     });
 }
 

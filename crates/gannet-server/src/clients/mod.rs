@@ -7,8 +7,8 @@
 //!                                              Forwarded, X-Forwarded-* ──▶ a request's client
 //! ```
 //!
-//! The log, rules and limits all ask here. Nothing here costs anything unless the operator asks for
-//! it: then connections have a [`Client`].
+//! The log, rules and limits all ask here; who a client is by its certificate is for the log alone.
+//! Nothing here costs anything unless the operator asks for it: then connections have a [`Client`].
 
 pub(crate) mod forwarded;
 mod limits;
@@ -30,7 +30,9 @@ use self::rate::{charge, excess_ns};
 use self::table::{NoPlace, Place, Table};
 use crate::config::ClientRules;
 use crate::limits::UNTAKEN_MAX;
+use crate::observe::log::Named;
 use crate::observe::metrics::ClientCounters;
+use crate::tls::certificates::Identity;
 
 /// The operator's rules about clients, and what these have used, shared by all workers.
 #[derive(Debug)]
@@ -167,6 +169,8 @@ pub(crate) struct Client {
     has_begun: bool,
     /// Its entry, if there was room for it.
     place: Option<Place>,
+    /// Who it is by its certificate, if the log says it.
+    identity: Option<Box<Identity>>,
 }
 
 impl Client {
@@ -194,6 +198,7 @@ impl Client {
             clients: clients.map(Arc::clone),
             has_begun: false,
             place: None,
+            identity: None,
         }
     }
 
@@ -202,9 +207,23 @@ impl Client {
         self.address.map(|address| ClientKey(table::key(address)))
     }
 
-    /// Its name in the log, if the connection has a client.
-    pub(crate) fn name(client: Option<&Self>) -> &str {
-        client.map_or("-", |client| &client.name)
+    /// How the log calls it, if the connection has a client.
+    pub(crate) fn named(client: Option<&Self>) -> Named<'_> {
+        Named {
+            address: client.map_or("-", |client| &client.name),
+            identity: client.and_then(|client| client.identity.as_deref()),
+        }
+    }
+
+    /// It has shown who it is.
+    pub(crate) fn identify(&mut self, identity: Identity) {
+        self.identity = Some(Box::new(identity));
+    }
+
+    /// Bytes that are kept for the log about who it is.
+    pub(crate) fn identity_bytes(client: Option<&Self>) -> u64 {
+        let identity = client.and_then(|client| client.identity.as_ref());
+        identity.map_or(0, |identity| identity.memory())
     }
 
     /// Whether a connection may begin; if not, it is counted why. Nothing is noted.
@@ -268,6 +287,7 @@ impl Client {
         next.is_trusted &= self.is_trusted;
         next.has_begun = self.has_begun;
         next.place = self.place.take();
+        next.identity = self.identity.take();
         *self = next;
     }
 

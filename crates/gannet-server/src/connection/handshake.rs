@@ -94,6 +94,7 @@ impl<D: Driver> Active<'_, D> {
         let Established {
             mut session,
             protocol,
+            client_certificate,
             kind,
             early,
             plain,
@@ -101,7 +102,6 @@ impl<D: Driver> Active<'_, D> {
             is_closed,
             ..
         } = established;
-        self.shared.count_client_certificate();
         match kind {
             HandshakeKind::Full => self.shared.counters.tls.full += 1,
             HandshakeKind::FullWithRetry => self.shared.counters.tls.retried += 1,
@@ -115,6 +115,9 @@ impl<D: Driver> Active<'_, D> {
         if protocol == Protocol::Challenge {
             return self.end_challenge(session, out);
         }
+        let client = self.conn.client.as_deref_mut();
+        self.shared
+            .note_certificate(client_certificate.as_deref(), client);
         let mut held = early;
         held.extend_from_slice(&plain);
         session.limit_records(self.shared.settings.key_records_max);

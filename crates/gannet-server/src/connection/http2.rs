@@ -328,9 +328,9 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         let cut = std::mem::take(&mut streams.cut);
-        let peer = Client::name(self.conn.client.as_deref());
+        let named = Client::named(self.conn.client.as_deref());
         for record in cut {
-            self.shared.record_ended(&record, peer, End::CutShort);
+            self.shared.record_ended(&record, named, End::CutShort);
         }
     }
 }

@@ -302,13 +302,13 @@ impl<D: Driver> Active<'_, D> {
         }
         let conn = &mut *self.conn;
         let Some(work) = &mut conn.work else { return };
-        let peer = Client::name(conn.client.as_deref());
+        let named = Client::named(conn.client.as_deref());
         // Unsent content belongs to the last response.
         if let (End::CutShort, Some(last)) = (end, work.records.last_mut()) {
             last.cut(&work.parts);
         }
         for record in work.records.drain(..) {
-            self.shared.record_ended(&record, peer, end);
+            self.shared.record_ended(&record, named, end);
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::observe::metrics::ClientCounters;
 use crate::observe::record::{End, Record};
 use crate::tls::alert::Alert;
 use crate::tls::limits::CLIENT_CHAIN_BYTES_MAX;
+use crate::tls::quic::client_certificate;
 use crate::worker::ledger::{Account, Held};
 use crate::worker::shared::Shared;
 
@@ -264,6 +265,7 @@ impl QuicConn {
         if self.has_client_certificate {
             held[Account::Transport] += CLIENT_CHAIN_BYTES_MAX as u64;
         }
+        held[Account::Log] += Client::identity_bytes(self.client.as_deref());
         held
     }
 
@@ -366,7 +368,7 @@ impl<D: Driver> Active<'_, D> {
                     let took = self.shared.driver.now().0 - self.conn.idle_since.0;
                     measures.quic_handshake(took);
                 }
-                self.conn.has_client_certificate = self.shared.count_client_certificate();
+                self.note_certificate();
                 if !self.counts_client() {
                     return self.close(ErrorCode::EXCESSIVE_LOAD, "too many connections");
                 }
@@ -393,6 +395,17 @@ impl<D: Driver> Active<'_, D> {
                 StreamEvent::Available { dir: Dir::Bi } => {}
             },
         }
+    }
+
+    /// Notes the certificate of its client, if clients are asked for one.
+    fn note_certificate(&mut self) {
+        if !self.shared.asks_clients() {
+            return;
+        }
+        let certificate = client_certificate(&self.conn.quic);
+        self.conn.has_client_certificate = certificate.is_some();
+        let client = self.conn.client.as_deref_mut();
+        self.shared.note_certificate(certificate.as_deref(), client);
     }
 
     /// Counts the connection of its client, whose address is validated now. False if that has too
@@ -482,9 +495,9 @@ impl<D: Driver> Active<'_, D> {
     }
 
     fn end(&mut self, records: Vec<Record>, end: End) {
-        let peer = Client::name(self.conn.client.as_deref());
+        let named = Client::named(self.conn.client.as_deref());
         for record in records {
-            self.shared.record_ended(&record, peer, end);
+            self.shared.record_ended(&record, named, end);
         }
     }
 

@@ -21,7 +21,6 @@ use crate::connection::ConnId;
 use crate::connection::stream_reads::Question;
 use crate::exchange::Wakeup;
 use crate::limits::UNTAKEN_MAX;
-use crate::tls::certificates::Adopted;
 use crate::worker::Worker;
 use crate::worker::ledger::{Held, Work};
 use crate::worker::shared::Shared;
@@ -233,12 +232,10 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Accepts a client at the cost of its handshake. Verifying its certificate, if it needs one, costs
+    /// Accepts a client at the cost of its handshake. Verifying its certificate, if it is asked for one, costs
     /// as much again, and the library cannot be made to wait before that.
     fn accept_charged(&mut self, first: FirstSeen) {
-        let certificates = self.shared.certificates.as_ref();
-        let asks_clients = certificates.is_some_and(Adopted::asks_clients);
-        for _ in 0..1 + u8::from(asks_clients) {
+        for _ in 0..1 + u8::from(self.shared.asks_clients()) {
             self.shared.budget.take(Work::Hello, 1);
         }
         self.accept_quic(first);

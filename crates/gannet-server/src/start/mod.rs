@@ -158,8 +158,8 @@ pub fn prepare(
         true => Datagrams::bind(&mut listeners, workers, &mut inheritance),
         false => Datagrams::default(),
     };
-    let clients = tls.as_ref().map_or(Vec::new(), Tls::client_authorities);
-    let alt_svc = alt_svc(&config, !clients.is_empty(), &mut datagrams.report);
+    let clients = tls.as_ref().and_then(|tls| tls.store.current().asked());
+    let alt_svc = alt_svc(&config, clients.is_some(), &mut datagrams.report);
     if let Some(tls) = &tls {
         let set = tls.store.current();
         let names = set.facts().flat_map(|facts| &facts.names);
@@ -227,7 +227,7 @@ pub fn prepare(
         has_passwords: opened.has_passwords(),
         no_front_page,
         metrics: metrics.as_ref().map(MetricsServer::address),
-        client_authorities: clients,
+        asked_of_clients: clients,
         certificate_warnings: tls
             .as_ref()
             .map_or_else(Vec::new, |tls| tls.warnings.clone()),
@@ -425,14 +425,6 @@ impl Tls {
     }
 }
 
-impl Tls {
-    fn client_authorities(&self) -> Vec<String> {
-        let set = self.store.current();
-        let names = set.client_authorities().into_iter();
-        names.map(str::to_owned).collect()
-    }
-}
-
 /// The fields of responses over TLS. Fields set by the operator take precedence.
 fn secure_fields(config: &Config) -> Vec<(String, String)> {
     let mut fields = config.content.fields.clone();
@@ -458,7 +450,7 @@ fn alt_svc(config: &Config, asks_clients: bool, http3: &mut Http3Report) -> Opti
     if let Some(value) = config.tls.as_ref().and_then(|tls| tls.alt_svc.clone()) {
         return (!value.is_empty()).then_some(value);
     }
-    // Browsers send no certificates over it, and would have to come back.
+    // Browsers send no certificates over it: they would have to come back, or nobody would know them.
     if asks_clients {
         return None;
     }

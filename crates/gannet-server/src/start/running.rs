@@ -28,6 +28,7 @@ use crate::start::quic::Http3Report;
 use crate::start::sandbox::SandboxReport;
 use crate::start::workers::Thread;
 use crate::tls::certificates::{CertificateStore, Warning};
+use crate::tls::clients::Asked;
 use crate::tls::kernel::KernelTls;
 use crate::tls::watch::{Held, LOOK_EVERY, Reload, Source};
 use crate::worker::Message;
@@ -53,8 +54,8 @@ pub struct StartReport {
     pub no_front_page: Vec<(PathBuf, Vec<String>)>,
     /// Address of the metrics endpoint.
     pub metrics: Option<SocketAddr>,
-    /// The authorities of which clients need a certificate; none if they need none.
-    pub client_authorities: Vec<String>,
+    /// The certificates that clients are asked for, if they are.
+    pub asked_of_clients: Option<Asked>,
     /// Irregularities of the certificates that do not prevent their use.
     pub certificate_warnings: Vec<Warning>,
     /// The addresses with HTTP/3, if it is enabled.

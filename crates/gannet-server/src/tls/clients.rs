@@ -1,8 +1,10 @@
 //! Certificates of clients (RFC 8446 section 4.3.2): the authorities that issue them, and bounds.
 //!
-//! Every client of an HTTPS or HTTP/3 address then needs one. Sessions are not resumed: a ticket
-//! would admit its client after the certificate has expired or the authority was removed.
+//! Every client of an HTTPS or HTTP/3 address is then asked for one, which it needs or may leave out:
+//! see [`Demand`]. Sessions are not resumed. A ticket would admit its client after the certificate has
+//! expired or the authority was removed; and a client that came without one would not be asked again.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,6 +20,36 @@ use rustls::{
 use super::certificates::{Authorities, Cause, CertificateError, Facts, Warning, subject};
 use super::config::provider;
 use super::limits::{CLIENT_CHAIN_BYTES_MAX, CLIENT_CHAIN_LEN_MAX};
+
+/// What becomes of a client that shows no certificate. One that does not verify is always refused.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Demand {
+    /// It is refused.
+    #[default]
+    Required,
+    /// It is served like one that shows a certificate.
+    Optional,
+}
+
+/// The certificates that clients are asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Asked {
+    /// Whether clients need one.
+    pub demand: Demand,
+    /// The subjects of the authorities that issue them, none twice. They may have any characters.
+    pub authorities: Vec<String>,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.demand {
+            Demand::Required => "need",
+            Demand::Optional => "may show",
+        };
+        let authorities = self.authorities.join("; ");
+        write!(f, "clients {verb} a certificate of: {authorities}")
+    }
+}
 
 /// Verifies the certificates of clients; equal only to itself.
 #[derive(Clone, Debug)]
@@ -40,6 +72,7 @@ impl Verifier {
     /// or there are too many.
     pub fn read(
         files: &[PathBuf],
+        demand: Demand,
         now: i64,
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<Self>, CertificateError> {
@@ -56,15 +89,24 @@ impl Verifier {
             library,
             roots,
             known,
+            demand,
         }))))
     }
 
-    /// The subjects of the authorities, none twice.
-    pub(super) fn names(&self) -> Vec<&str> {
-        let mut names: Vec<_> = self.facts().map(|it| it.subject.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+    /// What becomes of a client that shows no certificate.
+    pub(super) fn demand(&self) -> Demand {
+        self.0.demand
+    }
+
+    /// What clients are asked for.
+    pub(super) fn asked(&self) -> Asked {
+        let mut authorities: Vec<_> = self.facts().map(|it| it.subject.clone()).collect();
+        authorities.sort_unstable();
+        authorities.dedup();
+        Asked {
+            demand: self.0.demand,
+            authorities,
+        }
     }
 
     /// Facts about the authorities.
@@ -94,6 +136,7 @@ struct Bounded {
     roots: Arc<RootCertStore>,
     /// Their encoded subjects, and facts about them, in the same order.
     known: Vec<(Vec<u8>, Facts)>,
+    demand: Demand,
 }
 
 impl Bounded {
@@ -139,6 +182,10 @@ impl Bounded {
 }
 
 impl ClientCertVerifier for Bounded {
+    fn client_auth_mandatory(&self) -> bool {
+        self.demand == Demand::Required
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.library.root_hint_subjects()
     }
@@ -213,6 +260,7 @@ mod tests {
             library: verifier_of(Arc::clone(&roots)).expect("there are some"),
             roots,
             known,
+            demand: Demand::Required,
         }
     }
 

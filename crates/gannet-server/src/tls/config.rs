@@ -59,7 +59,7 @@ pub struct Options {
     pub early_data: bool,
     /// Session tickets sent after a full handshake, 0 to 8.
     pub tickets: usize,
-    /// Clients need a certificate. Sessions are then not resumed.
+    /// Clients are asked for a certificate. Sessions are then not resumed.
     pub clients: Option<Verifier>,
 }
 

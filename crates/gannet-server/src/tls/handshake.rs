@@ -25,6 +25,7 @@ use rustls::{AlertDescription, Error, HandshakeKind, NamedGroup, ProtocolVersion
 
 use super::alert::Alert;
 use super::certificates::{CertificateSet, Without};
+use super::clients::Demand;
 use super::config::{Protocol, secrets_of};
 use super::hello::{self, Look};
 use super::limits::{
@@ -50,8 +51,8 @@ pub struct Handshake {
     is_closed: bool,
     /// Output was produced.
     has_spoken: bool,
-    /// The client needs a certificate.
-    asks_client: bool,
+    /// Whether the client is asked for a certificate, and needs it.
+    demand: Option<Demand>,
     /// The first hello has chosen the certificate of a challenge, which needs none of the client. No
     /// content is sent after that, whatever protocol a second hello offers.
     is_challenge: bool,
@@ -90,6 +91,8 @@ pub struct Established {
     /// The name requested by the client, in lower case, whether there is a certificate for it or
     /// not.
     pub server_name: Option<Box<str>>,
+    /// The certificate that the client has shown (DER), verified.
+    pub client_certificate: Option<Box<[u8]>>,
     /// The kind of handshake, for counters.
     pub kind: Kind,
     /// The group of the key exchange, as the registry spells it.
@@ -159,7 +162,7 @@ impl Handshake {
     /// not been processed, or the client's certificate not been verified.
     #[must_use]
     pub fn is_costly(&self) -> bool {
-        self.is_at_hello() || self.asks_client
+        self.is_at_hello() || self.demand.is_some()
     }
 
     /// Whether it waits for a certificate: the last step was [`Step::Held`].
@@ -371,7 +374,7 @@ impl Handshake {
                     }
                     Err(without) => return Err(self.fail_without(without, out)),
                 };
-                self.asks_client = certificates.asks_clients();
+                self.demand = certificates.client_demand();
                 host.choose(hello.prefers_chacha)
             }
         };
@@ -478,8 +481,10 @@ impl Handshake {
             .negotiated_key_exchange_group()
             .map(|group| group.name());
         let chain = connection.peer_certificates().unwrap_or_default();
-        debug_assert!(!self.asks_client || !chain.is_empty(), "required");
+        let is_required = self.demand == Some(Demand::Required);
+        debug_assert!(!is_required || !chain.is_empty(), "required");
         let chain_bytes = chain.iter().map(|one| one.len()).sum();
+        let client_certificate = chain.first().map(|leaf| leaf.as_ref().into());
         let (secrets, keys) = connection
             .dangerous_into_kernel_connection()
             .map_err(|error| internal(&error.to_string()))?;
@@ -498,6 +503,7 @@ impl Handshake {
             session: Session::new(version, tx, rx, keys, chain_bytes, waiting),
             protocol,
             server_name: self.server_name.take(),
+            client_certificate,
             kind,
             group: group.map_or("none", group_name),
             early: mem::take(&mut self.early),

@@ -35,7 +35,7 @@ mod hello;
 pub mod kernel;
 pub mod limits;
 pub mod on_demand;
-mod quic;
+pub(crate) mod quic;
 pub mod record;
 pub mod session;
 pub mod watch;

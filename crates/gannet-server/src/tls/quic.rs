@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use quinn_proto::Connection;
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
 use quinn_proto::crypto::rustls::QuicServerConfig;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
 };
@@ -37,6 +39,14 @@ impl ResolvesServerCert for ByName {
         let host = self.names.choose(name.as_deref()).ok()?;
         self.hosts.get(host)?.resolve(hello)
     }
+}
+
+/// The certificate that the client of a connection has shown (DER), verified. To be asked once the
+/// handshake is complete.
+pub(crate) fn client_certificate(connection: &Connection) -> Option<Box<[u8]>> {
+    let chain = connection.crypto_session().peer_identity()?;
+    let chain: Box<Vec<CertificateDer<'static>>> = chain.downcast().ok()?;
+    chain.first().map(|leaf| leaf.as_ref().into())
 }
 
 /// The configuration of all QUIC connections for one set of certificates. Its tickets are valid

@@ -15,7 +15,7 @@ use super::certificates::{
     Cause, CertificateError, CertificateSet, CertificateStore, Expected, Fallback, LoadOptions,
     Pair, PairPaths, Warning, WarningKind, check_count, load, load_one, now_unix,
 };
-use super::clients::Verifier;
+use super::clients::{Demand, Verifier};
 use super::config::Options;
 use super::folder::{self, Folder};
 use super::on_demand::{OnDemand, Teller};
@@ -79,8 +79,11 @@ pub struct Source {
     pub ordered: Option<Ordered>,
     /// The operator's other TLS options; `clients` is filled in from the files below.
     pub options: Options,
-    /// PEM files of the authorities of which every client needs a certificate; none if it is empty.
+    /// PEM files of the authorities of which clients are asked for a certificate; they are not if it is
+    /// empty.
     pub client_authorities: Vec<PathBuf>,
+    /// Whether clients need it.
+    pub client_demand: Demand,
 }
 
 impl Source {
@@ -259,7 +262,9 @@ impl Held {
                 named
             }
         };
-        let clients = Verifier::read(&source.client_authorities, options.now, &mut noted)?;
+        let authorities = &source.client_authorities;
+        let demand = source.client_demand;
+        let clients = Verifier::read(authorities, demand, options.now, &mut noted)?;
         (self.named, self.clients) = (named, clients);
         warnings.append(&mut noted);
         Ok(())

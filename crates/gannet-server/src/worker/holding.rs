@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gannet_io::driver::Driver;
 
 use super::Worker;
+use crate::clients::Client;
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
 use crate::exchange::body::Body;
@@ -112,6 +113,7 @@ fn of_connection(conn: &Conn) -> Held {
             held[Account::Answers] += parked.out.wire_len();
         }
     }
+    held[Account::Log] += Client::identity_bytes(conn.client.as_deref());
     if let Some(streams) = conn.protocol.streams() {
         held[Account::Answers] += streams.held_bytes();
         held[Account::Log] += streams.log_bytes();

@@ -12,6 +12,7 @@ use super::settings::WorkerSettings;
 use super::timers::Wheel;
 use super::token::{Kind, token};
 use super::waiters::Waiters;
+use crate::clients::Client;
 use crate::connection::ConnId;
 use crate::connection::held_hellos::HeldHellos;
 use crate::connection::tails::Tails;
@@ -24,7 +25,7 @@ use crate::exchange::pump::Pump;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::timing::Timing;
 use crate::exchange::unopened::Unopened;
-use crate::observe::log::LogSink;
+use crate::observe::log::{LogSink, Named};
 use crate::observe::metrics::Counters;
 use crate::observe::record::{End, Record};
 use crate::passwords::Guard;
@@ -211,28 +212,47 @@ impl<D: Driver> Shared<D> {
         self.log.is_on() || self.counters.measures.is_some()
     }
 
-    /// Logs and measures a response to `peer` that ends now.
-    pub(crate) fn record_ended(&mut self, record: &Record, peer: &str, end: End) {
+    /// Logs and measures a response that ends now.
+    pub(crate) fn record_ended(&mut self, record: &Record, client: Named<'_>, end: End) {
         let now = self.driver.now();
         if let Some(measures) = &mut self.counters.measures {
             measures.response(&record.measured(), now);
         }
-        self.log.add(record, peer, end, now, self.driver.unix_ms());
+        self.log
+            .add(record, client, end, now, self.driver.unix_ms());
     }
 
-    /// Counts the certificate of a client whose handshake has completed, if one was required.
-    /// Returns whether it was.
-    pub(crate) fn count_client_certificate(&mut self) -> bool {
+    /// Whether clients are asked for certificates.
+    pub(crate) fn asks_clients(&self) -> bool {
         let certificates = self.certificates.as_ref();
-        let is_required = certificates.is_some_and(Adopted::asks_clients);
-        self.counters.tls.clients_accepted += u64::from(is_required);
-        is_required
+        certificates.is_some_and(Adopted::asks_clients)
+    }
+
+    /// Counts the certificate (DER) of a client whose handshake has completed, or that there is none
+    /// although it was asked for one; and notes for the log who the client is.
+    pub(crate) fn note_certificate(
+        &mut self,
+        certificate: Option<&[u8]>,
+        client: Option<&mut Client>,
+    ) {
+        if !self.asks_clients() {
+            return;
+        }
+        let Some(certificate) = certificate else {
+            self.counters.tls.clients_missing += 1;
+            return;
+        };
+        self.counters.tls.clients_accepted += 1;
+        if let Some(client) = client
+            && let Some(identity) = self.log.identity(certificate)
+        {
+            client.identify(identity);
+        }
     }
 
     /// Counts a handshake that was ended with this alert, if the client's certificate is the reason.
     pub(crate) fn count_refused_client(&mut self, alert: Alert) {
-        let certificates = self.certificates.as_ref();
-        if !certificates.is_some_and(Adopted::asks_clients) {
+        if !self.asks_clients() {
             return;
         }
         if alert == Alert::CERTIFICATE_REQUIRED {

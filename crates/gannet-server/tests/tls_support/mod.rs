@@ -17,6 +17,7 @@ use gannet_io::companion;
 use gannet_server::tls::certificates::{
     CertificateSet, CertificateStore, LoadOptions, Pair, PairPaths, Warning,
 };
+use gannet_server::tls::clients::Demand;
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Established, Failure, Handshake, Step};
 use gannet_server::tls::on_demand::OnDemand;
@@ -70,6 +71,7 @@ pub fn on_demand(folder: &Folder, is_site: fn(&str) -> bool) -> (Source, File) {
         }),
         options: Options::default(),
         client_authorities: Vec::new(),
+        client_demand: Demand::default(),
     };
     (source, File::from(read))
 }

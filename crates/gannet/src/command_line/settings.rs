@@ -8,6 +8,7 @@ use gannet_server::config::{Config, ListenAddress, Scheme};
 
 use crate::command_line::site_settings::SiteSettings;
 use gannet_server::Template;
+use gannet_server::tls::clients::Demand;
 use gannet_server::tls::kernel::Choice;
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 
@@ -84,8 +85,10 @@ pub struct TlsSettings {
     pub hsts: bool,
     /// Accept early data (0-RTT).
     pub early_data: bool,
-    /// Files of the authorities of which every client needs a certificate.
+    /// Files of the authorities of which clients are asked for a certificate.
     pub client_authorities: Vec<PathBuf>,
+    /// Whether clients need it, if that is said.
+    pub client_demand: Option<Demand>,
     /// TLS 1.2 is enabled.
     pub tls12: bool,
     /// HTTP/3 is not spoken.
@@ -138,6 +141,7 @@ impl Default for TlsSettings {
             hsts: false,
             early_data: false,
             client_authorities: Vec::new(),
+            client_demand: None,
             tls12: true,
             no_http3: false,
             alt_svc: None,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use gannet_get::{Client, GetError, Options, Url};
 use gannet_server::config::{ListenAddress, Scheme};
+use gannet_server::tls::clients::Demand;
 
 use super::serve::{addresses, outlook};
 use super::{check_trust, print, resolve};
@@ -95,7 +96,8 @@ fn configured(settings: &Settings, origins: &Origins) -> Result<String, Failure>
     };
     let wanted = outlook::wanted(settings, origins)?;
     // This check has none.
-    let needs_certificate = !settings.tls.client_authorities.is_empty();
+    let is_optional = settings.tls.client_demand == Some(Demand::Optional);
+    let needs_certificate = !settings.tls.client_authorities.is_empty() && !is_optional;
     let mut urls = wanted
         .addresses
         .iter()
@@ -173,6 +175,8 @@ mod tests {
             &format!("{clients}\nlisten = ['http://127.0.0.1:81', 'https://127.0.0.1:82']"),
             Ok("http://127.0.0.1:81/h"),
         );
+        let optional = format!("{clients}\ntls-client-auth = 'optional'");
+        check(&optional, Ok("https://127.0.0.1:8443/h"));
         let listen = |list: &str, expect| check(&format!("health = '/h'\nlisten = {list}"), expect);
         listen("['unix:/s', '192.0.2.1:81']", Ok("http://192.0.2.1:81/h"));
         listen("['unix:/s']", Err("no address takes requests"));

@@ -4,12 +4,14 @@ use std::io::Write;
 
 use super::template::{Part, Template, Variable};
 use crate::observe::record::{End, Field, Logged, Record};
+use crate::tls::certificates::Identity;
 
 /// The contents of a line.
 pub(super) struct Line<'a> {
     pub(super) record: &'a Record,
     pub(super) logged: &'a Logged,
     pub(super) peer: &'a str,
+    pub(super) identity: Option<&'a Identity>,
     pub(super) end: End,
     /// From the end of the head to the last byte, microseconds.
     pub(super) took_us: u64,
@@ -49,6 +51,10 @@ impl Line<'_> {
     fn value(&self, variable: Variable, is_quoted: bool, out: &mut Vec<u8>) {
         let (r, l) = (self.record, self.logged);
         let t = || Civil::from_unix_ms(self.unix_ms);
+        let of_identity = |value: &dyn Fn(&Identity) -> &str, out: &mut Vec<u8>| {
+            let value = self.identity.map(|it| value(it).as_bytes());
+            escape_value(value, is_quoted, out);
+        };
         match variable {
             Variable::Of(field) => escape_value(l.field(field), is_quoted, out),
             Variable::Request => {
@@ -80,6 +86,15 @@ impl Line<'_> {
             Variable::RequestCompletion => {
                 out.extend_from_slice(if self.end == End::Whole { b"OK" } else { b"-" });
             }
+            Variable::ClientVerify => {
+                out.extend_from_slice(match self.identity {
+                    Some(_) => b"SUCCESS",
+                    None => b"NONE",
+                });
+            }
+            Variable::ClientSubject => of_identity(&|it| &it.subject, out),
+            Variable::ClientSerial => of_identity(&|it| &it.serial, out),
+            Variable::ClientFingerprint => of_identity(&|it| &it.fingerprint, out),
         }
     }
 
@@ -102,6 +117,15 @@ impl Line<'_> {
             if let Some(value) = l.field(field) {
                 push(out, format_args!(",\"{key}\":"));
                 json_string(value, out);
+            }
+        }
+        if let Some(identity) = self.identity {
+            for (key, value) in [
+                ("tls_client", &identity.subject),
+                ("tls_client_serial", &identity.serial),
+            ] {
+                push(out, format_args!(",\"{key}\":"));
+                json_string(value.as_bytes(), out);
             }
         }
         push(

@@ -22,11 +22,13 @@ pub(crate) use self::writer::{LogFactory, LogWriter};
 use crate::config::{LogFormat, LogLines};
 use crate::limits::LOG_BATCH_BYTES;
 use crate::observe::record::{End, Field, Needed, Record};
+use crate::tls::certificates::Identity;
 
 /// A worker's end of the log.
 pub(crate) struct LogSink {
     format: Format,
     needed: Needed,
+    of_certificate: OfCertificate,
     lines_of: LogLines,
     /// Advances by an irrational part of its range: see [`Self::takes`].
     sample: u64,
@@ -37,6 +39,25 @@ pub(crate) struct LogSink {
     /// Lines of failed writes, by any worker, that no sink has claimed yet.
     failed: Arc<AtomicU64>,
     lines: u64,
+}
+
+/// How lines call the client of a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    /// Its address and port, `unix`, or `-`.
+    pub(crate) address: &'a str,
+    /// Who it is by its certificate.
+    pub(crate) identity: Option<&'a Identity>,
+}
+
+/// What lines need of the certificate that a client has shown.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+enum OfCertificate {
+    #[default]
+    Nothing,
+    /// Subject and serial number.
+    Name,
+    NameAndFingerprint,
 }
 
 /// The form of lines.
@@ -66,6 +87,15 @@ impl Format {
             Self::Of(template) => template.fields().collect(),
         }
     }
+
+    /// A mask hides who somebody is, unless the operator's own format names the client.
+    fn of_certificate(&self, is_masked: bool) -> OfCertificate {
+        match self {
+            Self::Json if !is_masked => OfCertificate::Name,
+            Self::Json | Self::Pretty { .. } => OfCertificate::Nothing,
+            Self::Of(template) => template.of_certificate(),
+        }
+    }
 }
 
 impl LogSink {
@@ -78,6 +108,7 @@ impl LogSink {
         let format = Format::new(format);
         Self {
             needed: format.needed(),
+            of_certificate: format.of_certificate(lines_of.is_masked),
             format,
             lines_of,
             sample: 0,
@@ -112,11 +143,27 @@ impl LogSink {
         self.needed
     }
 
+    /// Who a client is by this certificate (DER), which was verified, if lines say it.
+    pub(crate) fn identity(&self, certificate: &[u8]) -> Option<Identity> {
+        if !self.is_on() || self.of_certificate == OfCertificate::Nothing {
+            return None;
+        }
+        let has_fingerprint = self.of_certificate == OfCertificate::NameAndFingerprint;
+        Some(Identity::new(certificate, has_fingerprint))
+    }
+
     /// Adds the line of one response, if it gets one.
-    pub(crate) fn add(&mut self, record: &Record, peer: &str, end: End, now: Nanos, unix_ms: i64) {
+    pub(crate) fn add(
+        &mut self,
+        record: &Record,
+        client: Named<'_>,
+        end: End,
+        now: Nanos,
+        unix_ms: i64,
+    ) {
         let Some(logged) = &record.logged else { return };
         let took_us = now.0.saturating_sub(record.began.0) / 1_000;
-        let peer = logged.client.as_deref().unwrap_or(peer);
+        let peer = logged.client.as_deref().unwrap_or(client.address);
         let peer = match self.lines_of.is_masked {
             true => mask::masked(peer),
             false => peer.into(),
@@ -125,6 +172,7 @@ impl LogSink {
             record,
             logged,
             peer: &peer,
+            identity: client.identity,
             end,
             took_us,
             unix_ms,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::OfCertificate;
 use crate::observe::record::Field;
 
 /// A format, parsed once. Whatever clients send, each line has the same structure: see
@@ -47,12 +48,20 @@ pub(super) enum Variable {
     RequestTime,
     /// `OK` for a whole response, else empty.
     RequestCompletion,
+    /// `SUCCESS` if the client has shown a certificate, else `NONE`.
+    ClientVerify,
+    /// The subject of that certificate.
+    ClientSubject,
+    /// Its serial number.
+    ClientSerial,
+    /// Its SHA-1.
+    ClientFingerprint,
     /// A field of the request.
     Of(Field),
 }
 
 /// All variables.
-const VARIABLES: [(&str, Variable); 19] = [
+const VARIABLES: [(&str, Variable); 23] = [
     ("remote_addr", Variable::RemoteAddr),
     ("remote_port", Variable::RemotePort),
     ("remote_user", Variable::RemoteUser),
@@ -67,6 +76,10 @@ const VARIABLES: [(&str, Variable); 19] = [
     ("body_bytes_sent", Variable::BodyBytesSent),
     ("request_time", Variable::RequestTime),
     ("request_completion", Variable::RequestCompletion),
+    ("ssl_client_verify", Variable::ClientVerify),
+    ("ssl_client_s_dn", Variable::ClientSubject),
+    ("ssl_client_serial", Variable::ClientSerial),
+    ("ssl_client_fingerprint", Variable::ClientFingerprint),
     ("http_host", Variable::Of(Field::Host)),
     ("http_referer", Variable::Of(Field::Referer)),
     ("http_user_agent", Variable::Of(Field::UserAgent)),
@@ -203,13 +216,28 @@ impl Template {
         &self.parts
     }
 
-    /// The fields of requests that lines need.
-    pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
-        let variables = self.parts.iter().filter_map(|part| match part {
+    fn variables_in_use(&self) -> impl Iterator<Item = Variable> {
+        self.parts.iter().filter_map(|part| match part {
             Part::Text(_) => None,
             Part::Value { variable, .. } => Some(*variable),
-        });
-        variables
+        })
+    }
+
+    /// What lines need of the certificate that a client has shown.
+    pub(super) fn of_certificate(&self) -> OfCertificate {
+        let needs = |variable| match variable {
+            Variable::ClientFingerprint => OfCertificate::NameAndFingerprint,
+            Variable::ClientVerify | Variable::ClientSubject | Variable::ClientSerial => {
+                OfCertificate::Name
+            }
+            _ => OfCertificate::Nothing,
+        };
+        self.variables_in_use().map(needs).max().unwrap_or_default()
+    }
+
+    /// The fields of requests that lines need.
+    pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
+        self.variables_in_use()
             .flat_map(|variable| match variable {
                 Variable::Of(field) => [Some(field), None],
                 Variable::Request => [Some(Field::Method), Some(Field::Target)],

@@ -5,6 +5,14 @@ use super::*;
 use crate::exchange::answering::Answered;
 use crate::observe::record::Logged;
 
+/// Clients without a certificate.
+fn at(address: &str) -> Named<'_> {
+    Named {
+        address,
+        identity: None,
+    }
+}
+
 /// What would end a string, a field or a line, or steer a terminal.
 const HOSTILE: &str = "a\"b\\ \t\u{1b}[31m\r\n\u{7f}\u{202e}\u{1f600}";
 
@@ -33,7 +41,7 @@ fn record(needed: Needed, head: &str) -> Record {
 fn line_with(
     format: &LogFormat,
     is_masked: bool,
-    peer: &str,
+    (peer, identity): (&str, Option<&Identity>),
     record: impl FnOnce(Needed) -> Record,
 ) -> String {
     let (queue, _inbox) = std::sync::mpsc::sync_channel(1);
@@ -44,19 +52,30 @@ fn line_with(
     let mut sink = LogSink::new(format, lines, Some(queue), Arc::default());
     let record = record(sink.needed());
     let took = Nanos(1_000_005_000);
-    sink.add(&record, peer, End::Whole, took, 951_827_696_042);
+    let client = Named {
+        identity,
+        ..at(peer)
+    };
+    sink.add(&record, client, End::Whole, took, 951_827_696_042);
     let text = String::from_utf8(std::mem::take(&mut sink.batch)).expect("UTF-8");
     text.strip_suffix('\n').expect("a line").to_owned()
 }
 
 /// The same for a request with this head.
 fn line_of(format: &LogFormat, is_masked: bool, peer: &str, head: &str) -> String {
-    line_with(format, is_masked, peer, |needed| record(needed, head))
+    line_with(format, is_masked, (peer, None), |needed| {
+        record(needed, head)
+    })
 }
 
 /// The same for a request whose every field is hostile: no protocol lets all of it in.
 fn hostile_line(format: &LogFormat) -> String {
-    line_with(format, false, "[::1]:99", |needed| {
+    let identity = Identity {
+        subject: HOSTILE.into(),
+        serial: HOSTILE.into(),
+        fingerprint: HOSTILE.into(),
+    };
+    line_with(format, false, ("[::1]:99", Some(&identity)), |needed| {
         let mut record = record(needed, "GET / HTTP/1.1\r\nhost: h\r\n\r\n");
         record.logged = Some(Box::new(Logged::of([
             (Field::Method, HOSTILE),
@@ -89,6 +108,7 @@ fn a_peer_cannot_forge_lines() {
             "{{\"time\":\"2000-02-29T12:34:56.042Z\",\"peer\":\"[::1]:99\",\"method\":\"{json}\",\
              \"target\":\"{json}\",\"host\":\"{json}\",\"referer\":\"{json}\",\
              \"user_agent\":\"{json}\",\"traceparent\":\"{json}\",\"request_id\":\"{json}\",\
+             \"tls_client\":\"{json}\",\"tls_client_serial\":\"{json}\",\
              \"protocol\":\"HTTP/1.1\",\"status\":200,\"body_bytes\":13,\
              \"duration_us\":1000005,\"whole\":true}}"
         )
@@ -148,10 +168,82 @@ fn variables_mean_what_they_mean_in_nginx() {
             "A:80 \"b c\" b\\x20c",
         ),
         ("$http_traceparent $http_x_request_id", "- -"),
+        (
+            "$ssl_client_verify $ssl_client_s_dn \"$ssl_client_serial\" $ssl_client_fingerprint",
+            "NONE - \"-\" -",
+        ),
     ] {
         let line = line_of(&own(format), false, "192.0.2.7:443", head);
         assert_eq!(line, expect, "{format}");
     }
+}
+
+#[test]
+fn a_client_with_a_certificate_is_named() {
+    let head = "GET / HTTP/1.1\r\nhost: h\r\n\r\n";
+    let check = |subject: &str, format: &LogFormat, expect: &str| {
+        let identity = Identity {
+            subject: subject.into(),
+            serial: "0A1B".into(),
+            fingerprint: "ab".into(),
+        };
+        let client = ("192.0.2.7:443", Some(&identity));
+        let line = line_with(format, false, client, |needed| record(needed, head));
+        assert!(line.contains(expect), "{line}");
+    };
+    let all = own(
+        "$ssl_client_verify $ssl_client_s_dn \"$ssl_client_s_dn\" $ssl_client_serial \
+                   $ssl_client_fingerprint",
+    );
+    let expect = "SUCCESS CN=A\\x20B \"CN=A B\" 0A1B ab";
+    check("CN=A B", &all, expect);
+    check("O=x\\, y", &all, "O=x\\x5C,\\x20y \"O=x\\x5C, y\"");
+    // One whose subject is empty was verified, too.
+    check("", &all, "SUCCESS - \"-\" 0A1B");
+    let json = "\"tls_client\":\"O=x\\\\, y\",\"tls_client_serial\":\"0A1B\",\"protocol\"";
+    check("O=x\\, y", &LogFormat::Json, json);
+    check("", &LogFormat::Json, "\"tls_client\":\"\",");
+    let combined = "192.0.2.7 - - [";
+    check("CN=a", &LogFormat::Combined, combined);
+}
+
+/// Formats that do not name clients keep nothing of their certificates; nor do those with a mask, unless
+/// they name clients expressly.
+#[test]
+fn only_what_lines_say_of_a_certificate_is_kept() {
+    let kept = |format: &LogFormat, is_masked| {
+        let (queue, _inbox) = std::sync::mpsc::sync_channel(1);
+        let lines = LogLines {
+            is_masked,
+            one_in: 1,
+        };
+        let sink = LogSink::new(format, lines, Some(queue), Arc::default());
+        let identity = sink.identity(b"no certificate")?;
+        Some(!identity.fingerprint.is_empty())
+    };
+    for format in [
+        LogFormat::Combined,
+        LogFormat::Vcombined,
+        LogFormat::Pretty { colour: false },
+        own("$remote_addr $status"),
+    ] {
+        assert_eq!(kept(&format, false), None, "{format:?}");
+    }
+    assert_eq!(kept(&LogFormat::Json, false), Some(false));
+    assert_eq!(kept(&LogFormat::Json, true), None);
+    for (name, has_fingerprint) in [
+        ("ssl_client_verify", false),
+        ("ssl_client_s_dn", false),
+        ("ssl_client_serial", false),
+        ("ssl_client_fingerprint", true),
+    ] {
+        for is_masked in [false, true] {
+            let format = own(&format!("$ssl_client_verify ${name}"));
+            assert_eq!(kept(&format, is_masked), Some(has_fingerprint), "{name}");
+        }
+    }
+    let off = LogSink::new(&LogFormat::Json, LogLines::default(), None, Arc::default());
+    assert!(off.identity(b"no certificate").is_none());
 }
 
 #[test]
@@ -237,7 +329,7 @@ fn a_rejected_request_has_a_line() {
         body_len: 0,
     };
     let record = Record::rejected(Version::Http11, answered, Nanos(0), true);
-    sink.add(&record, "unix", End::Whole, Nanos(0), 0);
+    sink.add(&record, at("unix"), End::Whole, Nanos(0), 0);
     assert_eq!(
         String::from_utf8_lossy(&sink.batch),
         "unix - - [01/Jan/1970:00:00:00 +0000] \"- - -\" 400 0 \"-\" \"-\"\n"
@@ -276,7 +368,7 @@ fn a_full_queue_drops_and_counts() {
     let lines = LogLines::default();
     let mut sink = LogSink::new(&LogFormat::Combined, lines, Some(queue), Arc::default());
     for _ in 0..3 {
-        sink.add(&simple_record(), "unix", End::Whole, Nanos(0), 0);
+        sink.add(&simple_record(), at("unix"), End::Whole, Nanos(0), 0);
         sink.flush();
     }
     assert_eq!(sink.dropped(), 2);
@@ -293,7 +385,7 @@ fn a_failed_write_is_counted() {
     let (mut one, mut other) = (factory.sink(), factory.sink());
     drop(factory);
     for _ in 0..3 {
-        one.add(&simple_record(), "unix", End::Whole, Nanos(0), 0);
+        one.add(&simple_record(), at("unix"), End::Whole, Nanos(0), 0);
     }
     one.flush();
     let failed = Arc::clone(&one.failed);

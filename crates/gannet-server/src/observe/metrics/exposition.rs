@@ -293,7 +293,7 @@ impl Text {
         );
         self.counters(
             "gannet_tls_client_certificates_total",
-            "Certificates that clients need, by what became of them.",
+            "Certificates that clients are asked for, by what became of them.",
             "result",
             [
                 ("accepted", tls.clients_accepted),

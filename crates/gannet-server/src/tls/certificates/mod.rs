@@ -5,8 +5,10 @@
 //! that a replacement disturbs no connection, and connections take no lock.
 
 mod authorities;
+mod distinguished;
 mod error;
 mod facts;
+mod identity;
 mod load;
 mod names;
 
@@ -18,6 +20,7 @@ pub(super) use authorities::Authorities;
 pub use error::{Cause, CertificateError, Warning, WarningKind};
 pub use facts::Facts;
 pub(super) use facts::subject;
+pub(crate) use identity::Identity;
 pub use load::{LoadOptions, Pair, PairPaths, load, load_one, now_unix};
 pub(super) use load::{challenge, check_count};
 pub(super) use names::{Expected, Fallback, Names, Without};
@@ -26,7 +29,7 @@ use foldhash::fast::RandomState;
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
 
 use super::challenges::Challenges;
-use super::clients::Verifier;
+use super::clients::{Asked, Demand, Verifier};
 use super::config::{HostConfig, Options};
 use super::quic;
 
@@ -174,16 +177,15 @@ impl CertificateSet {
         &self.quic
     }
 
-    /// Whether clients need a certificate.
-    pub(super) fn asks_clients(&self) -> bool {
-        self.clients.is_some()
+    /// Whether clients are asked for a certificate, and need it.
+    pub(super) fn client_demand(&self) -> Option<Demand> {
+        self.clients.as_ref().map(Verifier::demand)
     }
 
-    /// The authorities of which clients need a certificate, as messages call them, none twice; empty if
-    /// clients need none.
+    /// The certificates that clients are asked for, if they are.
     #[must_use]
-    pub fn client_authorities(&self) -> Vec<&str> {
-        self.clients.as_ref().map_or(Vec::new(), Verifier::names)
+    pub fn asked(&self) -> Option<Asked> {
+        self.clients.as_ref().map(Verifier::asked)
     }
 
     /// Facts about these authorities.
@@ -259,9 +261,9 @@ impl Adopted {
         }
     }
 
-    /// Whether clients need a certificate: the same for every set of a server.
+    /// Whether clients are asked for a certificate: the same for every set of a server.
     pub(crate) fn asks_clients(&self) -> bool {
-        self.set.asks_clients()
+        self.set.client_demand().is_some()
     }
 
     /// How often the set had been replaced when this reference was taken.

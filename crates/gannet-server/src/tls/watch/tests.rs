@@ -32,6 +32,7 @@ impl Files {
             ordered: None,
             options: Options::default(),
             client_authorities: Vec::new(),
+            client_demand: Demand::default(),
         }
     }
 

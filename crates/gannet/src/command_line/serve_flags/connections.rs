@@ -1,6 +1,7 @@
 //! Flags of `gannet serve` for addresses and HTTPS.
 
 use clap::ValueHint;
+use gannet_server::tls::clients::Demand;
 use gannet_server::tls::kernel::Choice;
 use gannet_server::tls::limits::{ENCRYPTED_RECORDS_MAX, ENCRYPTED_RECORDS_MIN};
 
@@ -217,10 +218,30 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         brief: "serve only clients with a certificate of this authority (PEM); repeatable",
         details: "For every address that speaks HTTPS, and HTTP/3; not for http:// addresses and Unix \
             sockets. A file may have several certificates, at most 64 with all files. Sessions are not \
-            resumed, so that each connection needs the certificate. Reloaded like --tls-cert.",
+            resumed, so that each connection shows its certificate. Reloaded like --tls-cert.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.client_authorities = paths(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls-client-auth",
+        short: None,
+        value: one_of("WHETHER", &["required", "optional"]),
+        group: Group::Tls,
+        default: "",
+        brief: "required (the default) or optional: whether clients need the certificate",
+        details: "Only with --tls-client-ca. optional also serves clients that show none; one that does not \
+            verify is refused either way. The log says who the client was: in JSON, and by variables of \
+            --log-format.",
+        is_common: false,
+        apply: |settings, values| {
+            let choices = [
+                ("required", Demand::Required),
+                ("optional", Demand::Optional),
+            ];
+            settings.tls.client_demand = Some(choice(values, &choices)?);
             Ok(())
         },
     },

@@ -103,6 +103,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("tls-cert", Need::HttpsAddress),
     ("tls-key", Need::Https),
     ("tls-client-ca", Need::Https),
+    ("tls-client-auth", Need::Https),
     ("tls-min", Need::Https),
     ("no-http3", Need::Https),
     ("alt-svc", Need::Https),

@@ -129,9 +129,18 @@ pub(super) struct FileSystem {
 pub(super) enum Certificates {
     /// Made at the first start.
     Development,
-    /// Each with its names, whole days until it expires, and that date.
-    Named(Vec<(String, i64, String)>, Vec<Lack>),
+    Named(Named),
     Unusable(Lack),
+}
+
+/// Certificates from files.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Named {
+    /// Each with its names, whole days until it expires, and that date.
+    pub(super) valid: Vec<(String, i64, String)>,
+    pub(super) warnings: Vec<Lack>,
+    /// What clients are asked for.
+    pub(super) asked: Option<String>,
 }
 
 /// The clock.

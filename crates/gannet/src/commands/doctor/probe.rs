@@ -21,13 +21,13 @@ use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
     Address, AddressState, Certificates, Clock, Facts, FileSystem, Kernel, Lack, Limits, Memory,
-    Network, Process, Site, Wishes,
+    Named, Network, Process, Site, Wishes,
 };
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::Settings;
 use crate::commands::serve::outlook::{Outlook, Prospect};
 use crate::commands::serve::tls;
-use crate::messages::Failure;
+use crate::messages::{Failure, printable};
 
 /// Gathers all facts.
 pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
@@ -287,7 +287,11 @@ fn certificates(settings: &Settings, source: Option<&Source>) -> Option<Certific
         why: warning.to_string(),
         help: Some(warning.help()),
     });
-    Some(Certificates::Named(named.collect(), warnings.collect()))
+    Some(Certificates::Named(Named {
+        valid: named.collect(),
+        warnings: warnings.collect(),
+        asked: set.asked().map(|it| printable(&it.to_string()).to_string()),
+    }))
 }
 
 /// When the program's file was written.

@@ -176,6 +176,9 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     let report = ready.prepared.report();
     let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
     let mut notes: String = report.certificate_warnings.iter().map(warning).collect();
+    if let Some(asked) = &report.asked_of_clients {
+        notes.push_str(&format!("note     {}\n", printable(&asked.to_string())));
+    }
     notes.extend(followed.map(|it| it.note()));
     for missing in report.http3.iter().flat_map(|http3| &http3.missing) {
         notes.push_str(&format!("note     {missing}; {}\n", missing.help()));

@@ -197,14 +197,8 @@ impl Lines<'_> {
             }
             label = "";
         }
-        let authorities = &self.report.client_authorities;
-        if !authorities.is_empty() {
-            let names = printable(&authorities.join("; ")).to_string();
-            self.line(
-                text,
-                label,
-                &format!("clients need a certificate of: {names}"),
-            );
+        if let Some(asked) = &self.report.asked_of_clients {
+            self.line(text, label, &printable(&asked.to_string()).to_string());
             label = "";
         }
         let warnings = &self.report.certificate_warnings;
@@ -226,7 +220,7 @@ impl Lines<'_> {
                 if ports.any(|port| Some(port) != first) {
                     let why = "not announced by default, as the ports differ: see --alt-svc";
                     self.line(text, "", why);
-                } else if !authorities.is_empty() {
+                } else if self.report.asked_of_clients.is_some() {
                     let why = "not announced by default, as browsers send no certificates over it: see \
                         --alt-svc";
                     self.line(text, "", why);
@@ -335,7 +329,7 @@ mod tests {
             }],
             no_front_page: Vec::new(),
             metrics: None,
-            client_authorities: Vec::new(),
+            asked_of_clients: None,
             certificate_warnings: Vec::new(),
             kernel_tls: None,
             http3: None,

@@ -57,6 +57,7 @@ pub fn source(settings: &Settings) -> Result<Option<Source>, Failure> {
             ..Options::default()
         },
         client_authorities: tls.client_authorities.clone(),
+        client_demand: tls.client_demand.unwrap_or_default(),
     }))
 }
 
@@ -78,6 +79,13 @@ fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
             return Err(Failure::usage(message).help("add --tls-cert FILE, or --tls"));
         }
         return Ok(Vec::new());
+    }
+    // Also with the default, which would otherwise seem to protect something.
+    if tls.client_demand.is_some() && tls.client_authorities.is_empty() {
+        let failure = Failure::usage("--tls-client-auth is given without --tls-client-ca");
+        return Err(failure.help(
+            "add --tls-client-ca FILE, the certificate of the authority that issues those of clients",
+        ));
     }
     let (certificates, keys) = (tls.certificates.len(), tls.keys.len());
     if keys > 0 && keys != certificates {

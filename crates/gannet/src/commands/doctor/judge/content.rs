@@ -102,13 +102,16 @@ pub(super) fn certificates(certificates: Option<&Certificates>) -> Vec<Finding> 
             "for development, valid on this machine alone; made at the first start",
         )],
         Some(Certificates::Unusable(lack)) => vec![Finding::lacking(Level::Bad, subject, lack)],
-        Some(Certificates::Named(named, warnings)) => {
+        Some(Certificates::Named(named)) => {
             let one = |(names, days, until): &(String, i64, String)| {
                 Finding::ok(subject, format!("{names}: {days} days left, until {until}"))
             };
-            let warnings = warnings.iter();
+            let asked = named.asked.iter();
+            let asked = asked.map(|what| Finding::ok(subject, what.clone()));
+            let warnings = named.warnings.iter();
             let warnings = warnings.map(|lack| Finding::lacking(Level::Note, subject, lack));
-            named.iter().map(one).chain(warnings).collect()
+            let valid = named.valid.iter().map(one);
+            valid.chain(asked).chain(warnings).collect()
         }
     }
 }

@@ -3,7 +3,7 @@ use gannet_server::tls::kernel::Choice;
 
 use super::super::facts::{
     Address, AddressState, Certificates, Clock, Facts, FileSystem, Kernel, Lack, Limits, Memory,
-    Network, Process, Site, Wishes,
+    Named, Network, Process, Site, Wishes,
 };
 use super::*;
 use crate::commands::serve::Budget;
@@ -60,10 +60,10 @@ fn sound() -> Facts {
         },
         addresses: vec![address("0.0.0.0:443", AddressState::Free)],
         sites: vec![site(0xef53, false, true)],
-        certificates: Some(Certificates::Named(
-            vec![("example.org".into(), 60, "a date".into())],
-            Vec::new(),
-        )),
+        certificates: Some(Certificates::Named(Named {
+            valid: vec![("example.org".into(), 60, "a date".into())],
+            ..Named::default()
+        })),
         clock: Clock {
             now: 1_800_000_000,
             written: Some(1_790_000_000),
@@ -287,9 +287,19 @@ fn content_certificates_and_the_clock() {
     };
     check(expired, Level::Bad, "certificate", "expired");
     let soon = |facts: &mut Facts| {
-        facts.certificates = Some(Certificates::Named(Vec::new(), vec![lack("in 3 days")]));
+        facts.certificates = Some(Certificates::Named(Named {
+            warnings: vec![lack("in 3 days")],
+            ..Named::default()
+        }));
     };
     check(soon, Level::Note, "certificate", "in 3 days");
+    let asked = |facts: &mut Facts| {
+        facts.certificates = Some(Certificates::Named(Named {
+            asked: Some("clients may show a certificate of: CN=staff".into()),
+            ..Named::default()
+        }));
+    };
+    check_ok(asked, "clients may show a certificate of: CN=staff");
     check_ok(
         |facts| facts.certificates = Some(Certificates::Development),
         "for development",
