@@ -210,6 +210,45 @@ fn an_optional_certificate_has_to_be_right() {
     });
 }
 
+/// An ACME server that looks at a challenge is asked for nothing, gets nothing, and counts as nobody,
+/// whether or not others need a certificate.
+#[test]
+fn challenges_are_asked_for_nothing() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        for demand in ["required", "optional"] {
+            let state = Folder::new();
+            fs::create_dir(state.join("challenges")).expect("made");
+            let flags = [
+                "--tls-client-auth",
+                demand,
+                "--acme-dir",
+                text(state.path()),
+            ];
+            let place = Place::with(engine, &site, &flags);
+            let proof = place.authority.issued(KeyKind::P256, &["asked.test"]);
+            fs::write(state.join("proof"), proof.pem()).expect("written");
+            let file = state.join("challenges/asked.test.pem");
+            fs::rename(state.join("proof"), file).expect("renamed");
+            let config = place.config("acme-tls/1", None);
+            let look = || {
+                let client = connection(&config, "asked.test");
+                let mut client = Client::tls(place.server.address(), client);
+                client.try_send(b"").is_ok().then_some(client)
+            };
+            let mut client = None;
+            until("the challenge is answered", || {
+                client = look();
+                client.is_some()
+            });
+            let mut client = client.expect("answered");
+            assert_eq!(client.ends(), End::Closed, "{demand}: nothing is spoken");
+            let results = ["accepted", "missing", "refused"];
+            assert_eq!(results.map(|it| place.count(it)), [0; 3], "{demand}");
+        }
+    });
+}
+
 /// Each protocol's lines in every format: subjects by RFC 2253, serial numbers, or that there is none.
 #[test]
 fn the_log_names_clients() {

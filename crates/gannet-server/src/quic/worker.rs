@@ -232,8 +232,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Accepts a client at the cost of its handshake. Verifying its certificate, if it is asked for one, costs
-    /// as much again, and the library cannot be made to wait before that.
+    /// Accepts a client at the cost of its handshake. Verifying its certificate, if it is asked for one,
+    /// costs as much again, and the library cannot be made to wait before that.
     fn accept_charged(&mut self, first: FirstSeen) {
         for _ in 0..1 + u8::from(self.shared.asks_clients()) {
             self.shared.budget.take(Work::Hello, 1);

@@ -86,10 +86,9 @@ fn write(name: &X509Name<'_>, out: &mut Bounded) -> Option<()> {
     let sets: Vec<_> = name.iter_rdn().collect();
     for set in sets.into_iter().rev() {
         let attributes: Vec<_> = set.iter().collect();
-        let last = attributes.len();
         for (number, attribute) in attributes.into_iter().rev().enumerate() {
             if !out.text.is_empty() {
-                out.add(if number == 0 || last == 1 { "," } else { "+" })?;
+                out.add(if number == 0 { "," } else { "+" })?;
             }
             let dotted = attribute.attr_type().to_id_string();
             let known = NAMES.iter().find(|(known, _)| *known == dotted);
