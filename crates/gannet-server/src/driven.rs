@@ -220,7 +220,7 @@ impl<D: Driver> Driven<D> {
     /// # Panics
     /// A configured content type or a rule is not valid.
     pub fn with_clients(
-        mut driver: D,
+        driver: D,
         content: DrivenContent,
         options: &ContentOptions,
         limits: Limits,
@@ -228,25 +228,74 @@ impl<D: Driver> Driven<D> {
     ) -> Result<Self, ArchiveError> {
         let coder = Arc::default();
         let what = opened(content, &driver, options, &coder)?;
-        let opened = Arc::new(Opened::one(what, options));
+        let opened = Opened::one(what, options);
+        Ok(Self::of(
+            driver,
+            (opened, coder),
+            options,
+            limits,
+            (tls, &clients),
+        ))
+    }
+
+    /// A worker of several sites that are open, each the content for the host with its number:
+    /// `h0.example`, `h1.example` and so on.
+    ///
+    /// # Errors
+    /// An archive is not valid.
+    ///
+    /// # Panics
+    /// A configured content type or a rule is not valid.
+    pub fn with_sites(
+        driver: D,
+        sites: Vec<DrivenContent>,
+        options: &ContentOptions,
+        limits: Limits,
+    ) -> Result<Self, ArchiveError> {
+        let coder = Arc::default();
+        let mut all = Opened::none(options);
+        for (place, content) in sites.into_iter().enumerate() {
+            let what = opened(content, &driver, options, &coder)?;
+            let hosts = vec![format!("h{place}.example")];
+            let content = Generations::only(OpenedContent { hosts, what });
+            all.contents.insert(place, content);
+        }
+        let plain = (None, &DrivenClients::default());
+        Ok(Self::of(driver, (all, coder), options, limits, plain))
+    }
+
+    fn of(
+        mut driver: D,
+        (opened, coder): (Opened, Arc<Coder>),
+        options: &ContentOptions,
+        limits: Limits,
+        (tls, clients): (Option<DrivenTls>, &DrivenClients),
+    ) -> Self {
+        let opened = Arc::new(opened);
         let (messages, inbox) = mpsc::channel();
         let waker = driver.waker(Worker::<D>::wake_token());
         let remote = Remote::new(messages, waker);
         let (checker, password_jobs) = Checker::new();
-        Ok(Self {
+        Self {
             worker: worker(
                 driver,
                 (inbox, checker),
                 (0, &opened),
                 (options, limits),
-                (tls, &clients),
+                (tls, clients),
             ),
             options: options.clone(),
             published: Arc::new(Published::new(opened, vec![remote.clone()])),
             remote,
             coder,
             password_jobs,
-        })
+        }
+    }
+
+    /// Closes the site of the host with this number from the next turn on.
+    pub fn close_site(&self, number: usize) {
+        self.published
+            .publish(|opened| drop(opened.contents.remove(&number)));
     }
 
     /// Serves this content from the next turn on.

@@ -148,8 +148,8 @@ pub(crate) const CODED_PART: u64 = CODED_UP_TO / SNAPSHOT_MAX;
 /// copy costs about as much as answering one.
 pub(crate) const LONG_COPY_AFTER: u64 = 2;
 
-/// Their copies take at most a site's room divided by this, over all workers, and a single one that
-/// divided by it again.
+/// Their copies take at most the caches' room divided by this, of all sites and workers, and a single one
+/// that divided by it again.
 pub(crate) const LONG_COPY_PART: u64 = 2;
 
 /// A copy that was requested within this time makes no room for others, in milliseconds.
@@ -157,6 +157,14 @@ pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
 
 /// One that was not requested for so long is dropped, in milliseconds.
 pub(crate) const LONG_COPY_UNUSED_MS: u64 = 60_000;
+
+/// The room of a worker's caches divided by this is for sites alike: each keeps its part of it, whatever
+/// is asked for of others.
+pub(crate) const CACHE_OWN_PART: usize = 2;
+
+/// Bytes of the caches that age in one turn before the others wait for the next one: some thousand entries,
+/// a few milliseconds. A single site's may be more.
+pub(crate) const AGED_PER_TURN_MAX: u64 = 16 << 20;
 
 /// A file is coded only if a worker's cache of the site has room for so many times its length: for the
 /// file, and a coding that is being made, which counts as much. Otherwise it would be gone before that is

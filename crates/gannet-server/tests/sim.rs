@@ -67,6 +67,8 @@ mod run;
 mod secure;
 #[path = "sim/server.rs"]
 mod server;
+#[path = "sim/shared_room.rs"]
+mod shared_room;
 #[path = "sim/sites.rs"]
 mod sites;
 #[path = "sim/states.rs"]

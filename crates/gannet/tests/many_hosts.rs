@@ -4,6 +4,7 @@
 mod sites;
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -113,6 +114,38 @@ fn open_sites_have_their_part_of_the_descriptors() {
         });
         let bound = before + CLIENTS + LIMIT / 4;
         assert!(most <= bound, "{most}, {before} before");
+    });
+}
+
+/// However many sites are open, one of them may use nearly half of the caches for a single text.
+#[test]
+fn long_text_of_one_of_many_sites_is_compressed() {
+    const OPEN: usize = 64;
+    let folder = sites(OPEN);
+    let line = |number: usize| format!("<p>number {number}, {}</p>\n", number * 7_919 % 10_007);
+    let text: String = (0..50_000).map(line).collect();
+    assert!(text.len() > 1 << 20, "{}", text.len());
+    folder.write("sites/h7.example/long.txt", &text);
+    on_both_engines(|engine| {
+        let flags = ["--hosts", "--workers", "2", "--cache-memory", "16M"];
+        let server = engine.serve(folder.join("sites"), &flags);
+        for number in 0..OPEN {
+            assert_eq!(get(&server, &name(number)).text(), format!("site {number}"));
+        }
+        let mut client = Client::new(&server);
+        let fields = "Host: h7.example\r\nAccept-Encoding: gzip\r\n";
+        until("it is compressed", || {
+            client.send(format!("GET /long.txt HTTP/1.1\r\n{fields}\r\n"));
+            let answer = client.response().expect(200);
+            if answer.field("content-encoding").is_none() {
+                return false;
+            }
+            let mut decoder = flate2::read::GzDecoder::new(&answer.body[..]);
+            let mut content = String::new();
+            decoder.read_to_string(&mut content).expect("sound");
+            assert!(content == text);
+            true
+        });
     });
 }
 

@@ -5,9 +5,9 @@
 //! [`DECODED_LEN_MAX`] are sent from their file slice by slice.
 //!
 //! A body is read and decoded whole, by the first request that sends bytes of it, and cached while
-//! there is room; the last one always, so that a client that requests one part after the other
-//! costs one decode. A body that a connection is still sending is found as well: no body is ever in
-//! memory twice. All of them are charged
+//! there is room for all sites' caches ([`Pool`]); the last one always, so that a client that requests
+//! one part after the other costs one decode. A body that a connection is still sending is found as
+//! well: no body is ever in memory twice. All of them are charged
 //! ([`Account::Copies`](crate::worker::ledger::Account::Copies)). The worker decides when a body is
 //! read and decoded (`exchange/loading`).
 
@@ -22,6 +22,7 @@ use gannet_io::driver::{Driver, Errno, Meta, Started, Token};
 use gannet_io::memory::Memory;
 
 use super::ServedFile;
+use super::room::{Part, Pool, Room};
 use crate::worker::ledger::Charge;
 
 /// One worker's cache of the bodies of one archive, or of a directory's files that exist only in a
@@ -35,7 +36,13 @@ struct Known {
     /// Cached bodies, oldest first.
     kept: VecDeque<Arc<Memory>>,
     kept_bytes: u64,
-    kept_bytes_max: u64,
+    /// Cached whatever room there is.
+    least: u64,
+    /// What they have of the room for all sites, if they may have more.
+    part: Option<Part>,
+    /// How many of them were there when they last aged.
+    old: usize,
+    old_bytes: u64,
     /// The last number assigned to a live file.
     number: u32,
     /// Recently requested versions of live files.
@@ -82,40 +89,52 @@ pub(crate) struct Load {
 }
 
 impl Bodies {
-    /// Caches bodies of up to `memory` bytes in total, and always the last one.
-    pub(crate) fn new(memory: u64) -> Self {
-        Self::with_room(room_within(memory))
+    /// Caches bodies within the room of `pool`, and always the last one.
+    pub(crate) fn with_room(pool: &Rc<Pool>) -> Self {
+        Self::new(LEAST, Some(Part::new(pool)))
     }
 
-    /// Caches up to so many bytes from now on.
-    pub(crate) fn set_room(&self, memory: u64) {
-        let mut known = self.0.borrow_mut();
-        known.kept_bytes_max = room_within(memory);
-        known.drop_oldest();
+    /// Caches the last body, or as many as fit into the room of the longest one.
+    pub(crate) fn with_least_room() -> Self {
+        Self::new(LEAST, None)
     }
 
-    fn with_room(bytes: u64) -> Self {
+    /// Caches none.
+    pub(crate) fn uncached() -> Self {
+        Self::new(0, None)
+    }
+
+    fn new(least: u64, part: Option<Part>) -> Self {
         Self(Rc::new(RefCell::new(Known {
             all: HashMap::default(),
             kept: VecDeque::new(),
             kept_bytes: 0,
-            kept_bytes_max: bytes,
+            least,
+            part,
+            old: 0,
+            old_bytes: 0,
             number: 0,
             numbers: HashMap::default(),
         })))
     }
 
+    /// Drops what was there when they last aged, unless they have no more than their `own` part, or than
+    /// they always may. Returns what they had, and whether it was kept.
+    pub(crate) fn age(&self, own: Room) -> (Room, bool) {
+        self.0.borrow_mut().age(own)
+    }
+
     /// Drops all bodies, and caches none from now on.
     pub(crate) fn retire(&self) {
         self.forget();
-        self.0.borrow_mut().kept_bytes_max = 0;
+        let mut known = self.0.borrow_mut();
+        known.part = None;
+        known.least = 0;
     }
 
     /// Drops all cached bodies.
     pub(crate) fn forget(&self) {
-        let mut known = self.0.borrow_mut();
-        known.kept.clear();
-        known.kept_bytes = 0;
+        self.0.borrow_mut().drop_to(0);
     }
 
     /// The number of a live file: unique, and stable for the same version of a file as far as
@@ -270,16 +289,50 @@ impl Known {
         self.all.insert(number, Arc::downgrade(body));
         self.kept_bytes += cost(body);
         self.kept.push_back(Arc::clone(body));
-        self.drop_oldest();
+        let possible = self.part.as_ref().map_or(0, |part| part.pool().possible());
+        self.drop_to(self.least.max(possible));
     }
 
-    fn drop_oldest(&mut self) {
-        while self.kept_bytes > self.kept_bytes_max {
-            match self.kept.pop_front() {
-                Some(oldest) => self.kept_bytes -= cost(&oldest),
-                None => break,
+    fn age(&mut self, own: Room) -> (Room, bool) {
+        let held = self.kept_bytes;
+        let is_kept = held <= own.memory.max(self.least);
+        if !is_kept {
+            let last = self.kept.back().map_or(0, |last| cost(last));
+            self.drop_to(last.max(held - self.old_bytes));
+        }
+        (self.old, self.old_bytes) = (self.kept.len(), self.kept_bytes);
+        self.note();
+        (in_memory(held), is_kept)
+    }
+
+    /// Drops the oldest ones, until the others are at most so many bytes.
+    fn drop_to(&mut self, bytes: u64) {
+        while self.kept_bytes > bytes
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            let cost = cost(&oldest);
+            self.kept_bytes -= cost;
+            if self.old > 0 {
+                self.old -= 1;
+                self.old_bytes -= cost;
             }
         }
+        self.note();
+    }
+
+    /// Notes what they have.
+    fn note(&mut self) {
+        let young = self.kept_bytes - self.old_bytes;
+        if let Some(part) = &mut self.part {
+            part.set(in_memory(self.kept_bytes), in_memory(young));
+        }
+    }
+}
+
+fn in_memory(memory: u64) -> Room {
+    Room {
+        memory,
+        descriptors: 0,
     }
 }
 
@@ -287,10 +340,8 @@ fn cost(body: &Memory) -> u64 {
     body.len() as u64 + BODY_COST
 }
 
-/// Room for the longest body at least.
-fn room_within(memory: u64) -> u64 {
-    memory.max(DECODED_LEN_MAX + BODY_COST)
-}
+/// Room for the longest body.
+const LEAST: u64 = DECODED_LEN_MAX + BODY_COST;
 
 /// Memory cost of a cached body besides its bytes.
 const BODY_COST: u64 = 128;
@@ -354,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_body_is_decoded_once_while_there_is_room_or_somebody_has_it() {
-        let room = Bodies::with_room(2 * (36 + BODY_COST));
+        let room = Bodies::new(2 * (36 + BODY_COST), None);
         let first = body(&room, 1);
         assert_eq!(first.len(), 36);
         let held = Arc::as_ptr(&first);
@@ -371,25 +422,63 @@ mod tests {
         assert_eq!(room.0.borrow().kept.len(), 2);
     }
 
+    /// Room for this many bodies of the most bytes, of which archives may have a coding alone.
+    fn pool(longest: u64, sites: usize) -> Rc<Pool> {
+        let pool = Rc::new(Pool::default());
+        pool.set(in_memory(longest * LEAST), sites);
+        pool
+    }
+
+    fn add_longest(bodies: &Bodies, number: u32) {
+        let longest = vec![0; DECODED_LEN_MAX as usize];
+        let longest = Arc::new(Memory::from_vec_with(longest, None::<Charge>));
+        bodies.0.borrow_mut().add(number, &longest);
+    }
+
+    fn is_kept(bodies: &Bodies, number: u32) -> bool {
+        bodies.known(number).is_some()
+    }
+
     #[test]
-    fn with_less_room_the_oldest_bodies_go() {
-        let bodies = Bodies::new(u64::MAX);
-        for number in 0..3 {
-            let longest = vec![0; DECODED_LEN_MAX as usize];
-            let longest = Arc::new(Memory::from_vec_with(longest, None::<Charge>));
-            bodies.0.borrow_mut().add(number, &longest);
+    fn one_archive_has_all_the_room_and_of_several_each_leaves_others_their_part() {
+        for (sites, most) in [(1, 8), (4, 5)] {
+            let bodies = Bodies::with_room(&pool(8, sites));
+            (0..20).for_each(|number| add_longest(&bodies, number));
+            assert_eq!(bodies.0.borrow().kept.len(), most);
+            assert!(is_kept(&bodies, 19) && !is_kept(&bodies, 20 - most as u32 - 1));
         }
-        assert_eq!(bodies.0.borrow().kept.len(), 3);
-        bodies.set_room(2 * DECODED_LEN_MAX + 2 * BODY_COST);
-        assert_eq!(bodies.0.borrow().kept.len(), 2);
-        bodies.set_room(0);
-        let known = bodies.0.borrow();
-        assert_eq!((known.kept.len(), known.all[&2].strong_count()), (1, 1));
+    }
+
+    #[test]
+    fn what_is_old_goes_unless_it_is_no_more_than_the_own_part() {
+        let pool = pool(8, 2);
+        let bodies = Bodies::with_room(&pool);
+        (0..3).for_each(|number| add_longest(&bodies, number));
+        let own = pool.own();
+        assert_eq!(own.memory, 2 * LEAST);
+        assert!(!bodies.age(own).1);
+        assert_eq!(bodies.0.borrow().kept.len(), 3, "all was young");
+        add_longest(&bodies, 3);
+        bodies.age(own);
+        assert!(is_kept(&bodies, 3) && bodies.0.borrow().kept.len() == 1);
+        add_longest(&bodies, 4);
+        for _ in 0..3 {
+            assert_eq!(bodies.age(own), (own, true));
+            assert!(is_kept(&bodies, 3) && is_kept(&bodies, 4));
+        }
+        // The last one stays, however much less room there is.
+        for _ in 0..3 {
+            bodies.age(Room::default());
+            assert!(is_kept(&bodies, 4) && bodies.0.borrow().kept.len() == 1);
+        }
+        bodies.retire();
+        assert_eq!(bodies.0.borrow().kept.len(), 0);
+        assert!(!is_kept(&bodies, 4));
     }
 
     #[test]
     fn without_room_nothing_is_remembered() {
-        let none = Bodies::with_room(0);
+        let none = Bodies::uncached();
         for number in 0..1000 {
             let one = Arc::downgrade(&body(&none, number));
             assert!(one.upgrade().is_none());
@@ -400,15 +489,16 @@ mod tests {
 
     #[test]
     fn there_is_always_room_for_the_longest_body() {
-        let last = Bodies::new(0);
-        let one = Arc::downgrade(&body(&last, 1));
-        assert!(one.upgrade().is_some());
-        assert_eq!(last.0.borrow().kept_bytes_max, DECODED_LEN_MAX + BODY_COST);
+        for last in [Bodies::with_least_room(), Bodies::with_room(&pool(0, 1))] {
+            add_longest(&last, 1);
+            add_longest(&last, 2);
+            assert!(is_kept(&last, 2) && !is_kept(&last, 1));
+        }
     }
 
     #[test]
     fn what_is_not_as_announced_is_no_body() {
-        let room = Bodies::new(1 << 20);
+        let room = Bodies::with_least_room();
         let digests = [digest(b"hello hello hello hello hello hello\n"), [0; 32]];
         let check_all = |coding, coded: &[u8], len, digest: Option<&[u8; 32]>, expect: bool| {
             let body = Unloaded {

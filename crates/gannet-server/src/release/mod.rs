@@ -25,6 +25,7 @@ pub(crate) mod error_pages;
 pub(crate) mod files;
 pub(crate) mod opened;
 mod previews;
+pub(crate) mod room;
 pub(crate) mod rules;
 mod selected;
 
@@ -44,13 +45,15 @@ use gannet_io::driver::Nanos;
 
 use self::archive::ArchiveSite;
 use self::bodies::Bodies;
-use self::directory::DirectorySite;
+use self::directory::{DirectorySite, LongCopies};
 pub(crate) use self::files::ServedFile;
 use self::opened::{Generations, Opened, OpenedContent, Policy, What};
 use self::previews::Previews;
+use self::room::{Pool, Room};
 use self::rules::SiteRules;
 pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
 use crate::config::UnknownHost;
+use crate::limits::AGED_PER_TURN_MAX;
 use crate::observe::measures::{Measures, OTHER};
 use crate::passwords::file::PasswordFile;
 use crate::start::sites::Named;
@@ -80,6 +83,9 @@ pub(crate) struct Release {
     pub(crate) passwords: Option<Arc<PasswordFile>>,
     /// Bytes that may be cached of all contents in total.
     pub(crate) cache_memory: u64,
+    /// The room of the caches of all sites, of this release and the next ones.
+    pool: Rc<Pool>,
+    long_copies: Arc<LongCopies>,
     /// Whether sites of this release or an earlier one may keep files open that can be deleted.
     has_live: Rc<Cell<bool>>,
 }
@@ -128,17 +134,16 @@ impl Release {
         // The hosts that the operator has named for each site, none for that of all others.
         let mut given: Vec<&[String]> = Vec::new();
         let mut uses = Vec::new();
-        let room = opened.room.share(opened.contents.len());
+        let pool = previous.map_or_else(Rc::default, |it| Rc::clone(&it.pool));
+        pool.set(opened.room, opened.contents.len());
+        let long_copies = Arc::clone(&opened.long_copies);
+        long_copies.set_room(opened.room.memory, opened.contents.len());
         for (&place, generations) in &opened.contents {
             let content = &generations.current;
             let start = sites.len();
             match previous.and_then(|it| it.sites_of(place, &Arc::downgrade(content))) {
-                Some(same) => {
-                    // Another site may have come or gone.
-                    same.iter().for_each(|site| site.set_room(room));
-                    sites.extend_from_slice(same);
-                }
-                None => sites.extend(content.sites(worker, room)),
+                Some(same) => sites.extend_from_slice(same),
+                None => sites.extend(content.sites(worker, &pool, &long_copies)),
             }
             generations.add_others(&mut sites[start..], worker);
             contents.insert(place, (Arc::downgrade(content), start..sites.len()));
@@ -192,6 +197,8 @@ impl Release {
             policy: Arc::clone(&opened.policy),
             passwords: opened.passwords.clone(),
             cache_memory: opened.room.memory,
+            pool,
+            long_copies,
             has_live: previous.map_or_else(Rc::default, |it| Rc::clone(&it.has_live)),
             sites,
         }
@@ -212,6 +219,8 @@ impl Release {
             policy: Arc::clone(&self.policy),
             passwords: self.passwords.clone(),
             cache_memory: 0,
+            pool: Rc::clone(&self.pool),
+            long_copies: Arc::clone(&self.long_copies),
             has_live: Rc::clone(&self.has_live),
         }
     }
@@ -325,7 +334,8 @@ impl Release {
 
     /// Closes files that may change and have not been requested for a while.
     pub(crate) fn close_idle(&self, now: Nanos) {
-        let is_left = self.directories().fold(false, |is_left, site| {
+        let has_copies = self.long_copies.drop_unused(now);
+        let is_left = self.directories().fold(has_copies, |is_left, site| {
             // No short circuit: every site closes its own.
             site.close_idle(now) | is_left
         });
@@ -339,8 +349,45 @@ impl Release {
 
     /// Drops all cached content of the sites.
     pub(crate) fn forget(&self) {
+        self.long_copies.forget();
         self.directories().for_each(|site| site.forget());
         self.forget_bodies();
+    }
+
+    /// Has the caches of all sites age, if they have used up their room.
+    #[inline]
+    pub(crate) fn fit_caches(&self) {
+        if self.pool.is_due() {
+            self.age_caches();
+        }
+    }
+
+    /// Whether caches go on to age in the next turn.
+    pub(crate) fn is_ageing(&self) -> bool {
+        self.pool.is_due()
+    }
+
+    #[cold]
+    fn age_caches(&self) {
+        let Some((from, mut kept)) = self.pool.begin() else {
+            return;
+        };
+        let own = self.pool.own();
+        let mut aged = 0;
+        for (&place, (_, numbers)) in self.contents.range(from..) {
+            if aged > AGED_PER_TURN_MAX {
+                return self.pool.go_on_at(place, kept);
+            }
+            // The sites of one content share a cache.
+            if let Some(site) = self.sites[numbers.clone()].first() {
+                let (held, is_kept) = site.age(own);
+                aged += held.memory;
+                if is_kept {
+                    kept = kept + held;
+                }
+            }
+        }
+        self.pool.aged(kept);
     }
 
     /// Drops bodies that were read or decoded, except those still being sent.
@@ -365,12 +412,15 @@ impl Release {
 
     /// Bytes of copies of longer files.
     pub(crate) fn long_copies(&self) -> u64 {
-        self.directories().map(DirectorySite::long_copies).sum()
+        self.long_copies.held()
     }
 
     /// How many bytes copies of longer files may have.
     pub(crate) fn long_max(&self) -> u64 {
-        self.directories().map(DirectorySite::long_max).sum()
+        match self.directory_count() {
+            0 => 0,
+            _ => self.long_copies.max(),
+        }
     }
 
     fn directories(&self) -> impl Iterator<Item = &DirectorySite> {
@@ -382,11 +432,11 @@ impl Release {
 }
 
 impl Site {
-    /// Gives its caches this room from now on.
-    fn set_room(&self, room: directory::Room) {
+    /// Has its cache age. Returns what that had, and whether it is no more than its `own` part and was kept.
+    fn age(&self, own: Room) -> (Room, bool) {
         match self {
-            Self::Archive(archive) => archive.current.bodies.set_room(room.memory),
-            Self::Directory(directory) => directory.set_room(room),
+            Self::Archive(archive) => archive.current.bodies.age(own),
+            Self::Directory(directory) => directory.age(own),
         }
     }
 
@@ -409,9 +459,7 @@ impl Generations {
         };
         let others = self.others.iter().map(|opened| {
             // Kept answers are rare: their bodies are not cached.
-            let uncached = Bodies::new(0);
-            uncached.retire();
-            let sites = ArchiveSite::all(opened, worker, uncached).map(Rc::new);
+            let sites = ArchiveSite::all(opened, worker, Bodies::uncached()).map(Rc::new);
             (opened, sites.collect::<Vec<_>>())
         });
         let others: Vec<_> = others.collect();
@@ -429,15 +477,15 @@ impl Generations {
 }
 
 impl OpenedContent {
-    /// A worker's sites of this content, with `room` for their caches.
-    fn sites(&self, worker: usize, room: directory::Room) -> Vec<Site> {
+    /// A worker's sites of this content, whose caches have room in `pool`.
+    fn sites(&self, worker: usize, pool: &Rc<Pool>, long_copies: &Arc<LongCopies>) -> Vec<Site> {
         match &self.what {
             What::Directory(directory) => {
-                let site = DirectorySite::new(directory, worker, room);
+                let site = DirectorySite::new(directory, worker, pool, long_copies);
                 vec![Site::Directory(Rc::new(site))]
             }
             What::Archive(archive) => {
-                let sites = ArchiveSite::all(archive, worker, Bodies::new(room.memory));
+                let sites = ArchiveSite::all(archive, worker, Bodies::with_room(pool));
                 let archived = |site| Archived {
                     current: Rc::new(site),
                     others: Rc::default(),

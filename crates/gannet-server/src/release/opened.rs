@@ -11,8 +11,9 @@ use gannet_io::driver::{File, Meta, Root};
 use gannet_io::memory::Memory;
 
 use super::directory::kept_names::KeptNames;
-use super::directory::{DirectoryOptions, Room};
+use super::directory::{DirectoryOptions, LongCopies};
 use super::files::OpenArchive;
+use super::room::Room;
 use super::rules::SiteRules;
 use crate::config::{ContentOptions, UnknownHost};
 use crate::exchange::own_fields::OwnFields;
@@ -40,6 +41,8 @@ pub(crate) struct Opened {
     pub(crate) passwords: Option<Arc<PasswordFile>>,
     /// A worker's cache limits, for all contents together.
     pub(crate) room: Room,
+    /// Copies of longer files of live directories, for all workers.
+    pub(crate) long_copies: Arc<LongCopies>,
 }
 
 /// Fields of responses, independent of the content.
@@ -204,7 +207,7 @@ impl Opened {
         self.contents.values().map(Generations::copied_len).sum()
     }
 
-    /// One content for every host, for one worker with all the room.
+    /// One content for every host, for workers that have all the room each.
     pub(crate) fn one(what: What, options: &ContentOptions) -> Self {
         let hosts = Vec::new();
         Self {
@@ -213,7 +216,7 @@ impl Opened {
         }
     }
 
-    /// No content yet; each will have all the room of one worker.
+    /// No content yet.
     pub(crate) fn none(options: &ContentOptions) -> Self {
         Self {
             contents: BTreeMap::new(),
@@ -232,6 +235,7 @@ impl Opened {
                 memory: options.cache_memory(),
                 descriptors: OPEN_FILES_MAX,
             },
+            long_copies: Arc::new(LongCopies::new(1)),
         }
     }
 }

@@ -25,9 +25,7 @@ impl Previews {
         let mut of_ids = BTreeMap::new();
         for preview in opened.contents.values().flat_map(|it| &it.previews) {
             // Few look at previews: their bodies are not cached.
-            let uncached = Bodies::new(0);
-            uncached.retire();
-            let site = ArchiveSite::all(&preview.archive, worker, uncached).next();
+            let site = ArchiveSite::all(&preview.archive, worker, Bodies::uncached()).next();
             sites.extend(site.map(|site| {
                 of_ids.insert(preview.id.as_bytes().into(), sites.len());
                 Site::Archive(Archived {

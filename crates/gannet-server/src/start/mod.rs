@@ -56,8 +56,9 @@ use crate::passwords;
 use crate::passwords::checker::{Checker, Jobs};
 use crate::passwords::file::PasswordFile;
 use crate::quic::routing::Peers;
-use crate::release::directory::Room;
+use crate::release::directory::LongCopies;
 use crate::release::opened::{Generations, Opened, Policy, What};
+use crate::release::room::Room;
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
 use crate::tls::watch;
@@ -177,6 +178,7 @@ pub fn prepare(
     let room_of = move |share| room(share, memory, workers, descriptors.files);
     let opened = Arc::new(Opened {
         room: room_of(share),
+        long_copies: Arc::new(LongCopies::new(workers)),
         contents,
         named,
         uses: BTreeMap::new(),

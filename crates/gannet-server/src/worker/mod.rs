@@ -248,6 +248,7 @@ impl<D: Driver> Worker<D> {
         self.check_tails();
         self.close_idle_files();
         self.check_accept();
+        self.shared.release.fit_caches();
         self.make_room();
         self.give_back();
         self.check_stop();

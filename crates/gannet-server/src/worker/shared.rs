@@ -101,6 +101,7 @@ impl<D: Driver> Shared<D> {
             || self.loading.is_due()
             || self.listing.is_due()
             || self.first_reads.is_due()
+            || self.release.is_ageing()
     }
 
     /// An empty send, with a recycled buffer if there is one.
@@ -205,6 +206,10 @@ impl<D: Driver> Shared<D> {
         self.ledger
             .set_release(next.cache_memory, directories, long_max);
         self.release = Rc::new(next);
+        // What has less room now makes it before anything else takes it.
+        while self.release.is_ageing() {
+            self.release.fit_caches();
+        }
     }
 
     /// Whether responses have records until they end: for the log, or to be measured.

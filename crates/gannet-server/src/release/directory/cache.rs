@@ -1,8 +1,9 @@
-//! Request paths and their resolutions, bounded in count, bytes and descriptors.
+//! Request paths and their resolutions, bounded in count, and with the caches of other sites in bytes and
+//! descriptors.
 //!
 //! Two generations approximate least-recently-used at the cost of a hash map: a used entry moves to
-//! the young one; when that reaches half the budget, the old one is dropped and the young one takes
-//! its place.
+//! the young one; when the caches of all sites age ([`Pool`]), the old one is dropped and the young one
+//! takes its place.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -15,6 +16,7 @@ use super::Cached;
 use crate::limits::{
     ADMITTED_FREELY_MAX, ASKED_ONCE_MAX, BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_IDLE_MS,
 };
+use crate::release::room::{Part, Pool, Room};
 
 struct Remembered {
     cached: Rc<Cached>,
@@ -72,27 +74,21 @@ impl Generation {
         self.descriptors -= value.descriptors;
     }
 
-    fn exceeds(&self, bytes: u64, descriptors: usize) -> bool {
-        self.weight > bytes || self.descriptors > descriptors
+    /// Adds another one, whose entries are not in this one.
+    fn absorb(&mut self, other: Self) {
+        if self.paths.is_empty() {
+            *self = other;
+            return;
+        }
+        for (path, value) in other.paths {
+            self.insert(path, value);
+        }
     }
-}
 
-/// Limits of a site's cache.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Room {
-    /// Bytes of bodies.
-    pub(crate) memory: u64,
-    /// Open files.
-    pub(crate) descriptors: usize,
-}
-
-impl Room {
-    /// An equal part for each of `count`.
-    pub(crate) fn share(self, count: usize) -> Self {
-        let count = count.max(1);
-        Self {
-            memory: self.memory / count as u64,
-            descriptors: self.descriptors / count,
+    fn held(&self) -> Room {
+        Room {
+            memory: self.weight,
+            descriptors: self.descriptors,
         }
     }
 }
@@ -101,63 +97,72 @@ impl Room {
 pub(super) struct Cache {
     young: Generation,
     old: Generation,
-    room: Room,
-    /// Bytes of that which are used otherwise.
-    taken: u64,
+    /// What it has of the room for all sites.
+    part: Part,
     /// Hashes of paths that were requested and not admitted; empty until one was.
     asked_once: Vec<u32>,
 }
 
 impl Cache {
-    pub(super) fn new(room: Room) -> Self {
+    pub(super) fn new(pool: &Rc<Pool>) -> Self {
         Self {
             young: Generation::default(),
             old: Generation::default(),
-            room,
-            taken: 0,
+            part: Part::new(pool),
             asked_once: Vec::new(),
         }
     }
 
+    /// The room for all sites.
+    pub(super) fn pool(&self) -> &Rc<Pool> {
+        self.part.pool()
+    }
+
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        *self = Self::new(self.room);
+        *self = Self::new(&Rc::clone(self.pool()));
     }
 
-    /// Has this room from now on. What does not fit is forgotten, the older part first.
-    pub(super) fn set_room(&mut self, room: Room) {
-        self.room = room;
-        self.age();
-        if self.old.exceeds(self.bytes(), room.descriptors) {
-            self.old = Generation::default();
+    /// Forgets what was not requested since it last aged, unless it has no more than its `own` part. Returns
+    /// what it had, and whether it was kept.
+    pub(super) fn age(&mut self, own: Room) -> (Room, bool) {
+        let held = self.young.held() + self.old.held();
+        let count = self.young.paths.len() + self.old.paths.len();
+        let is_kept = !held.exceeds(own) && count <= CACHED_PATHS_MAX / 2;
+        let young = std::mem::take(&mut self.young);
+        match is_kept {
+            true => self.old.absorb(young),
+            false => self.old = young,
         }
+        self.note();
+        (held, is_kept)
     }
 
-    /// Bytes that it may cache.
-    pub(super) fn memory(&self) -> u64 {
-        self.room.memory
-    }
-
-    /// Caches less: so many bytes of its memory are used otherwise.
-    pub(super) fn set_taken(&mut self, bytes: u64) {
-        self.taken = bytes;
+    /// Notes what it has.
+    fn note(&mut self) {
+        let young = self.young.held();
+        self.part.set(young + self.old.held(), young);
     }
 
     /// Forgets a path.
     pub(super) fn remove(&mut self, path: &[u8]) {
         self.young.take(path);
         self.old.take(path);
+        self.note();
     }
 
     /// Closes cached open files that no response is being sent from: those of the old generation, or
     /// if it has none, those of the young one. False if there are none.
     pub(super) fn drop_descriptors(&mut self) -> bool {
-        let mut ages = [&mut self.old, &mut self.young].into_iter();
-        ages.any(|generation| {
-            let before = generation.descriptors;
-            generation.retain(|value| value.descriptors == 0 || value.cached.is_in_use());
-            generation.descriptors < before
-        })
+        let is_any = [&mut self.old, &mut self.young]
+            .into_iter()
+            .any(|generation| {
+                let before = generation.descriptors;
+                generation.retain(|value| value.descriptors == 0 || value.cached.is_in_use());
+                generation.descriptors < before
+            });
+        self.note();
+        is_any
     }
 
     /// The resolution of a path, if the disk confirmed it recently or `is_same` confirms it now.
@@ -238,7 +243,7 @@ impl Cache {
                 confirmed,
             },
         );
-        self.age();
+        self.grown();
     }
 
     /// Counts again what a cached resolution weighs, after it has grown.
@@ -250,7 +255,7 @@ impl Cache {
                 value.weight = weight;
             }
         }
-        self.age();
+        self.note();
     }
 
     /// Removes entries that go when they are idle and were not confirmed for a while. True if other such
@@ -265,32 +270,23 @@ impl Cache {
                 is_kept
             });
         }
+        self.note();
         is_left
     }
 
     fn rejuvenate(&mut self, path: &[u8]) -> Option<()> {
         let (path, value) = self.old.take(path)?;
         self.young.insert(path, value);
-        self.age();
+        self.grown();
         Some(())
     }
 
-    /// Bytes of entries that there is room for.
-    pub(super) fn bytes(&self) -> u64 {
-        self.room.memory.saturating_sub(self.taken)
-    }
-
-    fn age(&mut self) {
-        let (young, old) = (&self.young, &self.old);
-        let (bytes, descriptors) = (self.bytes(), self.room.descriptors);
-        // Of what was cached with more room, the old part can be more than half.
-        if young.exceeds(bytes / 2, descriptors / 2)
-            || young.paths.len() > CACHED_PATHS_MAX / 2
-            || young.weight + old.weight > bytes
-            || young.descriptors + old.descriptors > descriptors
-        {
+    /// The young generation has grown.
+    fn grown(&mut self) {
+        if self.young.paths.len() > CACHED_PATHS_MAX / 2 {
             self.old = std::mem::take(&mut self.young);
         }
+        self.note();
     }
 }
 
@@ -298,11 +294,47 @@ impl Cache {
 mod tests {
     use super::*;
 
-    fn room(memory: u64) -> Room {
-        Room {
-            memory,
-            descriptors: 8,
+    /// Room for so many bytes of so many sites.
+    fn pool(memory: u64, sites: usize) -> Rc<Pool> {
+        let pool = Rc::new(Pool::default());
+        let descriptors = 8;
+        pool.set(
+            Room {
+                memory,
+                descriptors,
+            },
+            sites,
+        );
+        pool
+    }
+
+    /// What a worker does at the end of a turn.
+    fn fit(pool: &Pool, caches: &mut [&mut Cache]) {
+        if pool.is_due() && pool.begin().is_some() {
+            let aged = caches.iter_mut().map(|cache| cache.age(pool.own()));
+            let kept = aged.filter_map(|(held, is_kept)| is_kept.then_some(held));
+            pool.aged(kept.fold(Room::default(), std::ops::Add::add));
         }
+    }
+
+    /// Caches an entry.
+    fn put(cache: &mut Cache, number: u32) {
+        let path = number.to_string();
+        cache.insert(path.as_bytes(), cached(), Status(200), Nanos(0));
+    }
+
+    fn has(cache: &Cache, number: u32) -> bool {
+        cache.any(number.to_string().as_bytes()).is_some()
+    }
+
+    /// Requests an entry, which is there.
+    fn ask(cache: &mut Cache, number: u32) -> bool {
+        let path = number.to_string();
+        cache.fresh(path.as_bytes(), Nanos(0), |_| true).is_some()
+    }
+
+    fn count(cache: &Cache) -> usize {
+        cache.young.paths.len() + cache.old.paths.len()
     }
 
     /// An entry that weighs a kilobyte.
@@ -322,7 +354,7 @@ mod tests {
 
     #[test]
     fn is_believed_for_less_than_a_second_and_then_compared() {
-        let (mut cache, start) = (Cache::new(room(1 << 20)), Nanos(0));
+        let (mut cache, start) = (Cache::new(&pool(1 << 20, 1)), Nanos(0));
         cache.insert(b"/a", cached(), Status(200), start);
         let believed = start.plus_ms(BELIEVED_MS);
         assert!(
@@ -362,56 +394,99 @@ mod tests {
 
     #[test]
     fn what_is_used_stays_and_the_rest_goes() {
-        let mut cache = Cache::new(room(20 * 1_024));
-        for i in 0..100 {
-            cache.insert(format!("/{i}").as_bytes(), cached(), Status(200), Nanos(0));
-            assert!(
-                i == 0 || cache.fresh(b"/0", Nanos(0), |_| true).is_some(),
-                "{i}"
-            );
-            let kept = cache.young.paths.len() + cache.old.paths.len();
-            assert!(kept <= 21, "{kept} entries of a kilobyte in a budget of 20");
+        let pool = pool(20 * 1_024, 1);
+        let mut cache = Cache::new(&pool);
+        for number in 0..100 {
+            put(&mut cache, number);
+            assert!(number == 0 || ask(&mut cache, 0), "{number}");
+            fit(&pool, &mut [&mut cache]);
+            let kept = count(&cache);
+            assert!(kept <= 20, "{kept} entries of a kilobyte in a budget of 20");
         }
-        assert!(cache.any(b"/50").is_none());
+        assert!(!has(&cache, 50));
         assert_eq!(
             cache.young.weight + cache.old.weight,
-            1_024 * (cache.young.paths.len() + cache.old.paths.len()) as u64
+            1_024 * count(&cache) as u64
         );
     }
 
     #[test]
     fn with_less_room_the_older_part_goes_first() {
-        let mut cache = Cache::new(room(20 * 1_024));
-        let fill = |cache: &mut Cache, numbers: std::ops::Range<u32>| {
-            for number in numbers {
-                let path = number.to_string();
-                cache.insert(path.as_bytes(), cached(), Status(200), Nanos(0));
-            }
-        };
-        let has = |cache: &Cache, number: u32| cache.any(number.to_string().as_bytes()).is_some();
-        fill(&mut cache, 0..15);
+        let pool = pool(20 * 1_024, 1);
+        let mut cache = Cache::new(&pool);
+        for number in 0..15 {
+            put(&mut cache, number);
+            fit(&pool, &mut [&mut cache]);
+        }
         assert!(has(&cache, 0) && has(&cache, 14));
-        cache.set_room(room(16 * 1_024));
+        let less = |cache: &mut Cache, memory| {
+            let limit = Room {
+                memory,
+                descriptors: 8,
+            };
+            pool.set(limit, 1);
+            fit(&pool, &mut [cache]);
+        };
+        less(&mut cache, 16 * 1_024);
         assert!(has(&cache, 0), "it still fits");
-        cache.set_room(room(8 * 1_024));
+        less(&mut cache, 8 * 1_024);
         assert!(!has(&cache, 0) && has(&cache, 14));
-        fill(&mut cache, 20..30);
-        let weight = cache.young.weight + cache.old.weight;
-        assert!(weight <= 9 * 1_024, "{weight} bytes with room for 8 KiB");
-        cache.set_room(room(512));
-        assert!(!has(&cache, 29));
-        cache.set_room(room(20 * 1_024));
-        fill(&mut cache, 40..50);
-        assert!(has(&cache, 40) && has(&cache, 49));
-        let share = room(100).share(3);
-        assert_eq!((share.memory, share.descriptors), (33, 2));
-        assert_eq!(room(100).share(0), room(100));
+        less(&mut cache, 512);
+        assert!(!has(&cache, 14));
+    }
+
+    /// One site has all that others do not need; when they do, what it is not asked for is theirs.
+    #[test]
+    fn a_busy_site_has_the_room_of_idle_ones() {
+        let pool = pool(64 * 1_024, 4);
+        let mut first = Cache::new(&pool);
+        let mut second = Cache::new(&pool);
+        for number in 0..60 {
+            put(&mut first, number);
+            fit(&pool, &mut [&mut first, &mut second]);
+        }
+        assert_eq!(count(&first), 60, "nearly all the room");
+        for number in 0..60 {
+            put(&mut second, number);
+            fit(&pool, &mut [&mut first, &mut second]);
+            assert!(count(&first) + count(&second) <= 64);
+        }
+        assert!(count(&second) > 40 && count(&first) == 0);
+        // All is given back.
+        drop(first);
+        let mut third = Cache::new(&pool);
+        second.clear();
+        for number in 0..60 {
+            put(&mut third, number);
+            fit(&pool, &mut [&mut second, &mut third]);
+        }
+        assert_eq!(count(&third), 60);
+    }
+
+    /// A site with no more than its own part of half the room keeps it, and any keeps what it is asked for.
+    #[test]
+    fn a_flood_of_one_site_leaves_others_their_part_and_what_they_are_asked_for() {
+        let pool = pool(64 * 1_024, 4);
+        let [mut small, mut busy, mut flooded] = [0; 3].map(|_| Cache::new(&pool));
+        (0..8).for_each(|number| put(&mut small, number));
+        (0..16).for_each(|number| put(&mut busy, number));
+        for number in 0..10_000 {
+            put(&mut flooded, number);
+            assert!((0..4).all(|number| ask(&mut busy, number)), "{number}");
+            fit(&pool, &mut [&mut small, &mut busy, &mut flooded]);
+            let all = count(&small) + count(&busy) + count(&flooded);
+            assert!(all <= 64, "{all} entries of a kilobyte");
+            // What has just been cached stays for a while.
+            assert!(has(&flooded, number) && has(&flooded, number.saturating_sub(5)));
+        }
+        assert!((0..8).all(|number| has(&small, number)));
+        assert!((4..16).all(|number| !has(&busy, number)));
     }
 
     /// A large cache admits a path at its second request, and so keeps what is used.
     #[test]
     fn a_crawler_displaces_nothing() {
-        let mut cache = Cache::new(room(1 << 30));
+        let mut cache = Cache::new(&pool(1 << 30, 1));
         let asked = |cache: &mut Cache, path: &str| {
             let found = cached();
             let admits = cache.admits(path.as_bytes(), &found);

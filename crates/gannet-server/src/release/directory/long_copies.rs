@@ -5,17 +5,18 @@
 //! sent as pages, for a third of the CPU time. Files up to
 //! [`SNAPSHOT_MAX`](crate::limits::SNAPSHOT_MAX) are copied for their first request, which waits; a
 //! longer one is copied in the background, once it has been requested repeatedly, while requests are
-//! answered from the file. Copies take at most half of the room of a site's caches, which shrink by
-//! it; one that was requested within [`LONG_COPY_IDLE_MS`] is not displaced, so that files
-//! that do not fit together are not copied over and over.
+//! answered from the file. Copies of all sites take at most half of the room of the caches, which shrink
+//! by it; one that was requested within [`LONG_COPY_IDLE_MS`] is not displaced, so that files
+//! that do not fit together are not copied over and over: unless its site has more than an equal part of
+//! the room, and it is in the way of one that has less.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use gannet_io::driver::{Driver, File, Meta, Nanos};
 
-use super::{Cached, CachedVariant, DirectorySite, is_recent, is_settled};
+use super::{Cached, CachedVariant, DirectoryOptions, DirectorySite, is_recent, is_settled};
 use crate::exchange::body::Body;
 use crate::limits::{
     CONFIRMED_MS, LONG_COPY_AFTER, LONG_COPY_IDLE_MS, LONG_COPY_PART, LONG_COPY_UNUSED_MS,
@@ -23,16 +24,22 @@ use crate::limits::{
 };
 use crate::release::files::meta_of_version;
 
-/// The copies of a directory's files, for all workers. Consulted when a file is looked up, never for
-/// a response from memory.
-#[derive(Default)]
+/// The copies of the files of all directories, for all workers. Consulted when a file is looked up, never
+/// for a response from memory.
 pub(crate) struct LongCopies {
     copies: Mutex<Vec<LongCopy>>,
     /// Bytes of all copies, those included that are being made, or sent after they were dropped.
     held: Arc<AtomicU64>,
+    /// How many that may be.
+    max: AtomicU64,
+    /// Bytes that each site may have whatever others have.
+    own: AtomicU64,
+    workers: u64,
 }
 
 struct LongCopy {
+    /// Of the site that it was made for.
+    owner: Weak<DirectoryOptions>,
     /// The version of the file.
     meta: Meta,
     file: File,
@@ -54,9 +61,39 @@ impl Drop for LongCharge {
 }
 
 impl LongCopies {
+    /// None yet, and no room for any.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            copies: Mutex::default(),
+            held: Arc::default(),
+            max: AtomicU64::new(0),
+            own: AtomicU64::new(0),
+            workers: workers.max(1) as u64,
+        }
+    }
+
     /// Bytes of all copies.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes they may have.
+    pub(crate) fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Bytes by which the room of each worker's caches shrinks.
+    pub(crate) fn taken(&self) -> u64 {
+        self.held() / self.workers
+    }
+
+    /// Has a part of `memory` bytes of each worker for so many sites from now on.
+    pub(crate) fn set_room(&self, memory: u64, sites: usize) {
+        let max = memory * self.workers / LONG_COPY_PART;
+        self.max.store(max, Ordering::Relaxed);
+        let own = max / sites.max(1) as u64;
+        self.own.store(own, Ordering::Relaxed);
+        self.drop_beyond(max);
     }
 
     /// The copy of this version of a file.
@@ -72,16 +109,36 @@ impl LongCopies {
         Some(copy.file.clone())
     }
 
-    /// Takes room for a copy of `len` bytes, if all together are at most `max`. Copies that were not
-    /// requested for a while make room.
-    pub(super) fn take_room(&self, len: u64, max: u64, now: Nanos) -> Option<LongCharge> {
+    /// Takes room for a copy of `len` bytes for a site, if there is any. Copies that were not requested for
+    /// a while make room; if that is not enough, and the site has no more than its own part, those of the
+    /// sites that have most.
+    pub(super) fn take_room(
+        &self,
+        len: u64,
+        site: &Arc<DirectoryOptions>,
+        now: Nanos,
+    ) -> Option<LongCharge> {
+        let max = self.max();
         let mut copies = self.copies();
         while self.held() + len > max {
             let idle = copies.iter().enumerate();
             let idle = idle.filter(|(_, copy)| now > copy.used.plus_ms(LONG_COPY_IDLE_MS));
-            let (oldest, _) = idle.min_by_key(|(_, copy)| copy.used)?;
+            let Some((oldest, _)) = idle.min_by_key(|(_, copy)| copy.used) else {
+                break;
+            };
             // Its room is free once no response uses it, either.
             copies.swap_remove(oldest);
+        }
+        if self.held() + len > max {
+            let site = Arc::downgrade(site);
+            let own = self.own.load(Ordering::Relaxed);
+            if bytes_of(&copies, &site) + len <= own {
+                drop_of_others(&mut copies, max.saturating_sub(len), own);
+            }
+        }
+        // What is still being sent, or made, has its room until it is not.
+        if self.held() + len > max {
+            return None;
         }
         self.held.fetch_add(len, Ordering::Relaxed);
         Some(LongCharge {
@@ -91,10 +148,17 @@ impl LongCopies {
     }
 
     /// Keeps the copy of this version of a file, possibly for a limited time.
-    pub(super) fn keep(&self, meta: Meta, file: File, now: Nanos, until: Option<Nanos>) {
+    pub(super) fn keep(
+        &self,
+        (meta, file): (Meta, File),
+        site: &Arc<DirectoryOptions>,
+        now: Nanos,
+        until: Option<Nanos>,
+    ) {
         let mut copies = self.copies();
         copies.retain(|copy| copy.meta.identity != meta.identity);
         copies.push(LongCopy {
+            owner: Arc::downgrade(site),
             meta,
             file,
             used: now,
@@ -103,7 +167,7 @@ impl LongCopies {
     }
 
     /// Drops copies, those requested longest ago first, until the rest is at most `max` bytes.
-    pub(super) fn drop_beyond(&self, max: u64) {
+    fn drop_beyond(&self, max: u64) {
         let mut copies = self.copies();
         let mut kept: u64 = copies.iter().map(|copy| copy.meta.len).sum();
         while kept > max
@@ -114,21 +178,47 @@ impl LongCopies {
         }
     }
 
-    /// Drops copies that were not requested for so long that their files may be gone. False if none is left.
-    pub(super) fn drop_unused(&self, now: Nanos) -> bool {
+    /// Drops copies that were not requested for so long that their files may be gone, and those of sites that
+    /// were closed. False if none is left.
+    pub(crate) fn drop_unused(&self, now: Nanos) -> bool {
         let mut copies = self.copies();
-        copies.retain(|copy| now <= copy.used.plus_ms(LONG_COPY_UNUSED_MS));
+        copies.retain(|copy| {
+            copy.owner.strong_count() > 0 && now <= copy.used.plus_ms(LONG_COPY_UNUSED_MS)
+        });
         !copies.is_empty()
     }
 
     /// Drops all copies; responses in progress keep theirs.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.copies().clear();
     }
 
     fn copies(&self) -> MutexGuard<'_, Vec<LongCopy>> {
         // No code under the lock can panic halfway.
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of the copies of a site.
+fn bytes_of(copies: &[LongCopy], site: &Weak<DirectoryOptions>) -> u64 {
+    let own = copies.iter().filter(|copy| copy.owner.ptr_eq(site));
+    own.map(|copy| copy.meta.len).sum()
+}
+
+/// Drops copies until all others are at most `max` bytes: of the site that has most each time, the one that
+/// was requested longest ago, as long as that site has more than its `own` part.
+fn drop_of_others(copies: &mut Vec<LongCopy>, max: u64, own: u64) {
+    let mut all: u64 = copies.iter().map(|copy| copy.meta.len).sum();
+    while all > max {
+        let of_site = |copy: &LongCopy| bytes_of(copies, &copy.owner);
+        let most = copies.iter().map(of_site).max().unwrap_or(0);
+        let of_most = copies.iter().enumerate();
+        let of_most = of_most.filter(|(_, copy)| most > own && of_site(copy) == most);
+        let Some((oldest, copy)) = of_most.min_by_key(|(_, copy)| copy.used) else {
+            return;
+        };
+        all -= copy.meta.len;
+        copies.swap_remove(oldest);
     }
 }
 
@@ -150,9 +240,10 @@ impl LongCopying {
         let is_same = meta_of_version(driver, &self.file, &self.meta);
         if is_same.is_ok_and(|now| now == self.meta) {
             copied.attach(self.charge);
-            let copies = &self.site.options.long_copies;
-            copies.keep(self.meta, copied, driver.now(), self.until);
-            if let Some(cache) = &mut *self.site.cache.borrow_mut() {
+            let (site, copy) = (&self.site, (self.meta, copied));
+            site.long_copies
+                .keep(copy, &site.options, driver.now(), self.until);
+            if let Some(cache) = &mut *site.cache.borrow_mut() {
                 cache.remove(&self.path);
             }
         }
@@ -160,19 +251,9 @@ impl LongCopying {
 }
 
 impl DirectorySite {
-    /// Bytes of copies of longer files.
-    pub(crate) fn long_copies(&self) -> u64 {
-        self.options.long_copies.held()
-    }
-
-    /// How many bytes copies of longer files may have.
-    pub(crate) fn long_max(&self) -> u64 {
-        self.long_max.get()
-    }
-
     /// The copy of this version of a longer file.
     pub(super) fn long_copy(&self, meta: &Meta, now: Nanos) -> Option<File> {
-        self.options.long_copies.find(meta, now)
+        self.long_copies.find(meta, now)
     }
 
     /// Begins to copy the longer file that a cached entry is sent from, if there is room.
@@ -189,10 +270,7 @@ impl DirectorySite {
         if !is_settled(&meta, unix) {
             return None;
         }
-        let charge = self
-            .options
-            .long_copies
-            .take_room(meta.len, self.long_max(), now)?;
+        let charge = self.long_copies.take_room(meta.len, &self.options, now)?;
         Some(LongCopying {
             site: Rc::clone(self),
             path,
@@ -246,6 +324,7 @@ mod tests {
     use gannet_io::driver::FileKind;
 
     use super::*;
+    use crate::config::ContentOptions;
 
     const MIB: u64 = 1 << 20;
 
@@ -260,20 +339,37 @@ mod tests {
         }
     }
 
-    fn copy(copies: &LongCopies, meta: Meta, max: u64, now: Nanos) -> Option<File> {
-        let charge = copies.take_room(meta.len, max, now)?;
+    fn site() -> Arc<DirectoryOptions> {
+        let options = DirectoryOptions::new(&ContentOptions::default(), None, None);
+        Arc::new(options.expect("the types are valid"))
+    }
+
+    /// Room for copies of so many bytes.
+    fn room(max: u64, sites: usize) -> LongCopies {
+        let copies = LongCopies::new(1);
+        copies.set_room(max * LONG_COPY_PART, sites);
+        copies
+    }
+
+    fn copy(
+        copies: &LongCopies,
+        meta: Meta,
+        site: &Arc<DirectoryOptions>,
+        now: Nanos,
+    ) -> Option<File> {
+        let charge = copies.take_room(meta.len, site, now)?;
         let file = File::from(std::fs::File::open("/dev/null").unwrap());
         file.attach(charge);
-        copies.keep(meta, file.clone(), now, None);
+        copies.keep((meta, file.clone()), site, now, None);
         Some(file)
     }
 
     /// Those of files that were removed or replaced, too, which nobody asks for any more.
     #[test]
     fn copies_that_nobody_uses_go() {
-        let (copies, start) = (LongCopies::default(), Nanos(0));
-        let sent = copy(&copies, meta(1, 0), 2 * MIB, start).unwrap();
-        drop(copy(&copies, meta(2, 0), 2 * MIB, start));
+        let (copies, site, start) = (room(2 * MIB, 1), site(), Nanos(0));
+        let sent = copy(&copies, meta(1, 0), &site, start).unwrap();
+        drop(copy(&copies, meta(2, 0), &site, start));
         let later = start.plus_ms(LONG_COPY_UNUSED_MS);
         assert!(copies.drop_unused(later) && copies.find(&meta(2, 0), later).is_some());
         assert!(copies.drop_unused(later.plus_ms(1)));
@@ -287,18 +383,17 @@ mod tests {
 
     #[test]
     fn a_copy_is_of_one_version_and_makes_room_when_it_is_idle() {
-        let (copies, start) = (LongCopies::default(), Nanos(0));
-        let max = 2 * MIB;
-        let first = copy(&copies, meta(1, 0), max, start).unwrap();
-        drop(copy(&copies, meta(2, 0), max, start));
+        let (copies, site, start) = (room(2 * MIB, 1), site(), Nanos(0));
+        let first = copy(&copies, meta(1, 0), &site, start).unwrap();
+        drop(copy(&copies, meta(2, 0), &site, start));
         assert!(copies.find(&meta(1, 0), start).is_some());
         assert!(copies.find(&meta(1, 1), start).is_none(), "another version");
         let later = start.plus_ms(LONG_COPY_IDLE_MS + 1);
         assert!(copies.find(&meta(1, 0), later).is_some());
-        assert!(copy(&copies, meta(3, 0), max, start).is_none(), "no room");
-        assert_eq!(copies.held(), max);
+        assert!(copy(&copies, meta(3, 0), &site, start).is_none(), "no room");
+        assert_eq!(copies.held(), 2 * MIB);
         // The second one was not requested for long enough.
-        assert!(copy(&copies, meta(3, 0), max, later).is_some());
+        assert!(copy(&copies, meta(3, 0), &site, later).is_some());
         assert!(copies.find(&meta(2, 0), later).is_none());
         // What is being sent still has its room.
         copies.forget();
@@ -309,27 +404,65 @@ mod tests {
 
     #[test]
     fn with_less_room_the_copies_requested_longest_ago_go() {
-        let copies = LongCopies::default();
+        let (copies, site) = (room(4 * MIB, 1), site());
         for number in 0..4 {
             let now = Nanos(0).plus_ms(number);
-            drop(copy(&copies, meta(number, 0), 4 * MIB, now).unwrap());
+            drop(copy(&copies, meta(number, 0), &site, now).unwrap());
         }
-        copies.drop_beyond(4 * MIB);
+        copies.set_room(4 * MIB * LONG_COPY_PART, 1);
         assert_eq!(copies.held(), 4 * MIB);
-        copies.drop_beyond(2 * MIB + 1);
+        copies.set_room((2 * MIB + 1) * LONG_COPY_PART, 1);
         assert_eq!(copies.held(), 2 * MIB);
         let is_there = |number| copies.find(&meta(number, 0), Nanos(0)).is_some();
         assert!([2, 3].into_iter().all(is_there));
-        copies.drop_beyond(0);
+        copies.set_room(0, 1);
         assert_eq!(copies.held(), 0);
+    }
+
+    /// A site with less than an equal part takes from the one that has most, and no more than that part.
+    #[test]
+    fn sites_share_the_room() {
+        let (copies, start) = (room(8 * MIB, 4), Nanos(0));
+        let [first, second, third] = [0; 3].map(|_| site());
+        let add = |site, number: u64| {
+            let now = start.plus_ms(number);
+            copy(&copies, meta(number, 0), site, now).is_some()
+        };
+        let count = |numbers: std::ops::Range<u64>| {
+            let all = copies.copies();
+            let of = |copy: &&LongCopy| numbers.contains(&copy.meta.identity.1);
+            all.iter().filter(of).count()
+        };
+        let more = (0..7).filter(|number| add(&first, *number));
+        assert_eq!(more.count(), 7, "a single site uses nearly all");
+        assert!(add(&second, 10) && !add(&first, 7));
+        assert!(add(&second, 11), "the first one had more than its part");
+        assert!(!add(&second, 12), "it has its part");
+        assert_eq!((count(0..10), count(10..20)), (6, 2));
+        assert_eq!(count(0..1), 0, "the one requested longest ago");
+        // What is being sent has its room until it is not, and nothing more is dropped for it.
+        let sent = copies.find(&meta(2, 0), start);
+        let oldest = copies.find(&meta(1, 0), start);
+        for _ in 0..3 {
+            assert!(!add(&third, 20));
+        }
+        assert_eq!((count(0..10), count(10..20)), (5, 2));
+        drop((sent, oldest));
+        assert!(add(&third, 20));
+        assert!(add(&third, 21));
+        assert_eq!((count(0..10), count(10..20), count(20..30)), (4, 2, 2));
+        // A site that was closed gives all back.
+        drop(first);
+        assert!(copies.drop_unused(start));
+        assert_eq!(copies.held(), 4 * MIB);
     }
 
     #[test]
     fn a_copy_of_a_recently_changed_file_counts_for_a_while() {
-        let (copies, start) = (LongCopies::default(), Nanos(0));
+        let (copies, site, start) = (room(MIB, 1), site(), Nanos(0));
         let file = File::from(std::fs::File::open("/dev/null").unwrap());
         let until = start.plus_ms(1);
-        copies.keep(meta(1, 0), file, start, Some(until));
+        copies.keep((meta(1, 0), file), &site, start, Some(until));
         assert!(copies.find(&meta(1, 0), until).is_some());
         assert!(copies.find(&meta(1, 0), until.plus_ms(1)).is_none());
         assert!(copies.find(&meta(1, 0), until).is_none(), "it is gone");

@@ -40,23 +40,20 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Meta, Nanos, OpenedFile, Root};
 
 use self::cache::Cache;
-pub(crate) use self::cache::Room;
 use self::coded::CodedAlone;
 use self::folders::Folders;
 use self::kept_names::KeptNames;
-use self::long_copies::LongCopies;
-pub(crate) use self::long_copies::LongCopying;
+pub(crate) use self::long_copies::{LongCopies, LongCopying};
 use self::on_the_fly::OnTheFly;
 use super::bodies::Bodies;
 use super::opened::OpenedDirectory;
+use super::room::{Pool, Room};
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
 use crate::coder::Coder;
 use crate::config::ContentOptions;
 use crate::exchange::body::Body;
-use crate::limits::{
-    CODED_PART, CODED_WEIGHT, LONG_COPY_PART, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX,
-};
+use crate::limits::{CODED_PART, CODED_WEIGHT, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
 use crate::worker::ledger::Ledger;
 
 /// A live directory as one worker sees it: the directory at a path at some time, with its rules.
@@ -76,9 +73,8 @@ pub(crate) struct DirectorySite {
     folders: RefCell<Option<Folders>>,
     /// Decoded content of files that exist only in a coding: the last one.
     bodies: Bodies,
-    /// Bytes that copies of longer files may take, over all workers.
-    long_max: Cell<u64>,
-    workers: u64,
+    /// Copies of longer files, for all sites and workers.
+    long_copies: Arc<LongCopies>,
 }
 
 /// How a directory is served.
@@ -99,8 +95,6 @@ pub(crate) struct DirectoryOptions {
     coded_max: u64,
     /// Only this file of the directory is served, at `/` and at its name.
     pub(crate) single: Option<Vec<u8>>,
-    /// Copies of longer files, for all workers.
-    long_copies: LongCopies,
 }
 
 /// The cached representations of a file.
@@ -558,33 +552,34 @@ impl DirectoryOptions {
                 .saturating_mul(CODED_PART)
                 .clamp(SMALL_FILE_MAX, CODED_UP_TO),
             single,
-            long_copies: LongCopies::default(),
         })
     }
 }
 
 impl DirectorySite {
-    /// A worker's site of the directory, with `room` for its cache.
-    pub(crate) fn new(opened: &OpenedDirectory, worker: usize, room: Room) -> Self {
+    /// A worker's site of the directory, whose cache has room in `pool`.
+    pub(crate) fn new(
+        opened: &OpenedDirectory,
+        worker: usize,
+        pool: &Rc<Pool>,
+        long_copies: &Arc<LongCopies>,
+    ) -> Self {
         let root = opened.roots.get(worker).cloned();
         let rules = match (&root, &opened.rules) {
             (None, Some(rules)) => rules.only_pages().map(Arc::new),
             (_, rules) => rules.clone(),
         };
-        let site = Self {
+        Self {
             rules,
             root,
             others: opened.others.clone(),
             options: Arc::clone(&opened.options),
             kept: Arc::clone(&opened.kept),
-            cache: RefCell::new(Some(Cache::new(room))),
+            cache: RefCell::new(Some(Cache::new(pool))),
             folders: RefCell::new(Some(Folders::default())),
-            bodies: Bodies::new(0),
-            workers: opened.roots.len().max(1) as u64,
-            long_max: Cell::default(),
-        };
-        site.set_room(room);
-        site
+            bodies: Bodies::with_least_room(),
+            long_copies: Arc::clone(long_copies),
+        }
     }
 
     /// The length up to which a coding of the file at `path` is read whole before it is sent, if that
@@ -605,10 +600,11 @@ impl DirectorySite {
         }
     }
 
-    /// Whether its cache has room for so many bytes of one file, if it has nothing else.
+    /// Whether its cache may have room for so many bytes of one file, if it has nothing else.
     pub(crate) fn may_keep(&self, bytes: u64) -> bool {
         let cache = self.cache.borrow();
-        let may_keep = |cache: &Cache| bytes.saturating_add(ENTRY_WEIGHT) <= cache.bytes();
+        let may_keep =
+            |cache: &Cache| bytes.saturating_add(ENTRY_WEIGHT) <= cache.pool().possible();
         cache.as_ref().is_none_or(may_keep)
     }
 
@@ -617,15 +613,10 @@ impl DirectorySite {
         self.may_keep(len.saturating_mul(CODED_WEIGHT))
     }
 
-    /// Gives its caches this room from now on.
-    pub(crate) fn set_room(&self, room: Room) {
-        let long_max = room.memory * self.workers / LONG_COPY_PART;
-        self.long_max.set(long_max);
-        self.options.long_copies.drop_beyond(long_max);
-        if let Some(cache) = &mut *self.cache.borrow_mut() {
-            cache.set_taken(self.long_copies() / self.workers);
-            cache.set_room(room);
-        }
+    /// Has its cache age; see [`Cache::age`].
+    pub(crate) fn age(&self, own: Room) -> (Room, bool) {
+        let mut cache = self.cache.borrow_mut();
+        cache.as_mut().map_or(Default::default(), |it| it.age(own))
     }
 
     /// Drops the cached files, and what is known about folders.
@@ -633,7 +624,6 @@ impl DirectorySite {
         if let Some(folders) = &mut *self.folders.borrow_mut() {
             folders.clear();
         }
-        self.options.long_copies.forget();
         if let Some(cache) = &mut *self.cache.borrow_mut() {
             cache.clear();
         }
@@ -651,9 +641,10 @@ impl DirectorySite {
         self.bodies.retire();
     }
 
-    /// Bytes that may be cached of it; 0 once it is retired.
+    /// Bytes that may be cached of all sites; 0 once it is retired.
     pub(crate) fn memory(&self) -> u64 {
-        self.cache.borrow().as_ref().map_or(0, Cache::memory)
+        let cache = self.cache.borrow();
+        cache.as_ref().map_or(0, |cache| cache.pool().memory())
     }
 
     /// The directory, if its path names one.
@@ -718,7 +709,7 @@ impl DirectorySite {
         let found = self.cache.borrow_mut().as_mut()?.fresh(path, now, is_same);
         found.filter(|(cached, _)| {
             cached.files().all(|file| file.is_unchanged(driver))
-                && !cached.wishes_copy(self.long_max())
+                && !cached.wishes_copy(self.long_copies.max())
         })
     }
 
@@ -766,7 +757,7 @@ impl DirectorySite {
         if !cache.admits(path, &cached) {
             return false;
         }
-        cache.set_taken(self.long_copies() / self.workers);
+        cache.pool().set_taken(self.long_copies.taken());
         cached.render();
         cache.insert(path, cached, status, now);
         goes_when_idle
@@ -775,8 +766,7 @@ impl DirectorySite {
     /// Closes files that may change and have not been requested for a while: deleted ones occupy
     /// disk space as long as they are open. True if some remain open.
     pub(crate) fn close_idle(&self, now: Nanos) -> bool {
-        let has_copies = self.options.long_copies.drop_unused(now);
         let mut cache = self.cache.borrow_mut();
-        has_copies | cache.as_mut().is_some_and(|cache| cache.close_idle(now))
+        cache.as_mut().is_some_and(|cache| cache.close_idle(now))
     }
 }

@@ -1,0 +1,194 @@
+//! The caches of many sites share one room: a busy site uses what others do not need, floods stay within
+//! the bound, and a site that is closed gives all back.
+
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{Faults, Sim};
+use gannet_server::config::ContentOptions;
+use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::ledger::Account;
+use gannet_testkit::h1::Response;
+
+use crate::run::LIMITS;
+use crate::server::Server;
+
+const SITES: usize = 64;
+
+/// The length of each short file.
+const SHORT: usize = 10_000;
+
+/// The room of the caches. An equal part is 64 KiB.
+const ROOM: u64 = 4 << 20;
+
+/// A server of [`SITES`] directories, with so many short files each.
+fn server(files: usize, options: &ContentOptions) -> Server {
+    let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    let mut sites = Vec::new();
+    for site in 0..SITES {
+        for file in 0..files {
+            disk.put_file(&format!("{site}/{file}"), vec![site as u8; SHORT]);
+        }
+        disk.put_file(&format!("{site}/index.html"), "short");
+        sites.push(DrivenContent::Directory(disk.root_at(&site.to_string())));
+    }
+    disk.age_files(100_000);
+    let driven = Driven::with_sites(driver, sites, options, LIMITS).expect("no archive");
+    Server { driven, disk }
+}
+
+fn with_room() -> ContentOptions {
+    ContentOptions {
+        cache_memory: Some(ROOM),
+        ..ContentOptions::default()
+    }
+}
+
+fn get(server: &mut Server, site: usize, target: &str) -> Response {
+    let client = server.connect();
+    let head = format!(
+        "GET {target} HTTP/1.1\r\nhost: h{site}.example\r\naccept-encoding: gzip, br, zstd\r\n\r\n"
+    );
+    client.write(head.as_bytes());
+    let (mut got, mut answer) = (Vec::new(), None);
+    server.until("an answer", || {
+        got.extend(client.read());
+        answer = Response::head(&got).expect("a response");
+        let len = answer
+            .as_ref()
+            .and_then(|(head, len)| Some(head.content_length()? as usize + len));
+        len.is_some_and(|len| got.len() >= len)
+    });
+    let (head, len) = answer.expect("it was read");
+    let body = got.split_off(len);
+    Response { body, ..head }.expect(200)
+}
+
+/// Bytes of the files that are cached.
+fn held(driven: &Driven<Sim>) -> u64 {
+    let holdings = driven.holdings();
+    let copies = holdings.iter().find(|it| it.account == Account::Copies);
+    copies.expect("every account is there").held
+}
+
+/// Requests files of a site.
+fn ask_for(server: &mut Server, site: usize, files: std::ops::Range<usize>) {
+    for file in files {
+        let answer = get(server, site, &format!("/{file}"));
+        assert!(answer.body == vec![site as u8; SHORT]);
+        assert!(
+            held(&server.driven) <= ROOM,
+            "{} bytes",
+            held(&server.driven)
+        );
+    }
+}
+
+#[test]
+fn a_busy_site_uses_what_others_do_not_need_until_it_is_closed() {
+    const FILES: usize = 300;
+    let mut server = server(FILES, &with_room());
+    ask_for(&mut server, 1, 0..2);
+    ask_for(&mut server, 0, 0..FILES);
+    assert_eq!(held(&server.driven), (FILES + 2) as u64 * SHORT as u64);
+    server.driven.close_site(0);
+    server.pass(10);
+    assert_eq!(held(&server.driven), 2 * SHORT as u64);
+    // All that it had is there for another one.
+    ask_for(&mut server, 2, 0..FILES);
+    assert_eq!(held(&server.driven), (FILES + 2) as u64 * SHORT as u64);
+}
+
+/// The bounds are checked in every turn.
+#[test]
+fn a_flood_over_all_sites_stays_within_the_room() {
+    let mut server = server(20, &with_room());
+    for file in 0..20 {
+        for site in 0..SITES {
+            ask_for(&mut server, site, file..file + 1);
+        }
+    }
+    assert!(
+        held(&server.driven) > ROOM / 4,
+        "{} bytes",
+        held(&server.driven)
+    );
+    // What is asked for now has room at once.
+    ask_for(&mut server, 0, 0..20);
+    for file in 0..20 {
+        server.disk.break_file(&format!("0/{file}"), Some(0));
+    }
+    ask_for(&mut server, 0, 0..20);
+}
+
+/// Its own part of half the room is two of these files.
+#[test]
+fn a_flood_of_one_site_leaves_another_its_own_part() {
+    const FILES: usize = 1_000;
+    let mut server = server(FILES, &with_room());
+    ask_for(&mut server, 1, 0..2);
+    ask_for(&mut server, 0, 0..FILES);
+    // What has to be read again cannot be.
+    for file in 0..2 {
+        server.disk.break_file(&format!("1/{file}"), Some(0));
+    }
+    ask_for(&mut server, 1, 0..2);
+}
+
+/// Dropping tens of thousands of entries takes time that other requests wait.
+#[test]
+fn no_turn_drops_all_that_is_old() {
+    const LEN: u64 = 1 << 20;
+    const ROOM: u64 = 60 * LEN;
+    const TURN_MAX: u64 = 18 * LEN;
+    let options = ContentOptions {
+        cache_memory: Some(ROOM),
+        ..ContentOptions::default()
+    };
+    let mut server = server(0, &options);
+    for site in 0..SITES {
+        let path = format!("{site}/long.png");
+        server.disk.put_file(&path, vec![site as u8; LEN as usize]);
+    }
+    server.disk.age_files(100_000);
+    let (mut before, mut dropped) = (0, 0);
+    for site in 0..SITES {
+        let client = server.connect();
+        let head = format!("GET /long.png HTTP/1.1\r\nhost: h{site}.example\r\n\r\n");
+        client.write(head.as_bytes());
+        let mut got = Vec::new();
+        server.until_it("an answer", |driven| {
+            got.extend(client.read());
+            let now = held(driven);
+            assert!(now + TURN_MAX >= before, "{before} bytes, and then {now}");
+            dropped += before.saturating_sub(now);
+            before = now;
+            got.len() > LEN as usize
+        });
+    }
+    assert!(dropped > TURN_MAX && before <= ROOM, "{dropped} bytes");
+}
+
+/// A file that an equal part would not have room for is copied once, and has its coding made: it is kept.
+#[test]
+fn long_text_is_copied_and_coded_however_many_sites_are_open() {
+    const LEN: usize = 1 << 20;
+    let options = ContentOptions {
+        cache_memory: Some(8 << 20),
+        ..ContentOptions::default()
+    };
+    let mut server = server(1, &options);
+    for site in 0..SITES {
+        get(&mut server, site, "/0");
+    }
+    let line = b"all of one line\n".iter().copied();
+    let text: Vec<u8> = line.cycle().take(LEN).collect();
+    let before = server.driven.counters().first_reads;
+    server.disk.put_file("5/long.txt", text.clone());
+    server.disk.age_files(100_000);
+    for _ in 0..3 {
+        assert!(get(&mut server, 5, "/long.txt").body == text);
+    }
+    assert_eq!(server.driven.counters().first_reads, before + 1);
+    assert_eq!(server.disk.copied_bytes(), LEN as u64);
+    assert!(server.driven.code_next());
+}
