@@ -119,7 +119,7 @@ fn access_times_stay_as_they_are() {
     let is_root = rustix::process::geteuid().is_root();
     match is_root {
         true => chown(path("foreign"), Some(65_534), None).unwrap(),
-        false => left_out("root", "a file of another user"),
+        false => left_out("files of other users", "only root makes them"),
     }
     let tried = || {
         if is_root {
