@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use gannet_testkit::{Folder, gannet, gannet_in, same};
+use gannet_testkit::client::get;
+use gannet_testkit::{Folder, Gannet, gannet, gannet_in, same};
 
 /// `kind file:line` of all findings of a JSON report.
 fn findings(json: &str) -> BTreeSet<String> {
@@ -88,6 +89,53 @@ fn every_kind_of_mistake_is_found() {
             .contains("\"help\": \"there is '/img/logo.png'\"")
     );
     assert!(ended.text().contains("\"errors\": 10, \"warnings\": 2}"));
+}
+
+/// What the server answers is what is told in advance: the kernel follows no absolute link beneath a root,
+/// and none that climbs above it on its way back.
+#[test]
+fn symbolic_links_that_are_not_served_are_found() {
+    let folder = Folder::new();
+    folder.write("site/about.html", "about");
+    folder.write("site/docs/index.html", "docs");
+    let link = |target: &Path, name: &str| {
+        std::os::unix::fs::symlink(target, folder.join("site").join(name)).expect("new");
+    };
+    link(&folder.join("site/about.html"), "absolute.html");
+    link(Path::new("../site/about.html"), "back.html");
+    link(Path::new("/etc"), "docs/out");
+    link(Path::new("none"), "dangling");
+    link(Path::new("none"), ".#hidden");
+    link(Path::new("../about.html"), "docs/within.html");
+    link(Path::new("docs"), "folder");
+    link(Path::new("."), "docs/around");
+    let ended = gannet_in(&folder, ["check", "site", "--json"]).success();
+    let expected = [
+        "link-not-served absolute.html:0",
+        "link-not-served back.html:0",
+        "link-not-served dangling:0",
+        "link-not-served docs/out:0",
+        "link-not-served folder/out:0",
+    ];
+    let expected: BTreeSet<String> = expected.map(Into::into).into();
+    assert_eq!(findings(ended.text()), expected, "{}", ended.text());
+    assert!(ended.text().contains("make it relative ('ln -sr')"));
+    let strict = gannet_in(&folder, ["check", "site", "--strict"]);
+    assert_eq!(strict.status, Some(1), "{strict:?}");
+    let server = Gannet::serve(folder.join("site"), &[]);
+    for (path, status) in [
+        ("/absolute.html", 404),
+        ("/back.html", 404),
+        ("/dangling", 404),
+        ("/docs/out/hostname", 404),
+        ("/docs/within.html", 200),
+        ("/folder/within", 200),
+    ] {
+        let told = gannet_in(&folder, ["explain", path, "site"]).success();
+        let line = format!("status {status}");
+        assert!(told.text().lines().any(|it| it == line), "{told:?}");
+        get(&server, path).expect(status);
+    }
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub enum Help {
     Text(String),
     /// Serve folders without an index page as listings.
     Listing,
-    /// Serve what has only a compressed copy: [`WhyNot::CompressedOnly`] or [`WhyNot::ZstdOnly`].
-    Compressed(WhyNot),
+    /// Serve what exists and is not served for this reason.
+    Unserved(WhyNot),
     /// Convert the file to UTF-8, or let it be sent without charset.
     Encoding,
 }

@@ -109,6 +109,7 @@ pub fn check(options: &CheckOptions) -> Result<Report, SiteError> {
         counts: [const { AtomicU64::new(0) }; 4],
     };
     check.rules();
+    check.links();
     check.on_all_files(|number| check.read_anchors(number));
     check.on_all_files(|number| check.check_file(number));
     Ok(check.into_report())
@@ -186,6 +187,23 @@ impl Check<'_> {
                 }
                 self.add((&*problem).into());
             }
+        }
+    }
+
+    /// Finds the symbolic links that the server does not follow: to whoever made them they look like
+    /// files.
+    fn links(&self) {
+        for (path, why) in self.site.unfollowed_links() {
+            self.add(Finding {
+                severity: Severity::Warning,
+                kind: "link-not-served",
+                message: format!("not served: {why}"),
+                help: Some(Help::Unserved(why)),
+                file: String::from_utf8_lossy(path).into_owned(),
+                line: 0,
+                column: 0,
+                source: String::new(),
+            });
         }
     }
 
@@ -473,7 +491,7 @@ impl Check<'_> {
             (None, Place::Directory(_)) if path.ends_with(b"/") => Some(Help::Listing),
             _ => why_not
                 .filter(|why| matches!(why, WhyNot::CompressedOnly | WhyNot::ZstdOnly))
-                .map(Help::Compressed),
+                .map(Help::Unserved),
         };
         let why = why_not.map_or("no file has this path".into(), |why| why.to_string());
         let (kind, message) = match (&near, source.reference.purpose) {

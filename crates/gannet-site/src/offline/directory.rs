@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use gannet_content::directory::lookup::{AtPath, Found, Lookup, LookupOptions, Step};
 use gannet_content::mime;
-use gannet_content::routing::Routing;
+use gannet_content::routing::{Routing, hidden_segment};
 use gannet_http::semantics::status::Status;
+use gannet_io::driver::Root;
 use gannet_io::named_file;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 
 use super::{Located, RequestUrl, Rules, SiteFile, folded, names_of};
 use crate::archive::SiteError;
@@ -39,8 +41,13 @@ pub struct DirectoryPlace {
 enum Item {
     File(usize),
     Folder,
-    /// A symbolic link out of the root, in a cycle, or dangling.
+    /// A symbolic link that is absolute or leads out of the root, or one of several that lead to each other.
     Escapes,
+    /// A symbolic link to a folder that it is in itself. The server follows it, time and again; here each
+    /// file is looked at once.
+    Cycle,
+    /// A symbolic link to nothing.
+    Dangling,
     /// Neither file nor folder.
     Other,
     /// A folder that this user may not search, or a link into one: its contents are unknown.
@@ -48,7 +55,8 @@ enum Item {
 }
 
 impl DirectoryPlace {
-    /// Reads all names below `root`. Symbolic links are followed where the server follows them.
+    /// Reads all names below `root`. Symbolic links are resolved by the kernel beneath `root`, as the
+    /// server's lookups are: an absolute one, or one that climbs above `root` on its way, is not followed.
     pub(super) fn scan(
         root: &Path,
         options: LookupOptions,
@@ -63,8 +71,9 @@ impl DirectoryPlace {
             items: HashMap::from([(Vec::new(), Item::Folder)]),
             folded: HashMap::new(),
         };
-        let mut chain = vec![canonical.clone()];
-        place.folder(root, &canonical, b"", &mut chain)?;
+        let beneath = Root::open(root).map_err(SiteError::io("open", root))?;
+        let mut chain = vec![canonical];
+        place.folder(root, &beneath, b"", &mut chain)?;
         place.number();
         Ok(place)
     }
@@ -72,7 +81,7 @@ impl DirectoryPlace {
     fn folder(
         &mut self,
         path: &Path,
-        root: &Path,
+        beneath: &Root,
         url: &[u8],
         chain: &mut Vec<PathBuf>,
     ) -> Result<(), SiteError> {
@@ -96,39 +105,31 @@ impl DirectoryPlace {
                 folder => [folder, b"/", name.as_bytes()].concat(),
             };
             let kind = item.file_type().map_err(SiteError::io("read", &path))?;
-            let target = if kind.is_symlink() {
-                match path.canonicalize() {
-                    Ok(target) if target.starts_with(root) => target,
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                        self.items.insert(url, Item::Closed);
-                        continue;
+            let (kind, target) = if kind.is_symlink() {
+                let relative = Path::new(OsStr::from_bytes(&url));
+                match named_file::metadata_below(beneath, relative) {
+                    Ok(metadata) => {
+                        let target = path.canonicalize();
+                        let target = target.map_err(SiteError::io("read", &path))?;
+                        (metadata.file_type(), target)
                     }
-                    _ => {
-                        self.items.insert(url, Item::Escapes);
+                    Err(error) => {
+                        self.items.insert(url, unfollowed(&error));
                         continue;
                     }
                 }
             } else {
-                chain
-                    .last()
-                    .map_or(path.clone(), |folder| folder.join(&name))
-            };
-            let kind = if kind.is_symlink() {
-                match fs::metadata(&path) {
-                    Ok(metadata) => metadata.file_type(),
-                    Err(error) => return Err(SiteError::io("read", &path)(error)),
-                }
-            } else {
-                kind
+                let target = chain.last().map(|folder| folder.join(&name));
+                (kind, target.unwrap_or_else(|| path.clone()))
             };
             if kind.is_dir() {
                 if chain.contains(&target) || chain.len() > DEPTH_MAX {
-                    self.items.insert(url, Item::Escapes);
+                    self.items.insert(url, Item::Cycle);
                     continue;
                 }
                 self.items.insert(url.clone(), Item::Folder);
                 chain.push(target);
-                self.folder(&path, root, &url, chain)?;
+                self.folder(&path, beneath, &url, chain)?;
                 chain.pop();
             } else if kind.is_file() {
                 self.items.insert(url, Item::File(0));
@@ -251,7 +252,12 @@ impl DirectoryPlace {
                 }
                 Some(Item::Folder) => (AtPath::Directory, "a folder"),
                 Some(Item::Other) => (AtPath::Other, "neither a file nor a folder"),
-                Some(Item::Escapes) => (AtPath::Escapes, "a link out of the site"),
+                Some(Item::Escapes) => (
+                    AtPath::Escapes,
+                    "a link out of the site, or an absolute one,",
+                ),
+                Some(Item::Cycle) => (AtPath::Escapes, "a link to a folder that it is in"),
+                Some(Item::Dangling) => (AtPath::Missing, "a link to nothing"),
                 None => (AtPath::Missing, "nothing"),
             };
             let shown = String::from_utf8_lossy(name);
@@ -287,6 +293,22 @@ impl DirectoryPlace {
         Some(self.at(name))
     }
 
+    /// The symbolic links that the server does not follow, by path relative to the root, in order. Those
+    /// whose names it hides anyway are omitted.
+    pub(super) fn unfollowed_links(&self) -> Vec<(&[u8], WhyNot)> {
+        let links = self.items.iter().filter_map(|(name, item)| match item {
+            Item::Escapes => Some((&**name, WhyNot::Escapes)),
+            Item::Dangling => Some((&**name, WhyNot::Dangling)),
+            _ => None,
+        });
+        let shows_hidden = self.options.dotfiles;
+        let mut links: Vec<_> = links
+            .filter(|(name, _)| shows_hidden || hidden_segment(name).is_none())
+            .collect();
+        links.sort_unstable_by_key(|(name, _)| *name);
+        links
+    }
+
     pub(super) fn differently_spelled(&self, path: &[u8]) -> Option<Vec<u8>> {
         let found = names_of(path)
             .iter()
@@ -312,8 +334,10 @@ impl DirectoryPlace {
             None => {}
         }
         loop {
-            if self.items.get(name) == Some(&Item::Escapes) {
-                return Some(WhyNot::Escapes);
+            match self.items.get(name) {
+                Some(Item::Escapes) => return Some(WhyNot::Escapes),
+                Some(Item::Dangling) => return Some(WhyNot::Dangling),
+                _ => {}
             }
             let slash = name.iter().rposition(|byte| *byte == b'/')?;
             name = &name[..slash];
@@ -330,8 +354,10 @@ pub enum WhyNot {
     CompressedOnly,
     /// Only a copy as zstd exists, which packing may decompress.
     ZstdOnly,
-    /// A link leads out of the site.
+    /// A symbolic link leads out of the site, is absolute, or is one of a cycle.
     Escapes,
+    /// A symbolic link leads to nothing.
+    Dangling,
 }
 
 impl fmt::Display for WhyNot {
@@ -340,7 +366,8 @@ impl fmt::Display for WhyNot {
             Self::Dotfile => "names that begin with a dot are not served",
             Self::CompressedOnly => "only a compressed copy exists",
             Self::ZstdOnly => "only a copy as zstd exists",
-            Self::Escapes => "a symbolic link leads out of the site",
+            Self::Escapes => "a symbolic link leads out of the site, or is absolute",
+            Self::Dangling => "a symbolic link leads to nothing",
         })
     }
 }
@@ -349,6 +376,16 @@ impl fmt::Display for WhyNot {
 #[must_use]
 pub fn may(path: &Path, access: Access) -> bool {
     accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
+}
+
+/// What a symbolic link is that cannot be followed beneath the root.
+fn unfollowed(error: &io::Error) -> Item {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Item::Closed,
+        io::ErrorKind::CrossesDevices => Item::Escapes,
+        _ if Errno::from_io_error(error) == Some(Errno::LOOP) => Item::Escapes,
+        _ => Item::Dangling,
+    }
 }
 
 fn located(found: Found<'_>, last: Option<usize>) -> Located {

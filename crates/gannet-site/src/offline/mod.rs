@@ -277,6 +277,16 @@ impl Site {
         }
     }
 
+    /// The symbolic links of a directory that the server does not follow, by path relative to it, in
+    /// order.
+    #[must_use]
+    pub fn unfollowed_links(&self) -> Vec<(&[u8], WhyNot)> {
+        match &self.place {
+            Place::Directory(directory) => directory.unfollowed_links(),
+            Place::Archive(_) => Vec::new(),
+        }
+    }
+
     /// Why a path that exists is not served.
     #[must_use]
     pub fn why_not(&self, path: &[u8]) -> Option<WhyNot> {

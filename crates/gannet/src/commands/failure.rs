@@ -108,10 +108,14 @@ fn of_remedy(remedy: Remedy) -> &'static str {
     }
 }
 
-/// The flag that serves a path which is not served.
+/// What serves a path which is not served.
 pub(super) fn of_why_not(why: WhyNot) -> Option<&'static str> {
     match why {
-        WhyNot::Dotfile | WhyNot::Escapes => None,
+        WhyNot::Dotfile | WhyNot::Dangling => None,
+        WhyNot::Escapes => Some(
+            "within the site, make it relative ('ln -sr'); to files elsewhere, have a bind mount, or copy \
+             them",
+        ),
         WhyNot::CompressedOnly => Some("--compressed-only serves it"),
         WhyNot::ZstdOnly => Some("pack --compressed-only decompresses it"),
     }
@@ -122,7 +126,7 @@ pub(super) fn of_finding(help: &Help) -> Option<&str> {
     match help {
         Help::Text(text) => Some(text),
         Help::Listing => Some("a folder without an index page is served only with --listing"),
-        Help::Compressed(why) => of_why_not(*why),
+        Help::Unserved(why) => of_why_not(*why),
         Help::Encoding => Some(
             "convert it to UTF-8, or let it be sent without charset: '--type SUFFIX=TYPE', or \
              Content-Type in _headers",
