@@ -359,6 +359,34 @@ fn a_link_to_what_is_only_carried_on_is_told_as_that() {
     assert!(!ended.text().contains("there is '"), "{}", ended.text());
 }
 
+/// The links of which `gannet serve --hosts` tells.
+#[test]
+fn entries_that_the_server_does_not_follow_are_found() {
+    let folder = Folder::new();
+    folder.write("sites/a.example/index.html", "a");
+    let link = |target: &Path, name: &str| {
+        std::os::unix::fs::symlink(target, folder.join("sites").join(name)).expect("new");
+    };
+    link(Path::new("/etc"), "evil.example");
+    link(Path::new("nowhere"), "dead.example");
+    link(Path::new("nowhere"), "gone.example.gannet");
+    link(&folder.join("sites/a.example"), "absolute.example");
+    link(Path::new("a.example"), "www.a.example");
+    let ended = gannet_in(&folder, ["check", "--json", "--hosts", "sites"]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let expected = ["absolute.example", "dead.example", "evil.example"];
+    let mut expected: BTreeSet<_> = expected.map(|it| format!("no-site {it}:0")).into();
+    expected.insert("no-site gone.example.gannet:0".into());
+    assert_eq!(findings(ended.text()), expected, "{}", ended.text());
+    let ended = gannet_in(&folder, ["explain", "--hosts", "//evil.example/x", "sites"]);
+    ended.failure(
+        1,
+        "gannet: cannot open 'sites/evil.example': a symbolic link leads out of the directory, or is \
+         absolute\nhelp: a link has to stay in the folder, and is relative; 'gannet serve --site \
+         HOST=PATH' serves a path elsewhere\n",
+    );
+}
+
 /// Each entry of a directory for many hosts is a site of its own.
 #[test]
 fn all_hosts_of_a_directory_are_checked() {

@@ -382,15 +382,27 @@ fn the_folder_of_a_host_does_not_lead_out() {
         assert_eq!(server.stop().status, Some(0));
         fs::rename(&b, folder.join("b")).expect("moved");
         symlink("../outside", &b).expect("linked");
-        let ended = run(command().args(["--port", "0", "--hosts"]).arg(&sites));
-        let expect = format!(
-            "gannet: cannot open directory '{}': a symbolic link leads out of the directory, or is \
-             absolute\nhelp: '--site b.org={}' serves a path elsewhere; a link to the entry of \
-             another host is relative\n",
-            b.display(),
+        let mut server = engine.serve(&sites, &["--hosts"]);
+        let line = server.next_error_line().expect("it says so");
+        let cause = format!(
+            "cannot open directory '{}': a symbolic link leads out of the directory, or is absolute",
+            b.display()
+        );
+        let help = format!(
+            "'--site b.org={}' serves a path elsewhere; a link to the entry of another host is relative",
             folder.join("outside").display()
         );
-        ended.failure(1, &expect);
+        assert_eq!(line, format!("gannet: no site for 'b.org': {cause}"));
+        assert_eq!(server.next_error_line(), Some(format!("help: {help}")));
+        assert_eq!(page(&server, "b.org").0, 503);
+        assert_eq!(page(&server, "www.a.org"), (200, "a".into()));
+        let checked = run(command().args(["check", "--hosts"]).arg(&sites));
+        assert_eq!(checked.status, Some(1), "{checked:?}");
+        assert!(
+            checked
+                .text()
+                .contains("a symbolic link leads out of the directory")
+        );
     });
 }
 

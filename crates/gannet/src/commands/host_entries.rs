@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use gannet_io::driver::Root;
+use gannet_io::named_file;
 use gannet_site::check::{self, CheckOptions, Finding, Report, Severity};
 use gannet_site::host_folders::{HostFolders, Other, is_archive};
 use gannet_site::offline::SiteOptions;
@@ -11,9 +14,11 @@ use gannet_site::offline::SiteOptions;
 use super::in_force;
 use crate::messages::Failure;
 
-fn list(folder: &Path) -> Result<HostFolders, Failure> {
-    let found = HostFolders::with_archives(folder);
-    let found = found.map_err(|error| Failure::of_system("read", folder.display(), &error))?;
+fn list(
+    folder: &Path,
+    of: impl FnOnce(&Path) -> io::Result<HostFolders>,
+) -> Result<HostFolders, Failure> {
+    let found = of(folder).map_err(|error| Failure::of_system("read", folder.display(), &error))?;
     match found.folders.is_empty() {
         false => Ok(found),
         true => {
@@ -29,11 +34,14 @@ fn list(folder: &Path) -> Result<HostFolders, Failure> {
 /// # Errors
 /// The directory has no entry that is named after a host, or its store cannot be read.
 pub(super) fn of(folder: &Path, host: &str) -> Result<Option<(String, PathBuf)>, Failure> {
-    let found = list(folder)?.folders;
+    let found = list(folder, HostFolders::with_archives)?.folders;
     let own = found.iter().find(|(name, _)| name.as_deref() == Some(host));
     // That of no host comes first.
     let entry = own.or_else(|| found.first().filter(|(name, _)| name.is_none()));
-    let site = |(_, path): &(_, PathBuf)| Ok((name_of(path), in_force(path.clone())?));
+    let site = |(_, path): &(_, PathBuf)| {
+        inside(folder, path)?;
+        Ok((name_of(path), in_force(path.clone())?))
+    };
     entry.map(site).transpose()
 }
 
@@ -42,7 +50,7 @@ pub(super) fn of(folder: &Path, host: &str) -> Result<Option<(String, PathBuf)>,
 /// # Errors
 /// The directory cannot be read, or has no entry that is named after a host.
 pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
-    let found = list(&options.site.path)?;
+    let found = list(&options.site.path, HostFolders::to_serve)?;
     let mut report = Report::default();
     for Other { path, cause, .. } in &found.others {
         let name = name_of(path);
@@ -55,6 +63,11 @@ pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
     let mut sites: Vec<(PathBuf, Vec<String>)> = Vec::new();
     let mut known = HashMap::new();
     for (host, path) in found.folders {
+        if let Err(failure) = inside(&options.site.path, &path) {
+            let (name, message) = (name_of(&path), format!("not served: {}", failure.message));
+            report.note(about(Severity::Error, "no-site", name, message));
+            continue;
+        }
         let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         let number = *known.entry(real).or_insert_with(|| {
             sites.push((path, options.origins.clone()));
@@ -77,6 +90,18 @@ pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
         }
     }
     Ok(report)
+}
+
+/// Whether the server finds an entry in the folder: it follows no link that leads out of it.
+fn inside(folder: &Path, path: &Path) -> Result<(), Failure> {
+    let name = Path::new(path.file_name().unwrap_or_default());
+    let found = Root::open(folder).and_then(|root| named_file::metadata_below(&root, name));
+    found.map(drop).map_err(|error| {
+        Failure::of_system("open", path.display(), &error).help(
+            "a link has to stay in the folder, and is relative; 'gannet serve --site HOST=PATH' serves a path \
+             elsewhere",
+        )
+    })
 }
 
 fn name_of(path: &Path) -> String {

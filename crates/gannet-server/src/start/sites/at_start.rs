@@ -161,7 +161,9 @@ fn each_entry<R: Send + 'static>(
             (Some(Ok(opened)), _) => Some(opened),
             (Some(Err(refused)), Some(host)) if refused.is_told_only => {
                 let error = refused.error;
-                ERRORS.tell(format_args!("gannet: no site for '{host}': {error}"));
+                let help = error.help().map(|help| format!("\nhelp: {help}"));
+                let help = help.unwrap_or_default();
+                ERRORS.tell(format_args!("gannet: no site for '{host}': {error}{help}"));
                 None
             }
             (Some(Err(refused)), _) => return Err(StartError::Content(refused.error)),
@@ -211,20 +213,15 @@ struct Refused {
     is_told_only: bool,
 }
 
-/// Whether an entry is a link to nothing, or to nothing that is served. It may be in the middle of a change,
-/// or be no site at all.
+/// Whether an entry is a link to nothing, to nothing that is served, or out of the folder. It may be in the
+/// middle of a change, or be no site at all; and whoever may write one entry is not to keep the others down.
 fn leads_nowhere(content: &Content, error: &OpenError) -> bool {
+    use ErrorKind::{CrossesDevices, IsADirectory, NotADirectory, NotFound};
     let path = content.clone().into_path();
     let is_link = path.symlink_metadata().is_ok_and(|it| it.is_symlink());
-    let leads_to_site = || match content {
-        Content::Archive(_) => path.is_file(),
-        _ => path.is_dir(),
-    };
+    let kind = error.of_system().map(io::Error::kind);
     is_link
-        && match error.of_system().map(io::Error::kind) {
-            Some(ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory) => true,
-            // Out of the folder.
-            Some(ErrorKind::CrossesDevices) => !leads_to_site(),
-            _ => false,
-        }
+        && kind.is_some_and(|it| {
+            matches!(it, CrossesDevices | IsADirectory | NotADirectory | NotFound)
+        })
 }
