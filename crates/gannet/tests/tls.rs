@@ -3,7 +3,7 @@
 
 #[path = "tls/certificates.rs"]
 mod certificates;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::{fs, thread};
 
 use gannet_testkit::client::{Client, End, get, head, metric};
@@ -238,17 +238,20 @@ fn who_promises_https_upgrades_what_pages_name() {
 fn clear_http_is_sent_to_https() {
     let site = Folder::site();
     on_both_engines(|engine| {
-        let secure = Secure::serve(engine, site.path(), &["--http-redirect", "127.0.0.1:0"]);
-        let url = secure
-            .server
-            .urls()
-            .iter()
-            .find(|url| url.starts_with("http://"));
-        let clear = url
-            .expect("printed at start")
-            .trim_start_matches("http://")
-            .trim_end_matches('/');
-        let clear = clear.parse().expect("an address");
+        let at = |address| ["--http-redirect", address];
+        let flags = [at("127.0.0.1:0"), at("127.0.0.2:0")].concat();
+        let secure = Secure::serve(engine, site.path(), &flags);
+        let urls = secure.server.urls().iter();
+        let clear: Vec<SocketAddr> = urls
+            .filter_map(|url| {
+                let clear = url.strip_prefix("http://")?.trim_end_matches('/');
+                Some(clear.parse().expect("an address"))
+            })
+            .collect();
+        let [clear, second] = clear[..] else {
+            panic!("two are printed at start: {clear:?}");
+        };
+        Client::connect(second).request("GET", "/", &[]).expect(308);
         let port = secure.server.address().port();
         let mut client = Client::connect(clear);
         let asked = client.request("GET", "/a%20b?c=d", &[]).expect(308);

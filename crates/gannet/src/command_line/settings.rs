@@ -79,8 +79,8 @@ pub struct TlsSettings {
     /// Files of their private keys, in the same order; empty if each certificate's file holds its
     /// key.
     pub keys: Vec<PathBuf>,
-    /// The address that redirects HTTP to HTTPS.
-    pub redirect: Option<SocketAddr>,
+    /// The addresses that redirect HTTP to HTTPS.
+    pub redirects: Vec<SocketAddr>,
     /// Browsers are told to use HTTPS only.
     pub hsts: bool,
     /// Accept early data (0-RTT).
@@ -137,7 +137,7 @@ impl Default for TlsSettings {
             certificates: Vec::new(),
             acme: AcmeSettings::default(),
             keys: Vec::new(),
-            redirect: None,
+            redirects: Vec::new(),
             hsts: false,
             early_data: false,
             client_authorities: Vec::new(),

@@ -232,6 +232,17 @@ pub fn tcp_address(text: &str) -> Result<SocketAddr, String> {
 pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let port = text
+/// All values as TCP addresses.
+///
+/// # Errors
+/// One is not.
+pub fn tcp_addresses(values: &[OsString]) -> Result<Vec<SocketAddr>, String> {
+    values
+        .iter()
+        .map(|value| tcp_address(text(std::slice::from_ref(value))?))
+        .collect()
+}
+
         .strip_prefix("localhost:")
         .or_else(|| text.strip_prefix(':'))
         .unwrap_or(text);

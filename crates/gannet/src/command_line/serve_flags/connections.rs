@@ -9,7 +9,7 @@ use crate::alt_svc;
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
 use crate::command_line::values::{
-    choice, field_value, listens, number, paths, switch, tcp_address, text,
+    choice, field_value, listens, number, paths, switch, tcp_address, tcp_addresses, text,
 };
 
 /// The flags, in the order in which they are described.
@@ -166,14 +166,19 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     Flag {
         name: "http-redirect",
         short: None,
-        value: one("ADDR:PORT"),
+        value: Value::Many {
+            name: "ADDR:PORT",
+            separator: ',',
+            joint: None,
+            hint: ValueHint::Other,
+        },
         group: Group::Tls,
         default: "",
-        brief: "answer HTTP here with a redirect (308) to HTTPS",
-        details: "A port alone means loopback.",
+        brief: "answer HTTP here with a redirect (308) to HTTPS; repeatable",
+        details: "A port alone means loopback. All interfaces are 0.0.0.0:80 and [::]:80.",
         is_common: false,
         apply: |settings, values| {
-            settings.tls.redirect = Some(tcp_address(text(values)?)?);
+            settings.tls.redirects = tcp_addresses(values)?;
             Ok(())
         },
     },

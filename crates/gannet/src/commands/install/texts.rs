@@ -188,7 +188,7 @@ impl Texts<'_> {
                  #listen = [\"0.0.0.0:443\", \"[::]:443\"]\n\
                  #tls-cert = [\"/etc/gannet/fullchain.pem\"]\n\
                  #tls-key = [\"/etc/gannet/privkey.pem\"]\n\
-                 #http-redirect = \"0.0.0.0:80\"\n"
+                 #http-redirect = [\"0.0.0.0:80\", \"[::]:80\"]\n"
             }
         };
         format!(

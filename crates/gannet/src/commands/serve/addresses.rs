@@ -145,10 +145,23 @@ fn public(settings: &Settings) -> Vec<WantedAddress> {
         })
     };
     let mut addresses = at(443, Scheme::Https).to_vec();
-    if settings.tls.redirect.is_none() {
+    if settings.tls.redirects.is_empty() {
         addresses.extend(at(80, Scheme::Redirect));
     }
     addresses
+}
+
+/// The addresses of `--http-redirect`.
+pub(super) fn redirects(settings: &Settings) -> Wanted {
+    let clear = |address: &SocketAddr| WantedAddress {
+        address: ListenAddress::Tcp(*address),
+        scheme: Scheme::Redirect,
+        is_proxied: false,
+    };
+    Wanted {
+        addresses: settings.tls.redirects.iter().map(clear).collect(),
+        movable: None,
+    }
 }
 
 /// The addresses of `--listen`, with their schemes.
@@ -196,7 +209,7 @@ fn check_schemes(settings: &Settings, addresses: &[WantedAddress]) -> Result<(),
         )
         .help("add --tls-cert FILE, or --tls"));
     }
-    if settings.tls.redirect.is_some() && has_certificate && !has_https {
+    if !settings.tls.redirects.is_empty() && has_certificate && !has_https {
         return Err(
             Failure::usage("--http-redirect makes no sense if no address speaks HTTPS")
                 .help("add --listen https://ADDR:PORT"),
@@ -215,12 +228,11 @@ pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Fai
     let mut all: Vec<_> = listened
         .map(|wanted| (wanted.address.clone(), "--listen"))
         .collect();
-    let further = [
-        (settings.tls.redirect, "--http-redirect"),
-        (settings.server.metrics, "--metrics"),
-    ];
-    let further = further.into_iter();
-    all.extend(further.filter_map(|(address, flag)| Some((ListenAddress::Tcp(address?), flag))));
+    let redirects = settings.tls.redirects.iter();
+    let redirects = redirects.map(|address| (*address, "--http-redirect"));
+    let metrics = settings.server.metrics.map(|it| (it, "--metrics"));
+    let further = redirects.chain(metrics);
+    all.extend(further.map(|(address, flag)| (ListenAddress::Tcp(address), flag)));
     for (at, (address, flag)) in all.iter().enumerate() {
         let is_same = |(other, _): &&(ListenAddress, &str)| match (other, address) {
             // Port 0 is a different free port each time.

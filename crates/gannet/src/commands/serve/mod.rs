@@ -42,7 +42,7 @@ use super::{print, resolve};
 use crate::command_line::layers::Origins;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::settings::Settings;
-use crate::commands::serve::addresses::{Listening, WantedAddress};
+use crate::commands::serve::addresses::Listening;
 use crate::commands::serve::companions::Companions;
 use crate::commands::serve::content::{content, have_hosts, kinds};
 use crate::commands::serve::effects::Situation;
@@ -335,23 +335,14 @@ fn prepare(
         );
     }
     addresses::check_once(&wanted, settings)?;
-    let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
+    let count = wanted.addresses.len() + settings.tls.redirects.len();
     let needs = Needs::of(&config, &contents, count);
     process_limits::set(settings, &needs, used)?;
     let budget = Budget::of(settings, &needs, used);
     budget.apply(&mut config.content);
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers, &sockets)?;
-    if let Some(address) = settings.tls.redirect {
-        let clear = addresses::Wanted {
-            addresses: vec![WantedAddress {
-                address: ListenAddress::Tcp(address),
-                scheme: Scheme::Redirect,
-                is_proxied: false,
-            }],
-            movable: None,
-        };
-        bound.extend(addresses::bind(&clear, config.workers, &sockets)?.bound);
-    }
+    let clear = addresses::redirects(settings);
+    bound.extend(addresses::bind(&clear, config.workers, &sockets)?.bound);
     let addresses: Vec<(ListenAddress, Scheme)> = bound
         .iter()
         .map(|one| (one.address.clone(), one.scheme))

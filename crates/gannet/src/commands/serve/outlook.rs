@@ -93,7 +93,7 @@ impl Outlook {
         }
         let kinds: Vec<Content> = contents.iter().map(|it| it.content.clone()).collect();
         let listened = wanted.as_ref().map_or(0, |wanted| wanted.addresses.len());
-        let count = listened + usize::from(settings.tls.redirect.is_some());
+        let count = listened + settings.tls.redirects.len();
         let config: &Config = &settings.server;
         let needs = Needs::of(config, &kinds, count);
         Self {
@@ -146,9 +146,13 @@ fn check(
 /// All addresses, each tried.
 fn prospects(settings: &Settings, wanted: &Wanted) -> Vec<Prospect> {
     let mut all = Vec::new();
-    for one in &wanted.addresses {
+    let redirects = addresses::redirects(settings);
+    let wanted = [wanted, &redirects].into_iter();
+    for (one, may_move) in
+        wanted.flat_map(|it| it.addresses.iter().map(|one| (one, it.movable.is_some())))
+    {
         let (mut found, is_in_use) = Prospect::of(&one.address, false);
-        found.moves = is_in_use && wanted.movable.is_some();
+        found.moves = is_in_use && may_move;
         found.lacks_ipv6 &= all.iter().any(|it: &Prospect| it.refused.is_none());
         let speaks_quic = one.scheme == Scheme::Https && !settings.tls.no_http3 && !one.is_proxied;
         let is_tcp = matches!(one.address, ListenAddress::Tcp(_));
@@ -162,9 +166,8 @@ fn prospects(settings: &Settings, wanted: &Wanted) -> Vec<Prospect> {
         all.push(found);
         all.extend(datagrams);
     }
-    let further = [settings.tls.redirect, settings.server.metrics];
-    let further = further.into_iter().flatten().map(ListenAddress::Tcp);
-    all.extend(further.map(|address| Prospect {
+    let metrics = settings.server.metrics.map(ListenAddress::Tcp);
+    all.extend(metrics.map(|address| Prospect {
         lacks_ipv6: false,
         ..Prospect::of(&address, false).0
     }));

@@ -69,7 +69,7 @@ fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
     }
     if !is_wanted(tls) {
         let alone = [
-            ("--http-redirect", tls.redirect.is_some()),
+            ("--http-redirect", !tls.redirects.is_empty()),
             ("--early-data", tls.early_data),
             ("--no-http3", tls.no_http3),
             ("--alt-svc", tls.alt_svc.is_some()),
@@ -268,7 +268,7 @@ mod tests {
         };
         check(development, Some("--tls-key is given without --tls-cert"));
         let redirect = TlsSettings {
-            redirect: "127.0.0.1:80".parse().ok(),
+            redirects: "127.0.0.1:80".parse().into_iter().collect(),
             ..TlsSettings::default()
         };
         check(redirect, Some("--http-redirect makes no sense"));
