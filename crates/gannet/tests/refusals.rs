@@ -214,6 +214,10 @@ fn flags_that_would_do_nothing_are_refused() {
         "'--metrics unix:m.sock': TCP only",
     );
     serve(&["--metrics", "x"], "not an address: write ADDR:PORT");
+    serve(
+        &["--metrics", "127.0.0.1:99999"],
+        "'99999' is not a port from 0 to 65535",
+    );
     let hosts = ["--check-config", "--hosts", "--site", "a.example=docs"];
     check(&hosts, "--hosts has no effect without PATH");
     let preload = [

@@ -123,6 +123,11 @@ pub fn listen(value: &OsString) -> Result<Listen, String> {
     };
     let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
     let mut schemes = schemes.into_iter();
+    if let Some((_, option)) = text.split_once(',') {
+        return Err(format!(
+            "an address has no option '{option}': ',proxy' is the only one; further addresses have a flag each"
+        ));
+    }
     let named = schemes.find_map(|(prefix, scheme)| Some((text.strip_prefix(prefix)?, scheme)));
     let (text, scheme) = match named {
         Some((rest, scheme)) => (rest.strip_suffix('/').unwrap_or(rest), Some(scheme)),
@@ -258,13 +263,22 @@ pub fn tcp_addresses(values: &[OsString]) -> Result<Vec<SocketAddr>, String> {
     if text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
         return Err("an address without a port: write ADDR:PORT, or [ADDR]:PORT for IPv6".into());
     }
-    let host = text.rsplit_once(':').map_or("", |(host, _)| host);
+    let (host, port) = text.rsplit_once(':').unwrap_or_default();
+    let is_ip = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    if is_ip || host == "localhost" || (host.is_empty() && !port.is_empty()) {
+        return Err(format!("'{port}' is not a port from 0 to 65535"));
+    }
     if host == "*" {
         return Err("not an address but '*': write 0.0.0.0:PORT, or [::]:PORT for IPv6".into());
     }
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     if !host.is_empty() && host.bytes().all(is_letter) {
         return Err(format!(
+    if !host.is_empty() && host.bytes().all(|it| it.is_ascii_digit() || it == b'.') {
+        return Err(format!(
+            "'{host}' is not an IP address: write ADDR:PORT, or a port"
+        ));
+    }
             "not an address but a name, '{host}': write the address of an interface, ADDR:PORT; \
              '--site {host}=PATH' serves a site for a name"
         ));
@@ -535,7 +549,13 @@ mod tests {
         check("http://8080", Ok("127.0.0.1:8080"));
         check("8080,proxy", Ok("127.0.0.1:8080"));
         check("https://[::1]:8443/,proxy", Ok("[::1]:8443"));
-        check("8080,proxy=v2", Err("not an address"));
+        check("8080,proxy=v2", Err("no option 'proxy=v2'"));
+        check("127.0.0.1:80,proxi", Err("no option 'proxi'"));
+        check("127.0.0.1:99999", Err("'99999' is not a port from 0 to"));
+        check("localhost:80a", Err("'80a' is not a port from 0 to"));
+        check("[::1]:x", Err("'x' is not a port from 0 to"));
+        check(":80a", Err("'80a' is not a port from 0 to"));
+        check("300.1.1.1:80", Err("'300.1.1.1' is not an IP address"));
         check("https://[::1]:8443/", Ok("[::1]:8443"));
         check("https://192.0.2.1", Err("without a port"));
         check("ftp://192.0.2.1:21", Err("not an address"));
