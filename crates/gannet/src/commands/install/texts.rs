@@ -184,7 +184,11 @@ impl Texts<'_> {
             false => {
                 "listen = [\"0.0.0.0:80\", \"[::]:80\"]\n\
                  \n\
-                 # HTTPS and HTTP/3 instead. The key has to be readable for the group 'gannet'.\n\
+                 # HTTPS and HTTP/3 instead, with a certificate of Let's Encrypt for each name. Leave 'listen'\n\
+                 # out: it takes port 443, and redirects from port 80.\n\
+                 #acme = [\"example.org\"]\n\
+                 \n\
+                 # The same with certificates of your own. The key has to be readable for the group 'gannet'.\n\
                  #listen = [\"0.0.0.0:443\", \"[::]:443\"]\n\
                  #tls-cert = [\"/etc/gannet/fullchain.pem\"]\n\
                  #tls-key = [\"/etc/gannet/privkey.pem\"]\n\
@@ -198,6 +202,9 @@ impl Texts<'_> {
              \n\
              # A directory, a file, an archive ('gannet pack') or a store ('gannet publish').\n\
              path = \"{SITE}\"\n\
+             \n\
+             # A folder without an index page is 404 then, not a list of its files.\n\
+             #no-listing = true\n\
              \n\
              # Where to listen.\n\
              {listen}\
@@ -238,7 +245,7 @@ mod tests {
             };
             let offered: String = text.lines().map(switched).collect();
             let file = parse("gannet.toml", &offered, &all_flags()).expect("valid");
-            assert_eq!(file.entries.len(), if with_socket { 3 } else { 7 });
+            assert_eq!(file.entries.len(), if with_socket { 4 } else { 9 });
         }
     }
 
