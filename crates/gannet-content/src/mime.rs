@@ -43,7 +43,8 @@ pub struct Types {
 }
 
 impl Types {
-    /// Takes (suffix, content type) pairs; a later pair overrides an earlier one.
+    /// Takes (suffix, content type) pairs; a later pair overrides an earlier one. A suffix is also the
+    /// whole name of a file without one (`README`).
     ///
     /// A suffix (without dot) that is empty, longer than [`SUFFIX_MAX`] or contains a dot or slash;
     /// a type that is not visible ASCII with a slash in it.
@@ -69,8 +70,9 @@ impl Types {
     /// The content type of a path by its last segment.
     #[must_use]
     pub fn content_type(&self, path: &[u8]) -> Cow<'static, str> {
+        let name = last_segment(decoded(path));
         if !self.own.is_empty()
-            && let Some(key) = suffix(last_segment(decoded(path))).and_then(suffix_key)
+            && let Some(key) = suffix_key(suffix(name).unwrap_or(name))
             && let Ok(index) = self.own.binary_search_by_key(&key, |&(key, _)| key)
         {
             return Cow::Owned(self.own[index].1.clone());
@@ -310,7 +312,16 @@ mod tests {
         check("/html.", UNKNOWN);
         check("/x.unheardof", UNKNOWN);
         check("/x.suffixlongerthansixteen", UNKNOWN);
-        check("/LICENSE", "text/plain; charset=utf-8");
+        for name in [
+            "LICENSE",
+            "doc/a/copyright",
+            "FAQ",
+            "x.sh",
+            "x.bash",
+            "x.zsh",
+        ] {
+            check(&format!("/{name}"), "text/plain; charset=utf-8");
+        }
         check(
             "/.well-known/apple-app-site-association",
             "application/json",
@@ -332,6 +343,17 @@ mod tests {
         );
         assert_eq!(types.content_type(b"/a.css"), "text/css; charset=utf-8");
         assert_eq!(types.content_type(b"/a"), UNKNOWN);
+        let whole = Types::new([("readme", "text/markdown"), ("x", "text/x")]).expect("good pairs");
+        for path in ["/README", "/a/readme", "/a.readme", "/README.gz"] {
+            let expect = match path {
+                "/README.gz" => "application/gzip",
+                _ => "text/markdown",
+            };
+            assert_eq!(whole.content_type(path.as_bytes()), expect, "{path}");
+        }
+        for path in ["/", "/.x", "/x.", "/x.y"] {
+            assert_eq!(whole.content_type(path.as_bytes()), UNKNOWN, "{path}");
+        }
     }
 
     #[test]

@@ -215,6 +215,10 @@ fn flags_that_would_do_nothing_are_refused() {
     );
     serve(&["--metrics", "x"], "not an address: write ADDR:PORT");
     serve(
+        &["--type", "tar.gz=x/y"],
+        "cannot use '--type tar.gz=x/y': 'tar.gz' is no suffix; give 'gz' alone",
+    );
+    serve(
         &["--metrics", "127.0.0.1:99999"],
         "'99999' is not a port from 0 to 65535",
     );

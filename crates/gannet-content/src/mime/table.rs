@@ -5,7 +5,8 @@
 //!
 //! * `ts` is an MPEG transport stream (HTTP Live Streaming), not TypeScript, which no browser runs.
 //! * `mts`, likewise: camera recordings, not TypeScript's modules.
-//! * Source code of all kinds is shown as plain text instead of being offered for saving.
+//! * Source code of all kinds is shown as plain text instead of being offered for saving: scripts of
+//!   shells, too, whose `application/x-sh` browsers save.
 //! * `svgz` would need `content-encoding: gzip` too; it is rare enough to be left to the user.
 //! * `br` and `xz` have no registered type; such files are saved unchanged.
 
@@ -21,10 +22,13 @@ pub(super) fn of_suffix(key: u128) -> Option<&'static str> {
 pub(super) fn of_name(name: &[u8]) -> Option<&'static str> {
     match name {
         b"apple-app-site-association" => Some("application/json"),
-        b"AUTHORS" | b"CHANGELOG" | b"CHANGES" | b"CNAME" | b"CONTRIBUTING" | b"COPYING"
-        | b"COPYRIGHT" | b"Containerfile" | b"Dockerfile" | b"HISTORY" | b"INSTALL"
-        | b"LICENCE" | b"LICENSE" | b"Makefile" | b"NEWS" | b"NOTICE" | b"README"
-        | b"SHA256SUMS" | b"SHA512SUMS" | b"THANKS" | b"TODO" | b"VERSION" => {
+        b"AUTHORS" | b"BUGS" | b"CHANGELOG" | b"CHANGES" | b"CNAME" | b"CODEOWNERS"
+        | b"CONTRIBUTING" | b"COPYING" | b"COPYRIGHT" | b"CREDITS" | b"ChangeLog"
+        | b"Containerfile" | b"Dockerfile" | b"FAQ" | b"GNUmakefile" | b"Gemfile" | b"HISTORY"
+        | b"INSTALL" | b"LICENCE" | b"LICENSE" | b"MAINTAINERS" | b"MD5SUMS" | b"Makefile"
+        | b"NEWS" | b"NOTICE" | b"README" | b"ROADMAP" | b"Rakefile" | b"SECURITY"
+        | b"SHA1SUMS" | b"SHA256SUMS" | b"SHA512SUMS" | b"THANKS" | b"TODO" | b"UNLICENSE"
+        | b"VERSION" | b"changelog" | b"copyright" | b"makefile" => {
             Some("text/plain; charset=utf-8")
         }
         _ => None,
@@ -87,7 +91,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("awk", "text/plain; charset=utf-8"),
     ("azw", "application/vnd.amazon.ebook"),
     ("azw3", "application/vnd.amazon.mobi8-ebook"),
-    ("bash", "application/x-sh"),
+    ("bash", "text/plain; charset=utf-8"),
     ("bat", "text/plain; charset=utf-8"),
     ("bib", "text/x-bibtex; charset=utf-8"),
     ("bmp", "image/bmp"),
@@ -394,7 +398,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("sass", "text/plain; charset=utf-8"),
     ("scala", "text/plain; charset=utf-8"),
     ("scss", "text/plain; charset=utf-8"),
-    ("sh", "application/x-sh"),
+    ("sh", "text/plain; charset=utf-8"),
     ("sha1", "text/plain; charset=utf-8"),
     ("sha256", "text/plain; charset=utf-8"),
     ("sha512", "text/plain; charset=utf-8"),

@@ -470,7 +470,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     site_flags::content_types(
         COMMON,
         "the content type for a suffix; repeatable",
-        "Such as md=text/markdown. In the configuration it may be a table.",
+        "Such as md=text/markdown. A suffix is also the whole name of a file without one: \
+            README=text/plain. In the configuration it may be a table.",
     ),
     Flag {
         name: "threads",

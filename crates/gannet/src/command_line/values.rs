@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::signature::PublicKey;
+use gannet_content::limits::SUFFIX_MAX;
+use gannet_content::mime::Types;
 use gannet_io::named_file;
 use gannet_io::unix_socket::Access;
 use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
@@ -121,13 +123,13 @@ pub fn listen(value: &OsString) -> Result<Listen, String> {
         Some(text) => (text, true),
         None => (text, false),
     };
-    let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
-    let mut schemes = schemes.into_iter();
     if let Some((_, option)) = text.split_once(',') {
         return Err(format!(
             "an address has no option '{option}': ',proxy' is the only one; further addresses have a flag each"
         ));
     }
+    let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
+    let mut schemes = schemes.into_iter();
     let named = schemes.find_map(|(prefix, scheme)| Some((text.strip_prefix(prefix)?, scheme)));
     let (text, scheme) = match named {
         Some((rest, scheme)) => (rest.strip_suffix('/').unwrap_or(rest), Some(scheme)),
@@ -230,13 +232,6 @@ pub fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     socket_address(text).map_err(|cause| cause.replace(", a port, or unix:PATH", ", or a port"))
 }
 
-/// Parses `ADDR:PORT`, or a bare port on loopback.
-///
-/// # Errors
-/// The value is neither.
-pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let port = text
 /// All values as TCP addresses.
 ///
 /// # Errors
@@ -248,6 +243,13 @@ pub fn tcp_addresses(values: &[OsString]) -> Result<Vec<SocketAddr>, String> {
         .collect()
 }
 
+/// Parses `ADDR:PORT`, or a bare port on loopback.
+///
+/// # Errors
+/// The value is neither.
+pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let port = text
         .strip_prefix("localhost:")
         .or_else(|| text.strip_prefix(':'))
         .unwrap_or(text);
@@ -272,13 +274,13 @@ pub fn tcp_addresses(values: &[OsString]) -> Result<Vec<SocketAddr>, String> {
         return Err("not an address but '*': write 0.0.0.0:PORT, or [::]:PORT for IPv6".into());
     }
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    if !host.is_empty() && host.bytes().all(is_letter) {
-        return Err(format!(
     if !host.is_empty() && host.bytes().all(|it| it.is_ascii_digit() || it == b'.') {
         return Err(format!(
             "'{host}' is not an IP address: write ADDR:PORT, or a port"
         ));
     }
+    if !host.is_empty() && host.bytes().all(is_letter) {
+        return Err(format!(
             "not an address but a name, '{host}': write the address of an interface, ADDR:PORT; \
              '--site {host}=PATH' serves a site for a name"
         ));
@@ -402,6 +404,13 @@ pub fn content_type(value: &OsString) -> Result<(String, String), String> {
         return Err(form());
     }
     field_value(media_type)?;
+    if Types::new([(&*suffix, media_type)]).is_err() {
+        let last = match suffix.rsplit_once('.') {
+            Some((_, last)) => format!("'{last}' alone: what follows the last dot of a name"),
+            None => format!("one of at most {SUFFIX_MAX} letters"),
+        };
+        return Err(format!("'{suffix}' is no suffix; give {last}"));
+    }
     Ok((suffix, media_type.to_owned()))
 }
 
@@ -624,6 +633,8 @@ mod tests {
         );
         check("md", None);
         check("=text/plain", None);
+        check("tar.gz=text/plain", None);
+        check("suffix-of-seventeen=text/plain", None);
         check("md=text", None);
         check("md=text/", None);
         check("md=text/plain\n", Some(("md", "text/plain")));

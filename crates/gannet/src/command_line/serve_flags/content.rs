@@ -252,7 +252,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     site_flags::content_types(
         FURTHER,
         "the content type for a suffix, such as md=text/markdown; repeatable",
-        "Overrides the built-in table. In the configuration it may be a table.",
+        "Overrides the built-in table. A suffix is also the whole name of a file without one: \
+            README=text/plain. In the configuration it may be a table.",
     ),
     Flag {
         name: "header",
