@@ -393,7 +393,10 @@ fn nearest_flag(typed: &str, command: Option<&Command>) -> Option<String> {
             names.extend(own.map(|argument| argument.name));
             names.push("help");
             if command.table != Table::None {
-                names.extend(["config", "check-config", "help-all"]);
+                names.extend(["config", "help-all"]);
+            }
+            if command.is_checked_alone() {
+                names.push("check-config");
             }
         }
     }

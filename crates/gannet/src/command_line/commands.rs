@@ -29,6 +29,15 @@ pub struct Command {
     pub table: Table,
 }
 
+impl Command {
+    /// Whether `--check-config` makes sense with it: what it does beside checking a configuration is more
+    /// than that.
+    #[must_use]
+    pub fn is_checked_alone(&self) -> bool {
+        self.table != Table::None && self.name != "doctor"
+    }
+}
+
 /// Which table of flags a command takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Table {

@@ -16,11 +16,12 @@ const INDENT: usize = 31;
 #[must_use]
 pub fn short() -> String {
     let mut text = String::from(
-        "gannet serves a directory, a single file or a .gannet archive over HTTP.\n\n\
+        "gannet serves a directory, a single file or a .gannet archive over HTTP.\n\
          usage: gannet [OPTIONS] [PATH]            serve PATH, or the current directory\n\
          \x20      gannet pack DIR -o SITE.gannet     compile a site into one archive\n\
-         \x20      gannet ls|cat|extract|inspect|verify ARCHIVE ...\n\
-         \x20      gannet publish|rollback|releases|check|diff|explain|import|get|help ...\n\n",
+         \x20      gannet ls|cat|extract|inspect|verify|diff|import|bundle ARCHIVE ...\n\
+         \x20      gannet dev|check|explain|compress|publish|rollback|releases|follow ...\n\
+         \x20      gannet install|doctor|acme|cert|health|keygen|password|get|help ...\n\n",
     );
     for flag in commands::flags(Table::Serve)
         .iter()
@@ -94,7 +95,12 @@ pub fn all_of_command(command: &Command) -> String {
     all_flags(&mut text, command.table);
     text.push_str("\nConfiguration and help\n");
     // `--version` applies to the program, not to commands.
-    for (name, letter, value, brief) in ACTIONS.iter().filter(|action| action.0 != "version") {
+    let applies = |name: &str| match name {
+        "version" => false,
+        "check-config" => command.is_checked_alone(),
+        _ => true,
+    };
+    for (name, letter, value, brief) in ACTIONS.iter().filter(|action| applies(action.0)) {
         row(&mut text, &action_shape(name, *letter, value), brief);
     }
     if !command.variables.is_empty() {
@@ -127,6 +133,8 @@ pub fn of_command(command: &Command) -> String {
     }
     if command.table != Table::None {
         row(&mut text, "-c, --config FILE", "read a TOML configuration");
+    }
+    if command.is_checked_alone() {
         row(
             &mut text,
             "    --check-config",
@@ -234,6 +242,17 @@ mod tests {
         }
     }
 
+    /// But `serve`, which goes without a name, and those that write documents.
+    #[test]
+    fn short_help_names_every_command() {
+        let text = short();
+        let words: Vec<&str> = text.split(['|', ' ']).collect();
+        let documents = ["completions", "licenses", "man", "sbom", "serve", "version"];
+        for command in COMMANDS.iter().filter(|it| !documents.contains(&it.name)) {
+            assert!(words.contains(&command.name), "{}", command.name);
+        }
+    }
+
     #[test]
     fn the_whole_help_of_a_command_has_all_that_it_takes() {
         for command in COMMANDS.iter().filter(|it| it.table != Table::None) {
@@ -241,8 +260,12 @@ mod tests {
             for flag in commands::flags(command.table) {
                 assert!(text.contains(&flag.usage()), "{}", flag.name);
             }
-            for name in ["--config FILE", "--check-config", "--help", "--help-all"] {
+            for name in ["--config FILE", "--help", "--help-all"] {
                 assert!(text.contains(name), "{name}");
+            }
+            for text in [&text, &of_command(command)] {
+                let is_offered = text.contains("--check-config");
+                assert_eq!(is_offered, command.name != "doctor", "{text}");
             }
             for (name, _) in command.variables {
                 assert!(text.contains(name), "{name}");

@@ -69,8 +69,9 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
 pub(crate) const LAYERS: &str = "Each flag has an environment variable and a key of the \
     configuration file, which is TOML and named by --config or GANNET_CONFIG. The command line \
     overrides the environment, the environment the file, the file the default. A list in one layer \
-    replaces those of lower layers; an empty variable counts as unset. --FLAG=false turns a switch \
-    off again. Relative paths start from the working directory, even those in the file.";
+    replaces those of lower layers; of a flag with one value the last one counts. An empty variable \
+    counts as unset. --FLAG=false turns a switch off again. Relative paths start from the working \
+    directory, even those in the file.";
 
 /// A configuration with every kind of value.
 pub(crate) const CONFIGURATION: &str = "\

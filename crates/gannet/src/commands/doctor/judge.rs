@@ -24,6 +24,6 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     all.extend(network::addresses(facts));
     all.extend(content::sites(facts));
     all.extend(content::certificates(facts.certificates.as_ref()));
-    all.push(machine::clock(&facts.clock));
+    all.push(machine::clock(&facts.clock, facts.certificates.is_some()));
     all
 }

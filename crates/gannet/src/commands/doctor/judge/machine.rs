@@ -162,7 +162,7 @@ pub(super) fn process(facts: &Facts) -> Vec<Finding> {
     all
 }
 
-pub(super) fn clock(clock: &Clock) -> Finding {
+pub(super) fn clock(clock: &Clock, has_https: bool) -> Finding {
     const DAY: i64 = 86_400;
     let subject = "clock";
     let mend = "start a time service: 'systemctl enable --now systemd-timesyncd', or chrony";
@@ -176,7 +176,11 @@ pub(super) fn clock(clock: &Clock) -> Finding {
             Finding::bad(subject, text).help(mend)
         }
         (_, Some(false)) => {
-            Finding::note(subject, "not synchronised: certificates depend on it").help(mend)
+            let dependent = match has_https {
+                true => "certificates depend on it",
+                false => "dates in answers and logs depend on it",
+            };
+            Finding::note(subject, format!("not synchronised: {dependent}")).help(mend)
         }
         (_, Some(true)) => Finding::ok(subject, "synchronised"),
         (_, None) => Finding::ok(

@@ -308,6 +308,14 @@ fn content_certificates_and_the_clock() {
     let behind = |facts: &mut Facts| facts.clock.now = 1_700_000_000;
     check(behind, Level::Bad, "clock", "1041 days behind");
     let free = |facts: &mut Facts| facts.clock.is_synchronised = Some(false);
-    check(free, Level::Note, "clock", "not synchronised");
+    check(free, Level::Note, "clock", "certificates depend on it");
+    let clear =
+        |facts: &mut Facts| (facts.certificates, facts.clock.is_synchronised) = (None, Some(false));
+    check(
+        clear,
+        Level::Note,
+        "clock",
+        "dates in answers and logs depend",
+    );
     check_ok(|facts| facts.clock.is_synchronised = None, "nothing tells");
 }
