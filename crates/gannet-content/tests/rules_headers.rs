@@ -312,6 +312,6 @@ fn users_are_carried_with_hashes_alone() {
     assert!(
         problem
             .to_string()
-            .starts_with("_headers:3:1: found a password in the clear")
+            .starts_with("_headers:4:15: found a password in the clear")
     );
 }

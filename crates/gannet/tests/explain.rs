@@ -11,7 +11,10 @@ use gannet_testkit::{Folder, Gannet, command_of_nobody, gannet, gannet_in, run};
 fn site() -> Folder {
     let folder = Folder::site();
     folder.write("_redirects", "/old /about 302\n");
-    folder.write("_headers", "/*\n  X-All: 1\n/about\n  X-One: 2\n");
+    folder.write(
+        "_headers",
+        "/*\n  X-All: 1\n/about\n  ! X-Other\n  X-One: 2\n  X-One: 3\n",
+    );
     let copy = File::create(folder.join("assets/app.css.gz")).expect("new");
     let mut encoder = flate2::write::GzEncoder::new(copy, flate2::Compression::best());
     let css = std::fs::read(folder.join("assets/app.css")).expect("exists");
@@ -47,9 +50,9 @@ fn rules_files_variants_and_origins_are_told() {
             "file about.html",
             "status 200",
             "x-all: 1",
-            "    _headers:1",
-            "x-one: 2",
-            "    _headers:3",
+            "    _headers:2",
+            "x-one: 2, 3",
+            "    _headers:5, _headers:6",
         ],
     );
     check(

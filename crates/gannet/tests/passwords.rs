@@ -189,7 +189,7 @@ fn passwords_in_the_clear_are_for_directories_alone() {
         assert!(
             ended
                 .err
-                .contains("_headers:1:1: found a password in the clear"),
+                .contains("_headers:2:15: found a password in the clear"),
             "{}",
             ended.err
         );

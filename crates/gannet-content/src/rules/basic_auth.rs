@@ -30,6 +30,10 @@ pub(super) fn add(rule: &mut HeaderRule, line: &Line<'_>, value: &str) -> Result
         let wrong = Wrong::words("the same user again", "each user once");
         return Err((at(0), wrong));
     }
+    if users.iter().any(is_clear) {
+        let position = (line.number, at(value.len() - value.trim_start().len()));
+        rule.lines.clear_password.get_or_insert(position);
+    }
     rule.users.extend(users);
     if rule.users.len() > USERS_MAX {
         let wrong = Wrong::words("more users", format!("at most {USERS_MAX} in a rule"));
@@ -38,12 +42,15 @@ pub(super) fn add(rule: &mut HeaderRule, line: &Line<'_>, value: &str) -> Result
     Ok(())
 }
 
+fn is_clear(user: &User) -> bool {
+    matches!(user.secret, Secret::Clear(_))
+}
+
 impl Headers {
     /// The problem of a rule with a password in the clear, which nobody else may read: an error for
     /// rules that are given away.
     #[must_use]
     pub fn clear_password(&self, file: &str) -> Option<Problem> {
-        let is_clear = |user: &User| matches!(user.secret, Secret::Clear(_));
         let mut rules = self.rules.iter();
         let rule = rules.find(|rule| rule.users.iter().any(is_clear))?;
         let mut problems = Vec::new();
@@ -51,7 +58,8 @@ impl Headers {
         let wrong = Wrong::words("a password in the clear", "a hash of it");
         let help = "everyone could read it in the archive; 'gannet password USER' prints a hash to put in \
                     its place";
-        report.error(rule.place.line, 1, wrong.help(help));
+        let (line, column) = rule.lines.clear_password.unwrap_or((rule.place.line, 1));
+        report.error(line, column, wrong.help(help));
         report.finish();
         problems.pop()
     }

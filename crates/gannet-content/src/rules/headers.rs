@@ -46,6 +46,40 @@ pub struct HeaderRule {
     pub operations: Vec<FieldOperation>,
     /// If there are any, only they may have the paths.
     pub users: Vec<User>,
+    /// Where its lines are.
+    pub lines: RuleLines,
+}
+
+/// Where the lines of a rule are in its file, for messages. An archive does not carry this, and rules that
+/// do the same are equal without it.
+#[derive(Clone, Debug, Default)]
+pub struct RuleLines {
+    /// The line of each operation, in their order, from 1; empty if the rules are from an archive.
+    pub(super) operations: Vec<u32>,
+    /// Line and column of the first password in the clear.
+    pub(super) clear_password: Option<(u32, u32)>,
+}
+
+impl PartialEq for RuleLines {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RuleLines {}
+
+impl HeaderRule {
+    /// The lines that set a field, from 1; where the rule begins if they are not known.
+    pub fn lines_of<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = u32> + 'a {
+        let operations = self.operations.iter().enumerate();
+        operations.filter_map(move |(at, operation)| match operation {
+            FieldOperation::Set { name, .. } if name == wanted => {
+                let line = self.lines.operations.get(at);
+                Some(line.copied().unwrap_or(self.place.line))
+            }
+            _ => None,
+        })
+    }
 }
 
 /// One line of a rule.
@@ -248,6 +282,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
                         pattern,
                         operations,
                         users: Vec::new(),
+                        lines: RuleLines::default(),
                     });
                     Block::Rule
                 }
@@ -278,7 +313,10 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
             }
         };
         match (operation, headers.rules.last_mut()) {
-            (Ok(operation), Some(rule)) => rule.operations.push(operation),
+            (Ok(operation), Some(rule)) => {
+                rule.operations.push(operation);
+                rule.lines.operations.push(line.number);
+            }
             (Ok(_), None) => {}
             (Err((column, wrong)), _) => report.error(line.number, column, wrong),
         }
@@ -286,7 +324,10 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
     report.finish();
     for rule in &mut headers.rules {
         let is_set = |operation: &FieldOperation| matches!(operation, FieldOperation::Set { .. });
-        rule.operations.sort_by_key(is_set);
+        let lines = rule.lines.operations.drain(..);
+        let mut operations: Vec<_> = rule.operations.drain(..).zip(lines).collect();
+        operations.sort_by_key(|(operation, _)| is_set(operation));
+        (rule.operations, rule.lines.operations) = operations.into_iter().unzip();
     }
     (headers, problems)
 }

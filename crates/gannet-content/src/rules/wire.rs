@@ -9,7 +9,7 @@ use std::fmt;
 
 use gannet_http::semantics::ready_fields::check_field;
 
-use super::headers::{FieldOperation, HeaderRule, Headers, ValuePart};
+use super::headers::{FieldOperation, HeaderRule, Headers, RuleLines, ValuePart};
 use super::limits::{
     CAPTURES_MAX, FIELDS_MAX, HOST_MAX, LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX, QUERY_KEY_MAX,
     QUERY_PARAMETERS_MAX, RULES_MAX, SEGMENTS_MAX, USERS_MAX,
@@ -377,6 +377,7 @@ impl<'a> Reader<'a> {
             pattern,
             operations,
             users,
+            lines: RuleLines::default(),
         })
     }
 

@@ -155,12 +155,21 @@ impl Rules {
         }
     }
 
-    /// `_headers:3`.
+    /// `_headers:3`: the lines of a rule that set a field, none if it does not. Of an archive, where the
+    /// rule begins.
     #[must_use]
-    pub fn place_of_header(&self, rule: u32) -> String {
+    pub fn places_of_field(&self, rule: u32, name: &str) -> Vec<String> {
         let rules = self.headers.as_ref().map(|table| &table.headers().rules);
-        let rule = rules.and_then(|rules| rules.get(rule as usize));
-        shown(HEADERS, rule.map(|rule| rule.place))
+        let Some(rule) = rules.and_then(|rules| rules.get(rule as usize)) else {
+            return Vec::new();
+        };
+        let place = |line| Place { line, ..rule.place };
+        let mut places: Vec<_> = rule
+            .lines_of(name)
+            .map(|line| shown(HEADERS, Some(place(line))))
+            .collect();
+        places.dedup();
+        places
     }
 
     /// Whether the rules come from an archive, without their files.

@@ -28,7 +28,7 @@ use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::policy::dictionary;
 use gannet_content::policy::security;
 use gannet_content::routing::{is_for_navigation, is_navigation};
-use gannet_content::rules::headers::{FieldOperation, may_be_cached};
+use gannet_content::rules::headers::may_be_cached;
 use gannet_content::rules::language::first_language;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
@@ -759,11 +759,6 @@ fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut
         language: b"",
     };
     let found = table.find(&request);
-    let sets = |rule: u32, wanted: &str| {
-        let rule = table.headers().rules.get(rule as usize);
-        let mut operations = rule.into_iter().flat_map(|rule| &rule.operations);
-        operations.any(|it| matches!(it, FieldOperation::Set { name, .. } if name == wanted))
-    };
     let mut changes = table.changes(&request);
     if !may_cache {
         changes = changes.without_caching();
@@ -773,8 +768,10 @@ fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut
         .retain(|field| !changes.remove.contains(&field.name));
     for (name, value) in &changes.set {
         let value = String::from_utf8_lossy(value);
-        let places = found.iter().filter(|rule| sets(**rule, name));
-        let places: Vec<_> = places.map(|it| own.place_of_header(*it)).collect();
+        let places = found
+            .iter()
+            .flat_map(|rule| own.places_of_field(*rule, name));
+        let places: Vec<_> = places.collect();
         answer.set(name, &value, &places.join(", "));
     }
 }
