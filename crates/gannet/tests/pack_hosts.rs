@@ -233,17 +233,27 @@ fn what_is_wrong_is_told_with_the_host() {
     }
 }
 
-/// The person packing decides what is published, and is warned.
+/// Who may write entries does not choose what of this machine is published.
 #[test]
-fn the_folder_of_a_host_that_is_elsewhere_is_packed_with_a_warning() {
+fn the_folder_of_a_host_that_is_elsewhere_is_packed_on_request_alone() {
     let (folder, out) = (Folder::new(), Folder::new());
     folder.write("sites/a.example/page.txt", "a");
     folder.write("elsewhere/page.txt", "b");
     std::os::unix::fs::symlink("../elsewhere", folder.join("sites/b.example")).expect("linked");
     let archive = out.join("sites.gannet");
-    let mut command = command();
-    command.args(["pack", "sites", "--hosts", "--fast", "-o"]);
-    let ended = run(command.arg(&archive).current_dir(folder.path())).success();
+    let pack = |more: &[&str]| {
+        let mut command = command();
+        command
+            .args(["pack", "sites", "--hosts", "--fast"])
+            .args(more);
+        run(command.arg("-o").arg(&archive).current_dir(folder.path()))
+    };
+    let refused = pack(&[]);
+    assert_eq!(refused.status, Some(1), "{refused:?}");
+    let cause = "cannot pack 'sites/b.example': a symbolic link leads out of the site\nhelp: ";
+    assert!(refused.err.contains(cause), "{refused:?}");
+    assert!(!archive.exists());
+    let ended = pack(&["--follow-links"]).success();
     let warning = "the folder of a host is a symbolic link out of 'sites': 'sites/b.example'";
     assert!(ended.text().contains(warning), "{}", ended.text());
 }

@@ -41,6 +41,8 @@ pub enum PackError {
     /// Something other than a file has the name of a rules or patterns file, which packing would
     /// otherwise ignore silently; says what it is.
     NoFile(PathBuf, &'static str),
+    /// A symbolic link leads out of the site, as this many others do.
+    LeadsOut(PathBuf, usize),
     /// The previous release cannot be opened.
     Previous(SiteError),
     /// Files are to be carried on, but the site has no time: no file has a modification time.
@@ -133,6 +135,17 @@ impl fmt::Display for PackError {
                 "cannot read '{}': it is {what} (expected a file)",
                 path.display()
             ),
+            Self::LeadsOut(path, others) => {
+                let path = path.display();
+                write!(
+                    out,
+                    "cannot pack '{path}': a symbolic link leads out of the site"
+                )?;
+                match others {
+                    0 => Ok(()),
+                    others => write!(out, " (and {others} more)"),
+                }
+            }
             Self::Types(pair) => write!(out, "cannot use content type '{pair}'"),
             Self::Rules(problems) => {
                 out.write_str("cannot use the rules of the site:")?;

@@ -79,6 +79,9 @@ fn walk_hosts(
             .canonicalize()
             .is_ok_and(|target| !target.starts_with(&inside))
         {
+            if !options.follow_links {
+                return Err(PackError::LeadsOut(folder.clone(), 0));
+            }
             let text = format!(
                 "the folder of a host is a symbolic link out of '{}': '{}'",
                 root.display(),

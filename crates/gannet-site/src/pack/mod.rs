@@ -133,6 +133,9 @@ pub struct PackOptions {
     pub csp: Option<PolicyOptions>,
     /// Dotfiles are packed.
     pub dotfiles: bool,
+    /// Symbolic links that lead out of the site are followed, which packs what they lead to. Without
+    /// this, such a link is an error.
+    pub follow_links: bool,
     /// Patterns to exclude, in the syntax of `.gitignore`.
     pub exclude: Vec<String>,
     /// Patterns to include, overriding all exclusions.
@@ -190,6 +193,7 @@ impl PackOptions {
             repr_digest: false,
             csp: None,
             dotfiles: false,
+            follow_links: false,
             exclude: Vec::new(),
             include: Vec::new(),
             memory: BuildMemory::default(),

@@ -123,7 +123,11 @@ pub fn make(
     unfinished: &Unfinished,
     progress: &mut dyn Progress,
 ) -> Result<SidecarReport, PackError> {
-    let walked = PackOptions::new(&options.folder, "");
+    // What links lead to gets no copies, which the report says.
+    let walked = PackOptions {
+        follow_links: true,
+        ..PackOptions::new(&options.folder, "")
+    };
     let mut tree = walk_what_can_be(&options.folder, &walked, |count, bytes| {
         progress.found(count, bytes);
     })?;

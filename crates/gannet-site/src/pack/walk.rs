@@ -62,9 +62,10 @@ pub(super) struct Tree {
     pub(super) failed: Vec<PackError>,
 }
 
-/// Walks the site of a host in the folder `root`. Symbolic links are followed, inside the site and
-/// out of it: the person packing chooses what is published, and a served archive has no links. The
-/// archive being written may be inside the site and is never included.
+/// Walks the site of a host in the folder `root`. Symbolic links are followed inside the site, and out of
+/// it only if the options say so: whoever wrote the site need not be the one who packs it, and may not choose
+/// files of that machine to be published. The archive being written may be inside the site and is never
+/// included.
 pub(super) fn walk(
     root: &Path,
     host: u16,
@@ -98,6 +99,7 @@ fn walk_as(
     let mut walk = Walk {
         output: fs::metadata(&options.output).ok().map(|file| id(&file)),
         root: canonical,
+        follows_out: options.follow_links,
         host,
         routing: &options.routing,
         rules: IgnoreRules::new(options, root)?,
@@ -114,6 +116,9 @@ fn walk_as(
     outside.sort();
     if let Some(first) = outside.first() {
         let count = outside.len();
+        if !options.follow_links {
+            return Err(PackError::LeadsOut(first.clone(), count - 1));
+        }
         let first = first.display();
         let text =
             format!("symbolic links out of the site are followed: {count}, such as '{first}'");
@@ -130,6 +135,8 @@ fn walk_as(
 
 struct Walk<'f> {
     root: PathBuf,
+    /// Links that lead out of the site are followed.
+    follows_out: bool,
     host: u16,
     output: Option<(u64, u64)>,
     routing: &'f Routing,
@@ -217,6 +224,10 @@ impl Walk<'_> {
             let target = path.canonicalize().map_err(PackError::io("read", path))?;
             if !target.starts_with(&self.root) {
                 self.outside.push(path.to_path_buf());
+                if !self.follows_out {
+                    // All of them are counted before the walk fails.
+                    return Ok(());
+                }
             }
         }
         if metadata.is_dir() {

@@ -47,6 +47,8 @@ pub struct PackSettings {
     pub csp: Option<bool>,
     /// Dotfiles are packed.
     pub dotfiles: bool,
+    /// Links out of the site are followed.
+    pub follow_links: bool,
     /// Patterns to exclude.
     pub exclude: Vec<String>,
     /// Patterns to include, overriding exclusions.
@@ -95,6 +97,7 @@ impl Default for PackSettings {
             repr_digest: false,
             csp: None,
             dotfiles: false,
+            follow_links: false,
             exclude: Vec::new(),
             include: Vec::new(),
             list_skipped: false,
@@ -386,6 +389,21 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.cache = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "follow-links",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "pack what symbolic links out of the site lead to",
+        details: "Without this, such a link is an error: who writes a site could otherwise publish files of \
+            the machine that packs it. Links within the site are always followed.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.follow_links = switch(values)?;
             Ok(())
         },
     },

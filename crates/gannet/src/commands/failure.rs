@@ -202,6 +202,11 @@ fn pack_help(error: &PackError) -> Option<String> {
              taken from {}",
             PASSWORD_VARIABLE
         )),
+        PackError::LeadsOut(..) => Some(
+            "copy what it leads to into the site, leave the link out with --exclude, or pack what such links \
+             lead to with --follow-links, if all authors of the site may read this machine's files"
+                .into(),
+        ),
         PackError::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
         PackError::Archive(
             _,

@@ -60,7 +60,7 @@ fn a_malformed_pattern_names_its_file_and_line() {
 }
 
 #[test]
-fn links_out_of_the_site_are_followed_and_told() {
+fn links_out_of_the_site_are_followed_on_request_alone() {
     let place = Place::new();
     place.file("index.html", "x");
     let outside = place.0.join("outside");
@@ -70,7 +70,22 @@ fn links_out_of_the_site_are_followed_and_told() {
     symlink(outside.join("shared.css"), place.site().join("one.css")).expect("a link");
     // Back into the site: a cycle only where the site contains itself.
     symlink(place.site(), outside.join("again")).expect("a link");
-    let report = place.pack();
+    let options = place.options();
+    let error = pack(&options, &mut NoProgress).expect_err("links out");
+    let link = place.site().join("one.css");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot pack '{}': a symbolic link leads out of the site (and 1 more)",
+            link.display()
+        )
+    );
+    assert!(!options.output.exists());
+    let options = PackOptions {
+        follow_links: true,
+        ..options
+    };
+    let report = pack(&options, &mut NoProgress).expect("it packs");
     let file = place.open();
     assert_eq!(get(&file, "/theme/shared.css").as_deref(), Some("shared"));
     assert_eq!(get(&file, "/one.css").as_deref(), Some("shared"));

@@ -81,6 +81,7 @@ fn options(
             ..PolicyOptions::default()
         }),
         dotfiles: settings.dotfiles,
+        follow_links: settings.follow_links,
         exclude: settings.exclude,
         include: settings.include,
         previous: previous.collect::<Result<_, _>>()?,
