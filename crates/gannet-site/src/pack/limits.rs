@@ -31,6 +31,10 @@ pub(super) const CLOCK_GRAIN_NS: i128 = 50_000_000;
 /// Maximum length of the stamps file in bytes: twenty million files.
 pub(super) const STAMPS_LEN_MAX: u64 = 1 << 30;
 
+/// Maximum number of stamps files in a cache directory, one for each site. Builds in temporary folders
+/// leave one each; a removed one costs one reading of its site's files.
+pub(super) const STAMPS_FILES_MAX: usize = 128;
+
 /// Stored bytes of an earlier archive up to this length are read into memory and verified; longer
 /// ones are copied from file to file.
 pub(super) const KEPT_READ_MAX: u64 = 1 << 20;

@@ -8,6 +8,7 @@
 //! No stamp is kept for a file that changed just before it was examined: file systems have coarse
 //! clocks, and it could change again without a new time.
 
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use gannet_archive::DigestTable;
 use gannet_io::named_file;
 
-use super::limits::{CLOCK_GRAIN_NS, STAMPS_LEN_MAX};
+use super::limits::{CLOCK_GRAIN_NS, STAMPS_FILES_MAX, STAMPS_LEN_MAX};
 
 /// Identifies a state of a file.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -110,7 +111,7 @@ impl Stamps {
         Some(Self { digests, places })
     }
 
-    /// Saves all stamps, replacing the file.
+    /// Saves all stamps, replacing the file. Of other sites' files beside it, only the newest are kept.
     ///
     /// # Errors
     /// The file cannot be written; the old one then stays.
@@ -131,7 +132,10 @@ impl Stamps {
             .and_then(|()| fs::rename(&beside, path))
             .inspect_err(|_| {
                 let _ = fs::remove_file(&beside);
-            })
+            })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        keep_newest(folder, STAMPS_FILES_MAX);
+        Ok(())
     }
 
     /// The digest recorded by an earlier build.
@@ -154,12 +158,65 @@ pub(super) fn stamps_path(cache: &Path, source: &Path) -> PathBuf {
     cache.join(format!("{}.stamps", &name[..16]))
 }
 
+/// Removes all but the newest `count` stamps files of a cache directory: those of sites in temporary
+/// folders would be there for ever. What cannot be removed stays.
+fn keep_newest(cache: &Path, count: usize) {
+    let Ok(items) = fs::read_dir(cache) else {
+        return;
+    };
+    let mut files: Vec<(SystemTime, PathBuf)> = items
+        .filter_map(|item| {
+            let item = item.ok().filter(|it| is_stamps_file(&it.file_name()))?;
+            Some((item.metadata().ok()?.modified().ok()?, item.path()))
+        })
+        .collect();
+    files.sort_unstable_by(|one, other| other.cmp(one));
+    for (_, path) in files.iter().skip(count) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Whether a name is that of a stamps file, or of one that an end in the middle of a build has left.
+fn is_stamps_file(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.split_once('.').is_some_and(|(hash, suffix)| {
+        let is_hash = hash.len() == 16 && hash.bytes().all(|it| it.is_ascii_hexdigit());
+        is_hash && (suffix == "stamps" || suffix.ends_with(".tmp"))
+    })
+}
+
 const MAGIC: &[u8] = b"gannet stamps 1\n";
 const RECORD_LEN: usize = 48;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_files_of_old_builds_are_removed_and_no_others() {
+        let name = format!("gannet-stamps-old-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let stamps = Stamps::default();
+        let path = |number: usize| folder.join(format!("{number:016x}.stamps"));
+        stamps.save(&path(0)).expect("writable");
+        let left = folder.join(format!("{:016x}.17.tmp", 1));
+        let others = ["notes.stamps", "a.gannet", "0123456789abcdef.gannet"];
+        for other in others.map(|it| folder.join(it)).iter().chain([&left]) {
+            fs::write(other, "x").expect("writable");
+        }
+        for number in 0..STAMPS_FILES_MAX {
+            let old = fs::File::create(path(number)).expect("writable");
+            let age = std::time::Duration::from_secs(1 + number as u64);
+            old.set_modified(UNIX_EPOCH + age).expect("ours");
+        }
+        let old = fs::File::options().write(true).open(&left).expect("there");
+        old.set_modified(UNIX_EPOCH).expect("ours");
+        stamps.save(&path(STAMPS_FILES_MAX)).expect("writable");
+        assert!(!left.exists() && !path(0).exists());
+        assert!((1..=STAMPS_FILES_MAX).all(|number| path(number).exists()));
+        assert!(others.iter().all(|it| folder.join(it).exists()));
+        let _ = fs::remove_dir_all(&folder);
+    }
 
     #[test]
     fn stamps_come_back_and_damage_is_noticed() {
