@@ -215,6 +215,10 @@ fn flags_that_would_do_nothing_are_refused() {
     );
     serve(&["--metrics", "x"], "not an address: write ADDR:PORT");
     serve(
+        &["--health", "/"],
+        "no visitor would see the site's front page",
+    );
+    serve(
         &["--type", "tar.gz=x/y"],
         "cannot use '--type tar.gz=x/y': 'tar.gz' is no suffix; give 'gz' alone",
     );

@@ -69,6 +69,12 @@ impl Network {
         self.prefix_len
     }
 
+    /// Whether it has every address of a family: `0.0.0.0/0`, `::/0`.
+    #[must_use]
+    pub fn is_everybody(&self) -> bool {
+        self.prefix_len == 0 || (self.prefix_len == MAPPED_LEN && is_mapped(self.first))
+    }
+
     /// Whether it contains an address. IPv4-mapped addresses are IPv4 addresses.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -117,6 +123,20 @@ fn mask(len: u32) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_of_everybody_are_known() {
+        let check = |text: &str, expect: bool| {
+            let networks = Network::parse(text).expect(text);
+            assert_eq!(networks.iter().any(Network::is_everybody), expect, "{text}");
+        };
+        check("0.0.0.0/0", true);
+        check("::/0", true);
+        check("::ffff:0:0/96", true);
+        check("0.0.0.0/1", false);
+        check("64:ff9b::/96", false);
+        check("private", false);
+    }
 
     #[test]
     fn networks_contain_their_addresses() {

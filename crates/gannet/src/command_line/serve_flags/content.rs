@@ -165,6 +165,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             if !path.starts_with('/') || path.contains(['?', '#', '%']) {
                 return Err("not a path that begins with '/'".into());
             }
+            if path == "/" {
+                return Err(
+                    "no visitor would see the site's front page; take one such as /healthz".into(),
+                );
+            }
             settings.server.content.health = Some(path.to_owned());
             Ok(())
         },

@@ -34,7 +34,7 @@ use gannet_server::config::{
 use gannet_server::notices::{self, ERRORS};
 use gannet_server::tls::certificates::Warning;
 use gannet_server::tls::on_demand::OnDemand;
-use gannet_server::{Inheritance, OpenError, Prepared, StartError};
+use gannet_server::{Inheritance, Network, OpenError, Prepared, StartError};
 use rustix::process::{Pid, getppid};
 
 use super::failure::signature_help;
@@ -373,6 +373,12 @@ fn prepare(
         log: (&log, log_file.as_deref()),
         note: note.as_deref(),
         has_trust: settings.server.clients.trusts_anyone(),
+        trusts_everybody: settings
+            .server
+            .clients
+            .trust
+            .iter()
+            .any(Network::is_everybody),
         hardly_codes: budget.hardly_codes(),
         qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
         colour: terminal.colour,

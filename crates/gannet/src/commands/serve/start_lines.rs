@@ -30,6 +30,8 @@ pub struct Lines<'a> {
     pub note: Option<&'a str>,
     /// Some proxies are trusted, which may speak TLS.
     pub has_trust: bool,
+    /// Whoever connects is trusted.
+    pub trusts_everybody: bool,
     /// Memory is too short for encoders.
     pub hardly_codes: bool,
     /// A QR code, several lines.
@@ -86,6 +88,11 @@ impl Lines<'_> {
         }
         if self.sends_passwords_in_clear() {
             let what = "passwords cross the network in clear text: add --tls-cert FILE, or --trust a proxy";
+            self.line(&mut text, "note", &self.paint("33", what));
+        }
+        if self.trusts_everybody {
+            let what = "everybody is trusted, and can name any client, scheme and host: give --trust the \
+                        addresses of the proxies alone";
             self.line(&mut text, "note", &self.paint("33", what));
         }
         if self.hardly_codes {
@@ -350,6 +357,7 @@ mod tests {
             log: (&LogFormat::Json, Some(Path::new("/var/log/site"))),
             note: Some("port 8080 is busy; using 8081"),
             has_trust: false,
+            trusts_everybody: false,
             hardly_codes: false,
             qr: None,
             colour: false,
@@ -366,6 +374,9 @@ mod tests {
              Ctrl-C to stop; only this machine can connect (--expose serves the network)\n"
         );
         assert_eq!(lines.render(), expect);
+        lines.trusts_everybody = true;
+        assert!(lines.render().contains("\nnote     everybody is trusted"));
+        lines.trusts_everybody = false;
         lines.qr = Some("code\n".into());
         assert!(lines.render().contains("8081\n\ncode\n\nCtrl-C"));
         lines.colour = true;
