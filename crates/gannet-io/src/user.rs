@@ -183,6 +183,12 @@ const OF_THREAD: Change = Change {
     },
 };
 
+/// The number of the user whose rights this process has.
+#[must_use]
+pub fn effective() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Whether this process is root's.
 #[must_use]
 pub fn is_root() -> bool {

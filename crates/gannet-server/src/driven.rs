@@ -17,6 +17,7 @@ use crate::clients::Clients;
 use crate::coder::{Coder, CoderCounts};
 use crate::config::{ClientRules, ContentOptions, Limits, LogFormat, LogLines, Scheme};
 use crate::exchange::redirect::Redirect;
+use crate::observe::incidents::Incidents;
 use crate::observe::log::LogWriter;
 use crate::observe::measures::Measures;
 use crate::observe::metrics::Counters;
@@ -420,7 +421,10 @@ fn worker<D: Driver>(
         listeners: vec![ListenerKind {
             scheme,
             is_proxied: clients.is_proxied,
+            address: 0,
         }],
+        addresses: vec!["192.0.2.1:443".into()],
+        incidents: Arc::new(Incidents::new(&SILENT)),
         has_clear_http2: true,
         clients: Clients::new(&clients.rules),
         checker: Arc::new(checker),

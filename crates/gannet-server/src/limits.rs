@@ -438,6 +438,16 @@ pub(crate) const LOG_BATCH_BYTES: usize = 32 << 10;
 /// bounded for a pipe without a reader.
 pub(crate) const LOG_FINISH_MS: u64 = 1_000;
 
+/// Messages a minute about incidents of one kind, such as files that cannot be read; peers cause them.
+/// Enough for the files of a page.
+pub(crate) const INCIDENT_LINES_MAX: u64 = 10;
+
+/// That minute, in nanoseconds.
+pub(crate) const INCIDENT_MINUTE_NS: u64 = 60_000_000_000;
+
+/// Bytes of a path or host in such a message.
+pub(crate) const INCIDENT_NAME_MAX: usize = 256;
+
 /// Messages queued for standard error or standard output; beyond that, they are dropped and
 /// counted.
 pub(crate) const NOTICES_MAX: usize = 256;

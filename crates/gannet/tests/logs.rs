@@ -102,6 +102,50 @@ fn json_has_valid_identifiers() {
     });
 }
 
+/// Heads that are no requests all look alike, but for the reason.
+#[test]
+fn a_rejected_head_has_its_reason() {
+    on_both_engines(|engine| {
+        let (folder, log) = site();
+        let flags = ["--log", "json", "--log-file", log.to_str().expect("UTF-8")];
+        let server = engine.serve(folder.join("site"), &flags);
+        let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(20_000));
+        let many = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n", "x".repeat(70_000));
+        let heads = [
+            ("GET / HTTP/1.1\r\nhost: a b\r\n\r\n", 400, "invalid host"),
+            ("GET / HTTP/1.1\r\n\r\n", 400, "no host"),
+            (&*long, 414, "request line too long"),
+            (&*many, 431, "field section too large"),
+            (
+                "GET / HTTP/1.1\r\nhost: a\r\nexpect: x\r\n\r\n",
+                417,
+                "unknown expectation",
+            ),
+            (
+                "GET / HTTP/2.0\r\nhost: a\r\n\r\n",
+                505,
+                "unsupported version",
+            ),
+        ];
+        for (head, status, _) in heads {
+            let mut client = Client::new(&server);
+            let _ = client.try_send(head);
+            client.response().expect(status);
+        }
+        server.stop().success();
+        let mut expect = heads.map(|(_, status, why)| {
+            format!("\"rejected\":\"{why}\",\"protocol\":\"-\",\"status\":{status},")
+        });
+        for line in lines(&log) {
+            let found = expect
+                .iter_mut()
+                .find(|it| !it.is_empty() && line.contains(it.as_str()));
+            found.unwrap_or_else(|| panic!("{line}")).clear();
+        }
+        assert!(expect.iter().all(String::is_empty), "{expect:?}");
+    });
+}
+
 /// Neither the connection's address nor the one that a proxy tells is logged whole.
 #[test]
 fn masked_logs_have_networks() {

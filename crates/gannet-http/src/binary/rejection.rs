@@ -35,3 +35,15 @@ pub enum RejectionWhy {
     /// An expectation other than `100-continue`.
     ExpectationUnknown,
 }
+
+impl RejectionWhy {
+    /// The cause in a few words, for logs; the same as in HTTP/1.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FieldSectionTooLarge => "field section too large",
+            Self::TooManyFieldLines => "too many field lines",
+            Self::ExpectationUnknown => "unknown expectation",
+        }
+    }
+}

@@ -83,3 +83,31 @@ pub enum Why {
     /// The head did not arrive in time; only the caller can tell.
     Timeout,
 }
+
+impl Why {
+    /// The cause in a few words, for logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RequestLine => "malformed request line",
+            Self::RequestLineTooLong => "request line too long",
+            Self::MethodTooLong => "method too long",
+            Self::Target => "invalid request target",
+            Self::VersionMalformed => "malformed version",
+            Self::VersionUnsupported => "unsupported version",
+            Self::FieldName => "invalid field name",
+            Self::FieldValue => "invalid field value",
+            Self::FieldSectionTooLarge => "field section too large",
+            Self::TooManyFieldLines => "too many field lines",
+            Self::HostMissing => "no host",
+            Self::HostRepeated => "more than one host",
+            Self::HostInvalid => "invalid host",
+            Self::ContentLength => "invalid content-length",
+            Self::TransferEncoding => "invalid transfer-encoding",
+            Self::LengthAndCoding => "content-length with transfer-encoding",
+            Self::CodingUnsupported => "unsupported transfer coding",
+            Self::ExpectationUnknown => "unknown expectation",
+            Self::Timeout => "too slow",
+        }
+    }
+}

@@ -115,6 +115,8 @@ pub(crate) struct Conn {
     pub(crate) phase: Phase,
     /// What it speaks, once its proxy has named the client.
     pub(crate) scheme: Scheme,
+    /// The index of the address where it was accepted.
+    pub(crate) address: u16,
     /// A `receive` is armed.
     pub(crate) receiving: bool,
     /// The peer has closed its half.
@@ -159,6 +161,7 @@ impl Conn {
             socket,
             phase: Phase::Reading,
             scheme: Scheme::Http,
+            address: 0,
             receiving: false,
             ended: false,
             linger: false,

@@ -15,7 +15,10 @@ impl<D: Driver> Active<'_, D> {
         let peer = shared.driver.peer(self.conn.socket);
         if !Clients::may_introduce(shared.settings.clients.as_deref(), peer) {
             // One whose peer has reset it already has no address any more: nobody's attempt.
-            shared.counters.clients.untrusted += u64::from(peer != Peer::Unknown);
+            if peer != Peer::Unknown {
+                shared.counters.clients.untrusted += 1;
+                shared.tell_untrusted(peer, self.conn.address);
+            }
             return self.close();
         }
         self.conn.phase = Phase::Proxied;
@@ -39,6 +42,8 @@ impl<D: Driver> Active<'_, D> {
             }
             Err(_) => {
                 self.shared.counters.clients.malformed_headers += 1;
+                let peer = self.shared.driver.peer(self.conn.socket);
+                self.shared.tell_no_header(peer, self.conn.address);
                 return self.close();
             }
         };

@@ -16,6 +16,7 @@ impl<D: Driver> Active<'_, D> {
     /// Begins a connection that was accepted at a listener of this kind.
     pub(crate) fn begin(&mut self, kind: ListenerKind) {
         self.conn.scheme = kind.scheme;
+        self.conn.address = kind.address;
         if kind.is_proxied {
             return self.begin_proxied();
         }
@@ -36,7 +37,11 @@ impl<D: Driver> Active<'_, D> {
         let shared = &mut *self.shared;
         let counters = &mut shared.counters.clients;
         let mut client = Client::new(shared.settings.clients.as_ref(), peer);
-        if !client.may_connect(counters) || !client.connect(shared.driver.now(), counters) {
+        if !client.may_connect(counters) {
+            shared.tell_denied(&client);
+            return false;
+        }
+        if !client.connect(shared.driver.now(), counters) {
             return false;
         }
         if let Some(rate) = client.pace() {

@@ -178,6 +178,9 @@ impl<D: Driver> Worker<D> {
             Done::Listed(listed) => Ok(listed),
             _ => Err(Errno::IO),
         });
+        if let Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::IO)) = listed {
+            self.shared.tell_unreadable(&key.folder, errno, None);
+        }
         let page = match (listed, job.began) {
             (Ok(listed), Some((at, unix))) => {
                 let made = Made {

@@ -129,7 +129,8 @@ impl<D: Driver> Pump<'_, D> {
                 }
                 Event::Reject(rejection) => {
                     let reply = Reply::H1(&mut http1.machine);
-                    let record = self.reject(reply, rejection.status, out);
+                    let why = rejection.why.name();
+                    let record = self.reject(reply, (rejection.status, why), out);
                     conn.note(record);
                 }
                 Event::Closing => conn.close_intake(),
@@ -187,7 +188,9 @@ impl<D: Driver> Pump<'_, D> {
                     }
                 }
                 h2::Event::Reject { stream, rejection } => {
-                    let record = self.reject(Reply::H2(streams, stream), rejection.status, out);
+                    let reply = Reply::H2(streams, stream);
+                    let why = rejection.why.name();
+                    let record = self.reject(reply, (rejection.status, why), out);
                     streams.note(stream, record);
                 }
                 h2::Event::Reset { stream } => {
@@ -262,7 +265,9 @@ impl<D: Driver> Pump<'_, D> {
                     }
                 }
                 h3::Event::Reject(rejection) => {
-                    stream.record = self.reject(Reply::H3(stream), rejection.status, out);
+                    let why = rejection.why.name();
+                    let reply = Reply::H3(stream);
+                    stream.record = self.reject(reply, (rejection.status, why), out);
                 }
             }
         }
@@ -355,16 +360,21 @@ impl<D: Driver> Pump<'_, D> {
         Ok(self.done(&request, answered, waiting.began()))
     }
 
-    /// Answers a request that is none, with the same result.
-    fn reject(&mut self, reply: Reply<'_>, status: Status, out: &mut Outgoing) -> Option<Record> {
+    /// Answers a request that is none, with the same result; `why` is for the log.
+    fn reject(
+        &mut self,
+        reply: Reply<'_>,
+        (status, why): (Status, &'static str),
+        out: &mut Outgoing,
+    ) -> Option<Record> {
         self.counters.rejected += 1;
         let version = reply.version();
         let mut to = Answering::new(reply, &self.turn, out);
         let answered = to.error(status, None);
         self.counters.response(answered.status.0);
-        let is_logged = self.log.takes(answered.status);
+        let logged = self.log.takes(answered.status).then_some(why);
         self.is_recording
-            .then(|| Record::rejected(version, answered, self.turn.now, is_logged))
+            .then(|| Record::rejected(version, answered, self.turn.now, logged))
     }
 
     /// Answers one request of a client, or returns it if it has to wait.

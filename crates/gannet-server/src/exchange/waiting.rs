@@ -337,6 +337,9 @@ impl<D: Driver> Shared<D> {
             Filled::Short => self.defer_short(fill, waiter),
             filled => {
                 self.shortage.ease();
+                if let Some(fault) = fill.take_fault() {
+                    self.tell_unreadable(&fault.path, fault.errno, request.authority);
+                }
                 Some(filled)
             }
         }

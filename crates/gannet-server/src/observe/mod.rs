@@ -1,6 +1,7 @@
 //! Observability of a running server: counters, metrics, the access log, messages.
 
 pub(crate) mod health;
+pub(crate) mod incidents;
 pub(crate) mod log;
 pub mod measures;
 pub mod metrics;

@@ -78,6 +78,8 @@ impl FromIterator<Field> for Needed {
 pub(crate) struct Logged {
     fields: [Option<Box<[u8]>>; Field::ALL.len()],
     pub(crate) version: &'static str,
+    /// Why there is no request.
+    pub(crate) rejected: Option<&'static str>,
     /// The client that a trusted proxy has named.
     pub(crate) client: Option<Box<str>>,
 }
@@ -111,12 +113,12 @@ impl Record {
         }
     }
 
-    /// The record of a response by `version` to an invalid request.
+    /// The record of a response by `version` to an invalid request; its line, if it gets one, says why.
     pub(crate) fn rejected(
         version: Version,
         answered: Answered,
         began: Nanos,
-        is_logged: bool,
+        logged: Option<&'static str>,
     ) -> Self {
         Self {
             kind: Kind::new(Method::Other, version, answered.status),
@@ -125,7 +127,7 @@ impl Record {
             body_len: answered.body_len,
             began,
             first_byte: None,
-            logged: is_logged.then(|| Box::new(Logged::rejected())),
+            logged: logged.map(|why| Box::new(Logged::rejected(why))),
         }
     }
 
@@ -184,12 +186,13 @@ impl Logged {
                 false => None,
             }),
             version: request.version.name(),
+            rejected: None,
             client: None,
         }
     }
 
-    /// The fields of an invalid request.
-    pub(crate) fn rejected() -> Self {
+    /// The fields of a request that is invalid for this reason.
+    pub(crate) fn rejected(why: &'static str) -> Self {
         let mut fields = [const { None }; Field::ALL.len()];
         for field in [Field::Method, Field::Target] {
             fields[field as usize] = Some(b"-".as_slice().into());
@@ -197,6 +200,7 @@ impl Logged {
         Self {
             fields,
             version: "-",
+            rejected: Some(why),
             client: None,
         }
     }
@@ -204,8 +208,9 @@ impl Logged {
     /// These fields, whatever a protocol would have said of them.
     #[cfg(test)]
     pub(crate) fn of<const N: usize>(values: [(Field, &str); N]) -> Self {
-        let mut logged = Self::rejected();
+        let mut logged = Self::rejected("");
         logged.version = "HTTP/1.1";
+        logged.rejected = None;
         for (field, value) in values {
             logged.fields[field as usize] = Some(value.as_bytes().into());
         }

@@ -48,6 +48,7 @@ use crate::clients::Clients;
 use crate::coder::{Coder, CoderThreads};
 use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
 use crate::limits::APPLIED_MS;
+use crate::observe::incidents::Incidents;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::exposition::About;
 use crate::observe::metrics_server::MetricsServer;
@@ -203,6 +204,7 @@ pub fn prepare(
         datagrams: &datagrams,
         clients: Clients::new(&config.clients),
         checker: Arc::new(checker),
+        incidents: Arc::new(Incidents::new(&ERRORS)),
     };
     let (waiting, engine, fallback) = plan.start_workers()?;
     // With the log file in place.

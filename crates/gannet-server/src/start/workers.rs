@@ -24,6 +24,7 @@ use crate::clients::Clients;
 use crate::config::{Config, EngineChoice, ListenAddress, SandboxChoice, Scheme};
 use crate::exchange::redirect::Redirect;
 use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
+use crate::observe::incidents::Incidents;
 use crate::observe::log::{LogFactory, LogSink};
 use crate::observe::measures::Measures;
 use crate::observe::notices::ERRORS;
@@ -46,6 +47,7 @@ pub(super) struct Plan<'a> {
     pub(super) datagrams: &'a Datagrams,
     pub(super) clients: Option<Arc<Clients>>,
     pub(super) checker: Arc<Checker>,
+    pub(super) incidents: Arc<Incidents>,
 }
 
 /// How a worker divides its share of the process's descriptors.
@@ -235,11 +237,12 @@ impl Plan<'_> {
 
     /// What these listeners are, in the same order.
     fn kinds_of(&self, index: usize) -> Vec<ListenerKind> {
-        let of_address = |bound: &Bound| {
+        let of_address = |(address, bound): (usize, &Bound)| {
             let count = bound.count_of(index, self.workers);
-            std::iter::repeat_n(kind(bound), count)
+            std::iter::repeat_n(kind(bound, address), count)
         };
-        self.listeners.iter().flat_map(of_address).collect()
+        let listeners = self.listeners.iter().enumerate();
+        listeners.flat_map(of_address).collect()
     }
 
     fn settings(&self, index: usize) -> WorkerSettings {
@@ -256,6 +259,12 @@ impl Plan<'_> {
                 .div_ceil(self.workers)
                 .min(self.descriptors.connections),
             listeners: self.kinds_of(index),
+            addresses: self
+                .listeners
+                .iter()
+                .map(|bound| bound.address.to_string())
+                .collect(),
+            incidents: Arc::clone(&self.incidents),
             has_clear_http2: !self.config.no_http2,
             clients: self.clients.clone(),
             checker: Arc::clone(&self.checker),
@@ -278,10 +287,12 @@ impl Plan<'_> {
     }
 }
 
-fn kind(bound: &Bound) -> ListenerKind {
+fn kind(bound: &Bound, address: usize) -> ListenerKind {
     ListenerKind {
         scheme: bound.scheme,
         is_proxied: bound.is_proxied,
+        // Each is given on a command line.
+        address: u16::try_from(address).unwrap_or(u16::MAX),
     }
 }
 

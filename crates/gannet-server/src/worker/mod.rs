@@ -9,6 +9,7 @@ pub(crate) mod delay;
 mod giving_back;
 mod holding;
 pub(crate) mod idle_queue;
+mod incidents;
 pub mod ledger;
 pub(crate) mod settings;
 pub(crate) mod shared;
@@ -196,6 +197,7 @@ impl<D: Driver> Worker<D> {
         while !self.is_over() {
             self.turn(None)?;
         }
+        self.shared.settings.incidents.sum_up(Nanos(u64::MAX));
         Ok(self.clean)
     }
 
@@ -218,6 +220,7 @@ impl<D: Driver> Worker<D> {
             shared.stop_at,
             shared.accept_at,
             self.close_idle_at,
+            shared.settings.incidents.due(),
             shared.tails.next_check(),
             shared.shortage.next_try(),
             shared.delays.next_due(),
@@ -249,6 +252,7 @@ impl<D: Driver> Worker<D> {
         self.close_idle_files();
         self.check_accept();
         self.shared.release.fit_caches();
+        self.sum_up_incidents();
         self.make_room();
         self.give_back();
         self.check_stop();

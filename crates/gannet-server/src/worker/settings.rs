@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::clients::Clients;
 use crate::config::{Limits, Scheme};
 use crate::exchange::redirect::Redirect;
+use crate::observe::incidents::Incidents;
 use crate::passwords::checker::Checker;
 use crate::quic::QuicSettings;
 use crate::tls::certificates::CertificateStore;
@@ -16,6 +17,8 @@ pub(crate) struct ListenerKind {
     pub(crate) scheme: Scheme,
     /// They begin with a header of the PROXY protocol.
     pub(crate) is_proxied: bool,
+    /// The index of its address in [`WorkerSettings::addresses`].
+    pub(crate) address: u16,
 }
 
 /// See the module documentation.
@@ -28,6 +31,10 @@ pub(crate) struct WorkerSettings {
     pub(crate) connections_max: usize,
     /// The listeners that the driver was created with.
     pub(crate) listeners: Vec<ListenerKind>,
+    /// The addresses where these listen, as messages name them.
+    pub(crate) addresses: Vec<String>,
+    /// Where the worker tells what goes wrong for peers.
+    pub(crate) incidents: Arc<Incidents>,
     /// HTTP/2 may begin with its preface in clear text.
     pub(crate) has_clear_http2: bool,
     /// Rules about clients, if there are any.

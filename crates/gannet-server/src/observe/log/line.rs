@@ -83,6 +83,7 @@ impl Line<'_> {
                 let (seconds, us) = (self.took_us / 1_000_000, self.took_us % 1_000_000);
                 push(out, format_args!("{seconds}.{us:06}"));
             }
+            Variable::Rejected => escape_value(l.rejected.map(str::as_bytes), is_quoted, out),
             Variable::RequestCompletion => {
                 out.extend_from_slice(if self.end == End::Whole { b"OK" } else { b"-" });
             }
@@ -128,6 +129,9 @@ impl Line<'_> {
                 json_string(value.as_bytes(), out);
             }
         }
+        if let Some(why) = l.rejected {
+            push(out, format_args!(",\"rejected\":\"{why}\""));
+        }
         push(
             out,
             format_args!(
@@ -164,6 +168,9 @@ impl Line<'_> {
             out,
             format_args!("  {}  {}", Size(r.body_len), Duration(self.took_us)),
         );
+        if let Some(why) = l.rejected {
+            push(out, format_args!("  ({why})"));
+        }
         if self.end == End::CutShort {
             out.extend_from_slice(b"  (cut short)");
         }

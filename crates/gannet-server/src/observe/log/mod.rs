@@ -8,6 +8,7 @@ mod mask;
 pub(crate) mod template;
 mod writer;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -138,6 +139,14 @@ impl LogSink {
         self.sample < u64::MAX / u64::from(self.lines_of.one_in)
     }
 
+    /// The client's name as lines have it: see [`LogLines::is_masked`].
+    pub(crate) fn shown<'p>(&self, peer: &'p str) -> Cow<'p, str> {
+        match self.lines_of.is_masked {
+            true => mask::masked(peer),
+            false => peer.into(),
+        }
+    }
+
     /// The fields of requests that lines need.
     pub(crate) fn needed(&self) -> Needed {
         self.needed
@@ -164,10 +173,7 @@ impl LogSink {
         let Some(logged) = &record.logged else { return };
         let took_us = now.0.saturating_sub(record.began.0) / 1_000;
         let peer = logged.client.as_deref().unwrap_or(client.address);
-        let peer = match self.lines_of.is_masked {
-            true => mask::masked(peer),
-            false => peer.into(),
-        };
+        let peer = self.shown(peer);
         let line = Line {
             record,
             logged,

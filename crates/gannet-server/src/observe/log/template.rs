@@ -56,12 +56,14 @@ pub(super) enum Variable {
     ClientSerial,
     /// Its SHA-1.
     ClientFingerprint,
+    /// Why the request was none, else empty.
+    Rejected,
     /// A field of the request.
     Of(Field),
 }
 
 /// All variables.
-const VARIABLES: [(&str, Variable); 23] = [
+const VARIABLES: [(&str, Variable); 24] = [
     ("remote_addr", Variable::RemoteAddr),
     ("remote_port", Variable::RemotePort),
     ("remote_user", Variable::RemoteUser),
@@ -80,6 +82,7 @@ const VARIABLES: [(&str, Variable); 23] = [
     ("ssl_client_s_dn", Variable::ClientSubject),
     ("ssl_client_serial", Variable::ClientSerial),
     ("ssl_client_fingerprint", Variable::ClientFingerprint),
+    ("rejected", Variable::Rejected),
     ("http_host", Variable::Of(Field::Host)),
     ("http_referer", Variable::Of(Field::Referer)),
     ("http_user_agent", Variable::Of(Field::UserAgent)),

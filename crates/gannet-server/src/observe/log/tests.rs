@@ -1,4 +1,4 @@
-use gannet_http::h1::{Connection, Event};
+use gannet_http::h1::{Connection, Event, Why};
 use gannet_http::semantics::request::Version;
 
 use super::*;
@@ -321,19 +321,32 @@ fn only_needed_fields_are_copied() {
 
 #[test]
 fn a_rejected_request_has_a_line() {
-    let (queue, _inbox) = std::sync::mpsc::sync_channel(1);
-    let lines = LogLines::default();
-    let mut sink = LogSink::new(&LogFormat::Combined, lines, Some(queue), Arc::default());
-    let answered = Answered {
-        status: Status::BAD_REQUEST,
-        body_len: 0,
+    let line = |format: &LogFormat| {
+        line_with(format, false, ("unix", None), |_| {
+            let answered = Answered {
+                status: Status::BAD_REQUEST,
+                body_len: 0,
+            };
+            let why = Some(Why::HostInvalid.name());
+            Record::rejected(Version::Http11, answered, Nanos(0), why)
+        })
     };
-    let record = Record::rejected(Version::Http11, answered, Nanos(0), true);
-    sink.add(&record, at("unix"), End::Whole, Nanos(0), 0);
     assert_eq!(
-        String::from_utf8_lossy(&sink.batch),
-        "unix - - [01/Jan/1970:00:00:00 +0000] \"- - -\" 400 0 \"-\" \"-\"\n"
+        line(&LogFormat::Combined),
+        "unix - - [29/Feb/2000:12:34:56 +0000] \"- - -\" 400 0 \"-\" \"-\""
     );
+    assert_eq!(
+        line(&own("$status $rejected \"$rejected\"")),
+        "400 invalid\\x20host \"invalid host\""
+    );
+    let json = line(&LogFormat::Json);
+    let key = ",\"rejected\":\"invalid host\",\"protocol\":\"-\",\"status\":400,";
+    assert!(json.contains(key), "{json}");
+    let pretty = line(&LogFormat::Pretty { colour: false });
+    assert!(pretty.ends_with("  (invalid host)"), "{pretty}");
+    // A request has none.
+    let json = line_with(&LogFormat::Json, false, ("unix", None), |_| simple_record());
+    assert!(!json.contains("rejected"), "{json}");
 }
 
 /// One in so many, evenly, and every failure of the server.

@@ -135,6 +135,14 @@ pub(crate) struct Fill {
     is_settled_on_own: bool,
     /// What is known of the folder was considered.
     has_glanced: bool,
+    /// What the operator has to know of.
+    fault: Option<Box<Fault>>,
+}
+
+/// An error of the system at a path below the root.
+pub(crate) struct Fault {
+    pub(crate) path: Vec<u8>,
+    pub(crate) errno: Errno,
 }
 
 /// The pending operation.
@@ -232,7 +240,20 @@ impl Fill {
             instead_of: None,
             is_settled_on_own: false,
             has_glanced: false,
+            fault: None,
         }
+    }
+
+    /// The first error of the system, unless it only says that nothing is there.
+    pub(crate) fn take_fault(&mut self) -> Option<Box<Fault>> {
+        self.fault.take()
+    }
+
+    /// Notes an error at a path.
+    #[cold]
+    fn failed(&mut self, path: Vec<u8>, errno: Errno) {
+        self.fault
+            .get_or_insert_with(|| Box::new(Fault { path, errno }));
     }
 
     /// Applies the site's redirects to a path without a file.
@@ -427,6 +448,12 @@ impl Fill {
                 if found == AtPath::Missing && self.may_be_coded() {
                     self.state = State::Alone(0);
                     return None;
+                }
+                if let Err(errno) = result
+                    && found != AtPath::Missing
+                    && let Step::Open(path) = self.lookup.step()
+                {
+                    self.failed(path.to_vec(), errno);
                 }
                 self.lookup.found(found);
                 self.alone = None;

@@ -411,7 +411,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             letter. The variables: remote_addr, remote_port, remote_user (always empty), \
             time_local, time_iso8601, msec, request, request_method, request_uri, \
             server_protocol, status, body_bytes_sent, request_time (microseconds), \
-            request_completion, http_host, http_referer, http_user_agent, http_traceparent, \
+            request_completion, rejected, http_host, http_referer, http_user_agent, http_traceparent, \
             http_x_request_id. Values are escaped; outside of quotation marks their spaces are, \
             too, and an empty one is '-'.",
         is_common: false,

@@ -82,7 +82,10 @@ impl Fill {
                 return Some(self.live((cached, coding), opened));
             }
             Err(Errno::NOMEM | Errno::AGAIN) => return Some(Filled::Short),
-            Err(_) => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
+            Err(errno) => {
+                self.failed(self.variant_path(coding), errno);
+                return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
+            }
         };
         cached.set_body(coding, body);
         Some(Filled::File(cached, self.status, None))

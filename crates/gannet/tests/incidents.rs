@@ -1,0 +1,149 @@
+//! What goes wrong for a peer and an operator has to know of is said on standard error, at a bounded
+//! rate.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use gannet_testkit::client::Client;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::{Folder, Gannet, command, command_of_nobody};
+
+/// A site that everybody may read, but for what the tests forbid.
+fn site() -> Folder {
+    let folder = Folder::new();
+    folder.write("index.html", "hello");
+    let everybody = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(folder.path(), everybody).expect("ours");
+    folder
+}
+
+/// The first lines of messages on standard error, and those that tell the next step.
+fn messages(err: &str) -> (Vec<&str>, Vec<&str>) {
+    err.lines().partition(|line| line.starts_with("gannet: "))
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_with_the_cause() {
+    on_both_engines(|engine| {
+        let folder = site();
+        for name in ["unread.html", "closed/page.html"] {
+            folder.write(name, "secret");
+        }
+        let nobody = fs::Permissions::from_mode(0o000);
+        for name in ["unread.html", "closed"] {
+            fs::set_permissions(folder.join(name), nobody.clone()).expect("ours");
+        }
+        symlink("/etc/hostname", folder.join("out.txt")).expect("ours");
+        symlink("loop.txt", folder.join("loop.txt")).expect("ours");
+        let mut command = command_of_nobody();
+        command.args(["serve", "--engine", engine.name(), "--port", "0"]);
+        let server = Gannet::start(command.arg(folder.path()));
+        let mut client = Client::new(&server);
+        let host = server.address().to_string();
+        client.get("/unread.html").expect(403);
+        client.get("/closed/page.html").expect(403);
+        client.get("/out.txt").expect(404);
+        client.get("/loop.txt").expect(404);
+        client.get("/missing.html").expect(404);
+        let ended = server.stop();
+        let (told, help) = messages(&ended.err);
+        let denied = "permission denied (EACCES)";
+        let expect = [
+            format!("gannet: cannot read 'unread.html' (host '{host}'): {denied}"),
+            format!("gannet: cannot read 'closed/page.html' (host '{host}'): {denied}"),
+            format!(
+                "gannet: cannot serve 'out.txt' (host '{host}'): a symbolic link leads out of the \
+                 site, or is absolute"
+            ),
+            format!(
+                "gannet: cannot serve 'loop.txt' (host '{host}'): its symbolic links form a loop"
+            ),
+        ];
+        assert_eq!(told, expect);
+        let user = "help: user 65534, as which gannet runs, has to have the right to read it";
+        if rustix::process::geteuid().is_root() {
+            assert!(help[0].starts_with(user), "{}", help[0]);
+        }
+        assert_eq!(help.len(), expect.len());
+        // Only the tests' own user can remove what is in it.
+        fs::set_permissions(folder.join("closed"), fs::Permissions::from_mode(0o755))
+            .expect("ours");
+    });
+}
+
+/// However often a peer asks, there are a few lines, which it can neither break nor lengthen.
+#[test]
+fn a_flood_of_requests_is_a_few_lines_and_their_number() {
+    const REQUESTS: usize = 500;
+    on_both_engines(|engine| {
+        let folder = site();
+        symlink("/etc", folder.join("out")).expect("ours");
+        let server = engine.serve(folder.path(), &["--workers", "1"]);
+        let mut client = Client::new(&server);
+        let long = "x".repeat(2_000);
+        for _ in 0..REQUESTS {
+            client
+                .get(&format!("/out/%1b[31m%e2%80%ae{long}"))
+                .expect(404);
+        }
+        let err = server.stop().err;
+        let (told, _) = messages(&err);
+        assert_eq!(told.len(), 11, "{err}");
+        assert!(told[0].starts_with("gannet: cannot serve 'out/"), "{err}");
+        assert!(told.iter().all(|line| line.len() < 600), "{err}");
+        assert!(!err.contains(['\u{1b}', '\u{202e}']), "{err}");
+        let others = REQUESTS - 10;
+        let expect = format!(
+            "gannet: and {others} more in the last minute: requests for links that lead out of the \
+             site"
+        );
+        assert_eq!(told[10], expect);
+    });
+}
+
+/// A connection that is closed without an answer has its reason, with the address as the log has it.
+#[test]
+fn a_connection_that_is_turned_away_has_a_reason() {
+    on_both_engines(|engine| {
+        let check = |flags: &[&str], sent: &str, expect: &str| {
+            let folder = site();
+            let mut command = command();
+            command.args(["serve", "--engine", engine.name()]);
+            let server = Gannet::start(command.args(flags).arg(folder.path()));
+            let address = server.address().to_string();
+            let mut client = Client::new(&server);
+            let _ = client.try_send(sent);
+            client.ends();
+            let port = client.local_address().port().to_string();
+            let err = server.stop().err;
+            let (told, help) = messages(&err);
+            let expect = expect.replace("ADDRESS", &address).replace("PORT", &port);
+            assert_eq!(told, [format!("gannet: {expect}")], "{err}");
+            assert!(help[0].starts_with("help: "), "{err}");
+        };
+        let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        let proxied = ["--listen", "127.0.0.1:0,proxy", "--trust"];
+        check(
+            &[&proxied[..], &["192.0.2.1"]].concat(),
+            "PROXY TCP4 203.0.113.7 198.51.100.1 56324 443\r\n",
+            "127.0.0.1 is not in --trust: its connection to ADDRESS was closed",
+        );
+        check(
+            &[&proxied[..], &["loopback"]].concat(),
+            request,
+            "127.0.0.1 sent no header of the PROXY protocol: its connection to ADDRESS was closed",
+        );
+        let denied = "is not allowed to connect: its connection was closed";
+        let deny = ["--port", "0", "--deny", "127.0.0.0/8"];
+        check(&deny, request, &format!("127.0.0.1:PORT {denied}"));
+        check(
+            &[
+                &deny[..],
+                &["--log-mask", "--log", "json", "--log-file", "/dev/null"],
+            ]
+            .concat(),
+            request,
+            &format!("127.0.0.0 {denied}"),
+        );
+    });
+}
