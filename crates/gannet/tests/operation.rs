@@ -239,6 +239,57 @@ fn unix_sockets_have_a_group() {
     });
 }
 
+/// A reload applies no flags: if the configuration has changed, it says so. A file that was only
+/// touched has not, where the sandbox lets the server see that.
+#[test]
+fn a_reload_says_that_the_configuration_has_changed() {
+    let folder = Folder::site();
+    on_both_engines(|engine| {
+        let file = folder.write("gannet.toml", "port = 0\n");
+        let mut command = command();
+        command.args(["--engine", engine.name(), "--sandbox", "off", "--config"]);
+        let mut server = Gannet::start(command.arg(&file).arg(folder.path()));
+        server.signal(Signal::HUP);
+        // Another file with the same content.
+        fs::remove_file(&file).expect("ours");
+        folder.write("gannet.toml", "port = 0\n");
+        server.signal(Signal::HUP);
+        server.signal(Signal::USR1);
+        let first = server.next_error_line().expect("a summary");
+        assert!(first.starts_with("engine: "), "{first}");
+        folder.write("gannet.toml", "port = 0\ngrace = \"1s\"\n");
+        server.signal(Signal::HUP);
+        let changed = format!("gannet: '{}' has changed since the start", file.display());
+        while !server
+            .next_error_line()
+            .expect("it says so")
+            .starts_with(&changed)
+        {}
+        let help = server.next_error_line().expect("and what to do");
+        assert_eq!(help, "help: an upgrade (SIGUSR2) or a restart applies it");
+        server.stop();
+    });
+}
+
+/// The same in the sandbox, in which the file cannot be read.
+#[test]
+fn a_confined_server_sees_that_the_configuration_has_changed() {
+    let folder = Folder::new();
+    folder.write("site/index.html", "page");
+    on_both_engines(|engine| {
+        let file = folder.write("gannet.toml", "port = 0\n");
+        let mut command = command();
+        command.args(["--engine", engine.name(), "--config"]);
+        let mut server = Gannet::start(command.arg(&file).arg(folder.join("site")));
+        folder.write("gannet.toml", "port = 0\ngrace = \"1s\"\n");
+        server.signal(Signal::HUP);
+        let changed = format!("gannet: '{}' has changed since the start", file.display());
+        let line = server.next_error_line().expect("it says so");
+        assert!(line.starts_with(&changed), "{line}");
+        server.stop();
+    });
+}
+
 /// In the environment, commas separate addresses, except before options of a socket.
 #[test]
 fn options_of_a_unix_socket_may_come_from_the_environment() {

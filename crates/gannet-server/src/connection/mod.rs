@@ -187,6 +187,12 @@ impl Conn {
         self.phase == Phase::Reading && self.protocol.is_idle() && self.intake.is_empty()
     }
 
+    /// Whether an answer is in progress.
+    pub(crate) fn is_answering(&self) -> bool {
+        let has_streams = self.protocol.streams().is_some_and(|it| !it.is_idle());
+        matches!(self.phase, Phase::Sending | Phase::Waiting) || has_streams
+    }
+
     /// Whether the connection may be closed to make room: it is idle, in its handshake, or waits
     /// for the disk on behalf of a peer that has closed its half and is probably gone.
     pub(crate) fn may_be_shed(&self) -> bool {

@@ -118,9 +118,28 @@ impl WorkerHandle {
         }
     }
 
-    /// Waits for the thread; true if no response was cut off.
-    pub(crate) fn join(self) -> bool {
-        self.thread.join().unwrap_or(false)
+    /// Waits for the thread.
+    pub(crate) fn join(self) -> Stopped {
+        self.thread.join().unwrap_or_else(|_| Stopped::failed())
+    }
+}
+
+/// How a server has ended.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Stopped {
+    /// Connections that were cut off in the middle of an answer.
+    pub cut: u64,
+    /// A worker has ended by itself.
+    pub has_failed: bool,
+}
+
+impl Stopped {
+    /// A worker that has ended by itself.
+    pub(crate) fn failed() -> Self {
+        Self {
+            cut: 0,
+            has_failed: true,
+        }
     }
 }
 
@@ -402,22 +421,24 @@ impl Running {
         self.workers.iter().all(|w| w.thread.is_finished())
     }
 
-    /// Waits until all workers have ended; true if no response was cut off.
-    pub fn wait(self) -> bool {
+    /// Waits until all workers have ended.
+    pub fn wait(self) -> Stopped {
         let Self {
             workers,
             log,
             metrics,
             ..
         } = self;
-        let mut clean = true;
+        let mut stopped = Stopped::default();
         for worker in workers {
-            clean &= worker.join();
+            let one = worker.join();
+            stopped.cut += one.cut;
+            stopped.has_failed |= one.has_failed;
         }
         if let Some(metrics) = metrics {
             metrics.stop();
         }
         log.finish();
-        clean
+        stopped
     }
 }

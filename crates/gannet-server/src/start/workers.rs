@@ -18,7 +18,7 @@ use gannet_io::uring::Uring;
 use super::Tls;
 use super::bound::Bound;
 use super::quic::Datagrams;
-use super::running::WorkerHandle;
+use super::running::{Stopped, WorkerHandle};
 use super::start_error::StartError;
 use crate::clients::Clients;
 use crate::config::{Config, EngineChoice, ListenAddress, SandboxChoice, Scheme};
@@ -211,7 +211,7 @@ impl Plan<'_> {
                 Ok((ReadyWorker { handle, go }, report))
             }
             Err(declined) => {
-                let _: std::thread::Result<bool> = thread.join();
+                let _: std::thread::Result<Stopped> = thread.join();
                 Err(declined)
             }
         }
@@ -325,8 +325,8 @@ struct Seat {
 }
 
 impl Seat {
-    /// Serves from the start signal until a stop; false if a response was cut off.
-    fn serve<D: Driver>(self, mut driver: D) -> bool {
+    /// Serves from the start signal until a stop.
+    fn serve<D: Driver>(self, mut driver: D) -> Stopped {
         let waker = driver.waker(Worker::<D>::wake_token());
         let report = driver.report();
         let Self {
@@ -338,7 +338,7 @@ impl Seat {
             on_go,
         } = self;
         if ready.send(Ok((waker, report))).is_err() {
-            return true;
+            return Stopped::default();
         }
         loop {
             match on_go.recv() {
@@ -347,7 +347,7 @@ impl Seat {
                     let _ = entered.send(domain.enter());
                 }
                 Ok(Go::Serve) => break,
-                Err(_) => return true,
+                Err(_) => return Stopped::default(),
             }
         }
         driver.start_helpers();
@@ -357,24 +357,27 @@ impl Seat {
         drop(opened);
         let worker = Worker::new(driver, settings, release, measures, log, inbox);
         match worker.run() {
-            Ok(clean) => clean,
+            Ok(cut) => Stopped {
+                cut,
+                ..Stopped::default()
+            },
             Err(errno) => {
                 let cause = cause(&errno.into());
                 ERRORS.tell(format_args!("gannet: a worker has stopped: {cause}"));
-                false
+                Stopped::failed()
             }
         }
     }
 
-    fn decline(self, declined: Declined) -> bool {
+    fn decline(self, declined: Declined) -> Stopped {
         // The receiver is waiting for this answer.
         let _ = self.ready.send(Err(declined));
-        true
+        Stopped::default()
     }
 }
 
-/// A worker's thread. It returns false if a response was cut off.
-pub(super) type Thread = JoinHandle<bool>;
+/// A worker's thread.
+pub(super) type Thread = JoinHandle<Stopped>;
 
 #[cfg(test)]
 mod tests {

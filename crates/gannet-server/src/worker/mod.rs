@@ -104,8 +104,8 @@ pub(crate) struct Worker<D: Driver> {
     /// Next time to close idle files, if any may be open.
     close_idle_at: Option<Nanos>,
     over: bool,
-    /// No response was cut off at the end of the grace period.
-    clean: bool,
+    /// Connections that were cut off in the middle of an answer when it stopped.
+    cut: u64,
 }
 
 impl<D: Driver> Worker<D> {
@@ -175,7 +175,7 @@ impl<D: Driver> Worker<D> {
             giving_back: giving_back::GivingBack::default(),
             close_idle_at: None,
             over: false,
-            clean: true,
+            cut: 0,
         };
         for listener in 0..worker.shared.settings.listener_count() {
             worker.shared.accept(Listener(listener));
@@ -189,16 +189,16 @@ impl<D: Driver> Worker<D> {
         token::token(Kind::Wake, 0)
     }
 
-    /// Runs until a stop. True if no response was cut off.
+    /// Runs until a stop. Returns how many connections were cut off in the middle of an answer.
     ///
     /// # Errors
     /// The engine failed and cannot continue.
-    pub(crate) fn run(mut self) -> Result<bool, Errno> {
+    pub(crate) fn run(mut self) -> Result<u64, Errno> {
         while !self.is_over() {
             self.turn(None)?;
         }
         self.shared.settings.incidents.sum_up(Nanos(u64::MAX));
-        Ok(self.clean)
+        Ok(self.cut)
     }
 
     /// Whether the worker has stopped for good.

@@ -3,7 +3,7 @@
 use gannet_io::driver::{Driver, Listener};
 
 use super::Worker;
-use crate::connection::{ConnId, Phase};
+use crate::connection::ConnId;
 
 impl<D: Driver> Worker<D> {
     /// Stops accepting; responses in progress may take the grace period.
@@ -51,17 +51,17 @@ impl<D: Driver> Worker<D> {
     pub(super) fn stop_now(&mut self) {
         self.stop();
         for id in self.all() {
-            let mut was_sending = false;
+            let mut was_answering = false;
             self.on(id, |active| {
-                was_sending = active.conn.phase == Phase::Sending;
+                was_answering = active.conn.is_answering();
                 active.reset();
             });
-            self.clean &= !was_sending;
+            self.cut += u64::from(was_answering);
         }
         for id in self.all_quic() {
-            let mut was_sending = false;
-            self.on_quic(id, |conn| was_sending = conn.stop());
-            self.clean &= !was_sending;
+            let mut was_answering = false;
+            self.on_quic(id, |conn| was_answering = conn.stop());
+            self.cut += u64::from(was_answering);
         }
         // Sends the last datagrams, if possible.
         self.run_quic();

@@ -13,7 +13,7 @@ use crate::command_line::nearest::nearest;
 use crate::messages::Failure;
 
 /// Maximum length of a configuration in bytes; real ones have a few hundred.
-const CONFIG_LEN_MAX: u64 = 1 << 20;
+pub const CONFIG_LEN_MAX: u64 = 1 << 20;
 
 /// A configuration whose keys all exist and whose values have the right kind.
 #[derive(Debug, Default)]

@@ -178,6 +178,16 @@ fn check_trust(is_insecure: bool, cacert: Option<&PathBuf>) -> Result<(), Failur
     }
 }
 
+/// The configuration file that the command line or the environment names.
+fn config_path<'a>(
+    matches: &'a ArgMatches,
+    environment: &'a layers::Environment,
+) -> Option<&'a OsString> {
+    let named = matches.get_one::<OsString>("config");
+    let named = named.or_else(|| environment.get(CONFIG_VARIABLE));
+    named.filter(|path| !path.is_empty())
+}
+
 /// The settings of a command, merged from all layers.
 fn resolve<S: Default>(
     flags: &'static [Flag<S>],
@@ -189,10 +199,9 @@ fn resolve<S: Default>(
     for warning in layers::suspicious_variables(&environment, &known) {
         warning.report();
     }
-    let named = matches.get_one::<OsString>("config");
-    let file = match named.or_else(|| environment.get(CONFIG_VARIABLE)) {
-        Some(path) if !path.is_empty() => config_file::read(Path::new(path), &known)?,
-        _ => ConfigFile::default(),
+    let file = match config_path(matches, &environment) {
+        Some(path) => config_file::read(Path::new(path), &known)?,
+        None => ConfigFile::default(),
     };
     layers::resolve(flags, section, matches, &environment, &file)
 }

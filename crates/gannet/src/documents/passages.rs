@@ -9,7 +9,7 @@ pub(crate) const EXIT_STATUSES: &[(&str, &str)] = &[
     ),
     (
         "1",
-        "the command failed, or the grace period ended before all answers were finished",
+        "the command failed",
     ),
     (
         "2",

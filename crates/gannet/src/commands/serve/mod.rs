@@ -4,6 +4,7 @@ pub mod acme;
 pub mod addresses;
 mod binding;
 mod companions;
+mod configured;
 mod confinement;
 mod content;
 pub mod content_kind;
@@ -24,7 +25,7 @@ mod upgrade;
 mod waiting;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use gannet_io::starter::Starter;
@@ -38,12 +39,13 @@ use gannet_server::{Inheritance, Network, OpenError, Prepared, StartError};
 use rustix::process::{Pid, getppid};
 
 use super::failure::signature_help;
-use super::{print, resolve};
-use crate::command_line::layers::Origins;
+use super::{config_path, print, resolve};
+use crate::command_line::layers::{self, Origins};
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::settings::Settings;
 use crate::commands::serve::addresses::Listening;
 use crate::commands::serve::companions::Companions;
+use crate::commands::serve::configured::Configured;
 use crate::commands::serve::content::{content, have_hosts, kinds};
 use crate::commands::serve::effects::Situation;
 use crate::commands::serve::followed::Followed;
@@ -68,11 +70,18 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let notes = check(&settings, &origins)?;
         return print(&format!("{notes}the configuration is valid\n"));
     }
-    serve(&settings, &origins)
+    let environment = layers::environment();
+    let configured = config_path(matches, &environment);
+    let configured = configured.map(|path| Configured::at(Path::new(path)));
+    serve(&settings, &origins, configured)
 }
 
 /// Serves until a signal stops it; returns the exit status.
-fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
+fn serve(
+    settings: &Settings,
+    origins: &Origins,
+    configured: Option<Configured>,
+) -> Result<u8, Failure> {
     let mut before = Before::find()?;
     let used = Used::now(settings);
     let notify = Notify::connect();
@@ -133,6 +142,8 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         notify,
         upgrades,
         companions,
+        configured,
+        grace_ms: settings.server.limits.grace_ms,
     };
     Ok(waiting.wait(&commands))
 }

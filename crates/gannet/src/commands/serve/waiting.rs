@@ -10,6 +10,7 @@ use gannet_server::notices::ERRORS;
 use signal_hook::consts::SIGHUP;
 
 use super::companions::Companions;
+use super::configured::Configured;
 use super::notify::Notify;
 use super::output::People;
 use super::signals::{Command, Commands};
@@ -31,6 +32,10 @@ pub(super) struct Waiting {
     pub(super) notify: Notify,
     pub(super) upgrades: Upgrades,
     pub(super) companions: Companions,
+    /// The configuration file, if there is one.
+    pub(super) configured: Option<Configured>,
+    /// How long running answers may take after a stop.
+    pub(super) grace_ms: u64,
 }
 
 /// Why a server finishes its running answers.
@@ -93,11 +98,16 @@ impl Waiting {
             let running = &self.running;
             self.notify.watch(|| running.makes_turns());
         }
-        let is_clean = self.running.wait();
-        match (fate.killed_by, fate.stopping) {
-            (Some(signal), _) => 128 + u8::try_from(signal).unwrap_or(0),
-            (None, Some(_)) if is_clean => 0,
-            // The grace period ended, or the workers ended without a stop.
+        let stopped = self.running.wait();
+        if let Some(signal) = fate.killed_by {
+            return 128 + u8::try_from(signal).unwrap_or(0);
+        }
+        if stopped.cut > 0 {
+            ERRORS.tell(CutOff(stopped.cut, self.grace_ms));
+        }
+        // A stop that takes no longer than it may is none that failed.
+        match fate.stopping {
+            Some(_) if !stopped.has_failed => 0,
             _ => 1,
         }
     }
@@ -151,6 +161,9 @@ impl Waiting {
     }
 
     fn read_again(&mut self, commands: &Commands) {
+        if let Some(changed) = self.configured.as_ref().and_then(Configured::changed) {
+            ERRORS.tell(changed);
+        }
         self.running.reopen_logs();
         let done = self.running.read_again();
         if !self.notify.is_on() {
@@ -223,4 +236,23 @@ fn not_upgraded(why: &str) {
     ERRORS.tell(format_args!(
         "gannet: not upgraded, this process goes on: {why}"
     ));
+}
+
+/// So many connections were cut off after so many milliseconds.
+struct CutOff(u64, u64);
+
+impl fmt::Display for CutOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(count, grace_ms) = *self;
+        let connections = match count {
+            1 => "connection",
+            _ => "connections",
+        };
+        let seconds = grace_ms as f64 / 1e3;
+        write!(
+            f,
+            "gannet: {count} {connections} cut off in the middle of an answer: --grace ({seconds} s) \
+             is over\nhelp: a longer --grace lets slower clients finish"
+        )
+    }
 }
