@@ -21,7 +21,7 @@ impl Clock {
             .wrapping_add(now.tv_nsec as u64);
         Self {
             now: Nanos(ns),
-            unix_ms: real.tv_sec as i64 * 1_000 + real.tv_nsec as i64 / 1_000_000,
+            unix_ms: duration(real).as_millis() as i64,
         }
     }
 }

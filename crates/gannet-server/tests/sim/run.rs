@@ -673,10 +673,8 @@ impl Packing {
         let made: Vec<_> = bodies
             .iter()
             .map(|(stored, blob, body)| {
-                let coding = match stored {
-                    Coding::Gzip => ContentCoding::Gzip,
-                    _ => ContentCoding::Identity,
-                };
+                let is_coded = *stored == Coding::Gzip;
+                let coding = [ContentCoding::Identity, ContentCoding::Gzip][usize::from(is_coded)];
                 let tag = hash_tag(&digest(body), coding);
                 let ready = answer::ready_fields(&Resource {
                     content_type: "text/plain",
@@ -716,12 +714,13 @@ impl Packing {
             variants,
             ..Content::default()
         };
-        self.writer
-            .add_content(Key::content(format!("/{name}").as_bytes()), &content);
+        let key = format!("/{name}");
+        let key = Key::content(key.as_bytes());
+        self.writer.add_content(key, &content);
         if let Some(folder) = name.strip_suffix("index.html") {
             let key = format!("/{folder}");
-            self.writer
-                .add_content(Key::content(key.as_bytes()), &content);
+            let key = Key::content(key.as_bytes());
+            self.writer.add_content(key, &content);
         }
     }
 
