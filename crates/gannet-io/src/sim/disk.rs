@@ -65,6 +65,8 @@ pub(super) struct Disk {
     pub(super) copied: Arc<AtomicU64>,
     /// A folder on another machine, and how long listing anything in it takes.
     pub(super) foreign: Option<(Vec<u8>, u64)>,
+    /// Copying any file takes this long at least.
+    pub(super) copy_ns: u64,
 }
 
 /// Locks a node; a panicked test leaves nothing behind that matters.

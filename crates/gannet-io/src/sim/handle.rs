@@ -180,6 +180,11 @@ impl SimHandle {
         lock(node).slow_ns = delay_ns;
     }
 
+    /// Makes each copy of a file take this long at least.
+    pub fn slow_copies(&self, delay_ns: u64) {
+        lock(&self.0).disk.copy_ns = delay_ns;
+    }
+
     /// Places a folder on another machine, where each listing takes this long.
     pub fn mount_foreign(&self, folder: &str, delay_ns: u64) {
         lock(&self.0).disk.foreign = Some((folder.into(), delay_ns));

@@ -540,6 +540,7 @@ impl Disk for Sim {
         let due = {
             let mut world = lock(&self.world);
             let now = world.now;
+            let slow_ns = slow_ns.max(world.disk.copy_ns);
             world.due(slow_ns).unwrap_or(now)
         };
         self.pend(due, token, JobKind::Copy(file.clone(), len));

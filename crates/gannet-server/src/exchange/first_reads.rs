@@ -253,8 +253,11 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn first_read_ended(&mut self, place: u32, result: Result<Done, Errno>) {
         if place == LONG_PLACE {
             let copying = self.shared.first_reads.long.take();
-            if let (Some(copying), Ok(Done::Copied(file))) = (copying, result) {
-                copying.ended(file, &self.shared.driver);
+            // The directory may have had nothing else to close for so long that nobody looks any more.
+            if let (Some(copying), Ok(Done::Copied(file))) = (copying, result)
+                && copying.ended(file, &self.shared.driver)
+            {
+                self.shared.release.note_live();
             }
             return;
         }

@@ -99,6 +99,23 @@ fn a_copy_of_a_file_that_changes_meanwhile_is_not_used() {
     }
 }
 
+/// The directory has nothing else open for longer than files stay open.
+#[test]
+fn a_copy_that_takes_long_is_dropped_as_others_are() {
+    let mut server = server();
+    server.disk.slow_copies(20_000 * MS);
+    for _ in 0..3 {
+        ask(&mut server, "0", b'a');
+    }
+    assert_eq!(server.driven.counters().first_reads, 1);
+    server.pass(15_000);
+    assert_eq!(server.disk.copied_bytes(), 0);
+    server.pass(15_000);
+    assert_eq!(server.disk.copied_bytes(), LEN as u64);
+    server.pass(75_000);
+    assert_eq!((held(&server), server.disk.copied_bytes()), (0, 0));
+}
+
 /// Files that do not fit together: those that are copied stay, until they are no longer requested.
 #[test]
 fn copies_have_a_bound_and_make_room_when_idle() {

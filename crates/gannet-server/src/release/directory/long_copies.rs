@@ -235,10 +235,13 @@ pub(crate) struct LongCopying {
 }
 
 impl LongCopying {
-    /// Keeps the copy, if it is of one version. The next request finds it.
-    pub(crate) fn ended<D: Driver>(self, copied: File, driver: &D) {
+    /// Keeps the copy, if it is of one version. The next request finds it. Whether it was kept: it is to
+    /// be dropped when it is not used for a while.
+    #[must_use]
+    pub(crate) fn ended<D: Driver>(self, copied: File, driver: &D) -> bool {
         let is_same = meta_of_version(driver, &self.file, &self.meta);
-        if is_same.is_ok_and(|now| now == self.meta) {
+        let is_kept = is_same.is_ok_and(|now| now == self.meta);
+        if is_kept {
             copied.attach(self.charge);
             let (site, copy) = (&self.site, (self.meta, copied));
             site.long_copies
@@ -247,6 +250,7 @@ impl LongCopying {
                 cache.remove(&self.path);
             }
         }
+        is_kept
     }
 }
 
