@@ -320,6 +320,12 @@ fn a_fifo_keeps_no_start_waiting() {
         &["--tls-cert", "index.html", "--tls-key", "pipe"],
         &["--config", "pipe"],
         &["--require-signature", "pipe"],
+        &[
+            "--acme=example.org",
+            "--acme-dir=state",
+            "--acme-eab-kid=kid-1",
+            "--acme-eab-key=pipe",
+        ],
     ] {
         let all = [&flags[..], of_file, &["."]].concat();
         if of_file.contains(&"index.html") {

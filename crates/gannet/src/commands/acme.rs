@@ -47,7 +47,6 @@ pub fn check_key(_: &Path) -> Result<(), Failure> {
 mod ordering {
     use std::collections::{HashMap, HashSet};
     use std::ffi::OsString;
-    use std::fs::File;
     use std::io::{self, BufRead, Read};
     use std::path::Path;
     use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -59,6 +58,7 @@ mod ordering {
         AcmeError, Binding, Challenge, Event, LETS_ENCRYPT, OrderSettings, Orderer, STAGING,
     };
     use gannet_fleet::limits::NAMED_MAX;
+    use gannet_io::named_file;
     use gannet_server::notices::ERRORS;
     use gannet_server::tls::certificates::now_unix;
 
@@ -210,9 +210,9 @@ mod ordering {
     /// The key of an account elsewhere is in a file.
     pub(super) fn binding(key_id: String, file: &Path) -> Result<Binding, Failure> {
         let file_shown = printable(&file.to_string_lossy());
-        let mut text = String::new();
-        let read = File::open(file).and_then(|it| it.take(KEY_LEN_MAX).read_to_string(&mut text));
-        read.map_err(|error| Failure::of_system("read", &file_shown, &error))?;
+        // A path that comes with the configuration: a FIFO must not keep the start waiting.
+        let text = named_file::read_text(file, KEY_LEN_MAX)
+            .map_err(|error| Failure::of_system("read", &file_shown, &error))?;
         Binding::new(key_id, text.trim()).ok_or_else(|| {
             Failure::usage(format!("cannot use '{file_shown}': not a key in Base64"))
                 .help("it has the key of an account, as the ACME server's operator shows it")
