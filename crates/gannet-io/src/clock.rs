@@ -21,7 +21,7 @@ impl Clock {
             .wrapping_add(now.tv_nsec as u64);
         Self {
             now: Nanos(ns),
-            unix_ms: duration(real).as_millis() as i64,
+            unix_ms: real.tv_sec * 1_000 + real.tv_nsec / 1_000_000,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The encoders, at levels that fit work done while a site is served.
 //!
-//! Nothing is kept between two files: an idle server holds no tables.
+//! Nothing is kept between two files: an idle server holds no tables. Only where an allocation may fail,
+//! because the process has a limit, are those of gzip held all the time.
 
 use std::sync::{Mutex, PoisonError};
 
 use gannet_content::directory::coding::{CODED_FROM, MADE};
 use gannet_http::semantics::coding::{Coding, CodingSet};
-use gannet_io::reserve;
 use libdeflater::{CompressionLvl, Compressor};
 use zstd::zstd_safe::{CCtx, CParameter, compress_bound};
 
@@ -35,10 +35,15 @@ impl Encoders {
     }
 
     /// The same where an allocation may fail, because the process has a limit. Brotli's encoder would
-    /// end the process then. Without memory for the tables, nothing is coded.
-    pub(crate) fn that_may_fail(memory: u64) -> Self {
+    /// end the process then. Without memory for the tables, which `has_room` for so many bytes tells,
+    /// nothing is coded.
+    pub(crate) fn that_may_fail(memory: u64, has_room: impl FnOnce(usize) -> bool) -> Self {
+        // Gzip is not made, and Brotli even less.
+        if memory < self::memory(Coding::Gzip, CODED_FROM) {
+            return Self::with(memory);
+        }
         // It would panic if it got none.
-        if !reserve::has_room(GZIP_TABLES as usize) {
+        if !has_room(GZIP_TABLES as usize) {
             return Self::with(0);
         }
         let tables = CompressionLvl::new(GZIP_LEVEL).map(Compressor::new);
@@ -214,7 +219,7 @@ mod tests {
     #[test]
     fn encoders_that_may_fail_make_the_same() {
         let text = "a line of text, again and again\n".repeat(1_000);
-        let may_fail = Encoders::that_may_fail(u64::MAX);
+        let may_fail = Encoders::that_may_fail(u64::MAX, |_| true);
         for _ in 0..2 {
             for coding in [Coding::Zstd, Coding::Gzip] {
                 let made = may_fail.encode(coding, text.as_bytes()).expect("made");
@@ -225,6 +230,24 @@ mod tests {
         assert_eq!(may_fail.can_make(1_024), all);
         let usual = Encoders::with(u64::MAX);
         assert_eq!(usual.can_make(1_024), all.with(Coding::Brotli));
+    }
+
+    /// Tables that nothing is made with would be missing elsewhere.
+    #[test]
+    fn encoders_that_may_fail_hold_only_what_they_use() {
+        let check = |memory: u64, has_room: bool, holds: bool, expect: CodingSet| {
+            let encoders = Encoders::that_may_fail(memory, |_| has_room);
+            assert_eq!(encoders.tables.is_some(), holds, "{memory}");
+            assert_eq!(encoders.can_make(CODED_FROM), expect, "{memory}");
+        };
+        let zstd = CodingSet::from(Coding::Zstd);
+        let least = memory(Coding::Gzip, CODED_FROM);
+        for has_room in [true, false] {
+            check(0, has_room, false, CodingSet::EMPTY);
+            check(least - 1, has_room, false, zstd);
+        }
+        check(least, true, true, zstd.with(Coding::Gzip));
+        check(least, false, false, CodingSet::EMPTY);
     }
 
     #[test]

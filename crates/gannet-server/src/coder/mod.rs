@@ -199,6 +199,8 @@ struct Counted {
 #[derive(Default)]
 pub(crate) struct Coder {
     encoders: Encoders,
+    /// The encoders' tables did not fit, although the options have memory for them: nothing is coded.
+    lacks_room: bool,
     work: Mutex<Work>,
     is_due: Condvar,
     counted: Counted,
@@ -211,13 +213,19 @@ impl Coder {
         let usual = Encoders::with(memory);
         let is_used = has_live && options.codes_text() && usual.can_make_any();
         let encoders = match reserve::is_kept() && is_used {
-            true => Encoders::that_may_fail(memory),
+            true => Encoders::that_may_fail(memory, reserve::has_room),
             false => usual,
         };
         Self {
+            lacks_room: is_used && !encoders.can_make_any(),
             encoders,
             ..Self::default()
         }
+    }
+
+    /// Whether nothing is coded because the process has less memory than the options suppose.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.lacks_room
     }
 
     /// Whether anything can be coded: otherwise it needs no threads.

@@ -230,6 +230,7 @@ pub fn prepare(
         contents: hosted,
         has_passwords: opened.has_passwords(),
         no_front_page,
+        lacks_room_to_code: coder.lacks_room(),
         metrics: metrics.as_ref().map(MetricsServer::address),
         asked_of_clients: clients,
         certificate_warnings: tls

@@ -52,6 +52,8 @@ pub struct StartReport {
     /// Content served with `--spa` that lacks the page to answer with, and the hosts of an archive
     /// that lack it.
     pub no_front_page: Vec<(PathBuf, Vec<String>)>,
+    /// Text is not coded, since the limit of the process leaves less memory than was supposed.
+    pub lacks_room_to_code: bool,
     /// Address of the metrics endpoint.
     pub metrics: Option<SocketAddr>,
     /// The certificates that clients are asked for, if they are.

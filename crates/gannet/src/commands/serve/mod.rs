@@ -390,7 +390,7 @@ fn prepare(
             .trust
             .iter()
             .any(Network::is_everybody),
-        hardly_codes: budget.hardly_codes(),
+        hardly_codes: budget.hardly_codes() || report.lacks_room_to_code,
         qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
         colour: terminal.colour,
     };

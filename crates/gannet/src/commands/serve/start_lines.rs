@@ -335,6 +335,7 @@ mod tests {
                 entry: None,
             }],
             no_front_page: Vec::new(),
+            lacks_room_to_code: false,
             metrics: None,
             asked_of_clients: None,
             certificate_warnings: Vec::new(),
