@@ -385,6 +385,22 @@ fn checks_tell_of_the_users_rights_what_a_start_tells() {
     let bad =
         |it: &str| it.starts_with("bad   configuration") && it.contains("cannot open directory");
     assert!(found.text().lines().any(bad), "{}", found.text());
+    // The only file of a server.
+    let only = folder.write("only.html", "page");
+    let common = [&common[..], &["--engine", "epoll"]].concat();
+    let mode = |mode| fs::set_permissions(&only, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o600);
+    let expect = format!(
+        "gannet: cannot open file '{0}': permission denied (EACCES)\nhelp: gannet's user cannot read '{0}': \
+         it needs read permission\n",
+        only.display()
+    );
+    run(&mut start(&[], &common, &only)).failure(1, &expect);
+    run(&mut start(&["--check-config"], &common, &only)).failure(1, &expect);
+    mode(0o644);
+    let server = Gannet::start(&mut start(&[], &common, &only));
+    assert_eq!(get(&server, "/only.html").status, 200);
+    server.stop().success();
 }
 
 /// An entry of a folder of hosts is what it is with root's rights: the user's do not make an error of a

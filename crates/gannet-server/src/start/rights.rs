@@ -82,7 +82,7 @@ impl Again<'_> {
     /// Tries all of it as the user that the server becomes; returns what that user cannot do.
     ///
     /// # Errors
-    /// A directory of which the user could open no file; the user cannot be had.
+    /// A directory of which the user could open no file, or the only file; the user cannot be had.
     pub fn denied_to(&self, RunAs { name, user }: &RunAs) -> Result<Vec<Denied>, StartError> {
         let tried = user.act(|| try_all(self, name));
         tried.map_err(|error| StartError::User(name.clone(), error))?
@@ -122,6 +122,11 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
                 _ => (Path::new("."), false),
             },
         };
+        let denied = |what, path: &Path, error| {
+            let error = OpenError::Io(what, path.to_owned(), error);
+            // The help depends on the rights of whoever asks for it.
+            StartError::Denied(error.to_string(), error.help())
+        };
         let root = match however_long(path, || open(path, is_host)) {
             Ok(root) => root,
             // Few hosts are opened before the user changes.
@@ -129,13 +134,15 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
                 keep(path, false, Err(error));
                 continue;
             }
-            Err(error) if is_of_rights(&error) => {
-                let error = OpenError::Io("directory", path.to_owned(), error);
-                // The help depends on the rights of whoever asks for it.
-                return Err(StartError::Denied(error.to_string(), error.help()));
-            }
+            Err(error) if is_of_rights(&error) => return Err(denied("directory", path, error)),
             Err(_) => continue,
         };
+        // Nothing else is served.
+        if let Content::File(path) = content
+            && let Some(error) = read(path).err().filter(is_of_rights)
+        {
+            return Err(denied("file", path, error));
+        }
         if !matches!(content, Content::File(_) | Content::Many(_)) {
             let ahead = ReadAhead {
                 rules: again.rules,
