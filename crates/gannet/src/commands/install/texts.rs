@@ -105,7 +105,6 @@ impl Texts<'_> {
              Type=notify\n\
              ExecStart={program} serve --config {CONFIGURATION}\n\
              ExecReload=/bin/kill -HUP $MAINPID\n\
-             # Processes beside the server end with it.\n\
              User={USER}\n\
              Group={USER}\n\
              {rights}\
