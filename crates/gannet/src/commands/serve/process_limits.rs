@@ -410,6 +410,46 @@ fn status_bytes(name: &str) -> u64 {
 mod tests {
     use super::*;
 
+    /// What a memory limit leaves decides, and caches that exceed it have some that would not beside them.
+    #[test]
+    fn caches_that_do_not_fit_are_told_which_would() {
+        const LIMIT: u64 = 256 * MIB;
+        let budget = |workers, coders, cache_memory| {
+            let mut settings = Settings {
+                max_memory: LIMIT,
+                ..Settings::default()
+            };
+            settings.server.content.cache_memory = cache_memory;
+            let needs = Needs {
+                workers,
+                addresses: 1,
+                directories: 1,
+                archives: 0,
+                helpers: 0,
+                coders,
+            };
+            let used = Used {
+                descriptors: 3,
+                memory: PROGRAM,
+            };
+            let left = LIMIT.saturating_sub(needs.memory_of_start(used));
+            (left, Budget::of(&settings, &needs, used))
+        };
+        let (left, usual) = budget(2, 1, None);
+        assert_eq!((usual.left, usual.fitting), (Some(left), None));
+        let encoders = usual.encoders.expect("something is coded");
+        assert!(usual.kept + encoders <= left && !usual.hardly_codes());
+        assert_eq!(budget(2, 0, None).1.encoders, None);
+        let (_, most) = budget(2, 1, Some(LIMIT));
+        assert_eq!((most.caches, most.fitting), (LIMIT, Some(usual.caches)));
+        assert!(most.kept > left && most.hardly_codes());
+        // Less than usual is what was asked for.
+        assert_eq!(budget(2, 1, Some(MIB)).1.fitting, None);
+        // Their stacks and buffers leave nothing.
+        let (left, many) = budget(1_000, 1, Some(LIMIT));
+        assert_eq!((left, many.left, many.fitting), (0, Some(0), None));
+    }
+
     #[test]
     fn more_of_anything_needs_more() {
         let needs = |workers, addresses, archives, helpers| Needs {

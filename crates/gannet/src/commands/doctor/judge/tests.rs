@@ -206,6 +206,19 @@ fn kernels_and_limits() {
     );
     check_ok(|facts| facts.memory.budget.encoders = None, "synchronised");
     check_ok(memory(352 << 20), "352.0 MiB available");
+    // Caches that would fit, or else fewer workers.
+    for (fitting, help) in [
+        (Some(100 << 20), "set --cache-memory 100MiB, or give"),
+        (None, "start fewer --workers, or give"),
+    ] {
+        let mut facts = sound();
+        memory(300 << 20)(&mut facts);
+        facts.memory.budget.fitting = fitting;
+        let found = judge(&facts);
+        let of_memory = found.iter().find(|it| it.subject == "memory");
+        let text = of_memory.and_then(|it| it.help.as_deref()).expect("help");
+        assert!(text.starts_with(help), "{text}");
+    }
     check_ok(|facts| facts.memory.available = None, "synchronised");
 }
 
