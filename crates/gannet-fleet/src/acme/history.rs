@@ -128,11 +128,12 @@ impl History {
     /// That cannot be kept: then nothing may be asked.
     pub(super) fn begin(&mut self, name: &str, now: i64) -> Result<(), AcmeError> {
         let record = self.record(name);
+        let before = record.attempts.clone();
         record.attempts.push(now);
         keep(&mut record.attempts, STARTS_PER_DAY);
         let begun = self.save(now);
         if begun.is_err() {
-            self.record(name).attempts.pop();
+            self.record(name).attempts = before;
         }
         begun
     }
@@ -428,6 +429,25 @@ mod tests {
         let mut history = read(&folder);
         assert_eq!(history.named_wait(NOW), None);
         assert_eq!(history.first_due("a.test", NOW), NOW);
+    }
+
+    /// Nor is one that was kept before forgotten, of a name that has as many as are kept.
+    #[test]
+    fn what_could_not_be_kept_takes_the_place_of_nothing() {
+        let folder = Folder::new();
+        let mut history = read(&folder);
+        for number in 0..STARTS_PER_DAY as i64 {
+            history.begin("a.test", NOW + number).expect("kept");
+        }
+        let due = history.first_due("a.test", NOW + 3600);
+        folder.write(".history.new/x", "");
+        for _ in 0..STARTS_PER_DAY {
+            history.begin("a.test", NOW + 3600).expect_err("refused");
+        }
+        assert_eq!(history.first_due("a.test", NOW + 3600), due);
+        fs::remove_dir_all(folder.join(".history.new")).expect("there");
+        history.begin("b.test", NOW + 3600).expect("kept");
+        assert_eq!(read(&folder).first_due("a.test", NOW + 3600), due);
     }
 
     #[test]
