@@ -168,7 +168,7 @@ const INSTALL: &str = "setsockopt TLS_TX";
 impl Unavailable {
     /// Explains an error of [`attach`].
     #[must_use]
-    pub fn of_attach(errno: Errno) -> Self {
+    fn of_attach(errno: Errno) -> Self {
         let (why, help) = match errno {
             // The kernel tried to load the module and there is none, or it was not allowed to
             // (containers).

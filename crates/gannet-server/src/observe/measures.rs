@@ -89,7 +89,7 @@ impl Histogram {
 
     /// An empty one of sizes.
     #[must_use]
-    pub fn of_sizes() -> Self {
+    fn of_sizes() -> Self {
         Self::new(&SIZES)
     }
 
@@ -283,7 +283,7 @@ pub struct Measures {
 }
 
 /// The kinds of handshakes.
-pub const HANDSHAKES: [&str; 4] = ["full", "retried", "resumed", "quic"];
+const HANDSHAKES: [&str; 4] = ["full", "retried", "resumed", "quic"];
 
 impl Default for Measures {
     fn default() -> Self {
