@@ -337,7 +337,7 @@ pub(crate) const ANSWERS_HELD_MAX: u64 = 4 << 20;
 /// Bytes of a request target that are logged; longer ones are truncated.
 pub(crate) const LOG_TARGET_MAX: usize = 4 << 10;
 
-/// The same for the method, host, referer and user agent, each.
+/// The same for the method, host, user, referer and user agent, each.
 pub(crate) const LOG_FIELD_MAX: usize = 1 << 10;
 
 /// Bytes of an `x-request-id` that is logged; usual ones have 16 to 36. A longer one is left out, since its
@@ -356,7 +356,7 @@ pub(crate) const LOG_SERIAL_OCTETS_MAX: usize = 20;
 /// who its client is by its certificate.
 pub(crate) const LOG_HELD_MAX: u64 = (gannet_http::h2::limits::STREAMS_MAX as u64
     + 2 * RESPONSES_PER_SEND_MAX as u64)
-    * (LOG_TARGET_MAX + 4 * LOG_FIELD_MAX + LOG_REQUEST_ID_MAX + 512) as u64
+    * (LOG_TARGET_MAX + 5 * LOG_FIELD_MAX + LOG_REQUEST_ID_MAX + 512) as u64
     + (LOG_SUBJECT_MAX + 2 * LOG_SERIAL_OCTETS_MAX + 512) as u64;
 
 /// Bytes the engine is sending for one connection, excluding shared memory and pages of files: the

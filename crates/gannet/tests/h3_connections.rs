@@ -405,7 +405,7 @@ fn hosts_have_their_certificates_and_sites() {
             ];
             let id = quic.ask(&headers(&fields));
             assert_eq!(quic.answer(id).body, format!("this is {host}").as_bytes());
-            let expect = format!("{name} 127.0.0.1");
+            let expect = format!("{name}:443 127.0.0.1");
             until("a line in the log", || {
                 let text = fs::read_to_string(&log).unwrap_or_default();
                 let mut lines = text.lines();

@@ -137,11 +137,18 @@ fn a_rejected_request_is_measured() {
         let mut client = Client::new(&server);
         client.send("GET /\u{1} HTTP/1.1\r\nhost: a\r\n\r\n");
         client.response().expect(400);
-        let metrics = scrape_after(&server, 1.0);
+        // A scanner is no failure of the server.
+        let mut client = Client::new(&server);
+        client.send("GET / HTTP/2.0\r\nhost: a\r\n\r\n");
+        client.response().expect(505);
+        let metrics = scrape_after(&server, 2.0);
         let labels = [(METHOD, "_OTHER"), (VERSION, "1.1"), (CLASS, "4xx")];
-        assert_eq!(metrics.sum(DURATION, "_count", &labels), 1.0);
+        assert_eq!(metrics.sum(DURATION, "_count", &labels), 2.0);
+        assert_eq!(metrics.sum(DURATION, "_count", &[(CLASS, "5xx")]), 0.0);
+        let codes = metrics.sum("gannet_responses_total", "", &[("status", "505")]);
+        assert_eq!(codes, 1.0);
         let site = |name| metrics.sum("gannet_site_responses_total", "", &[("site", name)]);
-        assert_eq!((site("other"), site("default")), (1.0, 0.0));
+        assert_eq!((site("other"), site("default")), (2.0, 0.0));
     });
 }
 

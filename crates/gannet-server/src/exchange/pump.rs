@@ -306,7 +306,9 @@ impl<D: Driver> Pump<'_, D> {
                 .or(request.authority),
             ..*request
         };
-        let mut logged = is_logged.then(|| Box::new(Logged::new(&asked, self.log.needed())));
+        let scheme = told.as_ref().map_or(self.turn.scheme, |told| told.scheme);
+        let needed = self.log.needed();
+        let mut logged = is_logged.then(|| Box::new(Logged::new(&asked, scheme, needed)));
         if let (Some(logged), Some(told)) = (&mut logged, told) {
             logged.client = told.name;
         }
@@ -367,12 +369,12 @@ impl<D: Driver> Pump<'_, D> {
         (status, why): (Status, &'static str),
         out: &mut Outgoing,
     ) -> Option<Record> {
-        self.counters.rejected += 1;
         let version = reply.version();
         let mut to = Answering::new(reply, &self.turn, out);
         let answered = to.error(status, None);
-        self.counters.response(answered.status.0);
+        self.counters.rejection(answered.status.0);
         let logged = self.log.takes(answered.status).then_some(why);
+        let logged = (self.turn.scheme, logged);
         self.is_recording
             .then(|| Record::rejected(version, answered, self.turn.now, logged))
     }

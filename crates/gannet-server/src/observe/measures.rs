@@ -231,6 +231,12 @@ impl Kind {
         }
     }
 
+    /// That of a response by `version` to a rejected head. Whatever its status, the client is at fault: a
+    /// scanner must not look like a failure of the server.
+    pub(crate) fn rejected(version: Version) -> Self {
+        Self::new(Method::Other, version, Status::BAD_REQUEST)
+    }
+
     fn index(self) -> usize {
         let (method, version) = (usize::from(self.method), usize::from(self.version));
         (method * VERSIONS.len() + version) * CLASSES.len() + usize::from(self.class)

@@ -24,7 +24,8 @@ pub struct Counters {
     pub connections_now: u64,
     /// The most connections open at once; over several workers, the sum of their separate maxima.
     pub connections_max: u64,
-    /// Requests answered, by status class 1xx to 5xx.
+    /// Requests answered, by status class 1xx to 5xx. Rejected heads are no failures of the server: those
+    /// answered with 501 or 505 are in 4xx.
     pub responses: [u64; 5],
     /// Responses by exact status, for the codes that gannet sends.
     pub by_status: BTreeMap<u16, u64>,
@@ -227,6 +228,9 @@ fn add_each<K: Copy + Ord>(sums: &mut BTreeMap<K, u64>, counts: &BTreeMap<K, u64
     }
 }
 
+/// The class 4xx in [`Counters::responses`].
+const CLIENT_ERROR: usize = 3;
+
 impl Counters {
     /// Counts a new connection, with which `now` are open.
     pub(crate) fn connected(&mut self, now: u64) {
@@ -234,9 +238,18 @@ impl Counters {
         self.connections_max = self.connections_max.max(now);
     }
 
+    /// Counts the response to a rejected head.
+    pub(crate) fn rejection(&mut self, status: u16) {
+        self.rejected += 1;
+        self.counted(CLIENT_ERROR, status);
+    }
+
     /// Counts a response.
     pub(crate) fn response(&mut self, status: u16) {
-        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        self.counted(usize::from(status / 100).clamp(1, 5) - 1, status);
+    }
+
+    fn counted(&mut self, class: usize, status: u16) {
         self.responses[class] += 1;
         if status != 200 {
             *self.by_status.entry(status).or_default() += 1;

@@ -1,7 +1,9 @@
 //! What is kept of a response until its end, for the log and the metrics.
 
+use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::users::Credentials;
 use gannet_http::semantics::fields::KnownField;
-use gannet_http::semantics::request::{Method, Request, Version};
+use gannet_http::semantics::request::{Request, Version};
 use gannet_io::driver::Nanos;
 
 use crate::exchange::answering::Answered;
@@ -40,10 +42,12 @@ pub(crate) enum Field {
     Traceparent,
     /// `x-request-id`, if it is of a plain form.
     RequestId,
+    /// The user that the client claims to be, by Basic authentication.
+    RemoteUser,
 }
 
 impl Field {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Method,
         Self::Target,
         Self::Host,
@@ -51,6 +55,7 @@ impl Field {
         Self::UserAgent,
         Self::Traceparent,
         Self::RequestId,
+        Self::RemoteUser,
     ];
 }
 
@@ -61,6 +66,12 @@ pub(crate) struct Needed([bool; Field::ALL.len()]);
 impl Needed {
     /// All fields.
     pub(crate) const ALL: Self = Self([true; Field::ALL.len()]);
+
+    /// All of these but one.
+    pub(crate) fn without(mut self, field: Field) -> Self {
+        self.0[field as usize] = false;
+        self
+    }
 }
 
 impl FromIterator<Field> for Needed {
@@ -78,6 +89,8 @@ impl FromIterator<Field> for Needed {
 pub(crate) struct Logged {
     fields: [Option<Box<[u8]>>; Field::ALL.len()],
     pub(crate) version: &'static str,
+    /// How the client has sent it: `https`.
+    pub(crate) scheme: Scheme,
     /// Why there is no request.
     pub(crate) rejected: Option<&'static str>,
     /// The client that a trusted proxy has named.
@@ -118,16 +131,16 @@ impl Record {
         version: Version,
         answered: Answered,
         began: Nanos,
-        logged: Option<&'static str>,
+        (scheme, logged): (Scheme, Option<&'static str>),
     ) -> Self {
         Self {
-            kind: Kind::new(Method::Other, version, answered.status),
+            kind: Kind::rejected(version),
             status: answered.status.0,
             site: OTHER,
             body_len: answered.body_len,
             began,
             first_byte: None,
-            logged: logged.map(|why| Box::new(Logged::rejected(why))),
+            logged: logged.map(|why| Box::new(Logged::rejected(why, scheme))),
         }
     }
 
@@ -161,8 +174,8 @@ impl Record {
 }
 
 impl Logged {
-    /// The fields of a request that are needed.
-    pub(crate) fn new(request: &Request<'_>, needed: Needed) -> Self {
+    /// The fields of a request by this scheme that are needed.
+    pub(crate) fn new(request: &Request<'_>, scheme: Scheme, needed: Needed) -> Self {
         let value = |field| match field {
             Field::Method => Some((request.method_name, LOG_FIELD_MAX)),
             Field::Target => Some((request.target.raw, LOG_TARGET_MAX)),
@@ -175,8 +188,13 @@ impl Logged {
             Field::RequestId => {
                 trace_context::request_id(&request.fields).map(|value| (value, LOG_FIELD_MAX))
             }
+            // Decoded below.
+            Field::RemoteUser => None,
         };
         let copied = |field| {
+            if field == Field::RemoteUser {
+                return remote_user(request);
+            }
             let (value, most) = value(field)?;
             Some(value[..value.len().min(most)].into())
         };
@@ -186,13 +204,14 @@ impl Logged {
                 false => None,
             }),
             version: request.version.name(),
+            scheme,
             rejected: None,
             client: None,
         }
     }
 
     /// The fields of a request that is invalid for this reason.
-    pub(crate) fn rejected(why: &'static str) -> Self {
+    pub(crate) fn rejected(why: &'static str, scheme: Scheme) -> Self {
         let mut fields = [const { None }; Field::ALL.len()];
         for field in [Field::Method, Field::Target] {
             fields[field as usize] = Some(b"-".as_slice().into());
@@ -200,6 +219,7 @@ impl Logged {
         Self {
             fields,
             version: "-",
+            scheme,
             rejected: Some(why),
             client: None,
         }
@@ -208,7 +228,7 @@ impl Logged {
     /// These fields, whatever a protocol would have said of them.
     #[cfg(test)]
     pub(crate) fn of<const N: usize>(values: [(Field, &str); N]) -> Self {
-        let mut logged = Self::rejected("");
+        let mut logged = Self::rejected("", Scheme::Http);
         logged.version = "HTTP/1.1";
         logged.rejected = None;
         for (field, value) in values {
@@ -227,6 +247,14 @@ impl Logged {
         let client = self.client.as_ref().map_or(0, |client| client.len());
         (size_of::<Self>() + client + fields.sum::<usize>()) as u64
     }
+}
+
+/// The user-id of Basic authentication, whether the password is right or not.
+fn remote_user(request: &Request<'_>) -> Option<Box<[u8]>> {
+    let value = request.fields.get(KnownField::Authorization)?;
+    let mut user = Credentials::parse(value)?.user;
+    user.truncate(LOG_FIELD_MAX);
+    Some(user.into())
 }
 
 fn known<'a>(request: &Request<'a>, field: KnownField) -> Option<(&'a [u8], usize)> {

@@ -70,14 +70,17 @@ fn line(before: &Counters, after: &Counters, seconds: f64) -> String {
         0 => "-".to_owned(),
         all => format!("{:.1} %", 100.0 * hits as f64 / all as f64),
     };
+    let errors = match since(|it| it.responses[4] + it.cut_short) {
+        1 => "1 error".to_owned(),
+        count => format!("{count} errors"),
+    };
     format!(
-        "report: {:.1} requests/s, {}, {} connections, p50 {}, p99 {}, cache hits {cache}, {} errors",
+        "report: {:.1} requests/s, {}, {} connections, p50 {}, p99 {}, cache hits {cache}, {errors}",
         per_second(since(Counters::responses_total)),
         Rate(per_second(since(|it| it.bytes_sent))),
         after.connections_now,
         at_most(0.50),
         at_most(0.99),
-        since(|it| it.responses[4] + it.cut_short),
     )
 }
 
@@ -159,6 +162,9 @@ mod tests {
             line(&after, &after, 10.0),
             "report: 0.0 requests/s, 0 B/s, 7 connections, p50 -, p99 -, cache hits -, 0 errors"
         );
+        let mut failed = after.clone();
+        failed.responses[4] += 1;
+        assert!(line(&after, &failed, 10.0).ends_with(", 1 error"));
         let idle = Counters::default();
         assert!(line(&idle, &before, 10.0).contains("p50 > 10 s, p99 > 10 s"));
     }

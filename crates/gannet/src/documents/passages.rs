@@ -7,10 +7,7 @@ pub(crate) const EXIT_STATUSES: &[(&str, &str)] = &[
         "success; stopped by SIGTERM or SIGINT after every running answer finished; closed pipe on \
            standard output",
     ),
-    (
-        "1",
-        "the command failed",
-    ),
+    ("1", "the command failed"),
     (
         "2",
         "the command line, the environment or the configuration is wrong",

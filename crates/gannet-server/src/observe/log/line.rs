@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use gannet_content::rules::pattern::Scheme;
+
 use super::template::{Part, Template, Variable};
 use crate::observe::record::{End, Field, Logged, Record};
 use crate::tls::certificates::Identity;
@@ -66,7 +68,6 @@ impl Line<'_> {
             }
             Variable::RemoteAddr => push_or_dash(self.peer_parts().0, out),
             Variable::RemotePort => push_or_dash(self.peer_parts().1, out),
-            Variable::RemoteUser => out.push(b'-'),
             Variable::TimeLocal => t().local(out),
             Variable::TimeIso8601 => t().iso8601(out),
             Variable::Msec => {
@@ -83,6 +84,25 @@ impl Line<'_> {
                 let (seconds, us) = (self.took_us / 1_000_000, self.took_us % 1_000_000);
                 push(out, format_args!("{seconds}.{us:06}"));
             }
+            Variable::Uri => escape_value(path_and_query(l.field(Field::Target)).0, is_quoted, out),
+            Variable::Args => {
+                escape_value(path_and_query(l.field(Field::Target)).1, is_quoted, out);
+            }
+            Variable::Host => self.host(is_quoted, out),
+            Variable::HostAndPort => {
+                self.host(is_quoted, out);
+                let port = l.field(Field::Host).and_then(|host| host_and_port(host).1);
+                out.push(b':');
+                match (port, l.scheme) {
+                    (Some(port), _) => out.extend_from_slice(port),
+                    (None, Scheme::Https) => out.extend_from_slice(b"443"),
+                    (None, Scheme::Http) => out.extend_from_slice(b"80"),
+                }
+            }
+            Variable::Scheme => out.extend_from_slice(match l.scheme {
+                Scheme::Https => b"https",
+                Scheme::Http => b"http",
+            }),
             Variable::Rejected => escape_value(l.rejected.map(str::as_bytes), is_quoted, out),
             Variable::RequestCompletion => {
                 out.extend_from_slice(if self.end == End::Whole { b"OK" } else { b"-" });
@@ -99,6 +119,14 @@ impl Line<'_> {
         }
     }
 
+    /// The host without its port, in lower case.
+    fn host(&self, is_quoted: bool, out: &mut Vec<u8>) {
+        let host = self.logged.field(Field::Host);
+        let host = host.map(|host| host_and_port(host).0);
+        let host = host.filter(|host| !host.is_empty()).unwrap_or(b"-");
+        escape(host.iter().map(u8::to_ascii_lowercase), is_quoted, out);
+    }
+
     /// One JSON object.
     pub(super) fn json(&self, out: &mut Vec<u8>) {
         let (r, l) = (self.record, self.logged);
@@ -110,6 +138,7 @@ impl Line<'_> {
             ("method", Field::Method),
             ("target", Field::Target),
             ("host", Field::Host),
+            ("user", Field::RemoteUser),
             ("referer", Field::Referer),
             ("user_agent", Field::UserAgent),
             ("traceparent", Field::Traceparent),
@@ -210,6 +239,41 @@ impl std::fmt::Display for Duration {
     }
 }
 
+/// Path and query of a request target. That of a proxy has scheme and host in front.
+fn path_and_query(target: Option<&[u8]>) -> (Option<&[u8]>, Option<&[u8]>) {
+    let Some(target) = target else {
+        return (None, None);
+    };
+    let (path, query) = match target.iter().position(|b| *b == b'?') {
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
+    };
+    let scheme = path.windows(3).position(|three| three == b"://");
+    let path = match scheme.filter(|_| !path.starts_with(b"/")) {
+        Some(at) => {
+            let rest = &path[at + 3..];
+            let slash = rest.iter().position(|b| *b == b'/');
+            slash.map_or(b"/".as_slice(), |slash| &rest[slash..])
+        }
+        None => path,
+    };
+    (Some(path), query)
+}
+
+/// A host, and the port that may follow it.
+fn host_and_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let Some(colon) = authority.iter().rposition(|b| *b == b':') else {
+        return (authority, None);
+    };
+    let (host, port) = (&authority[..colon], &authority[colon + 1..]);
+    let is_port = port.iter().all(u8::is_ascii_digit);
+    // The colons of an IPv6 address are in brackets.
+    if !is_port || host.starts_with(b"[") && !host.ends_with(b"]") {
+        return (authority, None);
+    }
+    (host, Some(port).filter(|port| !port.is_empty()))
+}
+
 fn push_or_dash(text: &str, out: &mut Vec<u8>) {
     let text = if text.is_empty() { "-" } else { text };
     out.extend_from_slice(text.as_bytes());
@@ -220,7 +284,11 @@ fn push_or_dash(text: &str, out: &mut Vec<u8>) {
 /// outside of quotation marks so are spaces, so that what follows keeps its position.
 fn escape_value(value: Option<&[u8]>, is_quoted: bool, out: &mut Vec<u8>) {
     let value = value.filter(|value| !value.is_empty());
-    for &b in value.unwrap_or(b"-") {
+    escape(value.unwrap_or(b"-").iter().copied(), is_quoted, out);
+}
+
+fn escape(bytes: impl Iterator<Item = u8>, is_quoted: bool, out: &mut Vec<u8>) {
+    for b in bytes {
         match b {
             b'"' | b'\\' | 0..=0x1f | 0x7f..=0xff => push(out, format_args!("\\x{b:02X}")),
             b' ' if !is_quoted => out.extend_from_slice(b"\\x20"),

@@ -107,8 +107,12 @@ impl LogSink {
         failed: Arc<AtomicU64>,
     ) -> Self {
         let format = Format::new(format);
+        let needed = format.needed();
         Self {
-            needed: format.needed(),
+            needed: match lines_of.is_masked {
+                true => needed.without(Field::RemoteUser),
+                false => needed,
+            },
             of_certificate: format.of_certificate(lines_of.is_masked),
             format,
             lines_of,

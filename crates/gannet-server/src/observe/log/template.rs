@@ -30,8 +30,6 @@ pub(super) enum Variable {
     RemoteAddr,
     /// Its port.
     RemotePort,
-    /// Always empty: names of users are personal.
-    RemoteUser,
     /// The time in the form of the combined format.
     TimeLocal,
     /// The time by RFC 3339, with milliseconds.
@@ -48,6 +46,16 @@ pub(super) enum Variable {
     RequestTime,
     /// `OK` for a whole response, else empty.
     RequestCompletion,
+    /// The host without its port, in lower case.
+    Host,
+    /// The same with the port, or with that of the scheme.
+    HostAndPort,
+    /// `http` or `https`.
+    Scheme,
+    /// The path of the target, as it was sent.
+    Uri,
+    /// Its query.
+    Args,
     /// `SUCCESS` if the client has shown a certificate, else `NONE`.
     ClientVerify,
     /// The subject of that certificate.
@@ -63,16 +71,20 @@ pub(super) enum Variable {
 }
 
 /// All variables.
-const VARIABLES: [(&str, Variable); 24] = [
+const VARIABLES: [(&str, Variable); 28] = [
     ("remote_addr", Variable::RemoteAddr),
     ("remote_port", Variable::RemotePort),
-    ("remote_user", Variable::RemoteUser),
+    ("remote_user", Variable::Of(Field::RemoteUser)),
     ("time_local", Variable::TimeLocal),
     ("time_iso8601", Variable::TimeIso8601),
     ("msec", Variable::Msec),
     ("request", Variable::Request),
     ("request_method", Variable::Of(Field::Method)),
     ("request_uri", Variable::Of(Field::Target)),
+    ("uri", Variable::Uri),
+    ("args", Variable::Args),
+    ("host", Variable::Host),
+    ("scheme", Variable::Scheme),
     ("server_protocol", Variable::ServerProtocol),
     ("status", Variable::Status),
     ("body_bytes_sent", Variable::BodyBytesSent),
@@ -204,10 +216,10 @@ impl Template {
         text.parse().expect("all variables are known")
     }
 
-    /// The same after the host.
+    /// The same after host and port, as in Apache's `%v:%p`.
     pub(super) fn vcombined() -> Self {
         let host = Part::Value {
-            variable: Variable::Of(Field::Host),
+            variable: Variable::HostAndPort,
             is_quoted: false,
         };
         let mut parts = vec![host, Part::Text(" ".into())];
@@ -243,6 +255,8 @@ impl Template {
         self.variables_in_use()
             .flat_map(|variable| match variable {
                 Variable::Of(field) => [Some(field), None],
+                Variable::Host | Variable::HostAndPort => [Some(Field::Host), None],
+                Variable::Uri | Variable::Args => [Some(Field::Target), None],
                 Variable::Request => [Some(Field::Method), Some(Field::Target)],
                 _ => [None, None],
             })

@@ -1,3 +1,4 @@
+use gannet_content::rules::pattern::Scheme;
 use gannet_http::h1::{Connection, Event, Why};
 use gannet_http::semantics::request::Version;
 
@@ -33,7 +34,7 @@ fn record(needed: Needed, head: &str) -> Record {
         status: Status::OK,
         body_len: 13,
     };
-    let logged = Logged::new(&request, needed);
+    let logged = Logged::new(&request, Scheme::Https, needed);
     Record::new(&request, answered, Nanos(0), 0, Some(Box::new(logged)))
 }
 
@@ -85,6 +86,7 @@ fn hostile_line(format: &LogFormat) -> String {
             (Field::UserAgent, HOSTILE),
             (Field::Traceparent, HOSTILE),
             (Field::RequestId, HOSTILE),
+            (Field::RemoteUser, HOSTILE),
         ])));
         record
     })
@@ -93,20 +95,20 @@ fn hostile_line(format: &LogFormat) -> String {
 #[test]
 fn a_peer_cannot_forge_lines() {
     let hostile = "a\\x22b\\x5C \\x09\\x1B[31m\\x0D\\x0A\\x7F\\xE2\\x80\\xAE\\xF0\\x9F\\x98\\x80";
+    let plain = hostile.replace(' ', "\\x20");
     let combined = format!(
-        "::1 - - [29/Feb/2000:12:34:56 +0000] \"{hostile} {hostile} HTTP/1.1\" 200 13 \
+        "::1 - {plain} [29/Feb/2000:12:34:56 +0000] \"{hostile} {hostile} HTTP/1.1\" 200 13 \
          \"{hostile}\" \"{hostile}\""
     );
     assert_eq!(hostile_line(&LogFormat::Combined), combined);
-    let host = hostile.replace(' ', "\\x20");
-    let vcombined = format!("{host} {combined}");
+    let vcombined = format!("{plain}:80 {combined}");
     assert_eq!(hostile_line(&LogFormat::Vcombined), vcombined);
     let json = "a\\\"b\\\\ \\u0009\\u001b[31m\\u000d\\u000a\\u007f\\u202e\\ud83d\\ude00";
     assert_eq!(
         hostile_line(&LogFormat::Json),
         format!(
             "{{\"time\":\"2000-02-29T12:34:56.042Z\",\"peer\":\"[::1]:99\",\"method\":\"{json}\",\
-             \"target\":\"{json}\",\"host\":\"{json}\",\"referer\":\"{json}\",\
+             \"target\":\"{json}\",\"host\":\"{json}\",\"user\":\"{json}\",\"referer\":\"{json}\",\
              \"user_agent\":\"{json}\",\"traceparent\":\"{json}\",\"request_id\":\"{json}\",\
              \"tls_client\":\"{json}\",\"tls_client_serial\":\"{json}\",\
              \"protocol\":\"HTTP/1.1\",\"status\":200,\"body_bytes\":13,\
@@ -328,7 +330,7 @@ fn a_rejected_request_has_a_line() {
                 body_len: 0,
             };
             let why = Some(Why::HostInvalid.name());
-            Record::rejected(Version::Http11, answered, Nanos(0), why)
+            Record::rejected(Version::Http11, answered, Nanos(0), (Scheme::Http, why))
         })
     };
     assert_eq!(
@@ -407,4 +409,43 @@ fn a_failed_write_is_counted() {
     writer.finish();
     assert_eq!(failed.load(Ordering::Relaxed), 3);
     assert_eq!((one.dropped(), other.dropped()), (3, 0));
+}
+
+/// Host and port as GoAccess and others expect them of `vcombined`; parts of the target.
+#[test]
+fn parts_of_host_and_target_are_told_apart() {
+    let check = |authority: &str, target: &str, expect: &str| {
+        let head = format!("GET {target} HTTP/1.1\r\nhost: {authority}\r\n\r\n");
+        let format = own("$host $uri $args $scheme");
+        let line = line_of(&format, false, "192.0.2.1:1", &head);
+        assert_eq!(line, expect);
+        let line = line_of(&LogFormat::Vcombined, false, "192.0.2.1:1", &head);
+        line.split(' ').next().unwrap_or_default().to_owned()
+    };
+    let virtual_host = check("A.Example", "/x", "a.example /x - https");
+    assert_eq!(virtual_host, "a.example:443");
+    let virtual_host = check("a.example:8443", "/?q=1?2", "a.example / q=1?2 https");
+    assert_eq!(virtual_host, "a.example:8443");
+    let virtual_host = check("[2001:DB8::1]", "/a%20b?", "[2001:db8::1] /a%20b - https");
+    assert_eq!(virtual_host, "[2001:db8::1]:443");
+    let virtual_host = check("[::1]:80", "http://[::1]:80/a?b", "[::1] /a b https");
+    assert_eq!(virtual_host, "[::1]:80");
+    let virtual_host = check("a.example", "http://a.example", "a.example / - https");
+    assert_eq!(virtual_host, "a.example:443");
+}
+
+/// Who has asked is known where Basic authentication says so, and addresses are not masked.
+#[test]
+fn the_user_is_in_the_log_unless_addresses_are_masked() {
+    let head = "GET / HTTP/1.1\r\nhost: h\r\nauthorization: Basic YW5uYTpzZWNyZXQ=\r\n\r\n";
+    let line = |is_masked| line_of(&LogFormat::Combined, is_masked, "192.0.2.1:1", head);
+    assert!(
+        line(false).starts_with("192.0.2.1 - anna ["),
+        "{}",
+        line(false)
+    );
+    assert!(line(true).starts_with("192.0.2.0 - - ["), "{}", line(true));
+    let json = line_of(&LogFormat::Json, false, "192.0.2.1:1", head);
+    assert!(json.contains("\"user\":\"anna\""), "{json}");
+    assert!(!json.contains("secret"), "{json}");
 }

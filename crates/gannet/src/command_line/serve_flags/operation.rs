@@ -28,7 +28,10 @@ fn log_format(text: &str) -> Result<Arc<Template>, String> {
     template.map(Arc::new).map_err(|error| match &error.fault {
         TemplateFault::Unknown(name) => match nearest(name, Template::variables()) {
             Some(meant) => format!("{error} (did you mean '${meant}'?)"),
-            None => error.to_string(),
+            None => {
+                let known: Vec<_> = Template::variables().collect();
+                format!("{error} (there are: {})", known.join(", "))
+            }
         },
         _ => error.to_string(),
     })
@@ -382,7 +385,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "auto",
         brief: "auto, pretty, (v)combined, json or off",
         details: "One line per request. auto is pretty on a terminal and off otherwise. combined \
-            is the format that log analysers know; vcombined puts the host in front. With \
+            is the format that log analysers know; vcombined puts host and port in front. With \
             these or json on standard output, the first lines go to standard error.",
         is_common: true,
         apply: |settings, values| {
@@ -408,8 +411,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "a log format of your own, with the variables of nginx",
         details: "Such as '$remote_addr \"$request\" $status $request_time'; ${status} before a \
-            letter. The variables: remote_addr, remote_port, remote_user (always empty), \
-            time_local, time_iso8601, msec, request, request_method, request_uri, \
+            letter. The variables: remote_addr, remote_port, remote_user, time_local, \
+            time_iso8601, msec, request, request_method, request_uri, uri, args, host, scheme, \
             server_protocol, status, body_bytes_sent, request_time (microseconds), \
             request_completion, rejected, http_host, http_referer, http_user_agent, http_traceparent, \
             http_x_request_id. Values are escaped; outside of quotation marks their spaces are, \
@@ -428,7 +431,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "false",
         brief: "log networks instead of addresses of clients",
         details: "The last 8 bits of an IPv4 address and the last 80 of an IPv6 address are zero, \
-            and ports are left out.",
+            and ports and users are left out.",
         is_common: false,
         apply: |settings, values| {
             settings.server.log_lines.is_masked = switch(values)?;
