@@ -58,6 +58,7 @@ fn directories_and_archives_send_the_sites_pages() {
                 .expect(405);
             check(&posted, "no");
             assert_eq!(posted.field("allow"), Some("GET, HEAD, OPTIONS"));
+            assert_eq!(posted.field("x-rule"), Some("applies"));
             let beyond = client
                 .request("GET", "/", &["range: bytes=50-"])
                 .expect(416);

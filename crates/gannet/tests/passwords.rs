@@ -35,7 +35,7 @@ fn site(users: &str) -> Folder {
     site.write("401.html", "<title>who</title>");
     let rules = format!(
         "/staging/*\n  Basic-Auth: {users}\n  Cache-Control: public, max-age=60, s-maxage=9\n\
-         /secret\n  basic-auth: {users}\n"
+         /secret\n  basic-auth: {users}\n/*\n  X-Frame-Options: DENY\n"
     );
     site.write("_headers", rules);
     site.write("_redirects", "/staging/old /new 301\n");
@@ -55,6 +55,7 @@ fn check_refusal(response: &Response) {
     let challenge = response.field("www-authenticate").expect("a challenge");
     assert_eq!(challenge, "Basic realm=\"restricted\", charset=\"UTF-8\"");
     assert_eq!(response.field("cache-control"), Some("no-store"));
+    assert_eq!(response.field("x-frame-options"), Some("DENY"));
     assert_eq!(response.text(), "<title>who</title>");
 }
 
@@ -362,6 +363,18 @@ fn the_operators_file_protects_paths_and_follows_changes() {
         for _ in 0..8 {
             ask(&server, "GET", "/plan", &[RIGHT]).expect(401);
         }
+        // The last user can be revoked without a restart, and a restart does not fail for that.
+        fs::write(&users, "# nobody\n").expect("written");
+        let nobody = format!("'{file}' names no user: nobody may have what it protects");
+        error_line(&mut server, &nobody);
+        until("nobody", || {
+            ask(&server, "GET", "/plan", &[WRONG]).status == 401
+        });
+        ask(&server, "GET", "/", &[]).expect(200);
+        drop(server);
+        let mut server = engine.serve(site.path(), &flags);
+        error_line(&mut server, &nobody);
+        ask(&server, "GET", "/plan", &[RIGHT]).expect(401);
     });
 }
 

@@ -185,10 +185,11 @@ fn parse_argon2id(rest: &str) -> Option<Algorithm> {
     })
 }
 
-/// Parses an operator's file: lines `user:hash`. Finds all problems, not only the first.
+/// Parses an operator's file: lines `user:hash`. Finds all problems, not only the first. A file without any
+/// user names nobody: so the last one can be revoked.
 ///
 /// # Errors
-/// The problems; a file without any user is one.
+/// The problems.
 pub fn parse_file(file: &SourceFile<'_>) -> Result<Vec<User>, Vec<Problem>> {
     let mut users: Vec<User> = Vec::new();
     let mut problems = Vec::new();
@@ -224,10 +225,6 @@ pub fn parse_file(file: &SourceFile<'_>) -> Result<Vec<User>, Vec<Problem>> {
         }
     }
     report.finish();
-    if users.is_empty() && problems.is_empty() {
-        let mut report = Report::new(file.path, &mut problems);
-        report.error(1, 1, Wrong::words("no users", USER).help(MAKE));
-    }
     match problems.is_empty() {
         true => Ok(users),
         false => Err(problems),
@@ -401,10 +398,14 @@ mod tests {
                 "{to}: {found:?}"
             );
         }
-        assert_eq!(
-            problems("# nobody\n"),
-            ["users:1:1: found no users, expected 'user:hash'"]
-        );
+        // The last user was removed.
+        for text in ["", "# nobody\n"] {
+            let file = SourceFile {
+                path: "users",
+                text: text.as_bytes(),
+            };
+            assert!(parse_file(&file).is_ok_and(|users| users.is_empty()));
+        }
     }
 
     #[test]

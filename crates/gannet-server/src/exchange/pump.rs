@@ -510,6 +510,7 @@ impl<D: Driver> Pump<'_, D> {
             _ if may_be_replay() => return Ok(to.error(Status::TOO_EARLY, None)),
             Method::Options | Method::Other => {
                 to.pages = pages_of(self.release, request);
+                to.ruling = ruling_of(self.release, self.turn.scheme, request, self.scratch);
                 return Ok(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW)));
             }
         }
@@ -549,6 +550,8 @@ impl<D: Driver> Pump<'_, D> {
             Err(WaitingRequest::new(request, self.release, waits, arrived))
         };
         let rules = site.rules();
+        let input = || rule_input(self.turn.scheme, request, path);
+        to.ruling = rules.map(|rules| Ruling::new(rules, input()));
         if passwords::are_used(self.release, rules)
             && let Some(lists) = passwords::lists(self.release, rules, path)
         {
@@ -561,8 +564,6 @@ impl<D: Driver> Pump<'_, D> {
                 Verdict::Unproven(proof) => return wait(Waits::Password(Some(proof))),
             }
         }
-        let input = || rule_input(self.turn.scheme, request, path);
-        to.ruling = rules.map(|rules| Ruling::new(rules, input()));
         match site {
             Site::Archive(archive) => {
                 let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
@@ -669,6 +670,22 @@ struct On<'a> {
 fn pages_of<'r>(release: &'r Release, request: &Request<'_>) -> Option<&'r ErrorPages> {
     let site = release.select(request.authority).ok()?;
     site.rules()?.pages()
+}
+
+/// The rules of the site that a request is for, at the requested path.
+#[cold]
+pub(super) fn ruling_of<'r>(
+    release: &'r Release,
+    scheme: Scheme,
+    request: &Request<'r>,
+    scratch: &'r mut Vec<u8>,
+) -> Option<Ruling<'r>> {
+    let rules = release.select(request.authority).ok()?.rules()?;
+    let path = decode_path(request.target.path, scratch).ok()?;
+    Some(Ruling::new(
+        rules,
+        rule_input(scheme, request, path.as_bytes()),
+    ))
 }
 
 /// Whether an intermediary received the request in early data. All values of the field have the

@@ -13,6 +13,7 @@ use super::Wakeup;
 use super::answering::{Answered, Answering, Reply, Turn, needed_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
+use super::pump::ruling_of;
 use crate::clients::Told;
 use crate::limits::SITE_WAIT_S;
 use crate::passwords::checker::Checked;
@@ -185,6 +186,8 @@ impl WaitingRequest {
             (Waits::Password(_), Found::Password(checked)) => {
                 let site = self.release.select(request.authority);
                 to.pages = site.ok().and_then(|it| it.rules()?.pages());
+                let mut scratch = Vec::new();
+                to.ruling = ruling_of(&self.release, turn.scheme, &request, &mut scratch);
                 match checked {
                     Checked::Wrong => to.unauthorized(),
                     // A right one is not answered here.

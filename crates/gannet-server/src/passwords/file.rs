@@ -20,6 +20,9 @@ use crate::observe::notices::ERRORS;
 use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::published::Published;
 
+/// What a file without users means.
+const NOBODY: &str = "names no user: nobody may have what it protects";
+
 /// The users of a file, and what they alone may have.
 #[derive(Debug)]
 pub(crate) struct PasswordFile {
@@ -102,10 +105,15 @@ impl PasswordFile {
             paths.extend(parse_path("/*"));
         }
         let paths = Arc::new(Paths::new(&paths));
-        Ok(Some(Arc::new(Self {
-            users: read(path)?,
-            paths,
-        })))
+        let users = read(path)?;
+        if users.is_empty() {
+            let path = path.display();
+            ERRORS.tell(format_args!(
+                "gannet: the password file '{path}' {NOBODY}\nhelp: 'gannet password USER >> FILE' \
+                 adds a user, without a restart"
+            ));
+        }
+        Ok(Some(Arc::new(Self { users, paths })))
     }
 
     /// Its users, if it protects this path.
@@ -163,8 +171,12 @@ pub(crate) fn follow(
         match read(&path) {
             Ok(users) => {
                 let paths = Arc::clone(&paths);
+                let is_empty = users.is_empty();
                 published.replace_passwords(Arc::new(PasswordFile { users, paths }));
-                ERRORS.tell(format_args!("gannet: reloaded the passwords of '{shown}'"));
+                ERRORS.tell(match is_empty {
+                    true => format!("gannet: reloaded the passwords: the file '{shown}' {NOBODY}"),
+                    false => format!("gannet: reloaded the passwords of '{shown}'"),
+                });
             }
             Err(error) => ERRORS.tell(format_args!(
                 "gannet: cannot use the new passwords; keeping the old ones:\n  {error}"
