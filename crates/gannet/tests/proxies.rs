@@ -63,6 +63,10 @@ fn a_proxy_names_the_client_of_a_connection() {
         let folder = site();
         let flags = ["--listen", "127.0.0.1:0,proxy", "--trust", "loopback"];
         let server = start(engine.name(), &folder, &flags);
+        // No browser can use it.
+        let url = format!("{}  (for proxies)", server.urls()[0]);
+        let mut lines = server.start_lines().iter();
+        assert!(lines.any(|line| line.contains(&url)), "{url}");
         for header in [V1.as_bytes(), V2, LOCAL] {
             let mut client = Client::new(&server);
             client.send(header);

@@ -354,6 +354,8 @@ fn prepare(
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers, &sockets)?;
     let clear = addresses::redirects(settings);
     bound.extend(addresses::bind(&clear, config.workers, &sockets)?.bound);
+    let for_proxies = bound.iter().filter(|one| one.is_proxied);
+    let for_proxies: Vec<_> = for_proxies.map(|one| one.address.clone()).collect();
     let addresses: Vec<(ListenAddress, Scheme)> = bound
         .iter()
         .map(|one| (one.address.clone(), one.scheme))
@@ -378,6 +380,7 @@ fn prepare(
     let interfaces = addresses::interface_addresses();
     let lines = Lines {
         addresses: &addresses,
+        for_proxies: &for_proxies,
         development: development.as_ref().and_then(Option::as_ref),
         interfaces: &interfaces,
         report,

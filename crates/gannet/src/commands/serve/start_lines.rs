@@ -18,6 +18,8 @@ use crate::quantities::{counted, size};
 pub struct Lines<'a> {
     /// The bound addresses with their actual ports and schemes.
     pub addresses: &'a [(ListenAddress, Scheme)],
+    /// Those of them where only proxies may connect: browsers cannot.
+    pub for_proxies: &'a [ListenAddress],
     /// The certificate for development, if it is in use.
     pub development: Option<&'a Development>,
     /// The addresses of the network interfaces.
@@ -63,7 +65,9 @@ impl Lines<'_> {
         }
         let mut label = "at";
         for (address, scheme) in self.addresses {
+            let is_for_proxies = self.for_proxies.contains(address);
             for (url, remark) in urls(address, *scheme, self.interfaces) {
+                let remark = if is_for_proxies { "for proxies" } else { remark };
                 let url = self.paint("1;36", &url);
                 let remark = if remark.is_empty() {
                     remark
@@ -352,6 +356,7 @@ mod tests {
         let addresses = [(address, Scheme::Http)];
         let mut lines = Lines {
             addresses: &addresses,
+            for_proxies: &[],
             development: None,
             interfaces: &[],
             report: &report(),
