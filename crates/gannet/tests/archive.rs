@@ -339,6 +339,29 @@ fn damaged_archives_are_refused_with_the_reason() {
     }
 }
 
+/// What is copied into memory is verified whole, so that no wrong byte is served.
+#[test]
+fn a_damaged_body_is_refused_at_the_start() {
+    const BODY: &str = "the body of a file, which nothing else in the archive contains";
+    let folder = Folder::new();
+    folder.write("body.bin", BODY);
+    let out = Folder::new();
+    let good = fs::read(pack(&folder, &out, &[])).expect("packed");
+    let mut places = good.windows(BODY.len());
+    let place = places.position(|bytes| bytes == BODY.as_bytes());
+    let mut bad = good;
+    bad[place.expect("stored as it is") + 9] ^= 1;
+    let path = out.write("bad.gannet", bad);
+    let ended = run(command().args(["--port", "0"]).arg(&path));
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let start = format!(
+        "gannet: archive '{}' is damaged: the body at offset ",
+        path.display()
+    );
+    assert!(ended.err.starts_with(&start), "{}", ended.err);
+    assert!(ended.err.contains("'gannet verify'"), "{}", ended.err);
+}
+
 #[test]
 fn an_archive_replaced_by_rename_leaves_the_old_one_in_service() {
     on_both_engines(|engine| {

@@ -246,7 +246,8 @@ fn gzip_that_lies_is_an_error_and_nothing_else() {
         let verified = gannet_testkit::gannet(["verify", damaged]);
         assert_eq!(verified.status, Some(1), "{verified:?}");
         on_both_engines(|engine| {
-            let server = engine.serve(damaged, &[]);
+            // Not copied: a copy is verified at the start.
+            let server = engine.serve(damaged, &["--cache-memory", "0"]);
             let mut client = Client::new(&server);
             for _ in 0..2 {
                 client.request("GET", "/middle.html", &[]).expect(500);
@@ -284,7 +285,8 @@ fn damaged_brotli_is_an_error_although_it_has_no_checksum() {
         let verified = gannet_testkit::gannet(["verify", damaged]);
         assert_eq!(verified.status, Some(1), "{verified:?}");
         on_both_engines(|engine| {
-            let server = engine.serve(damaged, &[]);
+            // Not copied: a copy is verified at the start.
+            let server = engine.serve(damaged, &["--cache-memory", "0"]);
             let mut client = Client::new(&server);
             for _ in 0..2 {
                 client.request("GET", "/middle.html", &[]).expect(500);

@@ -9,6 +9,7 @@ use crate::limits::HEALTH_LINES_MAX;
 use crate::observe::metrics::exposition::About;
 use crate::observe::snapshots::WorkerCounts;
 use crate::start::releases;
+use crate::start::releases::board::Board;
 use crate::tls::certificates::{CertificateSet, Facts, now_unix};
 
 /// Healthy if every worker has just answered, and no release is late.
@@ -18,14 +19,30 @@ pub(super) fn health(workers: &[WorkerCounts], about: &About) -> (Status, String
         let text = format!("{answering} of {} workers answer\n", workers.len());
         return (Status::SERVICE_UNAVAILABLE, text);
     }
-    if about.board.late().is_at(releases::unix_now()) {
-        return (Status::SERVICE_UNAVAILABLE, "a release is late\n".into());
+    let now = releases::unix_now();
+    if about.board.late().is_at(now) {
+        return (Status::SERVICE_UNAVAILABLE, of_late(&about.board, now));
     }
     let mut text = String::from("ok\n");
     if let Some(store) = &about.certificates {
         text.push_str(&of_certificates(&store.current(), now_unix()));
     }
     (Status::OK, text)
+}
+
+/// That releases are late, and why, as far as it is known.
+fn of_late(board: &Board, now: u64) -> String {
+    let mut text = String::from("a release is late\n");
+    let all = board.all();
+    let late = all
+        .iter()
+        .filter(|it| it.late_from.is_some_and(|from| from <= now));
+    for facts in late.take(HEALTH_LINES_MAX) {
+        if let Some(why) = &facts.refusal {
+            text.push_str(&format!("'{}': refused: {why}\n", facts.name));
+        }
+    }
+    text
 }
 
 /// A line for each certificate that has expired, will within days, or is not there.
@@ -82,6 +99,27 @@ mod tests {
             validity: (String::new(), "a day".into()),
             fingerprint: [0; 32],
         }
+    }
+
+    /// What is damaged is named, and nothing that is not late.
+    #[test]
+    fn why_a_release_is_late_is_said() {
+        let board = Board::default();
+        for (name, late_from, refusal) in [
+            ("a", Some(5), Some("archive 'a' is damaged")),
+            ("b", Some(7), Some("not yet late")),
+            ("c", None, Some("refused, and not due")),
+            ("d", Some(6), None),
+        ] {
+            board.add(releases::board::Facts {
+                name: name.into(),
+                late_from,
+                refusal: refusal.map(str::to_owned),
+                ..Default::default()
+            });
+        }
+        let expect = "a release is late\n'a': refused: archive 'a' is damaged\n";
+        assert_eq!(of_late(&board, 6), expect);
     }
 
     #[test]

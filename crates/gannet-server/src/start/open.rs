@@ -165,7 +165,7 @@ impl OpenError {
                  as much memory as the archive is long"
                     .into(),
             ),
-            Self::Damaged(..) => Some("transfer it again, or pack the site again".into()),
+            Self::Damaged(..) => Some("transfer it again, or pack the site again; 'gannet verify' reads all of it".into()),
             Self::Other(..) => Some("transfer it again, or publish the release again".into()),
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
             Self::Store(error) => error.help(),

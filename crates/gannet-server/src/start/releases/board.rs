@@ -47,6 +47,8 @@ pub(crate) struct Facts {
     pub(crate) checked: u64,
     /// Releases refused, by reason.
     pub(crate) refused: BTreeMap<&'static str, u64>,
+    /// Why the last one that was refused was, until another one is accepted.
+    pub(crate) refusal: Option<String>,
     /// From when on a release should have been current that is not yet, Unix seconds.
     pub(crate) late_from: Option<u64>,
 }

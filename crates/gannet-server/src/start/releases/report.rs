@@ -61,6 +61,7 @@ impl Report {
     pub(super) fn refused(&mut self, refusal: &Refusal, serving: &str, now: u64) {
         self.change(|facts| {
             *facts.refused.entry(refusal.reason).or_default() += 1;
+            facts.refusal = Some(refusal.text.clone());
             if refusal.reason != UNREADABLE {
                 facts.checked = now;
             }
@@ -96,7 +97,9 @@ impl Report {
 
     /// What the origin has is current or staged: another refusal will be a new one.
     pub(super) fn accepted(&mut self) {
-        self.refused = None;
+        if self.refused.take().is_some() {
+            self.change(|facts| facts.refusal = None);
+        }
     }
 
     /// The origin was read, and has nothing new.

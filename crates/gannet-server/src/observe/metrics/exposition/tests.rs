@@ -112,6 +112,7 @@ fn board() -> Board {
         activated: 10,
         checked: 20,
         refused: [("older", 2)].into(),
+        refusal: None,
         late_from: None,
     });
     board
