@@ -122,10 +122,10 @@ fn string(value: &Any<'_>) -> Option<Vec<u8>> {
         | Tag::Ia5String
         | Tag::VisibleString
         | Tag::TeletexString => of(&mut bytes.iter().map(|byte| Some(char::from(*byte)))),
-        Tag::BmpString if bytes.len() % 2 == 0 => of(&mut bytes
+        Tag::BmpString if bytes.len().is_multiple_of(2) => of(&mut bytes
             .chunks_exact(2)
             .map(|unit| char::from_u32(u32::from(u16::from_be_bytes([unit[0], unit[1]]))))),
-        Tag::UniversalString if bytes.len() % 4 == 0 => of(&mut bytes
+        Tag::UniversalString if bytes.len().is_multiple_of(4) => of(&mut bytes
             .chunks_exact(4)
             .map(|unit| char::from_u32(u32::from_be_bytes([unit[0], unit[1], unit[2], unit[3]])))),
         _ => None,
