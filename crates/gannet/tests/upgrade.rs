@@ -288,16 +288,21 @@ fn installed(folder: &Folder) -> PathBuf {
 fn serve_installed(engine: Engine, site: &Path) -> (Folder, PathBuf, Server) {
     let folder = Folder::new();
     let path = installed(&folder);
-    let mut clean = std::process::Command::new(&path);
+    let arguments = ["--engine", engine.name(), "--port", "0", text(site)];
+    let server = start_installed(&path, &arguments);
+    (folder, path, server)
+}
+
+/// The program at this path, with these arguments.
+fn start_installed(program: &Path, arguments: &[&str]) -> Server {
+    let mut clean = std::process::Command::new(program);
     clean.current_dir("/").stdin(std::process::Stdio::null());
     for (name, value) in command().get_envs() {
         if value.is_none() {
             clean.env_remove(name);
         }
     }
-    let arguments = ["--engine", engine.name(), "--port", "0", text(site)];
-    let server = Server::new(Gannet::start(clean.args(arguments)));
-    (folder, path, server)
+    Server::new(Gannet::start(clean.args(arguments)))
 }
 
 fn replace(path: &Path, script: &str, mode: u32) {
