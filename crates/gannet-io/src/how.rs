@@ -21,11 +21,12 @@ use crate::residency::last_errno;
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Purpose {
-    /// Reading. FIFOs and devices without waiting.
-    Read,
-    /// The same, leaving the time of the last access as it is (`O_NOATIME`): the kernel then has no metadata
-    /// to write at the first read of a day. Only for the owner of the file.
+    /// Reading, FIFOs and devices without waiting, leaving the time of the last access as it is
+    /// (`O_NOATIME`): the kernel then has no metadata to write at the first read of a day. Only for the
+    /// owner of the file.
     ReadQuietly,
+    /// The same, for files of others.
+    Read,
     /// A mere reference (`O_PATH`), which has no side effects: metadata.
     Look,
     /// Reading the names of a folder, and nothing but a folder.
@@ -62,8 +63,8 @@ struct OpenHow {
 // In the order of their numbers. What is opened most often comes first, as filters compare one after
 // the other.
 const PURPOSES: [Purpose; 6] = [
-    Purpose::Read,
     Purpose::ReadQuietly,
+    Purpose::Read,
     Purpose::Look,
     Purpose::ReadFolder,
     Purpose::ReadOwnFolder,

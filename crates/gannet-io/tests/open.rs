@@ -101,6 +101,26 @@ fn copies_what_nobody_can_change() {
     });
 }
 
+/// A vector that was given back is read into again, and has the bytes of the new file alone.
+#[test]
+fn a_short_file_after_a_long_one_has_its_own_bytes() {
+    let folder = Folder::new("open-reuse");
+    let (long, short) = (pattern(20_000), b"short");
+    std::fs::write(folder.path().join("long"), &long).unwrap();
+    std::fs::write(folder.path().join("short"), short).unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    each(|mut desk| {
+        let opened = ["long", "short"].map(|name| open(&mut desk, &root, name).unwrap());
+        let bytes = read(&mut desk, &opened[0], 0, long.len()).unwrap();
+        assert!(bytes == long);
+        let memory = bytes.as_ptr();
+        desk.driver.give_back(bytes);
+        let bytes = read(&mut desk, &opened[1], 0, 100).unwrap();
+        assert_eq!(bytes, short);
+        assert_eq!(bytes.as_ptr(), memory, "the same memory");
+    });
+}
+
 /// Reading leaves the time of the last access alone where the file is the user's own. Others are read all the
 /// same.
 #[test]

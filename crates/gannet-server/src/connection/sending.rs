@@ -18,8 +18,7 @@ use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
     /// Sends the gathered responses; the content after them follows as each send completes.
-    pub(super) fn send(&mut self, mut out: Outgoing) {
-        self.shared.driver.give_back(std::mem::take(&mut out.spare));
+    pub(super) fn send(&mut self, out: Outgoing) {
         let (mut list, parts) = out.finish();
         let conn = &mut *self.conn;
         conn.phase = Phase::Sending;

@@ -205,6 +205,7 @@ impl<D: Driver> Active<'_, D> {
         let mut pump = self.shared.pump(is_secure, Some(waiting.release()));
         let reply = Reply::H2(streams, stream);
         let answered = pump.answer_waiting(reply, waiting, found, &mut out);
+        self.shared.driver.give_back(std::mem::take(&mut out.spare));
         streams.out = Some(out);
         match answered {
             Ok(record) => {

@@ -79,7 +79,9 @@ impl<D: Driver> Active<'_, D> {
         let mut pump = self.shared.pump(conn.is_secure(), release);
         let http1 = conn.protocol.http1()?;
         let reply = Reply::H1(&mut http1.machine);
-        match pump.answer_waiting(reply, waiting, found, out) {
+        let answered = pump.answer_waiting(reply, waiting, found, out);
+        self.shared.driver.give_back(std::mem::take(&mut out.spare));
+        match answered {
             Ok(record) => {
                 conn.close_with_machine();
                 conn.note(record);

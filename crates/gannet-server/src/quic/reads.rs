@@ -55,7 +55,9 @@ impl<D: Driver> Active<'_, D> {
         let mut out = self.shared.outgoing();
         let mut pump = self.shared.pump_h3(Some(waiting.release()));
         let reply = Reply::H3(stream);
-        match pump.answer_waiting(reply, waiting, found, &mut out) {
+        let answered = pump.answer_waiting(reply, waiting, found, &mut out);
+        self.shared.driver.give_back(std::mem::take(&mut out.spare));
+        match answered {
             Ok(record) => stream.record = record,
             Err(next) => return Some(next),
         }

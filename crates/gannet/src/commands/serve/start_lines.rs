@@ -67,7 +67,11 @@ impl Lines<'_> {
         for (address, scheme) in self.addresses {
             let is_for_proxies = self.for_proxies.contains(address);
             for (url, remark) in urls(address, *scheme, self.interfaces) {
-                let remark = if is_for_proxies { "for proxies" } else { remark };
+                let remark = if is_for_proxies {
+                    "for proxies"
+                } else {
+                    remark
+                };
                 let url = self.paint("1;36", &url);
                 let remark = if remark.is_empty() {
                     remark
