@@ -327,9 +327,20 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 /// before receiving paused, and an incomplete TLS record.
 pub(crate) const INPUT_HELD_MAX: u64 = 256 << 10;
 
-/// Requests of one connection that wait for the disk, with the responses that precede them: as
-/// many as an HTTP/2 or HTTP/3 connection may have waiting, each with a head of maximum length.
-pub(crate) const WAITING_HELD_MAX: u64 = STREAM_ASKED_MAX as u64 * (32 << 10);
+/// Requests that wait, for the disk or for something else, of all connections of a worker: beyond
+/// that, no input of an HTTP/2 or HTTP/3 connection is read that has one of them. HTTP/2 lets a client
+/// refer to 4 KiB of a field with one byte, so that the requests are hundreds of times longer than
+/// what it sends. Thousands of usual ones fit.
+pub(crate) const KEPT_MAX: u64 = 16 << 20;
+
+/// At most the memory of the caches divided by this.
+pub(crate) const KEPT_PART: u64 = 4;
+
+/// But at least this.
+pub(crate) const KEPT_MIN: u64 = 1 << 20;
+
+/// One of these requests: a head of maximum length, and what belongs to it.
+pub(crate) const KEPT_ONE_MAX: u64 = 34 << 10;
 
 /// Responses prepared for one connection: one send, and the content read for its streams.
 pub(crate) const ANSWERS_HELD_MAX: u64 = 4 << 20;

@@ -6,7 +6,6 @@
 //! operations stay in flight until they complete, and count against the connection's bounds until
 //! then.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -59,17 +58,6 @@ impl StreamWaits {
     /// Records an operation under a reserved number.
     pub(crate) fn ask(&mut self, number: u32, question: Question) {
         self.questions[number as usize] = Some(question);
-    }
-
-    /// Bytes of the waiting requests, by connection.
-    pub(crate) fn held_bytes(&self) -> HashMap<ConnId, u64> {
-        let mut held = HashMap::new();
-        for question in self.questions.iter().flatten() {
-            if let What::Lookup(waiting) = &question.what {
-                *held.entry(question.conn).or_default() += waiting.memory();
-            }
-        }
-        held
     }
 
     /// Forgets an operation whose connection is gone; returns whether it is.

@@ -26,7 +26,7 @@ use crate::exchange::answering::{Answered, Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::Timing;
 use crate::exchange::waiting::{Found, WaitingRequest, Waits};
-use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
+use crate::limits::ENCRYPTED_GATHERED_MAX;
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
 use crate::observe::record::{Logged, Record};
@@ -165,8 +165,8 @@ impl<D: Driver> Pump<'_, D> {
         let now = h2::Time(self.turn.now.0);
         let mut used = 0;
         loop {
-            let waiting = streams.asked as usize + streams.missed.len();
-            if out.is_full() || waiting >= STREAM_ASKED_MAX as usize {
+            let asked = streams.asked as usize + streams.missed.len();
+            if out.is_full() || !self.turn.ledger.may_keep(asked) {
                 return used;
             }
             let received = streams.connection.receive(now, &input[used..], fields);
@@ -542,12 +542,26 @@ impl<D: Driver> Pump<'_, D> {
             Err(NoSite::Unopened(host)) => {
                 let waits = Waits::Site(Arc::clone(host), false);
                 let arrived = (self.turn.now, NO_SITE);
-                return Err(WaitingRequest::new(request, self.release, waits, arrived));
+                let ledger = self.turn.ledger;
+                return Err(WaitingRequest::new(
+                    request,
+                    self.release,
+                    waits,
+                    arrived,
+                    ledger,
+                ));
             }
         };
         let wait = |waits| {
             let arrived = (self.turn.now, self.site);
-            Err(WaitingRequest::new(request, self.release, waits, arrived))
+            let ledger = self.turn.ledger;
+            Err(WaitingRequest::new(
+                request,
+                self.release,
+                waits,
+                arrived,
+                ledger,
+            ))
         };
         let rules = site.rules();
         let input = || rule_input(self.turn.scheme, request, path);

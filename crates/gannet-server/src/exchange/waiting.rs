@@ -24,6 +24,7 @@ use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::rules::{Ruling, SiteRules, may_stand_for, rule_input};
 use crate::release::{Release, Selected, Source};
+use crate::worker::ledger::{Charge, Ledger};
 use crate::worker::shared::Shared;
 
 /// A waiting request of any version, with the release that it began with: it is answered from that
@@ -37,6 +38,8 @@ pub(crate) struct WaitingRequest {
     began: Nanos,
     /// The number of its site in that release.
     site: usize,
+    /// For its memory.
+    _charge: Charge,
 }
 
 /// The event that a request waits for.
@@ -89,16 +92,20 @@ impl Waits {
 
 impl WaitingRequest {
     /// Keeps a request that waits for a part of `release`; its head was complete `at` this time, and
-    /// its site has the number `site` there.
+    /// its site has the number `site` there. Its memory is charged to `ledger`.
     #[cold]
     pub(crate) fn new(
         request: &Request<'_>,
         release: &Rc<Release>,
         waits: Waits,
         (at, site): (Nanos, usize),
+        ledger: &Ledger,
     ) -> Box<Self> {
+        let request = KeptRequest::new(request);
+        let bytes = size_of::<Self>() - size_of::<KeptRequest>() + request.memory();
         Box::new(Self {
-            request: KeptRequest::new(request),
+            _charge: ledger.keep(bytes as u64),
+            request,
             release: Rc::clone(release),
             waits,
             told: None,
@@ -140,11 +147,6 @@ impl WaitingRequest {
     /// Keeps what a trusted proxy has said about it.
     pub(crate) fn keep(&mut self, told: Option<Told>) {
         self.told = told;
-    }
-
-    /// Bytes of memory of the kept request.
-    pub(crate) fn memory(&self) -> u64 {
-        self.request.memory() as u64
     }
 
     /// Answers the `request`, which is this one, in a `turn` with the fields of its release.

@@ -567,8 +567,6 @@ impl Streams {
         let open = self.open.iter().filter_map(|it| it.record.as_ref());
         let records = self.whole.iter().chain(&self.cut).chain(open);
         held[Account::Log] = records.map(Record::memory).sum();
-        let missed = self.missed.iter();
-        held[Account::Waiting] = missed.map(|(_, waiting)| waiting.memory()).sum();
         held
     }
 

@@ -404,9 +404,9 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The memory that each QUIC connection holds.
-    pub(crate) fn quic_holdings(&self) -> impl Iterator<Item = (ConnId, Held)> {
+    pub(crate) fn quic_holdings(&self) -> impl Iterator<Item = Held> {
         let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
-        conns.map(|conn| (conn.id, conn.held()))
+        conns.map(QuicConn::held)
     }
 
     /// The shared bodies that QUIC connections are sending.

@@ -23,25 +23,21 @@ impl<D: Driver> Worker<D> {
     /// All accounts with their current values.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
         let (mut all, mut most) = (Held::default(), Held::default());
-        let mut waiting = self.shared.waiters.streams.held_bytes();
         for conn in self.conns.iter() {
             let mut one = of_connection(conn);
-            one[Account::Waiting] += waiting.remove(&conn.id).unwrap_or(0);
             one[Account::Input] += self.shared.delays.held_bytes(conn.id);
             for account in Account::ALL {
                 all[account] += one[account];
                 most[account] = most[account].max(one[account]);
             }
         }
-        for (id, mut one) in self.quic_holdings() {
-            one[Account::Waiting] += waiting.remove(&id).unwrap_or(0);
+        for one in self.quic_holdings() {
             for account in Account::ALL {
                 all[account] += one[account];
                 most[account] = most[account].max(one[account]);
             }
         }
-        // Requests whose connections have ended during their disk operation.
-        all[Account::Waiting] += waiting.into_values().sum::<u64>();
+        all[Account::Waiting] = self.shared.ledger.kept();
         all[Account::Listings] = self.shared.listing.held_bytes();
         all[Account::FirstReads] = self.shared.first_reads.held_bytes();
         all[Account::Copies] = self.shared.ledger.copies();
@@ -52,11 +48,13 @@ impl<D: Driver> Worker<D> {
             all[Account::LongCopies] = self.shared.release.long_copies();
         }
         let mut peaks = self.peaks.0.get();
+        let connections = self.shared.counters.connections_max;
         let holdings = Account::ALL.map(|account| {
-            let bound = self.shared.ledger.bound(account);
+            let bound = self.shared.ledger.bound(account, connections);
             let bounded = match bound {
                 Bound::Connection(_) => most[account],
                 Bound::Worker(_) if account == Account::Copies => self.shared.ledger.copies_peak(),
+                Bound::Worker(_) if account == Account::Waiting => self.shared.ledger.kept_peak(),
                 Bound::Worker(_) => all[account],
             };
             peaks[account] = peaks[account].max(bounded);
@@ -109,7 +107,6 @@ fn of_connection(conn: &Conn) -> Held {
         held[Account::Answers] += work.head.capacity() as u64 + parts.sum::<u64>();
         held[Account::Log] += work.records.iter().map(Record::memory).sum::<u64>();
         if let Some(parked) = &work.parked {
-            held[Account::Waiting] += parked.waiting.memory();
             held[Account::Answers] += parked.out.wire_len();
         }
     }
@@ -118,9 +115,6 @@ fn of_connection(conn: &Conn) -> Held {
         held[Account::Answers] += streams.held_bytes();
         held[Account::Log] += streams.log_bytes();
         held[Account::Streams] += streams.connection.memory() as u64;
-        let missed = streams.missed.iter();
-        let missed = missed.map(|(_, waiting)| waiting.memory());
-        held[Account::Waiting] += missed.sum::<u64>();
     }
     held
 }

@@ -5,8 +5,8 @@
 //! counted from the connection's data structures on demand ([`Held`]), so that the count costs the
 //! hot path nothing and cannot drift. Listings, first reads and bodies being loaded are counted in
 //! the same way from the worker's data structures. Copies of content, which connections share and
-//! which outlive them, are charged when they are made and released when their last user drops them
-//! (`Charge`).
+//! which outlive them, and requests that wait, whose number decides whether more are read, are charged
+//! when they are made and released when their last user drops them (`Charge`).
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl Holding {
     }
 }
 
-/// The charged copies, and the bounds of all accounts.
+/// The charged copies and requests, and the bounds of all accounts.
 pub(crate) struct Ledger {
     charged: Arc<Charged>,
     /// Maximum bytes of copies.
@@ -161,9 +161,13 @@ pub(crate) struct Ledger {
     directories: u64,
     /// Maximum bytes of copies of longer files.
     long_max: u64,
+    /// Requests that wait.
+    kept: Arc<Charged>,
+    /// Bytes of them beyond which connections that have one are not read.
+    kept_max: u64,
 }
 
-/// Bytes of copies, now and at most. One thread charges; another one may release the charge with
+/// Bytes of one kind, now and at most. One thread charges; another one may release the charge with
 /// the last clone of a file.
 #[derive(Default)]
 struct Charged {
@@ -189,23 +193,29 @@ impl Ledger {
             spare,
             directories: directories as u64,
             long_max,
+            kept: Arc::default(),
+            kept_max: (cache_memory / limits::KEPT_PART).clamp(limits::KEPT_MIN, limits::KEPT_MAX),
         }
     }
 
     /// Changes these bounds: another release is served.
     pub(crate) fn set_release(&mut self, cache_memory: u64, directories: usize, long_max: u64) {
-        let charged = Arc::clone(&self.charged);
+        let (charged, kept) = (Arc::clone(&self.charged), Arc::clone(&self.kept));
         *self = Self {
             charged,
+            kept,
             ..Self::new(cache_memory, directories, long_max)
         };
     }
 
-    /// The bound of an account.
-    pub(crate) fn bound(&self, account: Account) -> Bound {
+    /// The bound of an account, where there have been this many connections at once.
+    pub(crate) fn bound(&self, account: Account, connections: u64) -> Bound {
         match account {
             Account::Input => Bound::Connection(limits::INPUT_HELD_MAX),
-            Account::Waiting => Bound::Connection(limits::WAITING_HELD_MAX),
+            // A request is read while there is room, and by each connection that has none.
+            Account::Waiting => {
+                Bound::Worker(self.kept_max + (connections + 2) * limits::KEPT_ONE_MAX)
+            }
             Account::Answers => Bound::Connection(limits::ANSWERS_HELD_MAX),
             Account::Sends => Bound::Connection(limits::SENDS_HELD_MAX),
             Account::Log => Bound::Connection(limits::LOG_HELD_MAX),
@@ -242,23 +252,48 @@ impl Ledger {
 
     /// Charges a copy of `bytes` until the charge is dropped.
     pub(crate) fn charge(&self, bytes: u64) -> Charge {
-        let before = self.charged.held.fetch_add(bytes, Ordering::Relaxed);
-        let peak = &self.charged.peak;
-        peak.fetch_max(before + bytes, Ordering::Relaxed);
-        Charge {
-            charged: Arc::clone(&self.charged),
-            bytes,
-        }
+        Charge::new(&self.charged, bytes)
+    }
+
+    /// Charges a request of `bytes` that waits.
+    pub(crate) fn keep(&self, bytes: u64) -> Charge {
+        Charge::new(&self.kept, bytes)
+    }
+
+    /// Bytes of all requests that wait.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept.held.load(Ordering::Relaxed)
+    }
+
+    /// The highest value of [`kept`](Self::kept) so far.
+    pub(crate) fn kept_peak(&self) -> u64 {
+        self.kept.peak.load(Ordering::Relaxed)
+    }
+
+    /// Whether a connection with this many lookups and reads under way may have a further request
+    /// wait: always if it has none, so that every connection goes on.
+    #[inline]
+    pub(crate) fn may_keep(&self, asked: usize) -> bool {
+        asked == 0 || (asked < limits::STREAM_ASKED_MAX as usize && self.kept() < self.kept_max)
     }
 }
 
-/// The charge for a copy, released when it is dropped.
+/// The charge for a copy or a request, released when it is dropped.
 pub(crate) struct Charge {
     charged: Arc<Charged>,
     bytes: u64,
 }
 
 impl Charge {
+    fn new(charged: &Arc<Charged>, bytes: u64) -> Self {
+        let before = charged.held.fetch_add(bytes, Ordering::Relaxed);
+        charged.peak.fetch_max(before + bytes, Ordering::Relaxed);
+        Self {
+            charged: Arc::clone(charged),
+            bytes,
+        }
+    }
+
     /// Reduces it to `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: u64) {
         let less = self.bytes.saturating_sub(bytes);
@@ -349,7 +384,11 @@ mod tests {
         for (cache_memory, most) in [(0, 2), (2, 4), (4, 6), (16, 24), (64, 96), (512, 544)] {
             let ledger = Ledger::new(cache_memory * MIB, 1, 0);
             let bound = Bound::Worker(most * MIB);
-            assert_eq!(ledger.bound(Account::Copies), bound, "{cache_memory} MiB");
+            assert_eq!(
+                ledger.bound(Account::Copies, 1),
+                bound,
+                "{cache_memory} MiB"
+            );
             let left = (most - cache_memory) * MIB / 2;
             assert!(ledger.has_room_to_code(most * MIB - left));
             assert!(!ledger.has_room_to_code(most * MIB - left + 1));

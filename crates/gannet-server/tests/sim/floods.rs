@@ -255,6 +255,61 @@ fn requests_that_wait_for_the_disk_have_a_bound() {
     }
 }
 
+/// Many connections, each with requests that repeat a long field of HPACK's table by references of one
+/// byte, for a file whose disk hangs: of all of them together a bounded number is kept, hardly more
+/// than one for each connection beyond it, and all are answered once the disk answers.
+#[test]
+fn requests_of_all_connections_that_wait_have_a_bound() {
+    const CONNECTIONS: usize = 60;
+    const STREAMS: u32 = 100;
+    const REFERENCE: u8 = 0xbe;
+    let mut server = Server::new(Faults::none());
+    server.disk.put_file("hangs", "hangs");
+    // Shorter than the streams' timeout.
+    server.disk.slow_file("hangs", 2_000 * MS);
+    let mut sent = 0;
+    let mut flood = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut bytes = wide_opening();
+        for stream in 0..STREAMS {
+            let mut block = h2::request("GET", "/hangs", &[]);
+            match stream {
+                0 => block.extend(h2::indexed("x-flood", &[b'f'; 3_900])),
+                _ => block.extend([REFERENCE; 5]),
+            }
+            bytes.extend(headers(2 * stream + 1, &block));
+        }
+        sent += bytes.len() as u64;
+        let client = server.connect();
+        client.write(&bytes);
+        flood.push(client);
+    }
+    server.pass(500);
+    others_are_served(&mut server, None);
+    let full = holding(&server, Account::Waiting);
+    assert!(full.held > 15 * MIB, "the bound is reached: {full:?}");
+    assert!(full.held < 18 * MIB, "{full:?} for {sent} bytes");
+    assert!(full.peak >= full.held, "{full:?}");
+    assert!(flood.iter().all(|client| client.end() == End::Open));
+    // Connections that have none may still ask.
+    let late = server.connect();
+    late.write(&wide_opening());
+    for stream in 0..2 {
+        late.write(&headers(2 * stream + 1, &h2::request("GET", "/hangs", &[])));
+    }
+    server.pass(500);
+    let more = holding(&server, Account::Waiting).held - full.held;
+    assert!((1..2 * KIB).contains(&more), "one of two: {more} bytes");
+    flood.push(late);
+    server.disk.slow_file("hangs", 0);
+    let all = (CONNECTIONS as u64) * u64::from(STREAMS) + 2;
+    server.until_it("all are answered", |driven| {
+        driven.counters().responses[1] > all
+    });
+    flood.iter().for_each(Client::reset);
+    check_given_back(&mut server, Account::Waiting, 15 * MIB);
+}
+
 /// Content read for streams of a stalled peer, and short responses to requests of a client that
 /// does not read.
 #[test]
