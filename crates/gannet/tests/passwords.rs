@@ -378,6 +378,66 @@ fn the_operators_file_protects_paths_and_follows_changes() {
     });
 }
 
+/// Pages and index pages have more names in kawipiko's dialect, and with `--index`: all of them need the
+/// password of the page, from a directory and from an archive, by either kind of rule.
+#[test]
+fn every_name_of_a_page_needs_its_password() {
+    on_both_engines(|engine| {
+        let (site, out) = (Folder::new(), Folder::new());
+        site.write("plan.txt", "plan");
+        site.write("px.xhtml", "px");
+        site.write("f/index.txt", "f");
+        site.write("g/_index.json", "g");
+        site.write("open.txt", "open");
+        let users = out.write("users", format!("{BOB}\n"));
+        let users = users.to_str().expect("UTF-8");
+        let kawipiko = ["--compat", "kawipiko"];
+        let check = |server: &Gannet| {
+            for path in [
+                "/plan",
+                "/plan.txt",
+                "/px",
+                "/px.xhtml",
+                "/f/",
+                "/f/index.txt",
+                "/g/",
+                "/g/_index.json",
+            ] {
+                ask(server, "GET", path, &[]).expect(401);
+                ask(server, "GET", path, &[RIGHT]).expect(200);
+            }
+            ask(server, "GET", "/open.txt", &[]).expect(200);
+        };
+        let pack = |name: &str| {
+            let path = out.join(format!("{name}-{}.gannet", engine.name()));
+            let text = path.to_str().expect("UTF-8");
+            let arguments = ["pack", ".", "-q", "-o", text];
+            gannet_in(&site, [&arguments[..], &kawipiko].concat()).success();
+            path
+        };
+        let mut by_file = vec!["--password-file", users];
+        for path in ["/plan", "/px", "/f", "/g"] {
+            by_file.extend(["--password-path", path]);
+        }
+        check(&engine.serve(site.path(), &[&by_file[..], &kawipiko].concat()));
+        check(&engine.serve(&pack("file"), &by_file));
+        let rules =
+            ["/plan", "/px", "/f", "/g"].map(|path| format!("{path}\n  Basic-Auth: {BOB}\n"));
+        site.write("_headers", rules.concat());
+        check(&engine.serve(site.path(), &kawipiko));
+        check(&engine.serve(&pack("rules"), &[]));
+
+        let site = Folder::new();
+        site.write("f/start.html", "f");
+        site.write("_headers", format!("/f\n  Basic-Auth: {BOB}\n"));
+        let server = engine.serve(site.path(), &["--index", "start.html"]);
+        for path in ["/f/", "/f/start.html", "/f/start"] {
+            ask(&server, "GET", path, &[]).expect(401);
+            ask(&server, "GET", path, &[RIGHT]).expect(200);
+        }
+    });
+}
+
 #[test]
 fn files_that_protect_nothing_are_refused() {
     let (site, out) = (Folder::new(), Folder::new());

@@ -7,25 +7,32 @@ use std::collections::BTreeSet;
 
 use super::matcher::{Matcher, RuleInput};
 use super::pattern::{Pattern, Scheme, Syntax};
+use crate::routing::Routing;
 
 /// Paths given by patterns.
 #[derive(Clone, Debug)]
-pub struct Paths(Matcher);
+pub struct Paths {
+    matcher: Matcher,
+    forms: Forms,
+}
 
 impl Paths {
-    /// The paths of these patterns.
+    /// The paths of these patterns, in these forms.
     #[must_use]
-    pub fn new(patterns: &[Pattern]) -> Self {
+    pub fn new(patterns: &[Pattern], forms: Forms) -> Self {
         let sources = patterns
             .iter()
             .map(|pattern| (pattern, [].as_slice(), [].as_slice()));
-        Self(Matcher::new(sources, true))
+        Self {
+            matcher: Matcher::new(sources, true),
+            forms,
+        }
     }
 
     /// Whether one of them is this path, in any of its forms.
     #[must_use]
     pub fn cover(&self, path: &[u8]) -> bool {
-        !matching(&self.0, path).is_empty()
+        !matching(&self.matcher, &self.forms, path).is_empty()
     }
 }
 
@@ -44,9 +51,9 @@ pub fn parse_path(text: &str) -> Result<Pattern, String> {
 }
 
 /// The positions of the patterns that match a path in any of its forms.
-pub(super) fn matching(matcher: &Matcher, path: &[u8]) -> BTreeSet<u32> {
+pub(super) fn matching(matcher: &Matcher, forms: &Forms, path: &[u8]) -> BTreeSet<u32> {
     let mut found = Vec::new();
-    for form in forms(path) {
+    for form in forms.of(path) {
         let input = RuleInput {
             scheme: Scheme::Https,
             host: b"",
@@ -59,46 +66,72 @@ pub(super) fn matching(matcher: &Matcher, path: &[u8]) -> BTreeSet<u32> {
     found.into_iter().collect()
 }
 
-/// The paths under which the content of a path may be found, at least.
-fn forms(path: &[u8]) -> BTreeSet<Vec<u8>> {
-    let mut suffixes = [".gz", ".br", ".zst"].into_iter();
-    let plain = suffixes.find_map(|suffix| path.strip_suffix(suffix.as_bytes()));
-    let plain = plain.unwrap_or(path);
-    // A page's own name may be that of an index page without its suffix, and so on.
-    let mut base = plain;
-    while let Some(shorter) = ENDS.iter().find_map(|end| base.strip_suffix(*end)) {
-        base = shorter;
-    }
-    let with = |suffix: &&[u8]| [base, suffix].concat();
-    let mut forms = BTreeSet::from([path.to_vec(), plain.to_vec()]);
-    forms.extend(INDEXES.iter().map(with));
-    if !base.is_empty() {
-        forms.extend([&b""[..], b".html"].iter().map(with));
-    }
-    forms
+/// Under which paths the same content may be found, where files answer paths as some [`Routing`] says.
+#[derive(Clone, Debug)]
+pub struct Forms {
+    /// What paths of an index page have after that of its folder.
+    indexes: BTreeSet<Vec<u8>>,
+    /// What the path of a page may have at its end.
+    pages: BTreeSet<Vec<u8>>,
 }
 
-/// What paths of the same page may have at their end.
-const ENDS: [&[u8]; 5] = [b"/", b".html", b".htm", b"/index", b"/_index"];
+impl Forms {
+    /// Those of all these routings together, at least: a page called `index` counts as one of its folder,
+    /// whatever the index names are.
+    #[must_use]
+    pub fn new<'r>(routings: impl IntoIterator<Item = &'r Routing>) -> Self {
+        let mut pages = BTreeSet::from([b".html".to_vec(), b".htm".to_vec()]);
+        let mut names = BTreeSet::from([b"index.html".to_vec(), b"_index.html".to_vec()]);
+        for routing in routings {
+            pages.extend(routing.page_suffixes.iter().cloned());
+            names.extend(routing.index_names.iter().cloned());
+        }
+        let mut indexes = BTreeSet::from([b"/".to_vec()]);
+        for name in &names {
+            indexes.insert([b"/", name.as_slice()].concat());
+            let stems = pages
+                .iter()
+                .filter_map(|page| name.strip_suffix(page.as_slice()));
+            for stem in stems.filter(|stem| !stem.is_empty()) {
+                indexes.insert([b"/", stem].concat());
+                indexes.insert([b"/", stem, b"/"].concat());
+            }
+        }
+        Self { indexes, pages }
+    }
 
-/// What paths of an index page have after that of its folder.
-const INDEXES: [&[u8]; 6] = [
-    b"/",
-    b"/index",
-    b"/index/",
-    b"/index.html",
-    b"/_index",
-    b"/_index.html",
-];
+    /// The paths under which the content of a path may be found, at least.
+    fn of(&self, path: &[u8]) -> BTreeSet<Vec<u8>> {
+        let mut suffixes = [".gz", ".br", ".zst"].into_iter();
+        let plain = suffixes.find_map(|suffix| path.strip_suffix(suffix.as_bytes()));
+        let plain = plain.unwrap_or(path);
+        // A page's own name may be that of an index page without its suffix, and so on.
+        let mut base = plain;
+        let ends = || self.indexes.iter().chain(&self.pages);
+        while let Some(shorter) = ends().find_map(|end| base.strip_suffix(end.as_slice())) {
+            base = shorter;
+        }
+        let with = |suffix: &Vec<u8>| [base, suffix.as_slice()].concat();
+        let mut forms = BTreeSet::from([path.to_vec(), plain.to_vec()]);
+        forms.extend(self.indexes.iter().map(with));
+        if !base.is_empty() {
+            forms.insert(base.to_vec());
+            forms.extend(self.pages.iter().map(with));
+        }
+        forms
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::Compat;
 
     #[test]
     fn a_pattern_protects_every_form_of_its_paths() {
         let check = |pattern: &str, covered: &[&str], open: &[&str]| {
-            let paths = Paths::new(&[parse_path(pattern).expect("a pattern")]);
+            let forms = Forms::new([&Routing::default()]);
+            let paths = Paths::new(&[parse_path(pattern).expect("a pattern")], forms);
             for path in covered {
                 assert!(paths.cover(path.as_bytes()), "{pattern} covers {path}");
             }
@@ -133,5 +166,50 @@ mod tests {
         );
         check("/*", &["/", "/a", "/a/b.js"], &[]);
         check("/a.js", &["/a.js", "/a.js.gz"], &["/a", "/a.json"]);
+    }
+
+    /// Every file that a dialect or `--index` sends for a path has that path's protection, and the other
+    /// way round.
+    #[test]
+    fn pages_and_indexes_of_a_routing_are_protected() {
+        let kawipiko = Routing::new(Compat::Kawipiko);
+        let with_index = Routing {
+            index_names: vec![b"home.htm.html".to_vec(), b"start.cgi".to_vec()],
+            ..Routing::default()
+        };
+        for routing in [&kawipiko, &with_index] {
+            let mut folder: Vec<_> = [&b"/a"[..], b"/a/"].map(<[u8]>::to_vec).into();
+            for name in &routing.index_names {
+                folder.push([b"/a/", name.as_slice()].concat());
+                folder.push([b"/a/", name.as_slice(), b".br"].concat());
+                let mut pages = routing.page_suffixes.iter();
+                let stem = pages.find_map(|page| name.strip_suffix(page.as_slice()));
+                folder.extend(stem.map(|stem| [b"/a/", stem].concat()));
+            }
+            for page in &routing.page_suffixes {
+                folder.push([b"/a", page.as_slice()].concat());
+                folder.push([b"/a", page.as_slice(), b".gz"].concat());
+            }
+            for pattern in &folder {
+                let text = String::from_utf8_lossy(pattern);
+                let parsed = parse_path(&text).expect("a pattern");
+                let paths = Paths::new(&[parsed], Forms::new([routing]));
+                // Nothing is found under the name of another's compressed copy.
+                let is_copy = text.ends_with(".br") || text.ends_with(".gz");
+                for path in folder.iter().filter(|path| !is_copy || *path == pattern) {
+                    let shown = String::from_utf8_lossy(path);
+                    assert!(paths.cover(path), "{text} covers {shown}");
+                }
+                assert!(!paths.cover(b"/a/b") && !paths.cover(b"/") && !paths.cover(b"/a.pdf"));
+            }
+        }
+        let only = Paths::new(
+            &[parse_path("/a").expect("a pattern")],
+            Forms::new([&with_index]),
+        );
+        assert!(
+            !only.cover(b"/a.txt"),
+            "another file, without kawipiko's suffixes"
+        );
     }
 }

@@ -6,12 +6,13 @@ use super::headers::{FieldChanges, Headers};
 use super::limits::{HOST_MAX, PASSED_OVER_MAX};
 use super::matcher::{Matcher, RuleInput, captures, normal_host};
 use super::pattern::{Captures, Scheme};
-use super::protection;
+use super::protection::{self, Forms};
 use super::redirects::{Redirect, Redirects};
 use super::target::{Captured, decoded};
 use super::users::User;
 use super::wire;
 pub use super::wire::TableError;
+use crate::routing::Routing;
 
 /// The redirects of a site with an index over their sources.
 #[derive(Clone, Debug)]
@@ -273,6 +274,8 @@ pub struct HeaderTable {
     matcher: Matcher,
     /// Some rule has users.
     has_users: bool,
+    /// Which paths are those of the same content.
+    forms: Forms,
 }
 
 impl HeaderTable {
@@ -285,11 +288,21 @@ impl HeaderTable {
             .map(|rule| (&rule.pattern, [].as_slice(), [].as_slice()));
         let matcher = Matcher::new(sources, headers.compat.ignores_trailing_slash());
         let has_users = headers.rules.iter().any(|rule| !rule.users.is_empty());
+        let forms = Forms::new([&Routing::new(headers.compat)]);
         Self {
             headers,
             matcher,
             has_users,
+            forms,
         }
+    }
+
+    /// The same rules for a site whose files answer paths as this routing says, which may have other
+    /// index names than those of the dialect.
+    #[must_use]
+    pub fn with_routing(self, routing: &Routing) -> Self {
+        let forms = Forms::new([&Routing::new(self.headers.compat), routing]);
+        Self { forms, ..self }
     }
 
     /// Whether some path is for users alone.
@@ -301,7 +314,7 @@ impl HeaderTable {
     /// The users that may have a path: a user of each list may; everybody, if there is none.
     pub fn users(&self, path: &[u8]) -> impl Iterator<Item = &[User]> {
         let rules = match self.has_users {
-            true => protection::matching(&self.matcher, path),
+            true => protection::matching(&self.matcher, &self.forms, path),
             false => Default::default(),
         };
         let rules = rules.into_iter();

@@ -6,15 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gannet_content::routing::hidden_segment;
-use gannet_content::rules::SourceFile;
+use gannet_content::routing::{Routing, hidden_segment};
 use gannet_content::rules::problem::Problem;
-use gannet_content::rules::protection::{Paths, parse_path};
+use gannet_content::rules::protection::{Forms, Paths, parse_path};
 use gannet_content::rules::users::{User, parse_file};
+use gannet_content::rules::{Compat, SourceFile};
 use gannet_io::cause::cause;
 use gannet_io::named_file;
 
-use crate::config::{Content, Hosted, PasswordOptions};
+use crate::config::{Content, ContentOptions, Hosted, PasswordOptions};
 use crate::limits::PASSWORD_FILE_MAX;
 use crate::observe::notices::ERRORS;
 use crate::start::lookout::{Lookout, Quiet, Stamp};
@@ -92,19 +92,19 @@ impl PasswordFile {
     pub(crate) fn open(
         options: &PasswordOptions,
         contents: &[Hosted],
-        dotfiles: bool,
+        content: &ContentOptions,
     ) -> Result<Option<Arc<Self>>, PasswordFileError> {
         let Some(path) = &options.file else {
             return Ok(None);
         };
-        if let Some(site) = serving(path, contents, dotfiles) {
+        if let Some(site) = serving(path, contents, content.dotfiles) {
             return Err(PasswordFileError::Served(path.clone(), site));
         }
         let mut paths = options.paths.clone();
         if paths.is_empty() {
             paths.extend(parse_path("/*"));
         }
-        let paths = Arc::new(Paths::new(&paths));
+        let paths = Arc::new(Paths::new(&paths, forms(contents, &content.routing)));
         let users = read(path)?;
         if users.is_empty() {
             let path = path.display();
@@ -120,6 +120,18 @@ impl PasswordFile {
     pub(super) fn protecting(&self, path: &[u8]) -> Option<&[User]> {
         self.paths.cover(path).then_some(&self.users)
     }
+}
+
+/// Under which paths the content of all sites may be found. Archives, which may also come later, have been
+/// packed for any dialect.
+fn forms(contents: &[Hosted], routing: &Routing) -> Forms {
+    let has_own = contents.iter().any(|hosted| match hosted.content {
+        Content::Directory(_) | Content::HostFolder(_) | Content::File(_) => false,
+        Content::Archive(_) | Content::Store(_) | Content::Many(_) => true,
+    });
+    let others = [Compat::Netlify, Compat::Cloudflare, Compat::Kawipiko].map(Routing::new);
+    let others = others.iter().filter(|_| has_own);
+    Forms::new(others.chain([routing]))
 }
 
 /// The live directory that serves a file, if any does.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gannet_archive::{Archive, HostRules};
+use gannet_content::routing::Routing;
 use gannet_content::rules::files::redirects_files;
 use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::language::first_language;
@@ -37,10 +38,10 @@ pub(crate) struct SiteRules {
 }
 
 /// The files of a directory that are read before any request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReadAhead {
-    /// Rules files of this dialect.
-    pub(crate) rules: Option<Compat>,
+    /// Rules files of its dialect, if it has one.
+    pub(crate) routing: Option<Arc<Routing>>,
     /// Error pages.
     pub(crate) pages: bool,
 }
@@ -95,17 +96,20 @@ impl SiteRules {
     pub(crate) fn of_directory(
         root: &Root,
         path: &Path,
-        ahead: ReadAhead,
+        ahead: &ReadAhead,
     ) -> Result<Option<Self>, RulesError> {
-        let rules = match ahead.rules {
-            Some(compat) => Self::in_files(root, path, compat)?,
+        let rules = match &ahead.routing {
+            Some(routing) => Self::in_files(root, path, routing)?,
             None => None,
         };
         let pages = ahead.pages.then(|| ErrorPages::of_directory(root, path));
         Ok(rules.unwrap_or_default().with_pages(pages.flatten()))
     }
 
-    fn in_files(root: &Root, path: &Path, compat: Compat) -> Result<Option<Self>, RulesError> {
+    fn in_files(root: &Root, path: &Path, routing: &Routing) -> Result<Option<Self>, RulesError> {
+        let Some(compat) = routing.rules else {
+            return Ok(None);
+        };
         let mut texts = Vec::new();
         let names = redirects_files(compat, |folder| root.names(folder)).map_err(|error| {
             let folder = path.display().to_string();
@@ -119,10 +123,14 @@ impl SiteRules {
             .map(|(path, text)| SourceFile { path, text })
             .collect();
         let headers = read(root, path, "_headers")?;
-        Self::parse(&files, headers.as_deref(), compat).map_err(|problems| {
+        let rules = Self::parse(&files, headers.as_deref(), compat).map_err(|problems| {
             let problems = problems.into_iter().map(|problem| problem.of_site(path));
             RulesError::Problems(problems.collect())
-        })
+        })?;
+        Ok(rules.map(|rules| Self {
+            headers: rules.headers.map(|table| table.with_routing(routing)),
+            ..rules
+        }))
     }
 
     /// The rules in files with redirects and in the text of `_headers`, if any.

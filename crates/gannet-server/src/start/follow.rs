@@ -105,7 +105,7 @@ impl LiveDirectory {
     pub(crate) fn new(
         name: &Path,
         (place, root): (Place, &Root),
-        ahead: ReadAhead,
+        ahead: &ReadAhead,
         workers: usize,
     ) -> Self {
         let names = names(root, ahead);
@@ -116,7 +116,7 @@ impl LiveDirectory {
             },
             name: name.to_owned(),
             place,
-            ahead,
+            ahead: ahead.clone(),
             root: root.clone(),
             rules_files: names,
             workers,
@@ -226,7 +226,7 @@ impl Follower {
     fn search(&mut self, root: &Root) {
         let begun = Instant::now();
         if begun >= self.next_search {
-            self.source.rules_files = names(root, self.source.ahead);
+            self.source.rules_files = names(root, &self.source.ahead);
             self.next_search = Instant::now() + begun.elapsed() * RULES_SEARCH_PART;
         }
     }
@@ -368,7 +368,7 @@ impl Follower {
 
     /// Reads the rules and error pages. `None` keeps the old ones, because the new ones are invalid.
     fn load_rules(&self, root: &Root) -> Option<Option<SiteRules>> {
-        match SiteRules::of_directory(root, &self.source.name, self.source.ahead) {
+        match SiteRules::of_directory(root, &self.source.name, &self.source.ahead) {
             Ok(rules) => Some(rules),
             Err(error) => {
                 let name = self.source.name.display();
@@ -412,9 +412,9 @@ fn has_no_headers(root: &Root) -> bool {
 }
 
 /// The rules files and error pages that may exist, relative to the directory.
-pub(crate) fn names(root: &Root, ahead: ReadAhead) -> Vec<String> {
+pub(crate) fn names(root: &Root, ahead: &ReadAhead) -> Vec<String> {
     let mut names = Vec::new();
-    if let Some(compat) = ahead.rules {
+    if let Some(compat) = ahead.routing.as_ref().and_then(|routing| routing.rules) {
         // Reading the rules reports an excess of folders.
         names = redirects_files(compat, |folder| root.names(folder)).unwrap_or_default();
         names.push("_headers".into());

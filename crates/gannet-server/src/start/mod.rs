@@ -167,7 +167,7 @@ pub fn prepare(
         let names = set.facts().flat_map(|facts| &facts.names);
         datagrams.report.names = names.cloned().collect();
     }
-    let passwords = PasswordFile::open(&config.passwords, &hosted, config.content.dotfiles)
+    let passwords = PasswordFile::open(&config.passwords, &hosted, &config.content)
         .map_err(StartError::Passwords)?;
     let (checker, password_jobs) = Checker::new();
     let (sites, named) = sites.unzip();

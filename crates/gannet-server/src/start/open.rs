@@ -357,7 +357,9 @@ impl Opening<'_> {
         let refuse = |e| OpenError::Io("directory", path.to_owned(), e);
         // The folder of a single file has neither rules nor error pages.
         let ahead = ReadAhead {
-            rules: self.options.routing.rules.filter(|_| single.is_none()),
+            routing: single
+                .is_none()
+                .then(|| Arc::new(self.options.routing.clone())),
             pages: single.is_none(),
         };
         let place = Place::new(path, is_host).map_err(refuse)?;
@@ -365,8 +367,8 @@ impl Opening<'_> {
         // Opening a folder does not require permission to enter it; without this check, the error
         // would misleadingly name its rules files.
         named_file::metadata_below(&root, Path::new(".")).map_err(refuse)?;
-        let source = LiveDirectory::new(path, (place, &root), ahead, self.workers);
-        let rules = SiteRules::of_directory(&root, path, ahead);
+        let source = LiveDirectory::new(path, (place, &root), &ahead, self.workers);
+        let rules = SiteRules::of_directory(&root, path, &ahead);
         let rules = rules.map_err(|e| OpenError::Rules(path.to_owned(), e))?;
         let options = DirectoryOptions::new(self.options, single, self.coder);
         let options = options.map_err(|e| refuse(invalid_types(e)))?;

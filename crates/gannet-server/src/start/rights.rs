@@ -5,7 +5,9 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use gannet_content::routing::Routing;
 use gannet_content::rules::Compat;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
@@ -145,10 +147,10 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
         }
         if !matches!(content, Content::File(_) | Content::Many(_)) {
             let ahead = ReadAhead {
-                rules: again.rules,
+                routing: again.rules.map(|compat| Arc::new(Routing::new(compat))),
                 pages: true,
             };
-            for name in names(&root, ahead) {
+            for name in names(&root, &ahead) {
                 let opened = named_file::open_below(&root, Path::new(&name));
                 keep(&path.join(name), false, opened.map(drop));
             }

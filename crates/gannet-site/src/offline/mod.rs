@@ -138,7 +138,7 @@ impl Site {
             let routing = &options.routing;
             let directory = DirectoryPlace::scan(&options.path, options.lookup, routing)?;
             let rules = match routing.rules {
-                Some(compat) => Rules::read(&options.path, compat)?,
+                Some(compat) => Rules::read(&options.path, compat, routing)?,
                 None => Rules::default(),
             };
             let place = Place::Directory(directory);

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use gannet_archive::HostRules;
+use gannet_content::routing::Routing;
 use gannet_content::rules::files::redirects_files;
 use gannet_content::rules::headers;
 use gannet_content::rules::limits::RULES_FILE_MAX;
@@ -35,7 +36,7 @@ pub struct Rules {
 
 impl Rules {
     /// Reads `_redirects` and `_headers` of a directory.
-    pub(super) fn read(root: &Path, compat: Compat) -> Result<Self, SiteError> {
+    pub(super) fn read(root: &Path, compat: Compat, routing: &Routing) -> Result<Self, SiteError> {
         let mut rules = Self::default();
         let directory = Root::open(root).map_err(SiteError::io("open", root))?;
         let names = redirects_files(compat, |folder| directory.names(folder))
@@ -66,7 +67,7 @@ impl Rules {
             };
             let (found, problems) = headers::parse(&file, compat);
             rules.problems.extend(problems);
-            rules.headers = Some(HeaderTable::new(found));
+            rules.headers = Some(HeaderTable::new(found).with_routing(routing));
         }
         Ok(rules)
     }
