@@ -28,7 +28,7 @@ use crate::limits::{PASSWORD_WAITERS_MAX, PASSWORDS_REMEMBERED_MAX};
 use crate::release::Release;
 use crate::release::rules::SiteRules;
 
-/// Identifies a password and the hash that it was compared with.
+/// Identifies a user with a password, and the hash that it was compared with.
 pub(crate) type Key = [u8; 32];
 
 /// A worker's memory of passwords.
@@ -116,9 +116,14 @@ impl Guard {
             (Some(line), None) => Credentials::parse(line),
             _ => None,
         };
-        let Some(Credentials { user, password }) = credentials else {
-            return Verdict::Denied;
-        };
+        match credentials {
+            Some(credentials) => self.judge_credentials(credentials, lists),
+            None => Verdict::Denied,
+        }
+    }
+
+    fn judge_credentials(&self, credentials: Credentials, lists: &[&[User]]) -> Verdict {
+        let Credentials { user, password } = credentials;
         for list in lists {
             let named = list.iter().find(|it| it.name.as_bytes() == user);
             // An unknown user takes as long as a known one, so that time tells no names.
@@ -133,7 +138,7 @@ impl Guard {
                 }
                 Secret::Hash(hash) => {
                     let is_real = named.is_some();
-                    let key = self.key(hash, &password, is_real);
+                    let key = self.key((&user, is_real), hash, &password);
                     if !self.remembers(&key) {
                         return Verdict::Unproven(Box::new(Proof {
                             key,
@@ -152,11 +157,14 @@ impl Guard {
         Verdict::Granted
     }
 
-    /// The key of a password that is compared with a hash. A new hash has a new key, so that an old
-    /// password is forgotten with it.
-    fn key(&self, hash: &PasswordHash, password: &[u8], is_real: bool) -> Key {
+    /// The key of a user's password that is compared with a hash. A new hash has a new key, so that an
+    /// old password is forgotten with it. Unknown users share none, either, so that each of them takes a
+    /// place in the queue and a turn of its own, as those do who are known.
+    fn key(&self, (user, is_real): (&[u8], bool), hash: &PasswordHash, password: &[u8]) -> Key {
         let mut hasher = blake3::Hasher::new_keyed(self.checker.secret());
         hasher.update(&[u8::from(is_real)]);
+        hasher.update(&(user.len() as u64).to_le_bytes());
+        hasher.update(user);
         hasher.update(hash.as_str().as_bytes());
         hasher.update(&[0]);
         hasher.update(password);
@@ -202,5 +210,53 @@ impl Guard {
         let woken = self.pending.remove(key).unwrap_or_default();
         self.waiters -= woken.len();
         woken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gannet_content::rules::SourceFile;
+    use gannet_content::rules::users::parse_file;
+
+    use super::*;
+    use crate::limits::PASSWORD_QUEUE_MAX;
+
+    fn proof(guard: &Guard, users: &[User], user: &str, password: &str) -> Box<Proof> {
+        let credentials = Credentials {
+            user: user.into(),
+            password: password.into(),
+        };
+        match guard.judge_credentials(credentials, &[users]) {
+            Verdict::Unproven(proof) => proof,
+            Verdict::Granted | Verdict::Denied => panic!("{user} has to be checked"),
+        }
+    }
+
+    /// The queue tells nobody who is known: each name takes a place of its own, and once there is none,
+    /// known and unknown ones are refused alike.
+    #[test]
+    fn unknown_users_share_no_place_in_the_queue() {
+        let hash = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+        let text = format!("anna:{hash}\nbob:{hash}\n");
+        let file = SourceFile {
+            path: "users",
+            text: text.as_bytes(),
+        };
+        let users = parse_file(&file).expect("users");
+        let (checker, _jobs) = Checker::new();
+        let mut guard = Guard::new(Arc::new(checker), 0);
+        let mut ask = |user: &str, password: &str| {
+            let proof = proof(&guard, &users, user, password);
+            guard.ask(*proof, Token(0))
+        };
+        for number in 0..PASSWORD_QUEUE_MAX / 2 {
+            assert!(ask(&format!("nobody{number}"), "guess"));
+            assert!(ask("anna", &format!("guess{number}")));
+        }
+        for user in ["anna", "bob", "carl", "nobody"] {
+            assert!(!ask(user, "guess"), "{user}: the queue is full");
+        }
+        assert!(ask("nobody0", "guess"), "it waits with the one before");
+        assert!(ask("anna", "guess0"), "it waits with the one before");
     }
 }
