@@ -76,7 +76,6 @@ const WAYS: [Way; 7] = [
                  http-request del-header Forwarded\n option forwardfor\n \
                  http-request set-header X-Forwarded-Proto https if { ssl_fc }\n \
                  http-request set-header X-Forwarded-Proto http if !{ ssl_fc }\n \
-                 http-request set-header X-Forwarded-Host %[req.hdr(host)]\n \
                  server gannet 127.0.0.1:UPSTREAM\n",
         upstream: Upstream::Plain,
     },
@@ -88,7 +87,6 @@ const WAYS: [Way; 7] = [
                  http-request del-header Forwarded\n option forwardfor\n \
                  http-request set-header X-Forwarded-Proto https if { ssl_fc }\n \
                  http-request set-header X-Forwarded-Proto http if !{ ssl_fc }\n \
-                 http-request set-header X-Forwarded-Host %[req.hdr(host)]\n \
                  server gannet 127.0.0.1:UPSTREAM\n",
         upstream: Upstream::BehindTls,
     },
@@ -101,8 +99,7 @@ const WAYS: [Way; 7] = [
                  proxy_pass http://127.0.0.1:UPSTREAM;\n proxy_set_header Host $host;\n \
                  proxy_set_header Forwarded \"\";\n \
                  proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n \
-                 proxy_set_header X-Forwarded-Proto $scheme;\n \
-                 proxy_set_header X-Forwarded-Host \"\";\n }\n }\n}\n",
+                 proxy_set_header X-Forwarded-Proto $scheme;\n }\n }\n}\n",
         upstream: Upstream::Plain,
     },
     Way {
@@ -115,8 +112,7 @@ const WAYS: [Way; 7] = [
                  proxy_pass http://127.0.0.1:UPSTREAM;\n proxy_set_header Host $host;\n \
                  proxy_set_header Forwarded \"\";\n \
                  proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n \
-                 proxy_set_header X-Forwarded-Proto $scheme;\n \
-                 proxy_set_header X-Forwarded-Host \"\";\n }\n }\n}\n",
+                 proxy_set_header X-Forwarded-Proto $scheme;\n }\n }\n}\n",
         upstream: Upstream::BehindTls,
     },
     Way {

@@ -425,6 +425,8 @@ pub struct ClientRules {
     pub trust: Vec<Network>,
     /// Whoever connects to a Unix socket is such a proxy.
     pub trust_unix: bool,
+    /// The host that they name in fields of their own selects the site, in place of the request's.
+    pub trust_host: bool,
     /// Clients that may connect; if it is not empty, no others may.
     pub allow: Vec<Network>,
     /// Clients that may not. The longest matching prefix of both lists wins.

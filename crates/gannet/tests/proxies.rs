@@ -26,8 +26,13 @@ fn site() -> Folder {
     folder
 }
 
-/// Serves with these flags only; the log is written to `log` in the folder.
+/// Serves the folder with these flags only; the log is written to `log` in it.
 fn start(engine: &str, folder: &Folder, flags: &[&str]) -> Gannet {
+    start_sites(engine, folder, &[flags, &["."]].concat())
+}
+
+/// The same for the sites that the flags name.
+fn start_sites(engine: &str, folder: &Folder, flags: &[&str]) -> Gannet {
     let log = folder.join("log");
     let _ = fs::remove_file(&log);
     let mut command = command();
@@ -41,7 +46,7 @@ fn start(engine: &str, folder: &Folder, flags: &[&str]) -> Gannet {
         "json",
     ]);
     command.args(["--metrics", "127.0.0.1:0", "--log-file", "log"]);
-    command.args(flags).arg(".").current_dir(folder.path());
+    command.args(flags).current_dir(folder.path());
     Gannet::start(&mut command)
 }
 
@@ -166,6 +171,7 @@ fn trusted_proxies_tell_of_their_clients() {
             "127.0.0.0/8",
             "--trust",
             "10.0.0.0/8",
+            "--trust-host",
         ];
         let server = start(engine.name(), &folder, &flags);
         let mut client = Client::new(&server);
@@ -207,7 +213,13 @@ fn trusted_proxies_tell_of_their_clients() {
 fn the_host_that_a_proxy_tells_of_is_logged() {
     on_both_engines(|engine| {
         let folder = site();
-        let flags = ["--listen", "127.0.0.1:0", "--trust", "loopback"];
+        let flags = [
+            "--listen",
+            "127.0.0.1:0",
+            "--trust",
+            "loopback",
+            "--trust-host",
+        ];
         let server = start(engine.name(), &folder, &flags);
         let mut client = Client::new(&server);
         for _ in 0..3 {
@@ -227,6 +239,53 @@ fn the_host_that_a_proxy_tells_of_is_logged() {
     });
 }
 
+/// A client of a proxy that passes on `X-Forwarded-Host`, as most do, chooses neither another site than
+/// that of `Host`, nor its rules, nor where redirects lead, in any version of HTTP.
+#[test]
+fn clients_of_proxies_choose_no_site() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("a/index.html", "a");
+        folder.write("b/index.html", "b");
+        folder.write("b/_redirects", "/old /new 301\n");
+        let sites = ["--site", "a.example=a", "--site", "b.example=b"];
+        let flags = [
+            &["--listen", "127.0.0.1:0", "--trust", "loopback"],
+            &sites[..],
+        ]
+        .concat();
+        let told = ["x-forwarded-host: b.example", "forwarded: host=b.example"];
+        for (is_trusted, expect) in [(false, ("a", 404)), (true, ("b", 301))] {
+            let flags = match is_trusted {
+                false => flags.clone(),
+                true => [&flags[..], &["--trust-host"]].concat(),
+            };
+            let server = start_sites(engine.name(), &folder, &flags);
+            let mut client = Client::new(&server);
+            for line in told {
+                let ask = |client: &mut Client, target: &str| {
+                    let host = "Host: a.example";
+                    client.send(format!("GET {target} HTTP/1.1\r\n{host}\r\n{line}\r\n\r\n"));
+                    client.response()
+                };
+                assert_eq!(ask(&mut client, "/").expect(200).text(), expect.0, "{line}");
+                ask(&mut client, "/old").expect(expect.1);
+            }
+            let mut peer = Peer::new(&server);
+            for line in told {
+                let (name, value) = line.split_once(": ").expect("a field");
+                let fields = [("host", "a.example"), (name, value)];
+                let block = [(":method", "GET"), (":scheme", "http"), (":path", "/")];
+                let block = h2::block(&[&block[..], &fields].concat());
+                let stream = peer.open();
+                peer.send(&h2::headers(stream, &block));
+                let answer = peer.answer(stream).expect(200);
+                assert_eq!(answer.body, expect.0.as_bytes(), "{line}");
+            }
+        }
+    });
+}
+
 /// A client can neither hide behind its proxy, nor speak for it.
 #[test]
 fn clients_of_proxies_cannot_hide() {
@@ -239,6 +298,7 @@ fn clients_of_proxies_cannot_hide() {
             "127.0.0.1:0",
             "--trust",
             "loopback",
+            "--trust-host",
         ];
         let denying = [&flags[..], &["--deny", "203.0.113.7"]].concat();
         let server = start(engine.name(), &folder, &denying);

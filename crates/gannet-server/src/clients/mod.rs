@@ -302,14 +302,20 @@ impl Client {
         }
     }
 
-    /// What a request says about its client; nothing unless it comes from a trusted proxy.
+    /// What a request says about its client; nothing unless it comes from a trusted proxy. Of its host
+    /// nothing unless the operator says that the proxy sets these fields: others pass on what clients
+    /// send, who could choose a site past the proxy's own rules.
     ///
     /// # Errors
     /// See [`Conflict`].
     pub(crate) fn told<'a>(&self, fields: &Fields<'a>) -> Result<Forwarded<'a>, Conflict> {
         match &self.clients {
             Some(clients) if self.is_trusted => {
-                Forwarded::read(fields, |address| clients.is_trusted(address))
+                let told = Forwarded::read(fields, |address| clients.is_trusted(address))?;
+                Ok(Forwarded {
+                    authority: told.authority.filter(|_| clients.rules.trust_host),
+                    ..told
+                })
             }
             _ => Ok(Forwarded::default()),
         }

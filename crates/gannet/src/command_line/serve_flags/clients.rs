@@ -4,7 +4,7 @@ use clap::ValueHint;
 
 use crate::command_line::flag::{Flag, Group, Value, one};
 use crate::command_line::settings::Settings;
-use crate::command_line::values::{networks, number, rate, text, trusted};
+use crate::command_line::values::{networks, number, rate, switch, text, trusted};
 use crate::quantities::parse_size;
 
 /// Networks, as flags take them.
@@ -25,13 +25,29 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "believe what these proxies say of their clients; repeatable",
         details: "192.0.2.10, 10.0.0.0/8, 2001:db8::/32, loopback, private (RFC 1918, RFC 4193), or unix \
-        for whoever connects to a Unix socket. Of their requests Forwarded, else X-Forwarded-For, \
-        -Proto and -Host, tell the client for the log, the scheme and the host. Only they may \
-        connect to an address of --listen with ',proxy'. Such fields of others are ignored.",
+        for whoever connects to a Unix socket. Of their requests Forwarded, else X-Forwarded-For and \
+        -Proto, tell the client for the log and the scheme. Only they may connect to an address of \
+        --listen with ',proxy'. Such fields of others are ignored.",
         is_common: false,
         apply: |settings, values| {
             let clients = &mut settings.server.clients;
             (clients.trust, clients.trust_unix) = trusted(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "trust-host",
+        short: None,
+        value: Value::Switch,
+        group: Group::Addresses,
+        default: "false",
+        brief: "take the host from X-Forwarded-Host of these proxies, or Forwarded",
+        details: "For proxies that send a Host of their own. They have to set or remove the field in each \
+            request: otherwise clients choose the site, past the proxy's rules. Without this flag, Host \
+            selects the site, whoever has sent it.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.clients.trust_host = switch(values)?;
             Ok(())
         },
     },

@@ -37,6 +37,8 @@ pub enum Need {
     Clients,
     /// A Unix socket, if whoever connects to one is to be trusted.
     UnixIfTrusted,
+    /// Some proxy is trusted.
+    Trust,
     /// Requests are logged.
     Log,
     /// Requests are distinguished by host.
@@ -88,6 +90,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("port", Need::Nothing),
     ("expose", Need::Nothing),
     ("trust", Need::UnixIfTrusted),
+    ("trust-host", Need::Trust),
     ("qr", Need::Tcp),
     ("metrics", Need::Nothing),
     ("no-http2", Need::Nothing),

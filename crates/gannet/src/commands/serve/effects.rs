@@ -177,6 +177,10 @@ impl Situation {
                     "add --listen unix:PATH, or leave it out".to_owned(),
                 ))
             }
+            Need::Trust if !settings.server.clients.trusts_anyone() => lack(
+                "without a proxy that is trusted",
+                "name the proxy's address with --trust CIDR, or leave it out",
+            ),
             Need::Log if !self.is_logging => lack("with --log off", "leave one of them out"),
             Need::Hosts if settings.ignore_host => {
                 lack("with --ignore-host", "leave one of them out")
@@ -194,6 +198,7 @@ impl Situation {
             | Need::Tcp
             | Need::Clients
             | Need::UnixIfTrusted
+            | Need::Trust
             | Need::Log
             | Need::Hosts
             | Need::Sites => None,
@@ -258,6 +263,7 @@ mod tests {
     fn with(flag: &Flag<Settings>, value: &OsString) -> (Settings, Origins) {
         let mut settings = Settings::default();
         (flag.apply)(&mut settings, std::slice::from_ref(value)).expect(flag.name);
+        settings.server.clients.trust_unix |= flag.name == "trust-host";
         let origins = Origins::from([(flag.name, Origin::CommandLine)]);
         (settings, origins)
     }
@@ -312,6 +318,7 @@ mod tests {
             if name == "unknown-host" {
                 settings.ignore_host = situation.has_hosts;
             }
+            settings.server.clients.trust_unix = false;
             let failure = super::check(&settings, &origins, &situation).expect_err(name);
             assert_eq!(failure.message, expect);
         };
@@ -347,6 +354,11 @@ mod tests {
                 format!("--{name} has no effect on Unix sockets, whose clients have no address");
             check(name, without(|it| it.has_tcp = false), &expect);
         }
+        check(
+            "trust-host",
+            directory(),
+            "--trust-host has no effect without a proxy that is trusted",
+        );
         check(
             "log-file",
             without(|it| it.is_logging = false),
