@@ -177,7 +177,11 @@ impl Connection {
                     event: Event::Request(head.request),
                 }
             }
-            Ok(None) => Step::NEED_MORE,
+            Ok(None) => {
+                // The caller may give up on it.
+                self.is_head = input.starts_with(b"HEAD ");
+                Step::NEED_MORE
+            }
             Err(why) => {
                 self.is_head = input.starts_with(b"HEAD ");
                 self.reject();
@@ -224,7 +228,10 @@ impl Connection {
                     event: Event::Dropped,
                 }
             }
-            [b'\r'] => Step::NEED_MORE,
+            [b'\r'] => {
+                self.is_head = false;
+                Step::NEED_MORE
+            }
             _ => self.receive_head(input),
         }
     }
@@ -375,9 +382,55 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::semantics::date::DateLine;
+    use crate::semantics::response::Status;
 
     #[test]
     fn a_connection_stays_small() {
         assert!(size_of::<Connection>() <= 64, "{}", size_of::<Connection>());
+    }
+
+    /// The response to a request that is given up is that to its own method, if that has arrived, and
+    /// not to the method of the request before it.
+    #[test]
+    fn what_is_given_up_has_its_own_method() {
+        let date = DateLine::new(0);
+        let respond = |connection: &mut Connection, status| {
+            let head = ResponseHead {
+                status,
+                ready: None,
+                content_length: Some(3),
+                fields: &[],
+            };
+            connection.respond(&head, date.as_bytes(), &mut Vec::new())
+        };
+        for (before, begun, has_content) in [
+            ("HEAD", "GET /ind", true),
+            ("GET", "HEAD /ind", false),
+            ("HEAD", "G", true),
+            ("HEAD", "\r", true),
+            ("HEAD", "\r\nGET /", true),
+            ("GET", "\r\nHEAD /", false),
+            ("GET", "HEADER /", true),
+        ] {
+            let mut connection = Connection::new();
+            let request = format!("{before} / HTTP/1.1\r\nhost: x\r\n\r\n");
+            let step = connection.receive(request.as_bytes());
+            assert!(matches!(step.event, Event::Request(_)));
+            assert_eq!(respond(&mut connection, Status::OK), before == "GET");
+            let mut input = begun.as_bytes();
+            loop {
+                let step = connection.receive(input);
+                input = &input[step.consumed..];
+                match step.event {
+                    Event::NeedMore => break,
+                    Event::Dropped => {}
+                    event => panic!("no request yet: {event:?}"),
+                }
+            }
+            connection.reject();
+            let sends = respond(&mut connection, Status::REQUEST_TIMEOUT);
+            assert_eq!(sends, has_content, "{before}, then {begun:?}");
+        }
     }
 }
