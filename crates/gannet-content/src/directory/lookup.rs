@@ -312,6 +312,14 @@ impl Lookup {
     /// # Panics
     /// If there was no query: the lookup is done.
     pub fn found(&mut self, at_path: AtPath) {
+        let at_path = match at_path {
+            // Neither sent nor redirected to, with whatever slash or suffix: whether there is one must not
+            // show.
+            AtPath::Regular | AtPath::Denied if self.routing.is_rules_file(&self.name) => {
+                AtPath::Missing
+            }
+            at_path => at_path,
+        };
         match (self.state, at_path) {
             (State::Done(_), _) => panic!("a finished lookup asks nothing"),
             (_, AtPath::Failed) => self.state = State::Done(End::Failed),

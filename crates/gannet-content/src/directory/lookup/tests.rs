@@ -1,5 +1,6 @@
 use super::*;
 use crate::limits::NOT_FOUND_FOLDERS_MAX;
+use crate::rules::Compat;
 
 /// One index name, one suffix, one fallback, no redirect rules.
 fn plain_routing() -> Routing {
@@ -584,4 +585,44 @@ fn rules_are_asked_for_what_nothing_claims() {
         rule: 3,
     });
     assert_eq!(finish(TREE, lookup).1, "302 to https://example.org/");
+}
+
+/// A slash, or a suffix that a path may leave out, leads nobody to a rules file, and the answer is that
+/// of a path where there is none.
+#[test]
+fn rules_files_are_not_there_in_any_form() {
+    let tree = [
+        ("", AtPath::Directory),
+        ("_headers", AtPath::Regular),
+        ("_redirects", AtPath::Denied),
+        ("_redirects.txt", AtPath::Regular),
+        ("sub", AtPath::Directory),
+        ("sub/_redirects.txt", AtPath::Regular),
+    ];
+    for compat in [Compat::Netlify, Compat::Kawipiko] {
+        for trailing_slash in [
+            TrailingSlash::Auto,
+            TrailingSlash::Always,
+            TrailingSlash::Never,
+            TrailingSlash::Off,
+        ] {
+            let routing = Arc::new(Routing {
+                trailing_slash,
+                ..Routing::new(compat)
+            });
+            let found = |path: &str| {
+                let lookup = Lookup::new(path.as_bytes(), PLAIN, &routing);
+                finish(&tree, lookup).1
+            };
+            let mut paths = vec!["/_headers", "/_headers/", "/_redirects/"];
+            match compat {
+                Compat::Kawipiko => paths.extend(["/_redirects.txt/", "/sub/_redirects/"]),
+                _ => assert_eq!(found("/_redirects.txt"), "200 _redirects.txt"),
+            }
+            for path in paths {
+                let shown = format!("{path} {compat:?} {trailing_slash:?}");
+                assert_eq!(found(path), found("/missing/"), "{shown}");
+            }
+        }
+    }
 }
