@@ -155,6 +155,10 @@ impl Streams {
             let range = start as usize..(start + len) as usize;
             match source {
                 Source::Bytes(bytes) => out.wire().extend_from_slice(&bytes[range]),
+                Source::Made(memory, offset) => {
+                    let range = offset + range.start..offset + range.end;
+                    out.wire().extend_from_slice(&memory.bytes()[range]);
+                }
                 Source::Memory(memory, offset) => {
                     out.memory(memory, offset + range.start..offset + range.end);
                 }
@@ -337,8 +341,9 @@ impl Streams {
 
     /// Bytes made or read only for its streams.
     pub(crate) fn held_bytes(&self) -> u64 {
-        let parts = self.contents.iter().flat_map(|content| &content.parts);
-        self.out.as_ref().map_or(0, Outgoing::wire_len) + parts.map(Body::own_bytes).sum::<u64>()
+        let parts = self.contents.iter().map(|it| Body::held_by(&it.parts));
+        let entries = (self.contents.capacity() * size_of::<Content>()) as u64;
+        self.out.as_ref().map_or(0, Outgoing::wire_len) + entries + parts.sum::<u64>()
     }
 
     /// Bytes of pending log records.

@@ -449,11 +449,14 @@ impl Answering<'_> {
                 body_len: 0,
             };
         }
-        for part in &multipart.parts {
-            self.bytes(&multipart.framing[part.head.clone()]);
+        // One memory for all parts, which wait with it while the peer opens no window.
+        let framing = Arc::new(Memory::from_vec(multipart.framing));
+        let in_framing = |range: Range<usize>| range.start as u64..range.end as u64;
+        for part in multipart.parts {
+            self.body(Source::Made(&framing, 0), in_framing(part.head));
             self.body(selected.source, bounds(part.body));
         }
-        self.bytes(&multipart.framing[multipart.closing.clone()]);
+        self.body(Source::Made(&framing, 0), in_framing(multipart.closing));
         Answered {
             status,
             body_len: multipart.content_length,
@@ -617,6 +620,10 @@ fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
     match source {
         Source::Bytes(bytes) if out.parts.is_empty() => {
             out.wire().extend_from_slice(&bytes[bounds()]);
+        }
+        Source::Made(memory, offset) if out.parts.is_empty() => {
+            let range = offset + bounds().start..offset + bounds().end;
+            out.wire().extend_from_slice(&memory.bytes()[range]);
         }
         Source::Memory(memory, offset)
             if range.end - range.start <= SMALL_FILE_MAX && !out.is_full() =>

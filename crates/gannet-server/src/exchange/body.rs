@@ -1,5 +1,6 @@
 //! The content of a response, common to all versions of HTTP.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,6 +30,10 @@ impl Body {
             Source::Memory(memory, offset) => {
                 let range = offset + bounds().start..offset + bounds().end;
                 Self::Shared(Arc::clone(memory), range)
+            }
+            Source::Made(memory, offset) => {
+                let range = offset + bounds().start..offset + bounds().end;
+                Self::Own(Arc::clone(memory), range)
             }
             Source::File(file, offset) => {
                 Self::File(Rc::clone(file), offset + range.start..offset + range.end)
@@ -114,12 +119,21 @@ impl Body {
         self.len() == 0
     }
 
-    /// Bytes of memory held only by this response.
-    pub(crate) fn own_bytes(&self) -> u64 {
-        match self {
-            Self::Own(memory, _) => memory.len() as u64,
-            Self::Shared(..) | Self::File(..) => 0,
-        }
+    /// Bytes of memory held only for a response with these parts: its own content, which several of
+    /// them in a row may have in common, and the parts themselves.
+    pub(crate) fn held_by(parts: &VecDeque<Self>) -> u64 {
+        const COUNTS: usize = 2 * size_of::<usize>();
+        let own = parts.iter().filter_map(|part| match part {
+            Self::Own(memory, _) => Some(memory),
+            Self::Shared(..) | Self::File(..) => None,
+        });
+        let mut last = None;
+        let distinct = own.filter(|memory| {
+            let this = Arc::as_ptr(memory);
+            last.replace(this) != Some(this)
+        });
+        let own = distinct.map(|memory| memory.len() + size_of::<Memory>() + COUNTS);
+        (parts.capacity() * size_of::<Self>() + own.sum::<usize>()) as u64
     }
 
     /// Its bytes, if that requires no read.
@@ -141,5 +155,31 @@ impl Body {
             Self::Shared(memory, _) => Some(memory),
             Self::Own(..) | Self::File(..) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts that share memory count it once, and each part takes memory itself.
+    #[test]
+    fn what_parts_hold_is_counted_once() {
+        let framing = Arc::new(Memory::from_vec(vec![b'f'; 1_000]));
+        let content = Arc::new(Memory::from_vec(vec![b'c'; 9_000]));
+        let mut parts = VecDeque::with_capacity(17);
+        for number in 0..8 {
+            parts.push_back(Body::Own(
+                Arc::clone(&framing),
+                100 * number..100 * (number + 1),
+            ));
+            parts.push_back(Body::Shared(Arc::clone(&content), number..number + 1));
+        }
+        let entries = (parts.capacity() * size_of::<Body>()) as u64;
+        let one = Body::held_by(&parts) - entries;
+        assert!((1_000..1_100).contains(&one), "{one}");
+        parts.push_back(Body::own(vec![b'r'; 2_000]));
+        let two = Body::held_by(&parts) - entries - one;
+        assert!((2_000..2_100).contains(&two), "{two}");
     }
 }

@@ -80,7 +80,9 @@ impl Digests {
 fn sha256(selected: &Selected<'_>) -> Option<[u8; 32]> {
     let bytes = match selected.source {
         Source::Bytes(bytes) => bytes,
-        Source::Memory(memory, offset) => memory.bytes().get(offset..)?,
+        Source::Memory(memory, offset) | Source::Made(memory, offset) => {
+            memory.bytes().get(offset..)?
+        }
         Source::File(..) | Source::Unloaded(_) | Source::Unread => return None,
     };
     let take = || {

@@ -81,8 +81,7 @@ impl Outgoing {
 
     /// Bytes of memory allocated for these responses.
     pub(crate) fn wire_len(&self) -> u64 {
-        let parts = self.parts.iter().map(Body::own_bytes);
-        self.list.wire.capacity() as u64 + parts.sum::<u64>()
+        self.list.wire.capacity() as u64 + Body::held_by(&self.parts)
     }
 
     /// Whether the send is empty.

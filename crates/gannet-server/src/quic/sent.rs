@@ -32,7 +32,7 @@ impl Sent {
         range: Range<usize>,
         own_bytes: &Arc<AtomicU64>,
     ) -> Bytes {
-        own_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
+        own_bytes.fetch_add(range.len() as u64, Ordering::Relaxed);
         Bytes::from_owner(Self {
             memory,
             range,
@@ -50,7 +50,7 @@ impl AsRef<[u8]> for Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         if let Some(all) = &self.own_bytes {
-            all.fetch_sub(self.memory.len() as u64, Ordering::Relaxed);
+            all.fetch_sub(self.range.len() as u64, Ordering::Relaxed);
         }
     }
 }

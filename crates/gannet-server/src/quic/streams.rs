@@ -168,7 +168,7 @@ impl Stream {
             Source::Bytes(bytes) if self.parts.is_empty() => {
                 wire.extend_from_slice(&bytes[bounds()]);
             }
-            Source::Memory(memory, offset)
+            Source::Memory(memory, offset) | Source::Made(memory, offset)
                 if self.parts.is_empty() && bounds().len() <= COPY_MAX =>
             {
                 let range = offset + bounds().start..offset + bounds().end;
@@ -299,8 +299,7 @@ impl Stream {
 
     /// Bytes of memory made for it alone: those waiting, and the library's copy of accepted ones.
     fn own_bytes(&self) -> u64 {
-        let parts = self.parts.iter().map(Body::own_bytes);
-        (self.wire.capacity() + self.taken) as u64 + parts.sum::<u64>()
+        (self.wire.capacity() + self.taken) as u64 + Body::held_by(&self.parts)
     }
 }
 

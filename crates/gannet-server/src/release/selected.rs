@@ -59,7 +59,7 @@ impl Selected<'_> {
         match self.source {
             Source::Unloaded(body) => body.body().is_some(),
             Source::Unread => false,
-            Source::Bytes(_) | Source::Memory(..) | Source::File(..) => true,
+            Source::Bytes(_) | Source::Memory(..) | Source::Made(..) | Source::File(..) => true,
         }
     }
 
@@ -77,6 +77,8 @@ pub(crate) enum Source<'s> {
     Bytes(&'s [u8]),
     /// In shared memory, from this offset.
     Memory(&'s Arc<Memory>, usize),
+    /// In memory made for one response, from this offset.
+    Made(&'s Arc<Memory>, usize),
     /// In a file, from this offset.
     File(&'s Rc<ServedFile>, u64),
     /// Read or decoded on demand.

@@ -103,8 +103,7 @@ fn of_connection(conn: &Conn) -> Held {
         held[Account::Input] += tls.held_bytes();
     }
     if let Some(work) = &conn.work {
-        let parts = work.parts.iter().map(Body::own_bytes);
-        held[Account::Answers] += work.head.capacity() as u64 + parts.sum::<u64>();
+        held[Account::Answers] += work.head.capacity() as u64 + Body::held_by(&work.parts);
         held[Account::Log] += work.records.iter().map(Record::memory).sum::<u64>();
         if let Some(parked) = &work.parked {
             held[Account::Answers] += parked.out.wire_len();

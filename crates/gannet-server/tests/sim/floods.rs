@@ -555,6 +555,38 @@ fn a_short_file_that_streams_wait_with_is_shared() {
     assert!(answers.peak <= 64 * KIB, "{answers:?}");
 }
 
+/// Answers in eight parts to streams without a window: what is between the parts is in memory once, and
+/// the account has all that is held, the parts themselves included.
+#[test]
+fn answers_in_many_parts_that_are_not_taken_are_counted() {
+    const STREAMS: u32 = 100;
+    let mut server = Server::new(Faults::none());
+    server.disk.put_file("short", vec![b's'; 8_000]);
+    server.disk.age_files(10_000);
+    let client = server.connect();
+    client.write(&opening(&[(INITIAL_WINDOW_SIZE, 0)]));
+    let ranges: Vec<_> = (0..8)
+        .map(|part| format!("{0}-{0}", part * 1_000))
+        .collect();
+    for stream in 0..STREAMS {
+        let path = (":path", "/short".to_owned());
+        let host = (":authority", "sim".to_owned());
+        let range = ("range", format!("bytes={}", ranges.join(",")));
+        client.write(&request(2 * stream + 1, &[host, path, range]));
+    }
+    server.pass(500);
+    let counters = server.driven.counters();
+    assert_eq!(counters.by_status.get(&206), Some(&u64::from(STREAMS)));
+    let answers = holding(&server, Account::Answers);
+    let each = answers.held / u64::from(STREAMS);
+    assert!(
+        (1_500..2_700).contains(&each),
+        "{each} bytes for each answer"
+    );
+    client.reset();
+    check_given_back(&mut server, Account::Answers, 150_000);
+}
+
 /// Concurrent first requests for one path, each on its own connection, with far fewer descriptors:
 /// all are answered.
 #[test]
