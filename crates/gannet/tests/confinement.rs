@@ -557,7 +557,10 @@ fn root_becomes_another_user_for_good() {
             client.get("/page");
             fs::metadata(&log).is_ok_and(|meta| meta.len() > 0)
         });
-        server.stop().success();
+        let ended = server.stop();
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        let denied = "gannet: cannot read 'secret' (host 'test'): permission denied (EACCES)\n";
+        assert!(ended.err.starts_with(denied), "{}", ended.err);
     });
 }
 

@@ -249,7 +249,6 @@ fn a_reload_says_that_the_configuration_has_changed() {
         let mut command = command();
         command.args(["--engine", engine.name(), "--sandbox", "off", "--config"]);
         let mut server = Gannet::start(command.arg(&file).arg(folder.path()));
-        server.signal(Signal::HUP);
         // Another file with the same content.
         fs::remove_file(&file).expect("ours");
         folder.write("gannet.toml", "port = 0\n");
@@ -383,7 +382,7 @@ fn the_host_is_in_the_log() {
     ask(&server, "GET", "/about", &[]).expect(200);
     server.stop().success();
     let text = fs::read_to_string(&log).expect("written");
-    assert!(text.starts_with("test 127.0.0.1 - - ["), "{text}");
+    assert!(text.starts_with("test:80 127.0.0.1 - - ["), "{text}");
     assert!(
         text.ends_with("\"\n") && text.contains("\"GET /about HTTP/1.1\" 200 "),
         "{text}"

@@ -366,7 +366,12 @@ fn the_operators_file_protects_paths_and_follows_changes() {
         // The last user can be revoked without a restart, and a restart does not fail for that.
         fs::write(&users, "# nobody\n").expect("written");
         let nobody = format!("'{file}' names no user: nobody may have what it protects");
-        error_line(&mut server, &nobody);
+        // What was said of the reload before comes first.
+        while !server
+            .next_error_line()
+            .expect("it says so")
+            .contains(&nobody)
+        {}
         until("nobody", || {
             ask(&server, "GET", "/plan", &[WRONG]).status == 401
         });

@@ -323,7 +323,9 @@ fn clients_of_proxies_cannot_hide() {
         let mut unknown = Client::new(&server);
         unknown.send("PROXY UNKNOWN\r\n");
         unknown.closes();
-        server.stop().success();
+        let err = server.stop().err;
+        let denied = "gannet: a client that is not known is not allowed to connect: ";
+        assert!(err.starts_with(denied), "{err}");
 
         // A client that is not known is no proxy.
         let server = start(engine.name(), &folder, &flags);

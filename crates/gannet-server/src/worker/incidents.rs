@@ -72,10 +72,13 @@ impl<D: Driver> Shared<D> {
     #[cold]
     pub(crate) fn tell_denied(&self, client: &Client) {
         self.tell(Kind::Denied, || {
+            let name = match client.is_hidden() {
+                true => "a client that is not known".into(),
+                false => self.log.shown(Client::named(Some(client)).address),
+            };
             format!(
-                "gannet: {} is not allowed to connect: its connection was closed\n\
-                 help: --allow and --deny say who may connect",
-                self.log.shown(Client::named(Some(client)).address)
+                "gannet: {name} is not allowed to connect: its connection was closed\n\
+                 help: --allow and --deny say who may connect"
             )
         });
     }
