@@ -380,7 +380,7 @@ fn entries_that_the_server_does_not_follow_are_found() {
     assert_eq!(findings(ended.text()), expected, "{}", ended.text());
     let ended = gannet_in(&folder, ["explain", "--hosts", "//evil.example/x", "sites"]);
     ended.failure(
-        1,
+        2,
         "gannet: cannot open 'sites/evil.example': a symbolic link leads out of the directory, or is \
          absolute\nhelp: a link has to stay in the folder, and is relative; 'gannet serve --site \
          HOST=PATH' serves a path elsewhere\n",
