@@ -17,7 +17,7 @@ use xtask::process;
 use xtask::running::free_port;
 use xtask::served::Served;
 
-/// The client's address, and the one that it claims to have.
+/// The client's address, and the one that it claims to have, also as the host.
 const CLIENT: &str = "127.0.0.7";
 const CLAIMED: &str = "203.0.113.66";
 
@@ -202,6 +202,7 @@ fn go(way: &Way, gannet: &Path, folder: &Path) -> Result<()> {
     if matches!(way.upstream, Upstream::Plain | Upstream::BehindTls) {
         curl.args(["--header", &format!("X-Forwarded-For: {CLAIMED}")]);
         curl.args(["--header", &format!("Forwarded: for={CLAIMED}")]);
+        curl.args(["--header", &format!("X-Forwarded-Host: {CLAIMED}")]);
     }
     let answer = process::capture(curl.args(["--include"]).arg(url))?;
     let (head, content) = answer.split_once("\r\n\r\n").context("no head")?;
@@ -215,6 +216,7 @@ fn go(way: &Way, gannet: &Path, folder: &Path) -> Result<()> {
         logged.contains(&format!("\"peer\":\"{CLIENT}")),
         "the client is another one: {logged}"
     );
+    ensure!(!logged.contains(CLAIMED), "what it claims: {logged}");
     println!("{}: the client is logged", way.name);
     Ok(())
 }

@@ -425,12 +425,12 @@ fn every_name_of_a_page_needs_its_password() {
             by_file.extend(["--password-path", path]);
         }
         check(&engine.serve(site.path(), &[&by_file[..], &kawipiko].concat()));
-        check(&engine.serve(&pack("file"), &by_file));
+        check(&engine.serve(pack("file"), &by_file));
         let rules =
             ["/plan", "/px", "/f", "/g"].map(|path| format!("{path}\n  Basic-Auth: {BOB}\n"));
         site.write("_headers", rules.concat());
         check(&engine.serve(site.path(), &kawipiko));
-        check(&engine.serve(&pack("rules"), &[]));
+        check(&engine.serve(pack("rules"), &[]));
 
         let site = Folder::new();
         site.write("f/start.html", "f");
