@@ -243,8 +243,8 @@ fn unix_sockets_have_a_group() {
 /// touched has not, where the sandbox lets the server see that.
 #[test]
 fn a_reload_says_that_the_configuration_has_changed() {
-    let folder = Folder::site();
     on_both_engines(|engine| {
+        let folder = Folder::site();
         let file = folder.write("gannet.toml", "port = 0\n");
         let mut command = command();
         command.args(["--engine", engine.name(), "--sandbox", "off", "--config"]);
@@ -273,9 +273,9 @@ fn a_reload_says_that_the_configuration_has_changed() {
 /// The same in the sandbox, in which the file cannot be read.
 #[test]
 fn a_confined_server_sees_that_the_configuration_has_changed() {
-    let folder = Folder::new();
-    folder.write("site/index.html", "page");
     on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("site/index.html", "page");
         let file = folder.write("gannet.toml", "port = 0\n");
         let mut command = command();
         command.args(["--engine", engine.name(), "--config"]);
