@@ -10,6 +10,7 @@
 //! that do not fit together are not copied over and over: unless its site has more than an equal part of
 //! the room, and it is in the way of one that has less.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,7 +28,7 @@ use crate::release::files::meta_of_version;
 /// The copies of the files of all directories, for all workers. Consulted when a file is looked up, never
 /// for a response from memory.
 pub(crate) struct LongCopies {
-    copies: Mutex<Vec<LongCopy>>,
+    copies: Mutex<Copies>,
     /// Bytes of all copies, those included that are being made, or sent after they were dropped.
     held: Arc<AtomicU64>,
     /// How many that may be.
@@ -35,6 +36,14 @@ pub(crate) struct LongCopies {
     /// Bytes that each site may have whatever others have.
     own: AtomicU64,
     workers: u64,
+}
+
+#[derive(Default)]
+struct Copies {
+    all: Vec<LongCopy>,
+    /// Bytes for which copies of other sites were dropped, which may still be sent; and until when they are
+    /// left to sites with less than their own part.
+    claimed: (u64, Nanos),
 }
 
 struct LongCopy {
@@ -98,8 +107,10 @@ impl LongCopies {
 
     /// The copy of this version of a file.
     pub(super) fn find(&self, meta: &Meta, now: Nanos) -> Option<File> {
-        let mut copies = self.copies();
-        let place = copies.iter().position(|copy| copy.meta == *meta)?;
+        let copies = &mut self.copies().all;
+        // Who made it may be closed, and then has no part of the room.
+        let is_it = |copy: &LongCopy| copy.meta == *meta && copy.owner.strong_count() > 0;
+        let place = copies.iter().position(is_it)?;
         let copy = &mut copies[place];
         if copy.until.is_some_and(|until| now > until) {
             copies.swap_remove(place);
@@ -110,8 +121,8 @@ impl LongCopies {
     }
 
     /// Takes room for a copy of `len` bytes for a site, if there is any. Copies that were not requested for
-    /// a while make room; if that is not enough, and the site has no more than its own part, those of the
-    /// sites that have most.
+    /// a while make room; if that is not enough, and the site has no more than its own part, those of sites
+    /// that have more.
     pub(super) fn take_room(
         &self,
         len: u64,
@@ -119,26 +130,33 @@ impl LongCopies {
         now: Nanos,
     ) -> Option<LongCharge> {
         let max = self.max();
-        let mut copies = self.copies();
-        while self.held() + len > max {
-            let idle = copies.iter().enumerate();
+        let Copies { all, claimed } = &mut *self.copies();
+        let own = self.own.load(Ordering::Relaxed);
+        let has_part = bytes_of(all, &Arc::downgrade(site)) + len > own;
+        if now > claimed.1 {
+            claimed.0 = 0;
+        }
+        let len_and_claimed = if has_part { len + claimed.0 } else { len };
+        let is_full = || self.held() + len_and_claimed > max;
+        while is_full() {
+            let idle = all.iter().enumerate();
             let idle = idle.filter(|(_, copy)| now > copy.used.plus_ms(LONG_COPY_IDLE_MS));
             let Some((oldest, _)) = idle.min_by_key(|(_, copy)| copy.used) else {
                 break;
             };
             // Its room is free once no response uses it, either.
-            copies.swap_remove(oldest);
+            all.swap_remove(oldest);
         }
-        if self.held() + len > max {
-            let site = Arc::downgrade(site);
-            let own = self.own.load(Ordering::Relaxed);
-            if bytes_of(&copies, &site) + len <= own {
-                drop_of_others(&mut copies, max.saturating_sub(len), own);
-            }
+        if is_full() && !has_part && drop_of_others(all, max.saturating_sub(len), own) && is_full()
+        {
+            *claimed = (claimed.0 + len, now.plus_ms(LONG_COPY_IDLE_MS));
         }
         // What is still being sent, or made, has its room until it is not.
-        if self.held() + len > max {
+        if is_full() {
             return None;
+        }
+        if !has_part {
+            claimed.0 = claimed.0.saturating_sub(len);
         }
         self.held.fetch_add(len, Ordering::Relaxed);
         Some(LongCharge {
@@ -155,7 +173,7 @@ impl LongCopies {
         now: Nanos,
         until: Option<Nanos>,
     ) {
-        let mut copies = self.copies();
+        let copies = &mut self.copies().all;
         copies.retain(|copy| copy.meta.identity != meta.identity);
         copies.push(LongCopy {
             owner: Arc::downgrade(site),
@@ -168,7 +186,7 @@ impl LongCopies {
 
     /// Drops copies, those requested longest ago first, until the rest is at most `max` bytes.
     fn drop_beyond(&self, max: u64) {
-        let mut copies = self.copies();
+        let copies = &mut self.copies().all;
         let mut kept: u64 = copies.iter().map(|copy| copy.meta.len).sum();
         while kept > max
             && let Some((oldest, copy)) = copies.iter().enumerate().min_by_key(|(_, it)| it.used)
@@ -181,7 +199,7 @@ impl LongCopies {
     /// Drops copies that were not requested for so long that their files may be gone, and those of sites that
     /// were closed. False if none is left.
     pub(crate) fn drop_unused(&self, now: Nanos) -> bool {
-        let mut copies = self.copies();
+        let copies = &mut self.copies().all;
         copies.retain(|copy| {
             copy.owner.strong_count() > 0 && now <= copy.used.plus_ms(LONG_COPY_UNUSED_MS)
         });
@@ -190,10 +208,10 @@ impl LongCopies {
 
     /// Drops all copies; responses in progress keep theirs.
     pub(crate) fn forget(&self) {
-        self.copies().clear();
+        self.copies().all.clear();
     }
 
-    fn copies(&self) -> MutexGuard<'_, Vec<LongCopy>> {
+    fn copies(&self) -> MutexGuard<'_, Copies> {
         // No code under the lock can panic halfway.
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -205,21 +223,26 @@ fn bytes_of(copies: &[LongCopy], site: &Weak<DirectoryOptions>) -> u64 {
     own.map(|copy| copy.meta.len).sum()
 }
 
-/// Drops copies until all others are at most `max` bytes: of the site that has most each time, the one that
-/// was requested longest ago, as long as that site has more than its `own` part.
-fn drop_of_others(copies: &mut Vec<LongCopy>, max: u64, own: u64) {
-    let mut all: u64 = copies.iter().map(|copy| copy.meta.len).sum();
-    while all > max {
-        let of_site = |copy: &LongCopy| bytes_of(copies, &copy.owner);
-        let most = copies.iter().map(of_site).max().unwrap_or(0);
-        let of_most = copies.iter().enumerate();
-        let of_most = of_most.filter(|(_, copy)| most > own && of_site(copy) == most);
-        let Some((oldest, copy)) = of_most.min_by_key(|(_, copy)| copy.used) else {
-            return;
-        };
-        all -= copy.meta.len;
-        copies.swap_remove(oldest);
+/// Drops copies until all others are at most `max` bytes, those requested longest ago first, of sites as long
+/// as they have more than their `own` part. Whether one was dropped.
+fn drop_of_others(copies: &mut Vec<LongCopy>, max: u64, own: u64) -> bool {
+    let mut of_sites = HashMap::<_, u64, foldhash::fast::RandomState>::default();
+    for copy in &*copies {
+        *of_sites.entry(copy.owner.as_ptr()).or_default() += copy.meta.len;
     }
+    let mut all: u64 = of_sites.values().sum();
+    let before = copies.len();
+    copies.sort_unstable_by_key(|copy| copy.used);
+    copies.retain(|copy| {
+        let of_site = of_sites.entry(copy.owner.as_ptr()).or_default();
+        let goes = all > max && *of_site > own;
+        if goes {
+            all -= copy.meta.len;
+            *of_site -= copy.meta.len;
+        }
+        !goes
+    });
+    copies.len() < before
 }
 
 /// A longer file that is being copied in the background.
@@ -423,7 +446,7 @@ mod tests {
         assert_eq!(copies.held(), 0);
     }
 
-    /// A site with less than an equal part takes from the one that has most, and no more than that part.
+    /// A site with less than an equal part takes from those that have more, and no more than that part.
     #[test]
     fn sites_share_the_room() {
         let (copies, start) = (room(8 * MIB, 4), Nanos(0));
@@ -433,7 +456,7 @@ mod tests {
             copy(&copies, meta(number, 0), site, now).is_some()
         };
         let count = |numbers: std::ops::Range<u64>| {
-            let all = copies.copies();
+            let all = &copies.copies().all;
             let of = |copy: &&LongCopy| numbers.contains(&copy.meta.identity.1);
             all.iter().filter(of).count()
         };
@@ -452,11 +475,25 @@ mod tests {
         }
         assert_eq!((count(0..10), count(10..20)), (5, 2));
         drop((sent, oldest));
+        // What was freed for the third one is not for those who have their part.
+        assert!(!add(&first, 8) && !add(&second, 12));
         assert!(add(&third, 20));
         assert!(add(&third, 21));
         assert_eq!((count(0..10), count(10..20), count(20..30)), (4, 2, 2));
+        // Unless it does not come back.
+        let sent = copies.find(&meta(3, 0), start);
+        let fourth = site();
+        assert!(!add(&fourth, 30));
+        drop(sent);
+        assert!(!add(&first, 8));
+        for number in [4, 5, 6, 10, 11, 20, 21] {
+            let later = start.plus_ms(LONG_COPY_IDLE_MS + 31);
+            assert!(copies.find(&meta(number, 0), later).is_some());
+        }
+        assert!(add(&first, LONG_COPY_IDLE_MS + 31));
         // A site that was closed gives all back.
         drop(first);
+        assert!(copies.find(&meta(4, 0), start).is_none(), "not even found");
         assert!(copies.drop_unused(start));
         assert_eq!(copies.held(), 4 * MIB);
     }
