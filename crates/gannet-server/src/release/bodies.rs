@@ -5,13 +5,13 @@
 //! [`DECODED_LEN_MAX`] are sent from their file slice by slice.
 //!
 //! A body is read and decoded whole, by the first request that sends bytes of it, and cached while
-//! there is room for all sites' caches ([`Pool`]); the last one always, so that a client that requests
-//! one part after the other costs one decode. A body that a connection is still sending is found as
+//! there is room for all sites' caches ([`Pool`]). The last one of an archive stays while it is asked for
+//! whatever room there is, so that a client that requests one part after the other costs one decode. A body that a connection is still sending is found as
 //! well: no body is ever in memory twice. All of them are charged
 //! ([`Account::Copies`](crate::worker::ledger::Account::Copies)). The worker decides when a body is
 //! read and decoded (`exchange/loading`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ use gannet_io::driver::{Driver, Errno, Meta, Started, Token};
 use gannet_io::memory::Memory;
 
 use super::ServedFile;
-use super::room::{Part, Pool, Room};
+use super::room::{Ageing, Part, Pool, Room};
 use crate::worker::ledger::Charge;
 
 /// One worker's cache of the bodies of one archive, or of a directory's files that exist only in a
@@ -32,21 +32,24 @@ pub(crate) struct Bodies(Rc<RefCell<Known>>);
 
 struct Known {
     /// All bodies in memory, by number.
-    all: HashMap<u32, Weak<Memory>, foldhash::fast::RandomState>,
-    /// Cached bodies, oldest first.
-    kept: VecDeque<Arc<Memory>>,
+    all: HashMap<u32, InMemory, foldhash::fast::RandomState>,
+    /// Cached bodies with their numbers, oldest first.
+    kept: VecDeque<(u32, Arc<Memory>)>,
     kept_bytes: u64,
     /// Cached whatever room there is.
     least: u64,
     /// What they have of the room for all sites, if they may have more.
     part: Option<Part>,
-    /// How many of them were there when they last aged.
-    old: usize,
-    old_bytes: u64,
     /// The last number assigned to a live file.
     number: u32,
     /// Recently requested versions of live files.
     numbers: HashMap<Meta, Version, foldhash::fast::RandomState>,
+}
+
+struct InMemory {
+    body: Weak<Memory>,
+    /// It was loaded or asked for since the cached ones last aged.
+    is_young: Cell<bool>,
 }
 
 /// A version of a live file.
@@ -89,7 +92,7 @@ pub(crate) struct Load {
 }
 
 impl Bodies {
-    /// Caches bodies within the room of `pool`, and always the last one.
+    /// Caches bodies within the room of `pool`, and whatever that is, the last one while it is asked for.
     pub(crate) fn with_room(pool: &Rc<Pool>) -> Self {
         Self::new(LEAST, Some(Part::new(pool)))
     }
@@ -111,17 +114,15 @@ impl Bodies {
             kept_bytes: 0,
             least,
             part,
-            old: 0,
-            old_bytes: 0,
             number: 0,
             numbers: HashMap::default(),
         })))
     }
 
-    /// Drops what was there when they last aged, unless they have no more than their `own` part, or than
-    /// they always may. Returns what they had, and whether it was kept.
-    pub(crate) fn age(&self, own: Room) -> (Room, bool) {
-        self.0.borrow_mut().age(own)
+    /// Drops what was not asked for since they last aged, or the older half of them, unless they have no more than
+    /// they may keep. Returns what they had.
+    pub(crate) fn age(&self, ageing: &Ageing) -> Room {
+        self.0.borrow_mut().age(ageing)
     }
 
     /// Drops all bodies, and caches none from now on.
@@ -134,7 +135,10 @@ impl Bodies {
 
     /// Drops all cached bodies.
     pub(crate) fn forget(&self) {
-        self.0.borrow_mut().drop_to(0);
+        let mut known = self.0.borrow_mut();
+        known.kept.clear();
+        known.kept_bytes = 0;
+        known.note();
     }
 
     /// The number of a live file: unique, and stable for the same version of a file as far as
@@ -169,7 +173,10 @@ impl Bodies {
     }
 
     fn known(&self, number: u32) -> Option<Arc<Memory>> {
-        self.0.borrow().all.get(&number).and_then(Weak::upgrade)
+        let known = self.0.borrow();
+        let found = known.all.get(&number)?;
+        found.is_young.set(true);
+        found.body.upgrade()
     }
 }
 
@@ -284,47 +291,58 @@ impl Load {
 impl Known {
     fn add(&mut self, number: u32, body: &Arc<Memory>) {
         if self.all.len() > 2 * self.kept.len() + KNOWN_SPARE {
-            self.all.retain(|_, body| body.strong_count() > 0);
+            self.all.retain(|_, it| it.body.strong_count() > 0);
         }
-        self.all.insert(number, Arc::downgrade(body));
-        self.kept_bytes += cost(body);
-        self.kept.push_back(Arc::clone(body));
         let possible = self.part.as_ref().map_or(0, |part| part.pool().possible());
-        self.drop_to(self.least.max(possible));
-    }
-
-    fn age(&mut self, own: Room) -> (Room, bool) {
-        let held = self.kept_bytes;
-        let is_kept = held <= own.memory.max(self.least);
-        if !is_kept {
-            let last = self.kept.back().map_or(0, |last| cost(last));
-            self.drop_to(last.max(held - self.old_bytes));
+        let most = self.least.max(possible);
+        self.make_room(most.saturating_sub(cost(body)));
+        if cost(body) <= most {
+            self.kept_bytes += cost(body);
+            self.kept.push_back((number, Arc::clone(body)));
         }
-        (self.old, self.old_bytes) = (self.kept.len(), self.kept_bytes);
+        let body = Arc::downgrade(body);
+        let is_young = Cell::new(true);
+        self.all.insert(number, InMemory { body, is_young });
         self.note();
-        (in_memory(held), is_kept)
     }
 
-    /// Drops the oldest ones, until the others are at most so many bytes.
-    fn drop_to(&mut self, bytes: u64) {
+    fn age(&mut self, ageing: &Ageing) -> Room {
+        let held = self.kept_bytes;
+        let is_kept = held <= ageing.keeps.memory;
+        if ageing.is_more {
+            while !is_kept && self.kept.len() > 1 && self.kept_bytes > held / 2 {
+                let oldest = self.kept.pop_front();
+                self.kept_bytes -= oldest.map_or(0, |(_, body)| cost(&body));
+            }
+        } else {
+            self.kept.retain(|(number, body)| {
+                let was_young = self.all.get(number).is_some_and(|it| it.is_young.take());
+                let stays = is_kept || was_young;
+                self.kept_bytes -= if stays { 0 } else { cost(body) };
+                stays
+            });
+        }
+        self.note();
+        in_memory(held)
+    }
+
+    /// Drops cached ones, until the others are at most so many bytes: the oldest one, but one that was asked
+    /// for since it was last its turn later.
+    fn make_room(&mut self, bytes: u64) {
         while self.kept_bytes > bytes
-            && let Some(oldest) = self.kept.pop_front()
+            && let Some((number, body)) = self.kept.pop_front()
         {
-            let cost = cost(&oldest);
-            self.kept_bytes -= cost;
-            if self.old > 0 {
-                self.old -= 1;
-                self.old_bytes -= cost;
+            match self.all.get(&number) {
+                Some(it) if it.is_young.take() => self.kept.push_back((number, body)),
+                _ => self.kept_bytes -= cost(&body),
             }
         }
-        self.note();
     }
 
     /// Notes what they have.
     fn note(&mut self) {
-        let young = self.kept_bytes - self.old_bytes;
         if let Some(part) = &mut self.part {
-            part.set(in_memory(self.kept_bytes), in_memory(young));
+            part.set(in_memory(self.kept_bytes));
         }
     }
 }
@@ -449,31 +467,86 @@ mod tests {
         }
     }
 
+    /// Ages them as all caches do, each of which keeps so much.
+    fn age(bodies: &Bodies, keeps: Room, is_more: bool) -> Room {
+        bodies.age(&Ageing {
+            keeps,
+            is_more,
+            next: 0,
+            kept: Room::default(),
+        })
+    }
+
+    fn count(bodies: &Bodies) -> usize {
+        bodies.0.borrow().kept.len()
+    }
+
+    /// Whether it is cached, without asking for it.
+    fn has(bodies: &Bodies, number: u32) -> bool {
+        bodies.0.borrow().kept.iter().any(|(it, _)| *it == number)
+    }
+
     #[test]
-    fn what_is_old_goes_unless_it_is_no_more_than_the_own_part() {
+    fn what_is_not_asked_for_goes_unless_it_is_no_more_than_the_own_part() {
         let pool = pool(8, 2);
         let bodies = Bodies::with_room(&pool);
         (0..3).for_each(|number| add_longest(&bodies, number));
         let own = pool.own();
         assert_eq!(own.memory, 2 * LEAST);
-        assert!(!bodies.age(own).1);
-        assert_eq!(bodies.0.borrow().kept.len(), 3, "all was young");
+        age(&bodies, own, false);
+        assert_eq!(count(&bodies), 3, "all were young");
         add_longest(&bodies, 3);
-        bodies.age(own);
-        assert!(is_kept(&bodies, 3) && bodies.0.borrow().kept.len() == 1);
+        for _ in 0..3 {
+            assert!(is_kept(&bodies, 0), "it is asked for");
+            age(&bodies, in_memory(0), false);
+            assert!(has(&bodies, 0) && !has(&bodies, 1));
+        }
+        assert_eq!(count(&bodies), 1);
         add_longest(&bodies, 4);
         for _ in 0..3 {
-            assert_eq!(bodies.age(own), (own, true));
-            assert!(is_kept(&bodies, 3) && is_kept(&bodies, 4));
+            assert_eq!(age(&bodies, own, false), own);
+            assert!(has(&bodies, 0) && has(&bodies, 4));
         }
-        // The last one stays, however much less room there is.
+        // The last one stays while it is asked for, however little room there is.
         for _ in 0..3 {
-            bodies.age(Room::default());
-            assert!(is_kept(&bodies, 4) && bodies.0.borrow().kept.len() == 1);
+            assert!(is_kept(&bodies, 4));
+            age(&bodies, in_memory(0), false);
+            age(&bodies, in_memory(0), true);
+            assert!(has(&bodies, 4) && count(&bodies) == 1);
         }
+        age(&bodies, in_memory(0), false);
+        assert_eq!(count(&bodies), 0);
+        assert_eq!(bodies.0.borrow().kept_bytes, 0);
+        add_longest(&bodies, 5);
         bodies.retire();
-        assert_eq!(bodies.0.borrow().kept.len(), 0);
-        assert!(!is_kept(&bodies, 4));
+        assert!(!is_kept(&bodies, 5) && count(&bodies) == 0);
+    }
+
+    #[test]
+    fn half_of_those_goes_that_all_were_asked_for() {
+        let bodies = Bodies::with_room(&pool(8, 1));
+        (0..7).for_each(|number| add_longest(&bodies, number));
+        age(&bodies, in_memory(0), false);
+        age(&bodies, in_memory(7 * LEAST), true);
+        assert_eq!(count(&bodies), 7);
+        age(&bodies, in_memory(0), true);
+        assert!(count(&bodies) == 3 && has(&bodies, 6));
+    }
+
+    #[test]
+    fn a_body_that_is_asked_for_stays_while_others_come_and_go() {
+        let bodies = Bodies::with_room(&pool(4, 1));
+        let mut loads = 0;
+        for number in 1..40 {
+            add_longest(&bodies, number);
+            if !is_kept(&bodies, 0) {
+                add_longest(&bodies, 0);
+                loads += 1;
+            }
+        }
+        // Once more when all were asked for since it was loaded.
+        assert!(loads <= 2, "{loads} loads");
+        assert!(has(&bodies, 39) && count(&bodies) == 4);
     }
 
     #[test]

@@ -49,7 +49,7 @@ use self::directory::{DirectorySite, LongCopies};
 pub(crate) use self::files::ServedFile;
 use self::opened::{Generations, Opened, OpenedContent, Policy, What};
 use self::previews::Previews;
-use self::room::{Pool, Room};
+use self::room::{Ageing, Pool, Room};
 use self::rules::SiteRules;
 pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
 use crate::config::UnknownHost;
@@ -369,25 +369,25 @@ impl Release {
 
     #[cold]
     fn age_caches(&self) {
-        let Some((from, mut kept)) = self.pool.begin() else {
-            return;
-        };
         let own = self.pool.own();
         let mut aged = 0;
-        for (&place, (_, numbers)) in self.contents.range(from..) {
-            if aged > AGED_PER_TURN_MAX {
-                return self.pool.go_on_at(place, kept);
-            }
-            // The sites of one content share a cache.
-            if let Some(site) = self.sites[numbers.clone()].first() {
-                let (held, is_kept) = site.age(own);
-                aged += held.memory;
-                if is_kept {
-                    kept = kept + held;
+        while self.pool.is_due()
+            && let Some(mut ageing) = self.pool.begin()
+        {
+            for (&place, (_, numbers)) in self.contents.range(ageing.next..) {
+                if aged > AGED_PER_TURN_MAX {
+                    ageing.next = place;
+                    return self.pool.go_on(ageing);
+                }
+                // The sites of one content share a cache.
+                if let Some(site) = self.sites[numbers.clone()].first() {
+                    let held = site.age(&ageing);
+                    aged += held.memory;
+                    ageing.kept = ageing.kept + held.within(own);
                 }
             }
+            self.pool.end(ageing);
         }
-        self.pool.aged(kept);
     }
 
     /// Drops bodies that were read or decoded, except those still being sent.
@@ -432,11 +432,11 @@ impl Release {
 }
 
 impl Site {
-    /// Has its cache age. Returns what that had, and whether it is no more than its `own` part and was kept.
-    fn age(&self, own: Room) -> (Room, bool) {
+    /// Has its cache age. Returns what that had.
+    fn age(&self, ageing: &Ageing) -> Room {
         match self {
-            Self::Archive(archive) => archive.current.bodies.age(own),
-            Self::Directory(directory) => directory.age(own),
+            Self::Archive(archive) => archive.current.bodies.age(ageing),
+            Self::Directory(directory) => directory.age(ageing),
         }
     }
 

@@ -1,8 +1,11 @@
 //! The room of a worker's caches: one for all sites.
 //!
-//! Whichever site is asked for uses it. When it is used up, all caches age at once: what was not asked for
-//! since they last aged is dropped, the rest is next. Half of the room is for sites alike: one that has no
-//! more than its own part of this half keeps what it has, however much of others is asked for.
+//! Whichever site is asked for uses it. When it is exceeded, all caches age at once: what was not asked for
+//! since they last aged is dropped, the rest is next. Half of the room is divided equally among the sites: one
+//! that has no more than its own part of this half keeps what it has, however much of others is asked for.
+//! While everything fits nothing is dropped. So that there is something old when it no longer does, caches
+//! also age, without dropping anything, each time that half of what is not kept anyway was added. If all was
+//! asked for nevertheless, the older half of it goes.
 
 use std::cell::Cell;
 use std::ops::{Add, Div, Sub};
@@ -20,9 +23,43 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// All that there may be.
+    const MAX: Self = Self {
+        memory: u64::MAX,
+        descriptors: usize::MAX,
+    };
+
     /// Whether it is more of either.
     pub(crate) fn exceeds(self, other: Self) -> bool {
         self.memory > other.memory || self.descriptors > other.descriptors
+    }
+
+    /// This much of that which `all` has more of than `most`, and no limit of the other.
+    fn where_exceeded(self, all: Self, most: Self) -> Self {
+        Self {
+            memory: match all.memory > most.memory {
+                true => self.memory,
+                false => u64::MAX,
+            },
+            descriptors: match all.descriptors > most.descriptors {
+                true => self.descriptors,
+                false => usize::MAX,
+            },
+        }
+    }
+
+    /// What it has no more of than `most`.
+    pub(crate) fn within(self, most: Self) -> Self {
+        Self {
+            memory: match self.memory > most.memory {
+                true => 0,
+                false => self.memory,
+            },
+            descriptors: match self.descriptors > most.descriptors {
+                true => 0,
+                false => self.descriptors,
+            },
+        }
     }
 }
 
@@ -69,14 +106,29 @@ pub(crate) struct Pool {
     taken: Cell<u64>,
     /// What all caches have.
     all: Cell<Room>,
-    /// What was cached or asked for since they last aged.
-    young: Cell<Room>,
+    /// What was added since they last aged.
+    grown: Cell<Room>,
     /// What sites with no more than their own part had then.
     kept: Cell<Room>,
-    /// Where ageing goes on, and what was kept so far.
-    rest: Cell<Option<(usize, Room)>>,
+    /// Where ageing goes on.
+    rest: Cell<Option<Ageing>>,
+    /// What was old has just been dropped.
+    has_dropped: Cell<bool>,
     /// Whether caches may have to age, or go on to.
     is_due: Cell<bool>,
+}
+
+/// How all caches age, one site after the other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Ageing {
+    /// A site that has no more than this keeps all.
+    pub(crate) keeps: Room,
+    /// What was old has been dropped, and that was not enough: the older half of the rest goes.
+    pub(crate) is_more: bool,
+    /// The place of the next site.
+    pub(crate) next: usize,
+    /// What sites with no more than their own part have had so far.
+    pub(crate) kept: Room,
 }
 
 impl Pool {
@@ -88,9 +140,11 @@ impl Pool {
     }
 
     /// So many bytes of it are used otherwise.
+    #[inline]
     pub(crate) fn set_taken(&self, bytes: u64) {
-        self.taken.set(bytes);
-        self.is_due.set(true);
+        if self.taken.replace(bytes) != bytes {
+            self.is_due.set(true);
+        }
     }
 
     /// Bytes that may be cached of all sites, or used otherwise.
@@ -118,36 +172,66 @@ impl Pool {
         self.room().memory - others
     }
 
-    /// Whether that may change in this turn: something was cached or asked for, or there is more or less
-    /// room, or ageing goes on.
+    /// Whether caches may have to age: something was added, or there is more or less room, or ageing goes on.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.is_due.get()
     }
 
-    /// Where all caches are to age from, if there is no room left, or if half of what is not kept anyway is
-    /// young; or where that goes on, with what was kept so far.
+    /// How all caches are to age, or to go on to; `None` if they need not.
     #[cold]
-    pub(crate) fn begin(&self) -> Option<(usize, Room)> {
+    pub(crate) fn begin(&self) -> Option<Ageing> {
         self.is_due.set(false);
         if let Some(rest) = self.rest.take() {
             return Some(rest);
         }
-        let room = self.room();
-        let half = (room - self.kept.get()) / 2;
-        let is_used_up = self.all.get().exceeds(room) || self.young.get().exceeds(half);
-        is_used_up.then_some((0, Room::default()))
+        let (all, room, own) = (self.all.get(), self.room(), self.own());
+        let quarter = (room - self.kept.get()) / 4;
+        let is_more = self.has_dropped.take() && (all + quarter).exceeds(room);
+        let keeps = if is_more {
+            own.where_exceeded(all + quarter, room)
+        } else if all.exceeds(room) {
+            own.where_exceeded(all, room)
+        } else if self.has_old_soon(quarter) {
+            Room::MAX
+        } else {
+            return None;
+        };
+        self.grown.set(Room::default());
+        Some(Ageing {
+            keeps,
+            is_more,
+            next: 0,
+            kept: Room::default(),
+        })
     }
 
-    /// Ageing goes on in the next turn.
-    pub(crate) fn go_on_at(&self, place: usize, kept: Room) {
-        self.rest.set(Some((place, kept)));
+    /// Whether half of what is not kept anyway was added, and a quarter of it is left: when that is used up
+    /// as well, the quarter is young, and stays.
+    fn has_old_soon(&self, quarter: Room) -> bool {
+        let (grown, all, room) = (self.grown.get(), self.all.get(), self.room());
+        let of_memory =
+            grown.memory > 2 * quarter.memory && all.memory + quarter.memory <= room.memory;
+        let of_descriptors = grown.descriptors > 2 * quarter.descriptors
+            && all.descriptors + quarter.descriptors <= room.descriptors;
+        of_memory || of_descriptors
+    }
+
+    /// It goes on in the next turn.
+    pub(crate) fn go_on(&self, ageing: Ageing) {
+        self.rest.set(Some(ageing));
         self.is_due.set(true);
     }
 
-    /// All caches have aged. Those of sites with no more than their own part have kept this.
-    pub(crate) fn aged(&self, kept: Room) {
-        self.kept.set(kept);
+    /// All caches have aged. What was added meanwhile, and what was dropped, is looked at once more; but not
+    /// after dropping the most that can be.
+    pub(crate) fn end(&self, ageing: Ageing) {
+        self.kept.set(ageing.kept);
+        self.has_dropped
+            .set(!ageing.is_more && ageing.keeps != Room::MAX);
+        if !ageing.is_more {
+            self.is_due.set(true);
+        }
     }
 }
 
@@ -155,7 +239,6 @@ impl Pool {
 pub(crate) struct Part {
     pool: Rc<Pool>,
     all: Room,
-    young: Room,
 }
 
 impl Part {
@@ -164,7 +247,6 @@ impl Part {
         Self {
             pool: Rc::clone(pool),
             all: Room::default(),
-            young: Room::default(),
         }
     }
 
@@ -173,21 +255,21 @@ impl Part {
         &self.pool
     }
 
-    /// It has this now, so much of it `young`.
-    pub(crate) fn set(&mut self, all: Room, young: Room) {
+    /// It has this now.
+    pub(crate) fn set(&mut self, all: Room) {
         let pool = &self.pool;
         pool.all.set(pool.all.get() + all - self.all);
-        pool.young.set(pool.young.get() + young - self.young);
-        if all.exceeds(self.all) || young.exceeds(self.young) {
+        if all.exceeds(self.all) {
+            pool.grown.set(pool.grown.get() + (all - self.all));
             pool.is_due.set(true);
         }
-        (self.all, self.young) = (all, young);
+        self.all = all;
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.set(Room::default(), Room::default());
+        self.set(Room::default());
     }
 }
 
@@ -209,71 +291,128 @@ mod tests {
         }
     }
 
-    fn is_used_up(pool: &Pool) -> bool {
-        pool.is_due() && pool.begin().is_some()
+    /// Has caches age that have nothing to drop; how often, and the last time.
+    fn ageings(pool: &Pool) -> (usize, Option<Ageing>) {
+        let (mut count, mut last) = (0, None);
+        while pool.is_due() {
+            if let Some(ageing) = pool.begin() {
+                (count, last) = (count + 1, Some(ageing));
+                pool.end(ageing);
+            }
+        }
+        (count, last)
+    }
+
+    /// What a site keeps, if it is to drop something.
+    fn keeps(pool: &Pool) -> Option<Room> {
+        let ageing = pool.begin().filter(|it| it.keeps != Room::MAX);
+        ageing.map(|it| it.keeps)
     }
 
     #[test]
-    fn it_is_used_up_when_it_is_exceeded_or_half_of_it_is_young() {
+    fn nothing_is_dropped_while_all_fits() {
         let pool = Rc::new(Pool::default());
         pool.set(room(100), 4);
         let mut parts = [Part::new(&pool), Part::new(&pool)];
-        assert!(!is_used_up(&pool));
-        parts[0].set(bytes(50), bytes(50));
-        assert!(!is_used_up(&pool));
-        parts[1].set(bytes(1), bytes(1));
-        assert!(is_used_up(&pool));
-        assert!(!is_used_up(&pool), "nothing has grown since");
-        parts[0].set(bytes(50), bytes(0));
-        parts[1].set(bytes(50), bytes(1));
-        assert!(!is_used_up(&pool));
-        parts[1].set(bytes(51), bytes(2));
-        assert!(is_used_up(&pool));
-        drop(parts);
-        assert_eq!((pool.all.get(), pool.young.get()), Default::default());
-        let mut files = Part::new(&pool);
-        let open = |descriptors| Room {
-            memory: 0,
-            descriptors,
+        assert_eq!(ageings(&pool), (0, None));
+        parts[0].set(bytes(50));
+        assert_eq!(ageings(&pool), (0, None));
+        parts[1].set(bytes(1));
+        let (count, last) = ageings(&pool);
+        assert_eq!((count, last.map(|it| it.keeps)), (1, Some(Room::MAX)));
+        parts[1].set(bytes(50));
+        assert_eq!(ageings(&pool), (0, None));
+        for _ in 0..10 {
+            parts[1].set(bytes(30));
+            parts[1].set(bytes(50));
+            assert_eq!(ageings(&pool), (0, None), "a quarter has to be left");
+        }
+        parts[1].set(bytes(51));
+        let own = Room {
+            memory: 12,
+            descriptors: usize::MAX,
         };
-        files.set(open(8), open(4));
-        assert!(!is_used_up(&pool));
-        files.set(open(8), open(5));
-        assert!(is_used_up(&pool));
-        // With less room as well, and when more is used otherwise.
-        files.set(bytes(40), bytes(0));
-        pool.set(room(40), 4);
-        assert!(!is_used_up(&pool));
-        pool.set_taken(1);
-        assert!(is_used_up(&pool));
+        assert_eq!(keeps(&pool), Some(own), "files stay open");
+        drop(parts);
+        assert_eq!(pool.all.get(), Room::default());
     }
 
-    /// What is kept anyway does not make caches age again and again.
     #[test]
-    fn half_of_what_is_not_kept_anyway_may_be_young() {
+    fn it_is_exceeded_by_either() {
+        let pool = Rc::new(Pool::default());
+        pool.set(room(100), 4);
+        let mut part = Part::new(&pool);
+        part.set(Room {
+            memory: 1,
+            descriptors: 9,
+        });
+        let own = Room {
+            memory: u64::MAX,
+            descriptors: 1,
+        };
+        assert_eq!(keeps(&pool), Some(own));
+        // With less room as well, and when more is used otherwise.
+        part.set(bytes(40));
+        pool.set(room(40), 4);
+        assert_eq!(keeps(&pool), None);
+        pool.set_taken(0);
+        assert!(!pool.is_due(), "as before");
+        pool.set_taken(1);
+        assert!(keeps(&pool).is_some());
+    }
+
+    /// What must stay does not make caches age again and again.
+    #[test]
+    fn what_cannot_be_dropped_is_tried_once() {
         let pool = Rc::new(Pool::default());
         pool.set(room(100), 2);
         let mut part = Part::new(&pool);
-        pool.aged(bytes(40));
-        part.set(bytes(70), bytes(30));
-        assert!(!is_used_up(&pool));
-        part.set(bytes(71), bytes(31));
-        assert!(is_used_up(&pool));
+        for memory in [101, 102] {
+            part.set(bytes(memory));
+            let (count, last) = ageings(&pool);
+            assert_eq!((count, last.map(|it| it.is_more)), (2, Some(true)));
+        }
+        // There is more to drop, too, if what was old was little.
+        part.set(bytes(0));
+        part.set(bytes(101));
+        pool.end(pool.begin().expect("exceeded"));
+        part.set(bytes(75));
+        assert_eq!(ageings(&pool), (0, None), "a quarter is left");
+    }
+
+    #[test]
+    fn what_is_kept_anyway_does_not_count() {
+        let pool = Rc::new(Pool::default());
+        pool.set(room(100), 2);
+        let mut part = Part::new(&pool);
+        pool.kept.set(bytes(40));
+        part.set(bytes(30));
+        assert_eq!(ageings(&pool), (0, None));
+        part.set(bytes(31));
+        assert_eq!(ageings(&pool).0, 1);
     }
 
     #[test]
     fn ageing_goes_on_where_it_was_interrupted() {
-        let pool = Pool::default();
+        let pool = Rc::new(Pool::default());
         pool.set(room(100), 2);
-        assert!(!is_used_up(&pool) && !pool.is_due());
-        pool.go_on_at(7, bytes(3));
+        let mut part = Part::new(&pool);
+        part.set(bytes(101));
+        let mut ageing = pool.begin().expect("exceeded");
+        (ageing.next, ageing.kept) = (7, bytes(3));
+        pool.go_on(ageing);
         assert!(pool.is_due());
-        assert_eq!(pool.begin(), Some((7, bytes(3))));
-        assert!(!pool.is_due());
+        // What was dropped until then is full again in the last turn.
+        part.set(bytes(60));
+        part.set(bytes(110));
+        assert_eq!(pool.begin(), Some(ageing));
+        pool.end(ageing);
+        assert!(pool.is_due());
+        assert_eq!(pool.begin().map(|it| it.next), Some(0));
     }
 
     #[test]
-    fn half_of_it_is_for_sites_alike() {
+    fn half_of_it_is_divided_equally() {
         let pool = Pool::default();
         for (sites, own, possible) in [(1, 500, 1_000), (2, 250, 750), (50, 10, 510)] {
             pool.set(room(1_000), sites);

@@ -8,7 +8,7 @@ use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::Account;
 use gannet_testkit::h1::Response;
 
-use crate::run::LIMITS;
+use crate::run::{LIMITS, Packing, open};
 use crate::server::Server;
 
 const SITES: usize = 64;
@@ -44,10 +44,12 @@ fn with_room() -> ContentOptions {
 }
 
 fn get(server: &mut Server, site: usize, target: &str) -> Response {
+    get_with(server, site, target, "accept-encoding: gzip, br, zstd\r\n")
+}
+
+fn get_with(server: &mut Server, site: usize, target: &str, fields: &str) -> Response {
     let client = server.connect();
-    let head = format!(
-        "GET {target} HTTP/1.1\r\nhost: h{site}.example\r\naccept-encoding: gzip, br, zstd\r\n\r\n"
-    );
+    let head = format!("GET {target} HTTP/1.1\r\nhost: h{site}.example\r\n{fields}\r\n");
     client.write(head.as_bytes());
     let (mut got, mut answer) = (Vec::new(), None);
     server.until("an answer", || {
@@ -132,6 +134,74 @@ fn a_flood_of_one_site_leaves_another_its_own_part() {
         server.disk.break_file(&format!("1/{file}"), Some(0));
     }
     ask_for(&mut server, 1, 0..2);
+}
+
+/// Both fit, however often one of them is asked for.
+#[test]
+fn hits_of_one_site_cost_another_nothing() {
+    const FILES: usize = 180;
+    let mut server = server(FILES, &with_room());
+    ask_for(&mut server, 0, 0..FILES);
+    ask_for(&mut server, 1, 0..FILES);
+    for _ in 0..3 {
+        ask_for(&mut server, 1, 0..FILES);
+    }
+    for file in 0..FILES {
+        server.disk.break_file(&format!("0/{file}"), Some(0));
+    }
+    ask_for(&mut server, 0, 0..FILES);
+}
+
+/// Each archive keeps a decoded body while it is asked for, and together they have more than the room.
+#[test]
+fn archives_share_the_room_as_well() {
+    const ARCHIVES: usize = 16;
+    const LEN: usize = 400_000;
+    let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    let mut sites = Vec::new();
+    for site in 0..ARCHIVES {
+        let mut packing = Packing::new();
+        for name in ["first", "second"] {
+            let of_name = name.len() as u8;
+            packing.add_decoded(name, &vec![site as u8 ^ of_name << 5; LEN]);
+        }
+        let bytes = packing.finish();
+        // The name says that bodies are not charged to a file of the disk.
+        let name = match site {
+            0 => "site.gannet".to_owned(),
+            _ => format!("{site}.gannet"),
+        };
+        disk.put_file(&name, bytes.clone());
+        sites.push(DrivenContent::Archive(bytes, open(&mut driver, &name)));
+    }
+    for file in 0..100 {
+        disk.put_file(&format!("d/{file}"), vec![ARCHIVES as u8; SHORT]);
+    }
+    sites.push(DrivenContent::Directory(disk.root_at("d")));
+    disk.age_files(100_000);
+    let driven = Driven::with_sites(driver, sites, &with_room(), LIMITS).expect("sound archives");
+    let mut server = Server { driven, disk };
+    let body = |server: &mut Server, site: usize, name: &str| {
+        let answer = get_with(server, site, &format!("/{name}"), "");
+        assert!(answer.body == vec![site as u8 ^ (name.len() as u8) << 5; LEN]);
+        let held = held(&server.driven);
+        assert!(held <= ROOM, "{held} bytes");
+    };
+    body(&mut server, 0, "first");
+    body(&mut server, 0, "second");
+    for site in 1..ARCHIVES {
+        body(&mut server, site, "first");
+        body(&mut server, 0, "first");
+    }
+    // What is asked for again and again was decoded once.
+    assert_eq!(server.driven.counters().decoded, 2 + ARCHIVES as u64 - 1);
+    // Those that nobody asks for any more make room.
+    ask_for(&mut server, ARCHIVES, 0..100);
+    for file in 0..100 {
+        server.disk.break_file(&format!("d/{file}"), Some(0));
+    }
+    ask_for(&mut server, ARCHIVES, 0..100);
 }
 
 /// Dropping tens of thousands of entries takes time that other requests wait.

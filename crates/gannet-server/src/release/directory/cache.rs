@@ -16,7 +16,7 @@ use super::Cached;
 use crate::limits::{
     ADMITTED_FREELY_MAX, ASKED_ONCE_MAX, BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_IDLE_MS,
 };
-use crate::release::room::{Part, Pool, Room};
+use crate::release::room::{Ageing, Part, Pool, Room};
 
 struct Remembered {
     cached: Rc<Cached>,
@@ -29,6 +29,15 @@ struct Remembered {
     looked_up: Nanos,
     /// When its file was last confirmed unchanged.
     confirmed: Nanos,
+}
+
+impl Remembered {
+    fn held(&self) -> Room {
+        Room {
+            memory: self.weight,
+            descriptors: self.descriptors,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -123,25 +132,49 @@ impl Cache {
         *self = Self::new(&Rc::clone(self.pool()));
     }
 
-    /// Forgets what was not requested since it last aged, unless it has no more than its `own` part. Returns
-    /// what it had, and whether it was kept.
-    pub(super) fn age(&mut self, own: Room) -> (Room, bool) {
+    /// Forgets what was not requested since it last aged, or the half of it that was confirmed longest ago,
+    /// unless it has no more than it may keep. Returns what it had.
+    pub(super) fn age(&mut self, ageing: &Ageing) -> Room {
         let held = self.young.held() + self.old.held();
-        let count = self.young.paths.len() + self.old.paths.len();
-        let is_kept = !held.exceeds(own) && count <= CACHED_PATHS_MAX / 2;
-        let young = std::mem::take(&mut self.young);
-        match is_kept {
-            true => self.old.absorb(young),
-            false => self.old = young,
+        let is_memory = held.memory > ageing.keeps.memory;
+        let is_files = held.descriptors > ageing.keeps.descriptors;
+        let goes = |value: &Remembered| is_memory || (is_files && value.descriptors > 0);
+        if ageing.is_more {
+            let mut half = self.old.held() / 2;
+            if !is_memory {
+                half.memory = u64::MAX;
+            }
+            if !is_files {
+                half.descriptors = usize::MAX;
+            }
+            let all = self.old.paths.iter().filter(|(_, value)| goes(value));
+            let all = all.map(|(path, value)| (value.confirmed, path.clone(), value.held()));
+            let mut all: Vec<_> = all.collect();
+            all.sort_unstable_by(|one, other| (other.0, &other.1).cmp(&(one.0, &one.1)));
+            let mut left = Room::default();
+            let stays = all.iter().take_while(|(_, _, held)| {
+                left = left + *held;
+                !left.exceeds(half)
+            });
+            for (_, path, _) in all.iter().skip(stays.count()) {
+                self.old.take(path);
+            }
+        } else if is_memory || is_files {
+            self.old.retain(|value| !goes(value));
+        }
+        // What it has alone may be old, which has a bound by count.
+        if !ageing.is_more && self.young.paths.len() + self.old.paths.len() <= CACHED_PATHS_MAX / 2
+        {
+            let young = std::mem::take(&mut self.young);
+            self.old.absorb(young);
         }
         self.note();
-        (held, is_kept)
+        held
     }
 
     /// Notes what it has.
     fn note(&mut self) {
-        let young = self.young.held();
-        self.part.set(young + self.old.held(), young);
+        self.part.set(self.young.held() + self.old.held());
     }
 
     /// Forgets a path.
@@ -310,10 +343,14 @@ mod tests {
 
     /// What a worker does at the end of a turn.
     fn fit(pool: &Pool, caches: &mut [&mut Cache]) {
-        if pool.is_due() && pool.begin().is_some() {
-            let aged = caches.iter_mut().map(|cache| cache.age(pool.own()));
-            let kept = aged.filter_map(|(held, is_kept)| is_kept.then_some(held));
-            pool.aged(kept.fold(Room::default(), std::ops::Add::add));
+        while pool.is_due() {
+            let Some(mut ageing) = pool.begin() else {
+                continue;
+            };
+            for cache in &mut *caches {
+                ageing.kept = ageing.kept + cache.age(&ageing).within(pool.own());
+            }
+            pool.end(ageing);
         }
     }
 
@@ -481,6 +518,69 @@ mod tests {
         }
         assert!((0..8).all(|number| has(&small, number)));
         assert!((4..16).all(|number| !has(&busy, number)));
+    }
+
+    #[test]
+    fn hits_drop_nothing_while_all_fits() {
+        let pool = pool(64 * 1_024, 2);
+        let [mut first, mut second] = [0; 2].map(|_| Cache::new(&pool));
+        for number in 0..30 {
+            put(&mut first, number);
+            put(&mut second, number);
+            fit(&pool, &mut [&mut first, &mut second]);
+        }
+        for _ in 0..10 {
+            for number in 0..30 {
+                assert!(ask(&mut first, number));
+                assert!(!pool.is_due(), "a hit is no reason to age");
+            }
+        }
+        assert!((0..30).all(|number| ask(&mut second, number)));
+        // And if all was asked for when something else comes, half of it stays.
+        for number in 30..35 {
+            put(&mut first, number);
+            fit(&pool, &mut [&mut first, &mut second]);
+        }
+        let left = count(&first) + count(&second);
+        assert!((16..=48).contains(&left), "{left} entries");
+    }
+
+    /// Of a site with more open files than its part, those go that were not asked for, and its short ones stay.
+    #[test]
+    fn open_files_and_memory_have_a_part_each() {
+        let pool = pool(64 * 1_024, 4);
+        let mut cache = Cache::new(&pool);
+        for number in 0..8 {
+            put(&mut cache, number);
+        }
+        for path in [&b"6"[..], b"7"] {
+            let open = cache.young.paths.get_mut(path).expect("it was put there");
+            open.descriptors = 1;
+            cache.young.descriptors += 1;
+        }
+        let keeps = Room {
+            descriptors: 1,
+            ..pool.own()
+        };
+        let ageing = |keeps, is_more| Ageing {
+            keeps,
+            is_more,
+            next: 0,
+            kept: Room::default(),
+        };
+        cache.age(&ageing(keeps, false));
+        assert!(ask(&mut cache, 7));
+        let held = cache.age(&ageing(keeps, false));
+        assert!((0..6).all(|number| has(&cache, number)));
+        assert!(!has(&cache, 6) && has(&cache, 7));
+        assert_eq!((held.descriptors, held.within(keeps).descriptors), (2, 0));
+        assert_eq!(held.within(keeps).memory, 8 * 1_024);
+        // With no more open files than its part it keeps these.
+        cache.age(&ageing(keeps, false));
+        cache.age(&ageing(keeps, true));
+        assert!(has(&cache, 7) && count(&cache) == 7);
+        cache.age(&ageing(Room::default(), true));
+        assert!(count(&cache) <= 3);
     }
 
     /// A large cache admits a path at its second request, and so keeps what is used.

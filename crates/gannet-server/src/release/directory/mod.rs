@@ -47,7 +47,7 @@ pub(crate) use self::long_copies::{LongCopies, LongCopying};
 use self::on_the_fly::OnTheFly;
 use super::bodies::Bodies;
 use super::opened::OpenedDirectory;
-use super::room::{Pool, Room};
+use super::room::{Ageing, Pool, Room};
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
 use crate::coder::Coder;
@@ -614,9 +614,10 @@ impl DirectorySite {
     }
 
     /// Has its cache age; see [`Cache::age`].
-    pub(crate) fn age(&self, own: Room) -> (Room, bool) {
+    pub(crate) fn age(&self, ageing: &Ageing) -> Room {
         let mut cache = self.cache.borrow_mut();
-        cache.as_mut().map_or(Default::default(), |it| it.age(own))
+        let cache = cache.as_mut();
+        cache.map_or_else(Room::default, |it| it.age(ageing))
     }
 
     /// Drops the cached files, and what is known about folders.
