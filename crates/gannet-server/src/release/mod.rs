@@ -357,6 +357,7 @@ impl Release {
     /// Has the caches of all sites age, if they have used up their room.
     #[inline]
     pub(crate) fn fit_caches(&self) {
+        self.pool.set_taken(self.long_copies.taken());
         if self.pool.is_due() {
             self.age_caches();
         }

@@ -204,6 +204,47 @@ fn archives_share_the_room_as_well() {
     ask_for(&mut server, ARCHIVES, 0..100);
 }
 
+/// A worker that caches no file of a directory learns as well that the room is less.
+#[test]
+fn copies_of_longer_files_take_room_from_archives() {
+    const LONG: usize = 800_000;
+    const BODIES: usize = 150;
+    const LEN: usize = 30_000;
+    let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    disk.put_file("d/long", vec![b'L'; LONG]);
+    let mut packing = Packing::new();
+    for number in 0..BODIES {
+        packing.add_decoded(&number.to_string(), &[number as u8; LEN]);
+    }
+    let bytes = packing.finish();
+    disk.put_file("site.gannet", bytes.clone());
+    let archive = open(&mut driver, "site.gannet");
+    disk.age_files(100_000);
+    let sites = vec![
+        DrivenContent::Archive(bytes, archive),
+        DrivenContent::Directory(disk.root_at("d")),
+    ];
+    let options = ContentOptions {
+        snapshot_max: 64 << 10,
+        ..with_room()
+    };
+    let driven = Driven::with_sites(driver, sites, &options, LIMITS).expect("a sound archive");
+    let mut server = Server { driven, disk };
+    for number in 0..BODIES - 20 {
+        get_with(&mut server, 0, &format!("/{number}"), "");
+    }
+    for _ in 0..3 {
+        get(&mut server, 1, "/long");
+    }
+    server.pass(100);
+    let holdings = server.driven.holdings();
+    let copies = holdings.iter().find(|it| it.account == Account::LongCopies);
+    let long = copies.expect("every account is there").held;
+    assert_eq!(long, LONG as u64);
+    assert!(held(&server.driven) + long <= ROOM);
+}
+
 /// Dropping tens of thousands of entries takes time that other requests wait.
 #[test]
 fn no_turn_drops_all_that_is_old() {

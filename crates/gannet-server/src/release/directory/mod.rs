@@ -758,7 +758,6 @@ impl DirectorySite {
         if !cache.admits(path, &cached) {
             return false;
         }
-        cache.pool().set_taken(self.long_copies.taken());
         cached.render();
         cache.insert(path, cached, status, now);
         goes_when_idle
