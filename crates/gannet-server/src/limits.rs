@@ -158,12 +158,12 @@ pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
 /// One that was not requested for so long is dropped, in milliseconds.
 pub(crate) const LONG_COPY_UNUSED_MS: u64 = 60_000;
 
-/// The room of a worker's caches divided by this is for sites alike: each keeps its part of it, whatever
-/// is asked for of others.
+/// The room of a worker's caches divided by this is divided equally among the sites: each keeps its part of
+/// it, whatever is asked for of others.
 pub(crate) const CACHE_OWN_PART: usize = 2;
 
-/// Bytes of the caches that age in one turn before the others wait for the next one: some thousand entries,
-/// a few milliseconds. A single site's may be more.
+/// Bytes of the caches that age in one turn before the others wait for the next one: 16,384 entries at most,
+/// which take a few milliseconds. A single site's may be more.
 pub(crate) const AGED_PER_TURN_MAX: u64 = 16 << 20;
 
 /// A file is coded only if a worker's cache of the site has room for so many times its length: for the

@@ -205,9 +205,10 @@ impl<D: Driver> Shared<D> {
         let long_max = next.long_max();
         self.ledger
             .set_release(next.cache_memory, directories, long_max);
+        let is_less = next.cache_memory < self.release.cache_memory;
         self.release = Rc::new(next);
-        // What has less room now makes it before anything else takes it.
-        while self.release.is_ageing() {
+        // With less room they make it before anything else takes it; otherwise in the next turns.
+        while is_less && self.release.is_ageing() {
             self.release.fit_caches();
         }
     }

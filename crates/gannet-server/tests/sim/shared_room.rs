@@ -248,6 +248,16 @@ fn copies_of_longer_files_take_room_from_archives() {
 /// Dropping tens of thousands of entries takes time that other requests wait.
 #[test]
 fn no_turn_drops_all_that_is_old() {
+    drop_in_turns(false);
+}
+
+/// Others begin with an empty cache and need nothing at once.
+#[test]
+fn nor_does_one_in_which_a_site_is_closed() {
+    drop_in_turns(true);
+}
+
+fn drop_in_turns(closes_sites: bool) {
     const LEN: u64 = 1 << 20;
     const ROOM: u64 = 60 * LEN;
     const TURN_MAX: u64 = 18 * LEN;
@@ -262,6 +272,7 @@ fn no_turn_drops_all_that_is_old() {
     }
     server.disk.age_files(100_000);
     let (mut before, mut dropped) = (0, 0);
+    let mut old = 0..SITES;
     for site in 0..SITES {
         let client = server.connect();
         let head = format!("GET /long.png HTTP/1.1\r\nhost: h{site}.example\r\n\r\n");
@@ -272,6 +283,9 @@ fn no_turn_drops_all_that_is_old() {
             let now = held(driven);
             assert!(now + TURN_MAX >= before, "{before} bytes, and then {now}");
             dropped += before.saturating_sub(now);
+            if closes_sites && now < before {
+                driven.close_site(old.next().expect("few turns"));
+            }
             before = now;
             got.len() > LEN as usize
         });
