@@ -328,9 +328,9 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 pub(crate) const INPUT_HELD_MAX: u64 = 256 << 10;
 
 /// Requests that wait, for the disk or for something else, of all connections of a worker: beyond
-/// that, no input of an HTTP/2 or HTTP/3 connection is read that has one of them. HTTP/2 lets a client
-/// refer to 4 KiB of a field with one byte, so that the requests are hundreds of times longer than
-/// what it sends. Thousands of usual ones fit.
+/// that, a connection may have one, and further ones get 503. HTTP/2 lets a client refer to 4 KiB of a
+/// field with one byte, so that the requests are hundreds of times longer than what it sends. Thousands
+/// of usual ones fit.
 pub(crate) const KEPT_MAX: u64 = 16 << 20;
 
 /// At most the memory of the caches divided by this.

@@ -96,6 +96,11 @@ pub(crate) enum Framed {
 }
 
 impl Streams {
+    /// Its requests that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.asked.saturating_sub(self.reads) as usize + self.missed.len()
+    }
+
     /// The state of a connection that begins with the preface.
     pub(crate) fn new(now: Nanos, limits: &Limits, is_secure: bool) -> Self {
         let timeouts = Timeouts {

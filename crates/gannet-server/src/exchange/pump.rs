@@ -26,7 +26,7 @@ use crate::exchange::answering::{Answered, Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::Timing;
 use crate::exchange::waiting::{Found, WaitingRequest, Waits};
-use crate::limits::ENCRYPTED_GATHERED_MAX;
+use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
 use crate::observe::record::{Logged, Record};
@@ -166,9 +166,10 @@ impl<D: Driver> Pump<'_, D> {
         let mut used = 0;
         loop {
             let asked = streams.asked as usize + streams.missed.len();
-            if out.is_full() || !self.turn.ledger.may_keep(asked) {
+            if out.is_full() || asked >= STREAM_ASKED_MAX as usize {
                 return used;
             }
+            let waiting = streams.waiting();
             let received = streams.connection.receive(now, &input[used..], fields);
             used += received.consumed;
             match received.event {
@@ -184,7 +185,14 @@ impl<D: Driver> Pump<'_, D> {
                             let record = self.done(&request, answered, self.turn.now);
                             streams.note(stream, record);
                         }
-                        Err(waiting) => streams.missed.push((stream, waiting)),
+                        Err(kept) if self.turn.ledger.may_keep(waiting) => {
+                            streams.missed.push((stream, kept));
+                        }
+                        Err(kept) => {
+                            let reply = Reply::H2(streams, stream);
+                            let record = self.turn_away(reply, &request, &kept, out);
+                            streams.note(stream, record);
+                        }
                     }
                 }
                 h2::Event::Reject { stream, rejection } => {
@@ -246,6 +254,7 @@ impl<D: Driver> Pump<'_, D> {
         out: &mut Outgoing,
     ) -> Result<(), h3::Fault> {
         loop {
+            let waiting = streams.waiting();
             let (machine, stream) = streams.request(index);
             let received = stream.machine.receive(machine, input, is_fin, fields)?;
             input = &input[received.consumed..];
@@ -261,7 +270,16 @@ impl<D: Driver> Pump<'_, D> {
                         Ok(answered) => {
                             stream.record = self.done(&request, answered, self.turn.now);
                         }
-                        Err(waiting) => streams.missed(index, waiting),
+                        Err(kept) if self.turn.ledger.may_keep(waiting) => {
+                            streams.missed(index, kept);
+                        }
+                        Err(kept) => {
+                            let (_, stream) = streams.request(index);
+                            let reply = Reply::H3(stream);
+                            let record = self.turn_away(reply, &request, &kept, out);
+                            let (_, stream) = streams.request(index);
+                            stream.record = record;
+                        }
                     }
                 }
                 h3::Event::Reject(rejection) => {
@@ -360,6 +378,21 @@ impl<D: Driver> Pump<'_, D> {
             }
         };
         Ok(self.done(&request, answered, waiting.began()))
+    }
+
+    /// Answers a request that would have to wait, while too many others do.
+    #[cold]
+    fn turn_away(
+        &mut self,
+        reply: Reply<'_>,
+        request: &Request<'_>,
+        kept: &WaitingRequest,
+        out: &mut Outgoing,
+    ) -> Option<Record> {
+        self.told = kept.told().cloned();
+        let mut to = Answering::new(reply, &self.turn, out);
+        let answered = to.error(Status::SERVICE_UNAVAILABLE, None);
+        self.done(request, answered, self.turn.now)
     }
 
     /// Answers a request that is none, with the same result; `why` is for the log.

@@ -189,7 +189,7 @@ impl WaitingRequest {
                 let site = self.release.select(request.authority);
                 to.pages = site.ok().and_then(|it| it.rules()?.pages());
                 let mut scratch = Vec::new();
-                to.ruling = ruling_of(&self.release, turn.scheme, &request, &mut scratch);
+                to.ruling = ruling_of(&self.release, turn.scheme, request, &mut scratch);
                 match checked {
                     Checked::Wrong => to.unauthorized(),
                     // A right one is not answered here.

@@ -8,6 +8,7 @@ use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
 use super::connection::Active;
 use super::limits::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
 use super::streams::{Fed, Stream, code};
+use crate::limits::STREAM_ASKED_MAX;
 
 /// The result of reading a stream.
 enum Read {
@@ -49,14 +50,12 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Accepts the request streams that the peer has opened, as long as no more of its requests wait
-    /// than [may](crate::worker::ledger::Ledger::may_keep). Those already accepted are read: without
-    /// a dynamic table, no request is much longer than what was sent.
+    /// Accepts the request streams that the peer has opened, as long as fewer than
+    /// [`STREAM_ASKED_MAX`] requests wait for the disk.
     pub(super) fn accept_requests(&mut self) {
         loop {
             let streams = &self.conn.streams;
-            let asked = streams.asked as usize + streams.missed.len();
-            if !self.shared.ledger.may_keep(asked) {
+            if streams.asked as usize + streams.missed.len() >= STREAM_ASKED_MAX as usize {
                 return;
             }
             let Some(id) = self.conn.quic.streams().accept(Dir::Bi) else {

@@ -374,6 +374,11 @@ impl Streams {
         self.machine.check_sections(sections.sum())
     }
 
+    /// Its requests that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.asked.saturating_sub(self.reads) as usize + self.missed.len()
+    }
+
     /// Records that a request has to wait for the disk.
     pub(crate) fn missed(&mut self, index: usize, waiting: Box<WaitingRequest>) {
         self.missed.push((self.open[index].id, waiting));

@@ -163,7 +163,7 @@ pub(crate) struct Ledger {
     long_max: u64,
     /// Requests that wait.
     kept: Arc<Charged>,
-    /// Bytes of them beyond which connections that have one are not read.
+    /// Bytes of them beyond which a connection may have one only.
     kept_max: u64,
 }
 
@@ -270,11 +270,11 @@ impl Ledger {
         self.kept.peak.load(Ordering::Relaxed)
     }
 
-    /// Whether a connection with this many lookups and reads under way may have a further request
-    /// wait: always if it has none, so that every connection goes on.
+    /// Whether a connection of which this many requests wait may have a further one wait, which is charged
+    /// already: always if none waits, so that each connection is served.
     #[inline]
-    pub(crate) fn may_keep(&self, asked: usize) -> bool {
-        asked == 0 || (asked < limits::STREAM_ASKED_MAX as usize && self.kept() < self.kept_max)
+    pub(crate) fn may_keep(&self, waiting: usize) -> bool {
+        waiting == 0 || self.kept() <= self.kept_max
     }
 }
 
