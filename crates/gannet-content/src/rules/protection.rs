@@ -105,27 +105,59 @@ impl Forms {
         let mut suffixes = [".gz", ".br", ".zst"].into_iter();
         let plain = suffixes.find_map(|suffix| path.strip_suffix(suffix.as_bytes()));
         let plain = plain.unwrap_or(path);
-        // A page's own name may be that of an index page without its suffix, and so on.
+        // A page's own name may be that of an index page without its suffix, and so on; or that of a folder
+        // which has an index page.
+        let mut bases = vec![plain];
         let mut base = plain;
         let ends = || self.indexes.iter().chain(&self.pages);
         while let Some(shorter) = ends().find_map(|end| base.strip_suffix(end.as_slice())) {
             base = shorter;
+            if bases.len() == BASES_MAX {
+                bases.pop();
+            }
+            bases.push(base);
         }
-        let with = |suffix: &Vec<u8>| [base, suffix.as_slice()].concat();
         let mut forms = BTreeSet::from([path.to_vec(), plain.to_vec()]);
-        forms.extend(self.indexes.iter().map(with));
-        if !base.is_empty() {
-            forms.insert(base.to_vec());
-            forms.extend(self.pages.iter().map(with));
+        for base in bases {
+            let with = |suffix: &Vec<u8>| [base, suffix.as_slice()].concat();
+            forms.extend(self.indexes.iter().map(with));
+            if !base.is_empty() {
+                forms.insert(base.to_vec());
+                forms.extend(self.pages.iter().map(with));
+            }
         }
         forms
     }
 }
 
+/// Names that may be of a folder or a page, of a path that ends in names of pages again and again: the first
+/// ones and the shortest.
+const BASES_MAX: usize = 4;
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rules::Compat;
+
+    /// Folders that are called like a page, or like an index page without its suffix.
+    #[test]
+    fn index_pages_of_folders_with_names_of_pages_are_protected() {
+        for (pattern, path) in [
+            ("/book/index/index.html", "/book/index/"),
+            ("/book/index/index.html", "/book/index/index"),
+            ("/book/index/index", "/book/index/index.html"),
+            ("/a.htm/index.html", "/a.htm/"),
+            ("/a.htm/index.html", "/a.htm/index"),
+            ("/a.html/", "/a.html/index.html"),
+        ] {
+            let parsed = parse_path(pattern).expect("a pattern");
+            let paths = Paths::new(&[parsed], Forms::new([&Routing::default()]));
+            assert!(paths.cover(path.as_bytes()), "{pattern} covers {path}");
+        }
+        let forms = Forms::new([&Routing::default()]);
+        let count = forms.of("/index".repeat(600).as_bytes()).len();
+        assert!(count <= 4 * 20, "{count}");
+    }
 
     #[test]
     fn a_pattern_protects_every_form_of_its_paths() {
