@@ -161,8 +161,10 @@ fn each_entry<R: Send + 'static>(
             (Some(Ok(opened)), _) => Some(opened),
             (Some(Err(refused)), Some(host)) if refused.is_told_only => {
                 let error = refused.error;
-                let help = error.help().map(|help| format!("\nhelp: {help}"));
-                let help = help.unwrap_or_default();
+                // That nothing is there says it all.
+                let kind = error.of_system().map(io::Error::kind);
+                let help = error.help().filter(|_| kind != Some(ErrorKind::NotFound));
+                let help = help.map_or_else(String::new, |help| format!("\nhelp: {help}"));
                 ERRORS.tell(format_args!("gannet: no site for '{host}': {error}{help}"));
                 None
             }
