@@ -129,14 +129,13 @@ fn a_connection_that_is_turned_away_has_a_reason() {
         let denied = "is not allowed to connect: its connection was closed";
         let deny = ["--port", "0", "--deny", "127.0.0.0/8"];
         check(&deny, request, &format!("127.0.0.1:PORT {denied}"));
-        check(
-            &[
-                &deny[..],
-                &["--log-mask", "--log", "json", "--log-file", "/dev/null"],
-            ]
-            .concat(),
-            request,
-            &format!("127.0.0.0 {denied}"),
-        );
+        let json: &[&str] = &["--log", "json", "--log-file", "/dev/null"];
+        for log in [json, &["--log", "off"]] {
+            let flags = [&deny[..], &["--log-mask"], log].concat();
+            check(&flags, request, &format!("127.0.0.0 {denied}"));
+            let flags = [&proxied[..], &["192.0.2.1", "--log-mask"], log].concat();
+            let expect = "127.0.0.0 is not in --trust: its connection to ADDRESS was closed";
+            check(&flags, request, expect);
+        }
     });
 }

@@ -226,8 +226,8 @@ fn a_bad_format_is_refused_with_the_next_step() {
         "--log-format has no effect with --log\nhelp: leave one of them out",
     );
     check(
-        &["--log", "off", "--log-mask"],
-        "--log-mask has no effect with --log off\nhelp: leave one of them out",
+        &["--log", "off", "--log-sample", "1/2"],
+        "--log-sample has no effect with --log off\nhelp: leave one of them out",
     );
 }
 

@@ -141,7 +141,8 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("user", Need::Nothing),
     ("log", Need::Nothing),
     ("log-format", Need::Log),
-    ("log-mask", Need::Log),
+    // Messages about clients on standard error have it, too.
+    ("log-mask", Need::Nothing),
     ("log-sample", Need::Log),
     ("log-file", Need::Log),
     ("report", Need::Nothing),

@@ -431,7 +431,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "false",
         brief: "log networks instead of addresses of clients",
         details: "The last 8 bits of an IPv4 address and the last 80 of an IPv6 address are zero, \
-            and ports and users are left out.",
+            and ports and users are left out. So it is on standard error, where clients are named that are \
+            turned away, with --log off, too.",
         is_common: false,
         apply: |settings, values| {
             settings.server.log_lines.is_masked = switch(values)?;
