@@ -140,8 +140,8 @@ impl Incidents {
     }
 }
 
-/// What a peer has chosen, such as a path: at most [`INCIDENT_NAME_MAX`] bytes, which can neither
-/// break a line nor steer a terminal.
+/// What a peer has chosen, such as a path, to stand between `'` and `'`: at most [`INCIDENT_NAME_MAX`]
+/// bytes, which can neither end the quotation nor break a line nor steer a terminal.
 pub(crate) struct Named<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Named<'_> {
@@ -150,7 +150,10 @@ impl fmt::Display for Named<'_> {
             Some((shown, rest @ [_, ..])) => (shown, rest),
             _ => (self.0, [].as_slice()),
         };
-        f.write_str(&printable(&String::from_utf8_lossy(shown)))?;
+        let quoted = String::from_utf8_lossy(shown)
+            .replace('\\', r"\\")
+            .replace('\'', r"\'");
+        f.write_str(&printable(&quoted))?;
         f.write_str(if rest.is_empty() { "" } else { "..." })
     }
 }
@@ -225,6 +228,7 @@ mod tests {
         let check = |name: &[u8], expect: &str| assert_eq!(Named(name).to_string(), expect);
         check(b"a\n\x1b[31m\xff", "a\\n\\u{1b}[31m\u{fffd}");
         check("é.html".as_bytes(), "é.html");
+        check(b"a' (host 'b'): c\\n", r"a\' (host \'b\'): c\\n");
         let most = "a".repeat(INCIDENT_NAME_MAX);
         check(most.as_bytes(), &most);
         check(format!("{most}b").as_bytes(), &format!("{most}..."));
