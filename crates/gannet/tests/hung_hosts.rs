@@ -286,10 +286,12 @@ fn is_waited_for(command: &mut Command, mounted: &Mounted) {
     let told: Vec<_> = lines.by_ref().map_while(Result::ok).take(2).collect();
     mounted.release();
     let expect = format!(
-        "gannet: waiting for '{}' for 5 s now: its file system does not answer, or is slow",
+        "gannet: waiting for '{}' for 5 s now: its file system does not answer, or is slow, or much is \
+         read",
         mounted.path().display()
     );
-    let help = "help: see which disk or network file system hangs; this goes on when it answers";
+    let help = "help: if no disk is busy, see which disk or network file system hangs; this goes on when \
+                it answers";
     assert_eq!(told, [expect.as_str(), help]);
     let rest: Vec<_> = lines.map_while(Result::ok).collect();
     let status = child.wait().expect("it ends");

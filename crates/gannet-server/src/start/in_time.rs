@@ -116,7 +116,8 @@ pub fn however_long<R>(path: &Path, work: impl FnOnce() -> R) -> R {
         if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
             ERRORS.tell(format_args!(
                 "gannet: waiting for '{}' for {START_WAIT_TOLD_S} s now: its file system does not answer, or is \
-                 slow\nhelp: see which disk or network file system hangs; this goes on when it answers",
+                 slow, or much is read\nhelp: if no disk is busy, see which disk or network file system hangs; \
+                 this goes on when it answers",
                 path.display()
             ));
         }
