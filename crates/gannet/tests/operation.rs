@@ -12,7 +12,9 @@ use gannet_testkit::client::{Client, ask, get, metric};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::tls::{Authority, KeyKind};
-use gannet_testkit::{Folder, Gannet, Signal, command, command_of_nobody, gannet_in, run, same};
+use gannet_testkit::{
+    Folder, Gannet, Signal, command, command_of_nobody, gannet_in, left_out, run, same,
+};
 
 /// More clients than are answered at once.
 const SLOW_CLIENTS: usize = 100;
@@ -286,6 +288,43 @@ fn a_confined_server_sees_that_the_configuration_has_changed() {
         let line = server.next_error_line().expect("it says so");
         assert!(line.starts_with(&changed), "{line}");
         server.stop();
+    });
+}
+
+/// Root has read it, and the server, as another user, cannot see it: nothing is known of a change.
+#[test]
+fn a_configuration_that_the_user_cannot_see_is_not_said_to_have_changed() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("root", "only root changes its user");
+    }
+    let folder = Folder::new();
+    folder.write("site/index.html", "page");
+    let mode = |name: &str, mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(folder.join(name), mode).expect("ours");
+    };
+    let file = folder.write("closed/gannet.toml", "port = 0\n");
+    mode("", 0o755);
+    mode("closed", 0o700);
+    on_both_engines(|engine| {
+        let mut command = command();
+        command.args([
+            "--engine",
+            engine.name(),
+            "--user",
+            "65534:65534",
+            "--config",
+        ]);
+        let mut server = Gannet::start(command.arg(&file).arg(folder.join("site")));
+        server.signal(Signal::HUP);
+        server.signal(Signal::USR1);
+        while let Some(line) = server.next_error_line() {
+            assert!(!line.contains("has changed"), "{line}");
+            if line.starts_with("engine: ") {
+                break;
+            }
+        }
+        assert_eq!(server.stop().status, Some(0));
     });
 }
 

@@ -1,8 +1,9 @@
 //! Reads a TOML configuration whose keys are the flags' names.
 
 use std::ffi::OsString;
+use std::fs::{self, Metadata};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gannet_io::named_file;
 use toml::Spanned;
@@ -22,6 +23,19 @@ pub struct ConfigFile {
     pub name: String,
     /// In the order of the file.
     pub entries: Vec<Entry>,
+    /// The file that it was read from, if there is one.
+    pub source: Option<Source>,
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub struct Source {
+    /// As the user typed it.
+    pub path: PathBuf,
+    /// Its content.
+    pub text: String,
+    /// What it was just before that, if that could be seen.
+    pub before: Option<Metadata>,
 }
 
 /// One key with its value.
@@ -42,8 +56,14 @@ pub struct Entry {
 pub fn read(path: &Path, known: &[Description]) -> Result<ConfigFile, Failure> {
     let name = path.display().to_string();
     let fail = |error| Failure::of_system("read configuration", &name, &error).as_usage();
+    let before = fs::metadata(path).ok();
     let text = named_file::read_text(path, CONFIG_LEN_MAX).map_err(fail)?;
-    parse(&name, &text, known)
+    let parsed = parse(&name, &text, known)?;
+    let path = path.to_owned();
+    Ok(ConfigFile {
+        source: Some(Source { path, text, before }),
+        ..parsed
+    })
 }
 
 /// Checks the text of a configuration against all commands' flags.
@@ -73,6 +93,7 @@ pub fn parse(name: &str, text: &str, known: &[Description]) -> Result<ConfigFile
     Ok(ConfigFile {
         name: name.to_owned(),
         entries,
+        source: None,
     })
 }
 

@@ -194,6 +194,16 @@ fn resolve<S: Default>(
     section: &'static str,
     matches: &ArgMatches,
 ) -> Result<(S, Origins), Failure> {
+    let (settings, origins, _) = resolve_with_file(flags, section, matches)?;
+    Ok((settings, origins))
+}
+
+/// As [`resolve`], with the configuration file that was read.
+fn resolve_with_file<S: Default>(
+    flags: &'static [Flag<S>],
+    section: &'static str,
+    matches: &ArgMatches,
+) -> Result<(S, Origins, ConfigFile), Failure> {
     let known = all_flags();
     let environment = layers::environment();
     for warning in layers::suspicious_variables(&environment, &known) {
@@ -203,7 +213,8 @@ fn resolve<S: Default>(
         Some(path) => config_file::read(Path::new(path), &known)?,
         None => ConfigFile::default(),
     };
-    layers::resolve(flags, section, matches, &environment, &file)
+    let (settings, origins) = layers::resolve(flags, section, matches, &environment, &file)?;
+    Ok((settings, origins, file))
 }
 
 /// The environment variable that conventionally makes builds reproducible

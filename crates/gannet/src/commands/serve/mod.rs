@@ -25,7 +25,7 @@ mod upgrade;
 mod waiting;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_io::starter::Starter;
@@ -39,8 +39,8 @@ use gannet_server::{Inheritance, Network, OpenError, Prepared, StartError};
 use rustix::process::{Pid, getppid};
 
 use super::failure::signature_help;
-use super::{config_path, print, resolve};
-use crate::command_line::layers::{self, Origins};
+use super::{print, resolve_with_file};
+use crate::command_line::layers::Origins;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::settings::Settings;
 use crate::commands::serve::addresses::Listening;
@@ -65,14 +65,12 @@ use crate::messages::{Exit, Failure, cause, printable};
 /// # Errors
 /// Anything that prevents the server from starting.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let (settings, origins) = resolve(SERVE_FLAGS, "", matches)?;
+    let (settings, origins, file) = resolve_with_file(SERVE_FLAGS, "", matches)?;
     if matches.get_flag("check-config") {
         let notes = check(&settings, &origins)?;
         return print(&format!("{notes}the configuration is valid\n"));
     }
-    let environment = layers::environment();
-    let configured = config_path(matches, &environment);
-    let configured = configured.map(|path| Configured::at(Path::new(path)));
+    let configured = file.source.map(Configured::of);
     serve(&settings, &origins, configured)
 }
 
