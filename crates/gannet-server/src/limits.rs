@@ -449,7 +449,7 @@ pub(crate) const LOG_BATCH_BYTES: usize = 32 << 10;
 /// bounded for a pipe without a reader.
 pub(crate) const LOG_FINISH_MS: u64 = 1_000;
 
-/// Messages a minute about incidents of one kind, such as files that cannot be read; peers cause them.
+/// Most messages a minute about incidents of one kind, such as files that cannot be read; peers cause them.
 /// Enough for the files of a page.
 pub(crate) const INCIDENT_LINES_MAX: u64 = 10;
 

@@ -446,3 +446,25 @@ fn certificates_are_compressed() {
         assert_eq!(decoder.0.load(Ordering::Relaxed), 1);
     });
 }
+
+/// Nobody has a connection at a first packet, whose address may be forged: so it is said.
+#[test]
+fn who_is_denied_over_quic_has_no_answer_and_words_of_its_own() {
+    let folder = Folder::site();
+    on_both_engines(|engine| {
+        let flags = [&FLAGS[..], &["--deny", "loopback"]].concat();
+        let mut secure = Secure::serve(engine, folder.path(), &flags);
+        let config = secure.authority.client(abilities(false));
+        let mut quic = Quic::start(secure.server.address(), &config, "localhost");
+        quic.flush();
+        let told = [(); 2].map(|()| secure.server.next_error_line().expect("it says so"));
+        let expect = [
+            "gannet: 127.0.0.1 is not allowed to connect: its packet over QUIC, whose address may be \
+             forged, has no answer",
+            "help: --allow and --deny say who may connect",
+        ];
+        assert_eq!(told, expect);
+        let denied = metric(&secure.server, "gannet_clients_denied_connections_total");
+        assert!(denied > 0);
+    });
+}

@@ -226,11 +226,6 @@ impl Client {
         identity.map_or(0, |identity| identity.memory())
     }
 
-    /// Whether it is not known: its proxy does not name it, or it is gone already.
-    pub(crate) fn is_hidden(&self) -> bool {
-        self.address == Some(HIDDEN)
-    }
-
     /// Whether a connection may begin; if not, it is counted why. Nothing is noted.
     pub(crate) fn may_connect(&self, counters: &mut ClientCounters) -> bool {
         let (Some(clients), Some(address)) = (&self.clients, self.address) else {

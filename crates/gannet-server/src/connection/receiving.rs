@@ -38,7 +38,7 @@ impl<D: Driver> Active<'_, D> {
         let counters = &mut shared.counters.clients;
         let mut client = Client::new(shared.settings.clients.as_ref(), peer);
         if !client.may_connect(counters) {
-            shared.tell_denied(&client);
+            shared.tell_denied(peer);
             return false;
         }
         if !client.connect(shared.driver.now(), counters) {

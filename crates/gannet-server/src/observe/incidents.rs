@@ -1,11 +1,13 @@
 //! What went wrong for a peer and an operator has to know of: one message for each, at a bounded
 //! rate.
 //!
-//! Peers cause them, so each [`Kind`] has [`INCIDENT_LINES_MAX`] messages a minute; the others are
-//! counted, and their number is told once the minute is over. One that is not told is neither
-//! formatted nor does it take a lock.
+//! Peers cause them, so each [`Kind`] has a bounded number of messages a minute, and one of each object;
+//! the others are counted, and their number is told once the minute is over. One that is not told is
+//! neither formatted nor does it take a lock.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_io::cause::printable;
@@ -38,6 +40,16 @@ impl Kind {
         Self::Denied,
     ];
 
+    /// Messages a minute. That clients are denied is what `--deny` is for: one says that it happens.
+    const fn lines_max(self) -> u64 {
+        match self {
+            Self::Denied => 1,
+            Self::Unreadable | Self::LeadsOut | Self::Untrusted | Self::NoHeader => {
+                INCIDENT_LINES_MAX
+            }
+        }
+    }
+
     /// Those that are only counted.
     const fn others(self) -> &'static str {
         match self {
@@ -50,9 +62,19 @@ impl Kind {
     }
 }
 
+/// What is told of an incident.
+pub(crate) struct Message {
+    /// The first line.
+    pub(crate) line: String,
+    /// The next step; left out where the message before it had the same.
+    pub(crate) help: Cow<'static, str>,
+}
+
 /// The incidents of a server, shared by its workers.
 #[derive(Debug)]
 pub(crate) struct Incidents {
+    /// With a key of its own, so that no peer can choose what has the hash of something else.
+    hasher: RandomState,
     minutes: [Minute; Kind::ALL.len()],
     /// When the first minute ends in which some were only counted; `u64::MAX` if there is none.
     due: AtomicU64,
@@ -64,34 +86,81 @@ pub(crate) struct Incidents {
 struct Minute {
     /// When it ends, in nanoseconds of the workers' clock.
     ends_at: AtomicU64,
-    /// Incidents in it.
-    count: AtomicU64,
+    /// Messages in it.
+    told: AtomicU64,
+    /// Incidents that were only counted.
+    others: AtomicU64,
+    /// The hash of what each message is about; 0 if there is none.
+    about: [AtomicU64; INCIDENT_LINES_MAX as usize],
+    /// The hash of the next step that was told last; 0 if there is none.
+    help: AtomicU64,
+}
+
+impl Minute {
+    fn is_told(&self, about: u64) -> bool {
+        self.about
+            .iter()
+            .any(|it| it.load(Ordering::Relaxed) == about)
+    }
 }
 
 impl Incidents {
     /// Incidents that are told on this channel.
     pub(crate) fn new(channel: &'static Channel) -> Self {
         Self {
+            hasher: RandomState::new(),
             minutes: Default::default(),
             due: AtomicU64::new(u64::MAX),
             channel,
         }
     }
 
-    /// Tells of one, or counts it.
-    pub(crate) fn tell(&self, kind: Kind, now: Nanos, message: impl FnOnce() -> String) {
+    /// Tells of one with `object`, or counts it.
+    pub(crate) fn tell(
+        &self,
+        kind: Kind,
+        now: Nanos,
+        object: impl Hash,
+        message: impl FnOnce() -> Message,
+    ) {
         let minute = &self.minutes[kind as usize];
         let ends_at = minute.ends_at.load(Ordering::Relaxed);
         if now.0 >= ends_at {
             self.end(kind, ends_at, now.0.saturating_add(INCIDENT_MINUTE_NS));
         }
-        let before = minute.count.fetch_add(1, Ordering::Relaxed);
-        if before < INCIDENT_LINES_MAX {
-            self.channel.tell(message());
-        } else if before == INCIDENT_LINES_MAX {
+        let lines_max = kind.lines_max();
+        if minute.told.load(Ordering::Relaxed) >= lines_max {
+            return self.count(minute);
+        }
+        let about = self.hash(object);
+        if minute.is_told(about) {
+            return self.count(minute);
+        }
+        let place = minute.told.fetch_add(1, Ordering::Relaxed);
+        // Another worker may have told the last one meanwhile.
+        if place >= lines_max {
+            return self.count(minute);
+        }
+        minute.about[place as usize].store(about, Ordering::Relaxed);
+        let Message { line, help } = message();
+        let next_step = self.hash(&help);
+        match minute.help.swap(next_step, Ordering::Relaxed) == next_step {
+            true => self.channel.tell(line),
+            false => self.channel.tell(format_args!("{line}\nhelp: {help}")),
+        }
+    }
+
+    /// One that is not told.
+    fn count(&self, minute: &Minute) {
+        if minute.others.fetch_add(1, Ordering::Relaxed) == 0 {
             let ends_at = minute.ends_at.load(Ordering::Relaxed);
             self.due.fetch_min(ends_at, Ordering::Release);
         }
+    }
+
+    /// Never 0.
+    fn hash(&self, it: impl Hash) -> u64 {
+        self.hasher.hash_one(it) | 1
     }
 
     /// When [`sum_up`](Self::sum_up) has something to tell.
@@ -106,7 +175,7 @@ impl Incidents {
         for kind in Kind::ALL {
             let minute = &self.minutes[kind as usize];
             let ends_at = minute.ends_at.load(Ordering::Relaxed);
-            if minute.count.load(Ordering::Relaxed) <= INCIDENT_LINES_MAX {
+            if minute.others.load(Ordering::Relaxed) == 0 {
                 continue;
             }
             match ends_at <= now.0 {
@@ -130,8 +199,12 @@ impl Incidents {
         {
             return;
         }
-        let count = minute.count.swap(0, Ordering::Relaxed);
-        if let Some(others @ 1..) = count.checked_sub(INCIDENT_LINES_MAX) {
+        for hash in minute.about.iter().chain([&minute.help]) {
+            hash.store(0, Ordering::Relaxed);
+        }
+        minute.told.store(0, Ordering::Relaxed);
+        let others = minute.others.swap(0, Ordering::Relaxed);
+        if others > 0 {
             let what = kind.others();
             self.channel.tell(format_args!(
                 "gannet: and {others} more in the last minute: {what}"
@@ -167,6 +240,11 @@ mod tests {
 
     const MINUTE: u64 = INCIDENT_MINUTE_NS;
 
+    fn message(line: String, help: &'static str) -> Message {
+        let help = help.into();
+        Message { line, help }
+    }
+
     /// A flood costs as many messages as a few; the others are counted, and told of when the minute is
     /// over, whether more come or not.
     #[test]
@@ -182,18 +260,21 @@ mod tests {
         let formatted = AtomicUsize::new(0);
         let flood = |now: u64, count: u64| {
             for number in 0..count {
-                incidents.tell(Kind::Denied, Nanos(now), || {
+                incidents.tell(Kind::Unreadable, Nanos(now), number, || {
                     formatted.fetch_add(1, Ordering::Relaxed);
-                    format!("number {number}")
+                    message(format!("number {number}"), "see")
                 });
             }
         };
-        let lines = |count: u64| (0..count).map(|it| format!("number {it}\n"));
-        let lines = |count| lines(count).collect::<String>();
+        // The next step is told once.
+        let line = |number: u64| match number {
+            0 => "number 0\nhelp: see\n".into(),
+            _ => format!("number {number}\n"),
+        };
+        let lines = |count| (0..count).map(line).collect::<String>();
         let others = |count: u64| {
             format!(
-                "gannet: and {count} more in the last minute: connections by clients that are not \
-                 allowed\n"
+                "gannet: and {count} more in the last minute: requests for what cannot be read\n"
             )
         };
 
@@ -206,8 +287,10 @@ mod tests {
         let due = Nanos(1 + MINUTE);
         assert_eq!(incidents.due(), Some(due));
         // Others are not affected.
-        incidents.tell(Kind::Untrusted, Nanos(3), || "another kind".into());
-        assert_eq!(told(), "another kind\n");
+        incidents.tell(Kind::Untrusted, Nanos(3), 0, || {
+            message("another kind".into(), "see")
+        });
+        assert_eq!(told(), "another kind\nhelp: see\n");
         incidents.sum_up(Nanos(due.0 - 1));
         assert_eq!((told().as_str(), incidents.due()), ("", Some(due)));
         incidents.sum_up(due);
@@ -218,9 +301,43 @@ mod tests {
         flood(5 * MINUTE, INCIDENT_LINES_MAX + 1);
         assert_eq!(told(), lines(INCIDENT_LINES_MAX));
         flood(7 * MINUTE, 1);
-        assert_eq!(told(), format!("{}number 0\n", others(1)));
+        assert_eq!(told(), format!("{}{}", others(1), lines(1)));
         let most = 3 * INCIDENT_LINES_MAX;
         assert!(formatted.into_inner() as u64 <= most);
+    }
+
+    /// The same object is told once a minute, and what `--deny` is for is one line, whoever it is.
+    #[test]
+    fn what_was_told_is_counted_for_the_rest_of_the_minute() {
+        static WRITTEN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+        static CHANNEL: Channel = Channel::new(|bytes| {
+            WRITTEN.lock().expect("nobody panics").extend(bytes);
+            Ok(())
+        });
+        let told = || {
+            let bytes = std::mem::take(&mut *WRITTEN.lock().expect("nobody panics"));
+            String::from_utf8(bytes).expect("text")
+        };
+        let incidents = Incidents::new(&CHANNEL);
+        let tell = |kind, now: u64, object: &str, help| {
+            incidents.tell(kind, Nanos(now), object, || message(object.into(), help));
+        };
+        for round in 0..5 {
+            for (object, help) in [("a", "see"), ("b", "see"), ("c", "dmesg")] {
+                tell(Kind::Unreadable, round, object, help);
+            }
+        }
+        assert_eq!(told(), "a\nhelp: see\nb\nc\nhelp: dmesg\n");
+        for client in ["192.0.2.1", "192.0.2.2", "192.0.2.1"] {
+            tell(Kind::Denied, 1, client, "see");
+        }
+        assert_eq!(told(), "192.0.2.1\nhelp: see\n");
+        incidents.sum_up(Nanos(1 + MINUTE));
+        let expect = "gannet: and 12 more in the last minute: requests for what cannot be read\n\
+                      gannet: and 2 more in the last minute: connections by clients that are not allowed\n";
+        assert_eq!(told(), expect);
+        tell(Kind::Unreadable, 1 + MINUTE, "a", "see");
+        assert_eq!(told(), "a\nhelp: see\n");
     }
 
     #[test]

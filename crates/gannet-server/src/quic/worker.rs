@@ -271,8 +271,8 @@ impl<D: Driver> Worker<D> {
             Box::new(Client::new(clients, peer))
         });
         let counters = &mut shared.counters.clients;
-        if let Some(client) = client.as_ref().filter(|it| !it.may_connect(counters)) {
-            shared.tell_denied(client);
+        if client.as_ref().is_some_and(|it| !it.may_connect(counters)) {
+            shared.tell_denied_packet(Peer::Ip(incoming.remote_address()));
             quic.trains.buffer = buffer;
             // The address may be a forged one: no answer.
             return quic.endpoint.ignore(incoming);

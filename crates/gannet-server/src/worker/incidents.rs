@@ -1,6 +1,8 @@
 //! What a worker tells of incidents: see [`observe::incidents`](crate::observe::incidents).
 
 use std::borrow::Cow;
+use std::hash::Hash;
+use std::net::IpAddr;
 
 use gannet_io::cause::{cause, next_step};
 use gannet_io::driver::{Driver, Errno, Peer};
@@ -8,8 +10,7 @@ use gannet_io::user;
 
 use super::Worker;
 use super::shared::Shared;
-use crate::clients::Client;
-use crate::observe::incidents::{Kind, Named};
+use crate::observe::incidents::{Kind, Message, Named};
 
 impl<D: Driver> Worker<D> {
     /// Tells of incidents that were only counted, if a minute of them is over.
@@ -37,21 +38,22 @@ impl<D: Driver> Shared<D> {
                 None => format!("'{}'", Named(path)),
             }
         };
+        let object = (path, host);
         if matches!(errno, Errno::XDEV | Errno::LOOP) {
-            return self.tell(Kind::LeadsOut, || {
+            return self.tell(Kind::LeadsOut, object, || {
                 let what = match errno {
                     Errno::LOOP => "its symbolic links form a loop",
                     _ => "a symbolic link leads out of the site, or is absolute",
                 };
-                format!(
-                    "gannet: cannot serve {}: {what}\n\
-                     help: links are followed only inside the folder that is served, and only \
-                     relative ones: see 'namei -l'",
-                    place()
-                )
+                Message {
+                    line: format!("gannet: cannot serve {}: {what}", place()),
+                    help: "links are followed only inside the folder that is served, and only \
+                           relative ones: see 'namei -l'"
+                        .into(),
+                }
             });
         }
-        self.tell(Kind::Unreadable, || {
+        self.tell(Kind::Unreadable, object, || {
             let help = match errno {
                 Errno::ACCESS | Errno::PERM => Cow::Owned(format!(
                     "user {}, as which gannet runs, has to have the right to read it, and to search \
@@ -60,66 +62,78 @@ impl<D: Driver> Shared<D> {
                 )),
                 _ => next_step(&error).unwrap_or("see 'dmesg'").into(),
             };
-            format!(
-                "gannet: cannot read {}: {}\nhelp: {help}",
-                place(),
-                cause(&error)
-            )
+            let line = format!("gannet: cannot read {}: {}", place(), cause(&error));
+            Message { line, help }
         });
     }
 
-    /// Tells that a client may not connect.
+    /// Tells that a client may not connect by TCP.
     #[cold]
-    pub(crate) fn tell_denied(&self, client: &Client) {
-        self.tell(Kind::Denied, || {
-            let name = match client.is_hidden() {
-                true => "a client that is not known".into(),
-                false => self.log.shown(Client::named(Some(client)).address),
+    pub(crate) fn tell_denied(&self, peer: Peer) {
+        self.denied(peer, "its connection was closed");
+    }
+
+    /// Tells that a client may not connect by QUIC. It has only sent a packet so far.
+    #[cold]
+    pub(crate) fn tell_denied_packet(&self, peer: Peer) {
+        self.denied(
+            peer,
+            "its packet over QUIC, whose address may be forged, has no answer",
+        );
+    }
+
+    fn denied(&self, peer: Peer, done: &str) {
+        self.tell(Kind::Denied, (), || {
+            let name = match peer {
+                Peer::Unknown => "a client that is not known".into(),
+                peer => self.named(peer),
             };
-            format!(
-                "gannet: {name} is not allowed to connect: its connection was closed\n\
-                 help: --allow and --deny say who may connect"
-            )
+            Message {
+                line: format!("gannet: {name} is not allowed to connect: {done}"),
+                help: "--allow and --deny say who may connect".into(),
+            }
         });
     }
 
     /// Tells that a peer connects to an address for proxies that is none.
     #[cold]
     pub(crate) fn tell_untrusted(&self, peer: Peer, address: u16) {
-        self.tell(Kind::Untrusted, || {
-            format!(
-                "gannet: {} is not in --trust: its connection to {} was closed\n\
-                 help: that address is for proxies alone: if it is one, name it with --trust; other \
-                 clients need an address without ',proxy'",
+        self.tell(Kind::Untrusted, (host_of(peer), address), || Message {
+            line: format!(
+                "gannet: {} is not in --trust: its connection to {} was closed",
                 self.named(peer),
                 self.address(address)
-            )
+            ),
+            help: "that address is for proxies alone: if it is one, name it with --trust; other \
+                   clients need an address without ',proxy'"
+                .into(),
         });
     }
 
     /// Tells that a trusted proxy did not begin with a header.
     #[cold]
     pub(crate) fn tell_no_header(&self, peer: Peer, address: u16) {
-        self.tell(Kind::NoHeader, || {
-            format!(
-                "gannet: {} sent no header of the PROXY protocol: its connection to {} was closed\n\
-                 help: have the proxy send one (haproxy: send-proxy-v2; nginx: proxy_protocol on), \
-                 or connect to an address without ',proxy'",
+        self.tell(Kind::NoHeader, (host_of(peer), address), || Message {
+            line: format!(
+                "gannet: {} sent no header of the PROXY protocol: its connection to {} was closed",
                 self.named(peer),
                 self.address(address)
-            )
+            ),
+            help: "have the proxy send one (haproxy: send-proxy-v2; nginx: proxy_protocol on), or \
+                   connect to an address without ',proxy'"
+                .into(),
         });
     }
 
-    fn tell(&self, kind: Kind, message: impl FnOnce() -> String) {
+    fn tell(&self, kind: Kind, object: impl Hash, message: impl FnOnce() -> Message) {
         let now = self.driver.now();
-        self.settings.incidents.tell(kind, now, message);
+        self.settings.incidents.tell(kind, now, object, message);
     }
 
     fn named(&self, peer: Peer) -> String {
-        let name = match peer {
-            Peer::Ip(address) => address.ip().to_canonical().to_string(),
-            Peer::Unix | Peer::Unknown => peer.to_string(),
+        let name = match host_of(peer) {
+            Some(address) => address.to_string(),
+            None => peer.to_string(),
         };
         self.log.shown(&name).into_owned()
     }
@@ -129,5 +143,13 @@ impl<D: Driver> Shared<D> {
         addresses
             .get(usize::from(address))
             .map_or("-", String::as_str)
+    }
+}
+
+/// A peer's address without its port.
+fn host_of(peer: Peer) -> Option<IpAddr> {
+    match peer {
+        Peer::Ip(address) => Some(address.ip().to_canonical()),
+        Peer::Unix | Peer::Unknown => None,
     }
 }
