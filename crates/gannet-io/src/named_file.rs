@@ -113,8 +113,20 @@ fn read_all(file: &File, max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As for [`read`]; the file is not UTF-8.
 pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
+    text(read(path, max)?)
+}
+
+/// As [`read_below`], for text.
+///
+/// # Errors
+/// As for [`read_below`]; the file is not UTF-8.
+pub fn read_text_below(root: &Root, path: &Path, max: u64) -> io::Result<String> {
+    text(read_below(root, path, max)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
     let not_utf8 = |_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8");
-    String::from_utf8(read(path, max)?).map_err(not_utf8)
+    String::from_utf8(bytes).map_err(not_utf8)
 }
 
 fn check(meta: &Metadata) -> io::Result<()> {

@@ -71,6 +71,33 @@ fn a_fifo_is_never_waited_for() {
     refused(&folder, &get, 1, &["copy.part' exists and is not a file"]);
 }
 
+/// An error would quote it, in a log that more people read than may read the file.
+#[test]
+fn patterns_that_lead_out_of_the_site_are_not_read() {
+    let folder = Folder::new();
+    folder.write("secret", "[foreign\n");
+    folder.write("site/index.html", "x");
+    folder.write("site/in/patterns", "gone.html\n");
+    folder.write("site/in/gone.html", "x");
+    let link = |to: &Path| std::os::unix::fs::symlink(to, folder.join("site/in/.gannetignore"));
+    link(Path::new("../../secret")).expect("new");
+    let expect = "cannot pack 'site/in/.gannetignore': a symbolic link leads out of the site";
+    refused(&folder, &["pack", "site", "-q"], 1, &[expect]);
+    let quoted = "'[foreign' (site/in/.gannetignore:1)";
+    refused(
+        &folder,
+        &["pack", "site", "-q", "--follow-links"],
+        1,
+        &[quoted],
+    );
+    fs::remove_file(folder.join("site/in/.gannetignore")).expect("there");
+    link(&folder.join("site/in/patterns")).expect("new");
+    let packed = gannet_in(&folder, &["pack", "site", "--list-skipped"]);
+    assert_eq!(packed.status, Some(0), "{packed:?}");
+    let report = format!("{}{}", packed.text(), packed.err);
+    assert!(report.contains(".gannetignore: gone.html"), "{report}");
+}
+
 /// Rules and patterns that are not files would otherwise be ignored silently.
 #[test]
 fn rules_and_patterns_that_are_no_files_are_named() {

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use gannet_io::driver::Root;
 use gannet_io::named_file;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -87,11 +88,12 @@ impl IgnoreRules {
         })
     }
 
-    /// Enters a folder, whose own patterns then apply.
+    /// Enters a folder, whose own patterns then apply. They are read only inside `site`, the canonical
+    /// path of the site's root, unless links out of it are followed: an error quotes a pattern.
     ///
     /// # Errors
-    /// Its `.gannetignore` cannot be read or has a malformed pattern.
-    pub(super) fn enter(&mut self, folder: &Path) -> Result<(), PackError> {
+    /// Its `.gannetignore` cannot be read, leads out of the site, or has a malformed pattern.
+    pub(super) fn enter(&mut self, folder: &Path, site: Option<&Path>) -> Result<(), PackError> {
         let file = folder.join(FILE_NAME);
         // Ignoring an unusable file silently would publish what it excludes.
         match fs::symlink_metadata(&file) {
@@ -109,8 +111,14 @@ impl IgnoreRules {
         if let Some(what) = no_file(fs::metadata(&file).as_ref()) {
             return Err(PackError::NoFile(file, what));
         }
-        let text = named_file::read_text(&file, PATTERNS_FILE_MAX)
-            .map_err(PackError::io("read", &file))?;
+        let text = match site {
+            Some(site) => read_inside(site, &file),
+            None => named_file::read_text(&file, PATTERNS_FILE_MAX),
+        };
+        let text = text.map_err(|error| match error.kind() {
+            io::ErrorKind::CrossesDevices => PackError::LeadsOut(file.clone(), 0),
+            _ => PackError::io("read", &file)(error),
+        })?;
         let mut builder = GitignoreBuilder::new(folder);
         // Some editors prepend a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -163,6 +171,15 @@ impl IgnoreRules {
             Match::Whitelist(_) | Match::None => None,
         }
     }
+}
+
+/// Reads a patterns file; `CrossesDevices` if a link leads out of the site. Absolute links are
+/// followed inside it, as the walk does.
+fn read_inside(site: &Path, file: &Path) -> io::Result<String> {
+    let target = file.canonicalize()?;
+    let leads_out = |_| io::Error::from(io::ErrorKind::CrossesDevices);
+    let inner = target.strip_prefix(site).map_err(leads_out)?;
+    named_file::read_text_below(&Root::open(site)?, inner, PATTERNS_FILE_MAX)
 }
 
 /// Rejects a pattern with an unclosed `[`: git lets it match nothing, other programs take it

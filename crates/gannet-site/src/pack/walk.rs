@@ -153,7 +153,8 @@ struct Walk<'f> {
 
 impl Walk<'_> {
     fn folder(&mut self, path: &Path, url: &[u8]) -> Result<(), PackError> {
-        self.rules.enter(path)?;
+        let site = (!self.follows_out).then_some(self.root.as_path());
+        self.rules.enter(path, site)?;
         let done = self.items(path, url);
         self.rules.leave();
         done
