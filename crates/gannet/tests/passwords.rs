@@ -35,7 +35,8 @@ fn site(users: &str) -> Folder {
     site.write("401.html", "<title>who</title>");
     let rules = format!(
         "/staging/*\n  Basic-Auth: {users}\n  Cache-Control: public, max-age=60, s-maxage=9\n\
-         /secret\n  basic-auth: {users}\n/*\n  X-Frame-Options: DENY\n"
+         /secret\n  basic-auth: {users}\n\
+         /*\n  X-Frame-Options: DENY\n  Link: </secret/plan.css>; rel=preload\n  X-Token: abc\n"
     );
     site.write("_headers", rules);
     site.write("_redirects", "/staging/old /new 301\n");
@@ -50,12 +51,19 @@ fn pack(site: &Folder, out: &Folder, engine: Engine) -> PathBuf {
 }
 
 /// The site's page asks for a password.
+/// Who has proved nothing gets no field that may tell what is there.
+fn check_stranger(response: &Response) {
+    assert_eq!(response.field("x-frame-options"), Some("DENY"));
+    assert_eq!(response.field("link"), None);
+    assert_eq!(response.field("x-token"), None);
+}
+
 fn check_refusal(response: &Response) {
     assert_eq!(response.status, 401, "{response:?}");
     let challenge = response.field("www-authenticate").expect("a challenge");
     assert_eq!(challenge, "Basic realm=\"restricted\", charset=\"UTF-8\"");
     assert_eq!(response.field("cache-control"), Some("no-store"));
-    assert_eq!(response.field("x-frame-options"), Some("DENY"));
+    check_stranger(response);
     assert_eq!(response.text(), "<title>who</title>");
 }
 
@@ -99,6 +107,10 @@ fn only_users_get_what_a_rule_protects() {
             client.request("GET", "/staging/none", &[RIGHT]).expect(404);
             client.request("GET", "/staging/old", &[RIGHT]).expect(301);
             check_refusal(&client.get("/secret"));
+            let posted = client.request("POST", "/secret", &["Content-Length: 0"]);
+            check_stranger(&posted.expect(405));
+            let open = client.get("/").expect(200);
+            assert_eq!(open.field("x-token"), Some("abc"));
         }
     });
 }

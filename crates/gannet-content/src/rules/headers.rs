@@ -159,6 +159,15 @@ impl FieldChanges {
         self
     }
 
+    /// Only the changes to security policies, which concern whatever is sent: other fields may tell what
+    /// the path has, and the client may not know that.
+    #[must_use]
+    pub fn policies(mut self) -> Self {
+        self.set.retain(|(name, _)| is_policy(name));
+        self.remove.retain(|name| is_policy(name));
+        self
+    }
+
     /// Changes the fields that a response would have without rules. Values of `vary` are added,
     /// because caches rely on the server's own.
     pub fn apply_to(&self, fields: &mut Vec<(String, Vec<u8>)>) {
@@ -368,6 +377,22 @@ pub fn is_caching_field(name: &str) -> bool {
     );
     // `cdn-cache-control`, and those of single networks.
     is_known || name.ends_with("cdn-cache-control")
+}
+
+/// Whether a field restricts what a browser does with a response, whatever is in it. Its name is in
+/// lower case.
+fn is_policy(name: &str) -> bool {
+    let is_known = matches!(
+        name,
+        "content-security-policy"
+            | "content-security-policy-report-only"
+            | "permissions-policy"
+            | "referrer-policy"
+            | "strict-transport-security"
+            | "x-content-type-options"
+            | "x-frame-options"
+    );
+    is_known || name.starts_with("cross-origin-")
 }
 
 /// Whether a caching rule may be meant for a response of this status, if it belongs to the path

@@ -606,6 +606,7 @@ impl<D: Driver> Pump<'_, D> {
                 Verdict::Granted => to.is_protected = true,
                 Verdict::Denied => {
                     to.pages = pages_of(self.release, request);
+                    to.ruling = to.ruling.map(Ruling::for_stranger);
                     return Ok(to.unauthorized());
                 }
                 Verdict::Unproven(proof) => return wait(Waits::Password(Some(proof))),
@@ -719,7 +720,7 @@ fn pages_of<'r>(release: &'r Release, request: &Request<'_>) -> Option<&'r Error
     site.rules()?.pages()
 }
 
-/// The rules of the site that a request is for, at the requested path.
+/// The rules of the site that a request is for, at the requested path, for a client that has proved nothing.
 #[cold]
 pub(super) fn ruling_of<'r>(
     release: &'r Release,
@@ -729,10 +730,12 @@ pub(super) fn ruling_of<'r>(
 ) -> Option<Ruling<'r>> {
     let rules = release.select(request.authority).ok()?.rules()?;
     let path = decode_path(request.target.path, scratch).ok()?;
-    Some(Ruling::new(
-        rules,
-        rule_input(scheme, request, path.as_bytes()),
-    ))
+    let path = path.as_bytes();
+    let ruling = Ruling::new(rules, rule_input(scheme, request, path));
+    Some(match passwords::lists(release, Some(rules), path) {
+        Some(_) => ruling.for_stranger(),
+        None => ruling,
+    })
 }
 
 /// Whether an intermediary received the request in early data. All values of the field have the

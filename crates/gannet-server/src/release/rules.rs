@@ -302,9 +302,18 @@ pub(crate) struct Ruling<'a> {
     pub(crate) input: RuleInput<'a>,
     /// The path that was asked for: another one than the input's if another form of what is there is sent.
     asked: &'a [u8],
-    /// Whether rules may set how long the response is cached: it is the content of the path itself,
-    /// or a permanent redirect.
-    may_cache: bool,
+    extent: Extent,
+}
+
+/// Which fields rules may change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Extent {
+    /// All: the response is the content of the path itself, or a permanent redirect.
+    All,
+    /// All but those for caching: it is an error, or substitutes for the content of the path.
+    Uncached,
+    /// Security policies: it is for somebody who has not proved to be one of those who may have the path.
+    Policies,
 }
 
 impl<'a> Ruling<'a> {
@@ -313,14 +322,23 @@ impl<'a> Ruling<'a> {
             rules,
             input,
             asked: input.path,
-            may_cache: true,
+            extent: Extent::All,
         }
     }
 
     /// For a response that is an error, or that substitutes for the content of the path.
     pub(crate) fn without_caching(self) -> Self {
+        let extent = match self.extent {
+            Extent::All => Extent::Uncached,
+            less => less,
+        };
+        Self { extent, ..self }
+    }
+
+    /// For a response to somebody who has not proved to be one of those who may have the path.
+    pub(crate) fn for_stranger(self) -> Self {
         Self {
-            may_cache: false,
+            extent: Extent::Policies,
             ..self
         }
     }
@@ -359,9 +377,10 @@ impl<'a> Ruling<'a> {
 
     pub(crate) fn changes(&self) -> Option<FieldChanges> {
         let changes = self.rules.changes(&self.input)?;
-        Some(match self.may_cache {
-            true => changes,
-            false => changes.without_caching(),
+        Some(match self.extent {
+            Extent::All => changes,
+            Extent::Uncached => changes.without_caching(),
+            Extent::Policies => changes.policies(),
         })
     }
 }
