@@ -29,8 +29,8 @@ use crate::start::open::{OpenError, Opening};
 /// What has to hold of an archive before it is served, besides a required signature.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Proof<'a> {
-    /// That its metadata is valid: at the start, which would otherwise take as long as reading it. What is
-    /// copied into memory anyway, and short, is verified as well.
+    /// That its metadata is valid: opening it, at the start or for the first request for a host, would
+    /// otherwise take as long as reading it. What is copied into memory anyway, and short, is verified as well.
     Valid,
     /// The same, and that it is the release that this pointer names. The rest is verified later.
     Named(&'a Pointer),

@@ -4,8 +4,8 @@
 pub(crate) const EXIT_STATUSES: &[(&str, &str)] = &[
     (
         "0",
-        "success; stopped by SIGTERM or SIGINT after every running answer finished; closed pipe on \
-           standard output",
+        "success; stopped by SIGTERM or SIGINT, also if --grace ended before every running answer; \
+           closed pipe on standard output",
     ),
     ("1", "the command failed"),
     (

@@ -415,7 +415,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             time_iso8601, msec, request, request_method, request_uri, uri, args, host, scheme, \
             server_protocol, status, body_bytes_sent, request_time (microseconds), \
             request_completion, rejected, http_host, http_referer, http_user_agent, http_traceparent, \
-            http_x_request_id. Values are escaped; outside of quotation marks their spaces are, \
+            http_x_request_id, ssl_client_verify, ssl_client_s_dn, ssl_client_serial, \
+            ssl_client_fingerprint. Values are escaped; outside of quotation marks their spaces are, \
             too, and an empty one is '-'.",
         is_common: false,
         apply: |settings, values| {
@@ -431,8 +432,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "false",
         brief: "log networks instead of addresses of clients",
         details: "The last 8 bits of an IPv4 address and the last 80 of an IPv6 address are zero, \
-            and ports and users are left out. So it is on standard error, where clients are named that are \
-            turned away, with --log off, too.",
+            and ports and users are left out, as are, in JSON, the names of certificates of clients \
+            (tls_client). So it is on standard error, where clients are named that are turned away, \
+            with --log off, too.",
         is_common: false,
         apply: |settings, values| {
             settings.server.log_lines.is_masked = switch(values)?;
