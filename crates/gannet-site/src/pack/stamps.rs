@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gannet_archive::DigestTable;
 use gannet_io::named_file;
@@ -133,8 +133,7 @@ impl Stamps {
             .inspect_err(|_| {
                 let _ = fs::remove_file(&beside);
             })?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        keep_newest(folder, STAMPS_FILES_MAX);
+        keep_newest(path, STAMPS_FILES_MAX);
         Ok(())
     }
 
@@ -158,32 +157,63 @@ pub(super) fn stamps_path(cache: &Path, source: &Path) -> PathBuf {
     cache.join(format!("{}.stamps", &name[..16]))
 }
 
-/// Removes all but the newest `count` stamps files of a cache directory: those of sites in temporary
-/// folders would be there for ever. What cannot be removed stays.
-fn keep_newest(cache: &Path, count: usize) {
+/// Removes all but the newest `count` stamps files beside the one just saved, which stays whatever
+/// the others' dates: those of sites in temporary folders would be there for ever. Also removes what
+/// builds have left that ended while they saved. What cannot be removed stays.
+fn keep_newest(saved: &Path, count: usize) {
+    let cache = saved.parent().unwrap_or(Path::new(""));
     let Ok(items) = fs::read_dir(cache) else {
         return;
     };
-    let mut files: Vec<(SystemTime, PathBuf)> = items
-        .filter_map(|item| {
-            let item = item.ok().filter(|it| is_stamps_file(&it.file_name()))?;
-            Some((item.metadata().ok()?.modified().ok()?, item.path()))
-        })
-        .collect();
+    let now = SystemTime::now();
+    let mut files = Vec::new();
+    for item in items.flatten() {
+        let Ok(modified) = item.metadata().and_then(|it| it.modified()) else {
+            continue;
+        };
+        let is_old = || {
+            now.duration_since(modified)
+                .is_ok_and(|age| age > UNFINISHED_AGE)
+        };
+        match kind_of(&item.file_name()) {
+            Some(Kind::Whole) if item.file_name() != saved.file_name().unwrap_or_default() => {
+                files.push((modified, item.path()));
+            }
+            // Another build may be writing a younger one.
+            Some(Kind::Unfinished) if is_old() => {
+                let _ = fs::remove_file(item.path());
+            }
+            _ => {}
+        }
+    }
     files.sort_unstable_by(|one, other| other.cmp(one));
-    for (_, path) in files.iter().skip(count) {
+    for (_, path) in files.iter().skip(count - 1) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Whether a name is that of a stamps file, or of one that an end in the middle of a build has left.
-fn is_stamps_file(name: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    name.split_once('.').is_some_and(|(hash, suffix)| {
-        let is_hash = hash.len() == 16 && hash.bytes().all(|it| it.is_ascii_hexdigit());
-        is_hash && (suffix == "stamps" || suffix.ends_with(".tmp"))
-    })
+/// What a build writes to the cache directory.
+enum Kind {
+    /// The stamps of a site.
+    Whole,
+    /// Those that are being saved, or were when the build ended.
+    Unfinished,
 }
+
+/// By the name of a file; `None` for files of others.
+fn kind_of(name: &OsStr) -> Option<Kind> {
+    let name = name.to_string_lossy();
+    let (hash, suffix) = name.split_once('.')?;
+    let is_hash = hash.len() == 16 && hash.bytes().all(|it| it.is_ascii_hexdigit());
+    match suffix {
+        _ if !is_hash => None,
+        "stamps" => Some(Kind::Whole),
+        suffix => suffix.ends_with(".tmp").then_some(Kind::Unfinished),
+    }
+}
+
+/// A file that was not finished for so long never will be: stamps are written in less than a second.
+const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
 
 const MAGIC: &[u8] = b"gannet stamps 1\n";
 const RECORD_LEN: usize = 48;
@@ -206,14 +236,25 @@ mod tests {
         }
         for number in 0..STAMPS_FILES_MAX {
             let old = fs::File::create(path(number)).expect("writable");
-            let age = std::time::Duration::from_secs(1 + number as u64);
+            let age = Duration::from_secs(1 + number as u64);
             old.set_modified(UNIX_EPOCH + age).expect("ours");
         }
         let old = fs::File::options().write(true).open(&left).expect("there");
         old.set_modified(UNIX_EPOCH).expect("ours");
         stamps.save(&path(STAMPS_FILES_MAX)).expect("writable");
         assert!(!left.exists() && !path(0).exists());
-        assert!((1..=STAMPS_FILES_MAX).all(|number| path(number).exists()));
+        // Another build's; and dates may be wrong.
+        fs::write(&left, "x").expect("writable");
+        for number in 1..=STAMPS_FILES_MAX {
+            let other = fs::File::options().write(true).open(path(number));
+            let later = SystemTime::now() + Duration::from_secs(86_400 + number as u64);
+            other.expect("there").set_modified(later).expect("ours");
+        }
+        stamps.save(&path(0)).expect("writable");
+        assert!(left.exists() && path(0).exists() && !path(1).exists());
+        stamps.save(&path(1)).expect("writable");
+        let kept = (0..=STAMPS_FILES_MAX).filter(|number| path(*number).exists());
+        assert_eq!(kept.count(), STAMPS_FILES_MAX);
         assert!(others.iter().all(|it| folder.join(it).exists()));
         let _ = fs::remove_dir_all(&folder);
     }
