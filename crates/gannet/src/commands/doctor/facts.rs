@@ -41,6 +41,8 @@ pub(super) struct Wishes {
     pub(super) http3: bool,
     /// Paths of the site are for users alone.
     pub(super) passwords: bool,
+    /// Every client may say who has sent a request.
+    pub(super) trusts_everybody: bool,
 }
 
 /// What the kernel can do.

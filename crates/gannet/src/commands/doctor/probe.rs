@@ -26,7 +26,7 @@ use super::facts::{
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::Settings;
 use crate::commands::serve::outlook::{Outlook, Prospect};
-use crate::commands::serve::tls;
+use crate::commands::serve::{tls, trusts_everybody};
 use crate::messages::{Failure, printable};
 
 /// Gathers all facts.
@@ -42,6 +42,7 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
             kernel_tls: settings.tls.kernel,
             http3: outlook.addresses.iter().any(|one| one.is_udp),
             passwords: !settings.server.passwords.paths.is_empty(),
+            trusts_everybody: trusts_everybody(settings),
         },
         refusals: outlook.refusals.into_iter().map(lack_of).collect(),
         kernel: kernel(settings, has_directories),

@@ -55,7 +55,7 @@ pub(crate) use crate::commands::serve::process_limits::Budget;
 use crate::commands::serve::process_limits::{Needs, Used};
 use crate::commands::serve::signals::Command;
 use crate::commands::serve::sockets::{Sockets, Uses};
-use crate::commands::serve::start_lines::Lines;
+use crate::commands::serve::start_lines::{Lines, TRUST_PROXIES, TRUSTS_EVERYBODY};
 use crate::commands::serve::upgrade::{Predecessor, Upgrades};
 use crate::commands::serve::waiting::Waiting;
 use crate::messages::{Exit, Failure, cause, printable};
@@ -188,11 +188,20 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     if let Some(asked) = &report.asked_of_clients {
         notes.push_str(&format!("note     {}\n", printable(&asked.to_string())));
     }
+    if trusts_everybody(settings) {
+        notes.push_str(&format!("note     {TRUSTS_EVERYBODY}: {TRUST_PROXIES}\n"));
+    }
     notes.extend(followed.map(|it| it.note()));
     for missing in report.http3.iter().flat_map(|http3| &http3.missing) {
         notes.push_str(&format!("note     {missing}; {}\n", missing.help()));
     }
     Ok(notes)
+}
+
+/// Whether a network of `--trust` has all addresses of a family.
+pub(crate) fn trusts_everybody(settings: &Settings) -> bool {
+    let mut trusted = settings.server.clients.trust.iter();
+    trusted.any(Network::is_everybody)
 }
 
 /// Settings of a server of constant answers with everything else as it is, to check that without a
@@ -385,12 +394,7 @@ fn prepare(
         log: (&log, log_file.as_deref()),
         note: note.as_deref(),
         has_trust: settings.server.clients.trusts_anyone(),
-        trusts_everybody: settings
-            .server
-            .clients
-            .trust
-            .iter()
-            .any(Network::is_everybody),
+        trusts_everybody: trusts_everybody(settings),
         hardly_codes: budget.hardly_codes() || report.lacks_room_to_code,
         qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
         colour: terminal.colour,

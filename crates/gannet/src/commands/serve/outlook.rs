@@ -99,7 +99,7 @@ impl Outlook {
         Self {
             addresses: wanted
                 .as_ref()
-                .map_or_else(Vec::new, |wanted| prospects(settings, wanted)),
+                .map_or_else(Vec::new, |wanted| prospects(settings, wanted, try_bind)),
             limits: process_limits::check(settings, &needs, used),
             memory: needs.memory_of_start(used),
             budget: Budget::of(settings, &needs, used),
@@ -144,15 +144,24 @@ fn check(
 }
 
 /// All addresses, each tried.
-fn prospects(settings: &Settings, wanted: &Wanted) -> Vec<Prospect> {
-    let mut all = Vec::new();
+fn prospects(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospect> {
     let redirects = addresses::redirects(settings);
-    let wanted = [wanted, &redirects].into_iter();
-    for (one, may_move) in
-        wanted.flat_map(|it| it.addresses.iter().map(|one| (one, it.movable.is_some())))
-    {
-        let (mut found, is_in_use) = Prospect::of(&one.address, false);
-        found.moves = is_in_use && may_move;
+    let mut all = prospects_of(settings, wanted, bind);
+    all.extend(prospects_of(settings, &redirects, bind));
+    let metrics = settings.server.metrics.map(ListenAddress::Tcp);
+    all.extend(metrics.map(|address| Prospect {
+        lacks_ipv6: false,
+        ..Prospect::of(&address, false, bind).0
+    }));
+    all
+}
+
+/// Those of one list, of which a start leaves out what needs IPv6 if it can bind another one.
+fn prospects_of(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospect> {
+    let mut all = Vec::new();
+    for one in &wanted.addresses {
+        let (mut found, is_in_use) = Prospect::of(&one.address, false, bind);
+        found.moves = is_in_use && wanted.movable.is_some();
         found.lacks_ipv6 &= all.iter().any(|it: &Prospect| it.refused.is_none());
         let speaks_quic = one.scheme == Scheme::Https && !settings.tls.no_http3 && !one.is_proxied;
         let is_tcp = matches!(one.address, ListenAddress::Tcp(_));
@@ -161,24 +170,19 @@ fn prospects(settings: &Settings, wanted: &Wanted) -> Vec<Prospect> {
             owner: found.owner.clone(),
             moves: found.moves,
             lacks_ipv6: found.lacks_ipv6,
-            ..Prospect::of(&one.address, true).0
+            ..Prospect::of(&one.address, true, bind).0
         });
         all.push(found);
         all.extend(datagrams);
     }
-    let metrics = settings.server.metrics.map(ListenAddress::Tcp);
-    all.extend(metrics.map(|address| Prospect {
-        lacks_ipv6: false,
-        ..Prospect::of(&address, false).0
-    }));
     all
 }
 
 impl Prospect {
     /// Tries an address; the second value is whether it is in use.
-    fn of(address: &ListenAddress, is_udp: bool) -> (Self, bool) {
+    fn of(address: &ListenAddress, is_udp: bool, bind: Bind) -> (Self, bool) {
         let tried = match address {
-            ListenAddress::Tcp(address) => try_bind(*address, is_udp),
+            ListenAddress::Tcp(address) => bind(*address, is_udp),
             ListenAddress::Unix(unix) => named_file::may_make(&unix.path),
         };
         let is_in_use = matches!(&tried, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
@@ -208,6 +212,9 @@ impl Prospect {
         (prospect, is_in_use)
     }
 }
+
+/// Tries a TCP or UDP (`true`) address.
+type Bind = fn(SocketAddr, bool) -> io::Result<()>;
 
 /// Binds and lets go of an address, without listening: no client notices.
 fn try_bind(address: SocketAddr, is_udp: bool) -> io::Result<()> {
@@ -240,7 +247,7 @@ mod tests {
     fn an_address_in_use_names_its_owner_and_a_free_one_stays_free() {
         let busy = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = ListenAddress::Tcp(busy.local_addr().expect("bound"));
-        let (prospect, is_in_use) = Prospect::of(&address, false);
+        let (prospect, is_in_use) = Prospect::of(&address, false, try_bind);
         assert!(is_in_use);
         let owner = prospect.owner.map(|(_, pid)| pid);
         assert_eq!(owner, Some(std::process::id()));
@@ -249,9 +256,29 @@ mod tests {
         drop(busy);
         for is_udp in [false, true] {
             for _ in 0..2 {
-                let (prospect, is_in_use) = Prospect::of(&address, is_udp);
+                let (prospect, is_in_use) = Prospect::of(&address, is_udp, try_bind);
                 assert!(prospect.refused.is_none() && !is_in_use, "released");
             }
         }
+    }
+    /// A start binds the redirecting addresses as a list of their own, which may not become empty.
+    #[test]
+    fn without_ipv6_an_address_is_left_out_beside_another_one_of_its_list() {
+        let bind: Bind = |address, _| match address {
+            SocketAddr::V4(_) => Ok(()),
+            SocketAddr::V6(_) => Err(Errno::AFNOSUPPORT.into()),
+        };
+        let left_out = |redirects: &[&str]| {
+            let mut settings = Settings::default();
+            let parsed = redirects.iter().map(|it| it.parse().expect("an address"));
+            settings.tls.redirects = parsed.collect();
+            let wanted = wanted(&settings, &Origins::default()).expect("the default");
+            let all = prospects(&settings, &wanted, bind);
+            let last = all.last().expect("a redirect");
+            assert!(last.refused.is_some());
+            last.lacks_ipv6
+        };
+        assert!(left_out(&["0.0.0.0:80", "[::]:80"]));
+        assert!(!left_out(&["[::]:80"]));
     }
 }

@@ -14,6 +14,12 @@ use crate::https_record::https_record;
 use crate::messages::printable;
 use crate::quantities::{counted, size};
 
+/// What a `--trust` of all addresses means.
+pub(crate) const TRUSTS_EVERYBODY: &str =
+    "everybody is trusted, and can name any client, scheme and host";
+/// What to do about it.
+pub(crate) const TRUST_PROXIES: &str = "give --trust the addresses of the proxies alone";
+
 /// The facts that the first lines report.
 pub struct Lines<'a> {
     /// The bound addresses with their actual ports and schemes.
@@ -99,9 +105,8 @@ impl Lines<'_> {
             self.line(&mut text, "note", &self.paint("33", what));
         }
         if self.trusts_everybody {
-            let what = "everybody is trusted, and can name any client, scheme and host: give --trust the \
-                        addresses of the proxies alone";
-            self.line(&mut text, "note", &self.paint("33", what));
+            let what = format!("{TRUSTS_EVERYBODY}: {TRUST_PROXIES}");
+            self.line(&mut text, "note", &self.paint("33", &what));
         }
         if self.hardly_codes {
             let what = "too little memory beside the caches to compress all text: lower --cache-memory, \

@@ -228,6 +228,8 @@ fn networks_and_addresses() {
     check(backlog, Level::Note, "backlog", "somaxconn is 128");
     let buffers = |facts: &mut Facts| facts.network.buffers = [Some(212_992), None];
     check(buffers, Level::Note, "UDP buffers", "rmem_max is 208.0 KiB");
+    let trust = |facts: &mut Facts| facts.wishes.trusts_everybody = true;
+    check(trust, Level::Note, "trust", "everybody is trusted");
     let without_http3 = |facts: &mut Facts| {
         facts.network.buffers = [Some(212_992), None];
         facts.wishes.http3 = false;
