@@ -105,10 +105,12 @@ fn symbolic_links_that_are_not_served_are_found() {
     link(Path::new("../site/about.html"), "back.html");
     link(Path::new("/etc"), "docs/out");
     link(Path::new("none"), "dangling");
+    link(Path::new("loop"), "loop");
     link(Path::new("none"), ".#hidden");
     link(Path::new("../about.html"), "docs/within.html");
     link(Path::new("docs"), "folder");
     link(Path::new("."), "docs/around");
+    link(Path::new(".."), "docs/site");
     let ended = gannet_in(&folder, ["check", "site", "--json"]).success();
     let expected = [
         "link-not-served absolute.html:0",
@@ -116,10 +118,13 @@ fn symbolic_links_that_are_not_served_are_found() {
         "link-not-served dangling:0",
         "link-not-served docs/out:0",
         "link-not-served folder/out:0",
+        "link-not-served loop:0",
     ];
     let expected: BTreeSet<String> = expected.map(Into::into).into();
     assert_eq!(findings(ended.text()), expected, "{}", ended.text());
     assert!(ended.text().contains("make it relative ('ln -sr')"));
+    let looping = "not served: a symbolic link leads back to itself";
+    assert!(ended.text().contains(looping), "{ended:?}");
     let strict = gannet_in(&folder, ["check", "site", "--strict"]);
     assert_eq!(strict.status, Some(1), "{strict:?}");
     let server = Gannet::serve(folder.join("site"), &[]);
@@ -127,9 +132,14 @@ fn symbolic_links_that_are_not_served_are_found() {
         ("/absolute.html", 404),
         ("/back.html", 404),
         ("/dangling", 404),
+        ("/loop", 404),
         ("/docs/out/hostname", 404),
         ("/docs/within.html", 200),
         ("/folder/within", 200),
+        ("/docs/around/", 200),
+        ("/docs/around/around/within", 200),
+        ("/docs/around/none", 404),
+        ("/docs/site/docs/site/about", 200),
     ] {
         let told = gannet_in(&folder, ["explain", path, "site"]).success();
         let line = format!("status {status}");

@@ -41,11 +41,15 @@ pub struct DirectoryPlace {
 enum Item {
     File(usize),
     Folder,
-    /// A symbolic link that is absolute or leads out of the root, or one of several that lead to each other.
+    /// A symbolic link that is absolute or leads out of the root.
     Escapes,
-    /// A symbolic link to a folder that it is in itself. The server follows it, time and again; here each
-    /// file is looked at once.
-    Cycle,
+    /// A symbolic link that leads back to itself, perhaps by others.
+    Loop,
+    /// A symbolic link to a folder that it is in itself, which is so many folders below the root. The server
+    /// follows it, time and again; here each file is looked at once.
+    Cycle(usize),
+    /// A folder below too many others.
+    Deep,
     /// A symbolic link to nothing.
     Dangling,
     /// Neither file nor folder.
@@ -123,8 +127,12 @@ impl DirectoryPlace {
                 (kind, target.unwrap_or_else(|| path.clone()))
             };
             if kind.is_dir() {
-                if chain.contains(&target) || chain.len() > DEPTH_MAX {
-                    self.items.insert(url, Item::Cycle);
+                if let Some(depth) = chain.iter().position(|it| *it == target) {
+                    self.items.insert(url, Item::Cycle(depth));
+                    continue;
+                }
+                if chain.len() > DEPTH_MAX {
+                    self.items.insert(url, Item::Deep);
                     continue;
                 }
                 self.items.insert(url.clone(), Item::Folder);
@@ -256,7 +264,8 @@ impl DirectoryPlace {
                     AtPath::Escapes,
                     "a link out of the site, or an absolute one,",
                 ),
-                Some(Item::Cycle) => (AtPath::Escapes, "a link to a folder that it is in"),
+                Some(Item::Loop) => (AtPath::Escapes, "a link that leads back to itself"),
+                Some(Item::Cycle(_) | Item::Deep) => (AtPath::Escapes, "a folder too deep"),
                 Some(Item::Dangling) => (AtPath::Missing, "a link to nothing"),
                 None => (AtPath::Missing, "nothing"),
             };
@@ -269,6 +278,9 @@ impl DirectoryPlace {
 
     /// The item at a path; everything below a closed folder is closed.
     fn item(&self, name: &[u8]) -> Option<Item> {
+        if let Some(shorter) = self.without_cycle(name) {
+            return self.item(&shorter);
+        }
         if let Some(item) = self.items.get(name) {
             return Some(*item);
         }
@@ -280,6 +292,19 @@ impl DirectoryPlace {
             }
         }
         None
+    }
+
+    /// A shorter path to the same item, if this one goes through a link to a folder that the link is in.
+    fn without_cycle(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let mut ends = slashes.map(|(at, _)| at).chain([name.len()]);
+        let (end, depth) = ends.find_map(|end| match self.items.get(&name[..end]) {
+            Some(Item::Cycle(depth)) => Some((end, *depth)),
+            _ => None,
+        })?;
+        let folders = name[..end].split(|byte| *byte == b'/').take(depth);
+        let parts: Vec<_> = folders.chain(name[end..].strip_prefix(b"/")).collect();
+        Some(parts.join(&b'/'))
     }
 
     fn at(&self, name: &[u8]) -> PathBuf {
@@ -298,6 +323,7 @@ impl DirectoryPlace {
     pub(super) fn unfollowed_links(&self) -> Vec<(&[u8], WhyNot)> {
         let links = self.items.iter().filter_map(|(name, item)| match item {
             Item::Escapes => Some((&**name, WhyNot::Escapes)),
+            Item::Loop => Some((&**name, WhyNot::Loop)),
             Item::Dangling => Some((&**name, WhyNot::Dangling)),
             _ => None,
         });
@@ -336,6 +362,7 @@ impl DirectoryPlace {
         loop {
             match self.items.get(name) {
                 Some(Item::Escapes) => return Some(WhyNot::Escapes),
+                Some(Item::Loop) => return Some(WhyNot::Loop),
                 Some(Item::Dangling) => return Some(WhyNot::Dangling),
                 _ => {}
             }
@@ -354,8 +381,10 @@ pub enum WhyNot {
     CompressedOnly,
     /// Only a copy as zstd exists, which packing may decompress.
     ZstdOnly,
-    /// A symbolic link leads out of the site, is absolute, or is one of a cycle.
+    /// A symbolic link leads out of the site, or is absolute.
     Escapes,
+    /// A symbolic link leads back to itself, perhaps by others.
+    Loop,
     /// A symbolic link leads to nothing.
     Dangling,
 }
@@ -367,6 +396,7 @@ impl fmt::Display for WhyNot {
             Self::CompressedOnly => "only a compressed copy exists",
             Self::ZstdOnly => "only a copy as zstd exists",
             Self::Escapes => "a symbolic link leads out of the site, or is absolute",
+            Self::Loop => "a symbolic link leads back to itself",
             Self::Dangling => "a symbolic link leads to nothing",
         })
     }
@@ -383,7 +413,7 @@ fn unfollowed(error: &io::Error) -> Item {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Item::Closed,
         io::ErrorKind::CrossesDevices => Item::Escapes,
-        _ if Errno::from_io_error(error) == Some(Errno::LOOP) => Item::Escapes,
+        _ if Errno::from_io_error(error) == Some(Errno::LOOP) => Item::Loop,
         _ => Item::Dangling,
     }
 }

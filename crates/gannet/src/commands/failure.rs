@@ -112,6 +112,7 @@ fn of_remedy(remedy: Remedy) -> &'static str {
 pub(super) fn of_why_not(why: WhyNot) -> Option<&'static str> {
     match why {
         WhyNot::Dotfile | WhyNot::Dangling => None,
+        WhyNot::Loop => Some("remove it, or let it lead to a file"),
         WhyNot::Escapes => Some(
             "within the site, make it relative ('ln -sr'); to files elsewhere, have a bind mount, or copy \
              them",
