@@ -186,7 +186,7 @@ const OF_THREAD: Change = Change {
 /// The number of the user whose rights this process has.
 #[must_use]
 pub fn effective() -> u32 {
-    rustix::process::geteuid().as_raw()
+    geteuid().as_raw()
 }
 
 /// Whether this process is root's.

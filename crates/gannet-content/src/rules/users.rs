@@ -380,7 +380,8 @@ mod tests {
             "1: found the same user again, expected each user once",
         );
         let cost = format!(
-            "3: found a hash in another form, expected a hash by bcrypt with a cost of 4 to {BCRYPT_COST_MAX}"
+            "3: found a hash in another form, expected a hash by bcrypt with a cost of 4 to \
+             {BCRYPT_COST_MAX}"
         );
         check(&format!("b:{}", BCRYPT.replace("$04$", "$31$")), &cost);
         check(&format!("b:{}", &BCRYPT[..40]), &cost);

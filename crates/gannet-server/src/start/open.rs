@@ -121,7 +121,8 @@ impl fmt::Display for OpenError {
                 let more = if others.len() > shown { ", ..." } else { "" };
                 write!(
                     f,
-                    "cannot serve '{}' for '{host}': it has no site for that host, only for {}{more}",
+                    "cannot serve '{}' for '{host}': it has no site for that host, only for \
+                     {}{more}",
                     path.display(),
                     others[..shown].join(", ")
                 )
@@ -161,11 +162,13 @@ impl OpenError {
             }
             Self::ArchiveRules(..) => Some("pack the site again".into()),
             Self::Copy(..) => Some(
-                "--archive-memory and --require-signature serve a copy that nobody can change: give it \
-                 as much memory as the archive is long"
+                "--archive-memory and --require-signature serve a copy that nobody can change: \
+                 give it as much memory as the archive is long"
                     .into(),
             ),
-            Self::Damaged(..) => Some("transfer it again, or pack the site again; 'gannet verify' reads all of it".into()),
+            Self::Damaged(..) => Some(
+                "transfer it again, or pack the site again; 'gannet verify' reads all of it".into(),
+            ),
             Self::Other(..) => Some("transfer it again, or publish the release again".into()),
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
             Self::Store(error) => error.help(),

@@ -452,10 +452,9 @@ impl Run {
         }
         if self.scenario.has_changes && now >= self.changes_at {
             self.files.change(&mut self.random, self.scenario.in_place);
-            let most = if self.scenario.lasts > 0 {
-                600_000
-            } else {
-                400
+            let most = match self.scenario.lasts {
+                0 => 400,
+                _ => 600_000,
             };
             self.changes_at = now + 1 + self.random.below(most * MS);
         }
@@ -673,8 +672,10 @@ impl Packing {
         let made: Vec<_> = bodies
             .iter()
             .map(|(stored, blob, body)| {
-                let is_coded = *stored == Coding::Gzip;
-                let coding = [ContentCoding::Identity, ContentCoding::Gzip][usize::from(is_coded)];
+                let coding = match stored {
+                    Coding::Gzip => ContentCoding::Gzip,
+                    _ => ContentCoding::Identity,
+                };
                 let tag = hash_tag(&digest(body), coding);
                 let ready = answer::ready_fields(&Resource {
                     content_type: "text/plain",
@@ -714,13 +715,14 @@ impl Packing {
             variants,
             ..Content::default()
         };
-        let key = format!("/{name}");
-        let key = Key::content(key.as_bytes());
-        self.writer.add_content(key, &content);
-        if let Some(folder) = name.strip_suffix("index.html") {
-            let key = format!("/{folder}");
-            let key = Key::content(key.as_bytes());
+        let mut add = |name: &str| {
+            let path = format!("/{name}");
+            let key = Key::content(path.as_bytes());
             self.writer.add_content(key, &content);
+        };
+        add(name);
+        if let Some(folder) = name.strip_suffix("index.html") {
+            add(folder);
         }
     }
 
@@ -746,10 +748,9 @@ fn client(
     let sent: usize = asks.iter().map(|ask| ask.raw.len()).sum();
     let mut manners = Manners {
         arrives_at: 1_000 * MS + random.below(3_000) * random.below(1_000) * 1_000,
-        pause_ns: if random.chance(500) {
-            0
-        } else {
-            random.below(1_500 * MS)
+        pause_ns: match random.chance(500) {
+            true => 0,
+            false => random.below(1_500 * MS),
         },
         interval_ns: 1 + random.below(20 * MS),
         read_max: 1_000 + random.below(9_000) as usize,
@@ -790,10 +791,9 @@ fn asks_at_once(files: &Files, scenario: Scenario, random: &mut Random) -> (bool
     let asks = (0..count).map(|_| {
         let path = paths[random.below(paths.len() as u64) as usize].clone();
         let ask = ask(path, files, scenario, random);
-        if is_rude && random.chance(50) {
-            nonsense(random)
-        } else {
-            ask
+        match is_rude && random.chance(50) {
+            true => nonsense(random),
+            false => ask,
         }
     });
     (is_rude, asks.collect())
