@@ -92,7 +92,7 @@ fn patterns_that_lead_out_of_the_site_are_not_read() {
     );
     fs::remove_file(folder.join("site/in/.gannetignore")).expect("there");
     link(&folder.join("site/in/patterns")).expect("new");
-    let packed = gannet_in(&folder, &["pack", "site", "--list-skipped"]);
+    let packed = gannet_in(&folder, ["pack", "site", "--list-skipped"]);
     assert_eq!(packed.status, Some(0), "{packed:?}");
     let report = format!("{}{}", packed.text(), packed.err);
     assert!(report.contains(".gannetignore: gone.html"), "{report}");
