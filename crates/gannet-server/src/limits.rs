@@ -328,7 +328,7 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 pub(crate) const INPUT_HELD_MAX: u64 = 256 << 10;
 
 /// Requests that wait, for the disk or for something else, of all connections of a worker: beyond
-/// that, a connection may have one, and further ones get 503. HTTP/2 lets a client refer to 4 KiB of a
+/// that, a connection may have one, or [`KEPT_USUAL`] short ones, and further ones get 503. HTTP/2 lets a client refer to 4 KiB of a
 /// field with one byte, so that the requests are hundreds of times longer than what it sends. Thousands
 /// of usual ones fit.
 pub(crate) const KEPT_MAX: u64 = 16 << 20;
@@ -341,6 +341,9 @@ pub(crate) const KEPT_MIN: u64 = 1 << 20;
 
 /// One of these requests: a head of maximum length, and what belongs to it.
 pub(crate) const KEPT_ONE_MAX: u64 = 34 << 10;
+
+/// So many that are as long as one divided by this number may wait, too: what a page of a site needs.
+pub(crate) const KEPT_USUAL: u64 = 8;
 
 /// Responses prepared for one connection: one send, and the content read for its streams.
 pub(crate) const ANSWERS_HELD_MAX: u64 = 4 << 20;

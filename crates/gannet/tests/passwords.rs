@@ -50,7 +50,6 @@ fn pack(site: &Folder, out: &Folder, engine: Engine) -> PathBuf {
     path
 }
 
-/// The site's page asks for a password.
 /// Who has proved nothing gets no field that may tell what is there.
 fn check_stranger(response: &Response) {
     assert_eq!(response.field("x-frame-options"), Some("DENY"));
@@ -58,6 +57,7 @@ fn check_stranger(response: &Response) {
     assert_eq!(response.field("x-token"), None);
 }
 
+/// The site's page asks for a password.
 fn check_refusal(response: &Response) {
     assert_eq!(response.status, 401, "{response:?}");
     let challenge = response.field("www-authenticate").expect("a challenge");

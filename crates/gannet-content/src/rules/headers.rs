@@ -391,6 +391,7 @@ fn is_policy(name: &str) -> bool {
             | "strict-transport-security"
             | "x-content-type-options"
             | "x-frame-options"
+            | "x-robots-tag"
     );
     is_known || name.starts_with("cross-origin-")
 }

@@ -118,7 +118,8 @@ impl Forms {
             bases.push(base);
         }
         let mut forms = BTreeSet::from([path.to_vec(), plain.to_vec()]);
-        for base in bases {
+        // No pattern has two slashes in a row.
+        for base in bases.into_iter().filter(|base| !base.ends_with(b"/")) {
             let with = |suffix: &Vec<u8>| [base, suffix.as_slice()].concat();
             forms.extend(self.indexes.iter().map(with));
             if !base.is_empty() {
@@ -153,6 +154,11 @@ mod tests {
             let parsed = parse_path(pattern).expect("a pattern");
             let paths = Paths::new(&[parsed], Forms::new([&Routing::default()]));
             assert!(paths.cover(path.as_bytes()), "{pattern} covers {path}");
+        }
+        for (pattern, path) in [("/*/index.html", "/"), ("/docs/*/index.html", "/docs/")] {
+            let parsed = parse_path(pattern).expect("a pattern");
+            let paths = Paths::new(&[parsed], Forms::new([&Routing::default()]));
+            assert!(!paths.cover(path.as_bytes()), "{pattern} leaves {path}");
         }
         let forms = Forms::new([&Routing::default()]);
         let count = forms.of("/index".repeat(600).as_bytes()).len();

@@ -185,7 +185,7 @@ impl<D: Driver> Pump<'_, D> {
                             let record = self.done(&request, answered, self.turn.now);
                             streams.note(stream, record);
                         }
-                        Err(kept) if self.turn.ledger.may_keep(waiting) => {
+                        Err(kept) if self.turn.ledger.may_keep(waiting, kept.memory()) => {
                             streams.missed.push((stream, kept));
                         }
                         Err(kept) => {
@@ -270,7 +270,7 @@ impl<D: Driver> Pump<'_, D> {
                         Ok(answered) => {
                             stream.record = self.done(&request, answered, self.turn.now);
                         }
-                        Err(kept) if self.turn.ledger.may_keep(waiting) => {
+                        Err(kept) if self.turn.ledger.may_keep(waiting, kept.memory()) => {
                             streams.missed(index, kept);
                         }
                         Err(kept) => {
@@ -390,8 +390,16 @@ impl<D: Driver> Pump<'_, D> {
         out: &mut Outgoing,
     ) -> Option<Record> {
         self.told = kept.told().cloned();
+        let release = self.release;
+        let before = kept
+            .told()
+            .and_then(|told| self.turn.sent_by(told.scheme, &release.policy));
         let mut to = Answering::new(reply, &self.turn, out);
+        to.pages = pages_of(release, &kept.request());
         let answered = to.error(Status::SERVICE_UNAVAILABLE, None);
+        if let Some((scheme, fields)) = before {
+            (self.turn.scheme, self.turn.fields) = (scheme, fields);
+        }
         self.done(request, answered, self.turn.now)
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct WaitingRequest {
     /// The number of its site in that release.
     site: usize,
     /// For its memory.
-    _charge: Charge,
+    charge: Charge,
 }
 
 /// The event that a request waits for.
@@ -104,7 +104,7 @@ impl WaitingRequest {
         let request = KeptRequest::new(request);
         let bytes = size_of::<Self>() - size_of::<KeptRequest>() + request.memory();
         Box::new(Self {
-            _charge: ledger.keep(bytes as u64),
+            charge: ledger.keep(bytes as u64),
             request,
             release: Rc::clone(release),
             waits,
@@ -117,6 +117,11 @@ impl WaitingRequest {
     /// The request.
     pub(crate) fn request(&self) -> Request<'_> {
         self.request.as_request()
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.charge.bytes()
     }
 
     /// The release that answers it.

@@ -51,7 +51,7 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// Accepts the request streams that the peer has opened, as long as fewer than
-    /// [`STREAM_ASKED_MAX`] requests wait for the disk.
+    /// [`STREAM_ASKED_MAX`] requests and reads of content wait for the disk.
     pub(super) fn accept_requests(&mut self) {
         loop {
             let streams = &self.conn.streams;

@@ -6,8 +6,8 @@
 //!
 //! A body is read and decoded whole, by the first request that sends bytes of it, and cached while
 //! there is room for all sites' caches ([`Pool`]). The last one of an archive stays while it is asked for
-//! whatever room there is, so that a client that requests one part after the other costs one decode. A body that a connection is still sending is found as
-//! well: no body is ever in memory twice. All of them are charged
+//! whatever room there is, so that a client that requests one part after the other costs one decode. A
+//! body that a connection is still sending is found as well: no body is ever in memory twice. All of them are charged
 //! ([`Account::Copies`](crate::worker::ledger::Account::Copies)). The worker decides when a body is
 //! read and decoded (`exchange/loading`).
 

@@ -112,8 +112,8 @@ pub(crate) struct Pool {
     kept: Cell<Room>,
     /// Where ageing goes on.
     rest: Cell<Option<Ageing>>,
-    /// What was old has just been dropped.
-    has_dropped: Cell<bool>,
+    /// What was old has just been dropped, of what exceeded this.
+    has_dropped: Cell<Option<Room>>,
     /// Whether caches may have to age, or go on to.
     is_due: Cell<bool>,
 }
@@ -187,9 +187,21 @@ impl Pool {
         }
         let (all, room, own) = (self.all.get(), self.room(), self.own());
         let quarter = (room - self.kept.get()) / 4;
-        let is_more = self.has_dropped.take() && (all + quarter).exceeds(room);
-        let keeps = if is_more {
-            own.where_exceeded(all + quarter, room)
+        // A pass for one kind leaves the other one, if that fits.
+        let more = self.has_dropped.take().map(|keeps| Room {
+            memory: match keeps.memory {
+                u64::MAX => all.memory,
+                _ => all.memory + quarter.memory,
+            },
+            descriptors: match keeps.descriptors {
+                usize::MAX => all.descriptors,
+                _ => all.descriptors + quarter.descriptors,
+            },
+        });
+        let more = more.filter(|more| more.exceeds(room));
+        let is_more = more.is_some();
+        let keeps = if let Some(more) = more {
+            own.where_exceeded(more, room)
         } else if all.exceeds(room) {
             own.where_exceeded(all, room)
         } else if self.has_old_soon(quarter) {
@@ -227,8 +239,8 @@ impl Pool {
     /// after dropping the most that can be.
     pub(crate) fn end(&self, ageing: Ageing) {
         self.kept.set(ageing.kept);
-        self.has_dropped
-            .set(!ageing.is_more && ageing.keeps != Room::MAX);
+        let has_dropped = !ageing.is_more && ageing.keeps != Room::MAX;
+        self.has_dropped.set(has_dropped.then_some(ageing.keeps));
         if !ageing.is_more {
             self.is_due.set(true);
         }

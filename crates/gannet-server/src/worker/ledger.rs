@@ -163,7 +163,7 @@ pub(crate) struct Ledger {
     long_max: u64,
     /// Requests that wait.
     kept: Arc<Charged>,
-    /// Bytes of them beyond which a connection may have one only.
+    /// Bytes of them beyond which a connection may have one only, or a few short ones.
     kept_max: u64,
 }
 
@@ -212,9 +212,9 @@ impl Ledger {
     pub(crate) fn bound(&self, account: Account, connections: u64) -> Bound {
         match account {
             Account::Input => Bound::Connection(limits::INPUT_HELD_MAX),
-            // A request is read while there is room, and by each connection that has none.
+            // A request is kept while there is room, and one or a few short ones of each connection.
             Account::Waiting => {
-                Bound::Worker(self.kept_max + (connections + 2) * limits::KEPT_ONE_MAX)
+                Bound::Worker(self.kept_max + 2 * (connections + 2) * limits::KEPT_ONE_MAX)
             }
             Account::Answers => Bound::Connection(limits::ANSWERS_HELD_MAX),
             Account::Sends => Bound::Connection(limits::SENDS_HELD_MAX),
@@ -270,11 +270,13 @@ impl Ledger {
         self.kept.peak.load(Ordering::Relaxed)
     }
 
-    /// Whether a connection of which this many requests wait may have a further one wait, which is charged
-    /// already: always if none waits, so that each connection is served.
+    /// Whether a connection of which this many requests wait may have a further one of so many bytes wait,
+    /// which is charged already: always one, and a few short ones, so that each connection is served.
     #[inline]
-    pub(crate) fn may_keep(&self, waiting: usize) -> bool {
-        waiting == 0 || self.kept() <= self.kept_max
+    pub(crate) fn may_keep(&self, waiting: usize, bytes: u64) -> bool {
+        let is_usual = bytes <= limits::KEPT_ONE_MAX / limits::KEPT_USUAL;
+        let is_own = waiting == 0 || (is_usual && waiting < limits::KEPT_USUAL as usize);
+        is_own || self.kept() <= self.kept_max
     }
 }
 
@@ -292,6 +294,11 @@ impl Charge {
             charged: Arc::clone(charged),
             bytes,
         }
+    }
+
+    /// The bytes that are charged.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Reduces it to `bytes`.

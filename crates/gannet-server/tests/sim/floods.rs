@@ -292,18 +292,18 @@ fn requests_of_all_connections_that_wait_have_a_bound() {
     assert!(full.held < 18 * MIB, "{full:?} for {sent} bytes");
     assert!(full.peak >= full.held, "{full:?}");
     assert!(flood.iter().all(|client| client.end() == End::Open));
-    // Connections that have none may still ask.
+    // Others may still have a few short ones wait.
     let late = server.connect();
     late.write(&wide_opening());
-    for stream in 0..2 {
+    for stream in 0..10 {
         late.write(&headers(2 * stream + 1, &h2::request("GET", "/hangs", &[])));
     }
     server.pass(500);
     let more = holding(&server, Account::Waiting).held - full.held;
-    assert!((1..2 * KIB).contains(&more), "one of two: {more} bytes");
+    assert!((7 * KIB..9 * KIB).contains(&more), "eight of ten: {more} bytes");
     flood.push(late);
     server.disk.slow_file("hangs", 0);
-    let all = (CONNECTIONS as u64) * u64::from(STREAMS) + 2;
+    let all = (CONNECTIONS as u64) * u64::from(STREAMS) + 10;
     let away = server.driven.counters().responses[4];
     assert!(away > 0 && away < all, "{away} of {all}");
     server.until_it("all are answered", |driven| {

@@ -2,8 +2,8 @@
 //! descriptors.
 //!
 //! Two generations approximate least-recently-used at the cost of a hash map: a used entry moves to
-//! the young one; when the caches of all sites age ([`Pool`]), the old one is dropped and the young one
-//! takes its place.
+//! the young one; when the caches of all sites age ([`Pool`]), the old one is dropped, as far as there is no
+//! room for it, and the young one takes its place.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -151,13 +151,13 @@ impl Cache {
             let all = all.map(|(path, value)| (value.confirmed, path.clone(), value.held()));
             let mut all: Vec<_> = all.collect();
             all.sort_unstable_by(|one, other| (other.0, &other.1).cmp(&(one.0, &one.1)));
+            // A long one that does not fit lets shorter ones stay that were confirmed before it.
             let mut left = Room::default();
-            let stays = all.iter().take_while(|(_, _, held)| {
-                left = left + *held;
-                !left.exceeds(half)
-            });
-            for (_, path, _) in all.iter().skip(stays.count()) {
-                self.old.take(path);
+            for (_, path, held) in all {
+                match (left + held).exceeds(half) {
+                    true => drop(self.old.take(&path)),
+                    false => left = left + held,
+                }
             }
         } else if is_memory || is_files {
             self.old.retain(|value| !goes(value));
