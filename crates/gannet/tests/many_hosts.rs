@@ -180,15 +180,19 @@ fn used_up_descriptors_are_no_fault_of_a_site() {
         assert_eq!(status(50), 503);
         limit(limits.current);
         assert_eq!(status(50), 200, "it is tried again at once");
-        folder.write("sites/h51.example/_redirects", "nonsense\n");
-        assert_eq!(status(51), 500);
+        // Both engines run at once, in one folder.
+        let bad = 51 + usize::from(engine.name() == "epoll");
+        let rules = format!("sites/{}/_redirects", name(bad));
+        folder.write(&rules, "nonsense\n");
+        assert_eq!(status(bad), 500);
         let line = told(&mut server, "no site for");
         assert!(line.contains("EMFILE"), "{line}");
         let help = server.next_error_line().expect("there is help");
         assert!(help.starts_with("help: raise 'ulimit -n'"), "{help}");
         let line = told(&mut server, "no site for");
-        assert!(line.contains("'h51.example'"), "told once: {line}");
-        fs::remove_file(folder.join("sites/h51.example/_redirects")).expect("there");
+        let told = format!("'{}'", name(bad));
+        assert!(line.contains(&told), "told once: {line}");
+        fs::remove_file(folder.join(&rules)).expect("there");
     });
 }
 

@@ -300,7 +300,10 @@ fn requests_of_all_connections_that_wait_have_a_bound() {
     }
     server.pass(500);
     let more = holding(&server, Account::Waiting).held - full.held;
-    assert!((7 * KIB..9 * KIB).contains(&more), "eight of ten: {more} bytes");
+    assert!(
+        (7 * KIB..9 * KIB).contains(&more),
+        "eight of ten: {more} bytes"
+    );
     flood.push(late);
     server.disk.slow_file("hangs", 0);
     let all = (CONNECTIONS as u64) * u64::from(STREAMS) + 10;
