@@ -373,6 +373,27 @@ mod tests {
         assert!(keeps(&pool).is_some());
     }
 
+    /// One open file too many costs no site its memory, though that is nearly full, and the other way round.
+    #[test]
+    fn one_kind_that_is_exceeded_leaves_the_other() {
+        for (over, then, is_memory) in [((80, 9), (80, 8), false), ((101, 7), (90, 7), true)] {
+            let of = |(memory, descriptors)| Room {
+                memory,
+                descriptors,
+            };
+            let pool = Rc::new(Pool::default());
+            pool.set(room(100), 2);
+            let mut part = Part::new(&pool);
+            part.set(of(over));
+            pool.end(pool.begin().expect("exceeded"));
+            part.set(of(then));
+            let more = pool.begin().expect("a quarter is not left");
+            assert!(more.is_more);
+            assert_eq!(more.keeps.memory == u64::MAX, !is_memory);
+            assert_eq!(more.keeps.descriptors == usize::MAX, is_memory);
+        }
+    }
+
     /// What must stay does not make caches age again and again.
     #[test]
     fn what_cannot_be_dropped_is_tried_once() {
