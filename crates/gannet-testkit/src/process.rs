@@ -1,6 +1,7 @@
 //! Inspects running servers through `/proc`, and waits for conditions.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::{DEADLINE, Gannet};
@@ -45,7 +46,11 @@ pub fn of_threads(pid: u32, name: &str) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let mut values: Vec<String> = tasks
         // A thread may have ended meanwhile.
-        .filter_map(|task| fs::read_to_string(task.expect("it runs").path().join("status")).ok())
+        .filter_map(|task| {
+            let task = task.expect("it runs").path();
+            let status = fs::read_to_string(task.join("status")).ok()?;
+            (!is_ending(&task)?).then_some(status)
+        })
         .map(|status| {
             let mut lines = status.lines();
             let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -55,6 +60,17 @@ pub fn of_threads(pid: u32, name: &str) -> Vec<String> {
     values.sort();
     values.dedup();
     values
+}
+
+/// Whether a thread runs nothing of its program any more (`PF_EXITING` of proc_pid_stat(5), field
+/// 9): one that was joined may stay listed for a moment. None if it is listed no longer.
+fn is_ending(task: &Path) -> Option<bool> {
+    const EXITING: u32 = 0x4;
+    let stat = fs::read_to_string(task.join("stat")).ok()?;
+    // The name, in parentheses, may have any of these in it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let flags: u32 = fields.split_ascii_whitespace().nth(6)?.parse().ok()?;
+    Some(flags & EXITING != 0)
 }
 
 /// Raises the descriptor limit of this process to the hard limit.

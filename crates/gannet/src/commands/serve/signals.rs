@@ -54,7 +54,8 @@ const END_AT_ONCE: Duration = Duration::from_millis(1_500);
 
 /// Handles signals from now on. Called before any other thread starts, so that none is lost.
 ///
-/// `becomes_user`: the process changes its user later.
+/// `becomes_user`: the process changes its user later. The thread that listens is confined when this
+/// returns.
 ///
 /// # Errors
 /// The handlers cannot be installed, or the thread cannot be started.
@@ -67,10 +68,13 @@ pub(crate) fn listen(sandbox: SandboxChoice, becomes_user: bool) -> io::Result<C
         is_serving: Arc::default(),
     };
     let is_serving = Arc::clone(&commands.is_serving);
+    let (confined, is_confined) = mpsc::channel();
     thread::Builder::new()
         .name("gannet-signals".into())
         .spawn(move || {
             confine(sandbox, becomes_user);
+            // The main thread waits for it.
+            let _ = confined.send(());
             let mut stops = 0;
             for signal in signals.forever() {
                 let command = match signal {
@@ -90,6 +94,9 @@ pub(crate) fn listen(sandbox: SandboxChoice, becomes_user: bool) -> io::Result<C
                 }
             }
         })?;
+    // Nothing is served while a thread could still do all that root can. A thread that has ended
+    // instead has panicked, and said so.
+    let _ = is_confined.recv();
     Ok(commands)
 }
 
