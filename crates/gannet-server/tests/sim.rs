@@ -77,6 +77,8 @@ mod states;
 mod streams;
 #[path = "sim/swaps.rs"]
 mod swaps;
+#[path = "sim/waits.rs"]
+mod waits;
 #[path = "sim/wire.rs"]
 mod wire;
 

@@ -185,12 +185,12 @@ impl<D: Driver> Pump<'_, D> {
                             let record = self.done(&request, answered, self.turn.now);
                             streams.note(stream, record);
                         }
-                        Err(kept) if self.turn.ledger.may_keep(waiting, kept.memory()) => {
+                        Err(kept) if kept.may_wait(waiting) => {
                             streams.missed.push((stream, kept));
                         }
                         Err(kept) => {
                             let reply = Reply::H2(streams, stream);
-                            let record = self.turn_away(reply, &request, &kept, out);
+                            let record = self.turn_away(reply, &kept, out);
                             streams.note(stream, record);
                         }
                     }
@@ -270,13 +270,13 @@ impl<D: Driver> Pump<'_, D> {
                         Ok(answered) => {
                             stream.record = self.done(&request, answered, self.turn.now);
                         }
-                        Err(kept) if self.turn.ledger.may_keep(waiting, kept.memory()) => {
+                        Err(kept) if kept.may_wait(waiting) => {
                             streams.missed(index, kept);
                         }
                         Err(kept) => {
                             let (_, stream) = streams.request(index);
                             let reply = Reply::H3(stream);
-                            let record = self.turn_away(reply, &request, &kept, out);
+                            let record = self.turn_away(reply, &kept, out);
                             let (_, stream) = streams.request(index);
                             stream.record = record;
                         }
@@ -385,17 +385,17 @@ impl<D: Driver> Pump<'_, D> {
     fn turn_away(
         &mut self,
         reply: Reply<'_>,
-        request: &Request<'_>,
         kept: &WaitingRequest,
         out: &mut Outgoing,
     ) -> Option<Record> {
+        self.counters.turned_away(kept.awaited());
         self.told = kept.told().cloned();
-        let release = self.release;
+        let (request, release) = (&kept.request(), self.release);
         let before = kept
             .told()
             .and_then(|told| self.turn.sent_by(told.scheme, &release.policy));
         let mut to = Answering::new(reply, &self.turn, out);
-        to.pages = pages_of(release, &kept.request());
+        to.pages = pages_of(release, request);
         let answered = to.error(Status::SERVICE_UNAVAILABLE, None);
         if let Some((scheme, fields)) = before {
             (self.turn.scheme, self.turn.fields) = (scheme, fields);

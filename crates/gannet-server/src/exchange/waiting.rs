@@ -24,7 +24,8 @@ use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::rules::{Ruling, SiteRules, may_stand_for, rule_input};
 use crate::release::{Release, Selected, Source};
-use crate::worker::ledger::{Charge, Ledger};
+use crate::worker::kept::{Awaited, KeptCharge};
+use crate::worker::ledger::Ledger;
 use crate::worker::shared::Shared;
 
 /// A waiting request of any version, with the release that it began with: it is answered from that
@@ -39,7 +40,7 @@ pub(crate) struct WaitingRequest {
     /// The number of its site in that release.
     site: usize,
     /// For its memory.
-    charge: Charge,
+    charge: KeptCharge,
 }
 
 /// The event that a request waits for.
@@ -88,6 +89,25 @@ impl Waits {
             load,
         })
     }
+
+    fn awaited(&self) -> Awaited {
+        match self {
+            Self::Lookup(_) | Self::Load(_) => Awaited::Disk,
+            Self::Password(_) => Awaited::Password,
+            Self::Site(..) => Awaited::Site,
+        }
+    }
+
+    /// Bytes of what belongs to it. A password goes to the queue at once, and hosts are shared.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Lookup(fill) => fill.memory(),
+            Self::Load(body) => body.path.len() + body.instead_of.as_ref().map_or(0, Vec::len),
+            Self::Password(_) => 0,
+            // It keeps the sites of no release.
+            Self::Site(..) => size_of::<Release>(),
+        }
+    }
 }
 
 impl WaitingRequest {
@@ -103,8 +123,9 @@ impl WaitingRequest {
     ) -> Box<Self> {
         let request = KeptRequest::new(request);
         let bytes = size_of::<Self>() - size_of::<KeptRequest>() + request.memory();
+        let bytes = (bytes + waits.memory()) as u64;
         Box::new(Self {
-            charge: ledger.keep(bytes as u64),
+            charge: KeptCharge::new(ledger.kept(), waits.awaited(), bytes),
             request,
             release: Rc::clone(release),
             waits,
@@ -119,9 +140,15 @@ impl WaitingRequest {
         self.request.as_request()
     }
 
-    /// Bytes of memory that it takes.
-    pub(crate) fn memory(&self) -> u64 {
-        self.charge.bytes()
+    /// What it waits for.
+    pub(crate) fn awaited(&self) -> Awaited {
+        self.charge.awaited()
+    }
+
+    /// Whether it may wait, while this many others of its connection do.
+    #[inline]
+    pub(crate) fn may_wait(&self, others: usize) -> bool {
+        self.charge.may_wait(others)
     }
 
     /// The release that answers it.
@@ -149,9 +176,12 @@ impl WaitingRequest {
         self.told.as_ref()
     }
 
-    /// Keeps what a trusted proxy has said about it.
+    /// Keeps what a trusted proxy has said about it, besides the host, which is that of the request.
     pub(crate) fn keep(&mut self, told: Option<Told>) {
-        self.told = told;
+        self.told = told.map(|told| Told {
+            authority: None,
+            ..told
+        });
     }
 
     /// Answers the `request`, which is this one, in a `turn` with the fields of its release.
@@ -279,10 +309,11 @@ impl<D: Driver> Shared<D> {
                         _ => Checked::Failed,
                     }));
                 };
-                return match self.guard.ask(*proof, waiter) {
-                    true => None,
-                    false => Some(Found::Password(Checked::Failed)),
-                };
+                if self.guard.ask(*proof, waiter) {
+                    return None;
+                }
+                self.counters.turned_away(Awaited::Password);
+                return Some(Found::Password(Checked::Failed));
             }
             Waits::Site(_, true) => {
                 // It is answered like a new request, from the release that has its site.
@@ -298,12 +329,13 @@ impl<D: Driver> Shared<D> {
                 // It was open, and closed for others before it could answer: the time goes on.
                 let waited = self.driver.now().0.saturating_sub(waiting.began.0);
                 let waited = Duration::from_nanos(waited);
+                if waited >= Duration::from_secs(SITE_WAIT_S) {
+                    return Some(Found::Site(Err(Status::SERVICE_UNAVAILABLE)));
+                }
                 let ask = |host: &_| waiting.release.ask_to_open(worker, host, waited);
-                if waited >= Duration::from_secs(SITE_WAIT_S)
-                    || !self
-                        .sites
-                        .wait(host, (waiter, waited), &mut self.waiters, ask)
-                {
+                let (sites, waiters) = (&mut self.sites, &mut self.waiters);
+                if !sites.wait(host, (waiter, waited), waiters, ask) {
+                    self.counters.turned_away(Awaited::Site);
                     return Some(Found::Site(Err(Status::SERVICE_UNAVAILABLE)));
                 }
                 waiting.release = Rc::new(waiting.release.without_sites());

@@ -12,6 +12,7 @@ use crate::observe::measures::Measures;
 use crate::observe::snapshots::WorkerCounts;
 use crate::tls::handshake::Failure;
 use crate::tls::session::KeyUpdates;
+use crate::worker::kept::{AWAITED, Awaited};
 use crate::worker::ledger::Holding;
 
 /// Counters of one worker since its start. Plain integers: no other thread reads them; a worker
@@ -33,6 +34,9 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// Request heads rejected (400, 414, 431, ...).
     pub rejected: u64,
+    /// Requests answered with 503 because too many others waited, by what they would have waited for:
+    /// the disk, a password's hash, or a site.
+    pub turned_away: [u64; AWAITED],
     /// Connections ended because a deadline expired.
     pub timeouts: u64,
     /// Connections that ended with a socket error.
@@ -249,6 +253,11 @@ impl Counters {
         self.counted(usize::from(status / 100).clamp(1, 5) - 1, status);
     }
 
+    /// Counts a request that would have to wait, while too many others do.
+    pub(crate) fn turned_away(&mut self, awaited: Awaited) {
+        self.turned_away[awaited as usize] += 1;
+    }
+
     fn counted(&mut self, class: usize, status: u16) {
         self.responses[class] += 1;
         if status != 200 {
@@ -293,8 +302,11 @@ impl AddAssign<&Counters> for Counters {
             timeouts socket_errors cut_short shed cache_hits cache_misses decoded
             first_reads deferred_lookups listings archive_copied h2_connections
             h2_requests h2_resets quic clients log_dropped tls
-        } responses by_status h2_errors io held measures);
+        } responses turned_away by_status h2_errors io held measures);
         for (sum, count) in self.responses.iter_mut().zip(responses) {
+            *sum += count;
+        }
+        for (sum, count) in self.turned_away.iter_mut().zip(turned_away) {
             *sum += count;
         }
         add_each(&mut self.by_status, by_status);
@@ -365,7 +377,12 @@ pub(crate) fn summary(workers: &[WorkerCounts]) -> String {
     for (status, count) in c.statuses() {
         let _ = write!(text, ", {status}: {count}");
     }
-    let _ = writeln!(text, "; rejected {}, cut short {}", c.rejected, c.cut_short);
+    let away: u64 = c.turned_away.iter().sum();
+    let _ = writeln!(
+        text,
+        "; rejected {}, turned away {away}, cut short {}",
+        c.rejected, c.cut_short
+    );
     let _ = writeln!(text, "bytes sent: {}", c.bytes_sent);
     if c.tls.handshakes() + c.tls.failed.values().sum::<u64>() > 0 {
         let failed: u64 = c.tls.failed.values().sum();

@@ -37,7 +37,7 @@ impl<D: Driver> Worker<D> {
                 most[account] = most[account].max(one[account]);
             }
         }
-        all[Account::Waiting] = self.shared.ledger.kept();
+        all[Account::Waiting] = self.shared.ledger.kept().held();
         all[Account::Listings] = self.shared.listing.held_bytes();
         all[Account::FirstReads] = self.shared.first_reads.held_bytes();
         all[Account::Copies] = self.shared.ledger.copies();
@@ -54,7 +54,7 @@ impl<D: Driver> Worker<D> {
             let bounded = match bound {
                 Bound::Connection(_) => most[account],
                 Bound::Worker(_) if account == Account::Copies => self.shared.ledger.copies_peak(),
-                Bound::Worker(_) if account == Account::Waiting => self.shared.ledger.kept_peak(),
+                Bound::Worker(_) if account == Account::Waiting => self.shared.ledger.kept().peak(),
                 Bound::Worker(_) => all[account],
             };
             peaks[account] = peaks[account].max(bounded);

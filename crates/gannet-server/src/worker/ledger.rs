@@ -5,22 +5,24 @@
 //! counted from the connection's data structures on demand ([`Held`]), so that the count costs the
 //! hot path nothing and cannot drift. Listings, first reads and bodies being loaded are counted in
 //! the same way from the worker's data structures. Copies of content, which connections share and
-//! which outlive them, and requests that wait, whose number decides whether more are read, are charged
-//! when they are made and released when their last user drops them (`Charge`).
+//! which outlive them, are charged when they are made and released when their last user drops them
+//! (`Charge`); so are requests that wait (`kept`), whose number decides whether more may.
 
 use std::ops::{Index, IndexMut};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits;
 use crate::quic::limits::TRANSPORT_HELD_MAX;
+use crate::worker::kept::Kept;
 
 /// One kind of memory that peers can cause a worker to hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Account {
     /// Input that is not parsed yet, or that belongs to an incomplete record.
     Input,
-    /// Requests that wait for the disk.
+    /// Requests that wait: for the disk, for a password's hash, or for their site.
     Waiting,
     /// Responses prepared for one connection: heads, short bodies, content read for a stream.
     Answers,
@@ -150,7 +152,7 @@ impl Holding {
     }
 }
 
-/// The charged copies and requests, and the bounds of all accounts.
+/// The charged copies, the requests that wait, and the bounds of all accounts.
 pub(crate) struct Ledger {
     charged: Arc<Charged>,
     /// Maximum bytes of copies.
@@ -162,9 +164,7 @@ pub(crate) struct Ledger {
     /// Maximum bytes of copies of longer files.
     long_max: u64,
     /// Requests that wait.
-    kept: Arc<Charged>,
-    /// Bytes of them beyond which a connection may have one only, or a few short ones.
-    kept_max: u64,
+    kept: Rc<Kept>,
 }
 
 /// Bytes of one kind, now and at most. One thread charges; another one may release the charge with
@@ -186,21 +186,22 @@ impl Ledger {
     /// An empty ledger for a worker that serves this many live directories, whose caches may hold
     /// `cache_memory` bytes together, and copies of longer files `long_max` bytes over all workers.
     pub(crate) fn new(cache_memory: u64, directories: usize, long_max: u64) -> Self {
-        let spare = spare(cache_memory);
+        let (spare, kept) = (spare(cache_memory), Rc::<Kept>::default());
+        kept.set_room(cache_memory);
         Self {
             charged: Arc::default(),
             copies_max: cache_memory.saturating_add(spare),
             spare,
             directories: directories as u64,
             long_max,
-            kept: Arc::default(),
-            kept_max: (cache_memory / limits::KEPT_PART).clamp(limits::KEPT_MIN, limits::KEPT_MAX),
+            kept,
         }
     }
 
     /// Changes these bounds: another release is served.
     pub(crate) fn set_release(&mut self, cache_memory: u64, directories: usize, long_max: u64) {
-        let (charged, kept) = (Arc::clone(&self.charged), Arc::clone(&self.kept));
+        let (charged, kept) = (Arc::clone(&self.charged), Rc::clone(&self.kept));
+        kept.set_room(cache_memory);
         *self = Self {
             charged,
             kept,
@@ -212,10 +213,7 @@ impl Ledger {
     pub(crate) fn bound(&self, account: Account, connections: u64) -> Bound {
         match account {
             Account::Input => Bound::Connection(limits::INPUT_HELD_MAX),
-            // A request is kept while there is room, and one or a few short ones of each connection.
-            Account::Waiting => {
-                Bound::Worker(self.kept_max + 2 * (connections + 2) * limits::KEPT_ONE_MAX)
-            }
+            Account::Waiting => Bound::Worker(self.kept.most(connections)),
             Account::Answers => Bound::Connection(limits::ANSWERS_HELD_MAX),
             Account::Sends => Bound::Connection(limits::SENDS_HELD_MAX),
             Account::Log => Bound::Connection(limits::LOG_HELD_MAX),
@@ -255,32 +253,13 @@ impl Ledger {
         Charge::new(&self.charged, bytes)
     }
 
-    /// Charges a request of `bytes` that waits.
-    pub(crate) fn keep(&self, bytes: u64) -> Charge {
-        Charge::new(&self.kept, bytes)
-    }
-
-    /// Bytes of all requests that wait.
-    pub(crate) fn kept(&self) -> u64 {
-        self.kept.held.load(Ordering::Relaxed)
-    }
-
-    /// The highest value of [`kept`](Self::kept) so far.
-    pub(crate) fn kept_peak(&self) -> u64 {
-        self.kept.peak.load(Ordering::Relaxed)
-    }
-
-    /// Whether a connection of which this many requests wait may have a further one of so many bytes wait,
-    /// which is charged already: always one, and a few short ones, so that each connection is served.
-    #[inline]
-    pub(crate) fn may_keep(&self, waiting: usize, bytes: u64) -> bool {
-        let is_usual = bytes <= limits::KEPT_ONE_MAX / limits::KEPT_USUAL;
-        let is_own = waiting == 0 || (is_usual && waiting < limits::KEPT_USUAL as usize);
-        is_own || self.kept() <= self.kept_max
+    /// Requests that wait.
+    pub(crate) fn kept(&self) -> &Rc<Kept> {
+        &self.kept
     }
 }
 
-/// The charge for a copy or a request, released when it is dropped.
+/// The charge for a copy, released when it is dropped.
 pub(crate) struct Charge {
     charged: Arc<Charged>,
     bytes: u64,
@@ -294,11 +273,6 @@ impl Charge {
             charged: Arc::clone(charged),
             bytes,
         }
-    }
-
-    /// The bytes that are charged.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Reduces it to `bytes`.

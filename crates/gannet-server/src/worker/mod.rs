@@ -10,6 +10,7 @@ mod giving_back;
 mod holding;
 pub(crate) mod idle_queue;
 mod incidents;
+pub(crate) mod kept;
 pub mod ledger;
 pub(crate) mod settings;
 pub(crate) mod shared;

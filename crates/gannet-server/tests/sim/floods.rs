@@ -30,7 +30,7 @@ const HANGS_NS: u64 = 50_000 * MS;
 /// Connections of a flood.
 const FLOOD: usize = 20;
 
-fn holding(server: &Server, account: Account) -> Holding {
+pub(crate) fn holding(server: &Server, account: Account) -> Holding {
     let holdings = server.driven.holdings();
     let found = holdings.into_iter().find(|it| it.account == account);
     found.expect("every account is there")
@@ -43,7 +43,7 @@ fn most(holding: &Holding) -> u64 {
 }
 
 /// Another client requests a cached file, and gets it at once.
-fn others_are_served(server: &mut Server, tls: Option<&Arc<ClientConfig>>) {
+pub(crate) fn others_are_served(server: &mut Server, tls: Option<&Arc<ClientConfig>>) {
     let other = Wire::connect(&server.disk, tls, usize::MAX).expect("it listens");
     other.write(&get("small"));
     let mut got = Vec::new();
@@ -56,7 +56,7 @@ fn others_are_served(server: &mut Server, tls: Option<&Arc<ClientConfig>>) {
 
 /// `account` has held at least `least` bytes for one connection (or the worker), and holds nothing
 /// of the flood once its clients are gone.
-fn check_given_back(server: &mut Server, account: Account, least: u64) {
+pub(crate) fn check_given_back(server: &mut Server, account: Account, least: u64) {
     let full = holding(server, account);
     assert!(full.peak >= least, "{full:?}");
     assert!(full.peak <= most(&full), "{full:?}");
@@ -253,68 +253,6 @@ fn requests_that_wait_for_the_disk_have_a_bound() {
         server.pass(HANGS_NS / MS);
         check_given_back(&mut server, Account::Waiting, 3 * MIB);
     }
-}
-
-/// Many connections, each with requests that repeat a long field of HPACK's table by references of one
-/// byte, for a file whose disk hangs: of all of them together a bounded number is kept, hardly more
-/// than one for each connection beyond it. The others get 503, and the kept ones are answered once the disk
-/// answers.
-#[test]
-fn requests_of_all_connections_that_wait_have_a_bound() {
-    const CONNECTIONS: usize = 60;
-    const STREAMS: u32 = 100;
-    const REFERENCE: u8 = 0xbe;
-    let mut server = Server::new(Faults::none());
-    server.disk.put_file("hangs", "hangs");
-    // Shorter than the streams' timeout.
-    server.disk.slow_file("hangs", 2_000 * MS);
-    let mut sent = 0;
-    let mut flood = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let mut bytes = wide_opening();
-        for stream in 0..STREAMS {
-            let mut block = h2::request("GET", "/hangs", &[]);
-            match stream {
-                0 => block.extend(h2::indexed("x-flood", &[b'f'; 3_900])),
-                _ => block.extend([REFERENCE; 5]),
-            }
-            bytes.extend(headers(2 * stream + 1, &block));
-        }
-        sent += bytes.len() as u64;
-        let client = server.connect();
-        client.write(&bytes);
-        flood.push(client);
-    }
-    server.pass(500);
-    others_are_served(&mut server, None);
-    let full = holding(&server, Account::Waiting);
-    assert!(full.held > 15 * MIB, "the bound is reached: {full:?}");
-    assert!(full.held < 18 * MIB, "{full:?} for {sent} bytes");
-    assert!(full.peak >= full.held, "{full:?}");
-    assert!(flood.iter().all(|client| client.end() == End::Open));
-    // Others may still have a few short ones wait.
-    let late = server.connect();
-    late.write(&wide_opening());
-    for stream in 0..10 {
-        late.write(&headers(2 * stream + 1, &h2::request("GET", "/hangs", &[])));
-    }
-    server.pass(500);
-    let more = holding(&server, Account::Waiting).held - full.held;
-    assert!(
-        (7 * KIB..9 * KIB).contains(&more),
-        "eight of ten: {more} bytes"
-    );
-    flood.push(late);
-    server.disk.slow_file("hangs", 0);
-    let all = (CONNECTIONS as u64) * u64::from(STREAMS) + 10;
-    let away = server.driven.counters().responses[4];
-    assert!(away > 0 && away < all, "{away} of {all}");
-    server.until_it("all are answered", |driven| {
-        driven.counters().responses[1] + away > all
-    });
-    assert_eq!(server.driven.counters().responses[4], away);
-    flood.iter().for_each(Client::reset);
-    check_given_back(&mut server, Account::Waiting, 15 * MIB);
 }
 
 /// Content read for streams of a stalled peer, and short responses to requests of a client that

@@ -18,7 +18,7 @@ const RIGHT: &str = "Ym9iOlUqVQ==";
 /// Passwords that wait to be checked, at most.
 const QUEUE_MAX: usize = 64;
 
-fn start() -> Server {
+pub(crate) fn start() -> Server {
     let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
     let disk = driver.handle();
     disk.put_file("p/a.txt", "text");
@@ -39,7 +39,7 @@ fn ask(server: &Server, credentials: &str) -> Client {
 }
 
 /// `bob` with a wrong password of this number: letters that are Base64 of other letters.
-fn wrong(number: usize) -> String {
+pub(crate) fn wrong(number: usize) -> String {
     let letter = |index: usize| char::from(b'A' + u8::try_from(index % 26).expect("small"));
     format!("Ym9iOnh4{}{}AB", letter(number), letter(number / 26))
 }

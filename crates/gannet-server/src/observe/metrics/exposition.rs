@@ -20,6 +20,7 @@ use crate::observe::snapshots::WorkerCounts;
 use crate::start::releases::board::{self, Board};
 use crate::start::releases::unix_now;
 use crate::tls::certificates::{CertificateStore, Facts};
+use crate::worker::kept::Awaited;
 use crate::worker::ledger::{Bound, Holding};
 
 /// Facts reported besides the counters.
@@ -112,6 +113,12 @@ impl Text {
         }
         let name = "gannet_responses_total";
         self.counters(name, "Responses by status.", "status", sum.statuses());
+        self.counters(
+            "gannet_requests_turned_away_total",
+            "Requests answered with 503 because too many others waited, by what they would have waited for.",
+            "reason",
+            Awaited::ALL.map(|it| (it.name(), sum.turned_away[it as usize])),
+        );
         for (name, help, errors) in [
             (
                 "gannet_h2_errors_total",

@@ -244,6 +244,15 @@ impl Fill {
         }
     }
 
+    /// Bytes of what it has copied of the request, and of the paths that it makes of that: two of its lookup,
+    /// and that of a file.
+    pub(crate) fn memory(&self) -> usize {
+        let optional = [&self.wanted, &self.instead_of, &self.query];
+        let optional = optional.into_iter().flatten().map(Vec::len);
+        let copied = [&self.path, &self.host, &self.language].map(Vec::len);
+        optional.chain(copied).sum::<usize>() + 3 * self.wanted().len()
+    }
+
     /// The first error of the system, unless it only says that nothing is there.
     pub(crate) fn take_fault(&mut self) -> Option<Box<Fault>> {
         self.fault.take()
