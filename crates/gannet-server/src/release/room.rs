@@ -5,7 +5,7 @@
 //! that has no more than its own part of this half keeps what it has, however much of others is asked for.
 //! While everything fits nothing is dropped. So that there is something old when it no longer does, caches
 //! also age, without dropping anything, each time that half of what is not kept anyway was added. If all was
-//! asked for nevertheless, the older half of it goes.
+//! asked for nevertheless, the older half of it goes; and half of the rest, until there is room.
 
 use std::cell::Cell;
 use std::ops::{Add, Div, Sub};
@@ -112,8 +112,10 @@ pub(crate) struct Pool {
     kept: Cell<Room>,
     /// Where ageing goes on.
     rest: Cell<Option<Ageing>>,
-    /// What was old has just been dropped, of what exceeded this.
+    /// What was old has just been dropped, of what exceeded this, and perhaps more has to go.
     has_dropped: Cell<Option<Room>>,
+    /// Something was dropped since they began to age.
+    has_shrunk: Cell<bool>,
     /// Whether caches may have to age, or go on to.
     is_due: Cell<bool>,
 }
@@ -210,6 +212,7 @@ impl Pool {
             return None;
         };
         self.grown.set(Room::default());
+        self.has_shrunk.set(false);
         Some(Ageing {
             keeps,
             is_more,
@@ -235,13 +238,16 @@ impl Pool {
         self.is_due.set(true);
     }
 
-    /// All caches have aged. What was added meanwhile, and what was dropped, is looked at once more; but not
-    /// after dropping the most that can be.
+    /// All caches have aged. What was added meanwhile, and what was dropped, is looked at once more; after
+    /// dropping half of it, only while that helps and there is still no room.
     pub(crate) fn end(&self, ageing: Ageing) {
         self.kept.set(ageing.kept);
-        let has_dropped = !ageing.is_more && ageing.keeps != Room::MAX;
+        let has_dropped = match ageing.is_more {
+            true => self.has_shrunk.get() && self.all.get().exceeds(self.room()),
+            false => ageing.keeps != Room::MAX,
+        };
         self.has_dropped.set(has_dropped.then_some(ageing.keeps));
-        if !ageing.is_more {
+        if has_dropped || !ageing.is_more {
             self.is_due.set(true);
         }
     }
@@ -274,6 +280,9 @@ impl Part {
         if all.exceeds(self.all) {
             pool.grown.set(pool.grown.get() + (all - self.all));
             pool.is_due.set(true);
+        }
+        if self.all.exceeds(all) {
+            pool.has_shrunk.set(true);
         }
         self.all = all;
     }
@@ -411,6 +420,28 @@ mod tests {
         pool.end(pool.begin().expect("exceeded"));
         part.set(bytes(75));
         assert_eq!(ageings(&pool), (0, None), "a quarter is left");
+    }
+
+    /// With much less room than before, nothing has to be added until it is kept.
+    #[test]
+    fn half_of_the_rest_goes_until_there_is_room() {
+        let pool = Rc::new(Pool::default());
+        pool.set(room(1_000), 2);
+        let mut part = Part::new(&pool);
+        part.set(bytes(1_000));
+        pool.set(room(100), 2);
+        let mut all = Vec::new();
+        while pool.is_due() {
+            let Some(ageing) = pool.begin() else {
+                continue;
+            };
+            if ageing.is_more {
+                part.set(bytes(part.all.memory / 2));
+                all.push(part.all.memory);
+            }
+            pool.end(ageing);
+        }
+        assert_eq!(all, [500, 250, 125, 62]);
     }
 
     #[test]

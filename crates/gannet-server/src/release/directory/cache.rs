@@ -140,14 +140,17 @@ impl Cache {
         let is_files = held.descriptors > ageing.keeps.descriptors;
         let goes = |value: &Remembered| is_memory || (is_files && value.descriptors > 0);
         if ageing.is_more {
-            let mut half = self.old.held() / 2;
+            let mut half = held / 2;
             if !is_memory {
                 half.memory = u64::MAX;
             }
             if !is_files {
                 half.descriptors = usize::MAX;
             }
-            let all = self.old.paths.iter().filter(|(_, value)| goes(value));
+            // Of very many paths the young ones have stayed young.
+            let all = [&self.old, &self.young].into_iter();
+            let all = all.flat_map(|it| &it.paths);
+            let all = all.filter(|(_, value)| goes(value));
             let all = all.map(|(path, value)| (value.confirmed, path.clone(), value.held()));
             let mut all: Vec<_> = all.collect();
             all.sort_unstable_by(|one, other| (other.0, &other.1).cmp(&(one.0, &one.1)));
@@ -155,7 +158,7 @@ impl Cache {
             let mut left = Room::default();
             for (_, path, held) in all {
                 match (left + held).exceeds(half) {
-                    true => drop(self.old.take(&path)),
+                    true => self.take(&path),
                     false => left = left + held,
                 }
             }
@@ -179,9 +182,13 @@ impl Cache {
 
     /// Forgets a path.
     pub(super) fn remove(&mut self, path: &[u8]) {
+        self.take(path);
+        self.note();
+    }
+
+    fn take(&mut self, path: &[u8]) {
         self.young.take(path);
         self.old.take(path);
-        self.note();
     }
 
     /// Closes cached open files that no response is being sent from: those of the old generation, or
@@ -470,6 +477,47 @@ mod tests {
         assert!(!has(&cache, 0) && has(&cache, 14));
         less(&mut cache, 512);
         assert!(!has(&cache, 14));
+    }
+
+    /// Also if all of it was asked for.
+    #[test]
+    fn with_much_less_room_nothing_has_to_be_added_until_it_fits() {
+        let pool = pool(64 * 1_024, 1);
+        let mut cache = Cache::new(&pool);
+        for number in 0..32 {
+            put(&mut cache, number);
+        }
+        fit(&pool, &mut [&mut cache]);
+        assert_eq!(count(&cache), 32);
+        let limit = Room {
+            memory: 3 * 1_024,
+            descriptors: 8,
+        };
+        pool.set(limit, 1);
+        fit(&pool, &mut [&mut cache]);
+        assert!((1..=3).contains(&count(&cache)), "{}", count(&cache));
+    }
+
+    /// Too many paths to be old together, the young ones of which have more open files than there may be.
+    #[test]
+    fn open_files_have_a_bound_among_very_many_paths() {
+        const OPEN: u32 = 100;
+        let most = CACHED_PATHS_MAX as u32 / 2;
+        let pool = pool(1 << 30, 1);
+        let mut cache = Cache::new(&pool);
+        for number in 0..most + 1 + OPEN {
+            put(&mut cache, number);
+        }
+        for open in cache.young.paths.values_mut() {
+            open.descriptors = 1;
+        }
+        cache.young.descriptors = cache.young.paths.len();
+        assert_eq!(cache.young.descriptors, OPEN as usize);
+        cache.note();
+        fit(&pool, &mut [&mut cache]);
+        let left = cache.young.descriptors + cache.old.descriptors;
+        assert!((1..=8).contains(&left), "{left} open files");
+        assert!(count(&cache) > most as usize, "short ones stay");
     }
 
     /// One site has all that others do not need; when they do, what it is not asked for is theirs.
