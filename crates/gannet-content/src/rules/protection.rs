@@ -105,21 +105,13 @@ impl Forms {
         let mut suffixes = [".gz", ".br", ".zst"].into_iter();
         let plain = suffixes.find_map(|suffix| path.strip_suffix(suffix.as_bytes()));
         let plain = plain.unwrap_or(path);
-        // A page's own name may be that of an index page without its suffix, and so on; or that of a folder
-        // which has an index page.
-        let mut bases = vec![plain];
-        let mut base = plain;
-        let ends = || self.indexes.iter().chain(&self.pages);
-        while let Some(shorter) = ends().find_map(|end| base.strip_suffix(end.as_slice())) {
-            base = shorter;
-            if bases.len() == BASES_MAX {
-                bases.pop();
-            }
-            bases.push(base);
-        }
+        let own = plain.strip_suffix(b"/").unwrap_or(plain);
+        // What it names may be a page, or an index page, of each of these; its own name may be that of a folder
+        // which has one.
+        let ends = self.indexes.iter().chain(&self.pages);
+        let shorter = ends.filter_map(|end| own.strip_suffix(end.as_slice()));
         let mut forms = BTreeSet::from([path.to_vec(), plain.to_vec()]);
-        // No pattern has two slashes in a row.
-        for base in bases.into_iter().filter(|base| !base.ends_with(b"/")) {
+        for base in shorter.chain([own]) {
             let with = |suffix: &Vec<u8>| [base, suffix.as_slice()].concat();
             forms.extend(self.indexes.iter().map(with));
             if !base.is_empty() {
@@ -130,10 +122,6 @@ impl Forms {
         forms
     }
 }
-
-/// Names that may be of a folder or a page, of a path that ends in names of pages again and again: the first
-/// ones and the shortest.
-const BASES_MAX: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -162,7 +150,7 @@ mod tests {
         }
         let forms = Forms::new([&Routing::default()]);
         let count = forms.of("/index".repeat(600).as_bytes()).len();
-        assert!(count <= 4 * 20, "{count}");
+        assert!(count <= 2 * 10 + 2, "{count}");
     }
 
     #[test]
@@ -241,6 +229,10 @@ mod tests {
                 assert!(!paths.cover(b"/a/b") && !paths.cover(b"/") && !paths.cover(b"/a.pdf"));
             }
         }
+        // An index page, and the page of something else.
+        let page = parse_path("/a/home").expect("a pattern");
+        let paths = Paths::new(&[page], Forms::new([&with_index]));
+        assert!(paths.cover(b"/a/home.htm") && paths.cover(b"/a/home/home.htm.html"));
         let only = Paths::new(
             &[parse_path("/a").expect("a pattern")],
             Forms::new([&with_index]),
