@@ -12,7 +12,7 @@
 //! `Documentation/networking/tls.rst`; each function documents what was measured on Linux 6.1, 6.12
 //! and 7.2.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::fmt;
 use std::io;
 use std::mem;
@@ -22,6 +22,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 
 use crate::operation::CONTROL_LEN_MAX;
+use crate::residency::last_errno;
+use crate::socket_option;
 
 /// The AEAD of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -228,7 +230,7 @@ impl Unavailable {
 /// `ENOENT` if the module is not loaded; `ENOPROTOOPT` if it is not built; `ENOTCONN` if the peer
 /// has reset.
 pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
-    set(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_ULP, b"tls\0")
+    socket_option::set(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls\0")
 }
 
 /// Has the kernel encrypt everything sent from now on. No send may be under way meanwhile, and all
@@ -244,7 +246,7 @@ pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
 /// If the key does not have the length that its cipher requires.
 pub fn install(socket: impl AsFd, keys: &TxKeys<'_>) -> Result<(), Errno> {
     let mut blob = CryptoInfo::new(keys);
-    let result = set(socket.as_fd(), libc::SOL_TLS, libc::TLS_TX, blob.as_bytes());
+    let result = socket_option::set(socket, libc::SOL_TLS, libc::TLS_TX, blob.as_bytes());
     blob.wipe();
     result
 }
@@ -446,29 +448,6 @@ impl CryptoInfo {
             unsafe { std::ptr::from_mut(byte).write_volatile(0) };
         }
     }
-}
-
-fn set(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
-    let len = libc::socklen_t::try_from(value.len()).expect("options are short");
-    // SAFETY: the descriptor is open while borrowed; `value` is readable for its length.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            value.as_ptr().cast::<c_void>(),
-            len,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(last_errno())
-    }
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

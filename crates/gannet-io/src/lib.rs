@@ -52,6 +52,7 @@ pub(crate) mod route;
 pub mod sandbox;
 pub mod sim;
 pub(crate) mod socket;
+pub(crate) mod socket_option;
 pub mod standard;
 pub mod starter;
 pub(crate) mod store;

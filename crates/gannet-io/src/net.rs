@@ -4,11 +4,11 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::limits;
+use crate::{limits, socket_option};
 
 /// Binds a TCP listener. Several listeners may share the address (`SO_REUSEPORT`): one per worker,
 /// and those of a new process before the old one has gone. Port 0 takes a free one
@@ -78,21 +78,13 @@ pub fn defer_accept(listener: impl AsFd) -> io::Result<()> {
 }
 
 fn defer(listener: impl AsFd, seconds: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open while borrowed; the kernel reads one int.
-    let result = unsafe {
-        libc::setsockopt(
-            listener.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let (option, value) = (libc::TCP_DEFER_ACCEPT, seconds.to_ne_bytes());
+    Ok(socket_option::set(
+        listener,
+        libc::IPPROTO_TCP,
+        option,
+        &value,
+    )?)
 }
 
 /// The address that a TCP listener is bound to; `None` for a Unix socket.
@@ -148,6 +140,7 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use std::net::TcpStream;
+    use std::os::fd::AsRawFd;
 
     use super::*;
 

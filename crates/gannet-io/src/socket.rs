@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, sockopt};
 
-use crate::limits;
+use crate::{limits, socket_option};
 
 /// Makes the next close send a reset and drop unsent bytes.
 pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) {
@@ -78,17 +78,9 @@ fn not_sent(socket: BorrowedFd<'_>) -> u32 {
 
 /// Bounds the rate at which the kernel sends.
 pub(crate) fn pace(socket: BorrowedFd<'_>, bytes_per_second: u64) {
-    // SAFETY: the descriptor is open while borrowed; the kernel reads one integer of 64 bits. It
-    // fails only on a socket that has no such rate.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const bytes_per_second).cast(),
-            size_of::<u64>() as libc::socklen_t,
-        );
-    }
+    let rate = bytes_per_second.to_ne_bytes();
+    // Fails only on a socket that has no such rate.
+    let _ = socket_option::set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate);
 }
 
 /// Holds partial segments back, or releases them.
@@ -105,17 +97,9 @@ pub(crate) fn acknowledge(socket: BorrowedFd<'_>) {
 
 /// Makes writes wait while this many queued bytes are unsent.
 pub(crate) fn bound_unsent(socket: BorrowedFd<'_>, bytes: u32) {
-    // SAFETY: the descriptor is open while borrowed; the option is one int, read by the kernel. It
-    // fails on a socket that is not TCP, which then has no such bound.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw const bytes).cast(),
-            size_of::<u32>() as libc::socklen_t,
-        );
-    }
+    let bound = bytes.to_ne_bytes();
+    // Fails on a socket that is not TCP, which then has no such bound.
+    let _ = socket_option::set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bound);
 }
 
 /// Bytes acknowledged since the connection began; `None` if the socket is not TCP.

@@ -1,12 +1,12 @@
 //! Binding datagram sockets.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::{fmt, io};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::{limits, net};
+use crate::{limits, net, socket_option};
 
 /// Binds a datagram socket. Several may share the address (`SO_REUSEPORT`): one per worker, in the
 /// order of the workers if [`steer`](crate::udp::steer) is to be called. Port 0 takes a free one.
@@ -125,21 +125,12 @@ fn set(
     option: libc::c_int,
     value: libc::c_int,
 ) -> io::Result<()> {
-    // SAFETY: the descriptor is open while borrowed; the kernel reads one int.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(socket_option::set(
+        socket,
+        level,
+        option,
+        &value.to_ne_bytes(),
+    )?)
 }
 
 #[cfg(test)]
