@@ -4,6 +4,8 @@
 //! 9218 section 4 requires, a member out of range or of another type is ignored, and a value that
 //! is not a dictionary means the default.
 
+use super::limits::EARLY_PRIORITIES_MAX;
+
 /// A priority of a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Priority {
@@ -55,6 +57,54 @@ impl Priority {
     }
 }
 
+/// Priorities of streams that are not open yet (RFC 9218 section 7), at most [`EARLY_PRIORITIES_MAX`];
+/// beyond that, those of further streams are dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct EarlyPriorities<S> {
+    known: Vec<(S, Priority)>,
+}
+
+impl<S: Copy + Ord> EarlyPriorities<S> {
+    pub(crate) const fn new() -> Self {
+        Self { known: Vec::new() }
+    }
+
+    /// Sets the priority of a stream, in place of an earlier one.
+    pub(crate) fn set(&mut self, stream: S, priority: Priority) {
+        if let Some((_, old)) = self.known.iter_mut().find(|(of, _)| *of == stream) {
+            *old = priority;
+        } else if self.known.len() < EARLY_PRIORITIES_MAX {
+            self.known.push((stream, priority));
+        }
+    }
+
+    /// Removes the priority of a stream that opens.
+    #[inline]
+    pub(crate) fn take(&mut self, stream: S) -> Option<Priority> {
+        if self.known.is_empty() {
+            return None;
+        }
+        let index = self.known.iter().position(|(of, _)| *of == stream)?;
+        Some(self.known.swap_remove(index).1)
+    }
+
+    /// Drops those of streams below this one, which will never open.
+    #[inline]
+    pub(crate) fn drop_below(&mut self, stream: S) {
+        self.known.retain(|(of, _)| *of >= stream);
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory(&self) -> usize {
+        self.known.capacity() * size_of::<(S, Priority)>()
+    }
+
+    /// Releases memory that is not used.
+    pub(crate) fn trim(&mut self) {
+        self.known.shrink_to_fit();
+    }
+}
+
 fn trim(member: &[u8]) -> &[u8] {
     member.trim_ascii()
 }
@@ -91,6 +141,28 @@ mod tests {
         check("u=2;x=y, i;a", 2, true);
         check("foo, bar=(1 2), u=4", 4, false);
         check(&format!("{}u=1", "a,".repeat(100)), 3, false);
+    }
+
+    /// The last priority of a stream counts, once; others than those of the first streams are dropped.
+    #[test]
+    fn early_priorities_are_bounded() {
+        let of = |urgency| Priority {
+            urgency,
+            ..Priority::default()
+        };
+        let mut early = EarlyPriorities::new();
+        for stream in 0..=EARLY_PRIORITIES_MAX {
+            early.set(stream, of(1));
+        }
+        early.set(3, of(2));
+        assert_eq!(early.known.len(), EARLY_PRIORITIES_MAX);
+        assert_eq!(early.take(EARLY_PRIORITIES_MAX), None);
+        assert_eq!((early.take(3), early.take(3)), (Some(of(2)), None));
+        early.drop_below(EARLY_PRIORITIES_MAX - 1);
+        assert_eq!(early.take(EARLY_PRIORITIES_MAX - 2), None);
+        assert_eq!(early.take(EARLY_PRIORITIES_MAX - 1), Some(of(1)));
+        early.trim();
+        assert_eq!(early.memory(), 0);
     }
 
     #[test]

@@ -68,7 +68,7 @@ use super::settings::{self, PeerSettings};
 use super::streams::{ClosedStreams, Response, Streams};
 use super::{StreamId, Time};
 use crate::binary::budget::Budget;
-use crate::binary::priority::Priority;
+use crate::binary::priority::EarlyPriorities;
 use crate::binary::rejection::Rejection;
 use crate::semantics::request::Request;
 
@@ -185,8 +185,7 @@ pub struct Connection {
     peer: PeerSettings,
     budget: Budget,
     closed: ClosedStreams,
-    /// Priorities of streams that are not open yet, at most `EARLY_PRIORITIES_MAX`.
-    early_priorities: Vec<(u32, Priority)>,
+    early_priorities: EarlyPriorities<u32>,
     block: Option<Box<PartialBlock>>,
     /// The highest stream that the peer has opened.
     last_stream: u32,
@@ -225,7 +224,7 @@ impl Connection {
             peer: PeerSettings::default(),
             budget: Budget::new(now),
             closed: ClosedStreams::default(),
-            early_priorities: Vec::new(),
+            early_priorities: EarlyPriorities::new(),
             block: None,
             last_stream: 0,
             expects: Expects::Preface,
@@ -295,7 +294,7 @@ impl Connection {
         self.control.capacity()
             + self.decoder.memory()
             + block
-            + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
+            + self.early_priorities.memory()
             + self.streams.memory()
             + self.closed.memory()
     }
@@ -309,7 +308,7 @@ impl Connection {
         if self.control.is_empty() {
             self.control = Vec::new();
         }
-        self.early_priorities.shrink_to_fit();
+        self.early_priorities.trim();
     }
 
     /// Ends the connection because of an error: sends GOAWAY, and forgets all streams.

@@ -36,8 +36,7 @@ use super::uni::{
     ControlFrame, ControlStream, DecoderStream, UniKind, UniStream, receive_encoder, stream_types,
 };
 use crate::binary::budget::{Budget, Cost};
-use crate::binary::limits::EARLY_PRIORITIES_MAX;
-use crate::binary::priority::Priority;
+use crate::binary::priority::{EarlyPriorities, Priority};
 use crate::h2::Time;
 
 /// The result of receiving bytes of a unidirectional stream.
@@ -81,8 +80,7 @@ pub struct Connection {
     max_push_id: u64,
     /// The identifier in the peer's last GOAWAY.
     peer_goaway: Option<u64>,
-    /// Priorities of requests that are not open yet, at most [`EARLY_PRIORITIES_MAX`].
-    early_priorities: Vec<(StreamId, Priority)>,
+    early_priorities: EarlyPriorities<StreamId>,
     /// The lowest request stream that the peer has not opened yet.
     next_request: StreamId,
     /// Requests from this stream on are refused.
@@ -103,7 +101,7 @@ impl Connection {
             has_decoder: false,
             max_push_id: 0,
             peer_goaway: None,
-            early_priorities: Vec::new(),
+            early_priorities: EarlyPriorities::new(),
             next_request: StreamId(0),
             refused_from: None,
             error: None,
@@ -190,7 +188,7 @@ impl Connection {
         }
         self.checked(|_| Ok(()))?;
         self.next_request = self.next_request.max(StreamId(id.0 + REQUEST_STEP));
-        Ok(RequestStream::new(self.take_early_priority(id)))
+        Ok(RequestStream::new(self.early_priorities.take(id)))
     }
 
     /// Credits the budget for a response that was sent to its end, with `content_len` bytes of
@@ -253,9 +251,7 @@ impl Connection {
     #[must_use]
     pub fn memory(&self) -> usize {
         let streams: usize = self.uni.iter().map(UniStream::memory).sum();
-        streams
-            + self.uni.capacity() * size_of::<UniStream>()
-            + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
+        streams + self.uni.capacity() * size_of::<UniStream>() + self.early_priorities.memory()
     }
 
     /// Runs `act` unless the connection has ended; ends the connection if `act` fails.
@@ -272,7 +268,7 @@ impl Connection {
             self.error = Some(error);
             // No more input is read.
             self.uni = Vec::new();
-            self.early_priorities = Vec::new();
+            self.early_priorities = EarlyPriorities::new();
             error
         })
     }
@@ -399,27 +395,8 @@ impl Connection {
         if stream < self.next_request {
             return Ok(Some(UniEvent::Priority { stream, priority }));
         }
-        let known = self
-            .early_priorities
-            .iter_mut()
-            .find(|(id, _)| *id == stream);
-        if let Some((_, old)) = known {
-            *old = priority;
-        } else if self.early_priorities.len() < EARLY_PRIORITIES_MAX {
-            self.early_priorities.push((stream, priority));
-        }
+        self.early_priorities.set(stream, priority);
         Ok(None)
-    }
-
-    /// The priority that a frame has set before this request arrived.
-    #[inline]
-    fn take_early_priority(&mut self, stream: StreamId) -> Option<Priority> {
-        if self.early_priorities.is_empty() {
-            return None;
-        }
-        let mut early = self.early_priorities.iter();
-        let index = early.position(|(id, _)| *id == stream)?;
-        Some(self.early_priorities.swap_remove(index).1)
     }
 
     /// Removes a unidirectional stream that was reset.

@@ -3,7 +3,6 @@
 use super::receive::{Fault, Outcome};
 use super::{Connection, End};
 use crate::binary::budget::Cost;
-use crate::binary::limits::EARLY_PRIORITIES_MAX;
 use crate::binary::priority::Priority;
 use crate::h2::error::{StreamError, Why};
 use crate::h2::frame::{
@@ -159,36 +158,11 @@ impl Connection {
         }
         let priority = Priority::parse(value);
         if stream > self.last_stream {
-            self.note_early_priority(stream, priority);
+            self.early_priorities.set(stream, priority);
         } else if let Some(slot) = self.streams.find(stream) {
             self.streams.prioritize(slot, priority);
         }
         Ok(Outcome::Nothing)
-    }
-
-    fn note_early_priority(&mut self, stream: u32, priority: Priority) {
-        let known = self
-            .early_priorities
-            .iter_mut()
-            .find(|(id, _)| *id == stream);
-        if let Some((_, old)) = known {
-            *old = priority;
-        } else if self.early_priorities.len() < EARLY_PRIORITIES_MAX {
-            self.early_priorities.push((stream, priority));
-        }
-    }
-
-    /// The priority that was sent ahead of this stream. Those of earlier streams are dropped with
-    /// it: they will never be opened.
-    #[inline]
-    pub(super) fn take_early_priority(&mut self, stream: u32) -> Option<Priority> {
-        if self.early_priorities.is_empty() {
-            return None;
-        }
-        let found = self.early_priorities.iter().find(|(id, _)| *id == stream);
-        let priority = found.map(|&(_, priority)| priority);
-        self.early_priorities.retain(|(id, _)| *id > stream);
-        priority
     }
 
     /// The peer opens no more streams; those already open are served to their end.

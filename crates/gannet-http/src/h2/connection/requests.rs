@@ -139,7 +139,8 @@ impl Connection {
         }
         self.last_stream = block.stream;
         let fault = |why| Fault::Stream(block.stream, StreamError::of(why));
-        let early_priority = self.take_early_priority(block.stream);
+        let early_priority = self.early_priorities.take(block.stream);
+        self.early_priorities.drop_below(block.stream);
         if self.streams.is_full() {
             return Err(fault(Why::TooManyStreams));
         }
