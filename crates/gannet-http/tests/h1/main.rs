@@ -3,6 +3,8 @@
 mod conversations;
 #[path = "../fuzz_checks/mod.rs"]
 mod fuzz_checks;
+#[path = "../golden/mod.rs"]
+mod golden;
 mod pieces;
 mod pipelines;
 mod probes;

@@ -3,6 +3,8 @@
 mod attacks;
 mod conversations;
 mod deliveries;
+#[path = "../golden/mod.rs"]
+mod golden;
 #[path = "../h2_checks/mod.rs"]
 mod h2_checks;
 mod hpack;
