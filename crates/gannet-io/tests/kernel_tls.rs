@@ -397,14 +397,7 @@ fn tells_of_a_short_file() {
     let folder = Folder::new("ktls-short");
     each(|mut desk| {
         let content = pattern(300_000);
-        let path = folder.file("content", &content);
-        let opened = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .unwrap();
-        let file = File::from(opened.try_clone().unwrap());
-        opened.set_len(200_000).unwrap();
+        let file = folder.cut_file(&content, 200_000);
         let (reader, socket) = reading_client(&mut desk);
         let keys = Keys::new(Cipher::Aes128Gcm, 1);
         desk.driver.encrypt_in_kernel(socket, &keys.tx()).unwrap();

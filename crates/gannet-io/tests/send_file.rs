@@ -71,14 +71,7 @@ fn tells_of_a_short_file() {
     let folder = Folder::new("file-short");
     each(|mut desk| {
         let content = pattern(300_000);
-        let path = folder.file("content", &content);
-        let opened = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .unwrap();
-        let file = File::from(opened.try_clone().unwrap());
-        opened.set_len(200_000).unwrap();
+        let file = folder.cut_file(&content, 200_000);
         let (reader, socket) = reading_client(&mut desk);
         desk.driver
             .send_file(socket, Token(1), b"head".to_vec(), &file, 0, 300_000);

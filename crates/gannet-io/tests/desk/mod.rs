@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gannet_io::driver::{
-    Completion, Datagram, Done, Driver, Errno, Lease, Listener, Nanos, Socket, Token, Waker,
+    Completion, Datagram, Done, Driver, Errno, File, Lease, Listener, Nanos, Socket, Token, Waker,
 };
 use gannet_io::epoll::Epoll;
 use gannet_io::options::EngineOptions;
@@ -37,44 +37,32 @@ pub(crate) fn each(body: impl Fn(Desk)) {
 }
 
 pub(crate) fn each_with(options: &EngineOptions, body: impl Fn(Desk)) {
-    match probe::check(options) {
-        Ok(()) => {
-            let (listener, address) = listener();
-            let driver = Uring::new(vec![listener], options).expect("just probed");
-            body(Desk::new(Box::new(driver), "uring", address));
-        }
-        Err(why) => left_out("io_uring", why),
-    }
-    let (listener, address) = listener();
-    let driver = Epoll::new(vec![listener], options).unwrap();
-    body(Desk::new(Box::new(driver), "epoll", address));
+    each_of(options, listener, Vec::new, body);
 }
 
 /// Runs the body on every engine; accepted sockets have a send buffer of about this many bytes.
 pub(crate) fn each_with_send_buffer(bytes: usize, body: impl Fn(Desk)) {
-    let options = EngineOptions::default();
     // Accepted sockets inherit it.
     let narrow = || {
         let (listener, address) = listener();
         rustix::net::sockopt::set_socket_send_buffer_size(&listener, bytes).unwrap();
         (listener, address)
     };
-    match probe::check(&options) {
-        Ok(()) => {
-            let (listener, address) = narrow();
-            let driver = Uring::new(vec![listener], &options).expect("just probed");
-            body(Desk::new(Box::new(driver), "uring", address));
-        }
-        Err(why) => left_out("io_uring", why),
-    }
-    let (listener, address) = narrow();
-    let driver = Epoll::new(vec![listener], &options).unwrap();
-    body(Desk::new(Box::new(driver), "epoll", address));
+    each_of(&EngineOptions::default(), narrow, Vec::new, body);
 }
 
 /// Runs the body on every engine, each with datagram sockets of its own.
 pub(crate) fn each_with_datagrams(
     options: &EngineOptions,
+    sockets: impl Fn() -> Vec<OwnedFd>,
+    body: impl Fn(Desk),
+) {
+    each_of(options, listener, sockets, body);
+}
+
+fn each_of(
+    options: &EngineOptions,
+    listener: impl Fn() -> (OwnedFd, SocketAddr),
     sockets: impl Fn() -> Vec<OwnedFd>,
     body: impl Fn(Desk),
 ) {
@@ -93,7 +81,7 @@ pub(crate) fn each_with_datagrams(
     body(Desk::new(Box::new(driver), "epoll", address));
 }
 
-fn listener() -> (std::os::fd::OwnedFd, SocketAddr) {
+fn listener() -> (OwnedFd, SocketAddr) {
     let listener = net::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = net::local_addr(&listener).unwrap().unwrap();
     (listener, address)
@@ -262,6 +250,16 @@ impl Folder {
         let path = self.0.join(name);
         std::fs::write(&path, content).unwrap();
         path
+    }
+
+    /// A file that is opened with this content, and cut to `len` bytes after that.
+    pub(crate) fn cut_file(&self, content: &[u8], len: u64) -> File {
+        let mut options = std::fs::File::options();
+        let path = self.file("content", content);
+        let opened = options.read(true).write(true).open(path).unwrap();
+        let file = File::from(opened.try_clone().unwrap());
+        opened.set_len(len).unwrap();
+        file
     }
 }
 
