@@ -5,8 +5,8 @@
 use std::hint::black_box;
 
 use gannet_archive::{
-    Archive, ArchiveError, Coding, CodingSet, Content, Key, Options, Superblock, VariantDraft,
-    Writer,
+    Archive, ArchiveError, Coding, CodingSet, Content, FieldBlock, Key, Options, Superblock,
+    VariantDraft, Writer,
 };
 use gannet_testkit::workload;
 
@@ -47,11 +47,12 @@ fn build(paths: &[String]) -> Result<Archive<Vec<u8>>, ArchiveError> {
             coding: Coding::Identity,
             blob: writer.add_bytes(path.as_bytes()).id,
             entity_tag: tag.as_bytes(),
-            h1: block.as_bytes(),
-            length_end: length.len() as u16,
-            shared_start: length.len() as u16,
-            common: b"",
-            common_shared_start: 0,
+            h1: FieldBlock {
+                bytes: block.as_bytes(),
+                length_end: length.len() as u16,
+                shared_start: length.len() as u16,
+                ..FieldBlock::default()
+            },
             hpack: None,
         };
         let content = Content {

@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use gannet_archive::{
-    Archive, ArchiveError, Body, Coding, CodingSet, Content, Key, Options, Stored, Superblock,
-    VariantDraft, Writer,
+    Archive, ArchiveError, Body, Coding, CodingSet, Content, FieldBlock, Key, Options, Stored,
+    Superblock, VariantDraft, Writer,
 };
 
 fn main() -> Result<(), ArchiveError> {
@@ -93,12 +93,14 @@ fn build(paths: &[String]) -> Result<(Archive<Vec<u8>>, f64), ArchiveError> {
                 coding: *coding,
                 blob: *blob,
                 entity_tag: tag.as_bytes(),
-                h1: block.as_bytes(),
-                length_end: *length_end,
-                shared_start: *length_end,
-                common: b"content-type: text/html; charset=utf-8\r\n\
-                    last-modified: Sat, 21 Nov 2026 08:00:00 GMT\r\nvary: accept-encoding\r\n",
-                common_shared_start: 40,
+                h1: FieldBlock {
+                    bytes: block.as_bytes(),
+                    length_end: *length_end,
+                    shared_start: *length_end,
+                    common: b"content-type: text/html; charset=utf-8\r\n\
+                        last-modified: Sat, 21 Nov 2026 08:00:00 GMT\r\nvary: accept-encoding\r\n",
+                    common_shared_start: 40,
+                },
                 hpack: None,
             });
         let variants = writer.add_variants(&drafts);

@@ -12,7 +12,7 @@
 //! here; a [`Stored::Blob`] gives their location in the file.
 //!
 //! ```
-//! use gannet_archive::{Archive, Coding, Content, Key, Options, Superblock};
+//! use gannet_archive::{Archive, Coding, Content, FieldBlock, Key, Options, Superblock};
 //! use gannet_archive::{VariantDraft, Writer};
 //!
 //! let mut writer = Writer::new(Options::default());
@@ -22,11 +22,12 @@
 //!     coding: Coding::Identity,
 //!     blob: placed.id,
 //!     entity_tag: b"\"1\"",
-//!     h1: b"content-length: 6\r\ncontent-type: text/plain\r\netag: \"1\"\r\n",
-//!     length_end: 19,
-//!     shared_start: 45,
-//!     common: b"",
-//!     common_shared_start: 0,
+//!     h1: FieldBlock {
+//!         bytes: b"content-length: 6\r\ncontent-type: text/plain\r\netag: \"1\"\r\n",
+//!         length_end: 19,
+//!         shared_start: 45,
+//!         ..FieldBlock::default()
+//!     },
 //!     hpack: None,
 //! }]);
 //! writer.add_content(

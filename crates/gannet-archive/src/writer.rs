@@ -75,16 +75,8 @@ pub struct VariantDraft<'a> {
     pub blob: BlobId,
     /// Its entity tag, quotes included; empty for none.
     pub entity_tag: &'a [u8],
-    /// Its field block for HTTP/1.
-    pub h1: &'a [u8],
-    /// End of the `content-length` line.
-    pub length_end: u16,
-    /// Start of the fields that a 304 carries too.
-    pub shared_start: u16,
-    /// Lines that many blocks have in common, if they are to be stored once ([`FieldBlock`]).
-    pub common: &'a [u8],
-    /// Start of the common lines that a 304 carries too.
-    pub common_shared_start: u16,
+    /// Its field block for HTTP/1. Lines that many blocks have in common are stored once.
+    pub h1: FieldBlock<'a>,
     /// The same fields for HTTP/2, with their own cuts; with common ones if HTTP/1 has any.
     pub hpack: Option<FieldBlock<'a>>,
 }

@@ -3,8 +3,8 @@
 mod sample;
 
 use gannet_archive::{
-    ArchiveError, BlobId, Coding, Content, Key, Options, Rule, SectionKind, VariantDraft, Writer,
-    digest, limits,
+    ArchiveError, BlobId, Coding, Content, FieldBlock, Key, Options, Rule, SectionKind,
+    VariantDraft, Writer, digest, limits,
 };
 use sample::{common, dictionaries, hello, host_rules, hpack, inflated, open, site, unbrotlied};
 
@@ -191,11 +191,12 @@ fn write_one(
         coding: Coding::Identity,
         blob,
         entity_tag,
-        h1: h1.as_bytes(),
-        length_end: 19,
-        shared_start: 19,
-        common: b"",
-        common_shared_start: 0,
+        h1: FieldBlock {
+            bytes: h1.as_bytes(),
+            length_end: 19,
+            shared_start: 19,
+            ..FieldBlock::default()
+        },
         hpack: None,
     }]);
     writer.add_content(

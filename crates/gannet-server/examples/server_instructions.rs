@@ -154,11 +154,7 @@ fn archive() -> Vec<u8> {
         coding: Coding::Identity,
         blob: placed.id,
         entity_tag: tag.as_bytes(),
-        h1: block.bytes,
-        length_end: block.length_end,
-        shared_start: block.shared_start,
-        common: b"",
-        common_shared_start: 0,
+        h1: block,
         hpack: None,
     }]);
     let content = Content {

@@ -79,6 +79,23 @@ pub struct Next {
     pub expires: Option<u64>,
 }
 
+impl Next {
+    /// A release that all nodes activate at once, without anything else.
+    #[must_use]
+    pub fn at_once(release: ReleaseId, placed: Placed) -> Self {
+        Self {
+            release,
+            placed,
+            activate: None,
+            stages: Vec::new(),
+            keep: Keep::default(),
+            void: Vec::new(),
+            note: String::new(),
+            expires: None,
+        }
+    }
+}
+
 impl Publisher {
     /// Opens a store for publishing, and makes it if there is none: its folder may be missing, but
     /// not the one above it. `name` is who publishes, `now` is the time in Unix seconds.

@@ -56,16 +56,7 @@ fn archive(letter: u8) -> Vec<u8> {
 }
 
 fn next(letter: u8, placed: Placed) -> Next {
-    Next {
-        release: id(letter),
-        placed,
-        activate: None,
-        stages: Vec::new(),
-        keep: Keep::default(),
-        void: Vec::new(),
-        note: String::new(),
-        expires: None,
-    }
+    Next::at_once(id(letter), placed)
 }
 
 fn is_intact(letter: u8) -> impl Fn(&Path) -> bool {

@@ -51,15 +51,8 @@ impl Writer {
     }
 
     fn push_variant(&mut self, draft: &VariantDraft<'_>, dictionary: u32) {
-        let h1 = FieldBlock {
-            bytes: draft.h1,
-            length_end: draft.length_end,
-            shared_start: draft.shared_start,
-            common: draft.common,
-            common_shared_start: draft.common_shared_start,
-        };
+        let (h1, hpack) = (draft.h1, draft.hpack.unwrap_or_default());
         let has_common = !h1.common.is_empty();
-        let hpack = draft.hpack.unwrap_or_default();
         let len_of = |block: &FieldBlock<'_>| block.bytes.len() + block.common.len();
         let is_too_long = len_of(&h1).max(len_of(&hpack)) > FIELD_BLOCK_LEN_MAX;
         if is_too_long || draft.entity_tag.len() > FIELD_BLOCK_LEN_MAX {
@@ -67,7 +60,7 @@ impl Writer {
         }
         let known = [h1.common, hpack.common].map(|common| self.fields_common.find(common));
         if self.checks_records
-            && let Err(rule) = self.check_variant(draft, &h1, &hpack, known)
+            && let Err(rule) = self.check_variant(draft, known)
         {
             return self.refuse(SectionKind::Variants, rule);
         }
@@ -132,20 +125,15 @@ impl Writer {
     }
 
     /// The checks that opening the archive would make.
-    fn check_variant(
-        &self,
-        draft: &VariantDraft<'_>,
-        h1: &FieldBlock<'_>,
-        hpack: &FieldBlock<'_>,
-        known: [Option<u64>; 2],
-    ) -> Result<(), Rule> {
+    fn check_variant(&self, draft: &VariantDraft<'_>, known: [Option<u64>; 2]) -> Result<(), Rule> {
+        let (h1, hpack) = (draft.h1, draft.hpack.unwrap_or_default());
         if !is_entity_tag(draft.entity_tag) {
             return Err(Rule::EntityTag);
         }
         let blob_len = self.blob_len(draft.blob);
         field_block::check(h1.bytes, h1.length_end, h1.shared_start, blob_len)?;
         if draft.hpack.is_some() {
-            hpack_block::check(*hpack)?;
+            hpack_block::check(hpack)?;
         }
         // Stored ones were checked before.
         if known[0].is_none() && !h1.common.is_empty() {

@@ -75,11 +75,12 @@ impl File {
                     coding: *coding,
                     blob: *blob,
                     entity_tag: tag.as_bytes(),
-                    h1: block.as_bytes(),
-                    length_end: *length_end,
-                    shared_start: *shared_start,
-                    common: b"",
-                    common_shared_start: 0,
+                    h1: FieldBlock {
+                        bytes: block.as_bytes(),
+                        length_end: *length_end,
+                        shared_start: *shared_start,
+                        ..FieldBlock::default()
+                    },
                     hpack: None,
                 },
             )
@@ -249,11 +250,12 @@ pub(crate) fn hpack() -> Vec<u8> {
         coding: Coding::Identity,
         blob: placed.id,
         entity_tag: b"",
-        h1: b"content-length: 6\r\ncontent-type: text/plain\r\nvary: accept-encoding\r\n",
-        length_end: 19,
-        shared_start: 45,
-        common: b"",
-        common_shared_start: 0,
+        h1: FieldBlock {
+            bytes: b"content-length: 6\r\ncontent-type: text/plain\r\nvary: accept-encoding\r\n",
+            length_end: 19,
+            shared_start: 45,
+            ..FieldBlock::default()
+        },
         hpack: Some(FieldBlock {
             bytes: b"\x0f\x0d\x016\x0f\x10\x0atext/plain\x0f\x2c\x0faccept-encoding",
             length_end: 4,
@@ -288,11 +290,13 @@ pub(crate) fn common() -> Vec<u8> {
             coding: Coding::Identity,
             blob: placed.id,
             entity_tag: b"\"1\"",
-            h1: own,
-            length_end: 19,
-            shared_start: 19,
-            common: b"content-type: text/plain\r\nvary: accept-encoding\r\n",
-            common_shared_start: 26,
+            h1: FieldBlock {
+                bytes: own,
+                length_end: 19,
+                shared_start: 19,
+                common: b"content-type: text/plain\r\nvary: accept-encoding\r\n",
+                common_shared_start: 26,
+            },
             hpack: Some(FieldBlock {
                 bytes: own_hpack,
                 length_end: 4,
@@ -337,11 +341,12 @@ pub(crate) fn dictionaries_of(len: usize) -> Result<Vec<u8>, ArchiveError> {
             coding: *coding,
             blob: *blob,
             entity_tag: b"",
-            h1: block.as_bytes(),
-            length_end: *length_end,
-            shared_start: *length_end,
-            common: b"",
-            common_shared_start: 0,
+            h1: FieldBlock {
+                bytes: block.as_bytes(),
+                length_end: *length_end,
+                shared_start: *length_end,
+                ..FieldBlock::default()
+            },
             hpack: None,
         };
     // Lent for the rest of the test.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gannet_archive::{
-    Coding, Content, Key, Options, Parts, Superblock, VariantDraft, Writer, digest,
+    Coding, Content, FieldBlock, Key, Options, Parts, Superblock, VariantDraft, Writer, digest,
 };
 use gannet_fleet::{FleetError, Follower, Patience, Remote, Round, Settings};
-use gannet_store::{Keep, Next, Pointer, Publisher, ReleaseId};
+use gannet_store::{Next, Pointer, Publisher, ReleaseId};
 use gannet_testkit::Folder;
 use minisign::KeyPair;
 
@@ -48,11 +48,12 @@ pub(crate) fn archive(files: &[Vec<u8>]) -> Vec<u8> {
             coding: Coding::Identity,
             blob: placed.id,
             entity_tag: format!("\"{number}\"").as_bytes(),
-            h1: block.as_bytes(),
-            length_end: u16::try_from(length.len()).unwrap(),
-            shared_start: u16::try_from(shared).unwrap(),
-            common: b"",
-            common_shared_start: 0,
+            h1: FieldBlock {
+                bytes: block.as_bytes(),
+                length_end: u16::try_from(length.len()).unwrap(),
+                shared_start: u16::try_from(shared).unwrap(),
+                ..FieldBlock::default()
+            },
             hpack: None,
         }]);
         let path = format!("/{number}.txt");
@@ -139,16 +140,7 @@ impl Fleet {
         publisher.copy(&source).unwrap();
         let id = id_of(archive);
         let placed = publisher.place(id, |_| true).unwrap();
-        let mut next = Next {
-            release: id,
-            placed,
-            activate: None,
-            stages: Vec::new(),
-            keep: Keep::default(),
-            void: Vec::new(),
-            note: String::new(),
-            expires: None,
-        };
+        let mut next = Next::at_once(id, placed);
         change(&mut next);
         let pointer = publisher.next(next, now).unwrap();
         publisher.commit(&pointer, &self.text(&pointer)).unwrap();

@@ -699,11 +699,7 @@ impl Packing {
                     coding: *coding,
                     blob: *blob,
                     entity_tag: tag.as_bytes(),
-                    h1: block.bytes,
-                    length_end: block.length_end,
-                    shared_start: block.shared_start,
-                    common: b"",
-                    common_shared_start: 0,
+                    h1: block,
                     hpack: None,
                 }
             })

@@ -150,11 +150,7 @@ fn add(
             coding: variant.coding(),
             blob,
             entity_tag: variant.entity_tag(),
-            h1: block.bytes,
-            length_end: block.length_end,
-            shared_start: block.shared_start,
-            common: block.common,
-            common_shared_start: block.common_shared_start,
+            h1: block,
             hpack: variant.hpack(),
         });
     }

@@ -229,11 +229,13 @@ impl Rendered {
             coding: variant.coding,
             blob: variant.blob,
             entity_tag: self.tag.as_bytes(),
-            h1: &self.own,
-            length_end: self.length_end,
-            shared_start: self.shared_start,
-            common,
-            common_shared_start,
+            h1: FieldBlock {
+                bytes: &self.own,
+                length_end: self.length_end,
+                shared_start: self.shared_start,
+                common,
+                common_shared_start,
+            },
             hpack: self.hpack(),
         }
     }

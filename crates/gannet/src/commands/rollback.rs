@@ -110,14 +110,11 @@ fn back(
     let earlier = known.as_ref().map(|it| it.void.clone());
     let earlier = earlier.unwrap_or_default();
     let next = Next {
-        release,
-        placed,
         activate: wishes.activate,
-        stages: Vec::new(),
         keep: known.as_ref().map(|it| it.keep).unwrap_or_default(),
         void: void_list(named, &earlier, release),
         note: wishes.note,
-        expires: None,
+        ..Next::at_once(release, placed)
     };
     let pointer = publisher.next(next, now)?;
     let pruned = destination.commit(&pointer, signer, now)?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use gannet_archive::{Content, Options, VariantDraft, Writer};
+use gannet_archive::{Content, FieldBlock, Options, VariantDraft, Writer};
 
 use super::*;
 
@@ -28,11 +28,12 @@ fn archive(coding: Coding, hash: &[u8; 32], path: &[u8], coded: &[u8]) -> Vec<u8
             coding: codings[number],
             blob: *blob,
             entity_tag: b"",
-            h1: block.as_bytes(),
-            length_end: *length_end,
-            shared_start: *length_end,
-            common: b"",
-            common_shared_start: 0,
+            h1: FieldBlock {
+                bytes: block.as_bytes(),
+                length_end: *length_end,
+                shared_start: *length_end,
+                ..FieldBlock::default()
+            },
             hpack: None,
         }
     });

@@ -14,7 +14,7 @@ use gannet_http::semantics::coding::Coding as ContentCoding;
 use gannet_io::driver::{Network, Token};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, Sim};
-use gannet_store::{Keep, Next, Publisher};
+use gannet_store::{Next, Publisher};
 
 use super::*;
 use crate::config::Content;
@@ -59,11 +59,7 @@ pub(super) fn archive(letter: char) -> Vec<u8> {
         coding: Coding::Identity,
         blob: placed.id,
         entity_tag: b"\"x\"",
-        h1: block.bytes,
-        length_end: block.length_end,
-        shared_start: block.shared_start,
-        common: b"",
-        common_shared_start: 0,
+        h1: block,
         hpack: None,
     }]);
     let content = Entry {
@@ -305,16 +301,7 @@ fn publish_to(folder: &std::path::Path, letter: char, now: u64, change: &Change)
     fs::write(&file, archive(letter)).expect("written");
     publisher.copy(&file).expect("copied");
     let placed = publisher.place(id(letter), |_| true).expect("placed");
-    let mut next = Next {
-        release: id(letter),
-        placed,
-        activate: None,
-        stages: Vec::new(),
-        keep: Keep::default(),
-        void: Vec::new(),
-        note: String::new(),
-        expires: None,
-    };
+    let mut next = Next::at_once(id(letter), placed);
     change(&mut next);
     let pointer = publisher.next(next, now).expect("a pointer");
     let committed = publisher.commit(&pointer, &pointer.to_text());
