@@ -137,6 +137,12 @@ pub(crate) struct Seen {
     pub(crate) trace: u64,
 }
 
+/// A trace that has received these bytes.
+pub(crate) fn hashed(trace: u64, bytes: &[u8]) -> u64 {
+    let add = |trace: u64, byte: &u8| (trace ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(trace, add)
+}
+
 /// A response being read.
 pub(crate) struct Reading {
     pub(crate) head: Head,
@@ -367,9 +373,7 @@ impl Client {
         if !bytes.is_empty() {
             self.last_move = now;
             self.read += bytes.len();
-            for byte in &bytes {
-                self.trace = (self.trace ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
+            self.trace = hashed(self.trace, &bytes);
             self.trace ^= now;
             self.got.extend(bytes);
         }

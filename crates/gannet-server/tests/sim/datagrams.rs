@@ -13,7 +13,7 @@ use gannet_testkit::h3::{
 use quinn_proto::{Dir, StreamId};
 use rustls::ClientConfig;
 
-use crate::client::{Actor, Allowed, Ask, RUDE_MAX, Seen};
+use crate::client::{Actor, Allowed, Ask, RUDE_MAX, Seen, hashed};
 use crate::exchange::{Exchange, Outcome, fields, some_priority};
 use crate::files::Files;
 use crate::link::{Link, Opening};
@@ -303,9 +303,7 @@ impl DatagramsClient {
         };
         let bytes = std::mem::take(&mut received.bytes);
         let (is_finished, reset) = (received.is_finished, received.reset);
-        for byte in &bytes {
-            self.trace = (self.trace ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.trace = hashed(self.trace, &bytes);
         let stream = self.streams.get_mut(&id).expect("it is asked for");
         stream.got.extend_from_slice(&bytes);
         stream.take_frames(now)?;
@@ -430,18 +428,9 @@ impl Actor for DatagramsClient {
     }
 
     fn seen(&self) -> Seen {
-        let is_patient = self.manners.is_patient;
-        Seen {
-            acts_at: (!self.is_done).then_some(self.acts_at),
-            // A client that cancels responses may have received none completely.
-            is_patient: is_patient && self.manners.resets == 0,
-            answered: self.outcome.answered as u64,
-            has_read_all: is_patient
-                && self.is_done
-                && self.outcome.lost == 0
-                && self.asks.is_empty(),
-            trace: self.trace,
-        }
+        let acts_at = (!self.is_done).then_some(self.acts_at);
+        let asks = (self.manners.resets, self.asks.is_empty());
+        self.outcome.seen(acts_at, asks, self.trace)
     }
 
     fn cut_by_stop(&mut self) {

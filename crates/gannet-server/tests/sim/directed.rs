@@ -18,6 +18,17 @@ const MS: u64 = 1_000_000;
 /// Larger than one read of a file.
 const HUGE: usize = 1 << 20;
 
+/// A server, and a client that has begun to download a huge file: as much of it waits to be read as fits.
+fn downloading(is_near: bool) -> (Server, Client) {
+    let mut server = Server::new(Faults::none());
+    server.disk.set_near(is_near);
+    server.disk.put_file("huge", vec![b'L'; HUGE]);
+    let client = server.connect();
+    client.write(&get("huge"));
+    server.until("the queue is full", || client.readable() >= 64 << 10);
+    (server, client)
+}
+
 /// However a long file changes in place while a slow reader downloads it: the writer does not wait,
 /// and the reader gets a reset; on the server's machine, after bytes of the announced version only.
 #[test]
@@ -30,12 +41,7 @@ fn a_change_in_place_ends_a_download_short() {
         &|disk| disk.overwrite_file("huge", vec![b'X'; HUGE + 1]),
     ];
     for (change, is_near) in changes.iter().flat_map(|it| [(it, false), (it, true)]) {
-        let mut server = Server::new(Faults::none());
-        server.disk.set_near(is_near);
-        server.disk.put_file("huge", vec![b'L'; HUGE]);
-        let client = server.connect();
-        client.write(&get("huge"));
-        server.until("the queue is full", || client.readable() >= 64 << 10);
+        let (mut server, client) = downloading(is_near);
         change(&server.disk);
         let mut got = Vec::new();
         server.until("the download ends", || {
@@ -65,12 +71,7 @@ fn a_change_of_names_ends_no_download() {
         disk.put_file("huge", vec![b'X'; HUGE])
     }];
     for (change, is_near) in changes.iter().flat_map(|it| [(it, false), (it, true)]) {
-        let mut server = Server::new(Faults::none());
-        server.disk.set_near(is_near);
-        server.disk.put_file("huge", vec![b'L'; HUGE]);
-        let client = server.connect();
-        client.write(&get("huge"));
-        server.until("the queue is full", || client.readable() >= 64 << 10);
+        let (mut server, client) = downloading(is_near);
         change(&server.disk);
         let mut got = Vec::new();
         server.until("all of it", || {
@@ -373,9 +374,8 @@ fn pipelining_too_much_is_held_back() {
     });
 }
 
-/// A stop lets a download in progress finish, and accepts no connections.
-#[test]
-fn a_stop_finishes_what_is_running() {
+/// A server, and a client that has received the beginning of a large file.
+fn begun() -> (Server, Client) {
     let mut server = Server::new(Faults {
         socket_capacity: 4_096,
         ..Faults::none()
@@ -383,6 +383,13 @@ fn a_stop_finishes_what_is_running() {
     let client = server.connect();
     client.write(&get("large"));
     server.until("it has begun", || client.readable() > 0);
+    (server, client)
+}
+
+/// A stop lets a download in progress finish, and accepts no connections.
+#[test]
+fn a_stop_finishes_what_is_running() {
+    let (mut server, client) = begun();
     server.driven.stop();
     let mut got = 0;
     server.until("it is served", || {
@@ -398,13 +405,7 @@ fn a_stop_finishes_what_is_running() {
 /// A stalled reader delays a stop by the grace period, and no longer.
 #[test]
 fn a_stop_ends_within_the_grace() {
-    let mut server = Server::new(Faults {
-        socket_capacity: 4_096,
-        ..Faults::none()
-    });
-    let client = server.connect();
-    client.write(&get("large"));
-    server.until("it has begun", || client.readable() > 0);
+    let (mut server, client) = begun();
     // Its send began just now: its progress deadline precedes the end of the grace period.
     server.driven.stop();
     let took = server.until("the server is over", || client.end() == End::Reset);

@@ -2,7 +2,7 @@
 
 use gannet_io::sim::Random;
 
-use crate::client::{Allowed, Ask, Reading, judge_answer};
+use crate::client::{Allowed, Ask, Reading, Seen, judge_answer};
 use crate::files::Files;
 use crate::response::Head;
 
@@ -102,6 +102,23 @@ impl Outcome {
             is_cut_by_stop: false,
             answered: 0,
             lost: 0,
+        }
+    }
+
+    /// What the client reports; without `acts_at` it is done.
+    pub(crate) fn seen(
+        &self,
+        acts_at: Option<u64>,
+        (resets, has_asked_all): (u32, bool),
+        trace: u64,
+    ) -> Seen {
+        Seen {
+            acts_at,
+            // A client that resets streams may have read no complete response.
+            is_patient: self.is_patient && resets == 0,
+            answered: self.answered as u64,
+            has_read_all: self.is_patient && acts_at.is_none() && self.lost == 0 && has_asked_all,
+            trace,
         }
     }
 

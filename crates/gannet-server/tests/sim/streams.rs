@@ -12,7 +12,7 @@ use gannet_testkit::h2::{
 };
 use rustls::ClientConfig;
 
-use crate::client::{Actor, Allowed, Ask, Kind, RUDE_MAX, Seen};
+use crate::client::{Actor, Allowed, Ask, Kind, RUDE_MAX, Seen, hashed};
 use crate::exchange::{Exchange, Outcome, fields, some_priority};
 use crate::files::Files;
 use crate::wire::Wire;
@@ -283,9 +283,7 @@ impl StreamsClient {
         if !bytes.is_empty() {
             self.last_move = now;
             self.read += bytes.len();
-            for byte in &bytes {
-                self.trace = (self.trace ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
+            self.trace = hashed(self.trace, &bytes);
             self.trace ^= now;
         }
         let is_all = bytes.is_empty();
@@ -504,18 +502,9 @@ impl Actor for StreamsClient {
     }
 
     fn seen(&self) -> Seen {
-        let is_patient = self.manners.is_patient;
-        Seen {
-            acts_at: (!self.is_done).then_some(self.acts_at),
-            // A client that resets streams may have read no complete response.
-            is_patient: is_patient && self.manners.resets == 0,
-            answered: self.outcome.answered as u64,
-            has_read_all: is_patient
-                && self.is_done
-                && self.outcome.lost == 0
-                && self.asks.is_empty(),
-            trace: self.trace,
-        }
+        let acts_at = (!self.is_done).then_some(self.acts_at);
+        let asks = (self.manners.resets, self.asks.is_empty());
+        self.outcome.seen(acts_at, asks, self.trace)
     }
 
     fn cut_by_stop(&mut self) {
