@@ -42,10 +42,7 @@ fn asking(
         early_data,
         ..Options::default()
     };
-    set(
-        &[&authority.issued(KeyKind::P256, &["localhost"])],
-        &options,
-    )
+    for_localhost(authority, &options)
 }
 
 fn abilities(suite: SupportedCipherSuite, identity: Option<Issued>) -> Abilities {

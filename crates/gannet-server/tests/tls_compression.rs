@@ -103,10 +103,7 @@ fn tls12_knows_no_compression() {
     let authority = Authority::new();
     let issued = authority.issued(KeyKind::P256, &["localhost"]);
     let set = set(&[&issued], &Options::default());
-    let abilities = Abilities {
-        suites: vec![suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
-        ..Abilities::default()
-    };
+    let abilities = Abilities::only(suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256);
     let (config, decoders) = client(&authority, abilities, &[Algorithm::Brotli]);
     shake(&set, &mut connect(&config, "localhost")).unwrap();
     assert_eq!(decoders[0].used.load(Ordering::Relaxed), 0);

@@ -9,7 +9,7 @@ use gannet_server::tls::clients::Demand;
 use gannet_server::tls::config::{Options, Protocol};
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
 use gannet_server::tls::record::aead::{Cipher, Version};
-use gannet_server::tls::watch::{Ordered, Source};
+use gannet_server::tls::watch::Source;
 use gannet_testkit::tls::KEY_KINDS;
 use rustls::crypto::aws_lc_rs::{cipher_suite as suites, kx_group as groups};
 use rustls::{ClientConnection, SupportedCipherSuite};
@@ -75,10 +75,7 @@ fn every_suite_with_every_kind_of_certificate() {
             } else {
                 Version::Tls12
             };
-            let abilities = Abilities {
-                suites: vec![suite],
-                ..Abilities::default()
-            };
+            let abilities = Abilities::only(suite);
             let mut client = connect(&authority.client(abilities), "localhost");
             let got = request_and_answer(&set, &mut client);
             assert_eq!(got, (version, cipher), "{kind:?} {suite:?}");
@@ -89,10 +86,7 @@ fn every_suite_with_every_kind_of_certificate() {
 #[test]
 fn every_group_and_a_retry() {
     let authority = Authority::new();
-    let set = set(
-        &[&authority.issued(KeyKind::P256, &["localhost"])],
-        &Options::default(),
-    );
+    let set = for_localhost(&authority, &Options::default());
     let all = [groups::X25519MLKEM768, groups::X25519, groups::SECP256R1];
     for (group, name) in all
         .into_iter()
@@ -146,10 +140,7 @@ fn shake_fails(set: &CertificateSet, client: &mut ClientConnection) -> (Alert, r
 #[test]
 fn our_order_of_suites_counts_unless_the_client_has_no_aes() {
     let authority = Authority::new();
-    let set = set(
-        &[&authority.issued(KeyKind::P256, &["localhost"])],
-        &Options::default(),
-    );
+    let set = for_localhost(&authority, &Options::default());
     let (aes128, aes256, chacha) = (
         suites::TLS13_AES_128_GCM_SHA256,
         suites::TLS13_AES_256_GCM_SHA384,
@@ -214,10 +205,7 @@ fn versions_that_are_not_wanted() {
             ..Options::default()
         },
     );
-    let abilities = Abilities {
-        suites: vec![suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
-        ..Abilities::default()
-    };
+    let abilities = Abilities::only(suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256);
     let mut client = connect(&authority.client(abilities), "localhost");
     assert_eq!(shake_fails(&set, &mut client).0, Alert::PROTOCOL_VERSION);
 }
@@ -254,10 +242,7 @@ fn the_certificate_is_chosen_by_name_and_by_kind() {
         assert!(matches!(failure, Failure::Peers(_)), "{failure:?}");
     }
     // A client that cannot verify ECDSA gets the other certificate of the same names.
-    let abilities = Abilities {
-        suites: vec![suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256],
-        ..Abilities::default()
-    };
+    let abilities = Abilities::only(suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256);
     let mut client = connect(&authority.client(abilities), "first.test");
     assert_eq!(shake(&set, &mut client).unwrap().kind, Kind::Full);
 }
@@ -266,25 +251,15 @@ fn the_certificate_is_chosen_by_name_and_by_kind() {
 fn a_replacement_in_the_middle_disturbs_nobody() {
     let authority = Authority::new();
     let (old, new) = (
-        set(
-            &[&authority.issued(KeyKind::P256, &["localhost"])],
-            &Options::default(),
-        ),
+        for_localhost(&authority, &Options::default()),
         set(
             &[&authority.issued(KeyKind::Rsa, &["localhost"])],
             &Options::default(),
         ),
     );
     let mut client = connect(&authority.client(Abilities::default()), "localhost");
-    let mut server = Handshake::new();
-    let mut out = Vec::new();
-    let hello = from_client(&mut client);
-    assert!(matches!(
-        server.receive(&old, &hello, &mut out),
-        Ok(Step::NeedInput)
-    ));
+    let mut server = greeted(&old, &mut client);
     drop(old);
-    to_client(&mut client, &out).unwrap();
     let last = from_client(&mut client);
     let step = server.receive(&new, &last, &mut Vec::new());
     assert!(matches!(step, Ok(Step::Done(_))), "{step:?}");
@@ -304,10 +279,7 @@ fn a_client_without_a_name_gets_the_default() {
 #[test]
 fn clear_http_is_recognised() {
     let authority = Authority::new();
-    let set = set(
-        &[&authority.issued(KeyKind::P256, &["localhost"])],
-        &Options::default(),
-    );
+    let set = for_localhost(&authority, &Options::default());
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for cut in 0..request.len() {
         let mut server = Handshake::new();
@@ -339,36 +311,17 @@ fn clear_http_is_recognised() {
     }
 }
 
-/// The recorded flights of a client's whole handshake.
-fn recorded(set: &CertificateSet, client: &mut ClientConnection) -> (Vec<u8>, Vec<u8>) {
-    let mut server = Handshake::new();
-    let hello = from_client(client);
-    let mut out = Vec::new();
-    assert!(matches!(
-        server.receive(set, &hello, &mut out),
-        Ok(Step::NeedInput)
-    ));
-    to_client(client, &out).unwrap();
-    (hello, from_client(client))
-}
-
 #[test]
 fn a_handshake_can_be_cut_anywhere() {
     use std::io::Write;
     let authority = Authority::new();
-    let set = set(
-        &[&authority.issued(KeyKind::P256, &["localhost"])],
-        &Options::default(),
-    );
+    let set = for_localhost(&authority, &Options::default());
     for suite in [
         suites::TLS13_AES_128_GCM_SHA256,
         suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
     ] {
         // Byte by byte, with a request that arrives together with the last flight.
-        let abilities = Abilities {
-            suites: vec![suite],
-            ..Abilities::default()
-        };
+        let abilities = Abilities::only(suite);
         let mut client = connect(&authority.client(abilities), "localhost");
         let mut server = Handshake::new();
         let mut rounds = 0;
@@ -412,23 +365,13 @@ fn a_request_with_the_last_flight_is_not_lost() {
             tickets,
             ..Options::default()
         };
-        let set = set(
-            &[&authority.issued(KeyKind::P256, &["localhost"])],
-            &options,
-        );
+        let set = for_localhost(&authority, &options);
         let config = authority.client(Abilities::default());
         // The last flight is followed by two records and close_notify: more than 70 bytes.
         let mut dones = 0;
         for back in 0..140 {
-            let mut server = Handshake::new();
             let mut client = connect(&config, "localhost");
-            let mut out = Vec::new();
-            let hello = from_client(&mut client);
-            assert!(matches!(
-                server.receive(&set, &hello, &mut out),
-                Ok(Step::NeedInput)
-            ));
-            to_client(&mut client, &out).unwrap();
+            let mut server = greeted(&set, &mut client);
             client.writer().write_all(b"one ").unwrap();
             let mut last = from_client(&mut client);
             client.writer().write_all(b"two").unwrap();
@@ -462,38 +405,29 @@ fn a_request_with_the_last_flight_is_not_lost() {
 #[test]
 fn a_peer_may_stop_at_any_byte() {
     let authority = Authority::new();
-    let set = set(
-        &[&authority.issued(KeyKind::P256, &["localhost"])],
-        &Options::default(),
-    );
+    let set = for_localhost(&authority, &Options::default());
     for suite in [
         suites::TLS13_AES_128_GCM_SHA256,
         suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
     ] {
-        let abilities = Abilities {
-            suites: vec![suite],
-            ..Abilities::default()
-        };
+        let abilities = Abilities::only(suite);
         let config = authority.client(abilities);
-        let (hello, last) = recorded(&set, &mut connect(&config, "localhost"));
+        let hello = from_client(&mut connect(&config, "localhost"));
         for cut in 0..hello.len() {
             let mut out = Vec::new();
             let step = Handshake::new().receive(&set, &hello[..cut], &mut out);
             assert!(matches!(step, Ok(Step::NeedInput)), "{cut}");
             assert_eq!(out, b"", "an incomplete hello causes no output");
         }
-        for cut in (0..last.len()).step_by(7) {
-            let mut server = Handshake::new();
-            let mut out = Vec::new();
+        let begun = || {
             let mut client = connect(&config, "localhost");
-            let hello = from_client(&mut client);
-            assert!(matches!(
-                server.receive(&set, &hello, &mut out),
-                Ok(Step::NeedInput)
-            ));
-            to_client(&mut client, &out).unwrap();
-            let last = from_client(&mut client);
-            let step = server.receive(&set, &last[..cut.min(last.len() - 1)], &mut out);
+            let server = greeted(&set, &mut client);
+            (server, from_client(&mut client))
+        };
+        for cut in (0..begun().1.len()).step_by(7) {
+            let (mut server, last) = begun();
+            let cut = cut.min(last.len() - 1);
+            let step = server.receive(&set, &last[..cut], &mut Vec::new());
             assert!(matches!(step, Ok(Step::NeedInput)), "{cut} {step:?}");
         }
     }
@@ -502,10 +436,7 @@ fn a_peer_may_stop_at_any_byte() {
 #[test]
 fn a_changed_byte_never_panics_and_never_connects() {
     let authority = Authority::new();
-    let set = set(
-        &[&authority.issued(KeyKind::P256, &["localhost"])],
-        &Options::default(),
-    );
+    let set = for_localhost(&authority, &Options::default());
     let config = authority.client(Abilities::default());
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut failures = 0;
@@ -541,11 +472,7 @@ fn a_changed_byte_never_panics_and_never_connects() {
     );
     for round in 0..200 {
         let mut client = connect(&config, "localhost");
-        let mut server = Handshake::new();
-        let mut out = Vec::new();
-        let hello = from_client(&mut client);
-        assert!(server.receive(&set, &hello, &mut out).is_ok());
-        to_client(&mut client, &out).unwrap();
+        let mut server = greeted(&set, &mut client);
         let mut last = from_client(&mut client);
         // The first record is a ChangeCipherSpec, which is ignored in TLS 1.3, as is the version in
         // the header of the second one (RFC 8446 section 5.1).
@@ -574,10 +501,7 @@ fn a_changed_byte_never_panics_and_never_connects() {
 #[test]
 fn endless_hellos_are_ended() {
     let authority = Authority::new();
-    let set = set(
-        &[&authority.issued(KeyKind::P256, &["localhost"])],
-        &Options::default(),
-    );
+    let set = for_localhost(&authority, &Options::default());
     // A hello that announces 16,000 bytes, in records of one byte.
     let mut server = Handshake::new();
     let mut out = Vec::new();
@@ -667,16 +591,9 @@ fn a_challenge_stays_one_after_a_second_hello() {
     ];
     for (client_authorities, client_demand) in asked {
         let source = Source {
-            pairs: Vec::new(),
-            allow_expired: false,
-            awaits_pairs: false,
-            ordered: Some(Ordered {
-                folder: folder.path().to_owned(),
-                ..Ordered::default()
-            }),
-            options: Options::default(),
             client_authorities,
             client_demand,
+            ..ordered(&folder, None)
         };
         stays_a_challenge(&source.open().unwrap().store.current());
     }

@@ -28,13 +28,7 @@ const SUITES: [SupportedCipherSuite; 6] = [
 ];
 
 fn duo_of(suite: SupportedCipherSuite) -> Duo {
-    Duo::new(
-        Abilities {
-            suites: vec![suite],
-            ..Abilities::default()
-        },
-        KeyKind::P256,
-    )
+    Duo::new(Abilities::only(suite), KeyKind::P256)
 }
 
 fn pattern(len: usize) -> Vec<u8> {
@@ -741,10 +735,7 @@ fn fewer_records_may_be_asked_for() {
 fn tickets_leave_with_the_first_answer() {
     let authority = Authority::new();
     let options = gannet_server::tls::config::Options::default();
-    let set = set(
-        &[&authority.issued(KeyKind::P256, &["localhost"])],
-        &options,
-    );
+    let set = for_localhost(&authority, &options);
     let mut client = connect(&authority.client(Abilities::default()), "localhost");
     let mut server = shake(&set, &mut client).unwrap().session;
     assert_eq!(server.into_kernel().err(), Some(StaysOurs::Waiting));

@@ -3,13 +3,14 @@
 mod tls_support;
 
 use std::io::Write;
+use std::sync::Arc;
 
 use gannet_server::tls::alert::Alert;
 use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
-use rustls::ClientConnection;
 use rustls::crypto::aws_lc_rs::cipher_suite as suites;
+use rustls::{ClientConfig, ClientConnection};
 use tls_support::*;
 
 /// A handshake, then a response that carries the tickets.
@@ -32,10 +33,7 @@ fn sessions_are_resumed_by_any_worker() {
     ] {
         let store = store(&issued, &Options::default());
         let (one, two) = (store.current(), store.current());
-        let abilities = Abilities {
-            suites: vec![suite],
-            ..Abilities::default()
-        };
+        let abilities = Abilities::only(suite);
         let config = authority.client(abilities);
         assert_eq!(visit(&one, &mut connect(&config, "localhost")), Kind::Full);
         for set in [&two, &one, &two] {
@@ -85,14 +83,11 @@ fn tickets_are_bound_to_the_certificate() {
 #[test]
 fn resumption_can_be_switched_off() {
     let authority = Authority::new();
-    let issued = authority.issued(KeyKind::P256, &["localhost"]);
-    let set = set(
-        &[&issued],
-        &Options {
-            resumption: false,
-            ..Options::default()
-        },
-    );
+    let options = Options {
+        resumption: false,
+        ..Options::default()
+    };
+    let set = for_localhost(&authority, &options);
     let config = authority.client(Abilities::default());
     for _ in 0..2 {
         assert_eq!(visit(&set, &mut connect(&config, "localhost")), Kind::Full);
@@ -120,30 +115,37 @@ fn visit_early(
     (early, client.is_early_data_accepted(), established.kind)
 }
 
+/// A client that sends early data if its session allows it.
+fn early_client(authority: &Authority) -> Arc<ClientConfig> {
+    authority.client(Abilities {
+        early_data: true,
+        ..Abilities::default()
+    })
+}
+
+/// A server that takes early data, and a client that has a session there which allows it.
+fn with_early_data() -> (CertificateSet, Arc<ClientConfig>) {
+    let authority = Authority::new();
+    let options = Options {
+        early_data: true,
+        ..Options::default()
+    };
+    let set = for_localhost(&authority, &options);
+    let config = early_client(&authority);
+    visit(&set, &mut connect(&config, "localhost"));
+    (set, config)
+}
+
 #[test]
 fn early_data_only_if_asked_for() {
     let authority = Authority::new();
-    let issued = authority.issued(KeyKind::P256, &["localhost"]);
-    let abilities = || Abilities {
-        early_data: true,
-        ..Abilities::default()
-    };
     // Off: tickets do not offer it.
-    let off = set(&[&issued], &Options::default());
-    let config = authority.client(abilities());
+    let off = for_localhost(&authority, &Options::default());
+    let config = early_client(&authority);
     visit(&off, &mut connect(&config, "localhost"));
     let (early, _, kind) = visit_early(&off, &mut connect(&config, "localhost"));
     assert_eq!((early, kind), (None, Kind::Resumed));
-    // On.
-    let on = set(
-        &[&issued],
-        &Options {
-            early_data: true,
-            ..Options::default()
-        },
-    );
-    let config = authority.client(abilities());
-    visit(&on, &mut connect(&config, "localhost"));
+    let (on, config) = with_early_data();
     let (early, accepted, kind) = visit_early(&on, &mut connect(&config, "localhost"));
     let request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
     assert_eq!(
@@ -154,19 +156,7 @@ fn early_data_only_if_asked_for() {
 
 #[test]
 fn early_data_is_answered_before_the_end() {
-    let authority = Authority::new();
-    let issued = authority.issued(KeyKind::P256, &["localhost"]);
-    let options = Options {
-        early_data: true,
-        ..Options::default()
-    };
-    let set = set(&[&issued], &options);
-    let abilities = Abilities {
-        early_data: true,
-        ..Abilities::default()
-    };
-    let config = authority.client(abilities);
-    visit(&set, &mut connect(&config, "localhost"));
+    let (set, config) = with_early_data();
     let mut client = connect(&config, "localhost");
     client
         .early_data()
@@ -197,21 +187,7 @@ fn early_data_is_answered_before_the_end() {
 
 #[test]
 fn early_data_is_not_taken_twice() {
-    let authority = Authority::new();
-    let issued = authority.issued(KeyKind::P256, &["localhost"]);
-    let set = set(
-        &[&issued],
-        &Options {
-            early_data: true,
-            ..Options::default()
-        },
-    );
-    let abilities = Abilities {
-        early_data: true,
-        ..Abilities::default()
-    };
-    let config = authority.client(abilities);
-    visit(&set, &mut connect(&config, "localhost"));
+    let (set, config) = with_early_data();
     let mut client = connect(&config, "localhost");
     client
         .early_data()
@@ -251,11 +227,7 @@ fn early_data_that_is_rejected_is_dropped() {
         set(&[&issued], &options)
     };
     let send = |sets: (&CertificateSet, &CertificateSet), len: usize, cut: usize| {
-        let abilities = Abilities {
-            early_data: true,
-            ..Abilities::default()
-        };
-        let config = authority.client(abilities);
+        let config = early_client(&authority);
         visit(sets.0, &mut connect(&config, "localhost"));
         let mut client = connect(&config, "localhost");
         let mut early = client.early_data().expect("a session");

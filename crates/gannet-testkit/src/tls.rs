@@ -244,6 +244,16 @@ impl Default for Abilities {
     }
 }
 
+impl Abilities {
+    /// Those of a client that has this suite alone, and thereby one version of TLS.
+    pub fn only(suite: SupportedCipherSuite) -> Self {
+        Self {
+            suites: vec![suite],
+            ..Self::default()
+        }
+    }
+}
+
 /// A client connection to this host name.
 pub fn connection(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {
     let name = ServerName::try_from(name.to_owned()).expect("a name");

@@ -33,10 +33,7 @@ fn every_suite_group_and_kind_of_key() {
                 if !is_tls13 && is_rsa != name.contains("_RSA_") {
                     continue;
                 }
-                let config = authority.client(Abilities {
-                    suites: vec![*suite],
-                    ..Abilities::default()
-                });
+                let config = authority.client(Abilities::only(*suite));
                 let mut client = Client::tls(server.address(), connection(&config, "localhost"));
                 assert_eq!(client.get("/").expect(200).body, page, "{kind:?} {name}");
                 let last = client.request("GET", "/about", &["connection: close"]);
@@ -419,10 +416,9 @@ fn where_no_key_can_be_replaced_the_connection_ends() {
     on_both_engines(|engine| {
         let flags = ["--tls-key-records", "256"];
         let secure = Secure::serve(engine, site.path(), &flags);
-        let config = secure.authority.client(Abilities {
-            suites: vec![suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
-            ..Abilities::default()
-        });
+        let config = secure.authority.client(Abilities::only(
+            suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        ));
         let mut client = secure.connect_with(&config, "localhost");
         for _ in 0..2 {
             assert_pattern(&client.get("/big.bin").expect(200).body, 7);

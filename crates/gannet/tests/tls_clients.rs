@@ -678,10 +678,9 @@ fn tls12_can_be_left_out() {
         client.get("/").expect(200);
         let version = client.secure().conn.protocol_version();
         assert_eq!(version, Some(ProtocolVersion::TLSv1_3));
-        let config = authority.client(Abilities {
-            suites: vec![suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
-            ..Abilities::default()
-        });
+        let config = authority.client(Abilities::only(
+            suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        ));
         let client = Client::tls(server.address(), connection(&config, "localhost"));
         is_refused(client, "ProtocolVersion");
     });

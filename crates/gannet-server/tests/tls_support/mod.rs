@@ -50,6 +50,11 @@ pub fn set(issued: &[&Issued], options: &Options) -> CertificateSet {
     CertificateSet::new(issued.iter().map(|one| pair(one)).collect(), options, None).unwrap()
 }
 
+/// A server's certificate for `localhost`.
+pub fn for_localhost(authority: &Authority, options: &Options) -> CertificateSet {
+    set(&[&authority.issued(KeyKind::P256, &["localhost"])], options)
+}
+
 pub fn store(issued: &Issued, options: &Options) -> Arc<CertificateStore> {
     CertificateStore::new(set(&[issued], options))
 }
@@ -60,20 +65,24 @@ pub fn on_demand(folder: &Folder, is_site: fn(&str) -> bool) -> (Source, File) {
     let (read, write) = companion::input().unwrap();
     let on_demand = OnDemand::new(write, |_| true);
     on_demand.know(Arc::new(is_site));
-    let source = Source {
+    (ordered(folder, Some(on_demand)), File::from(read))
+}
+
+/// Certificates in a folder that `gannet acme` fills.
+pub fn ordered(folder: &Folder, on_demand: Option<OnDemand>) -> Source {
+    Source {
         pairs: Vec::new(),
         allow_expired: false,
         awaits_pairs: false,
         ordered: Some(Ordered {
             folder: folder.path().to_owned(),
-            on_demand: Some(on_demand),
+            on_demand,
             ..Ordered::default()
         }),
         options: Options::default(),
         client_authorities: Vec::new(),
         client_demand: Demand::default(),
-    };
-    (source, File::from(read))
+    }
 }
 
 pub fn connect(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {
@@ -130,6 +139,16 @@ pub fn shake(
         }
     }
     panic!("no end of the handshake");
+}
+
+/// A server that has had the client's hello, and whose answer the client has had: what the client sends
+/// next is its last flight.
+pub fn greeted(set: &CertificateSet, client: &mut ClientConnection) -> Handshake {
+    let (mut server, mut out) = (Handshake::new(), Vec::new());
+    let step = server.receive(set, &from_client(client), &mut out);
+    assert!(matches!(step, Ok(Step::NeedInput)), "{step:?}");
+    to_client(client, &out).unwrap();
+    server
 }
 
 /// A client and an established server.
