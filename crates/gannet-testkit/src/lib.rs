@@ -16,6 +16,7 @@ pub mod h2;
 pub mod h3;
 mod left_out;
 mod seeds;
+pub mod stand_in;
 mod workload;
 
 pub use left_out::{left_out, tool};

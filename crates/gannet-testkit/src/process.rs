@@ -32,6 +32,15 @@ pub fn descriptors(server: &Gannet) -> usize {
         .count()
 }
 
+/// A kind of a server's memory (`VmRSS`, `RssAnon`, ... of proc_pid_status(5)), in KiB.
+pub fn memory_kib(server: &Gannet, kind: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    let mut lines = status.lines();
+    let value = lines.find_map(|line| line.strip_prefix(kind)?.strip_prefix(':'));
+    let number = value.and_then(|value| value.split_whitespace().next());
+    number.expect("it has memory").parse().expect("a number")
+}
+
 /// The names of a server's threads.
 pub fn threads(server: &Gannet) -> Vec<String> {
     fs::read_dir(format!("/proc/{}/task", server.pid()))

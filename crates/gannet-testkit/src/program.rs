@@ -93,6 +93,15 @@ impl Ended {
         self
     }
 
+    /// Asserts this status, and a part of what is on standard error; returns the result.
+    #[track_caller]
+    pub fn failure_with(self, status: i32, part: &str) -> Self {
+        assert_eq!(self.status, Some(status), "{}", self.shown());
+        let is_said = self.err.contains(part);
+        assert!(is_said, "not '{part}': {}", self.shown());
+        self
+    }
+
     fn shown(&self) -> String {
         let out = String::from_utf8_lossy(&self.out);
         format!(
@@ -302,6 +311,13 @@ impl Gannet {
     /// The next line of standard error; `None` at the end.
     pub fn next_error_line(&mut self) -> Option<String> {
         next(&self.errors)
+    }
+
+    /// Asserts a part of the next line of standard error.
+    #[track_caller]
+    pub fn says_next(&mut self, part: &str) {
+        let line = self.next_error_line().expect("it says something");
+        assert!(line.contains(part), "not '{part}': {line}");
     }
 
     /// Sends a signal.

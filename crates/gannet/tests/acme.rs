@@ -1,8 +1,8 @@
 //! Certificates that are ordered: answers to the challenges of an ACME server, and files that come later.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,10 +14,9 @@ use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
+use gannet_testkit::stand_in::Request;
 use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, Secure, connection};
-use gannet_testkit::{
-    DEADLINE, Ended, Folder, Gannet, Signal, command, gannet, gannet_in, left_out, run,
-};
+use gannet_testkit::{DEADLINE, Folder, Gannet, Signal, command, gannet, gannet_in, left_out, run};
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::{ClientConfig, ClientConnection};
 
@@ -26,14 +25,6 @@ const CHALLENGES_MAX: usize = 64;
 
 const THUMBPRINT: &str = "LPJNul-wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ";
 const TOKEN: &str = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA";
-
-/// Expects that a command has ended with this status, and has said this.
-#[track_caller]
-fn refused(ended: Ended, status: i32, why: &str) -> Ended {
-    assert_eq!(ended.status, Some(status), "{}", ended.err);
-    assert!(ended.err.contains(why), "not '{why}': {}", ended.err);
-    ended
-}
 
 fn path_of(token: &str) -> String {
     format!("/.well-known/acme-challenge/{token}")
@@ -98,16 +89,8 @@ fn without_a_thumbprint_the_path_is_the_sites() {
         let answer = Client::new(&server).get(&path_of(TOKEN)).expect(200);
         assert_eq!(answer.text(), format!("{TOKEN}.{THUMBPRINT}"));
     });
-    refused(
-        gannet(["--acme-thumbprint", "--port", "."]),
-        2,
-        "not a thumbprint",
-    );
-    refused(
-        gannet(["--acme-thumbprint", "short", "."]),
-        2,
-        "not a thumbprint",
-    );
+    gannet(["--acme-thumbprint", "--port", "."]).failure_with(2, "not a thumbprint");
+    gannet(["--acme-thumbprint", "short", "."]).failure_with(2, "not a thumbprint");
 }
 
 /// A connection of an ACME server that wants to see a certificate.
@@ -283,7 +266,7 @@ fn certificates_that_are_ordered_may_come_later() {
         drop(server);
         fs::remove_file(&file).expect("removed");
         let site = site.path().to_str().expect("UTF-8");
-        refused(gannet(["--tls-cert", flags[1], site]), 1, "cannot read");
+        gannet(["--tls-cert", flags[1], site]).failure_with(1, "cannot read");
     });
 }
 
@@ -305,10 +288,10 @@ impl StandIn {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a client");
-                let Some(path) = path_asked(&stream) else {
+                let Some(request) = Request::read(&stream) else {
                     continue;
                 };
-                let answer = match path.as_str() {
+                let answer = match request.target.as_str() {
                     "/dir" => format!(
                         "200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n\
                          {directory}",
@@ -319,7 +302,7 @@ impl StandIn {
                 };
                 // Nobody may be there any more.
                 let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes());
-                let _ = asks.send(path);
+                let _ = asks.send(request.target);
             }
         });
         Self {
@@ -338,27 +321,6 @@ fn until_asked(asked: &Receiver<String>, path: &str) {
     while asked.recv_timeout(DEADLINE).expect("it is asked") != path {}
 }
 
-fn path_asked(stream: &TcpStream) -> Option<String> {
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let mut len = 0;
-    loop {
-        line.clear();
-        reader.read_line(&mut line).ok()?;
-        let field = line.to_ascii_lowercase();
-        if let Some(value) = field.strip_prefix("content-length:") {
-            len = value.trim().parse().ok()?;
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-    }
-    reader.read_exact(&mut vec![0; len]).ok()?;
-    Some(path)
-}
-
 const LIMITED: &str = "429 Too Many Requests\r\nretry-after: 7200\r\nconnection: close\r\n\
     content-type: application/problem+json\r\ncontent-length: 82\r\n\r\n\
     {\"type\":\"urn:ietf:params:acme:error:rateLimited\",\"detail\":\"too many accounts now\"}";
@@ -367,17 +329,8 @@ const LIMITED: &str = "429 Too Many Requests\r\nretry-after: 7200\r\nconnection:
 fn what_an_acme_server_refuses_is_said_with_the_next_step() {
     let server = StandIn::start(LIMITED);
     let folder = Folder::new();
-    let arguments = [
-        "acme",
-        "a.test",
-        "--server",
-        &server.url,
-        "--dir",
-        "state",
-        "--once",
-    ];
-    let ended = gannet_in(&folder, arguments);
-    let ended = refused(ended, 1, "too many accounts now (rateLimited)");
+    let ended = gannet_in(&folder, once(&server));
+    let ended = ended.failure_with(1, "too many accounts now (rateLimited)");
     // Two hours, less what it took until it was said.
     let rest = ended.err.split_once("tried again in ").map(|it| it.1);
     let minutes = rest.and_then(|rest| rest.split(' ').next()?.parse().ok());
@@ -396,17 +349,8 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
     let server = StandIn::start(
         "502 Bad\r\nconnection: close\r\ncontent-type: text/html\r\ncontent-length: 3\r\n\r\nbad",
     );
-    let arguments = [
-        "acme",
-        "a.test",
-        "--server",
-        &server.url,
-        "--dir",
-        "state",
-        "--once",
-    ];
-    let ended = gannet_in(&folder, arguments);
-    refused(ended, 1, "the server answers with status 502");
+    let ended = gannet_in(&folder, once(&server));
+    ended.failure_with(1, "the server answers with status 502");
     for (arguments, why) in [
         (&["*.a.test"][..], "a wildcard needs a challenge by DNS"),
         (&["a.test", "--server", "nowhere"], "cannot use 'nowhere'"),
@@ -427,7 +371,7 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
         ),
     ] {
         let all = ["acme", "--dir", "state", "--once"].iter().chain(arguments);
-        refused(gannet_in(&folder, all), 2, why);
+        gannet_in(&folder, all).failure_with(2, why);
     }
 }
 
@@ -486,7 +430,7 @@ fn what_nobody_would_issue_is_found_by_a_check_of_the_command_line() {
         for check in [&["--check-config"][..], &[]] {
             let fixed = ["serve", "--acme-dir", state, "--port", "0", site];
             let all = fixed.iter().chain(flags).chain(check);
-            refused(gannet(all), 2, why);
+            gannet(all).failure_with(2, why);
         }
     }
     assert!(!folder.join("state").exists());
@@ -546,14 +490,10 @@ fn a_file_that_is_too_long_for_a_certificate_is_said_with_the_next_step() {
 fn what_a_server_has_refused_is_not_asked_for_at_the_next_start() {
     let server = StandIn::start(LIMITED);
     let folder = Folder::new();
-    refused(
-        gannet_in(&folder, once(&server)),
-        1,
-        "too many accounts now",
-    );
+    gannet_in(&folder, once(&server)).failure_with(1, "too many accounts now");
     server.is_asked("/account");
     let ended = gannet_in(&folder, once(&server));
-    let ended = refused(ended, 1, "yet: it has failed before; tried again in 1");
+    let ended = ended.failure_with(1, "yet: it has failed before; tried again in 1");
     let help = "help: to try at once, remove 'state/history-127.0.0.1-";
     assert!(ended.err.contains(help), "{}", ended.err);
     assert_eq!(server.asked.try_iter().count(), 0, "it is left alone");
@@ -569,7 +509,7 @@ fn on_a_full_disk_nothing_is_asked_of_a_server() {
     let mut limited = Command::new("sh");
     limited.args(["-c", script]).arg(gannet.get_program());
     let ended = run(limited.args(once(&server)).current_dir(folder.path()));
-    refused(ended, 1, "file too large (EFBIG)");
+    ended.failure_with(1, "file too large (EFBIG)");
     assert_eq!(server.asked.try_iter().count(), 0);
 }
 
@@ -679,7 +619,7 @@ fn a_key_that_the_user_cannot_read_is_refused() {
         run(&mut serve)
     };
     for flags in [&["--check-config"][..], &[]] {
-        refused(serve(flags), 1, "cannot read 'eab.key': permission denied");
+        serve(flags).failure_with(1, "cannot read 'eab.key': permission denied");
     }
     chown(folder.join("eab.key"), Some(65_534), None).expect("root may");
     serve(&["--check-config"]).success();

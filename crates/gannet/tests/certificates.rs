@@ -14,7 +14,7 @@ use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, connection};
-use gannet_testkit::{Ended, Folder, gannet};
+use gannet_testkit::{Folder, gannet};
 use rustls::ClientConfig;
 
 /// Looks at a handshake that finds no answer: more than one takes that is refused.
@@ -25,14 +25,6 @@ const HELD_HELLOS_OF_CLIENT_MAX: usize = 32;
 
 /// What a client sends besides its hello, for the sake of middleboxes (RFC 8446 section D.4).
 const BEHIND_HELLO: &[u8] = &[20, 3, 3, 0, 1, 1];
-
-/// Expects that a command has ended with this status, and has said this.
-#[track_caller]
-fn refused(ended: Ended, status: i32, why: &str) -> Ended {
-    assert_eq!(ended.status, Some(status), "{}", ended.err);
-    assert!(ended.err.contains(why), "not '{why}': {}", ended.err);
-    ended
-}
 
 fn put(folder: &Folder, path: &str, issued: &Issued) {
     let new = folder.write(format!("{path}.new"), issued.pem());
@@ -150,7 +142,7 @@ fn a_name_that_is_ordered_never_gets_another_hosts_certificate() {
         let mut wrong = flags;
         wrong[7] = "nowhere.pem";
         let all = wrong.iter().copied().chain(site.path().to_str());
-        refused(gannet(all), 1, "cannot read 'nowhere.pem'");
+        gannet(all).failure_with(1, "cannot read 'nowhere.pem'");
     });
 }
 
@@ -297,18 +289,14 @@ fn on_demand_needs_a_folder_of_hosts() {
     let site = Folder::site();
     let path = site.path().to_str().expect("UTF-8");
     let ended = gannet(["--acme", "on-demand", path]);
-    let ended = refused(ended, 2, "--acme on-demand has no effect without --hosts");
+    let ended = ended.failure_with(2, "--acme on-demand has no effect without --hosts");
     assert!(
         ended.err.contains("name each host with --acme HOST"),
         "{}",
         ended.err
     );
     let ended = gannet(["--acme", "on-demand", "--hosts", "--ignore-host", path]);
-    refused(
-        ended,
-        2,
-        "--acme on-demand has no effect with --ignore-host",
-    );
+    ended.failure_with(2, "--acme on-demand has no effect with --ignore-host");
 }
 
 #[test]

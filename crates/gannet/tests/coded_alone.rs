@@ -8,6 +8,7 @@ use gannet_testkit::client::{Client, Response, ask, get};
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
+use gannet_testkit::process::memory_kib;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, gannet_in};
 
@@ -406,14 +407,6 @@ fn many_bodies_do_not_take_more_memory_than_they_may() {
         let flags = ["--workers", "1", "--cache-memory", "4M"];
         let server = engine.serve(&archive, &flags);
         get(&server, "/0.txt").expect(200);
-        let resident = || {
-            let status = fs::read_to_string(format!("/proc/{}/status", server.pid()));
-            let status = status.expect("it runs");
-            let line = status.lines().find(|line| line.starts_with("RssAnon:"));
-            let kib = line.and_then(|line| line.split_whitespace().nth(1));
-            kib.and_then(|kib| kib.parse::<u64>().ok())
-                .expect("a number")
-        };
         for _ in 0..3 {
             for number in 0..40 {
                 let part = ask(
@@ -426,6 +419,10 @@ fn many_bodies_do_not_take_more_memory_than_they_may() {
             }
         }
         // There are 20 MB of bodies: the cache holds four, and the rest of the process is small.
-        assert!(resident() < 16 << 10, "{} KiB", resident());
+        assert!(
+            memory_kib(&server, "RssAnon") < 16 << 10,
+            "{} KiB",
+            memory_kib(&server, "RssAnon")
+        );
     });
 }

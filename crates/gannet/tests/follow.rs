@@ -51,11 +51,6 @@ fn assert_no_list(response: &Response) {
     assert!(!is_list, "an empty list: {response:?}");
 }
 
-fn error_line(server: &mut Gannet, part: &str) {
-    let line = server.next_error_line().expect("it says so");
-    assert!(line.contains(part), "{line}");
-}
-
 const TAKEN: &str = "' was replaced; serving the new directory";
 
 #[test]
@@ -70,19 +65,19 @@ fn a_directory_that_is_made_again_is_served() {
         fs::remove_dir_all(&dist).expect("removed");
         make(&dist, "two");
         becomes(&server, "one", "two");
-        error_line(&mut server, TAKEN);
+        server.says_next(TAKEN);
 
         make(&new, "three");
         fs::rename(&dist, &old).expect("moved");
         fs::rename(&new, &dist).expect("moved");
         becomes(&server, "two", "three");
-        error_line(&mut server, TAKEN);
+        server.says_next(TAKEN);
 
         // Back to a directory that was served before.
         fs::rename(&dist, &new).expect("moved");
         fs::rename(&old, &dist).expect("moved");
         becomes(&server, "three", "two");
-        error_line(&mut server, TAKEN);
+        server.says_next(TAKEN);
         assert_eq!(server.stop().success().status, Some(0));
     });
 }
@@ -106,7 +101,7 @@ fn a_link_that_is_switched_is_followed_and_running_answers_finish() {
         symlink("two", folder.join("next")).expect("linked");
         fs::rename(folder.join("next"), &current).expect("switched");
         becomes(&server, "one", "two");
-        error_line(&mut server, TAKEN);
+        server.says_next(TAKEN);
         assert_pattern(&get(&server, "/large.bin").expect(200).body, 9);
         assert_pattern(&download.take(LARGE as u64), 5);
     });
@@ -135,7 +130,7 @@ fn assets_of_directories_that_were_replaced_still_answer() {
         let becomes = |server: &mut Gannet, version: &str| {
             symlink(version, folder.join("next")).expect("linked");
             fs::rename(folder.join("next"), &current).expect("switched");
-            error_line(server, TAKEN);
+            server.says_next(TAKEN);
             until("every worker serves it", || {
                 (0..8).all(|_| get(server, "/page.txt").expect(200).text() == version)
             });
@@ -197,13 +192,13 @@ fn rules_outside_the_directory_are_not_read() {
         for target in [folder.join("outside/map"), "../outside/shadow".into()] {
             fs::remove_file(&rules).expect("exists");
             symlink(target, &rules).expect("linked");
-            error_line(&mut server, "; keeping the old ones:");
+            server.says_next("; keeping the old ones:");
             let line = server.next_error_line();
             assert_eq!(line.as_deref(), Some(&*expect));
             check(&server);
             fs::remove_file(&rules).expect("exists");
             symlink("rules/redirects", &rules).expect("linked");
-            error_line(&mut server, "gannet: reloaded the rules");
+            server.says_next("gannet: reloaded the rules");
         }
         assert_eq!(server.stop().status, Some(0));
         fs::remove_file(&rules).expect("exists");
@@ -230,20 +225,20 @@ fn a_directory_that_is_gone_for_a_while_is_an_error() {
             assert_no_list(&list);
             list.status == 503
         });
-        error_line(&mut server, "no such directory (ENOENT); answering 503");
+        server.says_next("no such directory (ENOENT); answering 503");
         for target in ["/page.txt", "/none", "/which", "/folder/"] {
             let response = get(&server, target).expect(503);
             assert_eq!(response.field("retry-after"), Some("1"), "{target}");
             assert_eq!(response.field("etag"), None);
         }
         fs::write(&dist, "a file").expect("written");
-        error_line(&mut server, "not a directory (ENOTDIR)");
+        server.says_next("not a directory (ENOTDIR)");
         get(&server, "/page.txt").expect(503);
         fs::remove_file(&dist).expect("removed");
-        error_line(&mut server, "no such directory");
+        server.says_next("no such directory");
         make(&dist, "two");
         becomes(&server, "one", "two");
-        error_line(&mut server, TAKEN);
+        server.says_next(TAKEN);
     });
 }
 
@@ -267,8 +262,8 @@ fn folders_of_hosts_and_the_working_directory_are_followed() {
         until("it is back", || page("a.example").status == 200);
         assert_eq!(page("a.example").text(), "two");
         assert_eq!(page("b.example").expect(200).text(), "other");
-        error_line(&mut server, "a.example': no such directory");
-        error_line(&mut server, TAKEN);
+        server.says_next("a.example': no such directory");
+        server.says_next(TAKEN);
 
         let mut here = command();
         here.current_dir(&b)
@@ -354,12 +349,12 @@ fn a_fifo_that_comes_later_ends_neither_rules_nor_stops() {
         let rules = folder.join("_redirects");
         fs::remove_file(&rules).expect("removed");
         fifo(&rules);
-        error_line(&mut server, "keeping the old ones");
-        error_line(&mut server, "not a regular file");
+        server.says_next("keeping the old ones");
+        server.says_next("not a regular file");
         get(&server, "/which").expect(302);
         fs::remove_file(&rules).expect("removed");
         fs::write(&rules, "/which /two 302\n").expect("written");
-        error_line(&mut server, "reloaded the rules");
+        server.says_next("reloaded the rules");
         let location = get(&server, "/which").expect(302);
         assert_eq!(location.field("location"), Some("/two"));
         fs::remove_file(&rules).expect("removed");
@@ -413,7 +408,7 @@ fn hup_reads_rules_and_certificates_at_once() {
             let line = server.server.next_line();
             assert_eq!(line.as_deref(), Some("certificates reloaded"));
             times.push(begun.elapsed());
-            error_line(&mut server.server, "the rules of");
+            server.server.says_next("the rules of");
         }
         times.sort();
         // The limit is 100 ms; the rest allows for a busy machine.

@@ -1,7 +1,5 @@
 //! HTTP/2 attacks, each beside a well-behaved client that must not notice.
 
-use std::fs;
-
 use gannet_testkit::client::metric;
 use gannet_testkit::content::{assert_pattern, pattern};
 use gannet_testkit::engine::on_both_engines;
@@ -10,7 +8,7 @@ use gannet_testkit::h2::{
     INITIAL_WINDOW_SIZE, PING, PRIORITY, Peer, SETTINGS, frame, headers, indexed, request,
     rst_stream, window_update,
 };
-use gannet_testkit::process::until;
+use gannet_testkit::process::{memory_kib, until};
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, Gannet};
 
@@ -26,14 +24,6 @@ fn site() -> Folder {
     let site = Folder::site();
     site.write("large.bin", pattern(LARGE, 5));
     site
-}
-
-/// Resident memory of a server, in KiB.
-fn resident(server: &Gannet) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|rest| rest.split_whitespace().next());
-    number.expect("it has memory").parse().expect("a number")
 }
 
 /// A server, and how its peers connect.
@@ -78,13 +68,13 @@ fn beside_a_polite_client(
     on_all(&[], |target| {
         let mut polite = target.peer(&[]);
         let page = polite.get("/about").expect(200);
-        let before = resident(target.server());
+        let before = memory_kib(target.server(), "VmRSS");
         let mut hostile = target.peer(settings);
         attack(&mut hostile);
         after(target.server(), &mut hostile);
         assert_eq!(polite.get("/about").expect(200).body, page.body);
         assert_eq!(polite.get("/large.bin").expect(200).body.len(), LARGE);
-        let grown = resident(target.server()).saturating_sub(before);
+        let grown = memory_kib(target.server(), "VmRSS").saturating_sub(before);
         assert!(grown < MEMORY_KIB, "{grown} KiB more");
     });
 }
@@ -190,7 +180,7 @@ fn who_takes_nothing_holds_little_and_is_ended() {
         let server = target.server();
         let mut polite = target.peer(&[]);
         polite.get("/about").expect(200);
-        let before = resident(server);
+        let before = memory_kib(server, "VmRSS");
         let mut shut = target.peer(&[(INITIAL_WINDOW_SIZE, 0)]);
         let mut deaf = target.peer(&[(INITIAL_WINDOW_SIZE, 1 << 30)]);
         deaf.send(&window_update(0, 1 << 30));
@@ -199,7 +189,7 @@ fn who_takes_nothing_holds_little_and_is_ended() {
             deaf.ask("GET", "/large.bin", &[]);
         }
         shut.sync();
-        let grown = resident(server).saturating_sub(before);
+        let grown = memory_kib(server, "VmRSS").saturating_sub(before);
         assert!(grown < MEMORY_KIB, "{grown} KiB more");
         until("all their streams are ended", || {
             metric(server, "gannet_timeouts_total") >= 101

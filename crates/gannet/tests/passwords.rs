@@ -239,11 +239,6 @@ fn an_inner_rule_opens_nothing() {
     });
 }
 
-fn error_line(server: &mut Gannet, part: &str) {
-    let line = server.next_error_line().expect("it says so");
-    assert!(line.contains(part), "{line}");
-}
-
 /// A directory that is being built anew has no `_headers` for a while.
 #[test]
 fn a_missing_rules_file_opens_nothing() {
@@ -258,14 +253,14 @@ fn a_missing_rules_file_opens_nothing() {
         symlink("one", &current).expect("linked");
         let mut server = engine.serve(&current, &["--workers", "2"]);
         fs::remove_file(folder.join("one/_headers")).expect("there");
-        error_line(&mut server, "has no '_headers' any more; its passwords");
-        error_line(&mut server, "help: SIGHUP");
+        server.says_next("has no '_headers' any more; its passwords");
+        server.says_next("help: SIGHUP");
         ask(&server, "GET", "/", &[]).expect(401);
         symlink("two", folder.join("next")).expect("linked");
         fs::rename(folder.join("next"), &current).expect("switched");
-        error_line(&mut server, "was replaced");
-        error_line(&mut server, "has no '_headers' any more; its passwords");
-        error_line(&mut server, "help: SIGHUP");
+        server.says_next("was replaced");
+        server.says_next("has no '_headers' any more; its passwords");
+        server.says_next("help: SIGHUP");
         ask(&server, "GET", "/", &[]).expect(401);
         assert_eq!(ask(&server, "GET", "/", &[RIGHT]).expect(200).text(), "two");
         server.signal(Signal::HUP);
@@ -352,11 +347,8 @@ fn the_operators_file_protects_paths_and_follows_changes() {
         ask(&server, "GET", "/plan", &[RIGHT]).expect(200);
         fs::write(&users, "bob:plain\n").expect("written");
         server.signal(Signal::HUP);
-        error_line(
-            &mut server,
-            "cannot use the new passwords; keeping the old ones:",
-        );
-        error_line(&mut server, "1:5: found no such hash");
+        server.says_next("cannot use the new passwords; keeping the old ones:");
+        server.says_next("1:5: found no such hash");
         ask(&server, "GET", "/plan", &[RIGHT]).expect(200);
         let mut made = command();
         made.args(["password", "bob"])
@@ -390,7 +382,7 @@ fn the_operators_file_protects_paths_and_follows_changes() {
         ask(&server, "GET", "/", &[]).expect(200);
         drop(server);
         let mut server = engine.serve(site.path(), &flags);
-        error_line(&mut server, &nobody);
+        server.says_next(&nobody);
         ask(&server, "GET", "/plan", &[RIGHT]).expect(401);
     });
 }

@@ -2,13 +2,14 @@
 //! have. It checks no signature.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64_URL;
+use gannet_testkit::stand_in::Request;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
     PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
@@ -370,29 +371,15 @@ fn issue(
 
 /// The path and the body of a request, as what was signed.
 fn request(stream: &TcpStream) -> Option<(String, Value)> {
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let mut len = 0;
-    while line.trim() != "" {
-        line.clear();
-        reader.read_line(&mut line).ok()?;
-        let field = line.to_ascii_lowercase();
-        if let Some(value) = field.strip_prefix("content-length:") {
-            len = value.trim().parse().ok()?;
-        }
-    }
-    let mut body = vec![0; len];
-    reader.read_exact(&mut body).ok()?;
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let request = Request::read(stream)?;
+    let body: Value = serde_json::from_slice(&request.content).unwrap_or_default();
     let part = |name: &str| -> Value {
         let text = body[name].as_str().unwrap_or_default();
         let bytes = BASE64_URL.decode(text).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     };
     Some((
-        path,
+        request.target,
         json!({ "protected": part("protected"), "payload": part("payload") }),
     ))
 }

@@ -1,18 +1,18 @@
 //! A web server for a store, over HTTP/1.1, that can be told to lie.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use gannet_archive::digest;
 use gannet_fleet::Follower;
 use gannet_testkit::DEADLINE;
+use gannet_testkit::stand_in::{self, Request};
 
 /// A request.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -59,8 +59,6 @@ struct Shared {
 impl StandIn {
     /// Serves a folder.
     pub(crate) fn new(folder: impl Into<PathBuf>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
             folder: folder.into(),
             trick: Mutex::new(None),
@@ -68,13 +66,7 @@ impl StandIn {
             left: AtomicUsize::new(0),
         });
         let of_all = Arc::clone(&shared);
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let shared = Arc::clone(&of_all);
-                // A client may leave at any time.
-                thread::spawn(move || shared.answer(&stream));
-            }
-        });
+        let port = stand_in::listen(move |stream| of_all.answer(stream));
         Self { port, shared }
     }
 
@@ -111,7 +103,7 @@ impl StandIn {
 
 impl Shared {
     fn answer(&self, mut stream: &TcpStream) -> Option<()> {
-        let asked = read_request(stream)?;
+        let asked = asked(&Request::read(stream)?);
         self.asked.lock().unwrap().push(asked.clone());
         let answer = match self.trick.lock().unwrap().as_mut() {
             Some(trick) => trick(&asked),
@@ -153,28 +145,14 @@ impl Shared {
     }
 }
 
-fn read_request(stream: &TcpStream) -> Option<Asked> {
-    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
-    let target = lines.next()?.split(' ').nth(1)?.to_owned();
-    let mut asked = Asked {
-        path: target.trim_start_matches('/').to_owned(),
-        range: None,
-        if_none_match: None,
-        authorization: None,
-    };
-    for line in lines.take_while(|line| !line.is_empty()) {
-        let (name, value) = line.split_once(": ")?;
-        match name.to_ascii_lowercase().as_str() {
-            "range" => {
-                let (start, last) = value.strip_prefix("bytes=")?.split_once('-')?;
-                asked.range = Some(start.parse().ok()?..last.parse::<usize>().ok()? + 1);
-            }
-            "if-none-match" => asked.if_none_match = Some(value.to_owned()),
-            "authorization" => asked.authorization = Some(value.to_owned()),
-            _ => {}
-        }
+fn asked(request: &Request) -> Asked {
+    let field = |name: &str| request.field(name).map(str::to_owned);
+    Asked {
+        path: request.target.trim_start_matches('/').to_owned(),
+        range: request.range(),
+        if_none_match: field("if-none-match"),
+        authorization: field("authorization"),
     }
-    Some(asked)
 }
 
 /// An honest answer, of whose content only so many bytes are sent.

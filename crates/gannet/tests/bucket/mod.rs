@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::ops::Range;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use gannet_archive::digest;
+use gannet_testkit::stand_in::{self, Request};
 use gannet_testkit::{Folder, command};
 
 /// A request that changes or reads something.
@@ -73,20 +73,12 @@ struct Shared {
 
 impl Bucket {
     pub(crate) fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
             objects: Mutex::default(),
             trick: Mutex::default(),
         });
         let of_all = Arc::clone(&shared);
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let shared = Arc::clone(&of_all);
-                // A client may leave at any time.
-                thread::spawn(move || shared.answer(&stream));
-            }
-        });
+        let port = stand_in::listen(move |stream| of_all.answer(stream));
         Self { port, shared }
     }
 
@@ -137,8 +129,8 @@ impl Bucket {
 
 impl Shared {
     fn answer(&self, mut stream: &TcpStream) -> Option<()> {
-        let mut reader = BufReader::new(stream);
-        let (mut asked, body) = read_request(&mut reader)?;
+        let request = Request::read(stream)?;
+        let mut asked = asked(&request)?;
         let mut objects = self.objects.lock().unwrap();
         let before = match self.trick.lock().unwrap().as_mut() {
             Some(trick) => trick(&asked, &mut objects),
@@ -164,7 +156,7 @@ impl Shared {
                 let text = format!("<Error><Code>{code}</Code><Message>no</Message></Error>");
                 (status, String::new(), text.into_bytes())
             }
-            _ => objects.answer(&asked, body),
+            _ => objects.answer(&asked, request.content),
         };
         drop(objects);
         let len = body.len();
@@ -301,47 +293,21 @@ fn read(asked: &Asked, content: &[u8]) -> Answer {
     }
 }
 
-fn read_request(reader: &mut impl BufRead) -> Option<(Asked, Vec<u8>)> {
-    let mut line = String::new();
-    let mut next = |reader: &mut dyn BufRead| {
-        line.clear();
-        reader.read_line(&mut line).ok()?;
-        Some(line.trim_end().to_owned())
-    };
-    let first = next(reader)?;
-    let mut words = first.split(' ');
-    let method = words.next()?.to_owned();
-    let (path, query) = words
-        .next()
-        .map(|it| it.split_once('?').unwrap_or((it, "")))?;
-    let mut asked = Asked {
-        method,
+fn asked(request: &Request) -> Option<Asked> {
+    let (path, query) = request
+        .target
+        .split_once('?')
+        .unwrap_or((&request.target, ""));
+    let field = |name: &str| request.field(name).map(str::to_owned);
+    Some(Asked {
+        method: request.method.clone(),
         object: decoded(path.strip_prefix("/bucket")?.trim_start_matches('/')),
         query: query.to_owned(),
-        ..Asked::default()
-    };
-    let mut len = 0;
-    loop {
-        let line = next(reader)?;
-        let Some((name, value)) = line.split_once(": ") else {
-            break;
-        };
-        let value = value.to_owned();
-        match name.to_ascii_lowercase().as_str() {
-            "content-length" => len = value.parse().ok()?,
-            "if-match" => asked.if_match = Some(value),
-            "if-none-match" => asked.if_none_match = Some(value),
-            "x-goog-if-generation-match" => asked.if_generation = Some(value),
-            "range" => {
-                let (start, last) = value.strip_prefix("bytes=")?.split_once('-')?;
-                asked.range = Some(start.parse().ok()?..last.parse::<usize>().ok()? + 1);
-            }
-            _ => {}
-        }
-    }
-    let mut body = vec![0; len];
-    reader.read_exact(&mut body).ok()?;
-    Some((asked, body))
+        range: request.range(),
+        if_match: field("if-match"),
+        if_none_match: field("if-none-match"),
+        if_generation: field("x-goog-if-generation-match"),
+    })
 }
 
 /// A name without what Google's clients escape in it.
