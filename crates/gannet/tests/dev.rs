@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use gannet_testkit::client::{Client, Response};
@@ -452,18 +452,24 @@ fn the_end_is_the_end_of_the_build() {
     }
 }
 
-fn the_end_by(signal: Signal) {
-    let folder = Folder::new();
-    let script = "sleep 1000 & echo $! > pid.tmp; mv pid.tmp pid; wait";
+/// A server whose build runs, and has written the ID of a process to `pid`, which is returned.
+fn building(folder: &Folder, script: &str) -> (Child, String) {
     let mut command = command();
     command.args(["dev", "out", "--port", "0", "--build", script]);
     command
         .current_dir(folder.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let mut server = command.spawn().expect("it starts");
+    let server = command.spawn().expect("it starts");
     until("the build runs", || folder.join("pid").exists());
     let pid = fs::read_to_string(folder.join("pid")).expect("a number");
+    (server, pid)
+}
+
+fn the_end_by(signal: Signal) {
+    let folder = Folder::new();
+    let script = "sleep 1000 & echo $! > pid.tmp; mv pid.tmp pid; wait";
+    let (mut server, pid) = building(&folder, script);
     let id = rustix::process::Pid::from_child(&server);
     rustix::process::kill_process(id, signal).expect("it runs");
     assert_eq!(server.wait().expect("it ends").code(), Some(0));
@@ -491,16 +497,8 @@ fn a_link_to_the_folder_is_followed_when_it_changes() {
 #[test]
 fn the_second_signal_ends_a_build_that_does_not_want_to() {
     let folder = Folder::new();
-    let mut command = command();
     let script = "trap '' TERM; echo $$ > pid.tmp; mv pid.tmp pid; sleep 1000; sleep 1000";
-    command.args(["dev", "out", "--port", "0", "--build", script]);
-    command
-        .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut server = command.spawn().expect("it starts");
-    until("the build runs", || folder.join("pid").exists());
-    let pid = fs::read_to_string(folder.join("pid")).expect("a number");
+    let (mut server, pid) = building(&folder, script);
     let id = rustix::process::Pid::from_child(&server);
     until("it ends", || {
         rustix::process::kill_process(id, Signal::INT).expect("it is not reaped");

@@ -40,6 +40,16 @@ impl Site {
         }
     }
 
+    /// One with the usual files in these releases, and an archive of each.
+    fn packed(releases: &[u32]) -> Self {
+        let site = Self::new();
+        for release in releases {
+            site.write_site(*release, "");
+            site.pack(*release, &[]);
+        }
+        site
+    }
+
     /// Writes a file of a release.
     fn write(&self, release: u32, name: &str, content: impl AsRef<[u8]>) {
         self.folder.write(format!("{release}/{name}"), content);
@@ -114,11 +124,7 @@ fn assert_asset(response: Response, release: u32, name: &str) {
 
 #[test]
 fn assets_of_the_release_before_answer_as_they_did() {
-    let site = Site::new();
-    for release in [1, 2] {
-        site.write_site(release, "");
-        site.pack(release, &[]);
-    }
+    let site = Site::packed(&[1, 2]);
     on_both_engines(|engine| {
         let served = site.served(engine, 1);
         for flags in [&["--workers", "2"][..], &["--cache-memory", "0"]] {
@@ -187,11 +193,7 @@ fn check_kept(server: &Gannet, path: &str, before: &Response) {
 
 #[test]
 fn assets_answer_over_tls() {
-    let site = Site::new();
-    for release in [1, 2] {
-        site.write_site(release, "");
-        site.pack(release, &[]);
-    }
+    let site = Site::packed(&[1, 2]);
     on_both_engines(|engine| {
         let served = site.served(engine, 1);
         let secure = Secure::serve(engine, &served, &["--cache-memory", "0"]);
@@ -342,11 +344,7 @@ fn an_asset_answers_for_its_host_alone() {
 /// The names under which releases answer by themselves.
 #[test]
 fn previews_answer_from_one_release_alone() {
-    let site = Site::new();
-    for release in [1, 2] {
-        site.write_site(release, "");
-        site.pack(release, &[]);
-    }
+    let site = Site::packed(&[1, 2]);
     let id = |release: u32| {
         let archive = site.folder.join(format!("{release}.gannet"));
         let bytes = fs::read(archive).expect("packed");
@@ -406,11 +404,7 @@ fn previews_answer_from_one_release_alone() {
 /// kept release is overwritten.
 #[test]
 fn a_kept_release_whose_file_is_overwritten_answers_no_wrong_byte() {
-    let site = Site::new();
-    for release in [1, 2] {
-        site.write_site(release, "");
-        site.pack(release, &[]);
-    }
+    let site = Site::packed(&[1, 2]);
     on_both_engines(|engine| {
         let served = site.served(engine, 1);
         let server = engine.serve(&served, &["--cache-memory", "0"]);

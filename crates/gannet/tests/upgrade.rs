@@ -386,14 +386,19 @@ fn a_configuration_that_fails_is_told_with_the_reason() {
     });
 }
 
-/// A program that never gets ready; tests release it by its process ID, which it writes.
-fn stuck(folder: &Folder) -> (String, PathBuf) {
+/// Replaces a server's program by one that never gets ready, and begins an upgrade to it; returns the new
+/// process.
+fn begin_stuck(server: &Server, folder: &Folder, path: &Path) -> u32 {
     let pid = folder.join("pid");
     let script = format!(
         "#!/bin/sh\necho $$ > {0}.part; mv {0}.part {0}\nexec sleep 1000\n",
         pid.display()
     );
-    (script, pid)
+    replace(path, &script, 0o755);
+    kill(server.pid, Signal::USR2);
+    until("the new process runs", || pid.exists());
+    let text = fs::read_to_string(&pid).expect("written");
+    text.trim().parse().expect("a number")
 }
 
 /// A second request during an upgrade is refused, and a stop during one ends both processes.
@@ -403,24 +408,15 @@ fn one_upgrade_at_a_time_and_a_stop_ends_it() {
     on_both_engines(|engine| {
         let (folder, path, mut server) = serve_installed(engine, site.path());
         let address = server.first.address();
-        let (script, pid) = stuck(&folder);
-        replace(&path, &script, 0o755);
-        server.first.signal(Signal::USR2);
-        until("the new process runs", || pid.exists());
+        let new = begin_stuck(&server, &folder, &path);
         server.first.signal(Signal::USR2);
         let line = server.first.next_error_line().expect("it runs");
         assert!(line.ends_with("another upgrade is under way"), "{line}");
         Client::connect(address).get("/about").expect(200);
-        let new = written(&pid);
         kill(server.pid, Signal::TERM);
         until("the new process ends", || has_ended(new));
         until("the server ends", || has_ended(server.pid));
     });
-}
-
-fn written(pid: &Path) -> u32 {
-    let text = fs::read_to_string(pid).expect("written");
-    text.trim().parse().expect("a number")
 }
 
 /// A server that is killed during an upgrade leaves nothing behind; one that is killed after it does not
@@ -442,11 +438,7 @@ fn a_killed_server_takes_only_what_does_not_serve_with_it() {
         // The wake-up for a connection may go to the listener of the server that is being taken down, and get
         // lost with it: the next connection wakes the other one.
         until("the new server answers", || is_answered(address));
-        let (script, pid) = stuck(&folder);
-        replace(&path, &script, 0o755);
-        kill(server.pid, Signal::USR2);
-        until("the new process runs", || pid.exists());
-        let new = written(&pid);
+        let new = begin_stuck(&server, &folder, &path);
         kill(server.pid, Signal::KILL);
         until("the new process ends", || has_ended(new));
     });

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gannet_store::{Keep, Next, Publisher, ReleaseId};
+use gannet_store::{Next, Publisher, ReleaseId};
 use gannet_testkit::client::{Client, get};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::process::until;
@@ -51,15 +51,10 @@ impl Store<'_> {
         let path = self.site.folder.join(format!("{release}.gannet"));
         publisher.copy(&path).expect("copied");
         let id = self.id(release);
+        let placed = publisher.place(id, |_| true).expect("placed");
         let next = Next {
-            release: id,
-            placed: publisher.place(id, |_| true).expect("placed"),
-            activate: None,
-            stages: Vec::new(),
-            keep: Keep::default(),
             void: void.iter().map(|it| self.id(*it)).collect(),
-            note: String::new(),
-            expires: None,
+            ..Next::at_once(id, placed)
         };
         let pointer = publisher.next(next, now).expect("a pointer");
         before();
@@ -74,11 +69,7 @@ impl Store<'_> {
 
 #[test]
 fn void_releases_answer_nothing_and_a_server_that_starts_knows_those_kept() {
-    let site = Site::new();
-    for release in [1, 2, 3] {
-        site.write_site(release, "");
-        site.pack(release, &[]);
-    }
+    let site = Site::packed(&[1, 2, 3]);
     on_both_engines(|engine| {
         let store = Store::of(engine, &site);
         store.publish(1, &[]);
@@ -108,11 +99,7 @@ fn void_releases_answer_nothing_and_a_server_that_starts_knows_those_kept() {
 /// once when asked.
 #[test]
 fn a_server_that_is_late_is_not_ready() {
-    let site = Site::new();
-    for release in [1, 2] {
-        site.write_site(release, "");
-        site.pack(release, &[]);
-    }
+    let site = Site::packed(&[1, 2]);
     on_both_engines(|engine| {
         let store = Store::of(engine, &site);
         store.publish(1, &[]);
@@ -142,11 +129,7 @@ fn a_server_that_is_late_is_not_ready() {
 /// An older pointer is refused, each time that a signal asks for a look.
 #[test]
 fn a_signal_asks_for_a_look() {
-    let site = Site::new();
-    for release in [1, 2] {
-        site.write_site(release, "");
-        site.pack(release, &[]);
-    }
+    let site = Site::packed(&[1, 2]);
     on_both_engines(|engine| {
         let store = Store::of(engine, &site);
         store.publish(1, &[]);
