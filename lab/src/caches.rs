@@ -5,16 +5,16 @@
 //! the reason.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
+use xtask::answer::{Answer, ask};
+use xtask::other_server::{self, OtherServer};
 use xtask::process;
-use xtask::running::free_port;
+use xtask::running::{PATIENCE, free_port};
 use xtask::served::Served;
 
 /// The page of the manual whose configurations are tested.
@@ -22,9 +22,6 @@ const PAGE: &str = "docs/manual/proxies.md";
 
 /// Length of the film in bytes: more than a cache stores in one piece.
 const FILM: usize = 20 << 20;
-
-/// Maximum time for a program to listen, or for a change to be noticed.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cache: its name, its program, Debian's package, and the function that starts it.
 type Cache = (&'static str, &'static str, &'static str, Start);
@@ -117,9 +114,8 @@ fn with_cache(
     trial: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     make_open(setting.folder)?;
-    let mut cache = Running::start(&mut start(program, setting)?, setting.folder)?;
-    let result = cache.listens(setting.port).and_then(|()| trial());
-    drop(cache);
+    let cache = start_logged(start(program, setting)?, setting.folder, setting.port);
+    let result = cache.and_then(|_cache| trial());
     if result.is_err() {
         let log = fs::read_to_string(setting.folder.join("log")).unwrap_or_default();
         eprintln!("{log}");
@@ -127,10 +123,17 @@ fn with_cache(
     result
 }
 
+/// Starts a server whose output goes to a file in the folder.
+fn start_logged(mut command: Command, folder: &Path, port: u16) -> Result<OtherServer> {
+    let log = fs::File::create(folder.join("log"))?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?);
+    OtherServer::start(command.stderr(log), port)
+}
+
 /// nginx, which requires a password before it forwards.
 struct Guard {
     port: u16,
-    _running: Running,
+    _running: OtherServer,
 }
 
 impl Guard {
@@ -146,8 +149,8 @@ impl Guard {
              location / {{ proxy_pass http://127.0.0.1:{upstream}; }}\n}}",
             users.display()
         );
-        let mut running = Running::start(&mut nginx_with(program, &folder, &text)?, &folder)?;
-        running.listens(port).context("nginx with a password")?;
+        let nginx = other_server::nginx(program, &folder, &text)?;
+        let running = start_logged(nginx, &folder, port).context("nginx with a password")?;
         Ok(Self {
             port,
             _running: running,
@@ -173,40 +176,6 @@ fn protects(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// A program, killed on drop.
-struct Running(Child);
-
-impl Running {
-    /// Its output is written to a file in the folder.
-    fn start(command: &mut Command, folder: &Path) -> Result<Self> {
-        let log = fs::File::create(folder.join("log"))?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?);
-        Ok(Self(command.stderr(log).spawn()?))
-    }
-
-    fn listens(&mut self, port: u16) -> Result<()> {
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if let Some(status) = self.0.try_wait()? {
-                bail!("it ended: {status}");
-            }
-            ensure!(start.elapsed() < PATIENCE, "it does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // This signal lets it terminate its own workers.
-        if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let _ = self.0.wait();
-    }
-}
-
 /// The configuration in the manual after this mark.
 fn configuration(setting: &Setting<'_>, mark: &str) -> Result<String> {
     let (_, rest) = setting
@@ -226,29 +195,7 @@ fn configuration(setting: &Setting<'_>, mark: &str) -> Result<String> {
 
 fn nginx(program: &Path, setting: &Setting<'_>) -> Result<Command> {
     let own = configuration(setting, "nginx.conf")?;
-    nginx_with(program, setting.folder, &own)
-}
-
-/// nginx with these servers.
-fn nginx_with(program: &Path, folder: &Path, own: &str) -> Result<Command> {
-    let path = folder.join("nginx.conf");
-    let folder = folder.display();
-    let user = match rustix::process::geteuid().is_root() {
-        true => "user root;",
-        false => "",
-    };
-    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-    let temporary = temporary
-        .map(|it| format!("{it}_temp_path {folder}/{it};\n"))
-        .concat();
-    let text = format!(
-        "{user}\ndaemon off;\nworker_processes 1;\npid {folder}/pid;\nerror_log {folder}/error;\n\
-         events {{}}\nhttp {{\naccess_log off;\n{temporary}{own}\n}}\n"
-    );
-    fs::write(&path, text)?;
-    let mut command = Command::new(program);
-    command.arg("-c").arg(path);
-    Ok(command)
+    other_server::nginx(program, setting.folder, &own)
 }
 
 fn varnish(program: &Path, setting: &Setting<'_>) -> Result<Command> {
@@ -331,21 +278,6 @@ struct Trial<'t> {
     folder: &'t Path,
 }
 
-/// An answer.
-struct Got {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Got {
-    fn field(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        let found = lines.find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value)
-    }
-}
-
 impl Trial<'_> {
     fn all(&self) -> Result<()> {
         self.stores_and_revalidates().context("storing")?;
@@ -356,7 +288,7 @@ impl Trial<'_> {
         self.purges().context("purging")
     }
 
-    fn ask(&self, method: &str, path: &str, fields: &[&str]) -> Result<Got> {
+    fn ask(&self, method: &str, path: &str, fields: &[&str]) -> Result<Answer> {
         ask(self.port, method, path, fields)
     }
 
@@ -465,7 +397,7 @@ impl Trial<'_> {
     fn purges(&self) -> Result<()> {
         fs::write(self.site.join("new.html"), "<p>second")?;
         fs::rename(self.site.join("new.html"), self.site.join("index.html"))?;
-        let upstream = self.server.port.parse()?;
+        let upstream = &self.server.port;
         let start = Instant::now();
         while ask(upstream, "GET", "/", &[])?.body != b"<p>second" {
             ensure!(start.elapsed() < PATIENCE, "gannet does not see the change");
@@ -487,31 +419,4 @@ impl Trial<'_> {
         ensure!(got.body == b"<p>second", "{}", got.head);
         Ok(())
     }
-}
-
-/// Sends one request on a connection of its own.
-fn ask(port: u16, method: &str, path: &str, fields: &[&str]) -> Result<Got> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let fields: String = fields.iter().map(|line| format!("{line}\r\n")).collect();
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
-    stream.write_all(head.as_bytes())?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
-    let end = bytes.windows(4).position(|it| it == b"\r\n\r\n");
-    let body = bytes.split_off(end.context("a head")? + 4);
-    let head = String::from_utf8_lossy(&bytes).into_owned();
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    let got = Got {
-        status: status.context("a status")?,
-        head,
-        body,
-    };
-    let is_chunked = got.field("transfer-encoding").is_some();
-    ensure!(!is_chunked, "the length is not known: {}", got.head);
-    Ok(got)
 }

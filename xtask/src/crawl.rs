@@ -6,13 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use xtask::answer::{Answer, ask};
+use xtask::other_server::{self, OtherServer};
 use xtask::process;
 use xtask::running::free_port;
 use xtask::served::Served;
@@ -20,9 +19,6 @@ use xtask::served::Served;
 use self::generators::{GENERATORS, Generator, Origin};
 
 mod generators;
-
-/// Maximum time for nginx to listen, and for an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `cache-control` of a file without evidence about its name.
 const REVALIDATED: &str = "max-age=1";
@@ -163,9 +159,9 @@ fn crawl(nginx: &Path, gannet: &Path, folder: &Path, site: &Path) -> Result<()> 
     let mut seen = BTreeMap::new();
     let paths = paths(site)?;
     for path in &paths {
-        let before = ask(before_port, path)?;
+        let before = ask(before_port, "GET", &encoded(path), &[])?;
         for (from, server) in &servers {
-            let now = ask(server.port.parse()?, path)?;
+            let now = ask(&server.port, "GET", &encoded(path), &[])?;
             let what = judge(*from, site, path, &before, &now);
             let what =
                 what.with_context(|| format!("{from:?}: '{path}'\n{}\n{}", before.head, now.head))?;
@@ -212,7 +208,13 @@ fn paths(site: &Path) -> Result<BTreeSet<String>> {
 
 /// Names the difference between two answers. An error is a difference that the manual does not
 /// list.
-fn judge(from: From, site: &Path, path: &str, before: &Got, now: &Got) -> Result<&'static str> {
+fn judge(
+    from: From,
+    site: &Path,
+    path: &str,
+    before: &Answer,
+    now: &Answer,
+) -> Result<&'static str> {
     let is_hidden = path.split('/').any(|segment| segment.starts_with('.'));
     let page = || fs::read(site.join(format!("{}.html", &path[1..])));
     Ok(match (before.status, now.status) {
@@ -254,7 +256,7 @@ fn judge(from: From, site: &Path, path: &str, before: &Got, now: &Got) -> Result
     })
 }
 
-fn same_content(from: From, before: &Got, now: &Got) -> Result<()> {
+fn same_content(from: From, before: &Answer, now: &Answer) -> Result<()> {
     ensure!(before.body == now.body, "other bytes");
     if from == From::Directory {
         let modified = before.field("last-modified") == now.field("last-modified");
@@ -265,7 +267,7 @@ fn same_content(from: From, before: &Got, now: &Got) -> Result<()> {
         [REVALIDATED, IMMUTABLE].contains(&lifetime),
         "another lifetime"
     );
-    let of = |got: &Got| got.field("content-type").unwrap_or_default().to_owned();
+    let of = |got: &Answer| got.field("content-type").unwrap_or_default().to_owned();
     let (known, found) = (of(before), of(now));
     let essence = found.split(';').next().unwrap_or_default();
     let is_same = match known.as_str() {
@@ -281,65 +283,16 @@ fn same_content(from: From, before: &Got, now: &Got) -> Result<()> {
 }
 
 /// nginx with its default configuration, as far as it concerns files.
-fn start_nginx(program: &Path, folder: &Path, site: &Path) -> Result<(Running, u16)> {
+fn start_nginx(program: &Path, folder: &Path, site: &Path) -> Result<(OtherServer, u16)> {
     let port = free_port()?;
-    let (here, site) = (folder.display(), site.display());
-    let user = match rustix::process::geteuid().is_root() {
-        true => "user root;",
-        false => "",
-    };
-    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-    let temporary = temporary
-        .map(|it| format!("{it}_temp_path {here}/{it};\n"))
-        .concat();
-    let text = format!(
-        "{user}\ndaemon off;\nworker_processes 1;\npid {here}/pid;\nerror_log {here}/error;\n\
-         events {{}}\nhttp {{\ninclude /etc/nginx/mime.types;\n\
-         default_type application/octet-stream;\naccess_log off;\n{temporary}\
-         server {{ listen 127.0.0.1:{port}; root {site}; index index.html; }}\n}}\n"
+    let site = site.display();
+    let own = format!(
+        "include /etc/nginx/mime.types;\ndefault_type application/octet-stream;\n\
+         server {{ listen 127.0.0.1:{port}; root {site}; index index.html; }}"
     );
-    let path = folder.join("nginx.conf");
-    fs::write(&path, text)?;
-    let mut command = Command::new(program);
-    command.stderr(Stdio::null()).arg("-c").arg(path);
-    let mut running = Running(command.spawn()?);
-    let start = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if let Some(status) = running.0.try_wait()? {
-            bail!("nginx ended: {status}");
-        }
-        ensure!(start.elapsed() < PATIENCE, "nginx does not listen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok((running, port))
-}
-
-/// A program, killed on drop.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // This signal lets it terminate its own workers.
-        if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let _ = self.0.wait();
-    }
-}
-
-/// An answer.
-struct Got {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Got {
-    fn field(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        let found = lines.find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value)
-    }
+    let mut command = other_server::nginx(program, folder, &own)?;
+    let nginx = OtherServer::start(command.stderr(Stdio::null()), port).context("nginx")?;
+    Ok((nginx, port))
 }
 
 /// Percent-encodes a path, except for slashes and unreserved characters.
@@ -351,27 +304,4 @@ fn encoded(path: &str) -> String {
         _ => format!("%{byte:02X}"),
     };
     path.bytes().map(encode).collect()
-}
-
-/// Sends one request on a connection of its own.
-fn ask(port: u16, path: &str) -> Result<Got> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let target = encoded(path);
-    let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes())?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
-    let end = bytes.windows(4).position(|it| it == b"\r\n\r\n");
-    let body = bytes.split_off(end.context("a head")? + 4);
-    let head = String::from_utf8_lossy(&bytes).into_owned();
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    Ok(Got {
-        status: status.context("a status")?,
-        head,
-        body,
-    })
 }

@@ -18,8 +18,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use xtask::answer::ask;
 use xtask::process;
-use xtask::running::{PATIENCE, Running, free_port, until};
+use xtask::running::{Running, free_port, until};
 use xtask::served::Served;
 
 use crate::program::Program;
@@ -457,7 +458,7 @@ fn visit(node: usize, port: &str, seen: &Seen) {
         let page = number % PAGES;
         // The pages that change are looked at each time.
         for page in [number % 3, page] {
-            match ask(port, page) {
+            match release_of(port, page) {
                 Ok(release) => {
                     seen.answers.fetch_add(1, Ordering::Relaxed);
                     if page < 3 {
@@ -477,16 +478,10 @@ fn visit(node: usize, port: &str, seen: &Seen) {
 }
 
 /// The release that a page is of.
-fn ask(port: &str, page: usize) -> Result<usize> {
-    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let request =
-        format!("GET /{page}.html HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
-    ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
+fn release_of(port: &str, page: usize) -> Result<usize> {
+    let answer = ask(port, "GET", &format!("/{page}.html"), &[])?;
+    ensure!(answer.status == 200, "{}", answer.head);
+    let body = str::from_utf8(&answer.body)?;
     let release = body.strip_prefix("<!DOCTYPE html><title>Release ");
     let release = release.and_then(|it| it.split_once('<'));
     let release = release.context("no release in it")?.0.parse()?;

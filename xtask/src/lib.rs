@@ -1,8 +1,10 @@
-//! Building blocks of chores: finding, building and running programs, a server under test, and a
-//! certificate for it. Shared with the lab (`gannet-lab`).
+//! Building blocks of chores: finding, building and running programs, a server under test and others
+//! beside it, asking them, and a certificate. Shared with the lab (`gannet-lab`).
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod certificate;
+pub mod other_server;
 pub mod process;
 pub mod running;
 pub mod served;

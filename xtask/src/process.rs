@@ -217,7 +217,9 @@ pub fn install(package: &str) -> Result<()> {
     Ok(())
 }
 
-fn show(command: &Command) -> String {
+/// The command line as text.
+#[must_use]
+pub fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
         .map(|word| word.to_string_lossy())

@@ -5,24 +5,21 @@
 //! not installed are left out.
 
 use std::fs;
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use xtask::certificate::{Certificate, ECDSA_P256};
+use xtask::other_server::OtherServer;
 use xtask::process;
-use xtask::running::free_port;
+use xtask::running::{PATIENCE, free_port};
 use xtask::served::Served;
 
 /// The client's address, and the one that it claims to have, also as the host.
 const CLIENT: &str = "127.0.0.7";
 const CLAIMED: &str = "203.0.113.66";
-
-/// How long a proxy may take to listen.
-const START: Duration = Duration::from_secs(10);
 
 /// A way through a proxy.
 struct Way {
@@ -185,7 +182,8 @@ fn go(way: &Way, gannet: &Path, folder: &Path) -> Result<()> {
     });
     let mut command = Command::new(way.program);
     command.args(arguments).env("XDG_DATA_HOME", folder);
-    let _proxy = Proxy::start(&mut command, port)?;
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let _proxy = OtherServer::start(&mut command, port)?;
     let url = match way.upstream {
         Upstream::ProxiedTls | Upstream::BehindTls => format!("https://127.0.0.1:{port}/"),
         Upstream::Plain | Upstream::Proxied => format!("http://127.0.0.1:{port}/"),
@@ -223,7 +221,7 @@ fn go(way: &Way, gannet: &Path, folder: &Path) -> Result<()> {
 
 /// The line of the log, once it is written.
 fn line(log: &Path) -> Result<String> {
-    let end = Instant::now() + START;
+    let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         let text = fs::read_to_string(log)?;
         if let Some((line, _)) = text.split_once('\n') {
@@ -232,35 +230,4 @@ fn line(log: &Path) -> Result<String> {
         std::thread::sleep(Duration::from_millis(20));
     }
     bail!("nothing is logged")
-}
-
-/// A running proxy, killed on drop.
-struct Proxy(Child);
-
-impl Proxy {
-    /// Starts it, and waits until it listens.
-    fn start(command: &mut Command, port: u16) -> Result<Self> {
-        let child = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut proxy = Self(child);
-        let end = Instant::now() + START;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if let Some(status) = proxy.0.try_wait()? {
-                bail!("the proxy has ended: {status}");
-            }
-            ensure!(Instant::now() < end, "the proxy does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(proxy)
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        // It may already have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

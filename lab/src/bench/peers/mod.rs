@@ -19,6 +19,7 @@ use super::{
     scenario::{Cell, Protocol, Sizes},
 };
 use xtask::certificate::Certificate;
+use xtask::process::show;
 
 mod caddy;
 mod constant;
@@ -499,13 +500,4 @@ pub(crate) use given::archive_of as kawipiko_archive_of;
 /// Whether `--peer-binary` accepts a program for the named peer.
 pub(crate) fn takes_binary(name: &str) -> bool {
     matches!(by_name(name), Some(Peer::Given(_)))
-}
-
-/// The command line as text.
-fn show(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
