@@ -25,7 +25,7 @@ use xtask::served::Served;
 
 use crate::bench::host::{Affinity, allowed_cpus, pin, share_core};
 use crate::bench::usage;
-use crate::load::{self, Content, Order, Phase, Plan, Target};
+use crate::load::{self, Content, Phase, Plan, Target};
 
 const HELP: &str = "\
 cargo xtask cost [FLAGS] [NAME]...
@@ -317,24 +317,16 @@ impl Setting {
             content: Content::new(FILE.1.as_bytes().into(), 0, FILE.1.len() as u64),
         }];
         let interrupt = AtomicBool::new(false);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port.parse()?));
         let plan = Plan {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, server.port.parse()?)),
-            targets: &targets,
             connections: CONNECTIONS,
-            order: Order::RoundRobin,
             keep_alive: feature.keep_alive,
-            bursts: false,
-            tls: None,
             preface: if side == 1 { feature.preface } else { "" },
             fields: feature.fields,
-            codings: "",
             verify_every: 100,
             warm_up: WARM,
             duration: self.time,
-            stall: STALL,
-            connect: STALL,
-            settle: Duration::ZERO,
-            interrupt: &interrupt,
+            ..Plan::one_pass(address, &targets, STALL, &interrupt)
         };
         let mut readings = Vec::new();
         let mut read = |_: Phase| readings.push(usage::of_tree(server.pid()));

@@ -23,7 +23,7 @@ use xtask::certificate::{Certificate, ECDSA_P256};
 use xtask::process;
 use xtask::served::Served;
 
-use crate::load::{Content, Order, Plan, Target, Tls, h3};
+use crate::load::{Content, Plan, Target, Tls, h3};
 use crate::same_certificate::SameCertificate;
 
 const HELP: &str = "\
@@ -203,23 +203,9 @@ fn measure_h3(server: &Served, certificate: &Certificate, count: usize) -> Resul
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port.parse()?));
     let interrupt = AtomicBool::new(false);
     let plan = |connections| Plan {
-        address,
-        targets: &targets,
         connections,
-        order: Order::RoundRobin,
-        keep_alive: true,
-        bursts: false,
         tls: Some(&tls),
-        preface: "",
-        fields: "",
-        codings: "",
-        verify_every: 1,
-        warm_up: Duration::ZERO,
-        duration: Duration::ZERO,
-        stall: SETTLED_WITHIN,
-        connect: SETTLED_WITHIN,
-        settle: Duration::ZERO,
-        interrupt: &interrupt,
+        ..Plan::one_pass(address, &targets, SETTLED_WITHIN, &interrupt)
     };
     // Triggers one-time allocations.
     let (one, all) = (plan(1), plan(count));

@@ -24,7 +24,7 @@ use super::{
     run,
     scenario::Protocol,
 };
-use crate::load::{self, Content, Order, Plan, Target};
+use crate::load::{self, Content, Plan, Target};
 use xtask::process;
 
 /// Requests answered correctly before a server begins to fail: few, since a client that starts a
@@ -177,23 +177,9 @@ fn requests(kind: Kind, path: &Path, fault: Fault, work: &Path) -> Result<u64> {
     let interrupt = AtomicBool::new(false);
     let second = Duration::from_secs(1);
     let plan = Plan {
-        address: server.address,
-        targets: &targets,
         connections: 2,
-        order: Order::RoundRobin,
-        keep_alive: true,
-        bursts: false,
-        tls: None,
-        preface: "",
-        fields: "",
-        codings: "",
-        verify_every: 1,
-        warm_up: Duration::ZERO,
         duration: second,
-        stall: 2 * second,
-        connect: 2 * second,
-        settle: Duration::ZERO,
-        interrupt: &interrupt,
+        ..Plan::one_pass(server.address, &targets, 2 * second, &interrupt)
     };
     let shape = Shape {
         protocol: Protocol::H1,

@@ -9,19 +9,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
     io::Errno,
     net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, send, socket_with, sockopt},
-    time::{ClockId, clock_gettime},
 };
 
 use super::{
-    LoadError, Order, Phase, Plan, Tally,
+    LoadError, Phase, Plan, Tally,
+    choice::Choice,
     coded::{Forms, Incoming},
+    counts::{Counts, histogram, thread_cpu},
     tls::Session,
 };
 
@@ -35,8 +36,6 @@ const OPENING_MAX: usize = 256;
 const EVENTS: usize = 1024;
 /// Quiet between two bursts, in nanoseconds: the server has done all that the last one left it.
 const QUIET: u64 = 3_000_000;
-/// Longest latency that can be told apart, in nanoseconds: ten minutes.
-const LATENCY_MAX: u64 = 600_000_000_000;
 
 /// Runs `plan` on the calling thread; `observe` is called at the two ends of the counted window.
 pub(crate) fn run(plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) -> Result<Tally, LoadError> {
@@ -46,22 +45,6 @@ pub(crate) fn run(plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) -> Result<Tal
     );
     let mut client = Client::new(plan).map_err(|e| LoadError::Client(format!("{e:#}")))?;
     client.run(observe)
-}
-
-/// Steps of this length visit each of `count` places once, neighbours far apart in time.
-pub(super) fn scattering_step(count: u64) -> u64 {
-    let gcd = |mut a: u64, mut b: u64| {
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    let golden = (count as f64 * 0.618_034) as u64;
-    let steps = golden.max(1)..=count.max(1);
-    steps
-        .into_iter()
-        .find(|&step| gcd(step, count) == 1)
-        .unwrap_or(1)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,18 +82,6 @@ struct Slot {
     incoming: Option<Incoming>,
 }
 
-#[derive(Default)]
-struct Counts {
-    requests: u64,
-    body_bytes: u64,
-    coded: u64,
-    wire_bytes: (u64, u64),
-    reconnects: u64,
-    verified: u64,
-    handshakes: u64,
-    resumed: u64,
-}
-
 struct Client<'a> {
     plan: &'a Plan<'a>,
     epoll: OwnedFd,
@@ -126,8 +97,7 @@ struct Client<'a> {
     connecting: usize,
     /// Whether open connections wait for the others.
     holding: bool,
-    next: u64,
-    random: u64,
+    choice: Choice,
     responses: u64,
     last_arrival: u64,
     counts: Counts,
@@ -172,8 +142,6 @@ impl<'a> Client<'a> {
             let lines = format!("Host: {host}\r\n{connection}{accept}{fields}");
             format!("GET {path} HTTP/1.1\r\n{lines}\r\n").into_bytes()
         };
-        let histogram =
-            || Histogram::new_with_bounds(1, LATENCY_MAX, 3).map_err(|e| anyhow!("histogram: {e}"));
         Ok(Self {
             plan,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?,
@@ -192,8 +160,7 @@ impl<'a> Client<'a> {
             opened: 0,
             connecting: 0,
             holding: true,
-            next: 0,
-            random: 0x9e37_79b9_7f4a_7c15,
+            choice: Choice::new(plan),
             responses: 0,
             last_arrival: 0,
             counts: Counts::default(),
@@ -442,7 +409,7 @@ impl<'a> Client<'a> {
 
     /// Chooses what is asked for next on a connection, and seals the request where there is TLS.
     fn prepare(&mut self, index: usize) -> Result<(), LoadError> {
-        let target = self.choose();
+        let target = self.choice.next();
         let slot = &mut self.slots[index];
         slot.target = target;
         slot.received = 0;
@@ -494,30 +461,6 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn choose(&mut self) -> u32 {
-        let count = self.plan.targets.len() as u64;
-        let index = match self.plan.order {
-            Order::RoundRobin => {
-                let index = self.next;
-                self.next = if index + 1 == count { 0 } else { index + 1 };
-                index
-            }
-            Order::Once => {
-                let index = self.next;
-                self.next = (index + scattering_step(count)) % count;
-                index
-            }
-            Order::Random => {
-                // xorshift64: quick, and the same in every run.
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 7;
-                self.random ^= self.random << 17;
-                ((u128::from(self.random) * u128::from(count)) >> 64) as u64
-            }
-        };
-        index as u32
-    }
-
     fn path(&self, index: usize) -> String {
         self.plan.targets[self.slots[index].target as usize]
             .path
@@ -539,35 +482,10 @@ impl<'a> Client<'a> {
     }
 
     fn tally(&self, elapsed: Duration, client_cpu: Duration) -> Tally {
-        let mut served: Vec<u64> = self.slots.iter().map(|slot| slot.served).collect();
-        served.sort_unstable();
-        Tally {
-            requests: self.counts.requests,
-            body_bytes: self.counts.body_bytes,
-            coded: self.counts.coded,
-            wire_bytes: self.counts.wire_bytes,
-            elapsed,
-            latency: self.latency.clone(),
-            last: self.last.clone(),
-            served: (
-                served[0],
-                served[served.len() / 2],
-                served[served.len() - 1],
-            ),
-            unserved: served.iter().filter(|&&count| count == 0).count(),
-            reconnects: self.counts.reconnects,
-            verified: self.counts.verified,
-            handshakes: self.counts.handshakes,
-            resumed: self.counts.resumed,
-            client_cpu,
-        }
+        let served = self.slots.iter().map(|slot| slot.served).collect();
+        let measured = (&self.latency, &self.last);
+        self.counts.tally(served, measured, (elapsed, client_cpu))
     }
-}
-
-/// CPU time of the calling thread.
-pub(super) fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]

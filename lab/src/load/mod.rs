@@ -21,8 +21,10 @@ use hdrhistogram::Histogram;
 
 pub(crate) use self::{client::run, tls::Tls};
 
+mod choice;
 mod client;
 mod coded;
+mod counts;
 pub(crate) mod h3;
 mod response;
 #[cfg(test)]
@@ -137,6 +139,37 @@ pub(crate) struct Plan<'a> {
     pub(crate) settle: Duration,
     /// Set when the run must end early.
     pub(crate) interrupt: &'a AtomicBool,
+}
+
+impl<'a> Plan<'a> {
+    /// Every target once over a persistent connection in clear text, each answer compared; it may take `limit`
+    /// to connect, and that long nothing may arrive.
+    pub(crate) fn one_pass(
+        address: SocketAddr,
+        targets: &'a [Target],
+        limit: Duration,
+        interrupt: &'a AtomicBool,
+    ) -> Self {
+        Self {
+            address,
+            targets,
+            connections: 1,
+            order: Order::RoundRobin,
+            keep_alive: true,
+            bursts: false,
+            tls: None,
+            preface: "",
+            fields: "",
+            codings: "",
+            verify_every: 1,
+            warm_up: Duration::ZERO,
+            duration: Duration::ZERO,
+            stall: limit,
+            connect: limit,
+            settle: Duration::ZERO,
+            interrupt,
+        }
+    }
 }
 
 /// The moments at which the caller takes its own readings.

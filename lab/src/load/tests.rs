@@ -65,23 +65,9 @@ pub(super) fn plan<'a>(
     interrupt: &'a AtomicBool,
 ) -> Plan<'a> {
     Plan {
-        address,
-        targets,
         connections: 2,
-        order: Order::RoundRobin,
-        keep_alive: true,
-        bursts: false,
-        tls: None,
-        preface: "",
-        fields: "",
-        codings: "",
-        verify_every: 1,
-        warm_up: Duration::ZERO,
         duration: Duration::from_millis(50),
-        stall: Duration::from_secs(5),
-        connect: Duration::from_secs(5),
-        settle: Duration::ZERO,
-        interrupt,
+        ..Plan::one_pass(address, targets, Duration::from_secs(5), interrupt)
     }
 }
 

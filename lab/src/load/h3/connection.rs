@@ -162,7 +162,7 @@ impl Client<'_> {
                 true => due.unwrap_or_else(|| self.now()),
                 false => slot.started,
             };
-            let target = self.choose();
+            let target = self.choice.next();
             let bytes = &self.requests[target as usize];
             let slot = &mut self.slots[index];
             let mut stream = slot.quic.send_stream(id);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use bytes::BytesMut;
 use hdrhistogram::Histogram;
 use quinn_proto::crypto::rustls::QuicClientConfig;
@@ -32,8 +32,9 @@ use rustix::net::sockopt;
 
 use self::connection::Slot;
 use super::{
-    LoadError, Order, Phase, Plan, Tally,
-    client::{scattering_step, thread_cpu},
+    LoadError, Phase, Plan, Tally,
+    choice::Choice,
+    counts::{Counts, histogram, thread_cpu},
 };
 
 mod connection;
@@ -50,8 +51,6 @@ const WAIT_MAX: Duration = Duration::from_millis(10);
 /// An acknowledgement is sent after at most this many datagrams of a connection (RFC 9000 section
 /// 13.2.2). One per train would be unrealistic: no network delivers a whole train at once.
 const ACKNOWLEDGED_EVERY: u32 = 2;
-/// Maximum latency that the histogram resolves, in nanoseconds: ten minutes.
-const LATENCY_MAX: u64 = 600_000_000_000;
 /// Maximum concurrent handshakes while a run opens its connections.
 const OPENING_MAX: usize = 64;
 
@@ -78,16 +77,6 @@ pub(crate) fn run(
     client.run(observe)
 }
 
-#[derive(Default)]
-struct Counts {
-    requests: u64,
-    body_bytes: u64,
-    reconnects: u64,
-    verified: u64,
-    handshakes: u64,
-    resumed: u64,
-}
-
 /// The state of a run.
 pub(crate) struct Client<'a> {
     plan: &'a Plan<'a>,
@@ -110,8 +99,7 @@ pub(crate) struct Client<'a> {
     connecting: usize,
     /// Whether open connections wait for the others.
     holding: bool,
-    next: u64,
-    random: u64,
+    choice: Choice,
     responses: u64,
     last_arrival: u64,
     /// In an open loop: when it began, in nanoseconds since the run began.
@@ -150,8 +138,6 @@ impl<'a> Client<'a> {
         let port = plan.address.port();
         let request = |path: &str| connection::request(&format!("localhost:{port}"), path);
         let targets = plan.targets.iter();
-        let histogram =
-            || Histogram::new_with_bounds(1, LATENCY_MAX, 3).map_err(|e| anyhow!("histogram: {e}"));
         Ok(Self {
             plan,
             shape,
@@ -169,8 +155,7 @@ impl<'a> Client<'a> {
             opened: 0,
             connecting: 0,
             holding: true,
-            next: 0,
-            random: 0x9e37_79b9_7f4a_7c15,
+            choice: Choice::new(plan),
             responses: 0,
             last_arrival: 0,
             began: 0,
@@ -398,49 +383,9 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn choose(&mut self) -> u32 {
-        let count = self.plan.targets.len() as u64;
-        let index = match self.plan.order {
-            Order::RoundRobin => {
-                let index = self.next;
-                self.next = if index + 1 == count { 0 } else { index + 1 };
-                index
-            }
-            Order::Once => {
-                let index = self.next;
-                self.next = (index + scattering_step(count)) % count;
-                index
-            }
-            Order::Random => {
-                // xorshift64: fast, and the same sequence in every run.
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 7;
-                self.random ^= self.random << 17;
-                ((u128::from(self.random) * u128::from(count)) >> 64) as u64
-            }
-        };
-        index as u32
-    }
-
     fn tally(&self, elapsed: Duration, client_cpu: Duration) -> Tally {
-        let mut served: Vec<u64> = self.slots.iter().map(|slot| slot.served).collect();
-        served.sort_unstable();
-        let (fewest, most) = (served[0], served[served.len() - 1]);
-        Tally {
-            requests: self.counts.requests,
-            body_bytes: self.counts.body_bytes,
-            coded: 0,
-            wire_bytes: (0, 0),
-            elapsed,
-            latency: self.latency.clone(),
-            last: self.bursts.clone(),
-            served: (fewest, served[served.len() / 2], most),
-            unserved: served.iter().filter(|&&count| count == 0).count(),
-            reconnects: self.counts.reconnects,
-            verified: self.counts.verified,
-            handshakes: self.counts.handshakes,
-            resumed: self.counts.resumed,
-            client_cpu,
-        }
+        let served = self.slots.iter().map(|slot| slot.served).collect();
+        let measured = (&self.latency, &self.bursts);
+        self.counts.tally(served, measured, (elapsed, client_cpu))
     }
 }
