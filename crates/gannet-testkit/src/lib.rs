@@ -38,6 +38,8 @@ pub mod engine;
 #[cfg(feature = "program")]
 pub mod fuse;
 #[cfg(feature = "program")]
+mod port;
+#[cfg(feature = "program")]
 pub mod process;
 #[cfg(feature = "program")]
 mod program;
@@ -48,6 +50,8 @@ pub mod seccomp;
 #[cfg(feature = "program")]
 mod secure;
 
+#[cfg(feature = "program")]
+pub use port::FreePort;
 #[cfg(feature = "program")]
 pub use program::{
     Ended, Gannet, Signal, command, command_of_nobody, gannet, gannet_in, of_nobody, program, run,

@@ -41,6 +41,25 @@ pub fn memory_kib(server: &Gannet, kind: &str) -> u64 {
     number.expect("it has memory").parse().expect("a number")
 }
 
+/// The ports of a server's datagram sockets over IPv4 (proc_pid_net(5)). Whether the ports can be bound
+/// is another question: anybody may have them.
+pub fn datagram_ports(server: &Gannet) -> Vec<u16> {
+    let process = format!("/proc/{}", server.pid());
+    let descriptors = fs::read_dir(format!("{process}/fd")).expect("it runs");
+    let names = descriptors.filter_map(|it| fs::read_link(it.ok()?.path()).ok());
+    let names: Vec<_> = names.collect();
+    let table = fs::read_to_string(format!("{process}/net/udp")).expect("it runs");
+    let sockets = table.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let name = format!("socket:[{}]", fields.get(9)?);
+        let (_, port) = fields[1].split_once(':')?;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        let is_ours = names.iter().any(|it| it.as_os_str() == &*name);
+        is_ours.then_some(port)
+    });
+    sockets.collect()
+}
+
 /// The names of a server's threads.
 pub fn threads(server: &Gannet) -> Vec<String> {
     fs::read_dir(format!("/proc/{}/task", server.pid()))

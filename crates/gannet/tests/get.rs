@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use gannet_testkit::content::pattern;
 use gannet_testkit::tls::{Authority, KeyKind};
-use gannet_testkit::{Ended, Folder, Gannet, command, gannet_in, run};
+use gannet_testkit::{Ended, Folder, FreePort, Gannet, command, gannet_in, run};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, ServerConnection};
 
@@ -269,10 +269,8 @@ fn what_is_not_there_is_an_error_and_no_file() {
     gannet_in(&folder, ["get", &missing]).failure(1, &expect);
     gannet_in(&folder, ["get", &missing, "-o", "copy"]).failure(1, &expect);
     assert!(!folder.join("copy").exists());
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is available");
-    let nobody = format!("http://{}/", listener.local_addr().expect("bound"));
-    drop(listener);
-    let ended = gannet_in(&folder, ["get", &nobody]);
+    let nobody = FreePort::new();
+    let ended = gannet_in(&folder, ["get", &format!("http://{}/", nobody.address())]);
     assert_eq!(ended.status, Some(1));
     assert!(
         ended.err.contains("help: nothing listens there"),

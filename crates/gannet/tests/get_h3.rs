@@ -119,11 +119,12 @@ fn without_an_answer_over_udp_another_version_is_the_next_step() {
         ),
     );
     assert_eq!(fs::read(folder.join("copy.part")).expect("kept"), b"half");
-    drop(silent);
-    get(&[]).failure(
+    // A port that the kernel gives to nobody who asks for any.
+    let refusing = "https://127.0.0.1:1/";
+    gannet_in(&folder, ["get", "--http3", "-k", refusing]).failure(
         1,
         &format!(
-            "gannet: cannot download '{url}': no answer over UDP: connection refused \
+            "gannet: cannot download '{refusing}': no answer over UDP: connection refused \
              (ECONNREFUSED): HTTP/3 is off there, or UDP is blocked\nhelp: try without --http3\n"
         ),
     );

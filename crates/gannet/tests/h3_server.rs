@@ -1,15 +1,16 @@
 //! HTTP/3 as an operator sees it: when and where it is enabled, and how responses announce it.
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::UdpSocket;
 
 use gannet_testkit::client::Client;
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::h3::{self, request};
+use gannet_testkit::process::datagram_ports;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
-use gannet_testkit::{Folder, Signal, gannet};
+use gannet_testkit::{Folder, FreePort, Signal, gannet};
 
 fn connect(secure: &Secure) -> Quic {
     Quic::begin(secure.server.address(), &secure.authority)
@@ -39,6 +40,7 @@ fn it_is_spoken_and_announced() {
         let address = secure.server.address();
         let at = format!("http3    at UDP {address}");
         assert!(secure.server.start_lines().contains(&at));
+        assert!(datagram_ports(&secure.server).contains(&address.port()));
         assert_eq!(connect(&secure).get("/").status, 200);
         let port = address.port();
         assert_eq!(
@@ -54,24 +56,23 @@ fn it_is_spoken_and_announced() {
         assert_eq!(announced(&secure).as_deref(), Some("h3=\":9\""));
         let secure = serve(&["--no-http3"]);
         assert_eq!((announced(&secure), line(&secure, "http3 ")), (None, None));
-        UdpSocket::bind(secure.server.address()).expect("the UDP port is free");
+        assert_eq!(datagram_ports(&secure.server), [0; 0]);
         let secure = serve(&["--no-http3", "--alt-svc", "clear"]);
         assert_eq!(announced(&secure).as_deref(), Some("clear"));
         // With cleartext listeners only, there is no HTTP/3 and no announcement.
         let server = engine.serve(folder.path(), &[]);
         let answer = Client::new(&server).get("/").expect(200);
         assert_eq!(answer.field("alt-svc"), None);
-        UdpSocket::bind(server.address()).expect("the UDP port is free");
+        assert_eq!(datagram_ports(&server), [0; 0]);
     });
 }
 
-/// A port that is taken for UDP and free for TCP.
-fn taken_by_udp() -> (UdpSocket, SocketAddr) {
+/// A port that is free for TCP, and taken for UDP.
+fn taken_by_udp() -> (UdpSocket, FreePort) {
     loop {
-        let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        let address = taken.local_addr().expect("bound");
-        if TcpListener::bind(address).is_ok() {
-            return (taken, address);
+        let free = FreePort::new();
+        if let Ok(taken) = UdpSocket::bind(free.address()) {
+            return (taken, free);
         }
     }
 }
@@ -86,7 +87,8 @@ const TAKEN: &str = "another program has the UDP port: stop it ('ss -ulnp' lists
 fn a_taken_port_leaves_https() {
     let folder = Folder::site();
     on_both_engines(|engine| {
-        let (_taken, address) = taken_by_udp();
+        let (_taken, free) = taken_by_udp();
+        let address = free.address();
         let port = address.port().to_string();
         let secure = Secure::serve(engine, folder.path(), &["--port", &port]);
         let expect = format!(
@@ -104,7 +106,8 @@ fn a_taken_port_leaves_https() {
 #[test]
 fn a_check_tells_of_a_taken_port() {
     let folder = Folder::site();
-    let (_taken, address) = taken_by_udp();
+    let (_taken, free) = taken_by_udp();
+    let address = free.address();
     let authority = gannet_testkit::tls::Authority::new();
     let kind = gannet_testkit::tls::KeyKind::P256;
     let file = authority.issue("site.pem", kind, &["localhost"]);

@@ -4,13 +4,7 @@ use std::net::TcpListener;
 
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::tls::{Authority, KeyKind};
-use gannet_testkit::{Ended, Folder, Gannet, command, gannet, run};
-
-/// An address at which nothing listens.
-fn free() -> String {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    socket.local_addr().expect("bound").to_string()
-}
+use gannet_testkit::{Ended, Folder, FreePort, Gannet, command, gannet, run};
 
 /// Status 1, and a message with this part.
 fn fails(ended: &Ended, part: &str) {
@@ -25,7 +19,8 @@ fn fails(ended: &Ended, part: &str) {
 fn a_server_is_asked_at_the_address_that_the_environment_names() {
     let site = Folder::site();
     on_both_engines(|engine| {
-        let metrics = free();
+        let port = FreePort::new();
+        let metrics = port.address().to_string();
         let ask = || run(command().env("GANNET_METRICS", &metrics).arg("health"));
         fails(&ask(), "cannot ask 'http://127.0.0.1:");
         let server = engine.serve(site.path(), &["--metrics", &metrics]);
@@ -38,7 +33,8 @@ fn a_server_is_asked_at_the_address_that_the_environment_names() {
 #[test]
 fn the_configuration_file_and_the_path_of_load_balancers_count() {
     let site = Folder::site();
-    let address = free();
+    let port = FreePort::new();
+    let address = port.address().to_string();
     let config = site.write(
         "gannet.toml",
         format!("listen = ['{address}']\nhealth = '/healthz'\n"),
@@ -57,7 +53,8 @@ fn over_https_its_own_certificate_needs_no_authority_and_a_url_does() {
     let authority = Authority::new();
     let leaf = authority.issue("leaf.pem", KeyKind::P256, &["example.test"]);
     let leaf = leaf.to_str().expect("UTF-8");
-    let address = free();
+    let port = FreePort::new();
+    let address = port.address().to_string();
     let variables = [
         ("GANNET_LISTEN", address.as_str()),
         ("GANNET_TLS_CERT", leaf),
