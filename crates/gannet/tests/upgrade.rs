@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -19,7 +20,7 @@ use gannet_testkit::h3::{control, request};
 use gannet_testkit::process::{of_threads, until};
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, connection};
-use gannet_testkit::{DEADLINE, Folder, Gannet, Signal, command, left_out, program};
+use gannet_testkit::{DEADLINE, Folder, FreePort, Gannet, Signal, command, left_out, program};
 use rustix::process::{Pid, kill_process};
 
 const LONG: usize = 6 << 20;
@@ -295,8 +296,8 @@ fn serve_installed(engine: Engine, site: &Path) -> (Folder, PathBuf, Server) {
 
 /// The program at this path, with these arguments.
 fn start_installed(program: &Path, arguments: &[&str]) -> Server {
-    let mut clean = std::process::Command::new(program);
-    clean.current_dir("/").stdin(std::process::Stdio::null());
+    let mut clean = Command::new(program);
+    clean.current_dir("/").stdin(Stdio::null());
     for (name, value) in command().get_envs() {
         if value.is_none() {
             clean.env_remove(name);
@@ -305,9 +306,14 @@ fn start_installed(program: &Path, arguments: &[&str]) -> Server {
     Server::new(Gannet::start(clean.args(arguments)))
 }
 
+/// Puts a script in the place of the program.
 fn replace(path: &Path, script: &str, mode: u32) {
-    let new = path.with_extension("new");
-    fs::write(&new, script).expect("written");
+    let (text, new) = (path.with_extension("text"), path.with_extension("new"));
+    fs::write(&text, script).expect("written");
+    // By another process: a descriptor that could write to it would get into those that other tests start,
+    // and the kernel would not execute it.
+    let copied = Command::new("cp").arg(&text).arg(&new).status();
+    assert!(copied.expect("started").success());
     fs::set_permissions(&new, fs::Permissions::from_mode(mode)).expect("ours");
     fs::rename(&new, path).expect("same folder");
 }
@@ -534,11 +540,8 @@ fn the_new_process_listens_as_configured() {
     let site = site();
     on_both_engines(|engine| {
         let folder = Folder::new();
-        let free = || {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("free");
-            listener.local_addr().expect("bound")
-        };
-        let (kept, given_up, added) = (free(), free(), free());
+        let ports = [(); 3].map(|()| FreePort::new());
+        let [kept, given_up, added] = ports.each_ref().map(FreePort::address);
         let socket = folder.join("socket");
         let unix = format!("unix:{},mode=0600", socket.display());
         let listen = |addresses: &[&str]| {
@@ -765,14 +768,14 @@ fn what_is_configured_for_addresses_and_clients_stays() {
 /// The first process of a container ends it.
 #[test]
 fn the_first_process_of_a_container_is_not_replaced() {
-    let mut command = std::process::Command::new("unshare");
+    let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child"]);
     let made = command.arg("true").output();
     if !made.as_ref().is_ok_and(|made| made.status.success()) {
         return left_out("process namespaces", format!("{made:?}"));
     }
     let site = site();
-    let mut command = std::process::Command::new("unshare");
+    let mut command = Command::new("unshare");
     command
         .args(["--pid", "--fork", "--kill-child"])
         .arg(program());
