@@ -6,13 +6,12 @@ use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
-use std::time::Duration;
 
 use desk::{Desk, each_with_datagrams, pattern};
 use gannet_io::driver::{DatagramSocket, Done, Errno, Token};
 use gannet_io::options::EngineOptions;
 use gannet_io::{net, udp};
-use gannet_testkit::left_out;
+use gannet_testkit::{DEADLINE, left_out};
 
 const FIRST: DatagramSocket = DatagramSocket(0);
 
@@ -41,9 +40,7 @@ fn each_bound(
 
 fn client(address: &str) -> UdpSocket {
     let client = UdpSocket::bind((address, 0)).unwrap();
-    client
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
     client
 }
 
@@ -339,7 +336,7 @@ fn closes_when_dropped() {
             client.send_to(b"unread", address).unwrap();
             desk.driver.when_sendable(FIRST, Token(2));
             drop(desk);
-            udp::bind_exclusive(address).unwrap();
+            desk::until("the socket closed", || udp::bind_exclusive(address).is_ok());
         },
     );
 }

@@ -11,6 +11,7 @@ use desk::{Desk, each, each_with_send_buffer, pattern};
 use gannet_io::driver::{Completion, Done, Errno, Piece, SendList, Socket, Token};
 use gannet_io::limits::{SEND_AT_ONCE_MIN, SEND_TOGETHER_MAX};
 use gannet_io::memory::Memory;
+use gannet_testkit::DEADLINE;
 
 /// More than an engine takes from the kernel in one call.
 const MANY: u64 = 300;
@@ -189,9 +190,7 @@ fn a_reused_slot_sends_nothing_of_its_former_socket() {
             let (old_client, old) = desk.connect();
             // It waits to be accepted.
             let client = TcpStream::connect(desk.address).unwrap();
-            client
-                .set_read_timeout(Some(Duration::from_secs(20)))
-                .unwrap();
+            client.set_read_timeout(Some(DEADLINE)).unwrap();
             send(&mut desk, old, Token(1), b"for the old one");
             desk.driver.close(old);
             let new = desk.accepted();

@@ -4,11 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
 use gannet_testkit::client::{Client, Response};
 use gannet_testkit::process::{until, until_gone};
-use gannet_testkit::{Folder, Gannet, command, gannet};
+use gannet_testkit::{DEADLINE, Folder, Gannet, command, gannet};
 use rustix::process::Signal;
 
 fn dev(folder: &Folder, flags: &[&str]) -> Gannet {
@@ -60,9 +59,7 @@ struct Window(BufReader<TcpStream>);
 impl Window {
     fn open(server: &Gannet, mark: &str) -> Self {
         let stream = TcpStream::connect(server.address()).expect("it listens");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("a timeout");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         let head = format!("GET /.gannet/events?at={mark} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         (&mut &stream)
             .write_all(head.as_bytes())

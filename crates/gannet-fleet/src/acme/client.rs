@@ -170,14 +170,21 @@ mod tests {
 
     use super::*;
 
+    /// More than any answer takes that comes.
+    const LONG: Duration = Duration::from_secs(60);
+
     /// What a server's answer to one request comes to; `further` is sent until nobody takes it.
-    fn ask(answer: &'static str, further: &'static [u8]) -> (Result<Vec<u8>, String>, Asked) {
+    fn ask(
+        answer: &'static str,
+        further: &'static [u8],
+        patience: Duration,
+    ) -> (Result<Vec<u8>, String>, Asked) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let url = Url::parse(&url).expect("a URL");
         let asked = Asked::default();
         let client = Bounded::new(&url, asked.clone()).expect("a client");
-        let client = client.with_patience(Duration::from_secs(1));
+        let client = client.with_patience(patience);
         let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
             let _ = stream.read(&mut [0; 4096]);
@@ -210,17 +217,22 @@ mod tests {
 
     #[test]
     fn answers_are_bounded_in_bytes_and_time() {
-        let (got, _) = ask("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", b"");
+        let (got, _) = ask("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", b"", LONG);
         assert_eq!(got.as_deref(), Ok(&b"{}"[..]));
         let (got, _) = ask(
             "HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n",
             &[b' '; 4096],
+            LONG,
         );
         assert_eq!(got, Err("the server's answer is too long".into()));
-        let (got, _) = ask("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{", b"");
-        assert_eq!(got, Err("no answer in time".into()));
-        let (got, _) = ask("HTTP/1.1 200", b"");
-        assert_eq!(got, Err("no answer in time".into()));
+        let parts = [
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{",
+            "HTTP/1.1 200",
+        ];
+        for part in parts {
+            let (got, _) = ask(part, b"", Duration::from_secs(1));
+            assert_eq!(got, Err("no answer in time".into()));
+        }
     }
 
     #[test]
@@ -246,6 +258,7 @@ mod tests {
             "HTTP/1.1 503 Busy\r\nretry-after: 120\r\ncontent-type: text/html\r\n\
              content-length: 4\r\n\r\nbusy",
             b"",
+            LONG,
         );
         let why = got.expect_err("an error");
         assert!(why.contains("status 503"), "{why}");

@@ -15,13 +15,10 @@ use gannet_io::epoll::Epoll;
 use gannet_io::options::EngineOptions;
 use gannet_io::uring::Uring;
 use gannet_io::{net, probe};
-use gannet_testkit::left_out;
+use gannet_testkit::{DEADLINE, left_out};
 
 pub(crate) const ACCEPT: Token = Token(u64::MAX);
 const SETTLE: Token = Token(u64::MAX - 1);
-
-/// A test fails after this long without the awaited completion.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Desk {
     pub(crate) driver: Box<dyn Driver>,
@@ -111,7 +108,7 @@ impl Desk {
             if let Some(completion) = self.pending.pop_front() {
                 return completion;
             }
-            assert!(start.elapsed() < PATIENCE, "{}: no completion", self.engine);
+            assert!(start.elapsed() < DEADLINE, "{}: no completion", self.engine);
             self.turn();
         }
     }
@@ -146,7 +143,7 @@ impl Desk {
         let start = Instant::now();
         while !condition(self) {
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < DEADLINE,
                 "{}: {what}: timed out",
                 self.engine
             );
@@ -156,7 +153,7 @@ impl Desk {
 
     pub(crate) fn connect(&mut self) -> (TcpStream, Socket) {
         let client = TcpStream::connect(self.address).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(DEADLINE)).unwrap();
         client.set_nodelay(true).unwrap();
         (client, self.accepted())
     }
@@ -222,6 +219,16 @@ impl Desk {
 
     pub(crate) fn wake(&self) {
         self.waker.wake();
+    }
+}
+
+/// Waits until the condition holds. What was closed may be open for a moment more in a process that
+/// another test starts, until that runs its own program.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "{what}: timed out");
+        std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 
