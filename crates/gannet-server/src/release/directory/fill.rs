@@ -12,6 +12,7 @@
 mod at_path;
 mod coded_alone;
 mod forms;
+mod others;
 mod reading;
 
 use std::borrow::Cow;
@@ -21,7 +22,6 @@ use std::rc::Rc;
 use gannet_content::directory::lookup::{AtPath, Found, Lookup, Step};
 use gannet_content::directory::sidecars::{SIDECARS, Sidecar, is_usable, may_have_sidecars};
 use gannet_content::mime;
-use gannet_content::policy::hashed_name::framework_folder;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
@@ -64,12 +64,6 @@ pub(crate) enum Filled {
     Short,
     /// No content to send.
     Error(Status),
-}
-
-/// Whether a missing path may be in a directory that was there before: only names that change with
-/// the content cannot be mistaken for something that was deleted.
-fn is_kept_name(path: &[u8]) -> bool {
-    str::from_utf8(path).is_ok_and(|path| framework_folder(path).is_some())
 }
 
 /// Retries for a file that changes while being read.
@@ -345,31 +339,6 @@ impl Fill {
                 return filled;
             }
         }
-    }
-
-    /// The directory that is being searched.
-    fn root(&self) -> Option<&Root> {
-        match self.missing_in.checked_sub(1) {
-            None => self.site.root(),
-            Some(other) => self.site.others().get(other),
-        }
-    }
-
-    /// Goes on to the next directory, if the path itself was `found` missing and may be kept there.
-    fn is_elsewhere(&mut self, found: AtPath) -> bool {
-        let is_first = self.missing_in == 0;
-        let is_missing = match is_first {
-            true => found == AtPath::Missing,
-            false => found != AtPath::Regular,
-        };
-        let own = self.wanted().strip_prefix(b"/").unwrap_or_default();
-        let is_own = matches!(self.lookup.step(), Step::Open(path) if path == own);
-        if !is_missing || !is_own || !is_kept_name(own) {
-            return false;
-        }
-        let has_next = self.missing_in < self.site.others().len();
-        self.missing_in = if has_next { self.missing_in + 1 } else { 0 };
-        has_next
     }
 
     fn ask<D: Driver>(&mut self, driver: &mut D, root: &Root, token: Token) -> Started<Wakeup> {

@@ -28,6 +28,7 @@ fn whole() -> String {
     for status in [200, 206, 404] {
         counters.response(status);
     }
+    counters.turned_away(Awaited::Password);
     counters.h2_errors.insert(("ENHANCE_YOUR_CALM", "pings"), 1);
     counters.tls.failed_by("close\"d\\");
     counters.tls.stays_ours("tls12");
@@ -142,6 +143,8 @@ fn a_busy_worker_is_marked_and_keeps_its_numbers() {
         "gannet_worker_up{worker=\"2\"} 0\n",
         "gannet_worker_responses_total{worker=\"1\"} 3\n",
         "gannet_responses_total{status=\"200\"} 2\n",
+        "gannet_requests_turned_away_total{reason=\"disk\"} 0\n",
+        "gannet_requests_turned_away_total{reason=\"password\"} 2\n",
         "gannet_tls_handshakes_failed_total{reason=\"close\\\"d\\\\\"} 2\n",
         "gannet_certificate_not_after_timestamp_seconds{name=\"*.example.org\",\
          fingerprint=\"abababababababab\"} 1800000000\n",
