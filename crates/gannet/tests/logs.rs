@@ -81,6 +81,49 @@ fn own_formats_have_the_same_fields_over_every_version() {
     });
 }
 
+/// A head is as long in every version; version and suite of TLS are those of the connection, also for
+/// early data.
+#[test]
+fn own_formats_have_length_and_tls() {
+    on_both_engines(|engine| {
+        let (folder, log) = site();
+        let format = "$server_protocol $request_length $ssl_protocol $ssl_cipher";
+        let flags = [
+            "--log-format",
+            format,
+            "--log-file",
+            log.to_str().expect("UTF-8"),
+        ];
+        let secure = Secure::serve(engine, folder.join("site"), &flags);
+        let fields = [("user-agent", "one"), ("accept-language", "de, en;q=0.5")];
+        let head = "GET /?a=b HTTP/1.1\r\nhost: test\r\nuser-agent: one\r\n\
+             accept-language: de, en;q=0.5\r\n\r\n";
+        let mut client = secure.connect();
+        client.send(head.as_bytes());
+        client.response().expect(200);
+        let mut peer = Peer::secure(&secure, &[]);
+        let stream = peer.ask("GET", "/?a=b", &fields);
+        assert!(peer.answer(stream).is_ended);
+        let mut quic = Quic::begin(secure.server.address(), &secure.authority);
+        let id = quic.ask(&request("GET", "/?a=b", &fields));
+        assert_eq!(quic.answer(id).status, 200);
+        let versions = ["HTTP/1.1", "HTTP/2.0", "HTTP/3.0"];
+        until("all lines are written", || {
+            lines(&log).len() == versions.len()
+        });
+        let mut lines = lines(&log);
+        lines.sort_unstable();
+        let len = head.len();
+        for (line, version) in lines.iter().zip(versions) {
+            let suite = match version {
+                "HTTP/3.0" => "-",
+                _ => "TLS_AES_128_GCM_SHA256",
+            };
+            assert_eq!(line, &format!("{version} {len} TLSv1.3 {suite}"));
+        }
+    });
+}
+
 /// JSON has the identifiers that are valid, and no others.
 #[test]
 fn json_has_valid_identifiers() {

@@ -1,6 +1,7 @@
 //! Early data (0-RTT) from the client's side: answers before its handshake is complete, and
 //! requests that get none.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use gannet_testkit::client::{Client, head, metric};
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
 use gannet_testkit::tls::{Abilities, Secure, connection};
 use gannet_testkit::{DEADLINE, Folder, h2};
 use rustls::{ClientConfig, ClientConnection};
@@ -269,5 +271,27 @@ fn it_is_off_unless_asked_for() {
         client.request("POST", "/", &lines).expect(425);
         client.request("GET", "/", &lines).expect(200);
         client.request("POST", "/", &lines[1..]).expect(405);
+    });
+}
+
+/// The log has version and suite of TLS before the handshake is complete, too.
+#[test]
+fn the_log_knows_tls_of_early_answers() {
+    on_both_engines(|engine| {
+        let folder = Folder::site();
+        let log = folder.join("log");
+        let format = "$request_uri $ssl_protocol $ssl_cipher";
+        let log_file = log.to_str().expect("UTF-8");
+        let flags = ["--log-format", format, "--log-file", log_file];
+        let secure = Secure::serve(engine, folder.path(), &[&FLAGS[..], &flags].concat());
+        let config = known(&secure);
+        let request = "GET /about HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let mut early = send_early(&secure, &config, request);
+        assert!(early.head().starts_with("HTTP/1.1 200 OK\r\n"));
+        let line = "/about TLSv1.3 TLS_AES_128_GCM_SHA256\n";
+        until("the answer is logged", || {
+            fs::read_to_string(&log).is_ok_and(|text| text.contains(line))
+        });
+        early.finish();
     });
 }

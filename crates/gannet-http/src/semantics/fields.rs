@@ -363,6 +363,12 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Bytes of all lines in HTTP/1's form, each with its CRLF.
+    #[must_use]
+    pub fn section_len(&self) -> usize {
+        self.section.len()
+    }
+
     /// All lines, known or not: name as sent, value without surrounding white space.
     #[must_use]
     pub fn iter(&self) -> AllLines<'a> {

@@ -1,6 +1,6 @@
 //! A request as every version of the protocol delivers it.
 
-use super::fields::Fields;
+use super::fields::{Fields, KnownField};
 
 /// A request method (RFC 9110 section 9): those that a server of static content answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,4 +99,19 @@ pub struct Request<'a> {
     pub fields: Fields<'a>,
     /// Its content. The machine discards it after the response.
     pub content: Content,
+}
+
+impl Request<'_> {
+    /// Bytes of the head in HTTP/1: of the request line, the field lines and the empty line. That of
+    /// HTTP/2 and HTTP/3 is counted as if it had come by HTTP/1, before its compression: `:scheme` is left
+    /// out, and `:authority` is a `host`.
+    #[must_use]
+    pub fn head_len(&self) -> usize {
+        let line = self.method_name.len() + 1 + self.target.raw.len() + " HTTP/1.1\r\n".len();
+        let is_pseudo = matches!(self.version, Version::Http2 | Version::Http3)
+            && !self.fields.has(KnownField::Host);
+        let host = self.authority.filter(|_| is_pseudo);
+        let host = host.map_or(0, |host| "host: \r\n".len() + host.len());
+        line + host + self.fields.section_len() + "\r\n".len()
+    }
 }

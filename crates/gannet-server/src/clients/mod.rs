@@ -33,6 +33,7 @@ use crate::limits::UNTAKEN_MAX;
 use crate::observe::log::Named;
 use crate::observe::metrics::ClientCounters;
 use crate::tls::certificates::Identity;
+use crate::tls::negotiated::Negotiated;
 
 /// The operator's rules about clients, and what these have used, shared by all workers.
 #[derive(Debug)]
@@ -171,6 +172,8 @@ pub(crate) struct Client {
     place: Option<Place>,
     /// Who it is by its certificate, if the log says it.
     identity: Option<Box<Identity>>,
+    /// For the log.
+    tls: Option<&'static Negotiated>,
 }
 
 impl Client {
@@ -199,6 +202,7 @@ impl Client {
             has_begun: false,
             place: None,
             identity: None,
+            tls: None,
         }
     }
 
@@ -212,7 +216,13 @@ impl Client {
         Named {
             address: client.map_or("-", |client| &client.name),
             identity: client.and_then(|client| client.identity.as_deref()),
+            tls: client.and_then(|client| client.tls),
         }
+    }
+
+    /// Its connection has agreed on this.
+    pub(crate) fn secured(&mut self, tls: Option<&'static Negotiated>) {
+        self.tls = tls;
     }
 
     /// It has shown who it is.
@@ -288,6 +298,7 @@ impl Client {
         next.has_begun = self.has_begun;
         next.place = self.place.take();
         next.identity = self.identity.take();
+        next.tls = self.tls;
         *self = next;
     }
 

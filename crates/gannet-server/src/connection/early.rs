@@ -23,6 +23,9 @@ impl<D: Driver> Active<'_, D> {
         let State::Shaking(mut handshake) = std::mem::take(&mut tls.state) else {
             return;
         };
+        if let Some(client) = &mut conn.client {
+            client.secured(handshake.negotiated());
+        }
         let (plain, protocol) = (handshake.take_early(), handshake.protocol());
         tls.state = State::Early(handshake);
         tls.handshake_bytes = sent;

@@ -96,6 +96,7 @@ impl<D: Driver> Active<'_, D> {
             protocol,
             client_certificate,
             kind,
+            negotiated,
             early,
             plain,
             rest,
@@ -115,7 +116,10 @@ impl<D: Driver> Active<'_, D> {
         if protocol == Protocol::Challenge {
             return self.end_challenge(session, out);
         }
-        let client = self.conn.client.as_deref_mut();
+        let mut client = self.conn.client.as_deref_mut();
+        if let Some(client) = &mut client {
+            client.secured(negotiated);
+        }
         self.shared
             .note_certificate(client_certificate.as_deref(), client);
         let mut held = early;

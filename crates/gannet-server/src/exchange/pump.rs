@@ -329,6 +329,7 @@ impl<D: Driver> Pump<'_, D> {
         let mut logged = is_logged.then(|| Box::new(Logged::new(&asked, scheme, needed)));
         if let (Some(logged), Some(told)) = (&mut logged, told) {
             logged.client = told.name;
+            logged.request_len = request.head_len();
         }
         let site = self.release.label(self.site);
         Some(Record::new(request, answered, began, site, logged))

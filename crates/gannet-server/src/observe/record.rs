@@ -38,6 +38,8 @@ pub(crate) enum Field {
     Host,
     Referer,
     UserAgent,
+    /// All lines of `x-forwarded-for`, as one list.
+    ForwardedFor,
     /// `traceparent`, if it is valid.
     Traceparent,
     /// `x-request-id`, if it is of a plain form.
@@ -47,12 +49,13 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Method,
         Self::Target,
         Self::Host,
         Self::Referer,
         Self::UserAgent,
+        Self::ForwardedFor,
         Self::Traceparent,
         Self::RequestId,
         Self::RemoteUser,
@@ -89,6 +92,8 @@ impl FromIterator<Field> for Needed {
 pub(crate) struct Logged {
     fields: [Option<Box<[u8]>>; Field::ALL.len()],
     pub(crate) version: &'static str,
+    /// Bytes of its head; 0 if that was none.
+    pub(crate) request_len: usize,
     /// How the client has sent it: `https`.
     pub(crate) scheme: Scheme,
     /// Why there is no request.
@@ -188,12 +193,14 @@ impl Logged {
             Field::RequestId => {
                 trace_context::request_id(&request.fields).map(|value| (value, LOG_FIELD_MAX))
             }
-            // Decoded below.
-            Field::RemoteUser => None,
+            // Made below.
+            Field::ForwardedFor | Field::RemoteUser => None,
         };
         let copied = |field| {
-            if field == Field::RemoteUser {
-                return remote_user(request);
+            match field {
+                Field::RemoteUser => return remote_user(request),
+                Field::ForwardedFor => return forwarded_for(request),
+                _ => {}
             }
             let (value, most) = value(field)?;
             Some(value[..value.len().min(most)].into())
@@ -204,6 +211,7 @@ impl Logged {
                 false => None,
             }),
             version: request.version.name(),
+            request_len: request.head_len(),
             scheme,
             rejected: None,
             client: None,
@@ -219,6 +227,7 @@ impl Logged {
         Self {
             fields,
             version: "-",
+            request_len: 0,
             scheme,
             rejected: Some(why),
             client: None,
@@ -255,6 +264,19 @@ fn remote_user(request: &Request<'_>) -> Option<Box<[u8]>> {
     let mut user = Credentials::parse(value)?.user;
     user.truncate(LOG_FIELD_MAX);
     Some(user.into())
+}
+
+/// The addresses that proxies have named, in the order in which they did.
+fn forwarded_for(request: &Request<'_>) -> Option<Box<[u8]>> {
+    let mut all = Vec::new();
+    for line in request.fields.lines(KnownField::XForwardedFor) {
+        if !all.is_empty() {
+            all.extend_from_slice(b", ");
+        }
+        all.extend_from_slice(line);
+    }
+    all.truncate(LOG_FIELD_MAX);
+    (!all.is_empty()).then(|| all.into())
 }
 
 fn known<'a>(request: &Request<'a>, field: KnownField) -> Option<(&'a [u8], usize)> {

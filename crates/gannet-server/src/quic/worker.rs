@@ -21,6 +21,7 @@ use crate::connection::ConnId;
 use crate::connection::stream_reads::Question;
 use crate::exchange::Wakeup;
 use crate::limits::UNTAKEN_MAX;
+use crate::tls::negotiated;
 use crate::worker::Worker;
 use crate::worker::ledger::{Held, Work};
 use crate::worker::shared::Shared;
@@ -268,7 +269,9 @@ impl<D: Driver> Worker<D> {
         let clients = shared.settings.clients.as_ref();
         let client = (shared.log.is_on() || clients.is_some()).then(|| {
             let peer = Peer::Ip(incoming.remote_address());
-            Box::new(Client::new(clients, peer))
+            let mut client = Client::new(clients, peer);
+            client.secured(Some(&negotiated::QUIC));
+            Box::new(client)
         });
         let counters = &mut shared.counters.clients;
         if client.as_ref().is_some_and(|it| !it.may_connect(counters)) {

@@ -32,6 +32,7 @@ use super::limits::{
     CIPHERTEXT_MAX_TLS12, CLIENT_HELLO_MAX, HANDSHAKE_INPUT_MAX, HANDSHAKE_STEPS_MAX,
     RECORD_HEADER_LEN,
 };
+use super::negotiated::{self, Negotiated};
 use super::record::ContentType;
 use super::record::aead::Version;
 use super::session::Session;
@@ -95,6 +96,8 @@ pub struct Established {
     pub client_certificate: Option<Box<[u8]>>,
     /// The kind of handshake, for counters.
     pub kind: Kind,
+    /// Version and cipher suite.
+    pub negotiated: Option<&'static Negotiated>,
     /// The group of the key exchange, as the registry spells it.
     pub group: &'static str,
     /// Early data (0-RTT) not taken by [`Handshake::take_early`]. With the handshake finished, it
@@ -277,6 +280,14 @@ impl Handshake {
         match &self.state {
             State::Running(connection) => self.protocol_of(connection),
             State::Hello | State::Over => Protocol::Http11,
+        }
+    }
+
+    /// What both sides have agreed on, once they have.
+    pub fn negotiated(&self) -> Option<&'static Negotiated> {
+        match &self.state {
+            State::Running(connection) => negotiated::of(connection),
+            State::Hello | State::Over => None,
         }
     }
 
@@ -480,6 +491,7 @@ impl Handshake {
         let group = connection
             .negotiated_key_exchange_group()
             .map(|group| group.name());
+        let negotiated = negotiated::of(&connection);
         let chain = connection.peer_certificates().unwrap_or_default();
         let is_required = self.demand == Some(Demand::Required);
         debug_assert!(!is_required || !chain.is_empty(), "required");
@@ -505,6 +517,7 @@ impl Handshake {
             server_name: self.server_name.take(),
             client_certificate,
             kind,
+            negotiated,
             group: group.map_or("none", group_name),
             early: mem::take(&mut self.early),
             plain: mem::take(&mut self.plain),

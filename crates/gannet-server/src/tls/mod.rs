@@ -34,6 +34,7 @@ pub mod handshake;
 mod hello;
 pub mod kernel;
 pub mod limits;
+pub mod negotiated;
 pub mod on_demand;
 pub(crate) mod quic;
 pub mod record;

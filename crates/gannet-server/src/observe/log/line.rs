@@ -7,6 +7,7 @@ use gannet_content::rules::pattern::Scheme;
 use super::template::{Part, Template, Variable};
 use crate::observe::record::{End, Field, Logged, Record};
 use crate::tls::certificates::Identity;
+use crate::tls::negotiated::Negotiated;
 
 /// The contents of a line.
 pub(super) struct Line<'a> {
@@ -14,6 +15,7 @@ pub(super) struct Line<'a> {
     pub(super) logged: &'a Logged,
     pub(super) peer: &'a str,
     pub(super) identity: Option<&'a Identity>,
+    pub(super) tls: Option<&'static Negotiated>,
     pub(super) end: End,
     /// From the end of the head to the last byte, microseconds.
     pub(super) took_us: u64,
@@ -80,6 +82,7 @@ impl Line<'_> {
             Variable::ServerProtocol => out.extend_from_slice(l.version.as_bytes()),
             Variable::Status => push(out, format_args!("{}", r.status)),
             Variable::BodyBytesSent => push(out, format_args!("{}", r.body_len)),
+            Variable::RequestLength => push(out, format_args!("{}", l.request_len)),
             Variable::RequestTime => {
                 let (seconds, us) = (self.took_us / 1_000_000, self.took_us % 1_000_000);
                 push(out, format_args!("{seconds}.{us:06}"));
@@ -107,6 +110,8 @@ impl Line<'_> {
             Variable::RequestCompletion => {
                 out.extend_from_slice(if self.end == End::Whole { b"OK" } else { b"-" });
             }
+            Variable::TlsProtocol => push_or_dash(self.tls.map_or("", |it| it.protocol), out),
+            Variable::TlsCipher => push_or_dash(self.tls.map_or("", |it| it.cipher), out),
             Variable::ClientVerify => {
                 out.extend_from_slice(match self.identity {
                     Some(_) => b"SUCCESS",

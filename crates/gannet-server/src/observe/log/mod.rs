@@ -24,6 +24,7 @@ use crate::config::{LogFormat, LogLines};
 use crate::limits::LOG_BATCH_BYTES;
 use crate::observe::record::{End, Field, Needed, Record};
 use crate::tls::certificates::Identity;
+use crate::tls::negotiated::Negotiated;
 
 /// A worker's end of the log.
 pub(crate) struct LogSink {
@@ -49,6 +50,8 @@ pub(crate) struct Named<'a> {
     pub(crate) address: &'a str,
     /// Who it is by its certificate.
     pub(crate) identity: Option<&'a Identity>,
+    /// What its connection has agreed on by TLS.
+    pub(crate) tls: Option<&'static Negotiated>,
 }
 
 /// What lines need of the certificate that a client has shown.
@@ -84,7 +87,7 @@ impl Format {
     fn needed(&self) -> Needed {
         match self {
             Self::Pretty { .. } => [Field::Method, Field::Target].into_iter().collect(),
-            Self::Json => Needed::ALL,
+            Self::Json => Needed::ALL.without(Field::ForwardedFor),
             Self::Of(template) => template.fields().collect(),
         }
     }
@@ -110,7 +113,9 @@ impl LogSink {
         let needed = format.needed();
         Self {
             needed: match lines_of.is_masked {
-                true => needed.without(Field::RemoteUser),
+                true => needed
+                    .without(Field::RemoteUser)
+                    .without(Field::ForwardedFor),
                 false => needed,
             },
             of_certificate: format.of_certificate(lines_of.is_masked),
@@ -183,6 +188,7 @@ impl LogSink {
             logged,
             peer: &peer,
             identity: client.identity,
+            tls: client.tls,
             end,
             took_us,
             unix_ms,

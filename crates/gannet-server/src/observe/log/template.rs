@@ -42,6 +42,8 @@ pub(super) enum Variable {
     ServerProtocol,
     Status,
     BodyBytesSent,
+    /// Bytes of the request's head: see [`Request::head_len`](gannet_http::semantics::request::Request::head_len).
+    RequestLength,
     /// Seconds with microseconds.
     RequestTime,
     /// `OK` for a whole response, else empty.
@@ -56,6 +58,10 @@ pub(super) enum Variable {
     Uri,
     /// Its query.
     Args,
+    /// The version of TLS, as OpenSSL calls it.
+    TlsProtocol,
+    /// The cipher suite, as OpenSSL calls it.
+    TlsCipher,
     /// `SUCCESS` if the client has shown a certificate, else `NONE`.
     ClientVerify,
     /// The subject of that certificate.
@@ -71,7 +77,7 @@ pub(super) enum Variable {
 }
 
 /// All variables.
-const VARIABLES: [(&str, Variable); 28] = [
+const VARIABLES: [(&str, Variable); 32] = [
     ("remote_addr", Variable::RemoteAddr),
     ("remote_port", Variable::RemotePort),
     ("remote_user", Variable::Of(Field::RemoteUser)),
@@ -88,8 +94,11 @@ const VARIABLES: [(&str, Variable); 28] = [
     ("server_protocol", Variable::ServerProtocol),
     ("status", Variable::Status),
     ("body_bytes_sent", Variable::BodyBytesSent),
+    ("request_length", Variable::RequestLength),
     ("request_time", Variable::RequestTime),
     ("request_completion", Variable::RequestCompletion),
+    ("ssl_protocol", Variable::TlsProtocol),
+    ("ssl_cipher", Variable::TlsCipher),
     ("ssl_client_verify", Variable::ClientVerify),
     ("ssl_client_s_dn", Variable::ClientSubject),
     ("ssl_client_serial", Variable::ClientSerial),
@@ -98,6 +107,7 @@ const VARIABLES: [(&str, Variable); 28] = [
     ("http_host", Variable::Of(Field::Host)),
     ("http_referer", Variable::Of(Field::Referer)),
     ("http_user_agent", Variable::Of(Field::UserAgent)),
+    ("http_x_forwarded_for", Variable::Of(Field::ForwardedFor)),
     ("http_traceparent", Variable::Of(Field::Traceparent)),
     ("http_x_request_id", Variable::Of(Field::RequestId)),
 ];

@@ -4,6 +4,7 @@ use gannet_http::semantics::request::Version;
 
 use super::*;
 use crate::exchange::answering::Answered;
+use crate::limits::LOG_FIELD_MAX;
 use crate::observe::record::Logged;
 
 /// Clients without a certificate.
@@ -11,6 +12,7 @@ fn at(address: &str) -> Named<'_> {
     Named {
         address,
         identity: None,
+        tls: None,
     }
 }
 
@@ -84,6 +86,7 @@ fn hostile_line(format: &LogFormat) -> String {
             (Field::Host, HOSTILE),
             (Field::Referer, HOSTILE),
             (Field::UserAgent, HOSTILE),
+            (Field::ForwardedFor, HOSTILE),
             (Field::Traceparent, HOSTILE),
             (Field::RequestId, HOSTILE),
             (Field::RemoteUser, HOSTILE),
@@ -165,6 +168,9 @@ fn variables_mean_what_they_mean_in_nginx() {
             "HTTP/1.1 200 13",
         ),
         ("${request_time}s $request_completion", "1.000005s OK"),
+        ("$request_length", &head.len().to_string()),
+        ("$http_x_forwarded_for", "-"),
+        ("$ssl_protocol $ssl_cipher", "- -"),
         (
             "$http_host \"$http_user_agent\" $http_user_agent",
             "A:80 \"b c\" b\\x20c",
@@ -178,6 +184,24 @@ fn variables_mean_what_they_mean_in_nginx() {
         let line = line_of(&own(format), false, "192.0.2.7:443", head);
         assert_eq!(line, expect, "{format}");
     }
+}
+
+/// All lines as one list, as nginx has them; not with a mask, and not in JSON, which names the client.
+#[test]
+fn addresses_that_proxies_name_are_a_list() {
+    let head = "GET / HTTP/1.1\r\nhost: h\r\nx-forwarded-for: 192.0.2.1, 192.0.2.2\r\n\
+                X-Forwarded-For: 192.0.2.3\r\n\r\n";
+    let of_nginx = "\"$http_x_forwarded_for\"";
+    let line = |format: &LogFormat, is_masked| line_of(format, is_masked, "192.0.2.7:443", head);
+    let list = "\"192.0.2.1, 192.0.2.2, 192.0.2.3\"";
+    assert_eq!(line(&own(of_nginx), false), list);
+    assert_eq!(line(&own(of_nginx), true), "\"-\"");
+    let json = line(&LogFormat::Json, false);
+    assert!(!json.contains("192.0.2.1"), "{json}");
+    let long = format!("x-forwarded-for: {}\r\n", "1".repeat(LOG_FIELD_MAX)).repeat(2);
+    let head = format!("GET / HTTP/1.1\r\nhost: h\r\n{long}\r\n");
+    let line = line_of(&own(of_nginx), false, "192.0.2.7:443", &head);
+    assert_eq!(line.len(), LOG_FIELD_MAX + 2);
 }
 
 #[test]
