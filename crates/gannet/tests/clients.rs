@@ -262,6 +262,10 @@ fn http3_has_the_same_limits() {
             metric(&secure.server, "gannet_clients_limited_connections_total") == 1
         });
         assert_eq!(get(&mut first).status, 200);
+        let err = secure.server.stop().err;
+        let expect =
+            "gannet: 127.0.0.1 has as many connections as one client may: another one was closed\n";
+        assert!(err.contains(expect), "{err}");
     });
 }
 

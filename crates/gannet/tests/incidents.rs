@@ -68,6 +68,50 @@ fn a_file_that_cannot_be_read_is_named_with_the_cause() {
     });
 }
 
+/// What is beside a file and cannot be read leaves the file in service; without a word, nobody would know
+/// why it is sent as it is.
+#[test]
+fn what_is_beside_a_file_and_cannot_be_read_is_named() {
+    on_both_engines(|engine| {
+        let folder = site();
+        for name in ["page.html", "linked.html", "photo.jpg"] {
+            folder.write(name, "as it is ".repeat(100));
+        }
+        let nobody = fs::Permissions::from_mode(0o000);
+        for name in ["page.html.br", "photo.avif", "only.txt.gz"] {
+            folder.write(name, "shorter");
+            fs::set_permissions(folder.join(name), nobody.clone()).expect("ours");
+        }
+        symlink("/etc/hostname", folder.join("linked.html.gz")).expect("ours");
+        let mut command = command_of_nobody();
+        command.args(["serve", "--compressed-only", "--no-compress", "--port", "0"]);
+        command.args(["--engine", engine.name()]);
+        let server = Gannet::start(command.arg(folder.path()));
+        let mut client = Client::new(&server);
+        let accept = ["accept-encoding: br, gzip", "accept: image/avif"];
+        for target in ["/page", "/linked", "/photo.jpg"] {
+            let answer = client.request("GET", target, &accept);
+            assert_eq!(answer.expect(200).body.len(), 900, "{target}");
+        }
+        client.request("GET", "/only.txt", &accept).expect(403);
+        let err = server.stop().err;
+        let (told, help) = messages(&err);
+        let unread = |name| {
+            format!("gannet: cannot read '{name}' (host 'test'): permission denied (EACCES)")
+        };
+        let expect = [
+            unread("page.html.br"),
+            "gannet: cannot serve 'linked.html.gz' (host 'test'): a symbolic link leads out of the \
+             site, or is absolute"
+                .into(),
+            unread("photo.avif"),
+            unread("only.txt.gz"),
+        ];
+        assert_eq!(told, expect);
+        assert_eq!(help.len(), 2, "once for both of a kind: {err}");
+    });
+}
+
 /// However often a peer asks, and for whatever, there are a few short lines.
 #[test]
 fn a_flood_of_requests_is_a_few_lines_and_their_number() {
@@ -137,6 +181,37 @@ fn a_connection_that_is_turned_away_has_a_reason() {
             let expect = "127.0.0.0 is not in --trust: its connection to ADDRESS was closed";
             check(&flags, request, expect);
         }
+    });
+}
+
+/// Whoever opens more connections than `--client-connections` allows is told of once; clients behind one
+/// address may be many.
+#[test]
+fn one_with_too_many_connections_is_one_line_and_their_number() {
+    const FURTHER: usize = 30;
+    on_both_engines(|engine| {
+        let folder = site();
+        let flags = ["--client-connections", "1", "--workers", "1"];
+        let check = |more: &[&str], name: &str| {
+            let server = engine.serve(folder.path(), &[&flags[..], more].concat());
+            let mut first = Client::new(&server);
+            first.get("/").expect(200);
+            for _ in 0..FURTHER {
+                Client::new(&server).ends();
+            }
+            first.get("/").expect(200);
+            let others = FURTHER - 1;
+            let expect = format!(
+                "gannet: {name} has as many connections as one client may: another one was closed\n\
+                 help: --client-connections has the limit; a proxy that many clients come by is for \
+                 --trust\n\
+                 gannet: and {others} more in the last minute: connections by clients that have too \
+                 many\n"
+            );
+            assert_eq!(server.stop().err, expect);
+        };
+        check(&[], "127.0.0.1");
+        check(&["--log-mask"], "127.0.0.0");
     });
 }
 

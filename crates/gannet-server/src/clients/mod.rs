@@ -134,7 +134,7 @@ impl Clients {
 const HIDDEN: IpAddr = IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0));
 
 /// A client as limits count it: an IPv4 address, or the /64 network of an IPv6 address.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct ClientKey(u128);
 
 /// What to do with a request.

@@ -42,6 +42,7 @@ impl<D: Driver> Active<'_, D> {
             return false;
         }
         if !client.connect(shared.driver.now(), counters) {
+            shared.tell_too_many(peer, client.key());
             return false;
         }
         if let Some(rate) = client.pace() {

@@ -29,24 +29,29 @@ pub(crate) enum Kind {
     NoHeader,
     /// A client is not allowed to connect.
     Denied,
+    /// A client has too many connections.
+    TooMany,
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Unreadable,
         Self::LeadsOut,
         Self::Untrusted,
         Self::NoHeader,
         Self::Denied,
+        Self::TooMany,
     ];
 
     /// Messages a minute. That clients are denied is what `--deny` is for: one says that it happens.
     const fn lines_max(self) -> u64 {
         match self {
             Self::Denied => 1,
-            Self::Unreadable | Self::LeadsOut | Self::Untrusted | Self::NoHeader => {
-                INCIDENT_LINES_MAX
-            }
+            Self::Unreadable
+            | Self::LeadsOut
+            | Self::Untrusted
+            | Self::NoHeader
+            | Self::TooMany => INCIDENT_LINES_MAX,
         }
     }
 
@@ -58,6 +63,7 @@ impl Kind {
             Self::Untrusted => "connections by peers that are not in --trust",
             Self::NoHeader => "connections without a header of the PROXY protocol",
             Self::Denied => "connections by clients that are not allowed",
+            Self::TooMany => "connections by clients that have too many",
         }
     }
 }

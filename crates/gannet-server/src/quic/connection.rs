@@ -7,7 +7,7 @@ use bytes::Bytes;
 use gannet_http::binary::priority::Priority;
 use gannet_http::h2::Time;
 use gannet_http::h3::{self, ErrorCode, Why};
-use gannet_io::driver::{DatagramSocket, Driver, Nanos};
+use gannet_io::driver::{DatagramSocket, Driver, Nanos, Peer};
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, ConnectionStats, Dir, Event, StreamEvent,
     StreamId, Transmit, TransportErrorCode,
@@ -413,8 +413,15 @@ impl<D: Driver> Active<'_, D> {
     fn counts_client(&mut self) -> bool {
         let counters = &mut self.shared.counters.clients;
         let now = self.shared.driver.now();
-        let client = self.conn.client.as_mut();
-        client.is_none_or(|client| client.connect(now, counters))
+        let Some(client) = &mut self.conn.client else {
+            return true;
+        };
+        let may_have_one_more = client.connect(now, counters);
+        if !may_have_one_more {
+            let peer = Peer::Ip(self.conn.quic.remote_address());
+            self.shared.tell_too_many(peer, client.key());
+        }
+        may_have_one_more
     }
 
     /// Opens our control stream and writes SETTINGS. Called when the handshake completes and, in

@@ -10,6 +10,7 @@ use gannet_io::user;
 
 use super::Worker;
 use super::shared::Shared;
+use crate::clients::ClientKey;
 use crate::observe::incidents::{Kind, Message, Named};
 
 impl<D: Driver> Worker<D> {
@@ -92,6 +93,19 @@ impl<D: Driver> Shared<D> {
                 line: format!("gannet: {name} is not allowed to connect: {done}"),
                 help: "--allow and --deny say who may connect".into(),
             }
+        });
+    }
+
+    /// Tells that a client has as many connections as one may have.
+    #[cold]
+    pub(crate) fn tell_too_many(&self, peer: Peer, counted_as: Option<ClientKey>) {
+        self.tell(Kind::TooMany, counted_as, || Message {
+            line: format!(
+                "gannet: {} has as many connections as one client may: another one was closed",
+                self.named(peer)
+            ),
+            help: "--client-connections has the limit; a proxy that many clients come by is for --trust"
+                .into(),
         });
     }
 

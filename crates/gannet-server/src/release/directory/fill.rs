@@ -375,11 +375,7 @@ impl Fill {
                 if self.absent >> index & 1 == 1 {
                     return Started::Now(Err(Errno::NOENT));
                 }
-                let name = match index.checked_sub(SIDECARS.len()) {
-                    None => [&self.file_path, SIDECARS[index].suffix].concat(),
-                    Some(form) => self.form_path(form),
-                };
-                open(driver.open(root, &name, token))
+                open(driver.open(root, &self.beside(index), token))
             }
             State::Alone(index) => open(driver.open(root, &self.coded_name(*index), token)),
             State::GzipEnd(opened) => Self::ask_end(driver, opened, token),
@@ -444,7 +440,10 @@ impl Fill {
                 let coding = SIDECARS[index].coding;
                 self.take(coding, opened, index + 1)
             }
-            (State::Sidecar(index), _) => self.next_sidecar(index + 1),
+            (State::Sidecar(index), result) => {
+                self.note_unreadable(index, &result);
+                self.next_sidecar(index + 1)
+            }
             (State::Form(index), result) => self.form_opened(index, result),
             (State::Surveying(index, since), result) => {
                 let survey = match result {

@@ -66,6 +66,11 @@ impl Fill {
         let coded = match result {
             Ok(Wakeup::Opened(opened)) if opened.meta.kind == FileKind::Regular => opened,
             other => {
+                if let Err(errno) = other
+                    && at_path(&other) != AtPath::Missing
+                {
+                    self.failed(self.coded_name(index), errno);
+                }
                 let found = match at_path(&other) {
                     // Not a usable coded file; that says nothing about the name without the suffix.
                     AtPath::Missing | AtPath::Directory | AtPath::Other | AtPath::Escapes => {

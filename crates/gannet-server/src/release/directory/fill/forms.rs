@@ -1,5 +1,6 @@
 //! Other forms of the file found: which of them exist, and the lookup of one in place of it.
 
+use gannet_content::directory::lookup::AtPath;
 use gannet_content::directory::sidecars::SIDECARS;
 use gannet_content::negotiation;
 use gannet_http::semantics::request::Request;
@@ -7,6 +8,7 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Errno, FileKind};
 
 use super::super::{Cached, OtherForm};
+use super::at_path::at_path;
 use super::{Fill, Filled, State};
 use crate::exchange::Wakeup;
 
@@ -64,8 +66,25 @@ impl Fill {
         }
     }
 
+    /// The path below the root of a sidecar or another form, numbered as in `absent`.
+    pub(super) fn beside(&self, index: usize) -> Vec<u8> {
+        match index.checked_sub(SIDECARS.len()) {
+            None => [&self.file_path, SIDECARS[index].suffix].concat(),
+            Some(form) => self.form_path(form),
+        }
+    }
+
+    /// Notes that a sidecar or another form, numbered as in `absent`, is there and cannot be read.
+    pub(super) fn note_unreadable(&mut self, index: usize, result: &Result<Wakeup, Errno>) {
+        if let Err(errno) = result
+            && at_path(result) != AtPath::Missing
+        {
+            self.failed(self.beside(index), *errno);
+        }
+    }
+
     /// The path below the root of this one of the other forms.
-    pub(super) fn form_path(&self, index: usize) -> Vec<u8> {
+    fn form_path(&self, index: usize) -> Vec<u8> {
         let form = negotiation::forms(&self.file_path).0[index];
         negotiation::name_of(&self.file_path, form)
     }
@@ -94,6 +113,7 @@ impl Fill {
         index: usize,
         result: Result<Wakeup, Errno>,
     ) -> Option<Filled> {
+        self.note_unreadable(SIDECARS.len() + index, &result);
         if let Ok(Wakeup::Opened(opened)) = result
             && opened.meta.kind == FileKind::Regular
             && opened.meta.len > 0
