@@ -234,6 +234,13 @@ impl<B: AsRef<[u8]>> Archive<B> {
         ))
     }
 
+    /// The names of index pages by which its pages answer for folders, apart from those of its dialect.
+    pub fn index_names(&self) -> impl Iterator<Item = &[u8]> {
+        let section = self.section(SectionKind::IndexNames).unwrap_or_default();
+        let names = section.split(|byte| *byte == 0);
+        names.filter(|name| !name.is_empty())
+    }
+
     /// Whether there is an entry of this host in this name space.
     pub fn has_namespace(&self, host: u16, namespace: Namespace) -> bool {
         let view = self.view();

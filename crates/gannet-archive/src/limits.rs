@@ -47,6 +47,9 @@ pub const VARIANT_COUNT_MAX: u8 = 8;
 /// Length of the metadata region in bytes: it is read into memory whole.
 pub const METADATA_LEN_MAX: u64 = 64 << 30;
 
+/// Length in bytes of the names of index pages: dozens of them. A server compares protected paths with each.
+pub const INDEX_NAMES_LEN_MAX: u64 = 1024;
+
 /// Length in bytes of a dictionary, and of content that is coded with one. For more, a larger window
 /// would be needed, which not every client allocates (RFC 9842 section 5).
 pub const DICTIONARY_LEN_MAX: u64 = 8 << 20;

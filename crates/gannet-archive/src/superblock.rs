@@ -54,6 +54,8 @@ pub enum SectionKind {
     Recipe,
     /// Why files have their lifetimes: text for a packer and for people.
     Lifetimes,
+    /// Names of index pages by which a site was packed, for whoever protects paths.
+    IndexNames,
     /// A kind that this version does not know and need not know.
     Other(u32),
 }
@@ -74,8 +76,8 @@ impl SectionKind {
     ];
 
     /// The optional kinds, at most once each. A server must know those present, except for those
-    /// that are for packers: carried, recipe and lifetimes.
-    pub const OPTIONAL: [Self; 9] = [
+    /// that are for packers (carried, recipe and lifetimes) and index names.
+    pub const OPTIONAL: [Self; 10] = [
         Self::Hosts,
         Self::Dictionaries,
         Self::RedirectRules,
@@ -85,6 +87,7 @@ impl SectionKind {
         Self::Carried,
         Self::Recipe,
         Self::Lifetimes,
+        Self::IndexNames,
     ];
 
     /// The number written in the file.
@@ -109,6 +112,7 @@ impl SectionKind {
             Self::Carried => 17,
             Self::Recipe => 32,
             Self::Lifetimes => 33,
+            Self::IndexNames => 34,
             Self::Other(number) => number,
         }
     }
@@ -144,6 +148,7 @@ impl fmt::Display for SectionKind {
             Self::Carried => "carried",
             Self::Recipe => "recipe",
             Self::Lifetimes => "lifetimes",
+            Self::IndexNames => "index-names",
             Self::Other(number) => return write!(out, "{number}"),
         })
     }

@@ -24,8 +24,9 @@ use crate::layout::{
     blob, dictionary, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant,
 };
 use crate::limits::{
-    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, PAGE_ALIGN,
-    PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
+    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, INDEX_NAMES_LEN_MAX,
+    PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX, VALUE_LEN_MAX,
+    VARIANT_COUNT_MAX,
 };
 use crate::path::{is_location, is_normalised};
 use crate::superblock::{SUPERBLOCK_LEN, Section, SectionKind, Superblock};
@@ -153,6 +154,11 @@ fn lay_out(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<Layout, A
         layout.dictionaries = range(SectionKind::Dictionaries)?;
         let rows = &layout.dictionaries;
         layout.dictionary_count = count(SectionKind::Dictionaries, rows, dictionary::LEN)?;
+    }
+    if let Some(names) = superblock.section(SectionKind::IndexNames)
+        && names.len > INDEX_NAMES_LEN_MAX
+    {
+        return record(SectionKind::IndexNames, 0, Rule::Limit);
     }
     if superblock.section(SectionKind::Carried).is_some() {
         layout.carried = range(SectionKind::Carried)?;

@@ -20,8 +20,8 @@ use crate::layout::{
     align_up, blob, dictionary, entry, put, slice, u16_at, u32_at, u64_at, variant,
 };
 use crate::limits::{
-    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX,
-    TINY_MAX, TINY_TOTAL_MAX, VALUE_LEN_MAX,
+    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, INDEX_NAMES_LEN_MAX, PAGE_ALIGN,
+    PAGE_ALIGNED_FROM, PATH_LEN_MAX, TINY_MAX, TINY_TOTAL_MAX, VALUE_LEN_MAX,
 };
 use crate::path::{is_location, is_normalised};
 use crate::superblock::{Options, SUPERBLOCK_LEN, SectionKind};
@@ -422,6 +422,18 @@ impl Writer {
         match hosts::render_rules(rules) {
             Ok(bytes) => self.set_section(SectionKind::HostRules, bytes),
             Err(rule) => self.refuse(SectionKind::HostRules, rule),
+        }
+    }
+
+    /// Sets the names of index pages by which pages answer for folders, apart from those of the dialect.
+    pub fn set_index_names<'n>(&mut self, names: impl IntoIterator<Item = &'n [u8]>) {
+        let bytes: Vec<u8> = names
+            .into_iter()
+            .flat_map(|name| [name, &[0]].concat())
+            .collect();
+        match bytes.len() as u64 <= INDEX_NAMES_LEN_MAX {
+            true => self.set_section(SectionKind::IndexNames, bytes),
+            false => self.refuse(SectionKind::IndexNames, Rule::Limit),
         }
     }
 

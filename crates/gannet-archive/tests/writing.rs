@@ -6,7 +6,9 @@ use gannet_archive::{
     ArchiveError, BlobId, Coding, Content, FieldBlock, Key, Options, Rule, SectionKind,
     VariantDraft, Writer, digest, limits,
 };
-use sample::{common, dictionaries, hello, host_rules, hpack, inflated, open, site, unbrotlied};
+use sample::{
+    common, dictionaries, hello, host_rules, hpack, indexed, inflated, open, site, unbrotlied,
+};
 
 /// The committed files of each format version. A change of these bytes is a change of the format.
 #[test]
@@ -243,4 +245,39 @@ fn a_coding_alone_is_kept_only_where_it_is_stored_and_shorter() {
         "stored already"
     );
     assert!(writer.finish().is_ok());
+}
+
+/// The names come back; other archives have none. There are dozens at most, and a server opens no archive that
+/// has more.
+#[test]
+fn names_of_index_pages_come_back() {
+    let names = |bytes: &[u8]| -> Vec<Vec<u8>> {
+        let archive = open(bytes).expect("a sound archive");
+        archive.index_names().map(<[u8]>::to_vec).collect()
+    };
+    assert_eq!(names(&hello()), Vec::<Vec<u8>>::new());
+    assert_eq!(
+        names(
+            &indexed(|writer| {
+                writer.set_index_names([&b"home.htm"[..], b"a b"]);
+            })
+            .expect("few names")
+        ),
+        [&b"home.htm"[..], b"a b"]
+    );
+    let most = usize::try_from(limits::INDEX_NAMES_LEN_MAX).expect("small");
+    let long = |len| vec![b'a'; len];
+    assert!(indexed(|writer| writer.set_index_names([&*long(most - 1)])).is_ok());
+    let refused = ArchiveError::Record {
+        section: SectionKind::IndexNames,
+        index: 0,
+        rule: Rule::Limit,
+    };
+    assert_eq!(
+        indexed(|writer| writer.set_index_names([&*long(most)])).err(),
+        Some(refused)
+    );
+    let section = |writer: &mut Writer| writer.set_section(SectionKind::IndexNames, long(most + 1));
+    // What was written is checked as a reader does.
+    assert_eq!(indexed(section).err(), Some(refused));
 }

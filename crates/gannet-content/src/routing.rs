@@ -180,6 +180,14 @@ impl Routing {
         }
     }
 
+    /// Its index names that are none of its dialect.
+    pub fn own_index_names(&self) -> impl Iterator<Item = &[u8]> {
+        let dialect = Self::new(self.rules.unwrap_or_default()).index_names;
+        let names = self.index_names.iter();
+        let own = names.filter(move |name| !dialect.contains(name));
+        own.map(Vec::as_slice)
+    }
+
     /// Whether a path, without its first slash, is that of a rules file.
     #[must_use]
     pub fn is_rules_file(&self, path: &[u8]) -> bool {

@@ -212,6 +212,61 @@ fn passwords_in_the_clear_are_for_directories_alone() {
     });
 }
 
+/// The password of a folder is that of its index page, by whatever name an archive was packed; and the other
+/// way round.
+#[test]
+fn an_archive_knows_the_names_of_its_index_pages() {
+    on_both_engines(|engine| {
+        let site = Folder::new();
+        for name in [
+            "index.html",
+            "plan/start.htm",
+            "plan/open.html",
+            "draft/start.htm",
+        ] {
+            site.write(name, name);
+        }
+        let rules = format!("/plan/\n  Basic-Auth: {BOB}\n/draft/start.htm\n  Basic-Auth: {BOB}\n");
+        let out = Folder::new();
+        let users = out.join("users");
+        out.write("users", format!("{BOB}\n"));
+        let users = users.to_str().expect("UTF-8");
+        let archive = out.join("site.gannet");
+        let archive_name = archive.to_str().expect("UTF-8");
+        let check = |flags: &[&str]| {
+            let names = ["--index", "start.htm,index.html"];
+            gannet_in(
+                &site,
+                [&["pack", ".", "-q", "-o", archive_name], &names[..]].concat(),
+            )
+            .success();
+            let server = engine.serve(&archive, flags);
+            for path in [
+                "/plan/",
+                "/plan/start.htm",
+                "/plan/start",
+                "/draft/",
+                "/draft/start.htm",
+            ] {
+                ask(&server, "GET", path, &[]).expect(401);
+                ask(&server, "GET", path, &[WRONG]).expect(401);
+            }
+            ask(&server, "GET", "/plan/", &[RIGHT]).expect(200);
+            ask(&server, "GET", "/plan/open", &[]).expect(200);
+            ask(&server, "GET", "/", &[]).expect(200);
+        };
+        let paths = [
+            "--password-path",
+            "/plan/",
+            "--password-path",
+            "/draft/start.htm",
+        ];
+        check(&[&["--password-file", users], &paths[..]].concat());
+        site.write("_headers", rules);
+        check(&[]);
+    });
+}
+
 /// A user has to be in every list that holds for a path.
 #[test]
 fn an_inner_rule_opens_nothing() {

@@ -129,6 +129,15 @@ pub(crate) fn hello() -> Vec<u8> {
     file.finish().expect("a sound archive")
 }
 
+/// One tiny entry, and what this sets.
+pub(crate) fn indexed(set: impl FnOnce(&mut Writer)) -> Result<Vec<u8>, ArchiveError> {
+    let mut file = File::new(Options::default());
+    set(&mut file.writer);
+    let variants = file.variants(&[(Coding::Identity, b"hello\n")]);
+    file.content(Key::content(b"/"), variants, false);
+    file.finish()
+}
+
 /// All features of the format, small: tiny and large blobs, several codings, an alias, a not-found
 /// page, a redirect.
 pub(crate) fn site() -> Vec<u8> {

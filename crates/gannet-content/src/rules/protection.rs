@@ -32,7 +32,13 @@ impl Paths {
     /// Whether one of them is this path, in any of its forms.
     #[must_use]
     pub fn cover(&self, path: &[u8]) -> bool {
-        !matching(&self.matcher, &self.forms, path).is_empty()
+        self.cover_in(&self.forms, path)
+    }
+
+    /// Whether one of them is this path in any of these forms, instead of its own.
+    #[must_use]
+    pub fn cover_in(&self, forms: &Forms, path: &[u8]) -> bool {
+        !matching(&self.matcher, forms, path).is_empty()
     }
 }
 
@@ -192,6 +198,12 @@ mod tests {
         );
         check("/*", &["/", "/a", "/a/b.js"], &[]);
         check("/a.js", &["/a.js", "/a.js.gz"], &["/a", "/a.json"]);
+        // Nobody knows here which of them is a folder: its index page is protected, other files are not.
+        check(
+            "/index.html",
+            &["/", "/index.html", "/index.html/", "/index.html/index"],
+            &["/index.html/a", "/a"],
+        );
     }
 
     /// Every file that a dialect or `--index` sends for a path has that path's protection, and the other

@@ -116,22 +116,31 @@ impl PasswordFile {
         Ok(Some(Arc::new(Self { users, paths })))
     }
 
-    /// Its users, if it protects this path.
-    pub(super) fn protecting(&self, path: &[u8]) -> Option<&[User]> {
-        self.paths.cover(path).then_some(&self.users)
+    /// Its users, if it protects this path, in these forms of its site as well.
+    pub(super) fn protecting(&self, path: &[u8], of_site: Option<&Forms>) -> Option<&[User]> {
+        let is_covered =
+            self.paths.cover(path) || of_site.is_some_and(|forms| self.paths.cover_in(forms, path));
+        is_covered.then_some(&self.users)
     }
 }
 
-/// Under which paths the content of all sites may be found. Archives, which may also come later, have been
-/// packed for any dialect.
+/// Under which paths the content of all sites may be found. Archives may also come later; index names of their
+/// own are among their rules.
 fn forms(contents: &[Hosted], routing: &Routing) -> Forms {
     let has_own = contents.iter().any(|hosted| match hosted.content {
         Content::Directory(_) | Content::HostFolder(_) | Content::File(_) => false,
         Content::Archive(_) | Content::Store(_) | Content::Many(_) => true,
     });
+    match has_own {
+        true => forms_of_archive(routing),
+        false => Forms::new([routing]),
+    }
+}
+
+/// The same for an archive, which has been packed for any dialect.
+pub(crate) fn forms_of_archive(routing: &Routing) -> Forms {
     let others = [Compat::Netlify, Compat::Cloudflare, Compat::Kawipiko].map(Routing::new);
-    let others = others.iter().filter(|_| has_own);
-    Forms::new(others.chain([routing]))
+    Forms::new(others.iter().chain([routing]))
 }
 
 /// The live directory that serves a file, if any does.

@@ -24,6 +24,7 @@ use gannet_http::semantics::request::Request;
 use gannet_io::driver::Token;
 
 use self::checker::{Checker, Job};
+pub(crate) use self::file::forms_of_archive;
 use crate::limits::{PASSWORD_WAITERS_MAX, PASSWORDS_REMEMBERED_MAX};
 use crate::release::Release;
 use crate::release::rules::SiteRules;
@@ -81,7 +82,8 @@ pub(crate) fn lists<'a>(
     let file = release.passwords.as_deref();
     let table = rules.and_then(SiteRules::users);
     let mut lists = Vec::new();
-    lists.extend(file.and_then(|file| file.protecting(path)));
+    let forms = rules.and_then(SiteRules::forms);
+    lists.extend(file.and_then(|file| file.protecting(path, forms)));
     lists.extend(table.into_iter().flat_map(|table| table.users(path)));
     (!lists.is_empty()).then_some(lists)
 }

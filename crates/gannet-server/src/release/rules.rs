@@ -13,6 +13,7 @@ use gannet_content::rules::limits::RULES_FILE_MAX;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
+use gannet_content::rules::protection::Forms;
 use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled, TableError};
 use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::fields::KnownField;
@@ -35,6 +36,8 @@ pub(crate) struct SiteRules {
     is_preview: bool,
     /// A rule for fields may forbid to code content while it is served.
     may_forbid_coding: bool,
+    /// Under which paths content is found, in an archive with index names of its own.
+    forms: Option<Arc<Forms>>,
 }
 
 /// The files of a directory that are read before any request.
@@ -81,9 +84,19 @@ impl SiteRules {
         let HostRules { redirects, fields } = archive.rules(host);
         let redirects = (!redirects.is_empty()).then(|| RedirectTable::parse(redirects));
         let headers = (!fields.is_empty()).then(|| HeaderTable::parse(fields));
+        let headers = headers.transpose()?;
+        let names: Vec<_> = archive.index_names().map(<[u8]>::to_vec).collect();
+        let routing = (!names.is_empty()).then(|| Routing {
+            index_names: names,
+            ..Routing::default()
+        });
         Ok(Self {
             redirects: redirects.transpose()?,
-            headers: headers.transpose()?,
+            headers: match &routing {
+                Some(routing) => headers.map(|table| table.with_routing(routing)),
+                None => headers,
+            },
+            forms: routing.map(|routing| Arc::new(passwords::forms_of_archive(&routing))),
             ..Self::default()
         }
         .or_none())
@@ -189,12 +202,17 @@ impl SiteRules {
 
     fn or_none(self) -> Option<Self> {
         let has_rules = self.redirects.is_some() || self.headers.is_some();
-        (has_rules || self.pages.is_some()).then_some(self)
+        (has_rules || self.pages.is_some() || self.forms.is_some()).then_some(self)
     }
 
     /// The site's own error pages, if any.
     pub(crate) fn pages(&self) -> Option<&ErrorPages> {
         self.pages.as_deref()
+    }
+
+    /// Under which paths content is found, if that takes more than the names of dialects.
+    pub(crate) fn forms(&self) -> Option<&Forms> {
+        self.forms.as_deref()
     }
 
     /// The redirects, if any.

@@ -89,9 +89,13 @@ impl Rules {
         let headers = (!fields.is_empty())
             .then(|| HeaderTable::parse(fields).map_err(|_| damaged("field rules")))
             .transpose()?;
+        let routing = Routing {
+            index_names: archive.index_names().map(<[u8]>::to_vec).collect(),
+            ..Routing::default()
+        };
         Ok(Self {
             redirects,
-            headers,
+            headers: headers.map(|table| table.with_routing(&routing)),
             files: vec![REDIRECTS.into()],
             problems: Vec::new(),
             is_of_archive: true,

@@ -253,6 +253,7 @@ pub fn pack_signed(
     writer.set_section(SectionKind::Recipe, recipe.to_section());
     let lifetimes = sources.lifetimes.to_text(LIFETIMES_LISTED_MAX);
     writer.set_section(SectionKind::Lifetimes, lifetimes.into_bytes());
+    writer.set_index_names(options.routing.own_index_names());
     let mut target = Target::new(&mut writer, &mut output);
     let stored = store(&sources, options, &previous, &mut target, progress)
         .inspect_err(|error| memory.doubt(error))?;
