@@ -15,3 +15,4 @@ mod https_record;
 pub mod json;
 pub mod messages;
 pub mod quantities;
+pub mod room;

@@ -14,7 +14,7 @@ use gannet::commands::{
     serve, text, verify, write,
 };
 use gannet::messages::{Failure, hide_panics};
-use gannet::{components, documents};
+use gannet::{components, documents, room};
 use gannet_io::reserve::WithReserve;
 use gannet_server::notices;
 use signal_hook::consts::SIGXFSZ;
@@ -25,6 +25,9 @@ use signal_hook::flag;
 static ALLOCATOR: WithReserve = WithReserve;
 
 fn main() -> ExitCode {
+    if !room::is_enough() {
+        return ExitCode::from(2);
+    }
     hide_panics();
     // Makes a file size limit an error like a full disk, instead of a fatal signal. If no handler
     // can be installed, the signal stays fatal.

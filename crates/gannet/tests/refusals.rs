@@ -414,6 +414,43 @@ fn limits_are_judged_alike_by_the_check_and_a_start() {
     });
 }
 
+/// With less address space than the program itself takes, it says so, whatever it is asked for; it was ended by
+/// a signal when its first allocation failed.
+#[test]
+fn too_little_address_space_for_the_program_is_an_error() {
+    let site = Folder::site();
+    let with_limit = |kib: u32, arguments: &[&str]| {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -v {kib} && exec \"$@\"");
+        command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_gannet")]);
+        command.args(arguments).current_dir(site.path());
+        run(command.stdin(Stdio::null()))
+    };
+    let mut told = 0;
+    for kib in (8 << 10..).step_by(512) {
+        let ended = with_limit(kib, &["version"]);
+        if ended.status == Some(0) {
+            break;
+        }
+        // The system cannot load it, or the message.
+        let is_ours = ended.err.starts_with("gannet: ");
+        assert!(
+            is_ours || !ended.err.contains("allocation"),
+            "{kib}: {ended:?}"
+        );
+        if is_ours {
+            told += 1;
+            let start =
+                format!("gannet: ulimit -v {kib}: too little for the program itself: at least ");
+            assert!(ended.err.starts_with(&start), "{kib}: {ended:?}");
+            assert_eq!(ended.status, Some(2), "{kib}: {ended:?}");
+            let served = with_limit(kib, &["--port", "0", "."]);
+            assert!(served.err.starts_with(&start), "{kib}: {served:?}");
+        }
+    }
+    assert!(told > 0, "no limit was low enough");
+}
+
 /// A start fits into any address space above the minimum: nothing allocates in proportion to what
 /// is available.
 #[test]
