@@ -80,6 +80,9 @@ pub const ACME_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Until an order has come to its end: servers check names from several places.
 pub const ORDER_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// The same while other hosts wait for theirs, or may come: most orders take seconds. It is gone on with later.
+pub const ORDER_TIMEOUT_SHARED: Duration = Duration::from_secs(60);
+
 /// Until a challenge and, after it, a certificate is there; both polled with growing pauses.
 pub const ORDER_POLL_TIMEOUT: Duration = Duration::from_secs(120);
 

@@ -38,8 +38,12 @@ mod orderer;
 mod schedule;
 mod server;
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64_URL;
+
+use crate::limits::ORDER_TIMEOUT_SHARED;
 
 pub use error::AcmeError;
 pub use folder::{CERTIFICATES, CHALLENGES};
@@ -96,6 +100,8 @@ pub struct OrderSettings {
     pub binding: Option<Binding>,
     /// How control of names is proved.
     pub challenge: Challenge,
+    /// How long an order may take while other hosts wait; it is gone on with after a pause.
+    pub patience: Duration,
 }
 
 impl Default for OrderSettings {
@@ -106,6 +112,7 @@ impl Default for OrderSettings {
             profile: None,
             binding: None,
             challenge: Challenge::default(),
+            patience: ORDER_TIMEOUT_SHARED,
         }
     }
 }

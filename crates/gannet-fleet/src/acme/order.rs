@@ -1,6 +1,7 @@
 //! One order: from a host to a certificate with its key.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier,
@@ -16,7 +17,7 @@ use super::draft::Draft;
 use super::error::Refusal;
 use super::folder::{Folder, Passing};
 use super::{Challenge, OrderSettings};
-use crate::limits::{CHALLENGE_SEEN, ORDER_POLL_TIMEOUT, ORDER_TIMEOUT};
+use crate::limits::{CHALLENGE_SEEN, ORDER_POLL_TIMEOUT};
 
 /// A certificate with its chain, and its key: both PEM.
 pub(super) struct Issued {
@@ -79,12 +80,13 @@ impl From<Error> for Fault {
     }
 }
 
-/// Orders a certificate for the draft's key, or goes on with an order of before.
+/// Orders a certificate for the draft's key, or goes on with an order of before. After `patience` it is left
+/// for later.
 pub(super) async fn order(
     account: &Account,
     (host, replaced): (&str, Option<CertificateIdentifier<'static>>),
     draft: &mut Draft,
-    (settings, folder): (&OrderSettings, &Folder),
+    (settings, folder, patience): (&OrderSettings, &Folder, Duration),
 ) -> Result<Issued, Fault> {
     let wanted = Wanted {
         host,
@@ -93,7 +95,7 @@ pub(super) async fn order(
         folder,
     };
     let is_earlier = draft.order().is_some();
-    let ordered = timeout(ORDER_TIMEOUT, async {
+    let ordered = timeout(patience, async {
         match wanted.attempt(account, draft).await {
             Err(fault) if fault.kind == FaultKind::Void => {
                 draft.note(None);

@@ -21,8 +21,8 @@ use super::order::{Fault, FaultKind, Issued, order};
 use super::schedule::{Looks, Orders, back_off, is_late, latest_renewal_of, renewal_of, within};
 use super::{OrderSettings, server};
 use crate::limits::{
-    CERTIFICATE_LEN_MAX, LOOK_TIMEOUT, LOOKS_PAUSE_S, LOOKS_PER_ROUND, RENEWAL_LOOK_LEAST,
-    RENEWAL_LOOK_MOST, WRITE_BACK_OFF_MOST,
+    CERTIFICATE_LEN_MAX, LOOK_TIMEOUT, LOOKS_PAUSE_S, LOOKS_PER_ROUND, ORDER_TIMEOUT,
+    RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST, WRITE_BACK_OFF_MOST,
 };
 
 /// Something to tell.
@@ -217,6 +217,8 @@ const NOT_VALID: &str = "the new certificate is not valid now: is the clock of t
 struct Round<'r> {
     clock: &'r dyn Fn() -> i64,
     tell: &'r mut dyn FnMut(Event<'_>),
+    /// No other host is due after the one that is looked at.
+    is_last: bool,
 }
 
 impl Round<'_> {
@@ -246,7 +248,11 @@ impl Keeper {
         clock: &dyn Fn() -> i64,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Renewals {
-        let mut round = Round { clock, tell };
+        let mut round = Round {
+            clock,
+            tell,
+            is_last: false,
+        };
         let mut gone = Vec::new();
         self.looks.begin();
         let mut due = self.due_hosts(clock()).into_iter();
@@ -256,6 +262,7 @@ impl Keeper {
             && let Some(at) = due.next()
         {
             looked += 1;
+            round.is_last = due.len() == 0;
             if !self.look(at, &mut round).await {
                 gone.push(self.hosts[at].name.clone());
             }
@@ -426,7 +433,13 @@ impl Keeper {
         }?;
         self.orders.count(now);
         self.asked.take();
-        let context = (&self.settings, &self.folder);
+        // Those that are named meanwhile are heard of in the next round.
+        let is_alone = round.is_last && self.named.is_empty();
+        let patience = match is_alone {
+            true => ORDER_TIMEOUT,
+            false => self.settings.patience,
+        };
+        let context = (&self.settings, &self.folder, patience);
         let wanted = (host.as_str(), replaced.clone());
         let mut issued = order(&account, wanted, &mut draft, context).await;
         if issued

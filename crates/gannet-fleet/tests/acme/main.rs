@@ -218,6 +218,26 @@ fn an_order_whose_answer_is_lost_is_gone_on_with() {
     }
 }
 
+/// Other hosts have their certificates meanwhile, and the order is gone on with.
+#[test]
+fn an_order_that_hangs_lets_others_go_on() {
+    let mut stage = Stage::new();
+    stage.settings.patience = Duration::from_secs(1);
+    let mut orderer = stage.open_for(&["a.test", "b.test"]);
+    stage.ca.state().never_proved = Some("a.test");
+    let (_, told) = stage.round(&mut orderer);
+    says(
+        &told,
+        &["the order does not come to its end", "ordered b.test"],
+    );
+    stage.ca.state().never_proved = None;
+    stage.ca.state().prove_all();
+    stage.pass(HOUR);
+    let (_, told) = stage.round(&mut orderer);
+    says(&told, &["ordered a.test"]);
+    assert_eq!(stage.ca.count("newOrder"), 2);
+}
+
 #[test]
 fn an_authorization_that_is_revoked_or_deactivated_leads_to_a_new_order() {
     for status in ["revoked", "deactivated", "expired"] {

@@ -43,7 +43,12 @@ impl Stage {
 
     /// As a new process does.
     pub(crate) fn open(&self) -> Orderer {
-        let hosts = ["a.test".to_owned()];
+        self.open_for(&["a.test"])
+    }
+
+    /// The same for these hosts.
+    pub(crate) fn open_for(&self, hosts: &[&str]) -> Orderer {
+        let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
         let settings = self.settings.clone();
         Orderer::open(self.folder.path(), &hosts, settings, |_| {
             panic!("nobody else")

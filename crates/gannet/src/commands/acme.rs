@@ -204,6 +204,7 @@ mod ordering {
             profile: of("profile"),
             binding,
             challenge,
+            ..OrderSettings::default()
         })
     }
 
