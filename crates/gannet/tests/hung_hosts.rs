@@ -15,7 +15,7 @@ use gannet_testkit::h2::{Peer, block, headers};
 use gannet_testkit::h3;
 use gannet_testkit::process::{threads, until};
 use gannet_testkit::quic::Quic;
-use gannet_testkit::tls::Secure;
+use gannet_testkit::tls::{Authority, KeyKind, Secure};
 use gannet_testkit::{Folder, Gannet, command, left_out, run};
 
 use crate::sites::{name, sites, told};
@@ -28,6 +28,9 @@ const OPENERS: usize = 4;
 
 /// More than those.
 const HUNG: usize = 6;
+
+/// `bob:U*U` by bcrypt.
+const USER: &str = "bob:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
 
 fn hung(number: usize) -> String {
     format!("hung{number}.example")
@@ -332,6 +335,45 @@ fn a_site_that_hangs_is_named_and_waited_for() {
         command.arg(format!("one.example={}", mounted.path().display())),
         &mounted,
     );
+}
+
+/// So does a start of certificates, passwords and its log.
+#[test]
+fn files_beside_the_content_that_hang_are_named_and_waited_for() {
+    let site = Folder::site();
+    let authority = Authority::new();
+    let pair = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    let pem = fs::read(&pair).expect("issued");
+    let tls = ["--tls-cert", pair.to_str().expect("UTF-8")];
+    for (flag, content, more) in [
+        ("--tls-cert", &*pem, &[][..]),
+        ("--tls-client-ca", &*pem, &tls),
+        ("--password-file", USER.as_bytes(), &[]),
+        ("--log-file", b"a line\n", &[]),
+    ] {
+        for disk in [Disk::SlowName, Disk::SlowFrom(0)] {
+            // Nobody can write there, so that a log is found and not opened.
+            if flag == "--log-file" && matches!(disk, Disk::SlowFrom(_)) {
+                continue;
+            }
+            let Some(mounted) = Mounted::new(&[("file", content, disk)]) else {
+                return;
+            };
+            let file = mounted.path().join("file");
+            let mut command = command();
+            command.args(["--port", "0", "--check-config"]).args(more);
+            command.arg(flag).arg(&file).arg(site.path());
+            command.stdout(Stdio::null());
+            let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+            let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+            let told = lines.next().expect("a line").expect("readable");
+            mounted.release();
+            let expect = format!("gannet: waiting for '{}' for 5 s now: ", file.display());
+            assert!(told.starts_with(&expect), "{flag}: {told}");
+            lines.for_each(drop);
+            child.wait().expect("it ends");
+        }
+    }
 }
 
 /// A link out of the folder is refused without a look at what it leads to, at the start as later.

@@ -17,6 +17,7 @@ use gannet_io::named_file;
 use crate::config::{Content, ContentOptions, Hosted, PasswordOptions};
 use crate::limits::PASSWORD_FILE_MAX;
 use crate::observe::notices::ERRORS;
+use crate::start::in_time::until_it_answers;
 use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::published::Published;
 
@@ -97,6 +98,7 @@ impl PasswordFile {
         let Some(path) = &options.file else {
             return Ok(None);
         };
+        until_it_answers(path);
         if let Some(site) = serving(path, contents, content.dotfiles) {
             return Err(PasswordFileError::Served(path.clone(), site));
         }

@@ -1,12 +1,14 @@
 //! Work with things some of which may be on file systems that do not answer.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use gannet_io::named_file;
 
 use crate::limits::START_WAIT_TOLD_S;
 use crate::observe::notices::ERRORS;
@@ -131,6 +133,15 @@ pub fn however_long<R>(path: &Path, work: impl FnOnce() -> R) -> R {
         watching.map(thread::ScopedJoinHandle::join);
         result
     })
+}
+
+/// Waits until the file system of a file that is to be read answers, in the same way. Whoever reads it then
+/// says what is wrong with it.
+pub(crate) fn until_it_answers(path: &Path) {
+    however_long(path, || {
+        let file = named_file::open(path);
+        let _ = file.and_then(|mut file| file.read(&mut [0]));
+    });
 }
 
 #[cfg(test)]

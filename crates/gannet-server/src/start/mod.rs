@@ -34,6 +34,7 @@ use self::bound::{Bound, worker_count};
 use self::contents::Contents;
 use self::estate::{Estate, Inheritance};
 use self::follow::LiveDirectory;
+use self::in_time::however_long;
 use self::published::Published;
 use self::quic::{Datagrams, Http3Report};
 use self::releases::Surroundings;
@@ -137,11 +138,14 @@ pub fn prepare(
     } = Contents::open(content, &config, &means)?;
     let board = Arc::new(Board::default());
     let owner = config.run_as.as_ref().map(|run_as| &run_as.user);
-    let log = LogWriter::start(
-        (&config.log, config.log_lines),
-        config.log_file.as_deref(),
-        owner,
-    );
+    let open_log = || {
+        let file = config.log_file.as_deref();
+        LogWriter::start((&config.log, config.log_lines), file, owner)
+    };
+    let log = match &config.log_file {
+        Some(path) => however_long(path, open_log),
+        None => open_log(),
+    };
     let (log, factory) = log.map_err(|e| {
         let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));
         StartError::Log(path.display().to_string(), e)

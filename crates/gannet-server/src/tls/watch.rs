@@ -19,6 +19,7 @@ use super::clients::{Demand, Verifier};
 use super::config::Options;
 use super::folder::{self, Folder};
 use super::on_demand::{OnDemand, Teller};
+use crate::start::in_time::{however_long, until_it_answers};
 use crate::start::lookout::{Quiet, Stamp};
 
 /// Interval at which the files are checked.
@@ -94,8 +95,12 @@ impl Source {
     pub fn open(&self) -> Result<Opened, CertificateError> {
         let mut warnings = Vec::new();
         let mut held = Held::new(self);
+        self.files().for_each(until_it_answers);
         held.read_named(self, &mut warnings)?;
-        held.read_folder(true, &mut warnings);
+        if let Some(ordered) = &self.ordered {
+            let read = || held.read_folder(true, &mut warnings);
+            however_long(&ordered.certificates(), read);
+        }
         let set = held.set(self, None)?;
         if let Some(ordered) = &self.ordered {
             let folder = ordered.certificates();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gannet_server::config::LogFormat;
+use gannet_server::however_long;
 use gannet_server::notices::{ERRORS, OUTPUT};
 use rustix::fs::fstat;
 
@@ -41,7 +42,7 @@ pub(super) fn log_file(settings: &Settings) -> Option<PathBuf> {
     let path = settings.server.log_file.as_ref()?;
     let is_output = || {
         let out = fstat(io::stdout()).ok()?;
-        let file = std::fs::metadata(path).ok()?;
+        let file = however_long(path, || std::fs::metadata(path)).ok()?;
         Some((out.st_dev, out.st_ino) == (file.dev(), file.ino()))
     };
     (is_output() != Some(true)).then(|| path.clone())
