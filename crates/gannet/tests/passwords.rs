@@ -43,6 +43,12 @@ fn site(users: &str) -> Folder {
     site
 }
 
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    coder.write_all(content).expect("in memory");
+    coder.finish().expect("in memory")
+}
+
 fn pack(site: &Folder, out: &Folder, engine: Engine) -> PathBuf {
     let path = out.join(format!("{}.gannet", engine.name()));
     let path_text = path.to_str().expect("UTF-8");
@@ -500,6 +506,127 @@ fn every_name_of_a_page_needs_its_password() {
             ask(&server, "GET", path, &[RIGHT]).expect(200);
         }
     });
+}
+
+/// All names of the same content, of files that may exist only compressed: a pattern that is one of them
+/// protects all, in a directory, an archive, and a folder of hosts, by either kind of rule.
+#[test]
+fn every_name_of_content_needs_its_password() {
+    let contents: [&[&str]; 5] = [
+        &["/secret.txt", "/secret.txt.gz"],
+        &["/page", "/page.html", "/page.html.gz"],
+        &["/f/", "/f/index", "/f/index.html", "/f/index.html.gz"],
+        &["/notes.gz", "/notes.gz.html"],
+        &["/v1.br/", "/v1.br/index.html"],
+    ];
+    let site = |host: &str, rules: &str| {
+        let site = Folder::new();
+        for name in ["secret.txt.gz", "page.html.gz", "f/index.html.gz"] {
+            site.write(format!("{host}{name}"), gzip(b"content"));
+        }
+        for name in ["notes.gz.html", "v1.br/index.html", "open.txt"] {
+            site.write(format!("{host}{name}"), "content");
+        }
+        site.write(format!("{host}_headers"), rules);
+        site
+    };
+    let out = Folder::new();
+    let users = out.write("users", format!("{BOB}\n"));
+    let users = users.to_str().expect("UTF-8");
+    let packed = out.join("site.gannet");
+    let packed = packed.to_str().expect("UTF-8");
+    let alone = &["--compressed-only"][..];
+    let of_hosts = &["--compressed-only", "--hosts"][..];
+    // Where the site is, and the flags of the archive or else of the server.
+    let kinds = [
+        ("", alone, false),
+        ("", alone, true),
+        ("_default/", of_hosts, false),
+        ("_default/", of_hosts, true),
+    ];
+    let check = |(host, flags, is_packed): (&str, &[&str], bool), rank: usize, by_file: bool| {
+        let patterns = contents.iter().filter_map(|names| names.get(rank));
+        let rule = |pattern: &&str| format!("{pattern}\n  Basic-Auth: {BOB}\n");
+        let (operator, rules) = match by_file {
+            true => {
+                let paths = patterns.flat_map(|it| ["--password-path", it]);
+                let operator = ["--password-file", users].into_iter().chain(paths);
+                (operator.collect::<Vec<_>>(), String::new())
+            }
+            false => (Vec::new(), patterns.map(rule).collect()),
+        };
+        let site = site(host, &rules);
+        let server = match is_packed {
+            true => {
+                let pack = [&["pack", ".", "-q", "-o", packed], flags].concat();
+                gannet_in(&site, pack).success();
+                Gannet::serve(packed, &operator)
+            }
+            false => Gannet::serve(site.path(), &[&operator[..], flags].concat()),
+        };
+        let mut client = Client::new(&server);
+        for name in contents
+            .iter()
+            .filter_map(|names| names.get(rank).and(Some(*names)))
+            .flatten()
+        {
+            let what = format!("{name}: {host} {is_packed} {rank} {by_file}");
+            assert_eq!(client.get(name).status, 401, "{what}");
+            let granted = client.request("GET", name, &[RIGHT]).status;
+            assert_ne!(granted, 401, "{what}");
+        }
+        client.get("/open.txt").expect(200);
+    };
+    for kind in kinds {
+        for rank in 0..4 {
+            check(kind, rank, false);
+            check(kind, rank, true);
+        }
+    }
+}
+
+/// Which file is decompressed is known when an archive is packed: it is not open to others than its copy.
+#[test]
+fn what_an_archive_decompresses_has_the_users_of_the_compressed_file() {
+    let (site, out) = (Folder::new(), Folder::new());
+    site.write("secret.txt.gz", gzip(b"content"));
+    let path = out.join("site.gannet");
+    let path = path.to_str().expect("UTF-8");
+    let pack = |rules: String| {
+        site.write("_headers", rules);
+        gannet_in(&site, ["pack", ".", "-q", "-o", path, "--compressed-only"])
+    };
+    let rule = format!("/*.gz\n  Basic-Auth: {BOB}\n");
+    pack(rule.clone()).failure(
+        1,
+        "gannet: cannot pack '/secret.txt': it is decompressed from '/secret.txt.gz', which has other \
+         users in '_headers'\n\
+         help: give '/secret.txt' a rule with the same 'Basic-Auth'\n",
+    );
+    pack(format!("{rule}/secret.txt\n  Basic-Auth: {BOB}\n")).success();
+    pack(format!("/*\n  Basic-Auth: {BOB}\n")).success();
+    let server = Gannet::serve(path, &[]);
+    for name in ["/secret.txt", "/secret.txt.gz"] {
+        ask(&server, "GET", name, &[]).expect(401);
+        ask(&server, "GET", name, &[RIGHT]).expect(200);
+    }
+}
+
+/// A single file is at `/` and at its name.
+#[test]
+fn a_single_file_needs_its_password_by_both_names() {
+    let (site, out) = (Folder::new(), Folder::new());
+    let file = site.write("report.pdf", "content");
+    let users = out.write("users", format!("{BOB}\n"));
+    let users = users.to_str().expect("UTF-8");
+    for pattern in ["/", "/report.pdf"] {
+        let flags = ["--password-file", users, "--password-path", pattern];
+        let server = Gannet::serve(&file, &flags);
+        for name in ["/", "/report.pdf"] {
+            ask(&server, "GET", name, &[]).expect(401);
+            ask(&server, "GET", name, &[RIGHT]).expect(200);
+        }
+    }
 }
 
 #[test]

@@ -193,6 +193,25 @@ impl Pattern {
         Some(path)
     }
 
+    /// The pattern of the same paths without this suffix, if all of its paths have it; and whether their
+    /// last segment is one name, rather than any. A slash at the end does not count.
+    pub(crate) fn without_suffix(&self, suffix: &[u8]) -> Option<(Self, bool)> {
+        let mut shorter = self.clone();
+        let (segments, after_splat) = match &mut shorter.splat {
+            Some(splat) => (&mut splat.tail, Some(&mut splat.suffix)),
+            None => (&mut shorter.head, None),
+        };
+        segments.pop_if(|it| matches!(it, Segment::Literal(name) if name.is_empty()));
+        let (end, is_name) = match segments.last_mut() {
+            Some(Segment::Literal(name)) => (name, true),
+            Some(Segment::Placeholder { suffix: end, .. }) => (end, false),
+            None => (after_splat?, false),
+        };
+        end.truncate(end.strip_suffix(suffix)?.len());
+        let is_nothing = is_name && end.is_empty();
+        (!is_nothing).then_some((shorter, is_name))
+    }
+
     /// The names of its captures, if they are distinct and not too many.
     pub(crate) fn distinct_names<'a>(
         &'a self,

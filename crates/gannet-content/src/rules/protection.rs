@@ -1,18 +1,22 @@
 //! Which paths a pattern protects.
 //!
 //! A file is found under several paths: a page with its suffix and without, a folder by its index
-//! page, a text by its compressed copy. A pattern that names one of them protects all.
+//! page, a text by its compressed copy, which may be the only file there is. A pattern that names one of
+//! them protects all.
 
 use std::collections::BTreeSet;
 
 use super::matcher::{Matcher, RuleInput};
 use super::pattern::{Pattern, Scheme, Syntax};
+use crate::directory::sidecars::SIDECARS;
 use crate::routing::Routing;
 
 /// Paths given by patterns.
 #[derive(Clone, Debug)]
 pub struct Paths {
     matcher: Matcher,
+    /// By pattern of the matcher: the number of the one that it stems from.
+    numbers: Vec<u32>,
     forms: Forms,
 }
 
@@ -20,11 +24,27 @@ impl Paths {
     /// The paths of these patterns, in these forms.
     #[must_use]
     pub fn new(patterns: &[Pattern], forms: Forms) -> Self {
-        let sources = patterns
-            .iter()
-            .map(|pattern| (pattern, [].as_slice(), [].as_slice()));
+        Self::numbered((0..).zip(patterns), true, forms)
+    }
+
+    /// The paths of these patterns, each with its number.
+    pub(super) fn numbered<'p>(
+        patterns: impl IntoIterator<Item = (u32, &'p Pattern)>,
+        ignores_trailing_slash: bool,
+        forms: Forms,
+    ) -> Self {
+        let (mut numbers, mut all) = (Vec::new(), Vec::new());
+        for (number, pattern) in patterns {
+            let mut same = vec![pattern.clone()];
+            let suffixes = SIDECARS.iter().map(|it| it.suffix);
+            same.extend(suffixes.filter_map(|it| forms.of_copies(pattern, it)));
+            numbers.extend(same.iter().map(|_| number));
+            all.extend(same);
+        }
+        let sources = all.iter().map(|it| (it, [].as_slice(), [].as_slice()));
         Self {
-            matcher: Matcher::new(sources, true),
+            matcher: Matcher::new(sources, ignores_trailing_slash),
+            numbers,
             forms,
         }
     }
@@ -38,7 +58,28 @@ impl Paths {
     /// Whether one of them is this path in any of these forms, instead of its own.
     #[must_use]
     pub fn cover_in(&self, forms: &Forms, path: &[u8]) -> bool {
-        !matching(&self.matcher, forms, path).is_empty()
+        !self.matching_in(forms, path).is_empty()
+    }
+
+    /// The numbers of the patterns that match a path in any of its forms.
+    pub(super) fn matching(&self, path: &[u8]) -> BTreeSet<u32> {
+        self.matching_in(&self.forms, path)
+    }
+
+    fn matching_in(&self, forms: &Forms, path: &[u8]) -> BTreeSet<u32> {
+        let mut found = Vec::new();
+        for form in forms.of(path) {
+            let input = RuleInput {
+                scheme: Scheme::Https,
+                host: b"",
+                path: &form,
+                query: None,
+                language: b"",
+            };
+            self.matcher.all(&input, &mut found);
+        }
+        let numbers = found.into_iter().map(|it| self.numbers[it as usize]);
+        numbers.collect()
     }
 }
 
@@ -56,22 +97,6 @@ pub fn parse_path(text: &str) -> Result<Pattern, String> {
     Pattern::parse_path(text, syntax).map_err(|it| wrong(&it.found, &it.expected))
 }
 
-/// The positions of the patterns that match a path in any of its forms.
-pub(super) fn matching(matcher: &Matcher, forms: &Forms, path: &[u8]) -> BTreeSet<u32> {
-    let mut found = Vec::new();
-    for form in forms.of(path) {
-        let input = RuleInput {
-            scheme: Scheme::Https,
-            host: b"",
-            path: &form,
-            query: None,
-            language: b"",
-        };
-        matcher.all(&input, &mut found);
-    }
-    found.into_iter().collect()
-}
-
 /// Under which paths the same content may be found, where files answer paths as some [`Routing`] says.
 #[derive(Clone, Debug)]
 pub struct Forms {
@@ -79,6 +104,8 @@ pub struct Forms {
     indexes: BTreeSet<Vec<u8>>,
     /// What the path of a page may have at its end.
     pages: BTreeSet<Vec<u8>>,
+    /// A compressed copy may be all that there is of a file.
+    are_copies_alone: bool,
 }
 
 impl Forms {
@@ -103,20 +130,50 @@ impl Forms {
                 indexes.insert([b"/", stem, b"/"].concat());
             }
         }
-        Self { indexes, pages }
+        Self {
+            indexes,
+            pages,
+            are_copies_alone: false,
+        }
     }
 
-    /// The paths under which the content of a path may be found, at least.
+    /// The same where compressed copies may answer for files that do not exist: then a pattern of copies
+    /// with any name, such as `/*.gz`, is one of all that may be stored so. Elsewhere it is one of files to
+    /// download, beside others.
+    #[must_use]
+    pub fn with_copies_alone(self, are_copies_alone: bool) -> Self {
+        Self {
+            are_copies_alone: self.are_copies_alone || are_copies_alone,
+            ..self
+        }
+    }
+
+    /// The pattern of what these copies hold, if those of a pattern have this suffix.
+    fn of_copies(&self, pattern: &Pattern, suffix: &[u8]) -> Option<Pattern> {
+        let (shorter, is_name) = pattern.without_suffix(suffix)?;
+        (is_name || self.are_copies_alone).then_some(shorter)
+    }
+
+    /// The paths under which the content of a path may be found, at least; except for those of its
+    /// compressed copies, for which patterns stand themselves: see [`of_copies`](Self::of_copies).
     fn of(&self, path: &[u8]) -> BTreeSet<Vec<u8>> {
-        let mut suffixes = [".gz", ".br", ".zst"].into_iter();
-        let plain = suffixes.find_map(|suffix| path.strip_suffix(suffix.as_bytes()));
-        let plain = plain.unwrap_or(path);
-        let own = plain.strip_suffix(b"/").unwrap_or(plain);
+        let mut forms = BTreeSet::from([path.to_vec()]);
+        self.add_pages(path, &mut forms);
+        let mut suffixes = SIDECARS.iter().map(|it| it.suffix);
+        if let Some(plain) = suffixes.find_map(|suffix| path.strip_suffix(suffix)) {
+            forms.insert(plain.to_vec());
+            self.add_pages(plain, &mut forms);
+        }
+        forms
+    }
+
+    /// Adds those under which a page or an index page of this path may be found.
+    fn add_pages(&self, path: &[u8], forms: &mut BTreeSet<Vec<u8>>) {
+        let own = path.strip_suffix(b"/").unwrap_or(path);
         // What it names may be a page, or an index page, of each of these; its own name may be that of a folder
         // which has one.
         let ends = self.indexes.iter().chain(&self.pages);
         let shorter = ends.filter_map(|end| own.strip_suffix(end.as_slice()));
-        let mut forms = BTreeSet::from([path.to_vec(), plain.to_vec()]);
         for base in shorter.chain([own]) {
             let with = |suffix: &Vec<u8>| [base, suffix.as_slice()].concat();
             forms.extend(self.indexes.iter().map(with));
@@ -125,7 +182,6 @@ impl Forms {
                 forms.extend(self.pages.iter().map(with));
             }
         }
-        forms
     }
 }
 
@@ -144,6 +200,11 @@ mod tests {
             ("/a.htm/index.html", "/a.htm/"),
             ("/a.htm/index.html", "/a.htm/index"),
             ("/a.html/", "/a.html/index.html"),
+            // Called like a compressed copy.
+            ("/a.gz.html", "/a.gz"),
+            ("/a.gz", "/a.gz.html"),
+            ("/v1.br/index.html", "/v1.br"),
+            ("/v1.br/", "/v1.br/index.html"),
         ] {
             let parsed = parse_path(pattern).expect("a pattern");
             let paths = Paths::new(&[parsed], Forms::new([&Routing::default()]));
@@ -204,6 +265,40 @@ mod tests {
             &["/", "/index.html", "/index.html/", "/index.html/index"],
             &["/index.html/a", "/a"],
         );
+        let copies = ["/a.js", "/a.js.gz", "/a.js.br"];
+        check("/a.js.gz", &copies, &["/a", "/a.json", "/"]);
+        check("/a.js.gz/", &copies, &["/a", "/a.json", "/"]);
+        check("/a.html.br", &of_page, &["/a/b", "/b"]);
+        check("/a/index.html.zst", &of_page, &["/a/b", "/index.html"]);
+        check("/*/a.js.gz", &["/x/a.js"], &["/x/b.js", "/a.js"]);
+        check("/.gz", &["/.gz"], &["/", "/a"]);
+        check("/*/.gz", &["/a/.gz"], &["/", "/a", "/a/"]);
+    }
+
+    /// `/*.gz` means downloads, unless such files may be all that there is of others.
+    #[test]
+    fn a_pattern_of_copies_with_any_name_counts_where_they_may_be_alone() {
+        for (pattern, copy, original, other) in [
+            ("/*.gz", "/a.js.gz", "/a.js", None),
+            ("/in/*.br", "/in/a/b.br", "/in/a/b", Some("/a.js")),
+            (
+                "/in/:name.gz",
+                "/in/a.js.gz",
+                "/in/a.js",
+                Some("/in/a/b.js"),
+            ),
+            ("/*/:n.zst", "/a/v1.zst", "/a/v1", None),
+        ] {
+            for are_alone in [false, true] {
+                let parsed = parse_path(pattern).expect("a pattern");
+                let forms = Forms::new([&Routing::default()]).with_copies_alone(are_alone);
+                let paths = Paths::new(&[parsed], forms);
+                let covers = |path: &str| paths.cover(path.as_bytes());
+                assert!(covers(copy), "{pattern}");
+                assert_eq!(covers(original), are_alone, "{pattern}");
+                assert!(!other.is_some_and(covers), "{pattern}");
+            }
+        }
     }
 
     /// Every file that a dialect or `--index` sends for a path has that path's protection, and the other
@@ -232,9 +327,7 @@ mod tests {
                 let text = String::from_utf8_lossy(pattern);
                 let parsed = parse_path(&text).expect("a pattern");
                 let paths = Paths::new(&[parsed], Forms::new([routing]));
-                // Nothing is found under the name of another's compressed copy.
-                let is_copy = text.ends_with(".br") || text.ends_with(".gz");
-                for path in folder.iter().filter(|path| !is_copy || *path == pattern) {
+                for path in &folder {
                     let shown = String::from_utf8_lossy(path);
                     assert!(paths.cover(path), "{text} covers {shown}");
                 }

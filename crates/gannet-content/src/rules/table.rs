@@ -6,7 +6,7 @@ use super::headers::{FieldChanges, Headers};
 use super::limits::{HOST_MAX, PASSED_OVER_MAX};
 use super::matcher::{Matcher, RuleInput, captures, normal_host};
 use super::pattern::{Captures, Scheme};
-use super::protection::{self, Forms};
+use super::protection::{Forms, Paths};
 use super::redirects::{Redirect, Redirects};
 use super::target::{Captured, decoded};
 use super::users::User;
@@ -272,10 +272,8 @@ impl RedirectTable {
 pub struct HeaderTable {
     headers: Headers,
     matcher: Matcher,
-    /// Some rule has users.
-    has_users: bool,
-    /// Which paths are those of the same content.
-    forms: Forms,
+    /// The paths of rules with users, if there are such rules.
+    protected: Option<Paths>,
 }
 
 impl HeaderTable {
@@ -287,41 +285,35 @@ impl HeaderTable {
             .iter()
             .map(|rule| (&rule.pattern, [].as_slice(), [].as_slice()));
         let matcher = Matcher::new(sources, headers.compat.ignores_trailing_slash());
-        let has_users = headers.rules.iter().any(|rule| !rule.users.is_empty());
-        let forms = Forms::new([&Routing::new(headers.compat)]);
+        let protected = protected(&headers, Forms::new([&Routing::new(headers.compat)]));
         Self {
             headers,
             matcher,
-            has_users,
-            forms,
+            protected,
         }
     }
 
     /// The same rules for a site whose files answer paths as this routing says, which may have other
-    /// index names than those of the dialect.
+    /// index names than those of the dialect; and where compressed files may be all that there is.
     #[must_use]
-    pub fn with_routing(self, routing: &Routing) -> Self {
+    pub fn with_routing(self, routing: &Routing, compressed_only: bool) -> Self {
         let forms = Forms::new([&Routing::new(self.headers.compat), routing]);
-        Self { forms, ..self }
+        let forms = forms.with_copies_alone(compressed_only);
+        let protected = protected(&self.headers, forms);
+        Self { protected, ..self }
     }
 
     /// Whether some path is for users alone.
     #[must_use]
     pub fn has_users(&self) -> bool {
-        self.has_users
+        self.protected.is_some()
     }
 
     /// The users that may have a path: a user of each list may; everybody, if there is none.
     pub fn users(&self, path: &[u8]) -> impl Iterator<Item = &[User]> {
-        let rules = match self.has_users {
-            true => protection::matching(&self.matcher, &self.forms, path),
-            false => Default::default(),
-        };
-        let rules = rules.into_iter();
-        let rules = rules.filter_map(|rule| self.headers.rules.get(rule as usize));
-        rules
-            .map(|rule| rule.users.as_slice())
-            .filter(|users| !users.is_empty())
+        let protected = self.protected.iter();
+        let rules = protected.flat_map(|protected| protected.matching(path));
+        rules.map(|rule| self.headers.rules[rule as usize].users.as_slice())
     }
 
     /// Serialises the rules; equal rules give equal bytes.
@@ -385,4 +377,16 @@ impl HeaderTable {
         }
         changes
     }
+}
+
+/// The paths of the rules that have users, numbered as these rules are, if there are any.
+fn protected(headers: &Headers, forms: Forms) -> Option<Paths> {
+    let rules = (0..).zip(&headers.rules);
+    let with_users = rules.filter(|(_, rule)| !rule.users.is_empty());
+    let mut patterns = with_users
+        .map(|(number, rule)| (number, &rule.pattern))
+        .peekable();
+    patterns.peek()?;
+    let ignores_trailing_slash = headers.compat.ignores_trailing_slash();
+    Some(Paths::numbered(patterns, ignores_trailing_slash, forms))
 }

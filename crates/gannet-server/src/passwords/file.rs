@@ -106,7 +106,7 @@ impl PasswordFile {
         if paths.is_empty() {
             paths.extend(parse_path("/*"));
         }
-        let paths = Arc::new(Paths::new(&paths, forms(contents, &content.routing)));
+        let paths = Arc::new(Paths::new(&paths, forms(contents, content)));
         let users = read(path)?;
         if users.is_empty() {
             let path = path.display();
@@ -127,22 +127,38 @@ impl PasswordFile {
 }
 
 /// Under which paths the content of all sites may be found. Archives may also come later; index names of their
-/// own are among their rules.
-fn forms(contents: &[Hosted], routing: &Routing) -> Forms {
+/// own are among their rules. A single file is at its own name and at `/`, as if it were an index page.
+fn forms(contents: &[Hosted], content: &ContentOptions) -> Forms {
     let has_own = contents.iter().any(|hosted| match hosted.content {
         Content::Directory(_) | Content::HostFolder(_) | Content::File(_) => false,
         Content::Archive(_) | Content::Store(_) | Content::Many(_) => true,
     });
+    let names = contents.iter().filter_map(|hosted| match &hosted.content {
+        Content::File(path) => path.file_name(),
+        _ => None,
+    });
+    let own = Routing {
+        index_names: names.map(|name| name.as_encoded_bytes().to_vec()).collect(),
+        ..content.routing.clone()
+    };
+    let own = [&content.routing, &own];
     match has_own {
-        true => forms_of_archive(routing),
-        false => Forms::new([routing]),
+        true => of_archives(&own),
+        false => Forms::new(own).with_copies_alone(content.compressed_only),
     }
 }
 
-/// The same for an archive, which has been packed for any dialect.
+/// The same for an archive.
 pub(crate) fn forms_of_archive(routing: &Routing) -> Forms {
+    of_archives(&[routing])
+}
+
+/// The same for archives, which have been packed for any dialect, and perhaps from files that exist only
+/// compressed.
+fn of_archives(own: &[&Routing]) -> Forms {
     let others = [Compat::Netlify, Compat::Cloudflare, Compat::Kawipiko].map(Routing::new);
-    Forms::new(others.iter().chain([routing]))
+    let own = own.iter().copied();
+    Forms::new(others.iter().chain(own)).with_copies_alone(true)
 }
 
 /// The live directory that serves a file, if any does.

@@ -47,6 +47,8 @@ pub(crate) struct ReadAhead {
     pub(crate) routing: Option<Arc<Routing>>,
     /// Error pages.
     pub(crate) pages: bool,
+    /// Compressed files may be all that there is of a file that has rules.
+    pub(crate) compressed_only: bool,
 }
 
 /// Why a site's rules files cannot be used.
@@ -93,7 +95,8 @@ impl SiteRules {
         Ok(Self {
             redirects: redirects.transpose()?,
             headers: match &routing {
-                Some(routing) => headers.map(|table| table.with_routing(routing)),
+                // Packing refuses what such patterns would leave open.
+                Some(routing) => headers.map(|table| table.with_routing(routing, false)),
                 None => headers,
             },
             forms: routing.map(|routing| Arc::new(passwords::forms_of_archive(&routing))),
@@ -112,14 +115,18 @@ impl SiteRules {
         ahead: &ReadAhead,
     ) -> Result<Option<Self>, RulesError> {
         let rules = match &ahead.routing {
-            Some(routing) => Self::in_files(root, path, routing)?,
+            Some(routing) => Self::in_files(root, path, (routing, ahead.compressed_only))?,
             None => None,
         };
         let pages = ahead.pages.then(|| ErrorPages::of_directory(root, path));
         Ok(rules.unwrap_or_default().with_pages(pages.flatten()))
     }
 
-    fn in_files(root: &Root, path: &Path, routing: &Routing) -> Result<Option<Self>, RulesError> {
+    fn in_files(
+        root: &Root,
+        path: &Path,
+        (routing, compressed_only): (&Routing, bool),
+    ) -> Result<Option<Self>, RulesError> {
         let Some(compat) = routing.rules else {
             return Ok(None);
         };
@@ -141,7 +148,9 @@ impl SiteRules {
             RulesError::Problems(problems.collect())
         })?;
         Ok(rules.map(|rules| Self {
-            headers: rules.headers.map(|table| table.with_routing(routing)),
+            headers: rules
+                .headers
+                .map(|table| table.with_routing(routing, compressed_only)),
             ..rules
         }))
     }

@@ -364,6 +364,7 @@ impl Opening<'_> {
                 .is_none()
                 .then(|| Arc::new(self.options.routing.clone())),
             pages: single.is_none(),
+            compressed_only: self.options.compressed_only,
         };
         let place = Place::new(path, is_host).map_err(refuse)?;
         let root = place.open().map_err(refuse)?;

@@ -149,6 +149,7 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
             let ahead = ReadAhead {
                 routing: again.rules.map(|compat| Arc::new(Routing::new(compat))),
                 pages: true,
+                compressed_only: false,
             };
             for name in names(&root, &ahead) {
                 let opened = named_file::open_below(&root, Path::new(&name));

@@ -67,7 +67,7 @@ impl Rules {
             };
             let (found, problems) = headers::parse(&file, compat);
             rules.problems.extend(problems);
-            rules.headers = Some(HeaderTable::new(found).with_routing(routing));
+            rules.headers = Some(HeaderTable::new(found).with_routing(routing, false));
         }
         Ok(rules)
     }

@@ -70,6 +70,13 @@ fn is_there(files: &[SourceFile], url: &[u8]) -> bool {
 }
 
 impl SourceFile {
+    /// The path of the compressed file that it is decompressed from, if it is.
+    pub(super) fn stored_url(&self) -> Option<Vec<u8>> {
+        let mut sidecars = SIDECARS.iter();
+        let sidecar = sidecars.find(|it| it.coding == self.coding)?;
+        Some([self.url.as_slice(), sidecar.suffix].concat())
+    }
+
     /// A reader of the bytes to pack.
     pub(super) fn content(&self) -> Result<Box<dyn Read>, PackError> {
         decoder(self.coding, open(&self.path)?).map_err(PackError::io("read", &self.path))

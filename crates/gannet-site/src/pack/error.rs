@@ -41,6 +41,8 @@ pub enum PackError {
     /// Something other than a file has the name of a rules or patterns file, which packing would
     /// otherwise ignore silently; says what it is.
     NoFile(PathBuf, &'static str),
+    /// This path is decompressed from a file whose path, which follows, has other users.
+    OtherUsers(String, String),
     /// A symbolic link leads out of the site, as this many others do.
     LeadsOut(PathBuf, usize),
     /// The previous release cannot be opened.
@@ -146,6 +148,10 @@ impl fmt::Display for PackError {
                     others => write!(out, " (and {others} more)"),
                 }
             }
+            Self::OtherUsers(path, stored) => write!(
+                out,
+                "cannot pack '{path}': it is decompressed from '{stored}', which has other users in '_headers'"
+            ),
             Self::Types(pair) => write!(out, "cannot use content type '{pair}'"),
             Self::Rules(problems) => {
                 out.write_str("cannot use the rules of the site:")?;

@@ -71,7 +71,26 @@ impl SiteRules {
         if has_errors(&problems) {
             return Err(PackError::Rules(problems));
         }
+        rules.check_users(files)?;
         Ok(rules)
+    }
+
+    /// What a compressed file holds is for none but the users of that file.
+    fn check_users(&self, files: &[SourceFile]) -> Result<(), PackError> {
+        let Some(table) = self.headers.as_ref().filter(|table| table.has_users()) else {
+            return Ok(());
+        };
+        for file in files {
+            let Some(stored) = file.stored_url() else {
+                continue;
+            };
+            let has = |list| table.users(&file.url).any(|own| own == list);
+            if !table.users(&stored).all(has) {
+                let [path, stored] = [&file.url, &stored].map(|url| String::from_utf8_lossy(url));
+                return Err(PackError::OtherUsers(path.into(), stored.into()));
+            }
+        }
+        Ok(())
     }
 
     /// Warns about redirects that work, but probably not as intended.

@@ -208,6 +208,9 @@ fn pack_help(error: &PackError) -> Option<String> {
              lead to with --follow-links, if all authors of the site may read this machine's files"
                 .into(),
         ),
+        PackError::OtherUsers(path, _) => {
+            Some(format!("give '{path}' a rule with the same 'Basic-Auth'"))
+        }
         PackError::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
         PackError::Archive(
             _,
