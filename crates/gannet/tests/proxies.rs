@@ -287,6 +287,82 @@ fn clients_of_proxies_choose_no_site() {
     });
 }
 
+/// A request that is refused has the page, the rules and the fields of the site and the scheme that the proxy
+/// tells of.
+#[test]
+fn refusals_are_those_of_the_site_that_a_proxy_tells_of() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        for name in ["a", "b"] {
+            folder.write(format!("{name}/index.html"), name);
+            for status in ["400", "403", "429"] {
+                folder.write(format!("{name}/{status}.html"), name);
+            }
+            let rules = format!(
+                "http://{name}.example/*\n  X-Robots-Tag: {name}, by http\n\
+                 https://{name}.example/*\n  X-Robots-Tag: {name}, by https\n"
+            );
+            folder.write(format!("{name}/_headers"), rules);
+        }
+        let flags = [
+            "--listen",
+            "127.0.0.1:0",
+            "--trust",
+            "loopback",
+            "--trust-host",
+            "--site",
+            "a.example=a",
+            "--site",
+            "b.example=b",
+            "--deny",
+            "203.0.113.0/24",
+            "--client-requests",
+            "1/s",
+            "--hsts",
+        ];
+        let server = start_sites(engine.name(), &folder, &flags);
+        let mut client = Client::new(&server);
+        let mut ask = |lines: &[&str]| {
+            let lines = lines.join("\r\n");
+            let host = "Host: b.example";
+            client.send(format!("GET / HTTP/1.1\r\n{host}\r\n{lines}\r\n\r\n"));
+            client.response()
+        };
+        let told = ["x-forwarded-host: a.example", "x-forwarded-proto: https"];
+        let denied = "x-forwarded-for: 203.0.113.9";
+        let limited = "x-forwarded-for: 192.0.2.9";
+        let check = |answer: Response, status, page: &str, robots: &str, has_hsts: bool| {
+            let answer = answer.expect(status);
+            assert_eq!(answer.text(), page);
+            assert_eq!(answer.field("x-robots-tag"), Some(robots), "{answer:?}");
+            let hsts = answer.field("strict-transport-security");
+            assert_eq!(hsts.is_some(), has_hsts, "{answer:?}");
+        };
+        check(ask(&[denied]), 403, "b", "b, by http", false);
+        check(ask(&[denied, told[0]]), 403, "a", "a, by http", false);
+        check(ask(&[denied, told[1]]), 403, "b", "b, by https", true);
+        check(
+            ask(&[denied, told[0], told[1]]),
+            403,
+            "a",
+            "a, by https",
+            true,
+        );
+        // The next one is as it says again.
+        check(ask(&[denied]), 403, "b", "b, by http", false);
+        loop {
+            let answer = ask(&[limited, told[0], told[1]]);
+            if answer.status != 200 {
+                check(answer, 429, "a", "a, by https", true);
+                break;
+            }
+        }
+        // Where fields contradict each other, none is believed.
+        let conflict = [told[0], told[1], "forwarded: for=192.0.2.1;proto=http"];
+        check(ask(&conflict), 400, "b", "b, by http", false);
+    });
+}
+
 /// A client can neither hide behind its proxy, nor speak for it.
 #[test]
 fn clients_of_proxies_cannot_hide() {

@@ -18,7 +18,7 @@ use gannet_http::semantics::target_path::{PathError, decode_path};
 
 use gannet_io::driver::{Driver, Nanos};
 
-use crate::clients::forwarded::{Conflict, Forwarded};
+use crate::clients::forwarded::Conflict;
 use crate::clients::{self, Client, Clients, Told};
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
@@ -347,38 +347,36 @@ impl<D: Driver> Pump<'_, D> {
         found: Found,
         out: &mut Outgoing,
     ) -> Result<Option<Record>, Box<WaitingRequest>> {
-        if let Some(told) = waiting.told() {
-            let release = self.release;
-            let _ = self.turn.sent_by(told.scheme, &release.policy);
-            self.told = Some(told.clone());
-        }
+        self.told = waiting.told().cloned();
         self.site = waiting.site();
         let request = waiting.request();
-        let answered = match found {
-            Found::Password(Checked::Right) | Found::Site(Ok(())) => {
-                // Whatever matters of the connection was considered before the request waited.
-                let on = On {
-                    redirects: false,
-                    is_early: false,
-                    client: None,
-                };
-                let answered = self.request(reply, &request, on, out);
-                answered.map_err(|mut next| {
-                    next.keep(self.told.take());
-                    next.began_with(waiting);
-                    next
-                })?
-            }
-            found => {
-                if let Some(timing) = &mut self.turn.timing
-                    && !matches!(found, Found::Password(_))
-                {
-                    *timing = Timing::Waited(self.turn.now.0 - waiting.began().0);
+        self.as_told(waiting.told().map(|told| told.scheme), |pump| {
+            let answered = match found {
+                Found::Password(Checked::Right) | Found::Site(Ok(())) => {
+                    // Whatever matters of the connection was considered before the request waited.
+                    let on = On {
+                        redirects: false,
+                        is_early: false,
+                        client: None,
+                    };
+                    let answered = pump.request(reply, &request, on, out);
+                    answered.map_err(|mut next| {
+                        next.keep(pump.told.take());
+                        next.began_with(waiting);
+                        next
+                    })?
                 }
-                waiting.answer(&request, reply, &self.turn, found, out)
-            }
-        };
-        Ok(self.done(&request, answered, waiting.began()))
+                found => {
+                    if let Some(timing) = &mut pump.turn.timing
+                        && !matches!(found, Found::Password(_))
+                    {
+                        *timing = Timing::Waited(pump.turn.now.0 - waiting.began().0);
+                    }
+                    waiting.answer(&request, reply, &pump.turn, found, out)
+                }
+            };
+            Ok(pump.done(&request, answered, waiting.began()))
+        })
     }
 
     /// Answers a request that would have to wait, while too many others do.
@@ -391,17 +389,40 @@ impl<D: Driver> Pump<'_, D> {
     ) -> Option<Record> {
         self.counters.turned_away(kept.awaited());
         self.told = kept.told().cloned();
-        let (request, release) = (&kept.request(), self.release);
-        let before = kept
-            .told()
-            .and_then(|told| self.turn.sent_by(told.scheme, &release.policy));
-        let mut to = Answering::new(reply, &self.turn, out);
-        to.pages = pages_of(release, request);
-        let answered = to.error(Status::SERVICE_UNAVAILABLE, None);
+        let request = &kept.request();
+        let answered = self.as_told(kept.told().map(|told| told.scheme), |pump| {
+            pump.refusing(reply, request, out)
+                .error(Status::SERVICE_UNAVAILABLE, None)
+        });
+        self.done(request, answered, self.turn.now)
+    }
+
+    /// Does something as over the scheme that a trusted proxy has told of.
+    fn as_told<T>(&mut self, scheme: Option<Scheme>, answer: impl FnOnce(&mut Self) -> T) -> T {
+        let release = self.release;
+        let scheme = scheme.unwrap_or(self.turn.scheme);
+        let before = self.turn.sent_by(scheme, &release.policy);
+        let result = answer(self);
         if let Some((scheme, fields)) = before {
             (self.turn.scheme, self.turn.fields) = (scheme, fields);
         }
-        self.done(request, answered, self.turn.now)
+        result
+    }
+
+    /// To answer a request with an error before its site is asked: with that site's pages, and the security
+    /// policies that its rules have for the path.
+    #[cold]
+    fn refusing<'o>(
+        &'o mut self,
+        reply: Reply<'o>,
+        request: &Request<'o>,
+        out: &'o mut Outgoing,
+    ) -> Answering<'o> {
+        let mut to = Answering::new(reply, &self.turn, out);
+        to.pages = pages_of(self.release, request);
+        let ruling = ruling_of(self.release, self.turn.scheme, request, self.scratch);
+        to.ruling = ruling.map(Ruling::for_stranger);
+        to
     }
 
     /// Answers a request that is none, with the same result; `why` is for the log.
@@ -468,53 +489,33 @@ impl<D: Driver> Pump<'_, D> {
                 place,
             });
         }
-        if verdict == clients::Verdict::Answer {
-            return match client.is_trusted {
-                true => self.request_told(reply, request, on, &told, out),
-                false => self.request(reply, request, on, out),
-            };
-        }
-        let mut to = Answering::new(reply, &self.turn, out);
-        to.pages = pages_of(self.release, request);
-        Ok(match verdict {
-            clients::Verdict::Answer | clients::Verdict::Conflict => {
-                to.error(Status::BAD_REQUEST, None)
-            }
-            clients::Verdict::TooEarly => to.error(Status::TOO_EARLY, None),
-            clients::Verdict::Denied => to.error(Status::FORBIDDEN, None),
-            clients::Verdict::TooManyRequests(ns) | clients::Verdict::TooManyBytes(ns) => {
-                to.too_many(ns)
-            }
-        })
-    }
-
-    /// Answers a request as the client of a trusted proxy has sent it.
-    fn request_told(
-        &mut self,
-        reply: Reply<'_>,
-        request: &Request<'_>,
-        on: On<'_>,
-        told: &Forwarded<'_>,
-        out: &mut Outgoing,
-    ) -> Result<Answered, Box<WaitingRequest>> {
         let request = &Request {
             authority: told.authority.or(request.authority),
             ..*request
         };
-        let on = On {
-            redirects: on.redirects && told.scheme != Some(Scheme::Https),
-            ..on
-        };
-        let release = self.release;
-        let scheme = told.scheme.unwrap_or(self.turn.scheme);
-        let before = self.turn.sent_by(scheme, &release.policy);
-        let result = self.request(reply, request, on, out);
-        if let Some((scheme, fields)) = before {
-            (self.turn.scheme, self.turn.fields) = (scheme, fields);
-        }
-        result.map_err(|mut waiting| {
-            waiting.keep(self.told.take());
-            waiting
+        self.as_told(told.scheme, |pump| {
+            if verdict == clients::Verdict::Answer {
+                let on = On {
+                    redirects: on.redirects && told.scheme != Some(Scheme::Https),
+                    ..on
+                };
+                let result = pump.request(reply, request, on, out);
+                return result.map_err(|mut waiting| {
+                    waiting.keep(pump.told.take());
+                    waiting
+                });
+            }
+            let mut to = pump.refusing(reply, request, out);
+            Ok(match verdict {
+                clients::Verdict::Answer | clients::Verdict::Conflict => {
+                    to.error(Status::BAD_REQUEST, None)
+                }
+                clients::Verdict::TooEarly => to.error(Status::TOO_EARLY, None),
+                clients::Verdict::Denied => to.error(Status::FORBIDDEN, None),
+                clients::Verdict::TooManyRequests(ns) | clients::Verdict::TooManyBytes(ns) => {
+                    to.too_many(ns)
+                }
+            })
         })
     }
 

@@ -4,6 +4,7 @@ use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
+use gannet_testkit::h2::{self, END_HEADERS, HEADERS, headers, wide_opening};
 
 use crate::run::LIMITS;
 use crate::server::{Server, get};
@@ -73,4 +74,48 @@ fn errors_are_answered_by_the_sites_pages_from_memory() {
     );
     let missing = answer(&mut server, &get("none"));
     assert!(missing.contains("There is nothing at this address."));
+}
+
+/// A request that is turned away since too many wait has the security policies of the site.
+#[test]
+fn a_request_that_may_not_wait_has_the_policies_of_the_site() {
+    const STREAMS: u32 = 100;
+    let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    disk.put_file("hangs", "hangs");
+    disk.slow_file("hangs", 5_000_000_000);
+    disk.age_files(10_000);
+    let rules = b"/*\n  X-Robots-Tag: noindex\n  X-Other: one\n";
+    let content = DrivenContent::Ruled(disk.root(), rules);
+    let options = ContentOptions::default();
+    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
+    let mut server = Server { driven, disk };
+    let flood: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    for client in &flood {
+        let mut bytes = wide_opening();
+        for stream in 0..STREAMS {
+            let mut block = h2::request("GET", "/hangs", &[]);
+            match stream {
+                0 => block.extend(h2::indexed("x-flood", &[b'f'; 3_900])),
+                // By references to the table.
+                _ => block.extend([0xbe; 5]),
+            }
+            bytes.extend(headers(2 * stream + 1, &block));
+        }
+        client.write(&bytes);
+    }
+    server.until("some are turned away", || {
+        flood.iter().any(|client| client.readable() > 1_000)
+    });
+    let client = flood.iter().find(|client| client.readable() > 1_000);
+    let received = client.expect("one of them").read();
+    let mut decoder = h2::hpack::Decoder::new();
+    let mut answers = h2::frames(&received).into_iter();
+    let answer = answers.find(|it| it.kind == HEADERS && it.has(END_HEADERS));
+    let fields = decoder.decode(&answer.expect("an answer").payload);
+    let fields = fields.expect("a block that decodes");
+    let has = |name: &[u8], value: &[u8]| fields.iter().any(|it| it.0 == name && it.1 == value);
+    assert!(has(b":status", b"503"), "{fields:?}");
+    assert!(has(b"x-robots-tag", b"noindex"), "{fields:?}");
+    assert!(!has(b"x-other", b"one"), "{fields:?}");
 }
