@@ -112,6 +112,60 @@ fn what_is_beside_a_file_and_cannot_be_read_is_named() {
     });
 }
 
+/// A peer chooses the host, also where one site answers for all: that does not make another object of a path.
+#[test]
+fn a_file_is_named_once_by_whatever_host() {
+    on_both_engines(|engine| {
+        let folder = site();
+        for name in ["a.txt", "b.txt"] {
+            symlink("/etc/hostname", folder.join(name)).expect("ours");
+        }
+        let server = engine.serve(folder.path(), &["--workers", "2"]);
+        for host in 0..20 {
+            let mut client = Client::new(&server);
+            client.send(format!("GET /a.txt HTTP/1.1\r\nHost: h{host}\r\n\r\n"));
+            client.response().expect(404);
+        }
+        let mut client = Client::new(&server);
+        client.get("/b.txt").expect(404);
+        let err = server.stop().err;
+        let (told, _) = messages(&err);
+        assert_eq!(told.len(), 3, "{err}");
+        let expect = "gannet: cannot serve 'a.txt' (host 'h0'): ";
+        assert!(told[0].starts_with(expect), "{err}");
+        assert!(
+            told[1].starts_with("gannet: cannot serve 'b.txt' "),
+            "{err}"
+        );
+        assert!(told[2].starts_with("gannet: and 19 more "), "{err}");
+    });
+}
+
+/// The same path of two sites is two.
+#[test]
+fn sites_have_files_of_their_own() {
+    on_both_engines(|engine| {
+        let folder = site();
+        for host in ["a.example", "b.example"] {
+            folder.write(format!("{host}/index.html"), host);
+            symlink("/etc/hostname", folder.join(host).join("a.txt")).expect("ours");
+        }
+        let server = engine.serve(folder.path(), &["--hosts", "--workers", "1"]);
+        let mut client = Client::new(&server);
+        for host in ["a.example", "b.example", "a.example"] {
+            client.send(format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            client.response().expect(404);
+        }
+        let err = server.stop().err;
+        let (told, _) = messages(&err);
+        assert_eq!(told.len(), 3, "{err}");
+        for (line, host) in told.iter().zip(["a.example", "b.example"]) {
+            let expect = format!("gannet: cannot serve 'a.txt' (host '{host}'): ");
+            assert!(line.starts_with(&expect), "{err}");
+        }
+    });
+}
+
 /// However often a peer asks, and for whatever, there are a few short lines.
 #[test]
 fn a_flood_of_requests_is_a_few_lines_and_their_number() {
@@ -231,7 +285,7 @@ fn those_who_are_denied_are_one_line_and_their_number() {
         let expect = format!(
             "gannet: 127.0.0.1 is not allowed to connect: its connection was closed\n\
              help: --allow and --deny say who may connect\n\
-             gannet: and {others} more in the last minute: connections by clients that are not allowed\n"
+             gannet: and {others} more in the last minute: connections and packets of clients that are not allowed\n"
         );
         assert_eq!(server.stop().err, expect);
     });

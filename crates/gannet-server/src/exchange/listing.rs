@@ -179,7 +179,8 @@ impl<D: Driver> Worker<D> {
             _ => Err(Errno::IO),
         });
         if let Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::IO)) = listed {
-            self.shared.tell_unreadable(&key.folder, errno, None);
+            self.shared
+                .tell_unreadable((&job.site, &key.folder), errno, None);
         }
         let page = match (listed, job.began) {
             (Ok(listed), Some((at, unix))) => {

@@ -380,7 +380,8 @@ impl<D: Driver> Shared<D> {
             filled => {
                 self.shortage.ease();
                 if let Some(fault) = fill.take_fault() {
-                    self.tell_unreadable(&fault.path, fault.errno, request.authority);
+                    let object = (&**fill.site(), fault.path.as_slice());
+                    self.tell_unreadable(object, fault.errno, request.authority);
                 }
                 Some(filled)
             }

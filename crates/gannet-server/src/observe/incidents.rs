@@ -62,7 +62,7 @@ impl Kind {
             Self::LeadsOut => "requests for links that lead out of the site",
             Self::Untrusted => "connections by peers that are not in --trust",
             Self::NoHeader => "connections without a header of the PROXY protocol",
-            Self::Denied => "connections by clients that are not allowed",
+            Self::Denied => "connections and packets of clients that are not allowed",
             Self::TooMany => "connections by clients that have too many",
         }
     }
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(told(), "192.0.2.1\nhelp: see\n");
         incidents.sum_up(Nanos(1 + MINUTE));
         let expect = "gannet: and 12 more in the last minute: requests for what cannot be read\n\
-                      gannet: and 2 more in the last minute: connections by clients that are not allowed\n";
+                      gannet: and 2 more in the last minute: connections and packets of clients that are not allowed\n";
         assert_eq!(told(), expect);
         tell(Kind::Unreadable, 1 + MINUTE, "a", "see");
         assert_eq!(told(), "a\nhelp: see\n");

@@ -12,6 +12,7 @@ use super::Worker;
 use super::shared::Shared;
 use crate::clients::ClientKey;
 use crate::observe::incidents::{Kind, Message, Named};
+use crate::release::directory::DirectorySite;
 
 impl<D: Driver> Worker<D> {
     /// Tells of incidents that were only counted, if a minute of them is over.
@@ -27,10 +28,15 @@ impl<D: Driver> Worker<D> {
 }
 
 impl<D: Driver> Shared<D> {
-    /// Tells that nothing can be read at this path below the root, or that a link there leads out of
-    /// it. `host` is what the request names.
+    /// Tells that nothing can be read at this path below the root of a site, or that a link there leads out
+    /// of it. `host` is what the request names; it is only shown, as the peer chooses it.
     #[cold]
-    pub(crate) fn tell_unreadable(&self, path: &[u8], errno: Errno, host: Option<&[u8]>) {
+    pub(crate) fn tell_unreadable(
+        &self,
+        (site, path): (&DirectorySite, &[u8]),
+        errno: Errno,
+        host: Option<&[u8]>,
+    ) {
         let error = errno.into();
         let place = || {
             let path = if path.is_empty() { b"." } else { path };
@@ -39,7 +45,7 @@ impl<D: Driver> Shared<D> {
                 None => format!("'{}'", Named(path)),
             }
         };
-        let object = (path, host);
+        let object = (site.shared_address(), path);
         if matches!(errno, Errno::XDEV | Errno::LOOP) {
             return self.tell(Kind::LeadsOut, object, || {
                 let what = match errno {

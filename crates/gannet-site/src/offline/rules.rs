@@ -95,7 +95,7 @@ impl Rules {
         };
         Ok(Self {
             redirects,
-            headers: headers.map(|table| table.with_routing(&routing)),
+            headers: headers.map(|table| table.with_routing(&routing, false)),
             files: vec![REDIRECTS.into()],
             problems: Vec::new(),
             is_of_archive: true,

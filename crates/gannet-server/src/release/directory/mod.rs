@@ -663,6 +663,11 @@ impl DirectorySite {
         std::ptr::from_ref(self).addr()
     }
 
+    /// A value unique among the server's current sites, and the same in all workers.
+    pub(crate) fn shared_address(&self) -> usize {
+        Arc::as_ptr(&self.kept).addr()
+    }
+
     /// The content of a file that exists only in a coding, to be decoded on demand. `None` if no
     /// number is left to identify it.
     pub(crate) fn coded_alone(
