@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use gannet_testkit::client::ask;
 use gannet_testkit::process::until;
-use gannet_testkit::{Folder, Gannet, command, command_of_nobody, gannet, run};
+use gannet_testkit::{Folder, Gannet, command, command_of_nobody, gannet, gannet_in, run};
 use rustix::fs::{Mode, OFlags};
 
 const PAGE: &str = "<!doctype html><title>page</title><p>once more, and once more\n";
@@ -201,7 +201,7 @@ fn nothing_is_written_behind_links_to_folders() {
         "{text}"
     );
     assert!(
-        err.contains("behind links to folders or out of this one, without copies: 4, such as "),
+        err.contains("behind links to folders or out of this one, without copies: 2, such as "),
         "{err}"
     );
     assert_eq!(other.files(), before);
@@ -209,6 +209,33 @@ fn nothing_is_written_behind_links_to_folders() {
     assert_eq!(
         decoded(&site.join("same.html.gz")),
         PAGE.repeat(100).into_bytes()
+    );
+}
+
+/// An error would quote a file that is none of the folder's.
+#[test]
+fn patterns_that_lead_out_of_the_folder_are_not_read() {
+    let (site, other) = (site(), Folder::new());
+    other.write("secret", "[foreign\n");
+    symlink(other.join("secret"), site.join("docs/.gannetignore")).expect("a link");
+    // Nor is what is in a folder elsewhere.
+    other.write("in/.gannetignore", "[foreign\n");
+    other.write("in/page.html", PAGE.repeat(100));
+    symlink(other.join("in"), site.join("linked")).expect("a link");
+    let ended = gannet_in(&site, ["compress", "."]);
+    let expect = "gannet: behind links to folders or out of this one, without copies: 1, such as './linked'; \
+                  name the folder that a link leads to\n\
+                  gannet: cannot read './docs/.gannetignore': a symbolic link leads out of the site\n\
+                  help: make it a file of the folder, or remove it\n";
+    assert_eq!(ended.err, expect);
+    assert_eq!(ended.status, Some(1));
+    assert!(site.join("page.html.br").exists());
+    // In the folder itself.
+    symlink(other.join("secret"), site.join(".gannetignore")).expect("a link");
+    gannet_in(&site, ["compress", "."]).failure(
+        1,
+        "gannet: cannot read './.gannetignore': a symbolic link leads out of the site\n\
+         help: make it a file of the folder, or remove it\n",
     );
 }
 

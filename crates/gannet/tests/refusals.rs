@@ -81,7 +81,8 @@ fn patterns_that_lead_out_of_the_site_are_not_read() {
     folder.write("site/in/gone.html", "x");
     let link = |to: &Path| std::os::unix::fs::symlink(to, folder.join("site/in/.gannetignore"));
     link(Path::new("../../secret")).expect("new");
-    let expect = "cannot pack 'site/in/.gannetignore': a symbolic link leads out of the site";
+    let expect = "cannot read 'site/in/.gannetignore': a symbolic link leads out of the site\n\
+                  help: make it a file of the site, or remove it; --follow-links reads it";
     refused(&folder, &["pack", "site", "-q"], 1, &[expect]);
     let quoted = "'[foreign' (site/in/.gannetignore:1)";
     refused(
@@ -117,7 +118,13 @@ fn rules_and_patterns_that_are_no_files_are_named() {
             let folder = Folder::new();
             folder.write("site/index.html", "x");
             make(&folder.join("site").join(name));
-            let expect = format!("cannot read 'site/{name}': it is {what} (expected a file)");
+            // Patterns are needed to know what is excluded.
+            let help = match name {
+                ".gannetignore" => "make it a file, or remove it\n",
+                _ => "make it a file, remove it, or leave it out with --exclude; ",
+            };
+            let cause = format!("cannot read 'site/{name}': it is {what} (expected a file)");
+            let expect = format!("{cause}\nhelp: {help}");
             for more in [&[][..], &["--check-config"]] {
                 let pack = [&["pack", "site", "-q"][..], more].concat();
                 refused(&folder, &pack, 1, &[&expect]);

@@ -45,6 +45,10 @@ pub enum PackError {
     OtherUsers(String, String),
     /// A symbolic link leads out of the site, as this many others do.
     LeadsOut(PathBuf, usize),
+    /// The folder of a host is a symbolic link that leads out of the folder of all hosts.
+    HostLeadsOut(PathBuf),
+    /// A patterns file is a symbolic link that leads out of the site.
+    PatternsLeadOut(PathBuf),
     /// The previous release cannot be opened.
     Previous(SiteError),
     /// Files are to be carried on, but the site has no time: no file has a modification time.
@@ -151,6 +155,16 @@ impl fmt::Display for PackError {
             Self::OtherUsers(path, stored) => write!(
                 out,
                 "cannot pack '{path}': it is decompressed from '{stored}', which has other users in '_headers'"
+            ),
+            Self::HostLeadsOut(path) => write!(
+                out,
+                "cannot pack '{}': the folder of a host is a symbolic link out of the directory",
+                path.display()
+            ),
+            Self::PatternsLeadOut(path) => write!(
+                out,
+                "cannot read '{}': a symbolic link leads out of the site",
+                path.display()
             ),
             Self::Types(pair) => write!(out, "cannot use content type '{pair}'"),
             Self::Rules(problems) => {

@@ -80,7 +80,7 @@ fn walk_hosts(
             .is_ok_and(|target| !target.starts_with(&inside))
         {
             if !options.follow_links {
-                return Err(PackError::LeadsOut(folder.clone(), 0));
+                return Err(PackError::HostLeadsOut(folder.clone()));
             }
             let text = format!(
                 "the folder of a host is a symbolic link out of '{}': '{}'",

@@ -116,7 +116,7 @@ impl IgnoreRules {
             None => named_file::read_text(&file, PATTERNS_FILE_MAX),
         };
         let text = text.map_err(|error| match error.kind() {
-            io::ErrorKind::CrossesDevices => PackError::LeadsOut(file.clone(), 0),
+            io::ErrorKind::CrossesDevices => PackError::PatternsLeadOut(file.clone()),
             _ => PackError::io("read", &file)(error),
         })?;
         let mut builder = GitignoreBuilder::new(folder);

@@ -123,17 +123,14 @@ pub fn make(
     unfinished: &Unfinished,
     progress: &mut dyn Progress,
 ) -> Result<SidecarReport, PackError> {
-    // What links lead to gets no copies, which the report says.
-    let walked = PackOptions {
-        follow_links: true,
-        ..PackOptions::new(&options.folder, "")
-    };
+    let walked = PackOptions::new(&options.folder, "");
     let mut tree = walk_what_can_be(&options.folder, &walked, |count, bytes| {
         progress.found(count, bytes);
     })?;
     let root = Root::open(&options.folder).map_err(PackError::io(READ, &options.folder))?;
     let mut report = SidecarReport {
         failed: std::mem::take(&mut tree.failed),
+        linked: std::mem::take(&mut tree.outside).into_iter().collect(),
         ..SidecarReport::default()
     };
     let types = Types::default();

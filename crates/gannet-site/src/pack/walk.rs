@@ -60,6 +60,8 @@ pub(super) struct Tree {
     pub(super) warnings: Vec<Warning>,
     /// What could not be read, if the walk went on.
     pub(super) failed: Vec<PackError>,
+    /// Links that lead out of the site, in the order of their paths.
+    pub(super) outside: Vec<PathBuf>,
 }
 
 /// Walks the site of a host in the folder `root`. Symbolic links are followed inside the site, and out of
@@ -75,7 +77,7 @@ pub(super) fn walk(
     walk_as(root, host, options, false, found)
 }
 
-/// The same; goes on beside files and folders that cannot be read.
+/// The same; goes on beside files and folders that cannot be read, and links that lead out of the site.
 pub(super) fn walk_what_can_be(
     root: &Path,
     options: &PackOptions,
@@ -106,16 +108,14 @@ fn walk_as(
         goes_on,
         tree: Tree::default(),
         chain: vec![id(&metadata)],
-        outside: Vec::new(),
         bytes: 0,
         found: &mut found,
     };
     walk.folder(root, b"/")?;
-    let mut outside = walk.outside;
     let mut tree = walk.tree;
-    outside.sort();
-    if let Some(first) = outside.first() {
-        let count = outside.len();
+    tree.outside.sort();
+    if let Some(first) = tree.outside.first().filter(|_| !goes_on) {
+        let count = tree.outside.len();
         if !options.follow_links {
             return Err(PackError::LeadsOut(first.clone(), count - 1));
         }
@@ -145,8 +145,6 @@ struct Walk<'f> {
     tree: Tree,
     /// The folders from the root to here: a link to one of them is a cycle.
     chain: Vec<(u64, u64)>,
-    /// Links that lead out of the site.
-    outside: Vec<PathBuf>,
     bytes: u64,
     found: &'f mut dyn FnMut(u64, u64),
 }
@@ -224,9 +222,9 @@ impl Walk<'_> {
         if kind.is_symlink() {
             let target = path.canonicalize().map_err(PackError::io("read", path))?;
             if !target.starts_with(&self.root) {
-                self.outside.push(path.to_path_buf());
+                self.tree.outside.push(path.to_path_buf());
                 if !self.follows_out {
-                    // All of them are counted before the walk fails.
+                    // All of them are counted before the walk fails, if it does.
                     return Ok(());
                 }
             }

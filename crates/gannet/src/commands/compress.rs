@@ -37,7 +37,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             Failure::new("compress", path.display(), "not a directory")
                 .help("name the folder that holds the files: 'gannet compress DIR'")
         }
-        _ => failed.into(),
+        _ => explained(failed),
     })?;
     for warning in warnings(&report) {
         ERRORS.tell(format_args!("gannet: {warning}"));
@@ -65,6 +65,10 @@ fn explained(failed: PackError) -> Failure {
             ..
         } if error.kind() == ErrorKind::PermissionDenied => Failure::from(failed)
             .help("run it as a user who may read it, or leave it out by a line in .gannetignore"),
+        PackError::PatternsLeadOut(_) => {
+            Failure::from(failed).help("make it a file of the folder, or remove it")
+        }
+        PackError::NoFile(..) => Failure::from(failed).help("make it a file, or remove it"),
         _ => failed.into(),
     }
 }

@@ -211,6 +211,16 @@ fn pack_help(error: &PackError) -> Option<String> {
         PackError::OtherUsers(path, _) => {
             Some(format!("give '{path}' a rule with the same 'Basic-Auth'"))
         }
+        PackError::HostLeadsOut(_) => Some(
+            "make it a folder, remove it, or pack what such links lead to with --follow-links, if all authors of \
+             the sites may read this machine's files"
+                .into(),
+        ),
+        PackError::PatternsLeadOut(_) => Some(
+            "make it a file of the site, or remove it; --follow-links reads it, if all authors of the site may read \
+             this machine's files"
+                .into(),
+        ),
         PackError::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
         PackError::Archive(
             _,
@@ -220,6 +230,9 @@ fn pack_help(error: &PackError) -> Option<String> {
         ) => Some("a path, a type or a field is too long".into()),
         PackError::Rules(_) => {
             Some("fix them, or pack both files as they are with --no-rules".into())
+        }
+        PackError::NoFile(path, _) if path.ends_with(".gannetignore") => {
+            Some("make it a file, or remove it".into())
         }
         PackError::NoFile(..) => Some(
             "make it a file, remove it, or leave it out with --exclude; --no-rules packs without \
