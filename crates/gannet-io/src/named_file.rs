@@ -5,7 +5,7 @@
 //! device may have any effect, and the content of either changes from one read to the next.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -96,6 +96,16 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 /// As for [`open_below`]; the file cannot be read, or is longer.
 pub fn read_below(root: &Root, path: &Path, max: u64) -> io::Result<Vec<u8>> {
     read_all(&open_below(root, path)?, max)
+}
+
+/// As [`read_text`], for a file that is open, from its beginning.
+///
+/// # Errors
+/// The file cannot be read, is longer, or is not UTF-8.
+pub fn read_text_of(file: &File, max: u64) -> io::Result<String> {
+    let mut from_start = file;
+    from_start.rewind()?;
+    text(read_all(file, max)?)
 }
 
 fn read_all(file: &File, max: u64) -> io::Result<Vec<u8>> {

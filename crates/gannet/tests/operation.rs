@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gannet_testkit::client::{Client, ask, get, metric};
 use gannet_testkit::engine::on_both_engines;
@@ -288,6 +288,46 @@ fn a_confined_server_sees_that_the_configuration_has_changed() {
         let line = server.next_error_line().expect("it says so");
         assert!(line.starts_with(&changed), "{line}");
         server.stop();
+    });
+}
+
+/// A file that was only touched has not changed, and of one that was replaced nothing more is claimed than that.
+#[test]
+fn a_confined_server_claims_no_change_of_a_configuration_that_it_cannot_see() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("site/index.html", "page");
+        let file = folder.write("gannet.toml", "port = 0\n");
+        let mut command = command();
+        command.args(["--engine", engine.name(), "--config"]);
+        let mut server = Gannet::start(command.arg(&file).arg(folder.join("site")));
+        let mut said = || {
+            server.signal(Signal::HUP);
+            server.signal(Signal::USR1);
+            let mut said = Vec::new();
+            loop {
+                let line = server.next_error_line().expect("a summary");
+                if line.starts_with("engine: ") {
+                    break said;
+                }
+                said.extend(line.contains("gannet.toml").then_some(line));
+            }
+        };
+        let touched = fs::File::options().write(true).open(&file).expect("ours");
+        touched.set_modified(SystemTime::UNIX_EPOCH).expect("ours");
+        assert_eq!(said(), Vec::<String>::new());
+        let other = folder.write("other.toml", "port = 0\n");
+        fs::rename(other, &file).expect("ours");
+        let said = said();
+        if said.is_empty() {
+            return left_out("Landlock", "without it, the file is read again");
+        }
+        let replaced = format!(
+            "gannet: '{}' was replaced since the start: ",
+            file.display()
+        );
+        assert!(said[0].starts_with(&replaced), "{said:?}");
+        assert_eq!(said.len(), 1, "{said:?}");
     });
 }
 

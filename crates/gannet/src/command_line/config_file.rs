@@ -1,7 +1,7 @@
 //! Reads a TOML configuration whose keys are the flags' names.
 
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs::{File, Metadata};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -34,8 +34,10 @@ pub struct Source {
     pub path: PathBuf,
     /// Its content.
     pub text: String,
-    /// What it was just before that, if that could be seen.
-    pub before: Option<Metadata>,
+    /// What it was just before that.
+    pub before: Metadata,
+    /// The file itself, which remains open.
+    pub file: File,
 }
 
 /// One key with its value.
@@ -56,12 +58,18 @@ pub struct Entry {
 pub fn read(path: &Path, known: &[Description]) -> Result<ConfigFile, Failure> {
     let name = path.display().to_string();
     let fail = |error| Failure::of_system("read configuration", &name, &error).as_usage();
-    let before = fs::metadata(path).ok();
-    let text = named_file::read_text(path, CONFIG_LEN_MAX).map_err(fail)?;
+    let file = named_file::open(path).map_err(fail)?;
+    let before = file.metadata().map_err(fail)?;
+    let text = named_file::read_text_of(&file, CONFIG_LEN_MAX).map_err(fail)?;
     let parsed = parse(&name, &text, known)?;
-    let path = path.to_owned();
+    let source = Source {
+        path: path.to_owned(),
+        text,
+        before,
+        file,
+    };
     Ok(ConfigFile {
-        source: Some(Source { path, text, before }),
+        source: Some(source),
         ..parsed
     })
 }
