@@ -159,10 +159,15 @@ fn configuration_is_checked_with_file_and_line() {
     );
     let good = gannet_in(&folder, ["--config", "good.toml", "--check-config"]).success();
     same(good.text(), "the configuration is valid\n");
-    let everybody = [".", "--trust", "0.0.0.0/0", "--check-config"];
-    let trusting = gannet_in(&folder, everybody).success();
-    let note = "note     everybody is trusted, ";
-    assert!(trusting.text().starts_with(note), "{trusting:?}");
+    for (more, named) in [
+        (&[][..], "client and scheme: "),
+        (&["--trust-host"], "client, scheme and host: "),
+    ] {
+        let everybody = [".", "--trust", "0.0.0.0/0", "--check-config"];
+        let trusting = gannet_in(&folder, [&everybody, more].concat()).success();
+        let note = format!("note     everybody is trusted, and can name any {named}");
+        assert!(trusting.text().starts_with(&note), "{trusting:?}");
+    }
     let check = |content: &str, err: &str| {
         folder.write("bad.toml", content);
         gannet_in(&folder, ["--config", "bad.toml", "--check-config"]).failure(2, err);

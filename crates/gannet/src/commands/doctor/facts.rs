@@ -41,8 +41,8 @@ pub(super) struct Wishes {
     pub(super) http3: bool,
     /// Paths of the site are for users alone.
     pub(super) passwords: bool,
-    /// Every client may say who has sent a request.
-    pub(super) trusts_everybody: bool,
+    /// What it means that every client may say who has sent a request, if that is so.
+    pub(super) trusts_everybody: Option<&'static str>,
 }
 
 /// What the kernel can do.

@@ -55,7 +55,7 @@ pub(crate) use crate::commands::serve::process_limits::Budget;
 use crate::commands::serve::process_limits::{Needs, Used};
 use crate::commands::serve::signals::Command;
 use crate::commands::serve::sockets::{Sockets, Uses};
-use crate::commands::serve::start_lines::{Lines, TRUST_PROXIES, TRUSTS_EVERYBODY};
+use crate::commands::serve::start_lines::{Lines, TRUST_PROXIES};
 use crate::commands::serve::upgrade::{Predecessor, Upgrades};
 use crate::commands::serve::waiting::Waiting;
 use crate::messages::{Exit, Failure, cause, printable};
@@ -188,8 +188,8 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     if let Some(asked) = &report.asked_of_clients {
         notes.push_str(&format!("note     {}\n", printable(&asked.to_string())));
     }
-    if trusts_everybody(settings) {
-        notes.push_str(&format!("note     {TRUSTS_EVERYBODY}: {TRUST_PROXIES}\n"));
+    if let Some(meaning) = trusts_everybody(settings) {
+        notes.push_str(&format!("note     {meaning}: {TRUST_PROXIES}\n"));
     }
     notes.extend(followed.map(|it| it.note()));
     for missing in report.http3.iter().flat_map(|http3| &http3.missing) {
@@ -198,10 +198,14 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     Ok(notes)
 }
 
-/// Whether a network of `--trust` has all addresses of a family.
-pub(crate) fn trusts_everybody(settings: &Settings) -> bool {
-    let mut trusted = settings.server.clients.trust.iter();
-    trusted.any(Network::is_everybody)
+/// What it means that a network of `--trust` has all addresses of a family, if one has.
+pub(crate) fn trusts_everybody(settings: &Settings) -> Option<&'static str> {
+    let clients = &settings.server.clients;
+    let is_so = clients.trust.iter().any(Network::is_everybody);
+    is_so.then_some(match clients.trust_host {
+        true => "everybody is trusted, and can name any client, scheme and host",
+        false => "everybody is trusted, and can name any client and scheme",
+    })
 }
 
 /// Settings of a server of constant answers with everything else as it is, to check that without a

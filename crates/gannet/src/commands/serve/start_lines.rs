@@ -14,10 +14,7 @@ use crate::https_record::https_record;
 use crate::messages::printable;
 use crate::quantities::{counted, size};
 
-/// What a `--trust` of all addresses means.
-pub(crate) const TRUSTS_EVERYBODY: &str =
-    "everybody is trusted, and can name any client, scheme and host";
-/// What to do about it.
+/// What to do about a `--trust` of all addresses.
 pub(crate) const TRUST_PROXIES: &str = "give --trust the addresses of the proxies alone";
 
 /// The facts that the first lines report.
@@ -38,8 +35,8 @@ pub struct Lines<'a> {
     pub note: Option<&'a str>,
     /// Some proxies are trusted, which may speak TLS.
     pub has_trust: bool,
-    /// Whoever connects is trusted.
-    pub trusts_everybody: bool,
+    /// What it means that whoever connects is trusted, if that is so.
+    pub trusts_everybody: Option<&'static str>,
     /// Memory is too short for encoders.
     pub hardly_codes: bool,
     /// A QR code, several lines.
@@ -104,8 +101,8 @@ impl Lines<'_> {
             let what = "passwords cross the network in clear text: add --tls-cert FILE, or --trust a proxy";
             self.line(&mut text, "note", &self.paint("33", what));
         }
-        if self.trusts_everybody {
-            let what = format!("{TRUSTS_EVERYBODY}: {TRUST_PROXIES}");
+        if let Some(meaning) = self.trusts_everybody {
+            let what = format!("{meaning}: {TRUST_PROXIES}");
             self.line(&mut text, "note", &self.paint("33", &what));
         }
         if self.hardly_codes {
@@ -372,7 +369,7 @@ mod tests {
             log: (&LogFormat::Json, Some(Path::new("/var/log/site"))),
             note: Some("port 8080 is busy; using 8081"),
             has_trust: false,
-            trusts_everybody: false,
+            trusts_everybody: None,
             hardly_codes: false,
             qr: None,
             colour: false,
@@ -389,9 +386,9 @@ mod tests {
              Ctrl-C to stop; only this machine can connect (--expose serves the network)\n"
         );
         assert_eq!(lines.render(), expect);
-        lines.trusts_everybody = true;
+        lines.trusts_everybody = Some("everybody is trusted");
         assert!(lines.render().contains("\nnote     everybody is trusted"));
-        lines.trusts_everybody = false;
+        lines.trusts_everybody = None;
         lines.qr = Some("code\n".into());
         assert!(lines.render().contains("8081\n\ncode\n\nCtrl-C"));
         lines.colour = true;

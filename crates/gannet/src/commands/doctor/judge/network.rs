@@ -4,7 +4,7 @@ use gannet_io::limits::{BACKLOG, DATAGRAM_SOCKET_BUFFER};
 
 use super::super::facts::{Address, AddressState, Facts};
 use super::super::finding::{Finding, Level};
-use crate::commands::serve::start_lines::{TRUST_PROXIES, TRUSTS_EVERYBODY};
+use crate::commands::serve::start_lines::TRUST_PROXIES;
 use crate::quantities::size;
 
 pub(super) fn settings(facts: &Facts) -> Vec<Finding> {
@@ -27,8 +27,8 @@ pub(super) fn settings(facts: &Facts) -> Vec<Finding> {
             format!("TCP uses {current} (available: {available})"),
         ));
     }
-    if facts.wishes.trusts_everybody {
-        all.push(Finding::note("trust", TRUSTS_EVERYBODY).help(TRUST_PROXIES));
+    if let Some(meaning) = facts.wishes.trusts_everybody {
+        all.push(Finding::note("trust", meaning).help(TRUST_PROXIES));
     }
     if !facts.wishes.http3 {
         return all;

@@ -228,7 +228,7 @@ fn networks_and_addresses() {
     check(backlog, Level::Note, "backlog", "somaxconn is 128");
     let buffers = |facts: &mut Facts| facts.network.buffers = [Some(212_992), None];
     check(buffers, Level::Note, "UDP buffers", "rmem_max is 208.0 KiB");
-    let trust = |facts: &mut Facts| facts.wishes.trusts_everybody = true;
+    let trust = |facts: &mut Facts| facts.wishes.trusts_everybody = Some("everybody is trusted");
     check(trust, Level::Note, "trust", "everybody is trusted");
     let without_http3 = |facts: &mut Facts| {
         facts.network.buffers = [Some(212_992), None];
