@@ -261,6 +261,7 @@ mod tests {
             }
         }
     }
+
     /// A start binds the redirecting addresses as a list of their own, which may not become empty.
     #[test]
     fn without_ipv6_an_address_is_left_out_beside_another_one_of_its_list() {
