@@ -16,11 +16,29 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const LARGE: usize = 8 << 20;
 
-/// Creates a site whose page names its version.
+/// Creates a site whose page names its version. A directory appears whole: on a busy machine a part of
+/// it would be served for a while.
 fn make(path: &Path, version: &str) {
-    fs::create_dir_all(path).expect("made");
-    fs::write(path.join("page.txt"), version).expect("written");
-    fs::write(path.join("_redirects"), format!("/which /{version} 302\n")).expect("written");
+    let is_there = path.exists();
+    let place = match is_there {
+        true => path.to_owned(),
+        false => path.with_file_name(".made"),
+    };
+    fs::create_dir_all(&place).expect("made");
+    fs::write(place.join("page.txt"), version).expect("written");
+    fs::write(place.join("_redirects"), format!("/which /{version} 302\n")).expect("written");
+    if !is_there {
+        fs::rename(place, path).expect("moved");
+    }
+}
+
+/// Makes a directory again. Nothing is there for a moment, which is over before the server looks twice.
+fn make_again(path: &Path, version: &str) {
+    let (new, old) = (path.with_extension("new"), path.with_extension("old"));
+    make(&new, version);
+    fs::rename(path, &old).expect("moved");
+    fs::rename(&new, path).expect("moved");
+    fs::remove_dir_all(old).expect("removed");
 }
 
 fn fifo(path: &Path) {
@@ -62,8 +80,7 @@ fn a_directory_that_is_made_again_is_served() {
         let mut server = engine.serve(&dist, &["--workers", "2"]);
         assert_eq!(get(&server, "/page.txt").expect(200).text(), "one");
 
-        fs::remove_dir_all(&dist).expect("removed");
-        make(&dist, "two");
+        make_again(&dist, "two");
         becomes(&server, "one", "two");
         server.says_next(TAKEN);
 
