@@ -30,8 +30,11 @@ fn serve(folder: &Folder, url: &str, flags: &[&str]) -> Command {
 
 /// Whether nobody follows into the copy: followers hold its lock.
 fn is_free(folder: &Folder) -> bool {
-    fs::File::open(folder.join("copy/.lock"))
-        .is_ok_and(|lock| flock(lock, FlockOperation::NonBlockingLockShared).is_ok())
+    fs::File::open(folder.join("copy/.lock")).is_ok_and(|lock| {
+        let is_ours = flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
+        // Even if a process that another test starts has it open meanwhile.
+        is_ours && flock(&lock, FlockOperation::Unlock).is_ok()
+    })
 }
 
 /// The far ends of a process's connections over TCP.
