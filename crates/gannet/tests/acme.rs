@@ -568,7 +568,7 @@ fn what_an_acme_server_asks_for_is_handed_on_and_no_secret_is_on_a_command_line(
     let flags = [
         &["--acme", "a.test", "--acme-dir", &folder][..],
         &["--acme-server", &ca.url, "--acme-profile", "shortlived"],
-        &["--acme-eab-kid=-kid-1", "--acme-eab-key", &key],
+        &["--acme-eab-kid", "-kid-1", "--acme-eab-key", &key],
     ];
     let _server = Gannet::serve(site.path(), &flags.concat());
     ca.is_asked("/account");

@@ -447,6 +447,8 @@ mod tests {
         let thumbprint = format!("-{}", "a".repeat(42));
         parse(&["gannet", "--acme-thumbprint", &thumbprint, "."]).expect("a text");
         parse(&["gannet", "publish", "--note", "-- first", "site", "store"]).expect("a text");
+        parse(&["gannet", "--acme-eab-kid", "-kid", "."]).expect("a text");
+        parse(&["gannet", "acme", "a.test", "-d", "state", "-k", "-kid"]).expect("a text");
         parse(&["gannet", "--acme-server", "-x", "."]).expect_err("a flag");
     }
 

@@ -105,7 +105,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     Flag {
         name: "acme-eab-kid",
         short: None,
-        value: one("ID"),
+        value: one("TEXT"),
         group: Group::Tls,
         default: "",
         brief: "the identifier of a key for an account, for ACME servers that ask for one",

@@ -65,7 +65,7 @@ pub(super) const ACME: Command = Command {
         option(
             "eab-kid",
             'k',
-            "ID",
+            "TEXT",
             "the identifier of a key for an account, for servers that ask for one",
             ValueHint::Other,
         ),
