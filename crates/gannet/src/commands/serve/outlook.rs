@@ -241,6 +241,8 @@ fn try_bind(address: SocketAddr, is_udp: bool) -> io::Result<()> {
 mod tests {
     use std::net::TcpListener;
 
+    use gannet_testkit::process::until;
+
     use super::*;
 
     #[test]
@@ -254,6 +256,10 @@ mod tests {
         let refused = prospect.refused.expect("it is in use");
         assert!(refused.message.contains("in use"), "{refused}");
         drop(busy);
+        // A process that another test starts has it, too, until it runs its own program.
+        until("it is free", || {
+            Prospect::of(&address, false, try_bind).0.refused.is_none()
+        });
         for is_udp in [false, true] {
             for _ in 0..2 {
                 let (prospect, is_in_use) = Prospect::of(&address, is_udp, try_bind);
