@@ -4,13 +4,14 @@ use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use gannet_testkit::client::{Client, ask, get, metric};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
+use gannet_testkit::process::until;
 use gannet_testkit::tls::{Authority, KeyKind};
 use gannet_testkit::{
     Folder, Gannet, Signal, command, command_of_nobody, gannet_in, left_out, run, same,
@@ -167,13 +168,20 @@ fn a_check_finds_what_a_start_finds() {
     }
 }
 
+/// Makes a socket that nobody listens on.
+fn make_stale(path: &Path) {
+    drop(UnixListener::bind(path).expect("a new name"));
+    // A process that another test starts has it, too, until it runs its own program.
+    until("nobody listens", || UnixStream::connect(path).is_err());
+}
+
 /// A check leaves nothing behind: no log file, no socket.
 #[test]
 fn a_check_leaves_nothing_behind() {
     let folder = Folder::site();
     let before: Vec<_> = folder.files();
     let socket = folder.join("socket");
-    drop(UnixListener::bind(&socket).expect("a new name"));
+    make_stale(&socket);
     let listen = format!("unix:{}", socket.display());
     let flags = [
         "--log-file",
@@ -385,7 +393,7 @@ fn a_stale_socket_is_replaced_in_one_step() {
     let folder = Folder::site();
     let socket = folder.join("socket");
     let listen = format!("unix:{}", socket.display());
-    drop(UnixListener::bind(&socket).expect("a new name"));
+    make_stale(&socket);
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let look = || {

@@ -1,9 +1,12 @@
 //! The program at a terminal.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 
+use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet, Signal, command, same};
+use rustix::fs::OFlags;
 
 /// Both ends of a pseudoterminal: the first shows what is written to the second.
 fn terminal() -> (fs::File, fs::File) {
@@ -16,9 +19,11 @@ fn terminal() -> (fs::File, fs::File) {
         .expect("a name")
         .into_string()
         .expect("ASCII");
+    // It must not become that of this process, if this one has none and is the first of its session.
     let inner = fs::OpenOptions::new()
         .read(true)
         .write(true)
+        .custom_flags(OFlags::NOCTTY.bits().cast_signed())
         .open(name)
         .expect("opened");
     (outer.into(), inner)
@@ -45,12 +50,15 @@ fn a_closed_terminal_ends_the_server_and_a_rotated_log_does_not() {
     let log = site.join("log");
     let flags = ["-p", "0", "--log-file", log.to_str().expect("UTF-8")];
     let (outer, inner) = terminal();
+    let mut beside = inner.try_clone().expect("descriptors are left");
     let mut server = Gannet::start(command().args(flags).arg(site.path()).stdin(inner));
     fs::remove_file(&log).expect("it was made at the start");
     server.signal(Signal::HUP);
     server.signal(Signal::USR1);
     server.next_error_line().expect("it still serves");
     drop(outer);
+    // A process that another test starts has it, too, until it runs its own program.
+    until("it is closed", || beside.write(b"?").is_err());
     server.signal(Signal::HUP);
     assert_eq!(server.wait().status, Some(0));
     assert!(log.exists(), "the log was not reopened");
