@@ -194,10 +194,10 @@ impl Routing {
         let Some(compat) = self.rules else {
             return false;
         };
-        let name = path.rsplit(|byte| *byte == b'/').next();
         match compat {
             Compat::Netlify | Compat::Cloudflare => matches!(path, b"_redirects" | b"_headers"),
             Compat::Kawipiko => {
+                let name = path.rsplit(|byte| *byte == b'/').next();
                 path == b"_headers" || name.is_some_and(|name| is_redirects_name(name, compat))
             }
         }

@@ -538,7 +538,17 @@ pub struct AllLines<'a> {
 impl<'a> Iterator for AllLines<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        match self.rest.is_empty() {
+            true => None,
+            false => self.next_line(),
+        }
+    }
+}
+
+impl<'a> AllLines<'a> {
+    fn next_line(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         let end = scan::find_byte(self.rest, b'\r');
         let line = &self.rest[..end];
         let colon = scan::find_byte(line, b':');

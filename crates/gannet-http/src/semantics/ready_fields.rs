@@ -83,39 +83,29 @@ impl RepresentationFields<'_> {
         bytes.extend_from_slice(b"\r\n");
         let length_end = bytes.len();
 
-        let mut line = |name: &'static str, value: Option<&[u8]>| match value {
-            Some(value) => write_line(name, value, &mut bytes),
-            None => Ok(bytes.len()),
-        };
-        let coding = self
-            .content_encoding
-            .filter(|&coding| coding != Coding::Identity);
-        line("content-type", self.content_type)?;
-        line(
-            "content-encoding",
-            coding.map(|coding| coding.name().as_bytes()),
-        )?;
-        line("content-language", self.content_language)?;
-        let mut shared_start = line("content-disposition", self.content_disposition)?;
-        for (name, value) in self.representation {
-            shared_start = write_checked_line(name, value, &mut bytes)?;
+        write_present("content-type", self.content_type, &mut bytes)?;
+        let coding = self.content_encoding;
+        if let Some(coding) = coding.filter(|it| *it != Coding::Identity) {
+            write_own_line("content-encoding", coding.name().as_bytes(), &mut bytes);
         }
-        let mut line = |name: &'static str, value: Option<&[u8]>| match value {
-            Some(value) => write_line(name, value, &mut bytes).map(drop),
-            None => Ok(()),
-        };
-        line("etag", self.entity_tag)?;
-        line(
-            "last-modified",
-            self.last_modified
-                .map(write_date)
-                .as_ref()
-                .map(|date| &date[..]),
-        )?;
-        line("cache-control", self.cache_control)?;
-        line("vary", self.vary)?;
-        line("accept-ranges", self.accept_ranges.then_some(b"bytes"))?;
-        line("x-content-type-options", self.nosniff.then_some(b"nosniff"))?;
+        write_present("content-language", self.content_language, &mut bytes)?;
+        write_present("content-disposition", self.content_disposition, &mut bytes)?;
+        for (name, value) in self.representation {
+            write_checked_line(name, value, &mut bytes)?;
+        }
+        let shared_start = bytes.len();
+        write_present("etag", self.entity_tag, &mut bytes)?;
+        if let Some(time) = self.last_modified {
+            write_own_line("last-modified", &write_date(time), &mut bytes);
+        }
+        write_present("cache-control", self.cache_control, &mut bytes)?;
+        write_present("vary", self.vary, &mut bytes)?;
+        if self.accept_ranges {
+            bytes.extend_from_slice(b"accept-ranges: bytes\r\n");
+        }
+        if self.nosniff {
+            bytes.extend_from_slice(b"x-content-type-options: nosniff\r\n");
+        }
         for (name, value) in self.further {
             write_checked_line(name, value, &mut bytes)?;
         }
@@ -271,24 +261,33 @@ fn check_value(value: &[u8]) -> Result<(), ReadyFieldsError> {
     Ok(())
 }
 
-/// Appends one line; returns the length reached.
-fn write_checked_line(
-    name: &str,
-    value: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<usize, ReadyFieldsError> {
+/// Appends one line.
+fn write_checked_line(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), ReadyFieldsError> {
     check_name(name)?;
     write_line(name, value, out)
 }
 
-/// Appends one line with a name that can be sent; returns the length reached.
-fn write_line(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<usize, ReadyFieldsError> {
+/// Appends a line with a name that can be sent, if it has a value.
+fn write_present(
+    name: &'static str,
+    value: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) -> Result<(), ReadyFieldsError> {
+    value.map_or(Ok(()), |value| write_line(name, value, out))
+}
+
+/// Appends one line with a name that can be sent.
+fn write_line(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), ReadyFieldsError> {
     check_value(value)?;
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
-    Ok(out.len())
+    write_own_line(name, value, out);
+    Ok(())
+}
+
+/// Appends one line that can be sent.
+fn write_own_line(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
 }
 
 /// Bytes of the usual fields of a page: fewer than these.

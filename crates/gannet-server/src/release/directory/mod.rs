@@ -237,15 +237,13 @@ impl CachedVariant {
 /// `unix` (seconds) is the time when the file was opened, not an earlier one. A file with a future
 /// time is not settled: its file system's clock is ahead, or ours was set back.
 fn is_settled(meta: &Meta, unix: i64) -> bool {
-    let changed = meta.ctime_ns.div_euclid(1_000_000_000);
-    i128::from(unix) - changed > i128::from(SETTLED_S)
+    meta.ctime_ns < i128::from(unix - SETTLED_S) * 1_000_000_000
 }
 
 /// Whether a file may be the result of a write that is still in progress: its timestamps, set when
 /// the write began, would never show it. Its bytes are read again when the path is looked up again.
 fn is_recent(meta: &Meta, unix: i64) -> bool {
-    let changed = meta.ctime_ns.div_euclid(1_000_000_000);
-    i128::from(unix) - changed <= i128::from(RECENT_S)
+    meta.ctime_ns >= i128::from(unix - RECENT_S) * 1_000_000_000
 }
 
 /// Bytes that a cached file counts for besides its content.
