@@ -79,9 +79,19 @@ pub trait Disk {
     /// [`Survey::is_plain`]. A first lookup that has no side effects is left out. If a FIFO or a
     /// device took the path meanwhile, it is opened as well, without waiting, and closed again when
     /// the result is dropped.
-    fn open_plain(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
-        self.open(root, path, token)
-    }
+    ///
+    /// If the call ends at once and the file has at most `ahead` bytes (at most
+    /// [`READ_AHEAD_MAX`](crate::limits::READ_AHEAD_MAX)), all in memory, they are read first, and the
+    /// metadata afterwards. So if these say that it was last changed before the call, by a clock of this
+    /// machine, the bytes are the version that they describe. Nothing is read ahead on a file system of
+    /// another machine or process.
+    fn open_plain(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        ahead: usize,
+        token: Token,
+    ) -> Started<OpenedFile>;
 
     /// Reads at most `max` names of the directory `path` below `root`, always on a helper thread.
     /// `keep` has what is kept of each.

@@ -55,6 +55,9 @@ pub struct OpenedFile {
     pub file: File,
     /// Its metadata.
     pub meta: Meta,
+    /// All of its bytes, read before the metadata, if that was asked for and possible; otherwise none: see
+    /// [`Disk::open_plain`](crate::disk::Disk::open_plain).
+    pub content: Vec<u8>,
 }
 
 /// A descriptor and what is known about it.
@@ -218,52 +221,13 @@ impl OsFile {
         while bytes.len() < len {
             let at = offset.saturating_add(bytes.len() as u64);
             let left = len - bytes.len();
-            match self.read_more(at, left, bytes, how) {
+            match read_more(self.as_fd(), at, left, bytes, how) {
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
         }
         Ok(())
-    }
-
-    /// Reads once, at most `len` bytes, appending to the vector, which must have room for them.
-    fn read_more(
-        &self,
-        offset: u64,
-        len: usize,
-        bytes: &mut Vec<u8>,
-        how: Blocking,
-    ) -> Result<usize, Errno> {
-        let flags = match how {
-            Blocking::Yes => 0,
-            Blocking::No => libc::RWF_NOWAIT,
-        };
-        let room = &mut bytes.spare_capacity_mut()[..len];
-        let room = libc::iovec {
-            iov_base: room.as_mut_ptr().cast(),
-            iov_len: room.len(),
-        };
-        // The system call takes the offset in two words; on a 64-bit machine the second is empty.
-        let half = libc::c_long::BITS / 2;
-        let (low, high) = (offset, offset >> half >> half);
-        let (low, high) = (low as libc::c_long, high as libc::c_long);
-        let fd = self.as_fd().as_raw_fd();
-        // SAFETY: `room` is one entry for `iov_len` bytes of spare capacity, which `bytes` owns and
-        // nothing else accesses during the call; the kernel writes only there. The arguments are of
-        // the types that preadv2(2) takes.
-        let count =
-            unsafe { libc::syscall(libc::SYS_preadv2, fd, &raw const room, 1, low, high, flags) };
-        let Ok(count) = usize::try_from(count) else {
-            return Err(last_errno());
-        };
-        assert!(
-            count <= len,
-            "the kernel reads no more than it was asked for"
-        );
-        // SAFETY: the kernel has written the `count` bytes after `len()`, within the capacity.
-        unsafe { bytes.set_len(bytes.len() + count) };
-        Ok(count)
     }
 
     /// Whether closing it may take long: on a file system that may hang, or because it frees more
@@ -303,6 +267,45 @@ impl OsFile {
         }
         Ok(())
     }
+}
+
+/// Reads once, at most `len` bytes, appending to the vector, which must have room for them.
+pub(crate) fn read_more(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    len: usize,
+    bytes: &mut Vec<u8>,
+    how: Blocking,
+) -> Result<usize, Errno> {
+    let flags = match how {
+        Blocking::Yes => 0,
+        Blocking::No => libc::RWF_NOWAIT,
+    };
+    let room = &mut bytes.spare_capacity_mut()[..len];
+    let room = libc::iovec {
+        iov_base: room.as_mut_ptr().cast(),
+        iov_len: room.len(),
+    };
+    // The system call takes the offset in two words; on a 64-bit machine the second is empty.
+    let half = libc::c_long::BITS / 2;
+    let (low, high) = (offset, offset >> half >> half);
+    let (low, high) = (low as libc::c_long, high as libc::c_long);
+    let fd = fd.as_raw_fd();
+    // SAFETY: `room` is one entry for `iov_len` bytes of spare capacity, which `bytes` owns and
+    // nothing else accesses during the call; the kernel writes only there. The arguments are of
+    // the types that preadv2(2) takes.
+    let count =
+        unsafe { libc::syscall(libc::SYS_preadv2, fd, &raw const room, 1, low, high, flags) };
+    let Ok(count) = usize::try_from(count) else {
+        return Err(last_errno());
+    };
+    assert!(
+        count <= len,
+        "the kernel reads no more than it was asked for"
+    );
+    // SAFETY: the kernel has written the `count` bytes after `len()`, within the capacity.
+    unsafe { bytes.set_len(bytes.len() + count) };
+    Ok(count)
 }
 
 #[cfg(test)]

@@ -48,6 +48,9 @@ pub const OUTPUT_LARGE_MAX: usize = (1 << 20) + (64 << 10);
 /// Long wire vectors kept for reuse: usually as many as are filled and sent in one turn.
 pub const OUTPUTS_LARGE_KEPT_MAX: usize = 8;
 
+/// Bytes of a file that are read before its length is known, at most: in vain, if it is longer.
+pub const READ_AHEAD_MAX: usize = 16 * 1024;
+
 /// Vectors of finished reads kept for reuse; each is usually consumed before the next turn.
 pub const READS_KEPT_MAX: usize = 4;
 

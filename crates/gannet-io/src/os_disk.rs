@@ -26,6 +26,8 @@ pub(crate) struct OsDisk {
     wake_token: Option<Token>,
     /// Vectors of reads, for reuse.
     reads: Vec<Vec<u8>>,
+    /// The bytes that were last read ahead.
+    ahead: Vec<u8>,
     /// Jobs handed to helpers.
     pub(crate) helped: u64,
 }
@@ -47,6 +49,7 @@ impl OsDisk {
             bell,
             wake_token: None,
             reads: Vec::new(),
+            ahead: Vec::new(),
             helped: 0,
         })
     }
@@ -60,30 +63,65 @@ impl OsDisk {
         Waker(Arc::new(WakerInner::Bell(Arc::clone(&self.bell))))
     }
 
-    /// Opens a path, perhaps one that was a regular file or a directory a moment ago.
-    pub(crate) fn open(
+    /// See [`Disk::open`](crate::disk::Disk::open).
+    pub(crate) fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+        let real = root.as_os();
+        match real.is_remote() {
+            true => self.open_later(root, path, token),
+            false => self.opened(real.open(path, Reach::Cached), root, path, token),
+        }
+    }
+
+    /// See [`Disk::open_plain`](crate::disk::Disk::open_plain).
+    pub(crate) fn open_plain(
         &mut self,
         root: &Root,
-        (path, was_plain): (&[u8], bool),
+        path: &[u8],
+        ahead: usize,
         token: Token,
     ) -> Started<OpenedFile> {
         let real = root.as_os();
-        if !real.is_remote() {
-            let opened = match was_plain {
-                true => real.open_to_read(path, Reach::Cached),
-                false => real.open(path, Reach::Cached),
-            };
-            match opened {
-                // The kernel's cache does not have all of the path, or the path leaves the root's
-                // mount.
-                Err(Errno::AGAIN | Errno::XDEV) => {}
-                result => return Started::Now(result),
+        if real.is_remote() {
+            return self.open_later(root, path, token);
+        }
+        let mut result = real.open_to_read(path, Reach::Cached, (ahead, &mut self.ahead));
+        if let Ok(opened) = &mut result
+            && ahead > 0
+            && opened.meta.len > 0
+            && opened.meta.len == self.ahead.len() as u64
+        {
+            // The buffer stays: a file that is kept would take more memory than it has bytes.
+            let mut content = self.reads.pop().unwrap_or_default();
+            content.clear();
+            if content.try_reserve_exact(self.ahead.len()).is_ok() {
+                content.extend_from_slice(&self.ahead);
+                opened.content = content;
             }
         }
+        self.opened(result, root, path, token)
+    }
+
+    /// The result of opening a path at once, unless that was not possible.
+    fn opened(
+        &mut self,
+        result: Result<OpenedFile, Errno>,
+        root: &Root,
+        path: &[u8],
+        token: Token,
+    ) -> Started<OpenedFile> {
+        match result {
+            // The kernel's cache does not have all of the path, or the path leaves the root's
+            // mount.
+            Err(Errno::AGAIN | Errno::XDEV) => self.open_later(root, path, token),
+            result => Started::Now(result),
+        }
+    }
+
+    fn open_later(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
         self.hand_over(Job::Open {
             root: root.clone(),
             path: path.into(),
-            reach: real.reach(),
+            reach: root.as_os().reach(),
             token,
         })
     }

@@ -571,11 +571,18 @@ impl<E: OsEngine> Disk for E {
     }
 
     fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
-        self.parts_mut().disk.open(root, (path, false), token)
+        self.parts_mut().disk.open(root, path, token)
     }
 
-    fn open_plain(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
-        self.parts_mut().disk.open(root, (path, true), token)
+    fn open_plain(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        ahead: usize,
+        token: Token,
+    ) -> Started<OpenedFile> {
+        let ahead = ahead.min(limits::READ_AHEAD_MAX);
+        self.parts_mut().disk.open_plain(root, path, ahead, token)
     }
 
     fn survey(

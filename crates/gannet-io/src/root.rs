@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::file::{File, OpenedFile};
+use crate::file::{Blocking, File, OpenedFile, read_more};
 pub(crate) use crate::how::Reach;
 use crate::how::{self, Purpose};
 use crate::limits;
@@ -217,19 +217,29 @@ impl OsRoot {
             return Ok(OpenedFile {
                 file: File::os(reference, Store::Disk),
                 meta,
+                content: Vec::new(),
             });
         }
-        self.open_to_read(path, reach)
+        self.open_to_read(path, reach, (0, &mut Vec::new()))
     }
 
-    /// Opens `path` for reading and reads its metadata, without a look at what it is: see
+    /// Opens `path` for reading and reads its metadata, without a look at what it is, and before that at
+    /// most `ahead` bytes to `start` as far as they are in memory: see
     /// [`Disk::open_plain`](crate::disk::Disk::open_plain).
-    pub(crate) fn open_to_read(&self, path: &[u8], reach: Reach) -> Result<OpenedFile, Errno> {
+    pub(crate) fn open_to_read(
+        &self,
+        path: &[u8],
+        reach: Reach,
+        (ahead, start): (usize, &mut Vec<u8>),
+    ) -> Result<OpenedFile, Errno> {
         let fd = match self.resolve_to_read(path, reach) {
             // A socket or a device without a driver took the path meanwhile.
             Err(Errno::NXIO) => return Err(Errno::NOENT),
             other => other?,
         };
+        if ahead > 0 {
+            self.read_ahead(fd.as_fd(), ahead, start);
+        }
         let stat = rustix::fs::fstat(&fd)?;
         let is_own = reach != Reach::Everywhere || stat.st_dev == self.identity.0;
         let store = match is_own {
@@ -239,7 +249,23 @@ impl OsRoot {
         Ok(OpenedFile {
             file: File::os(fd, store),
             meta: meta_of(&stat),
+            content: Vec::new(),
         })
+    }
+
+    /// Reads once, at most `ahead` bytes from the start of a file. Of what cannot be read now, such as a
+    /// directory, there are none.
+    fn read_ahead(&self, fd: BorrowedFd<'_>, ahead: usize, start: &mut Vec<u8>) {
+        let how = match self.store {
+            Store::Memory => Blocking::Yes,
+            Store::Disk => Blocking::No,
+            Store::Remote => return start.clear(),
+        };
+        start.clear();
+        if start.try_reserve_exact(ahead).is_ok() {
+            // Fewer bytes, or none, are not the whole file: it is then read again, with the error.
+            let _ = read_more(fd, 0, ahead, start, how);
+        }
     }
 
     /// Opens a file for reading, and leaves its access time alone if it belongs to this process's user. What

@@ -94,7 +94,11 @@ fn copies_what_nobody_can_change() {
             let file = copy.unwrap();
             let meta = desk.driver.meta(&file).unwrap();
             assert_eq!(meta.len, len as u64);
-            let opened = OpenedFile { file, meta };
+            let opened = OpenedFile {
+                file,
+                meta,
+                content: Vec::new(),
+            };
             assert!(read(&mut desk, &opened, 0, 1_000_001).unwrap() == content[..len]);
             assert_eq!(opened.file.sealed_memory().is_some(), len > 0);
         }
@@ -434,7 +438,7 @@ fn surveys_names() {
         assert_eq!(survey(&mut desk, &root, "b", 3), Err(Errno::NOTDIR));
         assert_eq!(survey(&mut desk, &root, "missing", 3), Err(Errno::NOENT));
         for (path, kind) in [("b", FileKind::Regular), ("d", FileKind::Directory)] {
-            let opened = desk.driver.open_plain(&root, path.as_bytes(), Token(1));
+            let opened = desk.driver.open_plain(&root, path.as_bytes(), 0, Token(1));
             let Started::Now(Ok(opened)) = opened else {
                 panic!("{opened:?}")
             };
@@ -443,4 +447,51 @@ fn surveys_names() {
     });
     symlink("b", folder.path().join("link")).unwrap();
     each(|mut desk| assert!(!survey(&mut desk, &root, "", 10).unwrap().is_plain));
+}
+
+/// A file that is short enough is read when it is opened, and whatever else took its place is not.
+#[test]
+fn reads_short_files_ahead() {
+    let folder = Folder::new("ahead");
+    let names = [
+        ("short", 2_000),
+        ("exact", 4_000),
+        ("long", 4_001),
+        ("empty", 0),
+    ];
+    for (name, len) in names {
+        std::fs::write(folder.path().join(name), pattern(len)).unwrap();
+    }
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    let mode = rustix::fs::Mode::RUSR;
+    let fifo = folder.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    each(|mut desk| {
+        let mut open = |name: &str, ahead| {
+            let opened = desk
+                .driver
+                .open_plain(&root, name.as_bytes(), ahead, Token(1));
+            match opened {
+                Started::Now(opened) => opened.unwrap(),
+                Started::Pending => panic!("all is in memory"),
+            }
+        };
+        for (name, len) in names {
+            let opened = open(name, 4_000);
+            assert_eq!(opened.meta.len, len as u64);
+            let expected = if len > 4_000 {
+                Vec::new()
+            } else {
+                pattern(len)
+            };
+            assert!(opened.content == expected, "{name}");
+            assert!(opened.content.capacity() <= 2 * 4_000, "{name}");
+            assert!(open(name, 0).content.is_empty(), "{name}");
+        }
+        for (name, kind) in [("folder", FileKind::Directory), ("fifo", FileKind::Other)] {
+            let opened = open(name, 4_000);
+            assert_eq!((opened.meta.kind, opened.content.len()), (kind, 0));
+        }
+    });
 }

@@ -126,8 +126,9 @@ pub(crate) const READ_PER_TURN_MAX: u64 = 512 << 10;
 /// other requests wait. Beyond that, each send is limited to [`UNTAKEN_MAX`].
 pub(crate) const SENT_PER_TURN_MAX: u64 = 8 << 20;
 
-/// Lookups that begin or resume in one turn; each is a few opens.
-pub(crate) const LOOKUPS_PER_TURN_MAX: u64 = 32;
+/// Lookups that begin or resume in one turn. A lookup that has to open more than one path, such as that of
+/// a missing one, counts for as many.
+pub(crate) const LOOKUPS_PER_TURN_MAX: u64 = 64;
 
 /// Live files that a worker copies into memory concurrently: a limit each for local disks and for
 /// foreign file systems. Each copy occupies a helper thread, about 3 ms for a file of 4 MiB. Beyond
@@ -231,6 +232,10 @@ pub(crate) const FOLDER_FRESH_MS: u64 = 100;
 /// How long a folder counts as one of regular files alone, in milliseconds. A FIFO that is put there
 /// meanwhile is opened before it is recognized.
 pub(crate) const FOLDER_PLAIN_MS: u64 = 1_000;
+
+/// Files of a folder in a row that had at most [`READ_AHEAD_MAX`](gannet_io::limits::READ_AHEAD_MAX)
+/// bytes, before others are read ahead: where one in ten is longer, that costs no more than it saves.
+pub(crate) const SHORT_FILES_SEEN: u32 = 8;
 
 /// Names that the first survey of a folder reads: 0.1 ms of a helper thread.
 pub(crate) const FOLDER_NAMES_FIRST: usize = 2_048;

@@ -3,6 +3,8 @@
 //! A failing run names its seed; `GANNET_SIM_SEED=N` runs that one alone. `GANNET_SIM_SEEDS=N` runs
 //! that many instead of the usual 200.
 
+#[path = "sim/ahead.rs"]
+mod ahead;
 #[path = "sim/asks.rs"]
 mod asks;
 #[path = "sim/budget.rs"]

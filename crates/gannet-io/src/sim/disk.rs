@@ -38,6 +38,8 @@ pub(super) struct Node {
     pub(super) broken_at: Option<u64>,
     /// Opening and reading take this long.
     pub(super) slow_ns: u64,
+    /// A change that happens after so many further calls that see the bytes or the metadata.
+    next_change: Option<(u32, Change)>,
 }
 
 /// A change of a file's bytes in place.
@@ -92,6 +94,7 @@ impl Disk {
             next_meta: None,
             broken_at: None,
             slow_ns: 0,
+            next_change: None,
         };
         let before = self.files.insert(path.to_vec(), Arc::new(Mutex::new(node)));
         unlink(before, now_ns);
@@ -171,6 +174,7 @@ impl Disk {
             next_meta: None,
             broken_at: None,
             slow_ns: 0,
+            next_change: None,
         };
         let len = bytes.len() as u64;
         self.copied.fetch_add(len, Ordering::Relaxed);
@@ -193,6 +197,7 @@ impl Disk {
         OpenedFile {
             file: File::of_virtual(file),
             meta,
+            content: Vec::new(),
         }
     }
 
@@ -276,6 +281,7 @@ impl Disk {
             next_meta: None,
             broken_at: None,
             slow_ns: 0,
+            next_change: None,
         }
     }
 }
@@ -304,6 +310,20 @@ impl Node {
             end = end.min(broken);
         }
         Ok(&self.content[offset as usize..end as usize])
+    }
+
+    /// Has a change happen after so many further calls.
+    pub(super) fn change_after(&mut self, calls: u32, change: Change) {
+        self.next_change = Some((calls, change));
+    }
+
+    /// A call has seen it: perhaps it changes now.
+    pub(super) fn seen(&mut self, now_ns: i128) {
+        match self.next_change.take() {
+            Some((0 | 1, change)) => self.change(change, now_ns),
+            Some((calls, change)) => self.next_change = Some((calls - 1, change)),
+            None => {}
+        }
     }
 
     /// Changes the bytes in place.

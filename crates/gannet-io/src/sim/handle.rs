@@ -137,6 +137,17 @@ impl SimHandle {
         self.change_file(path, Change::End(content.into()));
     }
 
+    /// As [`overwrite_file`](Self::overwrite_file), once further `calls` have seen the file: opened it,
+    /// read it or queried its metadata. Panics if there is no such file.
+    pub fn overwrite_file_after(&self, calls: u32, path: &str, content: impl Into<Vec<u8>>) {
+        let world = lock(&self.0);
+        let node = world
+            .disk
+            .node(path.as_bytes())
+            .expect("a file that the test has put");
+        lock(node).change_after(calls, Change::Overwrite(content.into()));
+    }
+
     /// Makes every file older by `ms`.
     pub fn age_files(&self, ms: u64) {
         lock(&self.0).disk.age(i128::from(ms) * 1_000_000);

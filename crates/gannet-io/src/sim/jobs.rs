@@ -15,7 +15,7 @@ impl World {
         // The caller removes jobs from the last to the first.
         let job = self.jobs.swap_remove(index);
         let result = match job.what {
-            JobKind::Open(path) => self.open(&path).map(Done::Opened),
+            JobKind::Open(path) => self.open(&path, 0).map(Done::Opened),
             JobKind::Read(file, offset, len) => self.read(&file, offset, len).map(Done::Read),
             JobKind::Survey(path, max, keep) => self.survey(&path, max, keep).map(Done::Surveyed),
             JobKind::List(path, max, render) => {
@@ -42,12 +42,30 @@ impl World {
         self.disk.meta(path).ok()
     }
 
-    pub(super) fn open(&mut self, path: &[u8]) -> Result<OpenedFile, Errno> {
+    /// Opens a file; one of at most `ahead` bytes is read first, and then its metadata.
+    pub(super) fn open(&mut self, path: &[u8], ahead: usize) -> Result<OpenedFile, Errno> {
         if self.random.chance(self.faults.io_error) {
             return Err(Errno::IO);
         }
         self.check_descriptors()?;
-        self.disk.open(path)
+        let mut opened = self.disk.open(path)?;
+        let mut start = Vec::new();
+        if ahead > 0 && opened.meta.kind == FileKind::Regular {
+            start = self.read(&opened.file, 0, ahead).unwrap_or_default();
+        }
+        opened.meta = self.query(&opened.file);
+        if start.len() as u64 == opened.meta.len {
+            opened.content = start;
+        }
+        Ok(opened)
+    }
+
+    /// The metadata of an open file.
+    pub(super) fn query(&self, file: &File) -> Meta {
+        let mut node = lock(&sim_file(file).node);
+        let meta = node.query();
+        node.seen(self.wall_ns());
+        meta
     }
 
     /// Refuses to open a file beyond the limit.
@@ -64,10 +82,11 @@ impl World {
         if self.random.chance(self.faults.io_error) {
             return Err(Errno::IO);
         }
-        let node = lock(&sim_file(file).node);
+        let mut node = lock(&sim_file(file).node);
         let bytes = node.read(offset, len as u64)?.to_vec();
         // Fewer bytes are an error unless they reach the end of the file.
         let is_whole = bytes.len() == len || offset + bytes.len() as u64 >= node.meta.len;
+        node.seen(self.wall_ns());
         if is_whole { Ok(bytes) } else { Err(Errno::IO) }
     }
 

@@ -462,10 +462,28 @@ impl Disk for Sim {
         let path = &below(root, path);
         let due = {
             let mut world = lock(&self.world);
-            let slow_ns = world.disk.node(path).map_or(0, |node| lock(node).slow_ns);
-            match world.due(slow_ns) {
+            match world.due_at(path) {
                 Some(due) => due,
-                None => return Started::Now(world.open(path)),
+                None => return Started::Now(world.open(path, 0)),
+            }
+        };
+        self.pend(due, token, JobKind::Open(path.to_vec()));
+        Started::Pending
+    }
+
+    fn open_plain(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        ahead: usize,
+        token: Token,
+    ) -> Started<OpenedFile> {
+        let path = &below(root, path);
+        let due = {
+            let mut world = lock(&self.world);
+            match world.due_at(path) {
+                Some(due) => due,
+                None => return Started::Now(world.open(path, ahead)),
             }
         };
         self.pend(due, token, JobKind::Open(path.to_vec()));
@@ -477,7 +495,7 @@ impl Disk for Sim {
     }
 
     fn meta(&self, file: &File) -> Result<Meta, Errno> {
-        Ok(lock(&sim_file(file).node).query())
+        Ok(lock(&self.world).query(file))
     }
 
     fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>> {

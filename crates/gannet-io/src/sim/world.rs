@@ -268,6 +268,12 @@ impl World {
         self.random.chance(self.faults.cold).then(|| self.later())
     }
 
+    /// The same for opening a path.
+    pub(super) fn due_at(&mut self, path: &[u8]) -> Option<Nanos> {
+        let slow_ns = self.disk.node(path).map_or(0, |node| lock(node).slow_ns);
+        self.due(slow_ns)
+    }
+
     /// All actions possible now, and when the next one becomes possible.
     pub(super) fn actions(&self) -> (Vec<Action>, Option<Nanos>) {
         let mut actions = Vec::new();

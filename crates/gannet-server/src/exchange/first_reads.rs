@@ -122,7 +122,7 @@ impl<D: Driver> Shared<D> {
         waiter: Token,
     ) -> FirstRead {
         let is_admitted = fill.take_admission();
-        let Some(opened) = fill.take_unread(coding) else {
+        let Some(mut opened) = fill.take_unread(coding) else {
             debug_assert!(false, "what is unread was opened");
             return FirstRead::Ended(Filled::Error(Status::INTERNAL_SERVER_ERROR));
         };
@@ -137,6 +137,13 @@ impl<D: Driver> Shared<D> {
             }
         } else if !has_room {
             return FirstRead::Ended(fill.live(found, opened));
+        } else if !opened.content.is_empty() {
+            // It was read already, while some of the budget was left.
+            self.budget.take_rest(Work::Read, len);
+            self.counters.first_reads += 1;
+            let content = std::mem::take(&mut opened.content);
+            let charge = self.ledger.charge(len);
+            return FirstRead::Ended(fill.content_at_hand(found, content, charge));
         } else if is_admitted || self.may_read(len) {
             self.read_short(fill, found, opened, waiter)
         } else {

@@ -4,8 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gannet_http::semantics::fields::FieldMask;
 use gannet_http::semantics::kept::KeptRequest;
-use gannet_http::semantics::request::Request;
+use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, Nanos, Token};
 
@@ -25,7 +26,7 @@ use crate::release::directory::fill::{Fill, Filled};
 use crate::release::rules::{Ruling, SiteRules, may_stand_for, rule_input};
 use crate::release::{Release, Selected, Source};
 use crate::worker::kept::{Awaited, KeptCharge};
-use crate::worker::ledger::Ledger;
+use crate::worker::ledger::{Ledger, Work};
 use crate::worker::shared::Shared;
 
 /// A waiting request of any version, with the release that it began with: it is answered from that
@@ -422,8 +423,15 @@ impl<D: Driver> Shared<D> {
             Some(Ok(Wakeup::Again)) => None,
             wakeup => wakeup,
         };
+        let is_whole = !request.fields.has_any(FieldMask::CONDITIONS_AND_RANGE);
+        let may_read = self.budget.has_left(Work::Read);
+        fill.reads_ahead(request.method == Method::Get && is_whole && may_read);
         loop {
-            let filled = fill.advance(&mut self.driver, waiter, wakeup.take())?;
+            let filled = fill.advance(&mut self.driver, waiter, wakeup.take());
+            // The first one was taken before.
+            let further = fill.take_asked().saturating_sub(1);
+            self.budget.take_rest(Work::Lookup, further);
+            let filled = filled?;
             if fill.is_other_form() && filled.is_no_content() {
                 fill.turn_back();
                 continue;

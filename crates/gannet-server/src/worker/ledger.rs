@@ -298,7 +298,7 @@ pub(crate) enum Work {
     Load,
     /// Bytes of live files read for their first response.
     Read,
-    /// Lookups that begin or resume.
+    /// Lookups that begin or resume, and what they open beyond one path.
     Lookup,
     /// Bytes copied or encrypted for further sends of long responses.
     Send,
@@ -335,6 +335,12 @@ impl Budget {
             *left = left.saturating_sub(amount);
         }
         is_enough
+    }
+
+    /// Takes `amount`, or what is left of it: for work that is done already.
+    pub(crate) fn take_rest(&mut self, work: Work, amount: u64) {
+        let left = &mut self.0[work as usize];
+        *left = left.saturating_sub(amount);
     }
 
     /// Whether anything is left.

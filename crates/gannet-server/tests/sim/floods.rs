@@ -452,8 +452,8 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
     check_given_back(&mut server, Account::Loads, 13 * MIB);
 }
 
-/// A burst of requests for missing files, each with a lookup: a bounded number per turn, and other
-/// requests wait for no more than a turn.
+/// A burst of requests for missing files, each with a lookup of two paths and more: a bounded number per
+/// turn, and other requests wait for no more than a turn.
 #[test]
 fn lookups_have_a_budget_in_a_turn() {
     const PER_TURN: u64 = 32;

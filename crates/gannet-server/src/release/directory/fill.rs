@@ -11,18 +11,17 @@
 
 mod at_path;
 mod coded_alone;
+mod drafts;
 mod forms;
 mod others;
 mod reading;
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::rc::Rc;
 
 use gannet_content::directory::lookup::{AtPath, Found, Lookup, Step};
 use gannet_content::directory::sidecars::{SIDECARS, Sidecar, is_usable, may_have_sidecars};
 use gannet_content::mime;
-use gannet_content::rules::headers::FieldChanges;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Ruled;
@@ -35,12 +34,9 @@ use self::at_path::{at_path, is_shortage};
 use self::coded_alone::Alone;
 use super::folders::{Glance, folder_of, sidecar_hash};
 use super::listings::ListingPage;
-use super::{
-    Cached, CodedAlone, DirectorySite, Draft, LongCopying, OtherForm, Role, is_recent, is_settled,
-};
+use super::{Cached, CodedAlone, DirectorySite, Draft, LongCopying, OtherForm};
 use crate::exchange::Wakeup;
-use crate::exchange::body::Body;
-use crate::limits::{CONFIRMED_MS, DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
+use crate::limits::DESCRIPTOR_TRIES_MAX;
 use crate::release::ServedFile;
 use crate::release::bodies::Load;
 use crate::release::rules::Ruling;
@@ -112,6 +108,8 @@ pub(crate) struct Fill {
     reads: u32,
     /// Attempts after closing other files.
     tries: u32,
+    /// Operations that were asked for since they were last counted.
+    asked: u64,
     /// Time of its last operation or wake-up, Unix seconds.
     unix: i64,
     /// When it began.
@@ -129,6 +127,11 @@ pub(crate) struct Fill {
     is_settled_on_own: bool,
     /// What is known of the folder was considered.
     has_glanced: bool,
+    /// Short files may be read before their lengths are known: the request is for all bytes, as far as
+    /// its fields tell.
+    reads_ahead: bool,
+    /// The cached entry of the path, as it was when it was last needed without waiting since then.
+    before: Option<Option<Rc<Cached>>>,
     /// What the operator has to know of.
     fault: Option<Box<Fault>>,
 }
@@ -226,6 +229,7 @@ impl Fill {
             is_recent: false,
             reads: 0,
             tries: 0,
+            asked: 0,
             unix,
             began: now,
             as_of: now,
@@ -234,6 +238,8 @@ impl Fill {
             instead_of: None,
             is_settled_on_own: false,
             has_glanced: false,
+            reads_ahead: false,
+            before: None,
             fault: None,
         }
     }
@@ -245,6 +251,16 @@ impl Fill {
         let optional = optional.into_iter().flatten().map(Vec::len);
         let copied = [&self.path, &self.host, &self.language].map(Vec::len);
         optional.chain(copied).sum::<usize>() + 3 * self.wanted().len()
+    }
+
+    /// Whether short files may be read before their lengths are known, from now on.
+    pub(crate) fn reads_ahead(&mut self, reads_ahead: bool) {
+        self.reads_ahead = reads_ahead;
+    }
+
+    /// The number of operations that it asked for since the last time.
+    pub(crate) fn take_asked(&mut self) -> u64 {
+        std::mem::take(&mut self.asked)
     }
 
     /// The first error of the system, unless it only says that nothing is there.
@@ -328,9 +344,13 @@ impl Fill {
                     let Some(root) = self.root().cloned() else {
                         return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
                     };
+                    self.asked += 1;
                     match self.ask(driver, &root, token) {
                         Started::Now(result) => result,
-                        Started::Pending => return None,
+                        Started::Pending => {
+                            self.wait();
+                            return None;
+                        }
                     }
                 }
             };
@@ -341,15 +361,30 @@ impl Fill {
         }
     }
 
+    /// An operation is pending: content that was read ahead is not kept meanwhile, which nobody has
+    /// charged, and the cache may change.
+    fn wait(&mut self) {
+        self.before = None;
+        let unread = self.unread.iter_mut().map(|(_, opened)| opened);
+        for opened in unread.chain(&mut self.opened) {
+            opened.content = Vec::new();
+        }
+    }
+
     fn ask<D: Driver>(&mut self, driver: &mut D, root: &Root, token: Token) -> Started<Wakeup> {
+        // What is cached may be valid still.
+        let is_new = self.reads_ahead && self.previous().is_none();
         let open = |started| match started {
             Started::Now(result) => Started::Now(Result::map(result, Wakeup::Opened)),
             Started::Pending => Started::Pending,
         };
         match &self.state {
             State::Looking => match self.lookup.step() {
-                Step::Open(path) => open(match self.site.is_plain(path, driver) {
-                    true if self.missing_in == 0 => driver.open_plain(root, path, token),
+                Step::Open(path) => open(match self.site.plain(path, driver) {
+                    Some(ahead) if self.missing_in == 0 => {
+                        let ahead = if is_new { ahead } else { 0 };
+                        driver.open_plain(root, path, ahead, token)
+                    }
                     _ => driver.open(root, path, token),
                 }),
                 Step::Done(_) => unreachable!("a finished lookup leaves this state"),
@@ -515,57 +550,6 @@ impl Fill {
         })
     }
 
-    /// Takes a file as the representation in one coding, then opens sidecar number `next`.
-    fn take(&mut self, coding: Coding, opened: OpenedFile, next: usize) -> Option<Filled> {
-        let meta = opened.meta;
-        let is_settled = is_settled(&meta, self.unix);
-        let path = self.variant_path(coding);
-        self.is_brief |= !is_settled;
-        self.is_recent |= is_recent(&meta, self.unix);
-        // A file that has just changed is sent from the disk, or read for the requests of one turn.
-        let copy_max = match is_settled {
-            true => self
-                .site
-                .copied_up_to(coding, &path, &self.content_type, meta.len),
-            false => SMALL_FILE_MAX,
-        };
-        // A file that is being truncated is empty before its timestamps show it: it is checked at
-        // each request.
-        let is_copied = (1..=copy_max).contains(&meta.len);
-        let same = |cached: &Rc<Cached>| {
-            let body = cached.body(coding, &meta);
-            let is_kept = |body: &Body| match is_copied {
-                true => !body.is_live() && !cached.is_brief && !self.reads_again(cached),
-                false => body.is_live(),
-            };
-            body.filter(is_kept)
-        };
-        let long_copy = match is_settled && meta.len > copy_max {
-            true => self.site.long_copy(&meta, self.began),
-            false => None,
-        };
-        let is_long_copy = long_copy.is_some();
-        let long_copy = long_copy.map(|file| Body::copy(file, meta.len));
-        let body = match long_copy.or_else(|| self.previous().as_ref().and_then(same)) {
-            Some(body) => Some(body),
-            None if is_copied => {
-                self.unread.push((coding, opened));
-                None
-            }
-            None => Some(Body::live(opened.file, opened.meta)),
-        };
-        self.drafts.push(Draft {
-            path,
-            coding,
-            meta,
-            len: meta.len,
-            body: body.map_or_else(OnceCell::new, OnceCell::from),
-            is_long_copy,
-            coded: None,
-        });
-        self.next_sidecar(next)
-    }
-
     /// The status of the result.
     pub(crate) fn status(&self) -> Status {
         self.status
@@ -612,6 +596,7 @@ impl Fill {
         self.is_own = true;
         self.absent = 0;
         self.has_glanced = false;
+        self.before = None;
     }
 
     /// Considers what is known of the folder of the file found. If that is nothing, perhaps a survey
@@ -621,7 +606,8 @@ impl Fill {
         if self.missing_in > 0 {
             return None;
         }
-        match self.site.glance(&self.file_path, driver) {
+        let len = self.drafts.first().map_or(0, |draft| draft.meta.len);
+        match self.site.glance((&self.file_path, len), driver) {
             Glance::Known { as_of, absent } => {
                 self.as_of = self.as_of.min(as_of);
                 self.absent = absent;
@@ -648,85 +634,6 @@ impl Fill {
             return None;
         }
         self.next_form(0)
-    }
-
-    /// The result: the file found, with its sidecars and other forms.
-    fn made(&mut self) -> Option<Filled> {
-        let forms = std::mem::take(&mut self.forms);
-        let drafts = std::mem::take(&mut self.drafts);
-        let is_brief = self.is_brief;
-        let again = self.began.plus_ms(CONFIRMED_MS);
-        let read_again_at = self.is_recent.then_some(again);
-        let is_lasting = |previous: &Cached| {
-            !is_brief
-                && !previous.is_brief
-                && !self.reads_again(previous)
-                && previous.is_made_of(&drafts, &forms)
-        };
-        let before = self.previous();
-        let cached = match before {
-            Some(previous) if is_lasting(&previous) => {
-                // Perhaps not the entry that provided the bodies.
-                for draft in drafts {
-                    if let Some(body) = draft.body.into_inner() {
-                        previous.set_body(draft.coding, body);
-                    }
-                }
-                previous
-            }
-            before => {
-                let changes = match self.is_own {
-                    true => stored_coding::with_coding(self.changes(), &self.file_path),
-                    false => self.changes(),
-                };
-                let role = Role {
-                    is_own: self.is_own,
-                    is_error: self.status.0 >= 400,
-                    name: &self.file_path,
-                    changes: changes.as_ref(),
-                    forms: &forms,
-                };
-                let content_type = std::mem::take(&mut self.content_type);
-                match Cached::new(content_type, drafts, self.unix, &self.site, &role) {
-                    Some(cached) => {
-                        let cached = cached.after(before.as_deref());
-                        let cached = Cached {
-                            is_brief,
-                            read_again_at,
-                            ..cached
-                        };
-                        Rc::new(cached.with_known_codings())
-                    }
-                    None => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
-                }
-            }
-        };
-        Some(Filled::File(cached, self.status, None))
-    }
-
-    /// Whether cached bytes are no longer reliable: see [`is_recent`].
-    fn reads_again(&self, cached: &Cached) -> bool {
-        cached.read_again_at.is_some_and(|at| self.began > at)
-    }
-
-    /// The cached entry of the file found.
-    fn previous(&self) -> Option<Rc<Cached>> {
-        self.site.previous(&self.key())
-    }
-
-    /// The changes that the site's rules make to the fields of the path's own content, if they are
-    /// the same for every request. (A substitute gets the fields of each requested path.)
-    fn changes(&self) -> Option<FieldChanges> {
-        let rules = self.site.rules();
-        let rules = rules.filter(|it| self.is_own && it.fields_are_fixed())?;
-        let asked = RuleInput {
-            scheme: Scheme::Http,
-            host: b"",
-            path: &self.path,
-            query: None,
-            language: b"",
-        };
-        Some(rules.changes(&asked).unwrap_or_default())
     }
 
     /// The path below the root of the file in a coding.

@@ -13,6 +13,8 @@
 //! confirmed last, so a new sidecar is found as soon as without surveys.
 //!
 //! A long folder is read in steps, each once as many lookups have missed it as pay for it.
+//!
+//! Where the last files were all short, the next one is read before its length is known.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -20,11 +22,12 @@ use std::hash::{BuildHasher, Hasher};
 use gannet_content::directory::sidecars::SIDECARS;
 use gannet_content::negotiation::{self, is_form};
 use gannet_io::driver::{Driver, Meta, Nanos, Survey};
+use gannet_io::limits::READ_AHEAD_MAX;
 
 use super::{DirectorySite, is_settled};
 use crate::limits::{
     FOLDER_FRESH_MS, FOLDER_NAMES_FIRST, FOLDER_NAMES_MAX, FOLDER_NAMES_PER_MISS, FOLDER_PLAIN_MS,
-    FOLDERS_HELD_MAX,
+    FOLDERS_HELD_MAX, SHORT_FILES_SEEN,
 };
 
 /// What is known of the folders of one site.
@@ -57,6 +60,8 @@ struct Known {
     sidecars: Box<[u64]>,
     /// When it was last known to have these names.
     as_of: Nanos,
+    /// Its last files in a row, at most [`SHORT_FILES_SEEN`], that may be read ahead.
+    short_files: u32,
 }
 
 /// What is known of one folder.
@@ -110,11 +115,11 @@ impl Folders {
         self.held
     }
 
-    /// What is known of the folder of a file. `meta_now` queries the folder's metadata, if that takes
-    /// no time.
+    /// What is known of the folder of a file that has `len` bytes. `meta_now` queries the folder's
+    /// metadata, if that takes no time.
     pub(super) fn glance(
         &mut self,
-        path: &[u8],
+        (path, len): (&[u8], u64),
         now: Nanos,
         meta_now: impl FnOnce(&[u8]) -> Option<Meta>,
     ) -> Glance {
@@ -137,19 +142,25 @@ impl Folders {
                 }
             }
         }
+        known.short_files = match len <= READ_AHEAD_MAX as u64 {
+            true => (known.short_files + 1).min(SHORT_FILES_SEEN),
+            false => 0,
+        };
         Glance::Known {
             as_of: known.as_of,
             absent: known.absent(name),
         }
     }
 
-    /// Whether files in the folder of a path can be opened without a look at what they are.
-    pub(super) fn is_plain(&self, path: &[u8], now: Nanos) -> bool {
-        let known = self
-            .folders
-            .get(folder_of(path))
-            .and_then(|it| it.known.as_ref());
-        known.is_some_and(|it| it.is_plain && now <= it.as_of.plus_ms(FOLDER_PLAIN_MS))
+    /// Whether files in the folder of a path can be opened without a look at what they are, and then how
+    /// many bytes of them are read ahead.
+    pub(super) fn plain(&self, path: &[u8], now: Nanos) -> Option<usize> {
+        let known = self.folders.get(folder_of(path))?.known.as_ref()?;
+        let is_plain = known.is_plain && now <= known.as_of.plus_ms(FOLDER_PLAIN_MS);
+        is_plain.then_some(match known.short_files {
+            SHORT_FILES_SEEN.. => READ_AHEAD_MAX,
+            _ => 0,
+        })
     }
 
     /// A survey of a folder begins: no other begins for the lookups that miss it meanwhile.
@@ -195,6 +206,7 @@ impl Folders {
             is_plain: survey.is_plain,
             sidecars: survey.kept.into(),
             as_of,
+            short_files: 0,
         };
         let more = known.held();
         let before = folder.known.replace(known);
@@ -266,20 +278,17 @@ impl DirectorySite {
         self.folders.borrow().as_ref().map_or(0, Folders::held)
     }
 
-    /// Whether a path can be opened without a look at what it is: see
-    /// [`Disk::open_plain`](gannet_io::driver::Disk::open_plain).
-    pub(super) fn is_plain<D: Driver>(&self, path: &[u8], driver: &D) -> bool {
-        let folders = self.folders.borrow();
-        folders
-            .as_ref()
-            .is_some_and(|it| it.is_plain(path, driver.now()))
+    /// Whether a path can be opened without a look at what it is, and then how many bytes are read ahead:
+    /// see [`Disk::open_plain`](gannet_io::driver::Disk::open_plain).
+    pub(super) fn plain<D: Driver>(&self, path: &[u8], driver: &D) -> Option<usize> {
+        self.folders.borrow().as_ref()?.plain(path, driver.now())
     }
 
-    /// What is known of the folder of a file.
-    pub(super) fn glance<D: Driver>(&self, path: &[u8], driver: &D) -> Glance {
+    /// What is known of the folder of a file that has `len` bytes.
+    pub(super) fn glance<D: Driver>(&self, (path, len): (&[u8], u64), driver: &D) -> Glance {
         let meta_now = |folder: &[u8]| driver.peek(self.root.as_ref()?, folder);
         match &mut *self.folders.borrow_mut() {
-            Some(folders) => folders.glance(path, driver.now(), meta_now),
+            Some(folders) => folders.glance((path, len), driver.now(), meta_now),
             None => Glance::Unknown,
         }
     }

@@ -361,7 +361,7 @@ impl Cached {
     /// The file of a coding, to be sent directly: one descriptor for all concurrent responses, and
     /// none without any.
     pub(crate) fn live(&self, coding: Coding, opened: OpenedFile) -> Rc<ServedFile> {
-        let OpenedFile { file, meta } = opened;
+        let OpenedFile { file, meta, .. } = opened;
         let opened = || Rc::new(ServedFile::live(file, meta));
         let Some(variant) = self.variant(coding, &meta) else {
             return opened();

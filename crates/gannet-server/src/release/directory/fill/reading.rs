@@ -40,6 +40,20 @@ impl Fill {
         };
     }
 
+    /// The result for content that was read when its file was opened, into memory that is charged now.
+    /// [`take`](Self::take) has seen that it is one version.
+    pub(crate) fn content_at_hand(
+        &self,
+        (cached, coding): (Rc<Cached>, Coding),
+        content: Vec<u8>,
+        charge: Charge,
+    ) -> Filled {
+        let len = content.len();
+        let memory = Arc::new(Memory::from_vec_with(content, Some(charge)));
+        cached.set_body(coding, Body::Shared(memory, 0..len));
+        Filled::File(cached, self.status, None)
+    }
+
     /// Handles the result of reading content. `None` if the file has changed meanwhile, so that one
     /// version of it is cached, and the lookup starts over.
     pub(crate) fn content_read<D: Driver>(

@@ -42,7 +42,7 @@ fn never(_: &[u8]) -> Option<Meta> {
 #[test]
 fn an_unchanged_folder_stays_known_and_a_changed_one_is_surveyed_again() {
     let (mut folders, start) = (Folders::default(), Nanos(0));
-    let glance = folders.glance(b"a.html", start, never);
+    let glance = folders.glance((b"a.html", 1), start, never);
     assert_eq!(glance, Glance::Due(FOLDER_NAMES_FIRST));
     learn(&mut folders, SETTLED_S + 1, &[b"a.html"], start);
     let known = |as_of| Glance::Known {
@@ -50,17 +50,17 @@ fn an_unchanged_folder_stays_known_and_a_changed_one_is_surveyed_again() {
         absent: u8::MAX,
     };
     let fresh = start.plus_ms(FOLDER_FRESH_MS);
-    assert_eq!(folders.glance(b"a.html", fresh, never), known(start));
+    assert_eq!(folders.glance((b"a.html", 1), fresh, never), known(start));
     let later = fresh.plus_ms(1);
     let same = |_: &[u8]| Some(meta(SETTLED_S + 1));
-    assert_eq!(folders.glance(b"a.html", later, same), known(later));
-    assert_eq!(folders.glance(b"b.html", later, never), known(later));
+    assert_eq!(folders.glance((b"a.html", 1), later, same), known(later));
+    assert_eq!(folders.glance((b"b.html", 1), later, never), known(later));
     let stale = later.plus_ms(FOLDER_FRESH_MS + 1);
-    let cold = folders.glance(b"a.html", stale, |_| None);
+    let cold = folders.glance((b"a.html", 1), stale, |_| None);
     assert_eq!(cold, Glance::Unknown, "a query would wait");
-    let changed = folders.glance(b"a.html", stale, |_| Some(meta(0)));
+    let changed = folders.glance((b"a.html", 1), stale, |_| Some(meta(0)));
     assert_eq!(changed, Glance::Due(FOLDER_NAMES_FIRST));
-    assert!(!folders.is_plain(b"a.html", stale));
+    assert_eq!(folders.plain(b"a.html", stale), None);
 }
 
 #[test]
@@ -69,11 +69,11 @@ fn a_folder_that_has_just_changed_is_not_recognized_by_its_metadata() {
     learn(&mut folders, SETTLED_S, &[], start);
     let fresh = start.plus_ms(FOLDER_FRESH_MS);
     assert!(matches!(
-        folders.glance(b"a", fresh, never),
+        folders.glance((b"a", 1), fresh, never),
         Glance::Known { .. }
     ));
     let same = |_: &[u8]| Some(meta(SETTLED_S));
-    let glance = folders.glance(b"a", fresh.plus_ms(1), same);
+    let glance = folders.glance((b"a", 1), fresh.plus_ms(1), same);
     assert_eq!(glance, Glance::Due(FOLDER_NAMES_FIRST));
 }
 
@@ -87,7 +87,7 @@ fn only_sidecars_without_a_name_are_absent() {
         "é.html.gz".as_bytes(),
     ];
     learn(&mut folders, SETTLED_S + 1, &names, now);
-    let mut absent = |name: &str| match folders.glance(name.as_bytes(), now, never) {
+    let mut absent = |name: &str| match folders.glance((name.as_bytes(), 1), now, never) {
         Glance::Known { absent, .. } => SIDECARS.map(|it| {
             let at = SIDECARS.iter().position(|other| other == &it);
             absent >> at.expect("one of them") & 1 == 1
@@ -116,10 +116,10 @@ fn a_long_folder_is_read_in_steps() {
         };
         folders.take(b"", Some(part), (now, UNIX));
         for _ in 1..max / FOLDER_NAMES_PER_MISS {
-            assert_eq!(folders.glance(b"a", now, never), Glance::Unknown);
+            assert_eq!(folders.glance((b"a", 1), now, never), Glance::Unknown);
         }
         let next = (8 * max).min(FOLDER_NAMES_MAX);
-        assert_eq!(folders.glance(b"a", now, never), Glance::Due(next));
+        assert_eq!(folders.glance((b"a", 1), now, never), Glance::Due(next));
         if max == FOLDER_NAMES_MAX {
             break;
         }
@@ -128,7 +128,7 @@ fn a_long_folder_is_read_in_steps() {
     // One that cannot be read is rarely tried.
     folders.begin(b"", FOLDER_NAMES_FIRST);
     folders.take(b"", None, (now, UNIX));
-    assert_eq!(folders.glance(b"a", now, never), Glance::Unknown);
+    assert_eq!(folders.glance((b"a", 1), now, never), Glance::Unknown);
 }
 
 #[test]
@@ -154,4 +154,23 @@ fn what_is_known_has_a_bound() {
         peak <= FOLDERS_HELD_MAX && peak > FOLDERS_HELD_MAX / 2,
         "{peak}"
     );
+}
+
+/// Files are read ahead after enough short ones in a row, and no longer after a long one.
+#[test]
+fn files_are_read_ahead_where_the_last_ones_were_short() {
+    let (mut folders, now) = (Folders::default(), Nanos(0));
+    assert_eq!(folders.plain(b"a", now), None);
+    learn(&mut folders, SETTLED_S + 1, &[], now);
+    let most = READ_AHEAD_MAX as u64;
+    for _ in 0..3 {
+        for _ in 0..SHORT_FILES_SEEN {
+            assert_eq!(folders.plain(b"a", now), Some(0));
+            folders.glance((b"a", most), now, never);
+        }
+        assert_eq!(folders.plain(b"a", now), Some(READ_AHEAD_MAX));
+        folders.glance((b"a", most + 1), now, never);
+    }
+    let late = now.plus_ms(FOLDER_PLAIN_MS + 1);
+    assert_eq!(folders.plain(b"a", late), None);
 }
