@@ -234,7 +234,7 @@ pub(crate) const FOLDER_FRESH_MS: u64 = 100;
 pub(crate) const FOLDER_PLAIN_MS: u64 = 1_000;
 
 /// Files of a folder in a row that had at most [`READ_AHEAD_MAX`](gannet_io::limits::READ_AHEAD_MAX)
-/// bytes, before others are read ahead: where one in ten is longer, that costs no more than it saves.
+/// bytes, before others are read ahead: where one in ten is longer, that costs about as much as it saves.
 pub(crate) const SHORT_FILES_SEEN: u32 = 8;
 
 /// Names that the first survey of a folder reads: 0.1 ms of a helper thread.
