@@ -280,16 +280,16 @@ fn a_reload_says_that_the_configuration_has_changed() {
     });
 }
 
-/// The same in the sandbox, in which the file cannot be read.
+/// The same in the sandbox, in which the file cannot be opened.
 #[test]
 fn a_confined_server_sees_that_the_configuration_has_changed() {
     on_both_engines(|engine| {
-        let folder = Folder::new();
-        folder.write("site/index.html", "page");
+        let (site, folder) = (Folder::new(), Folder::new());
+        site.write("site/index.html", "page");
         let file = folder.write("gannet.toml", "port = 0\n");
         let mut command = command();
         command.args(["--engine", engine.name(), "--config"]);
-        let mut server = Gannet::start(command.arg(&file).arg(folder.join("site")));
+        let mut server = Gannet::start(command.arg(&file).arg(site.join("site")));
         folder.write("gannet.toml", "port = 0\ngrace = \"1s\"\n");
         server.signal(Signal::HUP);
         let changed = format!("gannet: '{}' has changed since the start", file.display());
@@ -303,12 +303,13 @@ fn a_confined_server_sees_that_the_configuration_has_changed() {
 #[test]
 fn a_confined_server_claims_no_change_of_a_configuration_that_it_cannot_see() {
     on_both_engines(|engine| {
-        let folder = Folder::new();
-        folder.write("site/index.html", "page");
+        // What is beside the site can be read.
+        let (site, folder) = (Folder::new(), Folder::new());
+        site.write("site/index.html", "page");
         let file = folder.write("gannet.toml", "port = 0\n");
         let mut command = command();
         command.args(["--engine", engine.name(), "--config"]);
-        let mut server = Gannet::start(command.arg(&file).arg(folder.join("site")));
+        let mut server = Gannet::start(command.arg(&file).arg(site.join("site")));
         let mut said = || {
             server.signal(Signal::HUP);
             server.signal(Signal::USR1);

@@ -348,8 +348,9 @@ fn refusals_are_those_of_the_site_that_a_proxy_tells_of() {
                 break;
             }
         }
-        // Where fields contradict each other, none is believed.
-        let conflict = [told[0], told[1], "forwarded: for=192.0.2.1;proto=http"];
+        // Where fields name different clients, nothing in them is believed.
+        let other = "forwarded: for=192.0.2.1;proto=http";
+        let conflict = [limited, told[0], told[1], other];
         check(ask(&conflict), 400, "b", false);
     });
 }
