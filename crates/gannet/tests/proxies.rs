@@ -295,7 +295,7 @@ fn refusals_are_those_of_the_site_that_a_proxy_tells_of() {
         let folder = Folder::new();
         for name in ["a", "b"] {
             folder.write(format!("{name}/index.html"), name);
-            for status in ["400", "403", "429"] {
+            for status in ["403", "429"] {
                 folder.write(format!("{name}/{status}.html"), name);
             }
             let rules = format!("https://{name}.example/*\n  X-Robots-Tag: {name}\n");
@@ -330,7 +330,10 @@ fn refusals_are_those_of_the_site_that_a_proxy_tells_of() {
         let limited = "x-forwarded-for: 192.0.2.9";
         let check = |answer: Response, status, site: &str, has_hsts: bool| {
             let answer = answer.expect(status);
-            assert_eq!(answer.text(), site);
+            // There is no page of a site for a bad request.
+            if status != 400 {
+                assert_eq!(answer.text(), site);
+            }
             assert_eq!(answer.field("x-robots-tag"), Some(site), "{answer:?}");
             let hsts = answer.field("strict-transport-security");
             assert_eq!(hsts.is_some(), has_hsts, "{answer:?}");
