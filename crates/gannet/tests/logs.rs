@@ -29,6 +29,30 @@ fn lines(log: &PathBuf) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+const VERSIONS: [&str; 3] = ["HTTP/1.1", "HTTP/2.0", "HTTP/3.0"];
+
+/// Asks over HTTP/2 and HTTP/3 for what was asked for over HTTP/1.1; the lines of all, which begin with the
+/// versions or with the same text before these, in their order. (Workers write for themselves.)
+fn over_all_versions(
+    secure: &Secure,
+    target: &str,
+    fields: &[(&str, &str)],
+    log: &PathBuf,
+) -> Vec<String> {
+    let mut peer = Peer::secure(secure, &[]);
+    let stream = peer.ask("GET", target, fields);
+    assert!(peer.answer(stream).is_ended);
+    let mut quic = Quic::begin(secure.server.address(), &secure.authority);
+    let id = quic.ask(&request("GET", target, fields));
+    assert_eq!(quic.answer(id).status, 200);
+    until("all lines are written", || {
+        lines(log).len() == VERSIONS.len()
+    });
+    let mut lines = lines(log);
+    lines.sort_unstable();
+    lines
+}
+
 /// Whatever a client sends, each request has one line with the same number of fields.
 #[test]
 fn own_formats_have_the_same_fields_over_every_version() {
@@ -54,20 +78,8 @@ fn own_formats_have_the_same_fields_over_every_version() {
         let of_fields = fields.map(|(name, value)| format!("{name}: {value}"));
         let of_fields = of_fields.each_ref().map(String::as_str);
         client.request("GET", "/", &of_fields).expect(200);
-        let mut peer = Peer::secure(&secure, &[]);
-        let stream = peer.ask("GET", "/", &fields);
-        assert!(peer.answer(stream).is_ended);
-        let mut quic = Quic::begin(secure.server.address(), &secure.authority);
-        let id = quic.ask(&request("GET", "/", &fields));
-        assert_eq!(quic.answer(id).status, 200);
-        let versions = ["HTTP/1.1", "HTTP/2.0", "HTTP/3.0"];
-        until("all lines are written", || {
-            lines(&log).len() == versions.len()
-        });
-        // Workers write for themselves: the order is theirs.
-        let mut lines = lines(&log);
-        lines.sort_unstable();
-        for (line, version) in lines.iter().zip(versions) {
+        let lines = over_all_versions(&secure, "/", &fields, &log);
+        for (line, version) in lines.iter().zip(VERSIONS) {
             let quoted = "a \\x22b\\x22 \\x5C \\xC3\\xA9 $status 200 c";
             let plain = quoted.replace(' ', "\\x20");
             let start = format!(
@@ -101,20 +113,9 @@ fn own_formats_have_length_and_tls() {
         let mut client = secure.connect();
         client.send(head.as_bytes());
         client.response().expect(200);
-        let mut peer = Peer::secure(&secure, &[]);
-        let stream = peer.ask("GET", "/?a=b", &fields);
-        assert!(peer.answer(stream).is_ended);
-        let mut quic = Quic::begin(secure.server.address(), &secure.authority);
-        let id = quic.ask(&request("GET", "/?a=b", &fields));
-        assert_eq!(quic.answer(id).status, 200);
-        let versions = ["HTTP/1.1", "HTTP/2.0", "HTTP/3.0"];
-        until("all lines are written", || {
-            lines(&log).len() == versions.len()
-        });
-        let mut lines = lines(&log);
-        lines.sort_unstable();
+        let lines = over_all_versions(&secure, "/?a=b", &fields, &log);
         let len = head.len();
-        for (line, version) in lines.iter().zip(versions) {
+        for (line, version) in lines.iter().zip(VERSIONS) {
             let suite = match version {
                 "HTTP/3.0" => "-",
                 _ => "TLS_AES_128_GCM_SHA256",

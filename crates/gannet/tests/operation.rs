@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use gannet_testkit::client::{Client, ask, get, metric};
-use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::tls::{Authority, KeyKind};
@@ -280,16 +280,23 @@ fn a_reload_says_that_the_configuration_has_changed() {
     });
 }
 
+/// A server with its site, and with `gannet.toml` in another folder, since it may open what is beside its site.
+fn confined(engine: Engine) -> (Folder, Folder, Gannet) {
+    let (site, folder) = (Folder::new(), Folder::new());
+    site.write("site/index.html", "page");
+    let file = folder.write("gannet.toml", "port = 0\n");
+    let mut command = command();
+    command.args(["--engine", engine.name(), "--config"]);
+    let server = Gannet::start(command.arg(&file).arg(site.join("site")));
+    (site, folder, server)
+}
+
 /// The same in the sandbox, in which the file cannot be opened.
 #[test]
 fn a_confined_server_sees_that_the_configuration_has_changed() {
     on_both_engines(|engine| {
-        let (site, folder) = (Folder::new(), Folder::new());
-        site.write("site/index.html", "page");
-        let file = folder.write("gannet.toml", "port = 0\n");
-        let mut command = command();
-        command.args(["--engine", engine.name(), "--config"]);
-        let mut server = Gannet::start(command.arg(&file).arg(site.join("site")));
+        let (_site, folder, mut server) = confined(engine);
+        let file = folder.join("gannet.toml");
         folder.write("gannet.toml", "port = 0\ngrace = \"1s\"\n");
         server.signal(Signal::HUP);
         let changed = format!("gannet: '{}' has changed since the start", file.display());
@@ -303,13 +310,8 @@ fn a_confined_server_sees_that_the_configuration_has_changed() {
 #[test]
 fn a_confined_server_claims_no_change_of_a_configuration_that_it_cannot_see() {
     on_both_engines(|engine| {
-        // What is beside the site can be read.
-        let (site, folder) = (Folder::new(), Folder::new());
-        site.write("site/index.html", "page");
-        let file = folder.write("gannet.toml", "port = 0\n");
-        let mut command = command();
-        command.args(["--engine", engine.name(), "--config"]);
-        let mut server = Gannet::start(command.arg(&file).arg(site.join("site")));
+        let (_site, folder, mut server) = confined(engine);
+        let file = folder.join("gannet.toml");
         let mut said = || {
             server.signal(Signal::HUP);
             server.signal(Signal::USR1);
