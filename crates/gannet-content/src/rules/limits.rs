@@ -65,6 +65,18 @@ pub const LANGUAGES_MAX: usize = 64;
 /// other for each request.
 pub const LANGUAGE_RULES_MAX: usize = 1000;
 
+/// The most steps that the rules of a site may cost one request: about two milliseconds, whatever its
+/// author wrote. See [`Steps`](super::steps::Steps).
+pub const STEPS_MAX: u32 = 20_000;
+
+/// The most times that rules are evaluated for one request: redirects before files and for missing
+/// ones, the languages they depend on, users, fields, and the same for another form of a page.
+pub const EVALUATIONS_MAX: u32 = 10;
+
+/// The most steps of one evaluation. Beyond it no rule matches, except that a path which may be
+/// protected is.
+pub const EVALUATION_STEPS_MAX: u32 = STEPS_MAX / EVALUATIONS_MAX;
+
 /// The most rules skipped for one request because they lead to where it already is. Sites have one,
 /// for their host; each costs a walk.
 pub const PASSED_OVER_MAX: usize = 8;

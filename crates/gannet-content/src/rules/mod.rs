@@ -26,6 +26,7 @@ pub mod pattern;
 pub mod problem;
 pub mod protection;
 pub mod redirects;
+pub mod steps;
 pub mod table;
 pub mod target;
 pub mod users;

@@ -1,0 +1,94 @@
+//! What evaluating the rules of a site costs, counted and bounded.
+//!
+//! Rules are written by authors, who need not be those who run the server, and a request makes the
+//! server evaluate them. So everything that does is counted: a step is a lookup, a rule compared, a
+//! field set, or [`LEN_OF_STEP`] bytes, words or entries gone through; at most about a hundred
+//! nanoseconds each. Seconds would depend on the machine.
+
+use std::cell::Cell;
+
+use super::limits::EVALUATION_STEPS_MAX;
+
+/// The most bytes, words or entries that are gone through in one step.
+pub const LEN_OF_STEP: usize = 64;
+
+/// The steps that one evaluation has taken, of those that it may take.
+#[derive(Clone, Debug)]
+pub struct Steps {
+    left: Cell<u32>,
+    max: u32,
+}
+
+/// There were not enough steps: the evaluation ends without a result.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OutOfSteps;
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self::new(EVALUATION_STEPS_MAX)
+    }
+}
+
+impl Steps {
+    /// At most so many.
+    #[must_use]
+    pub const fn new(max: u32) -> Self {
+        let left = Cell::new(max);
+        Self { left, max }
+    }
+
+    /// Takes one step.
+    ///
+    /// # Errors
+    /// None is left.
+    #[inline]
+    pub fn one(&self) -> Result<(), OutOfSteps> {
+        self.take(1)
+    }
+
+    /// Takes the steps for so many bytes, words or entries, at least one.
+    ///
+    /// # Errors
+    /// Not so many are left; then none is.
+    #[inline]
+    pub fn through(&self, len: usize) -> Result<(), OutOfSteps> {
+        self.take(1 + len / LEN_OF_STEP)
+    }
+
+    /// Takes so many steps.
+    ///
+    /// # Errors
+    /// Not so many are left; then none is.
+    #[inline]
+    pub fn take(&self, count: usize) -> Result<(), OutOfSteps> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let left = self.left.get().checked_sub(count);
+        self.left.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or(OutOfSteps)
+    }
+
+    /// How many were taken.
+    #[must_use]
+    pub fn taken(&self) -> u32 {
+        self.max - self.left.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_end() {
+        let steps = Steps::new(10);
+        assert_eq!((steps.one(), steps.taken()), (Ok(()), 1));
+        assert_eq!((steps.through(0), steps.taken()), (Ok(()), 2));
+        assert_eq!((steps.through(64), steps.taken()), (Ok(()), 4));
+        assert_eq!((steps.take(6), steps.taken()), (Ok(()), 10));
+        assert_eq!(steps.one(), Err(OutOfSteps));
+        // What is too much at once leaves none for less.
+        let steps = Steps::new(10);
+        assert_eq!(steps.take(usize::MAX), Err(OutOfSteps));
+        assert_eq!((steps.one(), steps.taken()), (Err(OutOfSteps), 10));
+    }
+}
