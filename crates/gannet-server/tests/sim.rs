@@ -1,7 +1,8 @@
 //! Simulates the whole server: seeds become runs with clients, faults and changing files.
 //!
 //! A failing run names its seed; `GANNET_SIM_SEED=N` runs that one alone. `GANNET_SIM_SEEDS=N` runs
-//! that many instead of the usual 200.
+//! that many instead of the usual 200. Each list of seeds prints one hash of what all its clients
+//! received, and when: a change of structure alone leaves it as it was (`cargo xtask shape`).
 
 #[path = "sim/ahead.rs"]
 mod ahead;
@@ -87,6 +88,8 @@ mod wire;
 #[path = "tls_support/mod.rs"]
 mod tls_support;
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_io::sim::{Faults, Random};
@@ -261,6 +264,7 @@ fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {
     let count = number("GANNET_SIM_SEEDS").unwrap_or(SEEDS);
     let next = AtomicU64::new(0);
     let answered = AtomicU64::new(0);
+    let traces = Mutex::new(BTreeMap::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let failures: Vec<String> = std::thread::scope(|scope| {
         let work = || {
@@ -275,6 +279,7 @@ fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {
                 match run(seed) {
                     Ok(outcome) => {
                         answered.fetch_add(outcome.answered, Ordering::Relaxed);
+                        traces.lock().unwrap().insert(seed, outcome.trace);
                     }
                     Err(why) => failures.push(why),
                 }
@@ -289,6 +294,14 @@ fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {
         answered.into_inner() > count,
         "runs with few responses prove little"
     );
+    let mut whole = blake3::Hasher::new();
+    for (seed, trace) in traces.into_inner().unwrap() {
+        whole.update(&seed.to_le_bytes());
+        whole.update(&trace.to_le_bytes());
+    }
+    let thread = std::thread::current();
+    let list = thread.name().unwrap_or_default();
+    println!("traces of {list}, {count}: {}", &whole.finalize().to_hex()[..16]);
 }
 
 /// A long run with every kind of client: ten minutes of simulated time, or `GANNET_SIM_HOURS`
