@@ -1,5 +1,9 @@
 //! The server's configuration: typed, complete, and validated by the code that builds it.
 
+pub(crate) mod network;
+pub(crate) mod rate;
+pub(crate) mod template;
+
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -7,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clients::network::Network;
-use crate::clients::rate::Rate;
-use crate::limits::{CACHE_MEMORY_LEAST, SITES_AT_START_MAX};
-use crate::observe::log::template::Template;
+use crate::bounds::limits::{CACHE_MEMORY_LEAST, SITES_AT_START_MAX};
+use crate::config::network::Network;
+use crate::config::rate::Rate;
+use crate::config::template::Template;
 use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
@@ -265,7 +269,7 @@ impl ContentOptions {
 
     /// Bytes at the end of a long file that are sent as copies where its pages are sent.
     pub(crate) fn tail_len(&self) -> u64 {
-        self.snapshot_max.max(crate::limits::SMALL_FILE_MAX) / TAIL_PART
+        self.snapshot_max.max(crate::bounds::limits::SMALL_FILE_MAX) / TAIL_PART
     }
 
     /// Whether text is coded while it is served: the operator may forbid it for every response.

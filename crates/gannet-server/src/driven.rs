@@ -13,36 +13,36 @@ use gannet_content::rules::{Compat, SourceFile};
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
 use gannet_store::ReleaseId;
 
+use crate::bounds::ledger::Holding;
+use crate::bounds::tls::ENCRYPTED_RECORDS_MAX;
 use crate::clients::Clients;
 use crate::coder::{Coder, CoderCounts};
 use crate::config::{ClientRules, ContentOptions, Limits, LogFormat, LogLines, Scheme};
-use crate::exchange::redirect::Redirect;
 use crate::observe::incidents::Incidents;
 use crate::observe::log::LogWriter;
 use crate::observe::measures::Measures;
 use crate::observe::metrics::Counters;
-use crate::observe::notices::Channel;
 use crate::passwords::checker::{Checker, Jobs};
 use crate::quic::elders::Elders;
 use crate::quic::settings::Secrets;
 use crate::quic::{QuicSettings, SocketOf};
 use crate::release::Release;
 use crate::release::archive::has_forms;
+use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::DirectoryOptions;
 use crate::release::error_pages::ErrorPages;
 use crate::release::opened::{
     Generations, Opened, OpenedArchive, OpenedContent, OpenedDirectory, What,
 };
+use crate::release::redirect::Redirect;
 use crate::release::rules::SiteRules;
-use crate::start::archive_room::ArchiveRoom;
 use crate::start::published::Published;
 use crate::start::releases::origin::{AtPath, Origin};
 use crate::start::releases::{Follower, Source, Surroundings};
-use crate::start::running::Remote;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
-use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
-use crate::worker::ledger::Holding;
+use crate::watch::notices::Channel;
+use crate::worker::inbox::Remote;
 use crate::worker::{ListenerKind, Message, Worker, WorkerSettings};
 
 pub use self::sites::{DrivenOpening, DrivenSite, DrivenSites};

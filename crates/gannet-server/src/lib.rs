@@ -7,36 +7,39 @@
 //! `connection/sending`.
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod clients;
 mod coder;
 pub mod config;
 mod connection;
 pub mod driven;
 mod exchange;
-mod limits;
 mod observe;
 mod passwords;
 mod quic;
 mod release;
+mod report;
 mod start;
 pub mod tls;
+mod watch;
 mod worker;
 
-pub use clients::network::Network;
-pub use clients::rate::Rate;
+pub use bounds::ledger;
 pub use coder::{CoderCounts, coder_threads};
-pub use exchange::own_fields::FAVICON;
-pub use observe::log::template::{Template, TemplateError, TemplateFault};
-pub use observe::{measures, metrics, notices};
+pub use config::network::Network;
+pub use config::rate::Rate;
+pub use config::template::{Template, TemplateError, TemplateFault};
+pub use observe::{measures, metrics};
 pub use passwords::checker::hash_password;
 pub use passwords::file::PasswordFileError;
-pub use release::rules::RulesError;
-pub use start::archive_room::{
+pub use quic::settings::SECRETS_LEN;
+pub use release::archive_room::{
     kept_memory, machine_memory, usual_cache_memory, usual_encoder_memory,
 };
+pub use release::own_fields::FAVICON;
+pub use release::rules::RulesError;
 pub use start::bound::{Bound, bind, bind_unnamed};
-pub use start::estate::{Inheritance, Item, SECRETS_LEN};
-pub use start::in_time::however_long;
+pub use start::estate::{Inheritance, Item};
 pub use start::open::{OpenError, permission};
 pub use start::quic::Http3Report;
 pub use start::rights::{Again, Denied};
@@ -45,4 +48,5 @@ pub use start::sandbox::SandboxReport;
 pub use start::sites::at_start::opened_at_start;
 pub use start::start_error::StartError;
 pub use start::{Prepared, prepare};
-pub use worker::ledger;
+pub use watch::in_time::however_long;
+pub use watch::notices;

@@ -301,7 +301,10 @@ fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {
     }
     let thread = std::thread::current();
     let list = thread.name().unwrap_or_default();
-    println!("traces of {list}, {count}: {}", &whole.finalize().to_hex()[..16]);
+    println!(
+        "traces of {list}, {count}: {}",
+        &whole.finalize().to_hex()[..16]
+    );
 }
 
 /// A long run with every kind of client: ten minutes of simulated time, or `GANNET_SIM_HOURS`

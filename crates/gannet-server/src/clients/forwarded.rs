@@ -12,7 +12,7 @@ use gannet_content::rules::pattern::Scheme;
 use gannet_http::h1::is_authority;
 use gannet_http::semantics::fields::Fields;
 
-use super::limits::HOPS_MAX;
+use crate::bounds::clients::HOPS_MAX;
 
 /// What is known about a request's client.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -11,9 +11,6 @@
 //! Nothing here costs anything unless the operator asks for it: then connections have a [`Client`].
 
 pub(crate) mod forwarded;
-mod limits;
-pub(crate) mod network;
-pub(crate) mod rate;
 mod table;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -24,12 +21,12 @@ use gannet_http::semantics::fields::Fields;
 use gannet_io::driver::{Nanos, Peer};
 
 use self::forwarded::{Conflict, Forwarded};
-use self::limits::BURST_NS;
-use self::network::Network;
-use self::rate::{charge, excess_ns};
 use self::table::{NoPlace, Place, Table};
+use crate::bounds::clients::BURST_NS;
+use crate::bounds::limits::UNTAKEN_MAX;
 use crate::config::ClientRules;
-use crate::limits::UNTAKEN_MAX;
+use crate::config::network::Network;
+use crate::config::rate::{charge, excess_ns};
 use crate::observe::log::Named;
 use crate::observe::metrics::ClientCounters;
 use crate::tls::certificates::Identity;

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_io::driver::Nanos;
 
-use super::limits::{CLIENTS_MAX, ENTRY_ATTEMPTS_MAX, PLACE_ENTRIES};
-use super::network::{is_mapped, number};
+use crate::bounds::clients::{CLIENTS_MAX, ENTRY_ATTEMPTS_MAX, PLACE_ENTRIES};
+use crate::config::network::{is_mapped, number};
 
 /// See the module documentation.
 pub(crate) struct Table {
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     /// Of 64 bits, the upper 40 identify the client, and the others count its connections; 0 if the
     /// entry was never used.
     owner: AtomicU64,
-    /// When the client will have paid for its requests: see [`rate`](super::rate).
+    /// When the client will have paid for its requests: see [`rate`](crate::config::rate).
     pub(super) requests_paid_at: AtomicU64,
     /// The same for bytes.
     pub(super) bytes_paid_at: AtomicU64,
@@ -173,8 +173,8 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::thread;
 
-    use super::super::rate::{Rate, charge};
     use super::*;
+    use crate::config::rate::{Rate, charge};
 
     const NOW: Nanos = Nanos(1_000_000_000_000);
 

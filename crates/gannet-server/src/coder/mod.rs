@@ -32,9 +32,9 @@ use gannet_io::process::lower_priority;
 use gannet_io::reserve;
 
 use self::encoders::Encoders;
+use crate::bounds::ledger::Charge;
+use crate::bounds::limits::{CODED_FILES_MAX, CODER_QUEUE_MAX};
 use crate::config::ContentOptions;
-use crate::limits::{CODED_FILES_MAX, CODER_QUEUE_MAX};
-use crate::worker::ledger::Charge;
 
 /// The coded forms of one version of a file: each is set once, and never changes.
 #[derive(Default)]

@@ -2,7 +2,7 @@ use gannet_io::driver::FileKind;
 use gannet_io::memory::sealed_copy;
 
 use super::*;
-use crate::worker::ledger::Ledger;
+use crate::bounds::ledger::Ledger;
 
 fn meta(inode: u64) -> Meta {
     Meta {

@@ -4,8 +4,9 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::Driver;
 
 use super::{Active, Conn, Phase};
-use crate::exchange::answering::{Answered, Answering, Reply};
-use crate::limits::{FRESH_MS, LINGER_MS};
+use crate::bounds::limits::{FRESH_MS, LINGER_MS};
+use crate::exchange::answering::{Answering, Reply};
+use crate::observe::record::Answered;
 use crate::observe::record::End;
 use crate::tls::alert::Alert;
 

@@ -8,7 +8,7 @@ use gannet_io::driver::Driver;
 
 use super::secure::State;
 use super::{Active, Phase};
-use crate::limits::LINGER_MS;
+use crate::bounds::limits::LINGER_MS;
 use crate::tls::config::Protocol;
 use crate::tls::handshake::{Failure, Step};
 

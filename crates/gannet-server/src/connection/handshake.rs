@@ -5,12 +5,12 @@ use gannet_io::driver::Driver;
 
 use super::secure::{Secure, State};
 use super::{Active, Phase};
-use crate::limits::{FRESH_MS, LINGER_MS};
+use crate::bounds::ledger::Work;
+use crate::bounds::limits::{FRESH_MS, LINGER_MS};
 use crate::tls::alert::Alert;
 use crate::tls::config::Protocol;
 use crate::tls::handshake::{Established, Failure, Kind as HandshakeKind, Step};
 use crate::tls::session::{Received, Session};
-use crate::worker::ledger::Work;
 
 /// The response to a client that speaks clear-text HTTP on a TLS port.
 const CLEAR_HTTP: &[u8] = b"This port requires HTTPS; use https://.\n";

@@ -8,12 +8,12 @@ use gannet_io::driver::{Driver, Nanos};
 use super::protocol::Protocol;
 use super::streams::{Framed, Streams};
 use super::{Active, Phase};
+use crate::bounds::ledger::Work;
+use crate::bounds::limits::{STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
 use crate::clients::Client;
 use crate::exchange::outgoing::Outgoing;
-use crate::limits::{STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
 use crate::observe::record::End;
 use crate::worker::delay::Arrived;
-use crate::worker::ledger::Work;
 
 impl<D: Driver> Active<'_, D> {
     /// Whether the first bytes of a connection determine its version: false if they may still

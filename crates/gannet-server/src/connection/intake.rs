@@ -1,6 +1,6 @@
 //! Received bytes, until they are used.
 
-use crate::limits::{HELD_MAX, LINGER_BYTES_MAX};
+use crate::bounds::limits::{HELD_MAX, LINGER_BYTES_MAX};
 
 /// Bytes received and not used yet. A connection that is closing cannot hold any: further input is
 /// counted and discarded.

@@ -34,16 +34,17 @@ use gannet_io::driver::{Driver, Nanos, Socket};
 use self::intake::Intake;
 use self::protocol::Protocol;
 use self::secure::{Secure, State};
-pub(crate) use self::table::{Alive, Connections, GENERATION_MAX};
+pub(crate) use self::table::{Alive, Connections};
 use crate::clients::Client;
 use crate::config::Scheme;
-use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::WaitingRequest;
 use crate::observe::record::Record;
 use crate::release::ServedFile;
+use crate::release::body::Body;
 use crate::worker::shared::Shared;
 use crate::worker::timers::Tick;
+use crate::worker::token::ConnId;
 
 /// The current activity of a connection.
 ///
@@ -72,40 +73,6 @@ pub(crate) enum Phase {
     Sending,
     /// Everything is sent and our half is closed; further input is discarded until the peer closes.
     Lingering,
-}
-
-/// Identifies a connection: its slot, and how often the slot was used before.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct ConnId {
-    /// Counted modulo [`GENERATION_MAX`] + 1, so that late completions find no connection. It is
-    /// the first field: among connections accepted in one turn, those in more often used slots sort
-    /// later.
-    pub(crate) generation: u32,
-    pub(crate) slot: u32,
-}
-
-/// The bit of a slot that marks the rest as a QUIC connection's number.
-const QUIC: u32 = 1 << 31;
-
-impl ConnId {
-    /// The identifier of the QUIC connection with this number.
-    pub(crate) fn of_quic(number: usize, generation: u32) -> Self {
-        let number = u32::try_from(number).expect("connections are bounded");
-        Self {
-            generation,
-            slot: number | QUIC,
-        }
-    }
-
-    /// Whether it identifies a QUIC connection.
-    pub(crate) fn is_quic(self) -> bool {
-        self.slot & QUIC != 0
-    }
-
-    /// The number of a QUIC connection.
-    pub(crate) fn quic_number(self) -> usize {
-        (self.slot & !QUIC) as usize
-    }
 }
 
 /// A connection. Small: a hundred thousand idle ones should easily fit in memory.

@@ -3,11 +3,11 @@
 use gannet_io::driver::{Driver, Lease, Peer};
 
 use super::{Active, Phase};
+use crate::bounds::limits::{FRESH_MS, HELD_MAX};
 use crate::clients::Client;
 use crate::config::Scheme;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Stop;
-use crate::limits::{FRESH_MS, HELD_MAX};
 use crate::worker::ListenerKind;
 use crate::worker::delay::Arrived;
 use crate::worker::token::Kind;

@@ -9,17 +9,17 @@ use gannet_io::driver::{Driver, SendList};
 use super::secure::{Secure, State};
 use super::sending::list_len;
 use super::{Active, Phase};
-use crate::clients::Client;
-use crate::limits::{
+use crate::bounds::ledger::Work;
+use crate::bounds::limits::{
     COPY_SLICE_MAX, ENCRYPTED_SLICE_FIRST, ENCRYPTED_SLICE_MAX, HELD_MAX, LINGER_MS,
     PLAIN_KEPT_MAX, UNTAKEN_MAX,
 };
+use crate::bounds::tls::PLAINTEXT_MAX;
+use crate::clients::Client;
 use crate::observe::record::End;
 use crate::tls::alert::{Alert, Fault};
-use crate::tls::limits::PLAINTEXT_MAX;
 use crate::tls::session::Received;
 use crate::worker::delay::Arrived;
-use crate::worker::ledger::Work;
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {

@@ -2,10 +2,10 @@
 
 use gannet_io::driver::{Nanos, PIECES_MAX, Piece, SendList};
 
-use crate::limits::RESTED_NS;
+use crate::bounds::limits::RESTED_NS;
+use crate::bounds::tls::{PLAINTEXT_MAX, RECORD_OVERHEAD_MAX};
 use crate::tls::alert::Alert;
 use crate::tls::handshake::Handshake;
-use crate::tls::limits::{PLAINTEXT_MAX, RECORD_OVERHEAD_MAX};
 use crate::tls::record::aead::Secrets;
 use crate::tls::session::Session;
 

@@ -10,10 +10,10 @@ use gannet_io::memory::Memory;
 use super::kernel_tls::Slice;
 use super::{Active, Phase};
 use crate::clients::Client;
-use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::observe::record::End;
 use crate::release::ServedFile;
+use crate::release::body::Body;
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {

@@ -12,13 +12,14 @@ use std::rc::Rc;
 use gannet_http::h2::{ErrorCode, StreamId, Time};
 use gannet_io::driver::{Driver, Errno, Started};
 
-use super::{Active, Alive, ConnId};
-use crate::exchange::Wakeup;
+use super::{Active, Alive};
+use crate::bounds::limits::STREAM_READS_MAX;
 use crate::exchange::answering::Reply;
 use crate::exchange::waiting::{Found, WaitingRequest};
-use crate::limits::STREAM_READS_MAX;
 use crate::release::ServedFile;
+use crate::release::wakeup::Wakeup;
 use crate::worker::shared::Shared;
+use crate::worker::token::ConnId;
 use crate::worker::token::{Kind, token};
 
 /// Pending operations, by the number in their tokens. Each completes exactly once, whatever happens

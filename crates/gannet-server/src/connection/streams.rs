@@ -24,14 +24,14 @@ use gannet_http::h2::{Connection, ErrorCode, StreamId, Time, Timeouts};
 use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 
+use crate::bounds::limits::{STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
+use crate::bounds::tls::PLAINTEXT_MAX;
 use crate::config::Limits;
-use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::WaitingRequest;
-use crate::limits::{STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
 use crate::observe::record::Record;
+use crate::release::body::Body;
 use crate::release::{ServedFile, Source};
-use crate::tls::limits::PLAINTEXT_MAX;
 
 /// See the module documentation.
 pub(crate) struct Streams {

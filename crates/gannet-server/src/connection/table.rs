@@ -3,10 +3,9 @@
 use gannet_io::driver::Socket;
 use gannet_io::heap;
 
-use super::{Conn, ConnId, Phase};
-
-/// Generations are counted modulo 2^24: they fit into a token beside kind and slot.
-pub(crate) const GENERATION_MAX: u32 = (1 << 24) - 1;
+use super::{Conn, Phase};
+use crate::worker::token::ConnId;
+use crate::worker::token::GENERATION_MAX;
 
 /// All connections of a worker, by slot.
 #[derive(Default)]

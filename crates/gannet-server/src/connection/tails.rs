@@ -15,11 +15,12 @@ use std::ops::Range;
 
 use gannet_io::driver::{Driver, Nanos};
 
+use super::Active;
 use super::kernel_tls::Slice;
-use super::{Active, ConnId};
+use crate::bounds::limits::{ACKNOWLEDGED_FIRST_NS, LAST_SLICE_PART, SLICE_MAX};
 use crate::clients::Client;
-use crate::limits::{ACKNOWLEDGED_FIRST_NS, LAST_SLICE_PART, SLICE_MAX};
 use crate::release::ServedFile;
+use crate::worker::token::ConnId;
 
 /// Connections whose last slice waits, by the time of their next check. One entry each.
 #[derive(Default)]

@@ -3,11 +3,11 @@
 use gannet_io::driver::{Driver, Errno};
 
 use super::{Active, Parked, Phase};
-use crate::exchange::Wakeup;
 use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Stop;
 use crate::exchange::waiting::{Found, WaitingRequest};
+use crate::release::wakeup::Wakeup;
 use crate::worker::delay::Arrived;
 use crate::worker::token::Kind;
 

@@ -13,15 +13,15 @@ use super::{Driven, DrivenClients, DrivenTls, SILENT, directory, worker};
 use crate::config::{Content, ContentOptions, Limits};
 use crate::passwords::checker::Checker;
 use crate::release::directory::DirectoryOptions;
+use crate::release::named::{Ask, Named, Table};
 use crate::release::opened::Opened;
-use crate::start::lookout::Stamp;
 use crate::start::open::OpenError;
 use crate::start::published::Published;
-use crate::start::running::Remote;
-use crate::start::sites::entries::{Entries, Entry, Follow, Table};
+use crate::start::sites::entries::{Entries, Entry, Follow};
 use crate::start::sites::set::{Beginning, Begun, Sites};
-use crate::start::sites::{Ask, Named};
+use crate::watch::lookout::Stamp;
 use crate::worker::Worker;
+use crate::worker::inbox::Remote;
 
 /// A site in a driven folder of hosts.
 #[derive(Clone)]

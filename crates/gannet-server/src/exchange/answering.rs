@@ -27,21 +27,22 @@ use gannet_http::semantics::target_path::decode_path;
 use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 
+use crate::bounds::ledger::Ledger;
+use crate::bounds::limits::SMALL_FILE_MAX;
 use crate::connection::streams::Streams;
-use crate::exchange::body::Body;
 use crate::exchange::digests::Digests;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::own_fields::OwnFields;
-use crate::exchange::redirect::Redirect;
 use crate::exchange::timing::{SERVER_TIMING, Timing};
-use crate::limits::SMALL_FILE_MAX;
+use crate::observe::record::Answered;
 use crate::quic::streams::Stream;
 use crate::release::bodies::Unloaded;
+use crate::release::body::Body;
 use crate::release::error_pages::ErrorPages;
 use crate::release::opened::Policy;
+use crate::release::own_fields::OwnFields;
+use crate::release::redirect::Redirect;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
-use crate::worker::ledger::Ledger;
 
 /// State common to all requests of a turn.
 pub(crate) struct Turn<'a> {
@@ -95,14 +96,6 @@ impl<'a> Turn<'a> {
 
 /// A scheme, and the fields that the operator configured for it.
 type Before<'a> = (Scheme, Vec<(&'a str, &'a [u8])>);
-
-/// Facts about a response, for counters and log.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Answered {
-    pub(crate) status: Status,
-    /// Bytes of content after the head.
-    pub(crate) body_len: u64,
-}
 
 /// The recipient of a response: writes its head and takes its content.
 pub(crate) enum Reply<'a> {

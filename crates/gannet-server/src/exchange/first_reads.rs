@@ -14,12 +14,12 @@ use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Done, Driver, Errno, File, OpenedFile, Started, Token};
 
-use super::Wakeup;
-use crate::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
+use crate::bounds::ledger::{Charge, Work};
+use crate::bounds::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::directory::{Cached, LongCopying};
+use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
-use crate::worker::ledger::{Charge, Work};
 use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 use crate::worker::waiters::Line;

@@ -13,12 +13,14 @@ use gannet_io::driver::{
     DirectoryEntry, Done, Driver, Errno, FileKind, Nanos, Render, Root, Started, Token,
 };
 
-use super::Wakeup;
 use super::first_reads::Lane;
-use crate::limits::{LISTING_MAKING_MAX, LISTING_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX};
+use crate::bounds::limits::{
+    LISTING_MAKING_MAX, LISTING_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX,
+};
 use crate::release::directory::DirectorySite;
 use crate::release::directory::fill::Fill;
 use crate::release::directory::listings::{ListingKey, ListingPage, Listings, Made};
+use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
 use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};

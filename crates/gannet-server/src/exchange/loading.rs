@@ -11,11 +11,11 @@ use std::sync::Arc;
 use gannet_io::driver::{Done, Driver, Errno, Started, Token};
 use gannet_io::memory::Memory;
 
-use super::Wakeup;
-use crate::limits::LOADS_MAX;
+use crate::bounds::ledger::Work;
+use crate::bounds::limits::LOADS_MAX;
 use crate::release::bodies::Load;
+use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
-use crate::worker::ledger::Work;
 use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 use crate::worker::waiters::Line;

@@ -6,10 +6,11 @@ use gannet_http::semantics::request::{Request, TargetForm};
 use gannet_http::semantics::target_path::decode_path;
 use gannet_io::driver::Driver;
 
-use super::answering::{Answered, Answering, Reply};
+use super::answering::{Answering, Reply};
 use super::outgoing::Outgoing;
 use super::pump::{ALLOW, Pump};
-use crate::passwords;
+use crate::observe::record::Answered;
+use crate::release::access;
 use crate::release::rules::{Ruling, rule_input};
 use crate::release::{Resolved, Site, Wanted};
 
@@ -36,7 +37,7 @@ impl<D: Driver> Pump<'_, D> {
         };
         // It would tell what is there. (Browsers send no password with it.)
         let rules = archive.current.rules.as_deref();
-        if passwords::lists(self.release, rules, path).is_some() {
+        if access::lists(self.release, rules, path).is_some() {
             return to.options(ALLOW);
         }
         let input = rule_input(self.turn.scheme, request, path);

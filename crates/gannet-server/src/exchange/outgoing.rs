@@ -7,8 +7,8 @@ use std::sync::Arc;
 use gannet_io::driver::{PIECES_MAX, Piece, SendList};
 use gannet_io::memory::Memory;
 
-use super::body::Body;
-use crate::limits::{COPY_MAX, RESPONSES_PER_SEND_MAX, WIRE_MAX};
+use crate::bounds::limits::{COPY_MAX, RESPONSES_PER_SEND_MAX, WIRE_MAX};
+use crate::release::body::Body;
 
 /// Responses gathered for one send, and the content to send after it.
 ///

@@ -10,14 +10,15 @@ use gannet_http::semantics::ready_fields::ReadyFields;
 use gannet_http::semantics::request::{Request, TargetForm};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 
-use super::answering::{Answered, Answering};
-use super::challenges;
-use super::own_fields::FAVICON;
+use super::answering::Answering;
+use crate::observe::record::Answered;
+use crate::release::challenges;
 use crate::release::directory::listings::ListingPage;
 use crate::release::error_pages::ErrorPage;
+use crate::release::own_fields::FAVICON;
+use crate::release::own_fields::UPGRADE;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
-use crate::start::UPGRADE;
 
 /// One realm for all, since browsers show it: which users may have a path is not told. Passwords are
 /// sent in UTF-8.

@@ -18,21 +18,23 @@ use gannet_http::semantics::target_path::{PathError, decode_path};
 
 use gannet_io::driver::{Driver, Nanos};
 
+use crate::bounds::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::clients::forwarded::Conflict;
 use crate::clients::{self, Client, Clients, Told};
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
-use crate::exchange::answering::{Answered, Answering, Reply, Turn};
+use crate::exchange::answering::{Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::Timing;
 use crate::exchange::waiting::{Found, WaitingRequest, Waits};
-use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
+use crate::observe::record::Answered;
 use crate::observe::record::{Logged, Record};
 use crate::passwords::checker::Checked;
-use crate::passwords::{self, Guard, Verdict};
+use crate::passwords::{Guard, Verdict};
 use crate::quic;
+use crate::release::access;
 use crate::release::directory::fill::Fill;
 use crate::release::error_pages::ErrorPages;
 use crate::release::rules::{Ruling, may_stand_for, rule_input};
@@ -609,8 +611,8 @@ impl<D: Driver> Pump<'_, D> {
         let rules = site.rules();
         let input = || rule_input(self.turn.scheme, request, path);
         to.ruling = rules.map(|rules| Ruling::new(rules, input()));
-        if passwords::are_used(self.release, rules)
-            && let Some(lists) = passwords::lists(self.release, rules, path)
+        if access::are_used(self.release, rules)
+            && let Some(lists) = access::lists(self.release, rules, path)
         {
             match self.guard.judge(request, &lists) {
                 Verdict::Granted => to.is_protected = true,
@@ -742,7 +744,7 @@ pub(super) fn ruling_of<'r>(
     let path = decode_path(request.target.path, scratch).ok()?;
     let path = path.as_bytes();
     let ruling = Ruling::new(rules, rule_input(scheme, request, path));
-    Some(match passwords::lists(release, Some(rules), path) {
+    Some(match access::lists(release, Some(rules), path) {
         Some(_) => ruling.for_stranger(),
         None => ruling,
     })

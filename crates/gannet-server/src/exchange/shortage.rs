@@ -9,11 +9,11 @@
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Nanos, Token};
 
-use super::Wakeup;
-use crate::limits::{SHORT_AGAIN_MS, SHORT_MS, SHORT_PAUSE_MAX_MS};
+use crate::bounds::ledger::Work;
+use crate::bounds::limits::{SHORT_AGAIN_MS, SHORT_MS, SHORT_PAUSE_MAX_MS};
 use crate::release::directory::fill::{Fill, Filled};
+use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
-use crate::worker::ledger::Work;
 use crate::worker::shared::Shared;
 use crate::worker::waiters::Line;
 

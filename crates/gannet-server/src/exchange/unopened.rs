@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gannet_io::driver::Token;
 
-use crate::limits::SITE_WAITERS_MAX;
+use crate::bounds::limits::SITE_WAITERS_MAX;
 use crate::worker::waiters::{Line, Waiters};
 
 /// A worker's requests for sites that are not open, by host.
@@ -69,7 +69,7 @@ impl Unopened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::ConnId;
+    use crate::worker::token::ConnId;
     use crate::worker::token::Kind;
 
     #[test]

@@ -10,23 +10,25 @@ use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, Nanos, Token};
 
-use super::Wakeup;
-use super::answering::{Answered, Answering, Reply, Turn, needed_bytes};
+use super::answering::{Answering, Reply, Turn, needed_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
 use super::pump::ruling_of;
+use crate::bounds::kept::{Awaited, KeptCharge};
+use crate::bounds::ledger::{Ledger, Work};
+use crate::bounds::limits::SITE_WAIT_S;
 use crate::clients::Told;
-use crate::limits::SITE_WAIT_S;
+use crate::observe::record::Answered;
+use crate::passwords::Proof;
 use crate::passwords::checker::Checked;
-use crate::passwords::{self, Proof};
+use crate::release::access;
 use crate::release::archive::{ArchiveSite, KeptEntry};
 use crate::release::bodies::{Load, Unloaded};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::rules::{Ruling, SiteRules, may_stand_for, rule_input};
+use crate::release::wakeup::Wakeup;
 use crate::release::{Release, Selected, Source};
-use crate::worker::kept::{Awaited, KeptCharge};
-use crate::worker::ledger::{Ledger, Work};
 use crate::worker::shared::Shared;
 
 /// A waiting request of any version, with the release that it began with: it is answered from that
@@ -239,7 +241,7 @@ impl WaitingRequest {
 
     /// Whether only some may have the path, one of whom has sent the request.
     fn is_protected(&self, rules: Option<&SiteRules>, path: &[u8]) -> bool {
-        passwords::lists(&self.release, rules, path).is_some()
+        access::lists(&self.release, rules, path).is_some()
     }
 
     /// Answers with the result of a lookup on disk, and caches it.

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gannet_io::cause::printable;
 use gannet_io::driver::Nanos;
 
-use super::notices::Channel;
-use crate::limits::{INCIDENT_LINES_MAX, INCIDENT_MINUTE_NS, INCIDENT_NAME_MAX};
+use crate::bounds::limits::{INCIDENT_LINES_MAX, INCIDENT_MINUTE_NS, INCIDENT_NAME_MAX};
+use crate::watch::notices::Channel;
 
 /// Kinds of incidents, each with messages of its own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

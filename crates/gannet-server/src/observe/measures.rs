@@ -12,7 +12,7 @@ use gannet_http::semantics::request::{Method, Version};
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::Nanos;
 
-use crate::limits::SITES_COUNTED_MAX;
+use crate::bounds::limits::SITES_COUNTED_MAX;
 use crate::tls::handshake::Kind as HandshakeKind;
 
 const MICROSECOND: u64 = 1_000;

@@ -1,19 +1,25 @@
 //! A worker's counters, and their text forms: for people here, for Prometheus in `exposition`.
 
-pub(crate) mod exposition;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::AddAssign;
 
 use gannet_io::driver::IoCounters;
 
+use crate::bounds::kept::{AWAITED, Awaited};
+use crate::bounds::ledger::Holding;
 use crate::observe::measures::Measures;
-use crate::observe::snapshots::WorkerCounts;
 use crate::tls::handshake::Failure;
 use crate::tls::session::KeyUpdates;
-use crate::worker::kept::{AWAITED, Awaited};
-use crate::worker::ledger::Holding;
+
+/// The last known state of one worker.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkerCounts {
+    /// The worker answered the last poll.
+    pub(crate) is_up: bool,
+    /// Its counters as of its last answer; `None` before the first.
+    pub(crate) counters: Option<Counters>,
+}
 
 /// Counters of one worker since its start. Plain integers: no other thread reads them; a worker
 /// sends a copy on request.
@@ -281,7 +287,7 @@ impl Counters {
     }
 
     /// Exact counts by status, 200 included.
-    fn statuses(&self) -> Vec<(u16, u64)> {
+    pub(crate) fn statuses(&self) -> Vec<(u16, u64)> {
         let other_2xx: u64 = self
             .by_status
             .iter()

@@ -4,13 +4,22 @@ use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::users::Credentials;
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::{Request, Version};
+use gannet_http::semantics::status::Status;
 use gannet_io::driver::Nanos;
 
-use crate::exchange::answering::Answered;
-use crate::exchange::body::Body;
-use crate::limits::{LOG_FIELD_MAX, LOG_TARGET_MAX};
+use crate::bounds::limits::{LOG_FIELD_MAX, LOG_TARGET_MAX};
+use crate::config::template::Field;
 use crate::observe::measures::{Kind, Measured, OTHER};
 use crate::observe::trace_context;
+use crate::release::body::Body;
+
+/// Facts about a response, for counters and log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Answered {
+    pub(crate) status: Status,
+    /// Bytes of content after the head.
+    pub(crate) body_len: u64,
+}
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -27,39 +36,6 @@ pub(crate) struct Record {
     first_byte: Option<Nanos>,
     /// For its line in the log, if it gets one.
     pub(crate) logged: Option<Box<Logged>>,
-}
-
-/// A field of a log line that is copied while the request head is available.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Field {
-    Method,
-    Target,
-    /// What the client named: `host` or `:authority`.
-    Host,
-    Referer,
-    UserAgent,
-    /// All lines of `x-forwarded-for`, as one list.
-    ForwardedFor,
-    /// `traceparent`, if it is valid.
-    Traceparent,
-    /// `x-request-id`, if it is of a plain form.
-    RequestId,
-    /// The user that the client claims to be, by Basic authentication.
-    RemoteUser,
-}
-
-impl Field {
-    const ALL: [Self; 9] = [
-        Self::Method,
-        Self::Target,
-        Self::Host,
-        Self::Referer,
-        Self::UserAgent,
-        Self::ForwardedFor,
-        Self::Traceparent,
-        Self::RequestId,
-        Self::RemoteUser,
-    ];
 }
 
 /// The fields that a format needs.

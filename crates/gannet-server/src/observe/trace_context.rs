@@ -3,7 +3,7 @@
 
 use gannet_http::semantics::fields::Fields;
 
-use crate::limits::LOG_REQUEST_ID_MAX;
+use crate::bounds::limits::LOG_REQUEST_ID_MAX;
 
 /// Length of a `traceparent` of version 00.
 const TRACEPARENT_LEN: usize = 55;

@@ -9,9 +9,9 @@ use gannet_io::process::{lower_priority, random_bytes};
 use zeroize::Zeroize;
 
 use super::Key;
-use crate::limits::PASSWORD_QUEUE_MAX;
-use crate::start::running::Remote;
+use crate::bounds::limits::PASSWORD_QUEUE_MAX;
 use crate::worker::Message;
+use crate::worker::inbox::Remote;
 
 /// The workers' end of the queue.
 pub(crate) struct Checker {

@@ -14,21 +14,19 @@ use gannet_content::rules::{Compat, SourceFile};
 use gannet_io::cause::cause;
 use gannet_io::named_file;
 
+use crate::bounds::limits::PASSWORD_FILE_MAX;
 use crate::config::{Content, ContentOptions, Hosted, PasswordOptions};
-use crate::limits::PASSWORD_FILE_MAX;
-use crate::observe::notices::ERRORS;
-use crate::start::in_time::until_it_answers;
-use crate::start::lookout::{Lookout, Quiet, Stamp};
-use crate::start::published::Published;
+use crate::watch::in_time::until_it_answers;
+use crate::watch::notices::ERRORS;
 
 /// What a file without users means.
-const NOBODY: &str = "names no user: nobody may have what it protects";
+pub(crate) const NOBODY: &str = "names no user: nobody may have what it protects";
 
 /// The users of a file, and what they alone may have.
 #[derive(Debug)]
 pub(crate) struct PasswordFile {
-    users: Vec<User>,
-    paths: Arc<Paths>,
+    pub(crate) users: Vec<User>,
+    pub(crate) paths: Arc<Paths>,
 }
 
 /// Why a password file cannot be used.
@@ -119,7 +117,7 @@ impl PasswordFile {
     }
 
     /// Its users, if it protects this path, in these forms of its site as well.
-    pub(super) fn protecting(&self, path: &[u8], of_site: Option<&Forms>) -> Option<&[User]> {
+    pub(crate) fn protecting(&self, path: &[u8], of_site: Option<&Forms>) -> Option<&[User]> {
         let is_covered =
             self.paths.cover(path) || of_site.is_some_and(|forms| self.paths.cover_in(forms, path));
         is_covered.then_some(&self.users)
@@ -178,7 +176,7 @@ fn serving(path: &Path, contents: &[Hosted], dotfiles: bool) -> Option<PathBuf> 
     serving.next().cloned()
 }
 
-fn read(path: &Path) -> Result<Vec<User>, PasswordFileError> {
+pub(crate) fn read(path: &Path) -> Result<Vec<User>, PasswordFileError> {
     let text = named_file::read(path, PASSWORD_FILE_MAX)
         .map_err(|error| PasswordFileError::Io(path.to_owned(), error))?;
     let file = SourceFile {
@@ -186,46 +184,4 @@ fn read(path: &Path) -> Result<Vec<User>, PasswordFileError> {
         text: &text,
     };
     parse_file(&file).map_err(PasswordFileError::Problems)
-}
-
-/// Reads the file again when it changes, or when asked. If it cannot be used, the old users stay.
-///
-/// # Errors
-/// A thread cannot be started.
-pub(crate) fn follow(
-    path: PathBuf,
-    current: Arc<PasswordFile>,
-    published: Arc<Published>,
-) -> io::Result<Lookout> {
-    let paths = Arc::clone(&current.paths);
-    // Taken before the thread starts, so that any later change is noticed.
-    let mut quiet = Quiet::new(Stamp::of(&path));
-    let look = move |is_asked: bool| {
-        let stamp = Stamp::of(&path);
-        if !quiet.is_due(&stamp) && !is_asked {
-            return;
-        }
-        quiet.acted(stamp);
-        let shown = path.display();
-        match read(&path) {
-            Ok(users) => {
-                let paths = Arc::clone(&paths);
-                let is_empty = users.is_empty();
-                published.replace_passwords(Arc::new(PasswordFile { users, paths }));
-                ERRORS.tell(match is_empty {
-                    true => format!("gannet: reloaded the passwords: the file '{shown}' {NOBODY}"),
-                    false => format!("gannet: reloaded the passwords of '{shown}'"),
-                });
-            }
-            Err(error) => ERRORS.tell(format_args!(
-                "gannet: cannot use the new passwords; keeping the old ones:\n  {error}"
-            )),
-        }
-    };
-    Lookout::start(
-        "gannet-passwords",
-        crate::tls::watch::LOOK_EVERY,
-        crate::limits::LOOKS_PART,
-        look,
-    )
 }

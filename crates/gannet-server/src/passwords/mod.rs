@@ -25,9 +25,7 @@ use gannet_io::driver::Token;
 
 use self::checker::{Checker, Job};
 pub(crate) use self::file::forms_of_archive;
-use crate::limits::{PASSWORD_WAITERS_MAX, PASSWORDS_REMEMBERED_MAX};
-use crate::release::Release;
-use crate::release::rules::SiteRules;
+use crate::bounds::limits::{PASSWORD_WAITERS_MAX, PASSWORDS_REMEMBERED_MAX};
 
 /// Identifies a user with a password, and the hash that it was compared with.
 pub(crate) type Key = [u8; 32];
@@ -61,41 +59,6 @@ pub(crate) struct Proof {
     password: Vec<u8>,
     /// The hash is that of the named user; otherwise it only takes as long.
     is_real: bool,
-}
-
-/// Those who may have a path: a user of every one of these lists.
-pub(crate) type Lists<'a> = Vec<&'a [User]>;
-
-/// Whether any path may be protected.
-#[inline]
-pub(crate) fn are_used(release: &Release, rules: Option<&SiteRules>) -> bool {
-    release.passwords.is_some() || rules.is_some_and(|rules| rules.users().is_some())
-}
-
-/// The lists for a path, if it is protected.
-#[cold]
-pub(crate) fn lists<'a>(
-    release: &'a Release,
-    rules: Option<&'a SiteRules>,
-    path: &[u8],
-) -> Option<Lists<'a>> {
-    let file = release.passwords.as_deref();
-    let table = rules.and_then(SiteRules::users);
-    let mut lists = Vec::new();
-    let forms = rules.and_then(SiteRules::forms);
-    lists.extend(file.and_then(|file| file.protecting(path, forms)));
-    lists.extend(table.into_iter().flat_map(|table| table.users(path)));
-    (!lists.is_empty()).then_some(lists)
-}
-
-/// Whether exactly the same users may have both paths.
-pub(crate) fn are_for_the_same(
-    release: &Release,
-    rules: Option<&SiteRules>,
-    paths: [&[u8]; 2],
-) -> bool {
-    let [one, other] = paths.map(|path| lists(release, rules, path).unwrap_or_default());
-    one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| std::ptr::eq(*a, *b))
 }
 
 impl Guard {
@@ -221,7 +184,7 @@ mod tests {
     use gannet_content::rules::users::parse_file;
 
     use super::*;
-    use crate::limits::PASSWORD_QUEUE_MAX;
+    use crate::bounds::limits::PASSWORD_QUEUE_MAX;
 
     fn proof(guard: &Guard, users: &[User], user: &str, password: &str) -> Box<Proof> {
         let credentials = Credentials {

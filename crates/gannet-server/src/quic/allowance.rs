@@ -1,6 +1,6 @@
 //! The anti-amplification limit (RFC 9000 sections 8.1 and 9.3).
 
-use super::limits::VENTURED_BY_MOVE;
+use crate::bounds::quic::VENTURED_BY_MOVE;
 
 /// A client's address may be spoofed: until it is validated, at most three times the bytes received
 /// are sent to it. Counted here, because the library exceeds the limit by up to one datagram.

@@ -14,23 +14,23 @@ use quinn_proto::{
 };
 
 use super::allowance::Allowance;
-use super::limits::{
-    self, DATAGRAM_MAX, DATAGRAMS_UNCHECKED_MAX, END_AFTER_MS, FRAMES_MAX, SEND_WINDOW,
-    SEND_WINDOW_MIN, SEND_WINDOW_READ,
-};
 use super::pace::Pace;
 use super::sending::Trains;
 use super::streams::{Streams, code};
+use crate::bounds::ledger::{Account, Held};
+use crate::bounds::quic::{
+    self as bounds, DATAGRAM_MAX, DATAGRAMS_UNCHECKED_MAX, END_AFTER_MS, FRAMES_MAX, SEND_WINDOW,
+    SEND_WINDOW_MIN, SEND_WINDOW_READ,
+};
+use crate::bounds::tls::CLIENT_CHAIN_BYTES_MAX;
 use crate::clients::Client;
 use crate::config::Limits;
-use crate::connection::ConnId;
 use crate::observe::metrics::ClientCounters;
 use crate::observe::record::{End, Record};
 use crate::tls::alert::Alert;
-use crate::tls::limits::CLIENT_CHAIN_BYTES_MAX;
 use crate::tls::quic::client_certificate;
-use crate::worker::ledger::{Account, Held};
 use crate::worker::shared::Shared;
+use crate::worker::token::ConnId;
 
 /// A QUIC connection with its HTTP/3 streams.
 pub(crate) struct QuicConn {
@@ -75,7 +75,7 @@ pub(crate) struct QuicConn {
     /// The limit on bytes sent to an address that is not validated.
     pub(super) allowance: Allowance,
     /// Bytes sent in datagrams with STREAM frames, retransmissions included,
-    /// [`BARE_MAX`](super::limits::BARE_MAX) of each datagram excepted.
+    /// [`BARE_MAX`](crate::bounds::quic::BARE_MAX) of each datagram excepted.
     pub(super) sent: u64,
     /// STREAM frames sent so far.
     pub(super) streams_sent: u64,
@@ -261,7 +261,7 @@ impl QuicConn {
             false => stats.path.cwnd,
         };
         let mut held = self.streams.held();
-        held[Account::Transport] = limits::held(pieces, sent);
+        held[Account::Transport] = bounds::held(pieces, sent);
         if self.has_client_certificate {
             held[Account::Transport] += CLIENT_CHAIN_BYTES_MAX as u64;
         }

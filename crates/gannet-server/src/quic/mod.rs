@@ -21,7 +21,6 @@
 mod allowance;
 mod connection;
 pub(crate) mod elders;
-pub(crate) mod limits;
 mod pace;
 mod reads;
 mod requests;

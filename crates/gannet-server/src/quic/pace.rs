@@ -2,7 +2,7 @@
 
 use gannet_io::driver::Nanos;
 
-use super::limits::{PACED_MIN, PACED_PER_SECOND};
+use crate::bounds::quic::{PACED_MIN, PACED_PER_SECOND};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -9,10 +9,10 @@ use quinn_proto::StreamId;
 
 use super::connection::Active;
 use crate::connection::stream_reads::{Question, What};
-use crate::exchange::Wakeup;
 use crate::exchange::answering::Reply;
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::release::ServedFile;
+use crate::release::wakeup::Wakeup;
 
 impl<D: Driver> Active<'_, D> {
     /// Starts the lookups of requests that cannot be answered from memory.

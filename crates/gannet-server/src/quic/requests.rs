@@ -6,9 +6,9 @@ use gannet_io::driver::Driver;
 use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
 
 use super::connection::Active;
-use super::limits::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
 use super::streams::{Fed, Stream, code};
-use crate::limits::STREAM_ASKED_MAX;
+use crate::bounds::limits::STREAM_ASKED_MAX;
+use crate::bounds::quic::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
 
 /// The result of reading a stream.
 enum Read {

@@ -14,8 +14,8 @@ use gannet_io::udp;
 
 use super::VERSION;
 use super::settings::ID_LEN;
-use crate::start::running::Remote;
 use crate::worker::Message;
+use crate::worker::inbox::Remote;
 
 /// Maximum datagrams in the inbox of a worker that others forwarded; more are dropped, as on any
 /// network.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use gannet_io::driver::{DatagramSocket, Driver, Errno};
 use quinn_proto::Transmit;
 
-use super::limits::{TRAIN_LEN_MAX, TRAIN_MAX};
+use crate::bounds::quic::{TRAIN_LEN_MAX, TRAIN_MAX};
 use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 

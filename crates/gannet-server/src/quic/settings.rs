@@ -11,11 +11,13 @@ use quinn_proto::{
     ServerConfig, TransportConfig, VarInt,
 };
 
-use super::limits;
 use super::routing::Issuer;
+use crate::bounds::quic as limits;
 use crate::config::Limits;
-use crate::start::estate::SECRETS_LEN;
 use crate::tls::certificates::CertificateSet;
+
+/// Bytes of the secrets of HTTP/3: of tokens, and of stateless resets.
+pub const SECRETS_LEN: usize = 96;
 
 /// Secrets shared by all workers of a server, so that each accepts the tokens (RFC 9000 section
 /// 8.1) that another has issued, and can reset its connections (section 10.3).

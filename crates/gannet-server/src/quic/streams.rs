@@ -26,14 +26,14 @@ use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 use quinn_proto::{Connection, StreamId, VarInt, WriteError};
 
-use super::limits::{PIECE_MAX, READ_AMONG_OTHERS_MAX, READ_HELD_MAX, READ_MAX, READS_MAX};
 use super::sent::Sent;
-use crate::exchange::body::Body;
+use crate::bounds::ledger::{Account, Held};
+use crate::bounds::limits::COPY_MAX;
+use crate::bounds::quic::{PIECE_MAX, READ_AMONG_OTHERS_MAX, READ_HELD_MAX, READ_MAX, READS_MAX};
 use crate::exchange::waiting::WaitingRequest;
-use crate::limits::COPY_MAX;
 use crate::observe::record::Record;
+use crate::release::body::Body;
 use crate::release::{ServedFile, Source};
-use crate::worker::ledger::{Account, Held};
 
 /// The HTTP/3 state of a connection and its request streams.
 ///

@@ -9,23 +9,23 @@ use quinn_proto::{DatagramEvent, EcnCodepoint, EndpointEvent, Transmit};
 
 use super::allowance::Allowance;
 use super::connection::{Active, QuicConn, failure};
-use super::limits::{
-    BARE_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, HANDSHAKES_UNVALIDATED_PART,
-    SENT_PER_TURN_MAX,
-};
 use super::routing::{self, Forwarded, Issuer};
 use super::sending::Trains;
 use super::{FirstSeen, Quic};
+use crate::bounds::ledger::{Held, Work};
+use crate::bounds::limits::UNTAKEN_MAX;
+use crate::bounds::quic::{
+    BARE_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, HANDSHAKES_UNVALIDATED_PART,
+    SENT_PER_TURN_MAX,
+};
 use crate::clients::Client;
-use crate::connection::ConnId;
 use crate::connection::stream_reads::Question;
-use crate::exchange::Wakeup;
-use crate::limits::UNTAKEN_MAX;
+use crate::release::wakeup::Wakeup;
 use crate::tls::negotiated;
 use crate::worker::Worker;
-use crate::worker::ledger::{Held, Work};
 use crate::worker::shared::Shared;
 use crate::worker::timers::Tick;
+use crate::worker::token::ConnId;
 use crate::worker::token::{Kind, token};
 
 impl<D: Driver> Worker<D> {

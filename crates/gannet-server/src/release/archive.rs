@@ -21,7 +21,7 @@ use super::bodies::{Bodies, Unloaded};
 use super::opened::OpenedArchive;
 use super::rules::{Ruling, SiteRules, may_stand_for};
 use super::{Archived, Resolved, Selected, ServedFile, Source, Wanted};
-use crate::limits::SMALL_FILE_MAX;
+use crate::bounds::limits::SMALL_FILE_MAX;
 
 /// A selected representation whose body is not in memory yet, kept by its indices.
 pub(crate) struct KeptEntry {

@@ -8,7 +8,7 @@
 //! there is room for all sites' caches ([`Pool`]). The last one of an archive stays while it is asked for
 //! whatever room there is, so that a client that requests one part after the other costs one decode. A
 //! body that a connection is still sending is found as well: no body is ever in memory twice. All of them are charged
-//! ([`Account::Copies`](crate::worker::ledger::Account::Copies)). The worker decides when a body is
+//! ([`Account::Copies`](crate::bounds::ledger::Account::Copies)). The worker decides when a body is
 //! read and decoded (`exchange/loading`).
 
 use std::cell::{Cell, RefCell};
@@ -23,7 +23,7 @@ use gannet_io::memory::Memory;
 
 use super::ServedFile;
 use super::room::{Ageing, Part, Pool, Room};
-use crate::worker::ledger::Charge;
+use crate::bounds::ledger::Charge;
 
 /// One worker's cache of the bodies of one archive, or of a directory's files that exist only in a
 /// coding.
@@ -377,7 +377,7 @@ mod tests {
     use gannet_io::sim::{Faults, Sim};
 
     use super::*;
-    use crate::worker::ledger::Ledger;
+    use crate::bounds::ledger::Ledger;
 
     /// 36 bytes, compressed by gzip -9n.
     const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\xc0\x47\x72\x01\x00\xf3\xa0\x5d\xc7\x24\x00\x00\x00";

@@ -14,7 +14,7 @@ use gannet_io::driver::Root;
 use gannet_io::memory::Memory;
 use gannet_io::named_file;
 
-use crate::observe::notices::ERRORS;
+use crate::watch::notices::ERRORS;
 
 /// The pages of a site.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::{fs, thread};
 
 use gannet_io::driver::{Driver, Errno, File, Meta};
 
-use crate::observe::notices::ERRORS;
+use crate::watch::notices::ERRORS;
 
 /// A file that responses are sent from.
 ///

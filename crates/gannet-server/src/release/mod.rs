@@ -17,17 +17,25 @@
 //!   start/open, start/follow ──▶ Opened (one, shared) ──message──▶ Release (one per worker)
 //! ```
 
+pub(crate) mod access;
 pub(crate) mod archive;
+pub(crate) mod archive_room;
 pub(crate) mod bodies;
+pub(crate) mod body;
+pub(crate) mod challenges;
 mod dictionaries;
 pub(crate) mod directory;
 pub(crate) mod error_pages;
 pub(crate) mod files;
+pub(crate) mod named;
 pub(crate) mod opened;
+pub(crate) mod own_fields;
 mod previews;
+pub(crate) mod redirect;
 pub(crate) mod room;
 pub(crate) mod rules;
 mod selected;
+pub(crate) mod wakeup;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -52,11 +60,11 @@ use self::previews::Previews;
 use self::room::{Ageing, Pool, Room};
 use self::rules::SiteRules;
 pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
+use crate::bounds::limits::AGED_PER_TURN_MAX;
 use crate::config::UnknownHost;
-use crate::limits::AGED_PER_TURN_MAX;
 use crate::observe::measures::{Measures, OTHER};
 use crate::passwords::file::PasswordFile;
-use crate::start::sites::Named;
+use crate::release::named::Named;
 
 /// See the module documentation.
 pub(crate) struct Release {

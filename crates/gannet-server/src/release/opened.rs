@@ -15,13 +15,13 @@ use super::directory::{DirectoryOptions, LongCopies};
 use super::files::OpenArchive;
 use super::room::Room;
 use super::rules::SiteRules;
+use crate::bounds::limits::OPEN_FILES_MAX;
 use crate::config::{ContentOptions, UnknownHost};
-use crate::exchange::own_fields::OwnFields;
-use crate::limits::OPEN_FILES_MAX;
+use crate::observe::board::Late;
 use crate::passwords::file::PasswordFile;
-use crate::start::archive_room::Taken;
-use crate::start::releases::board::Late;
-use crate::start::sites::Named;
+use crate::release::archive_room::Taken;
+use crate::release::named::Named;
+use crate::release::own_fields::OwnFields;
 
 /// Everything that decides a response. Immutable: a change makes a new one.
 #[derive(Clone)]
@@ -97,7 +97,7 @@ pub(crate) struct Generations {
     /// Answers requests.
     pub(crate) current: Arc<OpenedContent>,
     /// Answer, in this order, where [`current`](Self::current) has nothing: the staged release,
-    /// then those kept, newest first. At most [`OTHER_RELEASES_MAX`](crate::limits::OTHER_RELEASES_MAX).
+    /// then those kept, newest first. At most [`OTHER_RELEASES_MAX`](crate::bounds::limits::OTHER_RELEASES_MAX).
     pub(crate) others: Vec<Arc<OpenedArchive>>,
     /// All of these releases, to answer by themselves below [`Opened::previews`].
     pub(crate) previews: Vec<Preview>,
@@ -150,7 +150,7 @@ pub(crate) struct OpenedDirectory {
     pub(crate) roots: Vec<Root>,
     /// Other directories that were or will be there, for names in frameworks' folders that the
     /// current one does not have: the staged one, then earlier ones, newest first. At most
-    /// [`OTHER_RELEASES_MAX`](crate::limits::OTHER_RELEASES_MAX).
+    /// [`OTHER_RELEASES_MAX`](crate::bounds::limits::OTHER_RELEASES_MAX).
     pub(crate) others: Vec<Root>,
     /// The site's own rules, as last read.
     pub(crate) rules: Option<Arc<SiteRules>>,

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::ops::{Add, Div, Sub};
 use std::rc::Rc;
 
-use crate::limits::CACHE_OWN_PART;
+use crate::bounds::limits::CACHE_OWN_PART;
 
 /// What caches have, or may have.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -24,6 +24,7 @@ use gannet_io::named_file;
 use super::Release;
 use super::error_pages::ErrorPages;
 use crate::passwords;
+use crate::release::access;
 
 /// The rules of a site. Shared by all workers, never written.
 #[derive(Clone, Debug, Default)]
@@ -318,7 +319,7 @@ pub(crate) fn may_stand_for(
     [own, path]: [&[u8]; 2],
 ) -> bool {
     let rules = ruling.map(|ruling| ruling.rules);
-    passwords::are_for_the_same(release, rules, [own, path])
+    access::are_for_the_same(release, rules, [own, path])
         && ruling.is_none_or(|ruling| ruling.at(path).before_files().is_none())
 }
 

@@ -69,7 +69,7 @@ impl Selected<'_> {
     }
 }
 
-/// Location of a representation's bytes: that of a [`Body`](crate::exchange::body::Body), or not
+/// Location of a representation's bytes: that of a [`Body`](crate::release::body::Body), or not
 /// yet available.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'s> {

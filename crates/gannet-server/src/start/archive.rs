@@ -16,14 +16,14 @@ use gannet_io::memory::{self, Memory};
 use gannet_io::named_file;
 use gannet_store::{Pointer, ReleaseId};
 
+use crate::bounds::limits::ARCHIVE_COPY_MAX;
 use crate::config::ContentOptions;
-use crate::limits::ARCHIVE_COPY_MAX;
 use crate::release::archive::has_forms;
+use crate::release::archive_room::{ArchiveRoom, Taken};
 use crate::release::error_pages::ErrorPages;
 use crate::release::files::OpenArchive;
 use crate::release::opened::{ArchiveHost, OpenedArchive};
 use crate::release::rules::SiteRules;
-use crate::start::archive_room::{ArchiveRoom, Taken};
 use crate::start::open::{OpenError, Opening};
 
 /// What has to hold of an archive before it is served, besides a required signature.

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::follow::LiveDirectory;
-use super::in_time::however_long;
 use super::open::Followed;
 use super::releases;
+use super::sites::Waiting;
 use super::sites::at_start::{self, AtStart, Means};
-use super::sites::{Named, Waiting};
 use super::start_error::StartError;
 use crate::config::{Config, Content, Hosted};
+use crate::release::named::Named;
 use crate::release::opened::{Generations, OpenedContent};
+use crate::watch::in_time::however_long;
 
 /// What was opened, and what follows it.
 #[derive(Default)]

@@ -14,11 +14,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use gannet_io::parcels::Parcels;
 
 use super::quic::QuicEstate;
+use crate::bounds::limits::ELDERS_MAX;
 use crate::config::ListenAddress;
-use crate::limits::ELDERS_MAX;
-
-/// Bytes of the secrets of HTTP/3: of tokens, and of stateless resets.
-pub const SECRETS_LEN: usize = 96;
+use crate::quic::settings::SECRETS_LEN;
 
 /// What a server takes over besides its listeners. The default is that of a server without a
 /// predecessor.

@@ -19,16 +19,16 @@ use gannet_io::cause::cause;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 
-use crate::limits::{
+use crate::bounds::limits::{
     APPLIED_MS, FOLLOW_MS, FOLLOWERS_MAX, KEPT_DIRECTORY, LOOKS_PART, OTHER_RELEASES_MAX,
     RULES_SEARCH_PART,
 };
-use crate::observe::notices::ERRORS;
 use crate::release::opened::{Generations, OpenedContent, OpenedDirectory, What};
 use crate::release::rules::{ReadAhead, SiteRules};
-use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::published::{Applied, Published};
 use crate::start::sandbox::Readable;
+use crate::watch::lookout::{Lookout, Quiet, Stamp};
+use crate::watch::notices::ERRORS;
 
 /// The location of a live directory, independent of the working directory at start.
 #[derive(Clone, Debug)]
@@ -442,11 +442,11 @@ mod tests {
 
     use super::*;
     use crate::config::{Content, ContentOptions};
+    use crate::release::archive_room::ArchiveRoom;
     use crate::release::opened::Opened;
-    use crate::start::archive_room::ArchiveRoom;
     use crate::start::open::{Followed, Opening};
-    use crate::start::running::Remote;
     use crate::worker::Message;
+    use crate::worker::inbox::Remote;
 
     /// A temporary folder with a site in it, removed at the end.
     struct Folder(PathBuf);

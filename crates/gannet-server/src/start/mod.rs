@@ -2,14 +2,12 @@
 //! current.
 
 pub(crate) mod archive;
-pub(crate) mod archive_room;
 pub(crate) mod bound;
 mod contents;
 pub(crate) mod estate;
 mod follow;
-pub(crate) mod in_time;
-pub(crate) mod lookout;
 pub(crate) mod open;
+mod password_file;
 pub(crate) mod published;
 pub(crate) mod quic;
 pub(crate) mod releases;
@@ -29,41 +27,42 @@ use std::time::Duration;
 
 use gannet_io::probe;
 
-use self::archive_room::ArchiveRoom;
 use self::bound::{Bound, worker_count};
 use self::contents::Contents;
 use self::estate::{Estate, Inheritance};
 use self::follow::LiveDirectory;
-use self::in_time::however_long;
 use self::published::Published;
 use self::quic::{Datagrams, Http3Report};
 use self::releases::Surroundings;
-use self::releases::board::Board;
 use self::rights::Again;
 use self::running::{Certificates, Running, SiteReport, StartReport};
 use self::sandbox::Sandbox;
 use self::sites::at_start::Means;
 use self::start_error::StartError;
 use self::workers::{Descriptors, Go, Plan, ReadyWorker};
+use crate::bounds::limits::APPLIED_MS;
 use crate::clients::Clients;
 use crate::coder::{Coder, CoderThreads};
 use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
-use crate::limits::APPLIED_MS;
+use crate::observe::board::Board;
+use crate::observe::board::unix_now;
 use crate::observe::incidents::Incidents;
 use crate::observe::log::LogWriter;
-use crate::observe::metrics::exposition::About;
-use crate::observe::metrics_server::MetricsServer;
-use crate::observe::notices::{self, ERRORS};
-use crate::passwords;
 use crate::passwords::checker::{Checker, Jobs};
 use crate::passwords::file::PasswordFile;
 use crate::quic::routing::Peers;
+use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::LongCopies;
 use crate::release::opened::{Generations, Opened, Policy, What};
+use crate::release::own_fields::{ALT_SVC, UPGRADE};
 use crate::release::room::Room;
+use crate::report::exposition::About;
+use crate::report::metrics_server::MetricsServer;
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
 use crate::tls::watch;
+use crate::watch::in_time::however_long;
+use crate::watch::notices::{self, ERRORS};
 use crate::worker::Message;
 
 /// A fully prepared server whose workers wait for the start signal. Dropping it leaves nothing
@@ -355,7 +354,7 @@ impl Prepared {
             published: Arc::new(Published::new(Arc::clone(&self.opened), workers)),
             board: self.board,
             patience: Duration::from_millis(APPLIED_MS),
-            clock: releases::unix_now,
+            clock: unix_now,
             messages: &notices::ERRORS,
         };
         if let Some(less) = self.room_beside_archives {
@@ -383,7 +382,7 @@ impl Prepared {
         }
         if let (Some(path), Some(current)) = (self.password_file, &self.opened.passwords) {
             let published = Arc::clone(&surroundings.published);
-            let lookout = passwords::file::follow(path, Arc::clone(current), published);
+            let lookout = password_file::follow(path, Arc::clone(current), published);
             running.follow(vec![lookout.map_err(StartError::Resource)?]);
         }
         // A worker that has ended meanwhile is detected like one that ends later.
@@ -475,14 +474,6 @@ fn alt_svc(config: &Config, asks_clients: bool, http3: &mut Http3Report) -> Opti
 
 /// RFC 6797 section 6.1: two years, as browsers' preload lists require.
 const HSTS: (&str, &str) = ("strict-transport-security", "max-age=63072000");
-
-/// A separate policy, which browsers enforce in addition to those of the page. Like `--hsts`, not
-/// with a development certificate: pages under development on a machine without TLS may well use
-/// `http` URLs.
-pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-insecure-requests");
-
-/// The field whose value [`alt_svc`] makes.
-pub(crate) const ALT_SVC: &str = "alt-svc";
 
 /// Whether half of the caches' memory is for copies of archives.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

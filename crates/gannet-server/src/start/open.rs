@@ -19,14 +19,14 @@ use gannet_store::StoreError;
 
 use crate::coder::Coder;
 use crate::config::{Content, ContentOptions};
+use crate::observe::board::unix_now;
+use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::DirectoryOptions;
 use crate::release::opened::{OpenedDirectory, What};
 use crate::release::rules::{ReadAhead, RulesError, SiteRules};
 use crate::start::archive::Proof;
-use crate::start::archive_room::ArchiveRoom;
 use crate::start::follow::{LiveDirectory, Place};
 use crate::start::releases::origin::{AtPath, InStore, Origin};
-use crate::start::releases::unix_now;
 
 /// Why content cannot be served.
 #[derive(Debug)]

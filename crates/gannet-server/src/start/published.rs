@@ -1,14 +1,15 @@
 //! The release served now, and the workers that serve it.
 
 use std::convert::Infallible;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::passwords::file::PasswordFile;
 use crate::release::opened::{Generations, Opened};
-use crate::start::running::Remote;
 use crate::worker::Message;
+use crate::worker::inbox::Applying;
+use crate::worker::inbox::Remote;
 
 /// See the module documentation. Followers replace content here.
 pub(crate) struct Published {
@@ -18,11 +19,6 @@ pub(crate) struct Published {
 
 /// A release on its way to the workers.
 pub(crate) struct Applied(Receiver<Infallible>);
-
-/// Dropped by a worker once it serves the release that came with it.
-pub(crate) struct Applying {
-    _sender: Sender<Infallible>,
-}
 
 impl Published {
     /// The release that these workers were started with.

@@ -9,9 +9,10 @@ use gannet_io::cause::cause;
 use gannet_io::udp;
 
 use super::bound::{Bound, shares};
-use super::estate::{Inheritance, SECRETS_LEN};
+use super::estate::Inheritance;
 use crate::config::{ListenAddress, Scheme};
 use crate::quic::elders::Elders;
+use crate::quic::settings::SECRETS_LEN;
 use crate::quic::settings::Secrets;
 use crate::quic::{QuicSettings, SocketOf};
 

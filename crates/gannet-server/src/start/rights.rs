@@ -16,10 +16,10 @@ use gannet_io::named_file;
 use crate::config::{Content, Hosted, RunAs};
 use crate::release::rules::ReadAhead;
 use crate::start::follow::{Place, names};
-use crate::start::in_time::however_long;
 use crate::start::open::OpenError;
 use crate::start::start_error::StartError;
 use crate::tls::watch::Source;
+use crate::watch::in_time::however_long;
 
 /// What the user cannot do again that root can: the server starts all the same.
 #[derive(Clone, Debug, Eq, PartialEq)]

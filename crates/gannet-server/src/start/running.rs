@@ -11,19 +11,18 @@ use gannet_io::driver::{EngineReport, Waker};
 use gannet_io::parcels::Parcels;
 use gannet_io::unix_socket::SocketFile;
 
+use crate::bounds::limits::LOOKS_PART;
 use crate::coder::CoderThreads;
 use crate::config::{Hosted, ListenAddress, UnixAddress};
-use crate::limits::LOOKS_PART;
 use crate::observe::log::LogWriter;
-use crate::observe::metrics::{self, exposition::About};
-use crate::observe::metrics_server::MetricsServer;
-use crate::observe::notices;
-use crate::observe::report::Reporter;
-use crate::observe::snapshots::Snapshots;
+use crate::observe::metrics;
 use crate::quic::elders;
 use crate::quic::routing::Peers;
+use crate::report::exposition::About;
+use crate::report::metrics_server::MetricsServer;
+use crate::report::snapshots::Snapshots;
+use crate::report::traffic::Reporter;
 use crate::start::estate::{Estate, Inheritance, Item};
-use crate::start::lookout::Lookout;
 use crate::start::quic::Http3Report;
 use crate::start::sandbox::SandboxReport;
 use crate::start::workers::Thread;
@@ -31,7 +30,10 @@ use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::clients::Asked;
 use crate::tls::kernel::KernelTls;
 use crate::tls::watch::{Held, LOOK_EVERY, Reload, Source};
+use crate::watch::lookout::Lookout;
+use crate::watch::notices;
 use crate::worker::Message;
+use crate::worker::inbox::Remote;
 
 /// Facts about a server at its start.
 #[derive(Clone, Debug)]
@@ -90,26 +92,6 @@ pub struct SiteReport {
 pub(crate) struct WorkerHandle {
     remote: Remote,
     thread: Thread,
-}
-
-/// Access to a worker from any thread.
-#[derive(Clone)]
-pub(crate) struct Remote {
-    sender: Sender<Message>,
-    waker: Waker,
-}
-
-impl Remote {
-    pub(crate) fn new(sender: Sender<Message>, waker: Waker) -> Self {
-        Self { sender, waker }
-    }
-
-    pub(crate) fn tell(&self, message: Message) {
-        // A worker that has ended needs no messages.
-        if self.sender.send(message).is_ok() {
-            self.waker.wake();
-        }
-    }
 }
 
 impl WorkerHandle {

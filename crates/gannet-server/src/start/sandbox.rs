@@ -21,9 +21,9 @@ use gannet_io::driver::{EngineReport, Errno, RING_RESTRICTIONS};
 use gannet_io::sandbox::{Calls, Domain, Kernel, Reach};
 
 use crate::config::{Config, Content, Hosted, ListenAddress, RunAs, SandboxChoice};
-use crate::observe::notices::ERRORS;
 use crate::start::bound::Bound;
 use crate::start::start_error::StartError;
+use crate::watch::notices::ERRORS;
 
 /// What the sandbox of a server consists of.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use gannet_io::cause::cause;
 use gannet_io::probe::Unavailable;
 
+use crate::bounds::limits::SITE_WAIT_S;
 use crate::config::ListenAddress;
-use crate::limits::SITE_WAIT_S;
 use crate::passwords::file::PasswordFileError;
 use crate::start::open::OpenError;
 use crate::tls::certificates::CertificateError;

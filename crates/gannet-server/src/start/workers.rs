@@ -20,18 +20,18 @@ use super::bound::Bound;
 use super::quic::Datagrams;
 use super::running::{Stopped, WorkerHandle};
 use super::start_error::StartError;
+use crate::bounds::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
+use crate::bounds::tls::ENCRYPTED_RECORDS_MAX;
 use crate::clients::Clients;
 use crate::config::{Config, EngineChoice, ListenAddress, SandboxChoice, Scheme};
-use crate::exchange::redirect::Redirect;
-use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
 use crate::observe::incidents::Incidents;
 use crate::observe::log::{LogFactory, LogSink};
 use crate::observe::measures::Measures;
-use crate::observe::notices::ERRORS;
 use crate::passwords::checker::Checker;
 use crate::release::Release;
 use crate::release::opened::Opened;
-use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
+use crate::release::redirect::Redirect;
+use crate::watch::notices::ERRORS;
 use crate::worker::{ListenerKind, Message, Worker, WorkerSettings};
 
 /// All that starting the workers needs.

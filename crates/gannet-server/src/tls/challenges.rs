@@ -16,7 +16,7 @@ use rustls::sign::CertifiedKey;
 
 use super::certificates::{Cause, CertificateError, challenge};
 use super::config::{Options, Protocol, SingleKey};
-use super::limits::CHALLENGES_MAX;
+use crate::bounds::tls::CHALLENGES_MAX;
 
 /// The certificates for challenges, by name. The lock is taken by handshakes that offer `acme-tls/1`
 /// and nothing else, for the time of one lookup.

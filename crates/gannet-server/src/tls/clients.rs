@@ -19,7 +19,7 @@ use rustls::{
 
 use super::certificates::{Authorities, Cause, CertificateError, Facts, Warning, subject};
 use super::config::provider;
-use super::limits::{CLIENT_CHAIN_BYTES_MAX, CLIENT_CHAIN_LEN_MAX};
+use crate::bounds::tls::{CLIENT_CHAIN_BYTES_MAX, CLIENT_CHAIN_LEN_MAX};
 
 /// What becomes of a client that shows no certificate. One that does not verify is always refused.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

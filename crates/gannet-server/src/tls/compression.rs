@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateCompressionAlgorithm as Algorithm, ServerConfig};
 
-use super::limits::COMPRESSED_MAX;
+use crate::bounds::tls::COMPRESSED_MAX;
 use crate::coder::encoders;
 
 /// In our order of preference: browsers know brotli, except Safari, which knows zlib.

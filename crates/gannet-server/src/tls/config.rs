@@ -19,8 +19,8 @@ use rustls::{
 
 use super::clients::Verifier;
 use super::compression::{self, Forms};
-use super::limits::{EARLY_DATA_MAX, EARLY_SESSIONS_MAX};
 use super::record::aead::{Cipher, Secrets};
+use crate::bounds::tls::{EARLY_DATA_MAX, EARLY_SESSIONS_MAX};
 
 /// An application protocol, chosen by ALPN (RFC 7301).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use super::certificates::{
     Cause, Expected, LoadOptions, Pair, PairPaths, Warning, WarningKind, load_one,
 };
-use super::limits::{FOLDER_LOOKS, FOLDER_PAIRS_MAX};
-use crate::start::lookout::Stamp;
+use crate::bounds::tls::{FOLDER_LOOKS, FOLDER_PAIRS_MAX};
+use crate::watch::lookout::Stamp;
 
 /// See the module documentation.
 pub(super) struct Folder {

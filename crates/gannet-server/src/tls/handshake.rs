@@ -28,14 +28,14 @@ use super::certificates::{CertificateSet, Without};
 use super::clients::Demand;
 use super::config::{Protocol, secrets_of};
 use super::hello::{self, Look};
-use super::limits::{
-    CIPHERTEXT_MAX_TLS12, CLIENT_HELLO_MAX, HANDSHAKE_INPUT_MAX, HANDSHAKE_STEPS_MAX,
-    RECORD_HEADER_LEN,
-};
 use super::negotiated::{self, Negotiated};
 use super::record::ContentType;
 use super::record::aead::Version;
 use super::session::Session;
+use crate::bounds::tls::{
+    CIPHERTEXT_MAX_TLS12, CLIENT_HELLO_MAX, HANDSHAKE_INPUT_MAX, HANDSHAKE_STEPS_MAX,
+    RECORD_HEADER_LEN,
+};
 
 /// See the module documentation.
 #[derive(Default)]

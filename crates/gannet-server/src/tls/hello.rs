@@ -6,7 +6,7 @@
 //! parses everything again and sends the right alert.
 
 use super::config::Protocol;
-use super::limits::{CLIENT_HELLO_MAX, PLAINTEXT_MAX, RECORD_HEADER_LEN};
+use crate::bounds::tls::{CLIENT_HELLO_MAX, PLAINTEXT_MAX, RECORD_HEADER_LEN};
 
 /// The apparent protocol of a connection.
 #[derive(Debug, Eq, PartialEq)]

@@ -4,8 +4,8 @@ use std::fmt;
 
 use gannet_io::ktls::{self, Support, TxKeys, Unavailable};
 
-use super::limits::KERNEL_BODY_MIN;
 use super::record::aead::{Cipher, Secrets};
+use crate::bounds::tls::KERNEL_BODY_MIN;
 
 /// The operator's choice (`--ktls`).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -33,10 +33,11 @@ mod folder;
 pub mod handshake;
 mod hello;
 pub mod kernel;
-pub mod limits;
 pub mod negotiated;
 pub mod on_demand;
 pub(crate) mod quic;
 pub mod record;
 pub mod session;
 pub mod watch;
+
+pub use crate::bounds::tls as limits;

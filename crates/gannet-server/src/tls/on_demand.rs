@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::folder::Folder;
-use super::limits::{ASK_AGAIN_S, ASKED_MAX, COMING_S, TELL_AGAIN_S, UNTOLD_MAX};
+use crate::bounds::tls::{ASK_AGAIN_S, ASKED_MAX, COMING_S, TELL_AGAIN_S, UNTOLD_MAX};
 
 /// Tells whether there is a site for a host (lower case).
 pub type Sites = Arc<dyn Fn(&str) -> bool + Send + Sync>;
@@ -292,8 +292,8 @@ mod tests {
     use gannet_io::companion::input;
     use gannet_io::readiness::{Interest, wait};
 
-    use super::super::limits::FOLDER_PAIRS_MAX;
     use super::*;
+    use crate::bounds::tls::FOLDER_PAIRS_MAX;
 
     fn known(names: &[&str]) -> Sites {
         let names: HashSet<String> = names.iter().map(|it| (*it).to_owned()).collect();

@@ -15,7 +15,7 @@ use rustls::sign::CertifiedKey;
 use super::certificates::Names;
 use super::compression;
 use super::config::{ByKeyKind, Options, ticketer};
-use super::limits::EARLY_SESSIONS_MAX;
+use crate::bounds::tls::EARLY_SESSIONS_MAX;
 
 /// The name of HTTP/3 in the ALPN registry (RFC 9114 section 3.1).
 const ALPN: &[u8] = b"h3";

@@ -23,11 +23,11 @@ use rustls::server::ServerConnectionData;
 
 use super::alert::{Alert, Fault};
 use super::config::secrets_of;
-use super::limits::{ENCRYPTED_RECORDS_MAX, PLAINTEXT_MAX, encrypted_records_end};
 use super::record::ContentType;
 use super::record::aead::{Cipher, Secrets, Version};
 use super::record::decrypt::{Control, Decryptor};
 use super::record::encrypt::{Encryptor, Exhausted};
+use crate::bounds::tls::{ENCRYPTED_RECORDS_MAX, PLAINTEXT_MAX, encrypted_records_end};
 
 /// See the module documentation.
 pub struct Session {

@@ -1,6 +1,6 @@
 //! Reloads certificates when their files change.
 //!
-//! Like live directories, it uses a lookout (`start/lookout`), which checks the files once a second
+//! Like live directories, it uses a lookout (`watch/lookout`), which checks the files once a second
 //! (`stat` follows the symbolic links that certificate managers swap). A change of the files that the
 //! operator names takes effect when two checks agree, because a certificate and its key are rarely
 //! written at the same moment. If the new pairs are unusable, the old ones stay in place, and the error
@@ -19,8 +19,8 @@ use super::clients::{Demand, Verifier};
 use super::config::Options;
 use super::folder::{self, Folder};
 use super::on_demand::{OnDemand, Teller};
-use crate::start::in_time::{however_long, until_it_answers};
-use crate::start::lookout::{Quiet, Stamp};
+use crate::watch::in_time::{however_long, until_it_answers};
+use crate::watch::lookout::{Quiet, Stamp};
 
 /// Interval at which the files are checked.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -125,7 +125,7 @@ impl Source {
         })
     }
 
-    /// The check with which a [`Lookout`](crate::start::lookout::Lookout) keeps a store up to date:
+    /// The check with which a [`Lookout`](crate::watch::lookout::Lookout) keeps a store up to date:
     /// it calls `report` for every [`Reload`]; a requested one happens at once.
     pub(crate) fn watch(
         self,

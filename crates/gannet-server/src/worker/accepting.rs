@@ -6,7 +6,7 @@ use gannet_io::driver::{Driver, Listener, Nanos, Socket};
 use gannet_io::reserve;
 
 use super::Worker;
-use crate::limits::{
+use crate::bounds::limits::{
     ACCEPT_AGAIN_MS, ACCEPTED_ALWAYS, ROOM_FOR_A_TURN, SHED_AGAIN_MS, SHED_MAX, SHED_REST_MS,
     SHORT_ALONE_MS,
 };

@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use gannet_io::driver::{Driver, Lease, Nanos};
 
 use super::Worker;
-use crate::connection::ConnId;
+use crate::worker::token::ConnId;
 
 /// Bytes to be processed.
 pub(crate) enum Arrived<'a> {
@@ -47,7 +47,7 @@ pub(crate) struct Delays {
     /// Milliseconds; 0 disables the delay.
     delay_ms: u64,
     queue: VecDeque<HeldBack>,
-    /// Bytes in the queue by connection: at most about [`HELD_MAX`](crate::limits::HELD_MAX) each.
+    /// Bytes in the queue by connection: at most about [`HELD_MAX`](crate::bounds::limits::HELD_MAX) each.
     bytes: HashMap<ConnId, usize>,
 }
 

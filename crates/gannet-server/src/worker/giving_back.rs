@@ -4,7 +4,7 @@ use gannet_io::driver::{Driver, Nanos};
 use gannet_io::heap;
 
 use super::Worker;
-use crate::limits::{GIVE_BACK_MIN, GIVE_BACK_MS};
+use crate::bounds::limits::{GIVE_BACK_MIN, GIVE_BACK_MS};
 
 /// When to give back memory. The memory that peers can cause a worker to hold is bounded per
 /// connection, so ended connections indicate that memory was freed, and counting them costs

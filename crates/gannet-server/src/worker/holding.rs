@@ -1,5 +1,5 @@
 //! Memory a worker holds for its peers now, counted from its data structures: see
-//! [`ledger`](crate::worker::ledger).
+//! [`ledger`](crate::bounds::ledger).
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use gannet_io::driver::Driver;
 
 use super::Worker;
+use crate::bounds::ledger::{Account, Bound, Held, Holding};
 use crate::clients::Client;
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
-use crate::exchange::body::Body;
 use crate::observe::record::Record;
-use crate::worker::ledger::{Account, Bound, Held, Holding};
+use crate::release::body::Body;
 
 /// The highest value found by any count.
 #[derive(Default)]

@@ -5,8 +5,9 @@ use std::collections::BinaryHeap;
 
 use gannet_io::driver::Nanos;
 
-use crate::connection::{ConnId, Connections};
-use crate::limits::SHED_LOOKS_MAX;
+use crate::bounds::limits::SHED_LOOKS_MAX;
+use crate::connection::Connections;
+use crate::worker::token::ConnId;
 
 /// Whether a connection is idle.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -9,9 +9,8 @@ pub(crate) mod delay;
 mod giving_back;
 mod holding;
 pub(crate) mod idle_queue;
+pub(crate) mod inbox;
 mod incidents;
-pub(crate) mod kept;
-pub mod ledger;
 pub(crate) mod settings;
 pub(crate) mod shared;
 pub(crate) mod stopping;
@@ -25,61 +24,35 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use gannet_http::semantics::date::DateLine;
-use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Completion, DatagramSocket, Done, Driver, Errno, Listener, Nanos, Token};
 
+pub(crate) use self::inbox::Message;
 pub(crate) use self::settings::{ListenerKind, WorkerSettings};
 use self::shared::Shared;
 use self::timers::Wheel;
 use self::token::{Kind, number};
 use self::waiters::Waiters;
+use crate::bounds::ledger::{Budget, Ledger, Work};
+use crate::bounds::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
 use crate::connection::held_hellos::HeldHellos;
 use crate::connection::tails::Tails;
-use crate::connection::{Active, ConnId, Connections};
-use crate::exchange::Wakeup;
+use crate::connection::{Active, Connections};
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::unopened::Unopened;
-use crate::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::measures::Measures;
 use crate::observe::metrics::Counters;
+use crate::passwords::Guard;
 use crate::passwords::checker::Checked;
-use crate::passwords::{self, Guard};
 use crate::quic::Quic;
-use crate::quic::routing::{Forwarded, Peers};
+use crate::quic::routing::Peers;
 use crate::release::Release;
-use crate::release::opened::Opened;
-use crate::start::published::Applying;
+use crate::release::wakeup::Wakeup;
 use crate::tls::certificates::Adopted;
-use crate::worker::ledger::{Budget, Ledger, Work};
-
-/// A message from another thread.
-pub(crate) enum Message {
-    /// Stop accepting; finish responses in progress within the grace period.
-    Stop,
-    /// The same, because another process takes this one's place: it receives the datagrams of these
-    /// addresses with HTTP/3.
-    HandOver(Arc<[bool]>),
-    /// End at once.
-    StopNow,
-    /// Serve this release from now on.
-    Release(Arc<Opened>, Applying),
-    /// Access to the other workers.
-    Peers(Peers),
-    /// A datagram for a connection of this worker.
-    Datagram(Box<Forwarded>),
-    /// A password was compared with a hash.
-    PasswordChecked(passwords::Key, Checked),
-    /// The site of a host was opened, by a release that came before, or cannot be.
-    SiteOpened(Arc<[u8]>, Result<(), Status>),
-    /// Certificates were replaced that handshakes may wait for.
-    Certificates,
-    /// Send a copy of the counters.
-    Snapshot(std::sync::mpsc::Sender<Counters>),
-}
+use crate::worker::token::ConnId;
 
 /// See the module documentation.
 pub(crate) struct Worker<D: Driver> {

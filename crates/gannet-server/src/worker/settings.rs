@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::clients::Clients;
 use crate::config::{Limits, Scheme};
-use crate::exchange::redirect::Redirect;
 use crate::observe::incidents::Incidents;
 use crate::passwords::checker::Checker;
 use crate::quic::QuicSettings;
+use crate::release::redirect::Redirect;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 

@@ -12,8 +12,8 @@ use super::settings::WorkerSettings;
 use super::timers::Wheel;
 use super::token::{Kind, token};
 use super::waiters::Waiters;
+use crate::bounds::ledger::{Budget, Ledger};
 use crate::clients::Client;
-use crate::connection::ConnId;
 use crate::connection::held_hellos::HeldHellos;
 use crate::connection::tails::Tails;
 use crate::exchange::answering::Turn;
@@ -30,11 +30,11 @@ use crate::observe::metrics::Counters;
 use crate::observe::record::{End, Record};
 use crate::passwords::Guard;
 use crate::release::opened::Opened;
+use crate::release::own_fields::ALT_SVC;
 use crate::release::{NO_SITE, Release, Site};
-use crate::start::ALT_SVC;
 use crate::tls::alert::Alert;
 use crate::tls::certificates::Adopted;
-use crate::worker::ledger::{Budget, Ledger};
+use crate::worker::token::ConnId;
 
 /// See the module documentation. Nothing here belongs to a single connection.
 pub(crate) struct Shared<D: Driver> {

@@ -2,8 +2,6 @@
 
 use gannet_io::driver::Token;
 
-use crate::connection::{ConnId, GENERATION_MAX};
-
 /// The operation of a token; the rest of the token names its owner.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
@@ -62,6 +60,43 @@ pub(crate) fn token(kind: Kind, number: u32) -> Token {
 /// The number that [`token`] was called with.
 pub(crate) fn number(token: Token) -> u32 {
     token.0 as u32
+}
+
+/// Generations are counted modulo 2^24: they fit into a token beside kind and slot.
+pub(crate) const GENERATION_MAX: u32 = (1 << 24) - 1;
+
+/// Identifies a connection: its slot, and how often the slot was used before.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct ConnId {
+    /// Counted modulo [`GENERATION_MAX`] + 1, so that late completions find no connection. It is
+    /// the first field: among connections accepted in one turn, those in more often used slots sort
+    /// later.
+    pub(crate) generation: u32,
+    pub(crate) slot: u32,
+}
+
+/// The bit of a slot that marks the rest as a QUIC connection's number.
+const QUIC: u32 = 1 << 31;
+
+impl ConnId {
+    /// The identifier of the QUIC connection with this number.
+    pub(crate) fn of_quic(number: usize, generation: u32) -> Self {
+        let number = u32::try_from(number).expect("connections are bounded");
+        Self {
+            generation,
+            slot: number | QUIC,
+        }
+    }
+
+    /// Whether it identifies a QUIC connection.
+    pub(crate) fn is_quic(self) -> bool {
+        self.slot & QUIC != 0
+    }
+
+    /// The number of a QUIC connection.
+    pub(crate) fn quic_number(self) -> usize {
+        (self.slot & !QUIC) as usize
+    }
 }
 
 impl ConnId {

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use gannet_io::driver::{Driver, Token};
 
 use super::Worker;
-use super::ledger::Work;
 use super::shared::Shared;
 use super::token::{Kind, number};
+use crate::bounds::ledger::Work;
+use crate::connection::Alive;
 use crate::connection::stream_reads::StreamWaits;
-use crate::connection::{Alive, ConnId};
-use crate::exchange::Wakeup;
+use crate::release::wakeup::Wakeup;
+use crate::worker::token::ConnId;
 
 /// All possible waiters.
 #[derive(Default)]

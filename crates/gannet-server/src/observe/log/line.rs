@@ -4,8 +4,9 @@ use std::io::Write;
 
 use gannet_content::rules::pattern::Scheme;
 
-use super::template::{Part, Template, Variable};
-use crate::observe::record::{End, Field, Logged, Record};
+use crate::config::template::Field;
+use crate::config::template::{Part, Template, Variable};
+use crate::observe::record::{End, Logged, Record};
 use crate::tls::certificates::Identity;
 use crate::tls::negotiated::Negotiated;
 

@@ -5,7 +5,6 @@
 
 mod line;
 mod mask;
-pub(crate) mod template;
 mod writer;
 
 use std::borrow::Cow;
@@ -18,11 +17,12 @@ use gannet_io::driver::Nanos;
 use gannet_io::reserve;
 
 use self::line::Line;
-use self::template::Template;
 pub(crate) use self::writer::{LogFactory, LogWriter};
+use crate::bounds::limits::LOG_BATCH_BYTES;
+use crate::config::template::Field;
+use crate::config::template::{OfCertificate, Template};
 use crate::config::{LogFormat, LogLines};
-use crate::limits::LOG_BATCH_BYTES;
-use crate::observe::record::{End, Field, Needed, Record};
+use crate::observe::record::{End, Needed, Record};
 use crate::tls::certificates::Identity;
 use crate::tls::negotiated::Negotiated;
 
@@ -52,16 +52,6 @@ pub(crate) struct Named<'a> {
     pub(crate) identity: Option<&'a Identity>,
     /// What its connection has agreed on by TLS.
     pub(crate) tls: Option<&'static Negotiated>,
-}
-
-/// What lines need of the certificate that a client has shown.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-enum OfCertificate {
-    #[default]
-    Nothing,
-    /// Subject and serial number.
-    Name,
-    NameAndFingerprint,
 }
 
 /// The form of lines.

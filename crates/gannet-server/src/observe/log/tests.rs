@@ -3,8 +3,8 @@ use gannet_http::h1::{Connection, Event, Why};
 use gannet_http::semantics::request::Version;
 
 use super::*;
-use crate::exchange::answering::Answered;
-use crate::limits::LOG_FIELD_MAX;
+use crate::bounds::limits::LOG_FIELD_MAX;
+use crate::observe::record::Answered;
 use crate::observe::record::Logged;
 
 /// Clients without a certificate.
@@ -301,7 +301,7 @@ fn a_mask_leaves_no_address_in_any_form() {
 /// A bad identifier is left out, not logged in part.
 #[test]
 fn identifiers_are_validated() {
-    let long = "x".repeat(crate::limits::LOG_REQUEST_ID_MAX + 1);
+    let long = "x".repeat(crate::bounds::limits::LOG_REQUEST_ID_MAX + 1);
     let check = |lines: &str, expect: &str| {
         let head = format!("GET / HTTP/1.1\r\nhost: h\r\n{lines}\r\n");
         let format = own("$http_traceparent $http_x_request_id");

@@ -16,9 +16,9 @@ use gannet_io::sandbox::{HIDDEN, is_hidden};
 use gannet_io::user::User;
 
 use super::LogSink;
+use crate::bounds::limits::{LOG_FINISH_MS, LOG_QUEUE_MAX};
 use crate::config::{LogFormat, LogLines};
-use crate::limits::{LOG_FINISH_MS, LOG_QUEUE_MAX};
-use crate::observe::notices::ERRORS;
+use crate::watch::notices::ERRORS;
 
 /// A command to the writer thread.
 enum Order {

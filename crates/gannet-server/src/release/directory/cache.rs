@@ -13,7 +13,7 @@ use gannet_http::semantics::response::Status;
 use gannet_io::driver::Nanos;
 
 use super::Cached;
-use crate::limits::{
+use crate::bounds::limits::{
     ADMITTED_FREELY_MAX, ASKED_ONCE_MAX, BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_IDLE_MS,
 };
 use crate::release::room::{Ageing, Part, Pool, Room};

@@ -35,12 +35,12 @@ use self::coded_alone::Alone;
 use super::folders::{Glance, folder_of, sidecar_hash};
 use super::listings::ListingPage;
 use super::{Cached, CodedAlone, DirectorySite, Draft, LongCopying, OtherForm};
-use crate::exchange::Wakeup;
-use crate::limits::DESCRIPTOR_TRIES_MAX;
+use crate::bounds::ledger::Charge;
+use crate::bounds::limits::DESCRIPTOR_TRIES_MAX;
 use crate::release::ServedFile;
 use crate::release::bodies::Load;
 use crate::release::rules::Ruling;
-use crate::worker::ledger::Charge;
+use crate::release::wakeup::Wakeup;
 
 /// The final result of a lookup on disk.
 pub(crate) enum Filled {

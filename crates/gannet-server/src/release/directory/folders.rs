@@ -25,7 +25,7 @@ use gannet_io::driver::{Driver, Meta, Nanos, Survey};
 use gannet_io::limits::READ_AHEAD_MAX;
 
 use super::{DirectorySite, is_settled};
-use crate::limits::{
+use crate::bounds::limits::{
     FOLDER_FRESH_MS, FOLDER_NAMES_FIRST, FOLDER_NAMES_MAX, FOLDER_NAMES_PER_MISS, FOLDER_PLAIN_MS,
     FOLDERS_HELD_MAX, SHORT_FILES_SEEN,
 };

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use gannet_content::policy::cache::{Lifetime, Reason};
 use gannet_io::driver::Meta;
 
-use crate::limits::KEPT_NAMES_MAX;
+use crate::bounds::limits::KEPT_NAMES_MAX;
 
 /// The names of a directory, for all workers. Consulted when a file is looked up, never for a
 /// response from memory.

@@ -1,8 +1,8 @@
 //! Rendered listings of directories: which may be reused, and how much memory they take.
 //!
 //! All clients that requested a page share it. It is fresh for
-//! [`BELIEVED_MS`](crate::limits::BELIEVED_MS), then for as long as the directory's own metadata
-//! are unchanged, at most for [`CONFIRMED_MS`](crate::limits::CONFIRMED_MS): these metadata reflect
+//! [`BELIEVED_MS`](crate::bounds::limits::BELIEVED_MS), then for as long as the directory's own metadata
+//! are unchanged, at most for [`CONFIRMED_MS`](crate::bounds::limits::CONFIRMED_MS): these metadata reflect
 //! changes of names, not of the sizes and dates of files. As long as its names are the same and its
 //! listings are kept, a directory that takes long to read is read less often.
 //!
@@ -18,7 +18,9 @@ use gannet_content::directory::listing::{Format, ListingRequest, Sort};
 use gannet_io::driver::{Meta, Nanos};
 use gannet_io::memory::Memory;
 
-use crate::limits::{BELIEVED_MS, CONFIRMED_MS, LISTING_REST, LISTING_REST_MAX_MS, RACY_NS};
+use crate::bounds::limits::{
+    BELIEVED_MS, CONFIRMED_MS, LISTING_REST, LISTING_REST_MAX_MS, RACY_NS,
+};
 
 /// The key of a listing.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -3,7 +3,7 @@
 //! To a peer on the same machine, a live file is sent as bytes that were read for it, slice by
 //! slice: pages of the file itself might change in the peer's queue. A copy that nobody can change is
 //! sent as pages, for a third of the CPU time. Files up to
-//! [`SNAPSHOT_MAX`](crate::limits::SNAPSHOT_MAX) are copied for their first request, which waits; a
+//! [`SNAPSHOT_MAX`](crate::bounds::limits::SNAPSHOT_MAX) are copied for their first request, which waits; a
 //! longer one is copied in the background, once it has been requested repeatedly, while requests are
 //! answered from the file. Copies of all sites take at most half of the room of the caches, which shrink
 //! by it; one that was requested within [`LONG_COPY_IDLE_MS`] is not displaced, so that files
@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use gannet_io::driver::{Driver, File, Meta, Nanos};
 
 use super::{Cached, CachedVariant, DirectoryOptions, DirectorySite, is_recent, is_settled};
-use crate::exchange::body::Body;
-use crate::limits::{
+use crate::bounds::limits::{
     CONFIRMED_MS, LONG_COPY_AFTER, LONG_COPY_IDLE_MS, LONG_COPY_PART, LONG_COPY_UNUSED_MS,
     SMALL_FILE_MAX,
 };
+use crate::release::body::Body;
 use crate::release::files::meta_of_version;
 
 /// The copies of the files of all directories, for all workers. Consulted when a file is looked up, never

@@ -1,9 +1,9 @@
 //! A live directory: a worker's cache of it, and how long entries stay fresh.
 //!
 //! A request path that was answered a moment ago is answered from memory. After
-//! [`BELIEVED_MS`](crate::limits::BELIEVED_MS) the file's metadata are compared with the cached
+//! [`BELIEVED_MS`](crate::bounds::limits::BELIEVED_MS) the file's metadata are compared with the cached
 //! ones (identity, length, times), so a change is seen within a second on every file system,
-//! without a watch per directory. After [`CONFIRMED_MS`](crate::limits::CONFIRMED_MS) the whole
+//! without a watch per directory. After [`CONFIRMED_MS`](crate::bounds::limits::CONFIRMED_MS) the whole
 //! path is looked up again.
 
 mod cache;
@@ -50,11 +50,13 @@ use super::opened::OpenedDirectory;
 use super::room::{Ageing, Pool, Room};
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
+use crate::bounds::ledger::Ledger;
+use crate::bounds::limits::{
+    CODED_PART, CODED_WEIGHT, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX,
+};
 use crate::coder::Coder;
 use crate::config::ContentOptions;
-use crate::exchange::body::Body;
-use crate::limits::{CODED_PART, CODED_WEIGHT, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
-use crate::worker::ledger::Ledger;
+use crate::release::body::Body;
 
 /// A live directory as one worker sees it: the directory at a path at some time, with its rules.
 pub(crate) struct DirectorySite {

@@ -13,10 +13,10 @@ use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::{Method, Request};
 
 use super::{Cached, CachedVariant, DirectoryOptions, Draft, ENTRY_WEIGHT, Role, Shaping};
+use crate::bounds::ledger::Ledger;
 use crate::coder::{Asked, Coder, Codings, Content};
-use crate::exchange::body::Body;
+use crate::release::body::Body;
 use crate::release::rules::SiteRules;
-use crate::worker::ledger::Ledger;
 
 /// See the module documentation.
 pub(super) struct OnTheFly {

@@ -9,7 +9,7 @@ use gannet_store::{Keep, ReleaseId};
 
 use super::origin::{Origin, again_after};
 use super::{Bad, Follower, Leaving, is_named, is_same};
-use crate::limits::{KEPT_COPIES_BYTES_MAX, OTHER_RELEASES_MAX, UNLINKED_BYTES_MAX};
+use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, OTHER_RELEASES_MAX, UNLINKED_BYTES_MAX};
 use crate::release::opened::OpenedArchive;
 
 /// A release that answers for its immutable assets.

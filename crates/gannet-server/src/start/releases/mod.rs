@@ -13,7 +13,6 @@
 //!
 //! All of this happens on a thread of its own, of lower priority than the workers.
 
-pub(crate) mod board;
 mod kept;
 pub(crate) mod origin;
 mod report;
@@ -23,25 +22,25 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use std::{io, mem};
 
 use gannet_io::process;
 use gannet_store::{Pointer, ReleaseId, StoreError};
 
-use self::board::Board;
 use self::kept::{KeptReleases, Unkept};
 use self::origin::{News, Origin, Refusal, again_after};
 use self::report::Report;
+use crate::bounds::limits::{OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
 use crate::config::ContentOptions;
-use crate::limits::{OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
-use crate::observe::notices::Channel;
+use crate::observe::board::Board;
+use crate::release::archive_room::ArchiveRoom;
 use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
 use crate::start::archive::Proof;
-use crate::start::archive_room::ArchiveRoom;
-use crate::start::lookout::{Lookout, Stamp};
 use crate::start::open::Opening;
 use crate::start::published::{Applied, Published};
+use crate::watch::lookout::{Lookout, Stamp};
+use crate::watch::notices::Channel;
 
 /// A content whose releases are followed, as it was opened.
 pub(crate) struct Source {
@@ -82,7 +81,7 @@ pub(crate) fn follow(
     contents: &BTreeMap<usize, Generations>,
     surroundings: &Surroundings,
 ) -> io::Result<Vec<Lookout>> {
-    let count = sources.len().min(crate::limits::FOLLOWERS_MAX);
+    let count = sources.len().min(crate::bounds::limits::FOLLOWERS_MAX);
     let mut threads: Vec<Vec<Follower>> = (0..count).map(|_| Vec::new()).collect();
     for (at, source) in sources.into_iter().enumerate() {
         let content = Arc::clone(&contents[&source.place].current);
@@ -582,10 +581,4 @@ fn is_named(archive: &OpenedArchive, id: ReleaseId) -> bool {
 /// The name of a release in a store.
 fn id_of(archive: &OpenedArchive) -> ReleaseId {
     ReleaseId::of_build_id(archive.archive.superblock().build_id())
-}
-
-/// Seconds since 1970-01-01T00:00:00Z.
-pub(crate) fn unix_now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

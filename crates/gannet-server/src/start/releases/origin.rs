@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use gannet_io::sandbox::{HIDDEN, is_hidden};
 use gannet_store::{Earlier, KeptRelease, Pointer, Store, StoreError};
 
-use crate::limits::{OTHER_RELEASES_MAX, REFUSED_AGAIN_MS, REFUSED_PART};
-use crate::start::lookout::{Quiet, Stamp};
+use crate::bounds::limits::{OTHER_RELEASES_MAX, REFUSED_AGAIN_MS, REFUSED_PART};
 use crate::start::open::OpenError;
+use crate::watch::lookout::{Quiet, Stamp};
 
 /// The origin of a content's releases.
 pub(crate) enum Origin {

@@ -4,11 +4,11 @@ use std::fmt::Arguments;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::board::{Board, Facts, ReleaseFacts, State};
 use super::origin::{Refusal, UNREADABLE};
-use crate::limits::LATE_S;
-use crate::observe::notices::Channel;
+use crate::bounds::limits::LATE_S;
+use crate::observe::board::{Board, Facts, ReleaseFacts, State};
 use crate::release::opened::OpenedArchive;
+use crate::watch::notices::Channel;
 
 /// See the module documentation.
 pub(super) struct Report {

@@ -9,10 +9,10 @@ use std::time::Instant;
 use gannet_store::{Keep, Stage};
 
 use self::sample::{Change, Follows, NOW, archive, id, length, pass, seen, told};
-use super::board::State;
 use super::origin::InStore;
 use super::*;
-use crate::limits::{KEPT_COPIES_BYTES_MAX, LATE_S, UNLINKED_BYTES_MAX};
+use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, LATE_S, UNLINKED_BYTES_MAX};
+use crate::observe::board::State;
 
 const DAY: u64 = 86_400;
 

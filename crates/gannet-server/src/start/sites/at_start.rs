@@ -11,16 +11,16 @@ use std::time::Duration;
 use gannet_io::named_file;
 
 use super::entries::{inside, real};
+use crate::bounds::limits::{SITE_SLOW_MS, SITE_WAIT_S};
 use crate::coder::Coder;
 use crate::config::{Config, Content, ContentOptions, Hosted, Many};
-use crate::limits::{SITE_SLOW_MS, SITE_WAIT_S};
-use crate::observe::notices::ERRORS;
+use crate::release::archive_room::ArchiveRoom;
 use crate::release::opened::What;
-use crate::start::archive_room::ArchiveRoom;
 use crate::start::follow::Place;
-use crate::start::in_time::{self, Patience};
 use crate::start::open::{Followed, OpenError, Opening, no_front_page};
 use crate::start::start_error::StartError;
+use crate::watch::in_time::{self, Patience};
+use crate::watch::notices::ERRORS;
 
 /// Content that was opened.
 pub(crate) struct AtStart {

@@ -1,6 +1,5 @@
 //! A folder of hosts and its entries on disk.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +10,13 @@ use gannet_store::Store;
 
 use crate::coder::Coder;
 use crate::config::{Content, Hosted, Many};
+use crate::release::named::Table;
 use crate::release::opened::{OpenedContent, What};
 use crate::start::follow;
-use crate::start::lookout::Stamp;
 use crate::start::open::{Followed, OpenError, Opening};
 use crate::start::releases::{self, Surroundings};
 use crate::start::sandbox::Readable;
-
-/// Hosts with their entries.
-pub(crate) type Table = HashMap<Arc<[u8]>, Content, foldhash::fast::RandomState>;
+use crate::watch::lookout::Stamp;
 
 /// What is asked of the disk. Each of these may take as long as a file system likes.
 pub(crate) trait Entries: Send + Sync {

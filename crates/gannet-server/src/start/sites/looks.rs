@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::set::Sites;
-use crate::limits::{SITE_LOOKERS_MAX, SITE_SLOW_MS};
+use crate::bounds::limits::{SITE_LOOKERS_MAX, SITE_SLOW_MS};
 
 /// What to look at: the folder, then sites.
 struct Round {

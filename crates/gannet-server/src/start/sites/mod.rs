@@ -19,65 +19,28 @@ pub(crate) mod set;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use gannet_io::descriptors;
 use gannet_io::process::lower_priority;
 
-use self::entries::{OnDisk, Table, table};
+use self::entries::{OnDisk, table};
 use self::looks::Looks;
 use self::set::{Beginning, Sites};
-use crate::coder::Coder;
-use crate::config::Many;
-use crate::limits::{
+use crate::bounds::limits::{
     LOOKS_PART, OPEN_SITES_MAX, OPEN_SITES_MIN, SITE_DESCRIPTORS, SITE_DESCRIPTORS_PART,
     SITE_OPENERS, SITE_QUEUE_MAX, SITE_WAITS_LOOK_MS, SITES_LOOK_MS,
 };
-use crate::start::lookout::Lookout;
+use crate::coder::Coder;
+use crate::config::Many;
+use crate::release::named::{Ask, Named, Table};
 use crate::start::releases::Surroundings;
-use crate::start::running::Remote;
 use crate::start::sandbox::Readable;
 use crate::tls::on_demand::OnDemand;
-
-/// The hosts whose sites are opened when they are asked for, as workers know them.
-#[derive(Clone)]
-pub(crate) struct Named {
-    table: Arc<Table>,
-    asks: SyncSender<Ask>,
-}
-
-/// A worker wants the site of a host.
-pub(crate) struct Ask {
-    worker: usize,
-    host: Arc<[u8]>,
-    /// For so long its request has waited before.
-    waited: Duration,
-}
-
-impl Named {
-    /// A table, and where its questions arrive.
-    pub(crate) fn new(table: Arc<Table>) -> (Self, Receiver<Ask>) {
-        let (asks, asked) = sync_channel(SITE_QUEUE_MAX);
-        (Self { table, asks }, asked)
-    }
-
-    /// The host as the table has it.
-    pub(crate) fn host(&self, host: &[u8]) -> Option<&Arc<[u8]>> {
-        self.table.get_key_value(host).map(|(host, _)| host)
-    }
-
-    /// Queues a question for a request that has `waited` before; false if too many are queued.
-    pub(crate) fn ask(&self, worker: usize, host: &Arc<[u8]>, waited: Duration) -> bool {
-        let ask = Ask {
-            worker,
-            host: Arc::clone(host),
-            waited,
-        };
-        self.asks.try_send(ask).is_ok()
-    }
-}
+use crate::watch::lookout::Lookout;
+use crate::worker::inbox::Remote;
 
 /// Sites that nobody opens yet.
 pub(crate) struct Waiting {

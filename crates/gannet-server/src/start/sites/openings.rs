@@ -16,7 +16,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::limits::{SITE_OPENERS, SITE_OPENERS_MAX, SITE_QUEUE_MAX, SITE_SLOW_MS, SITE_WAIT_S};
+use crate::bounds::limits::{
+    SITE_OPENERS, SITE_OPENERS_MAX, SITE_QUEUE_MAX, SITE_SLOW_MS, SITE_WAIT_S,
+};
 
 /// See the module documentation.
 #[derive(Default)]

@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 
 use gannet_http::semantics::status::Status;
 
-use super::Ask;
 use super::at_start::unanswered;
-use super::entries::{Entries, Entry, Follow, Table};
+use super::entries::{Entries, Entry, Follow};
 use super::openings::{GivenUp, Number, Openings};
+use crate::bounds::limits::{SITE_FAILED_S, SITE_IDLE_S, SITE_WAIT_S};
 use crate::config::Content;
-use crate::limits::{SITE_FAILED_S, SITE_IDLE_S, SITE_WAIT_S};
-use crate::observe::notices::Channel;
+use crate::release::named::{Ask, Table};
 use crate::release::opened::{Generations, OpenedContent};
-use crate::start::lookout::Stamp;
 use crate::start::open::OpenError;
 use crate::start::published::Published;
-use crate::start::running::Remote;
 use crate::tls::on_demand::OnDemand;
+use crate::watch::lookout::Stamp;
+use crate::watch::notices::Channel;
 use crate::worker::Message;
+use crate::worker::inbox::Remote;
 
 /// See the module documentation.
 pub(crate) struct Sites {

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::SectionKind;
 use super::error::{Cause, CertificateError, Warning, WarningKind};
 use super::facts::{self, Facts, Parsed};
 use super::load::{DAY, read, section_name, sections, warn};
-use crate::tls::limits::{AUTHORITIES_MAX, AUTHORITIES_OF_ONE_NAME_MAX};
+use crate::bounds::tls::{AUTHORITIES_MAX, AUTHORITIES_OF_ONE_NAME_MAX};
 
 /// The authorities of clients.
 pub(in crate::tls) struct Authorities {

@@ -264,11 +264,11 @@ impl fmt::Display for Cause {
         match self {
             Self::NonePairs => f.write_str("no certificate was given"),
             Self::TooManyPairs(count) => {
-                let max = super::super::limits::PAIRS_MAX;
+                let max = crate::bounds::tls::PAIRS_MAX;
                 write!(f, "{count} certificates, at most {max} can be used")
             }
             Self::TooManyChallenges => {
-                let max = super::super::limits::CHALLENGES_MAX;
+                let max = crate::bounds::tls::CHALLENGES_MAX;
                 write!(f, "it has more than {max} challenges")
             }
             Self::Read(error) => f.write_str(&gannet_io::cause::cause(error)),
@@ -291,11 +291,11 @@ impl fmt::Display for Cause {
             Self::NoCertificate(found) => missing(f, "certificate", *found),
             Self::NoAuthority(found) => missing(f, "certificate of an authority", *found),
             Self::TooManyAuthorities => {
-                let max = super::super::limits::AUTHORITIES_MAX;
+                let max = crate::bounds::tls::AUTHORITIES_MAX;
                 write!(f, "more than {max} authorities")
             }
             Self::TooManyOfOneName(name) => {
-                let max = super::super::limits::AUTHORITIES_OF_ONE_NAME_MAX;
+                let max = crate::bounds::tls::AUTHORITIES_OF_ONE_NAME_MAX;
                 write!(f, "more than {max} authorities are called '{name}'")
             }
             Self::OfNoAuthority(number, subject) => write!(
@@ -305,7 +305,7 @@ impl fmt::Display for Cause {
             Self::NoKey(found) => missing(f, "private key", *found),
             Self::EncryptedKey => f.write_str("the private key is protected by a passphrase"),
             Self::TooLong(count) => {
-                let max = super::super::limits::CHAIN_LEN_MAX;
+                let max = crate::bounds::tls::CHAIN_LEN_MAX;
                 write!(
                     f,
                     "{count} certificates in one file, at most {max} make sense"
@@ -447,7 +447,7 @@ impl Warning {
                     .into()
             }
             WarningKind::Dropped => {
-                let max = super::super::limits::FOLDER_PAIRS_MAX;
+                let max = crate::bounds::tls::FOLDER_PAIRS_MAX;
                 format!("at most {max} are in use; put it back in place of another one")
             }
             WarningKind::UnreadableFolder { .. } => {
@@ -504,7 +504,7 @@ impl fmt::Display for Warning {
             WarningKind::Unusable { why } => write!(f, "cannot be used: {why}"),
             WarningKind::NoFolder => f.write_str("there is no such folder"),
             WarningKind::TooMany => {
-                let max = super::super::limits::FOLDER_PAIRS_MAX;
+                let max = crate::bounds::tls::FOLDER_PAIRS_MAX;
                 write!(
                     f,
                     "more than {max} certificates, and the others are not used"

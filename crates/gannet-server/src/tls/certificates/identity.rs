@@ -6,7 +6,7 @@ use aws_lc_rs::digest;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::distinguished::{self, CUT};
-use crate::limits::{LOG_SERIAL_OCTETS_MAX, LOG_SUBJECT_MAX};
+use crate::bounds::limits::{LOG_SERIAL_OCTETS_MAX, LOG_SUBJECT_MAX};
 
 /// A client whose certificate was verified. All texts are ASCII; none is longer than its limit in
 /// `limits.rs` with the mark of what was cut.

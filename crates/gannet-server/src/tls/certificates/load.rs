@@ -15,8 +15,8 @@ use rustls::sign::{CertifiedKey, SigningKey};
 
 use super::error::{Cause, CertificateError, Warning, WarningKind};
 use super::facts::{self, Facts, Parsed};
+use crate::bounds::tls::{CHAIN_LEN_MAX, EXPIRY_WARNING_SECONDS, PAIRS_MAX, PEM_LEN_MAX};
 use crate::tls::config::provider;
-use crate::tls::limits::{CHAIN_LEN_MAX, EXPIRY_WARNING_SECONDS, PAIRS_MAX, PEM_LEN_MAX};
 
 /// The files of a pair.
 #[derive(Clone, Debug, Eq, PartialEq)]

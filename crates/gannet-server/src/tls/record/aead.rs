@@ -145,7 +145,7 @@ impl RecordKey {
     /// Encrypts in place. `encrypted` is the plaintext followed by room for the tag.
     pub(super) fn encrypt(&self, nonce: [u8; 12], additional: &[u8], encrypted: &mut [u8]) {
         let (content, tag_to) =
-            encrypted.split_at_mut(encrypted.len() - super::super::limits::TAG_LEN);
+            encrypted.split_at_mut(encrypted.len() - crate::bounds::tls::TAG_LEN);
         let tag = self
             .key
             .seal_in_place_separate_tag(

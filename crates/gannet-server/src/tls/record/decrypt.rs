@@ -3,11 +3,11 @@
 use super::ContentType;
 use super::aead::{RecordKey, Secrets, Version};
 use super::encrypt::additional_tls12;
-use crate::tls::alert::{Alert, Fault};
-use crate::tls::limits::{
+use crate::bounds::tls::{
     CIPHERTEXT_MAX_TLS12, CIPHERTEXT_MAX_TLS13, EMPTY_RECORDS_MAX, KEY_UPDATES_MAX, PLAINTEXT_MAX,
     RECORD_HEADER_LEN, TAG_LEN, WARNING_ALERTS_MAX,
 };
+use crate::tls::alert::{Alert, Fault};
 
 /// Decrypts the records of one direction; input may be cut anywhere.
 ///

@@ -2,7 +2,7 @@
 
 use super::ContentType;
 use super::aead::{Cipher, RecordKey, Secrets, Version};
-use crate::tls::limits::{
+use crate::bounds::tls::{
     ENCRYPTED_RECORDS_MAX, PLAINTEXT_MAX, RECORD_HEADER_LEN, SMALL_RECORD_LEN, SMALL_RECORDS,
     TAG_LEN, encrypted_records_end,
 };

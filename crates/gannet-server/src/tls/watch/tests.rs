@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 
 use super::*;
-use crate::start::lookout::Lookout;
+use crate::watch::lookout::Lookout;
 
 struct Files(PathBuf);
 

@@ -3,7 +3,7 @@
 use gannet_content::directory::lookup::AtPath;
 use gannet_io::driver::{Errno, FileKind};
 
-use crate::exchange::Wakeup;
+use crate::release::wakeup::Wakeup;
 
 /// Whether descriptors or memory were used up, of the process or of the system, or there was no
 /// room in the disk queue (`EAGAIN`). Such an error says nothing about the path.

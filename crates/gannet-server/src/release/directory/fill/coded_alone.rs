@@ -19,7 +19,7 @@ use gannet_io::driver::{Driver, Errno, FileKind, OpenedFile, Started, Token};
 use super::super::{Cached, CodedAlone, Draft};
 use super::at_path::at_path;
 use super::{Fill, Filled, READS_MAX, State};
-use crate::exchange::Wakeup;
+use crate::release::wakeup::Wakeup;
 
 /// The codings to search, in this order, and their file name suffixes.
 const ALONE: [(Coding, &[u8]); 2] = [(Coding::Gzip, b".gz"), (Coding::Brotli, b".br")];

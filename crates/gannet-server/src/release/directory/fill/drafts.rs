@@ -13,8 +13,8 @@ use gannet_io::driver::OpenedFile;
 
 use super::super::{Cached, Draft, Role, is_recent, is_settled};
 use super::{Fill, Filled};
-use crate::exchange::body::Body;
-use crate::limits::{CONFIRMED_MS, SMALL_FILE_MAX};
+use crate::bounds::limits::{CONFIRMED_MS, SMALL_FILE_MAX};
+use crate::release::body::Body;
 
 impl Fill {
     /// Takes a file as the representation in one coding, then opens sidecar number `next`.

@@ -10,7 +10,7 @@ use gannet_io::driver::{Errno, FileKind};
 use super::super::{Cached, OtherForm};
 use super::at_path::at_path;
 use super::{Fill, Filled, State};
-use crate::exchange::Wakeup;
+use crate::release::wakeup::Wakeup;
 
 impl Filled {
     /// Whether the lookup has ended without content of its path.

@@ -10,11 +10,11 @@ use gannet_io::memory::Memory;
 
 use super::super::Cached;
 use super::{Fill, Filled, READS_MAX, State};
-use crate::exchange::Wakeup;
-use crate::exchange::body::Body;
-use crate::limits::SMALL_FILE_MAX;
+use crate::bounds::ledger::Charge;
+use crate::bounds::limits::SMALL_FILE_MAX;
+use crate::release::body::Body;
 use crate::release::files::{is_link_change, meta_of_version};
-use crate::worker::ledger::Charge;
+use crate::release::wakeup::Wakeup;
 
 impl Fill {
     /// The file of a coding whose content is still unread. Those of other codings are closed.

@@ -1,7 +1,7 @@
 use gannet_io::driver::FileKind;
 
 use super::*;
-use crate::limits::SETTLED_S;
+use crate::bounds::limits::SETTLED_S;
 
 /// The time of the surveys, Unix seconds.
 const UNIX: i64 = 1_000;

@@ -65,7 +65,7 @@ impl Network {
     }
 
     /// The length of the prefix; the longer, the more specific among networks of one family.
-    pub(super) fn prefix_len(&self) -> u32 {
+    pub(crate) fn prefix_len(&self) -> u32 {
         self.prefix_len
     }
 
@@ -103,7 +103,7 @@ impl fmt::Debug for Network {
 }
 
 /// The 128 bits of an address.
-pub(super) fn number(address: IpAddr) -> u128 {
+pub(crate) fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
         IpAddr::V6(address) => address.to_bits(),
@@ -111,7 +111,7 @@ pub(super) fn number(address: IpAddr) -> u128 {
 }
 
 /// Whether these are the bits of an IPv4 address.
-pub(super) fn is_mapped(bits: u128) -> bool {
+pub(crate) fn is_mapped(bits: u128) -> bool {
     bits >> 32 == 0xffff
 }
 

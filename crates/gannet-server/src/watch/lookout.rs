@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 
-use crate::limits::LOOKS_PAUSE_MAX;
+use crate::bounds::limits::LOOKS_PAUSE_MAX;
 
 /// A thread that runs a check periodically.
 ///

@@ -8,7 +8,15 @@ use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
 
 use super::challenges::Challenges;
 use crate::config::ContentOptions;
-use crate::start::releases::board::Late;
+use crate::observe::board::Late;
+
+/// A separate policy, which browsers enforce in addition to those of the page. Like `--hsts`, not
+/// with a development certificate: pages under development on a machine without TLS may well use
+/// `http` URLs.
+pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-insecure-requests");
+
+/// The field whose value [`alt_svc`] makes.
+pub(crate) const ALT_SVC: &str = "alt-svc";
 
 /// The built-in icon, for sites without one: a bird on blue.
 pub const FAVICON: &[u8] = include_bytes!("favicon.png");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_io::driver::Nanos;
 
-use super::limits::BURST_NS;
+use crate::bounds::clients::BURST_NS;
 
 /// So many in so much time, and so many at once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,7 +37,7 @@ impl Rate {
     ///
     /// # Errors
     /// How many nanoseconds the client has to wait.
-    pub(super) fn take(self, paid_at: &AtomicU64, now: Nanos) -> Result<(), u64> {
+    pub(crate) fn take(self, paid_at: &AtomicU64, now: Nanos) -> Result<(), u64> {
         let most = now.0.saturating_add(self.burst_ns());
         let next = |before: u64| before.max(now.0).saturating_add(self.interval_ns);
         let taken = paid_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
@@ -51,7 +51,7 @@ impl Rate {
 }
 
 /// Counts `cost_ns` that a client has used already.
-pub(super) fn charge(paid_at: &AtomicU64, cost_ns: u64, now: Nanos) {
+pub(crate) fn charge(paid_at: &AtomicU64, cost_ns: u64, now: Nanos) {
     // Never fails: there is always a next value.
     let _ = paid_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
         Some(before.max(now.0).saturating_add(cost_ns))
@@ -60,7 +60,7 @@ pub(super) fn charge(paid_at: &AtomicU64, cost_ns: u64, now: Nanos) {
 
 /// How many nanoseconds are left until a client that is ahead by more than the burst is so no
 /// longer; 0 if it is not.
-pub(super) fn excess_ns(paid_at: &AtomicU64, now: Nanos) -> u64 {
+pub(crate) fn excess_ns(paid_at: &AtomicU64, now: Nanos) -> u64 {
     let most = now.0.saturating_add(BURST_NS);
     paid_at.load(Ordering::Relaxed).saturating_sub(most)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One thread per followed content writes; the metrics thread and health checks read.
 #[derive(Debug, Default)]
@@ -136,4 +137,10 @@ impl Board {
     fn facts(&self) -> MutexGuard<'_, BTreeMap<usize, Facts>> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Seconds since 1970-01-01T00:00:00Z.
+pub(crate) fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::limits::{KEPT_MAX, KEPT_MIN, KEPT_ONE_MAX, KEPT_PART, KEPT_USUAL};
+use crate::bounds::limits::{KEPT_MAX, KEPT_MIN, KEPT_ONE_MAX, KEPT_PART, KEPT_USUAL};
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

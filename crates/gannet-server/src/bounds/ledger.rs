@@ -13,9 +13,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::limits;
-use crate::quic::limits::TRANSPORT_HELD_MAX;
-use crate::worker::kept::Kept;
+use crate::bounds::kept::Kept;
+use crate::bounds::limits;
+use crate::bounds::quic::TRANSPORT_HELD_MAX;
 
 /// One kind of memory that peers can cause a worker to hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use gannet_io::named_file;
 
-use crate::limits::START_WAIT_TOLD_S;
-use crate::observe::notices::ERRORS;
+use crate::bounds::limits::START_WAIT_TOLD_S;
+use crate::watch::notices::ERRORS;
 
 /// How long work may take.
 #[derive(Clone, Copy)]

@@ -2,18 +2,18 @@
 
 /// The most elements of a list of forwarding proxies that are read, the nearest first: a chain of
 /// trusted proxies is no longer.
-pub(super) const HOPS_MAX: usize = 32;
+pub(crate) const HOPS_MAX: usize = 32;
 
 /// How far a client may be ahead of its rate, in nanoseconds: what it has not used for ten seconds, it
 /// may use at once. A page asks for all it consists of within a moment.
-pub(super) const BURST_NS: u64 = 10_000_000_000;
+pub(crate) const BURST_NS: u64 = 10_000_000_000;
 
 /// The clients whose use is known at the same time, over all workers: 1.5 MiB.
-pub(super) const CLIENTS_MAX: usize = 1 << 16;
+pub(crate) const CLIENTS_MAX: usize = 1 << 16;
 
 /// The entries among which a client has its own: a look at three cache lines. With four times fewer
 /// clients than entries, fewer than one in a hundred finds all of them taken.
-pub(super) const PLACE_ENTRIES: usize = 8;
+pub(crate) const PLACE_ENTRIES: usize = 8;
 
 /// How often a worker tries again because another one has changed an entry meanwhile.
-pub(super) const ENTRY_ATTEMPTS_MAX: usize = 8;
+pub(crate) const ENTRY_ATTEMPTS_MAX: usize = 8;

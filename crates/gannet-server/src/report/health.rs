@@ -5,11 +5,11 @@
 
 use gannet_http::semantics::response::Status;
 
-use crate::limits::HEALTH_LINES_MAX;
-use crate::observe::metrics::exposition::About;
-use crate::observe::snapshots::WorkerCounts;
-use crate::start::releases;
-use crate::start::releases::board::Board;
+use crate::bounds::limits::HEALTH_LINES_MAX;
+use crate::observe::board::Board;
+use crate::observe::board::unix_now;
+use crate::observe::metrics::WorkerCounts;
+use crate::report::exposition::About;
 use crate::tls::certificates::{CertificateSet, Facts, now_unix};
 
 /// Healthy if every worker has just answered, and no release is late.
@@ -19,7 +19,7 @@ pub(super) fn health(workers: &[WorkerCounts], about: &About) -> (Status, String
         let text = format!("{answering} of {} workers answer\n", workers.len());
         return (Status::SERVICE_UNAVAILABLE, text);
     }
-    let now = releases::unix_now();
+    let now = unix_now();
     if about.board.late().is_at(now) {
         return (Status::SERVICE_UNAVAILABLE, of_late(&about.board, now));
     }
@@ -111,7 +111,7 @@ mod tests {
             ("c", None, Some("refused, and not due")),
             ("d", Some(6), None),
         ] {
-            board.add(releases::board::Facts {
+            board.add(crate::observe::board::Facts {
                 name: name.into(),
                 late_from,
                 refusal: refusal.map(str::to_owned),

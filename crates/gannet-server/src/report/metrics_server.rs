@@ -23,13 +23,14 @@ use gannet_http::semantics::request::Method;
 use gannet_http::semantics::response::{ResponseHead, Status};
 use gannet_io::readiness::{Interest, wait};
 
-use crate::limits::{
+use crate::bounds::limits::{
     METRICS_CLIENT_MS, METRICS_CLIENTS_MAX, METRICS_REQUEST_MAX, METRICS_REQUEST_MS,
     METRICS_STOP_MS,
 };
-use crate::observe::health::health;
-use crate::observe::metrics::exposition::{About, prometheus};
-use crate::observe::snapshots::{Snapshots, WorkerCounts};
+use crate::observe::metrics::WorkerCounts;
+use crate::report::exposition::{About, prometheus};
+use crate::report::health::health;
+use crate::report::snapshots::Snapshots;
 
 /// Pause before accepting is retried after a lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);

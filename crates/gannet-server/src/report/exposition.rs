@@ -15,13 +15,13 @@ use gannet_io::process::ProcessFacts;
 use crate::coder::{Coder, CoderCounts};
 
 use self::rows::rows;
-use super::{Counters, TlsCounters};
-use crate::observe::snapshots::WorkerCounts;
-use crate::start::releases::board::{self, Board};
-use crate::start::releases::unix_now;
+use crate::bounds::kept::Awaited;
+use crate::bounds::ledger::{Bound, Holding};
+use crate::observe::board::unix_now;
+use crate::observe::board::{self, Board};
+use crate::observe::metrics::WorkerCounts;
+use crate::observe::metrics::{Counters, TlsCounters};
 use crate::tls::certificates::{CertificateStore, Facts};
-use crate::worker::kept::Awaited;
-use crate::worker::ledger::{Bound, Holding};
 
 /// Facts reported besides the counters.
 #[derive(Clone)]

@@ -4,19 +4,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::limits::SNAPSHOT_MS;
-use crate::observe::metrics::Counters;
-use crate::start::running::Remote;
+use crate::bounds::limits::SNAPSHOT_MS;
+use crate::observe::metrics::{Counters, WorkerCounts};
 use crate::worker::Message;
-
-/// The last known state of one worker.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WorkerCounts {
-    /// The worker answered the last poll.
-    pub(crate) is_up: bool,
-    /// Its counters as of its last answer; `None` before the first.
-    pub(crate) counters: Option<Counters>,
-}
+use crate::worker::inbox::Remote;
 
 /// Access to the counters of all workers, for any thread.
 #[derive(Clone)]

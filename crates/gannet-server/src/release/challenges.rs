@@ -2,13 +2,13 @@
 //! is the token in the path and the thumbprint of the account's key, which is public. So any server that
 //! knows the thumbprint answers for each name that leads to it.
 
-use crate::limits::{ACME_TOKEN_LEN_MAX, ACME_TOKEN_LEN_MIN};
+use crate::bounds::limits::{ACME_TOKEN_LEN_MAX, ACME_TOKEN_LEN_MIN};
 
 /// Where the tokens are.
 const PREFIX: &[u8] = b"/.well-known/acme-challenge/";
 
 /// The content type of an answer (RFC 8555 section 8.3).
-pub(super) const CONTENT_TYPE: &[u8] = b"application/octet-stream";
+pub(crate) const CONTENT_TYPE: &[u8] = b"application/octet-stream";
 
 /// Answers for one account.
 #[derive(Debug)]
@@ -18,13 +18,13 @@ pub(crate) struct Challenges {
 }
 
 impl Challenges {
-    pub(super) fn new(thumbprint: &str) -> Self {
+    pub(crate) fn new(thumbprint: &str) -> Self {
         let thumbprint = format!(".{thumbprint}").into_bytes();
         Self { thumbprint }
     }
 
     /// The answer at a path, as it was sent; `None` if that is not the path of a challenge.
-    pub(super) fn answer(&self, path: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&self, path: &[u8]) -> Option<Vec<u8>> {
         let token = path.strip_prefix(PREFIX)?;
         // Base64url without padding (RFC 8555 section 8).
         let is_of_token = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

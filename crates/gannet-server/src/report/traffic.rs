@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::observe::measures::Histogram;
 use crate::observe::metrics::Counters;
-use crate::observe::notices::Channel;
-use crate::observe::snapshots::Snapshots;
+use crate::report::snapshots::Snapshots;
+use crate::watch::notices::Channel;
 
 /// Dropping it ends the thread.
 pub(crate) struct Reporter {

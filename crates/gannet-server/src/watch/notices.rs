@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gannet_io::standard::Direct;
 
-use crate::limits::{NOTICES_FINISH_MS, NOTICES_MAX};
+use crate::bounds::limits::{NOTICES_FINISH_MS, NOTICES_MAX};
 
 /// Standard error.
 pub static ERRORS: Channel = Channel::new(|bytes| Direct(io::stderr()).write_all(bytes));

@@ -666,7 +666,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::tls::limits::{ASKED_MAX, COMPRESSED_MAX, FOLDER_PAIRS_MAX, UNTOLD_MAX};
+    use crate::bounds::tls::{ASKED_MAX, COMPRESSED_MAX, FOLDER_PAIRS_MAX, UNTOLD_MAX};
 
     /// Rows of SECURITY.md that name a bound have its value.
     #[test]

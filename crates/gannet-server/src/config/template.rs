@@ -3,9 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::OfCertificate;
-use crate::observe::record::Field;
-
 /// A format, parsed once. Whatever clients send, each line has the same structure: see
 /// [`Part::Value`].
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -15,7 +12,7 @@ pub struct Template {
 
 /// A part of a line.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// Written as it is.
     Text(String),
     /// A value. It cannot end a quoted string nor a line; outside of quotation marks, it has no
@@ -23,9 +20,52 @@ pub(super) enum Part {
     Value { variable: Variable, is_quoted: bool },
 }
 
+/// A field of a log line that is copied while the request head is available.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Field {
+    Method,
+    Target,
+    /// What the client named: `host` or `:authority`.
+    Host,
+    Referer,
+    UserAgent,
+    /// All lines of `x-forwarded-for`, as one list.
+    ForwardedFor,
+    /// `traceparent`, if it is valid.
+    Traceparent,
+    /// `x-request-id`, if it is of a plain form.
+    RequestId,
+    /// The user that the client claims to be, by Basic authentication.
+    RemoteUser,
+}
+
+impl Field {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Method,
+        Self::Target,
+        Self::Host,
+        Self::Referer,
+        Self::UserAgent,
+        Self::ForwardedFor,
+        Self::Traceparent,
+        Self::RequestId,
+        Self::RemoteUser,
+    ];
+}
+
+/// What lines need of the certificate that a client has shown.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum OfCertificate {
+    #[default]
+    Nothing,
+    /// Subject and serial number.
+    Name,
+    NameAndFingerprint,
+}
+
 /// A variable, by its meaning in nginx.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Variable {
+pub(crate) enum Variable {
     /// The client's address.
     RemoteAddr,
     /// Its port.
@@ -220,14 +260,14 @@ impl Template {
     }
 
     /// The combined log format.
-    pub(super) fn combined() -> Self {
+    pub(crate) fn combined() -> Self {
         let text = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
                     $body_bytes_sent \"$http_referer\" \"$http_user_agent\"";
         text.parse().expect("all variables are known")
     }
 
     /// The same after host and port, as in Apache's `%v:%p`.
-    pub(super) fn vcombined() -> Self {
+    pub(crate) fn vcombined() -> Self {
         let host = Part::Value {
             variable: Variable::HostAndPort,
             is_quoted: false,
@@ -237,7 +277,7 @@ impl Template {
         Self { parts }
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[Part] {
         &self.parts
     }
 
@@ -249,7 +289,7 @@ impl Template {
     }
 
     /// What lines need of the certificate that a client has shown.
-    pub(super) fn of_certificate(&self) -> OfCertificate {
+    pub(crate) fn of_certificate(&self) -> OfCertificate {
         let needs = |variable| match variable {
             Variable::ClientFingerprint => OfCertificate::NameAndFingerprint,
             Variable::ClientVerify | Variable::ClientSubject | Variable::ClientSerial => {
@@ -261,7 +301,7 @@ impl Template {
     }
 
     /// The fields of requests that lines need.
-    pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field> {
         self.variables_in_use()
             .flat_map(|variable| match variable {
                 Variable::Of(field) => [Some(field), None],

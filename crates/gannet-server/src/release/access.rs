@@ -1,0 +1,41 @@
+//! Which paths of a release are for users alone, and for which.
+
+use gannet_content::rules::users::User;
+
+use crate::release::Release;
+use crate::release::rules::SiteRules;
+
+/// Those who may have a path: a user of every one of these lists.
+pub(crate) type Lists<'a> = Vec<&'a [User]>;
+
+/// Whether any path may be protected.
+#[inline]
+pub(crate) fn are_used(release: &Release, rules: Option<&SiteRules>) -> bool {
+    release.passwords.is_some() || rules.is_some_and(|rules| rules.users().is_some())
+}
+
+/// The lists for a path, if it is protected.
+#[cold]
+pub(crate) fn lists<'a>(
+    release: &'a Release,
+    rules: Option<&'a SiteRules>,
+    path: &[u8],
+) -> Option<Lists<'a>> {
+    let file = release.passwords.as_deref();
+    let table = rules.and_then(SiteRules::users);
+    let mut lists = Vec::new();
+    let forms = rules.and_then(SiteRules::forms);
+    lists.extend(file.and_then(|file| file.protecting(path, forms)));
+    lists.extend(table.into_iter().flat_map(|table| table.users(path)));
+    (!lists.is_empty()).then_some(lists)
+}
+
+/// Whether exactly the same users may have both paths.
+pub(crate) fn are_for_the_same(
+    release: &Release,
+    rules: Option<&SiteRules>,
+    paths: [&[u8]; 2],
+) -> bool {
+    let [one, other] = paths.map(|path| lists(release, rules, path).unwrap_or_default());
+    one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| std::ptr::eq(*a, *b))
+}

@@ -1,0 +1,46 @@
+//! What a waiting request is woken with.
+
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::{Done, Errno, File, OpenedFile, Survey};
+
+use crate::passwords::checker::Checked;
+use crate::release::directory::listings::ListingPage;
+
+/// The event that wakes a waiting request.
+pub(crate) enum Wakeup {
+    Opened(OpenedFile),
+    Read(Vec<u8>),
+    /// The names of a folder.
+    Surveyed(Survey),
+    /// A listing that several requests may have waited for, or the status of its failure.
+    Listed(Result<ListingPage, Status>),
+    /// A copy of the file to be read.
+    Copied(File),
+    /// Admitted to read content.
+    Admitted,
+    /// A resource that was exhausted may be available again.
+    Again,
+    /// The awaited body is in memory.
+    Loaded,
+    /// The password of the request was compared with a hash.
+    PasswordChecked(Checked),
+    /// The site of the request is open, or cannot be: the status to answer with.
+    SiteOpened(Result<(), Status>),
+}
+
+impl TryFrom<Done> for Wakeup {
+    type Error = Errno;
+
+    /// Converts the result of a disk operation.
+    fn try_from(done: Done) -> Result<Self, Errno> {
+        match done {
+            Done::Opened(opened) => Ok(Self::Opened(opened)),
+            Done::Read(bytes) => Ok(Self::Read(bytes)),
+            Done::Surveyed(survey) => Ok(Self::Surveyed(survey)),
+            _ => {
+                debug_assert!(false, "waiters only open, survey and read");
+                Err(Errno::IO)
+            }
+        }
+    }
+}
