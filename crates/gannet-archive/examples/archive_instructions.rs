@@ -38,7 +38,7 @@ fn main() -> Result<(), ArchiveError> {
 fn build(paths: &[String]) -> Result<Archive<Vec<u8>>, ArchiveError> {
     let mut writer = Writer::new(Options::default());
     for path in paths {
-        let length = format!("content-length: {}\r\n", path.len());
+        let length = format!("Content-Length: {}\r\n", path.len());
         let (tag, block) = (
             format!("\"{path}\""),
             format!("{length}content-type: text/html\r\n"),

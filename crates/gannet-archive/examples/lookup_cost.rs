@@ -82,7 +82,7 @@ fn build(paths: &[String]) -> Result<(Archive<Vec<u8>>, f64), ArchiveError> {
         let drafts = [Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Zstd].map(|coding| {
             let body = format!("{} {path}", &"xxxxxx"[coding as usize..]);
             let tag = format!("\"{path}-{}\"", coding as u8);
-            let length = format!("content-length: {}\r\n", body.len());
+            let length = format!("Content-Length: {}\r\n", body.len());
             let block = format!("{length}etag: {tag}\r\n");
             let id = writer.add_bytes(body.as_bytes()).id;
             (coding, id, tag, block, length.len() as u16)
@@ -97,8 +97,8 @@ fn build(paths: &[String]) -> Result<(Archive<Vec<u8>>, f64), ArchiveError> {
                     bytes: block.as_bytes(),
                     length_end: *length_end,
                     shared_start: *length_end,
-                    common: b"content-type: text/html; charset=utf-8\r\n\
-                        last-modified: Sat, 21 Nov 2026 08:00:00 GMT\r\nvary: accept-encoding\r\n",
+                    common: b"Content-Type: text/html; charset=utf-8\r\n\
+                        Last-Modified: Sat, 21 Nov 2026 08:00:00 GMT\r\nVary: accept-encoding\r\n",
                     common_shared_start: 40,
                 },
                 hpack: None,

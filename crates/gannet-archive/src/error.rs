@@ -165,6 +165,9 @@ impl ArchiveError {
             Self::Empty => {
                 "a copy or a build may have ended before its first byte; copy or build it again"
             }
+            Self::Version { found } if *found < crate::layout::VERSION => {
+                "an older gannet wrote this archive; build it again with 'gannet pack DIR -o site.gannet'"
+            }
             Self::Version { .. } | Self::Features { .. } => {
                 "a newer gannet wrote this archive; update gannet, or build the archive again with this version"
             }

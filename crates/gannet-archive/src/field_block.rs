@@ -16,10 +16,10 @@ const FORBIDDEN: [&[u8]; 8] = [
     b"upgrade",
 ];
 
-const CONTENT_LENGTH: &[u8] = b"content-length: ";
+const CONTENT_LENGTH: &[u8] = b"Content-Length: ";
 
-/// Checks a block for HTTP/1: lines `name: value CRLF` (RFC 9112 section 5), names in lower case,
-/// `content-length` first and only there, equal to `blob_len`; the cuts at line starts.
+/// Checks a block for HTTP/1: lines `Name: value CRLF` (RFC 9112 section 5), `Content-Length` first
+/// and only there, equal to `blob_len`; the cuts at line starts.
 pub(crate) fn check(
     block: &[u8],
     length_end: u16,
@@ -69,7 +69,8 @@ fn check_lines(block: &[u8], start: usize, cut: usize) -> Result<(), Rule> {
 fn check_line(rest: &[u8]) -> Option<usize> {
     let colon = rest.iter().position(|byte| !is_name_byte(*byte))?;
     let name = &rest[..colon];
-    if name.is_empty() || FORBIDDEN.contains(&name) {
+    let is_forbidden = || FORBIDDEN.iter().any(|it| it.eq_ignore_ascii_case(name));
+    if name.is_empty() || is_forbidden() {
         return None;
     }
     let value = rest[colon..].strip_prefix(b": ")?;
@@ -90,14 +91,15 @@ fn parse_length(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Token bytes (RFC 9110 section 5.6.2) except capital letters.
+/// Token bytes (RFC 9110 section 5.6.2).
 fn is_name_byte(byte: u8) -> bool {
     NAME_BYTES[usize::from(byte)]
 }
 
 static NAME_BYTES: [bool; 256] = {
     let mut table = [false; 256];
-    let allowed = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz";
+    let allowed = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz\
+                    ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let mut at = 0;
     while at < allowed.len() {
         table[allowed[at] as usize] = true;
@@ -137,30 +139,30 @@ mod tests {
             let found = super::check(block.as_bytes(), length_end, shared, 12);
             assert_eq!(found, expect, "{block:?} {length_end} {shared}");
         };
-        let good = "content-length: 12\r\ncontent-type: a/b\r\netag: \"x\"\r\n";
+        let good = "Content-Length: 12\r\nContent-Type: a/b\r\nETag: \"x\"\r\n";
         check(good, 20, 39, Ok(()));
         check(good, 20, 20, Ok(()));
         check(good, 20, 50, Ok(()));
-        check("content-length: 12\r\n", 20, 20, Ok(()));
+        check("Content-Length: 12\r\n", 20, 20, Ok(()));
         check(good, 20, 40, Err(Rule::FieldBlock));
         check(good, 20, 19, Err(Rule::FieldBlock));
         check(good, 20, 51, Err(Rule::FieldBlock));
         check(good, 19, 39, Err(Rule::FieldBlock));
-        check("content-length: 13\r\n", 20, 20, Err(Rule::ContentLength));
-        check("content-length: 012\r\n", 21, 21, Err(Rule::ContentLength));
-        check("content-length: +12\r\n", 21, 21, Err(Rule::ContentLength));
+        check("Content-Length: 13\r\n", 20, 20, Err(Rule::ContentLength));
+        check("Content-Length: 012\r\n", 21, 21, Err(Rule::ContentLength));
+        check("Content-Length: +12\r\n", 21, 21, Err(Rule::ContentLength));
         check(
-            "content-length: 18446744073709551628\r\n",
+            "Content-Length: 18446744073709551628\r\n",
             38,
             38,
             Err(Rule::ContentLength),
         );
         check("", 0, 0, Err(Rule::FieldBlock));
         for line in [
-            "content-length: 12\r\n",
+            "Content-Length: 12\r\n",
+            "CONTENT-LENGTH: 12\r\n",
             "transfer-encoding: chunked\r\n",
             "connection: close\r\n",
-            "X: y\r\n",
             "x:y\r\n",
             "x : y\r\n",
             ": y\r\n",
@@ -172,7 +174,7 @@ mod tests {
             "\r\n",
             "x",
         ] {
-            let block = format!("content-length: 12\r\n{line}");
+            let block = format!("Content-Length: 12\r\n{line}");
             check(&block, 20, 20, Err(Rule::FieldBlock));
         }
     }

@@ -8,7 +8,7 @@ use gannet_http::semantics::response::FieldBlock;
 pub(crate) fn is_immutable(block: FieldBlock<'_>) -> bool {
     let lines = block_lines(block.bytes).chain(block_lines(block.common));
     lines
-        .filter(|(name, ..)| *name == b"cache-control")
+        .filter(|(name, ..)| name.eq_ignore_ascii_case(b"cache-control"))
         .any(|(_, value, _)| says_immutable(value))
 }
 
@@ -44,22 +44,22 @@ mod tests {
             };
             assert_eq!(is_immutable(block), expect, "{lines:?}");
         };
-        check("content-length: 1\r\n", false);
-        check("cache-control: max-age=31536000, immutable\r\n", true);
-        check("content-length: 1\r\n|cache-control: immutable\r\n", true);
-        check("cache-control: Immutable ,public\r\n", true);
+        check("Content-Length: 1\r\n", false);
+        check("Cache-Control: max-age=31536000, immutable\r\n", true);
+        check("Content-Length: 1\r\n|cache-control: immutable\r\n", true);
+        check("Cache-Control: Immutable ,public\r\n", true);
         check(
-            "cache-control: public\r\ncache-control: immutable\r\n",
+            "Cache-Control: public\r\nCache-Control: immutable\r\n",
             true,
         );
-        check("cache-control: immutable=1, mutable\r\n", false);
+        check("Cache-Control: immutable=1, mutable\r\n", false);
         check("x-cache-control: immutable\r\n", false);
-        check("cache-control: private=\"a, immutable, b\"\r\n", false);
+        check("Cache-Control: private=\"a, immutable, b\"\r\n", false);
         check(
-            "cache-control: private=\"\\\", immutable\", max-age=1\r\n",
+            "Cache-Control: private=\"\\\", immutable\", max-age=1\r\n",
             false,
         );
-        check("cache-control: private=\"a\", immutable\r\n", true);
-        check("cache-control: x=a\\, immutable\r\n", true);
+        check("Cache-Control: private=\"a\", immutable\r\n", true);
+        check("Cache-Control: x=a\\, immutable\r\n", true);
     }
 }

@@ -7,7 +7,7 @@
 /// newline conversion, the 0x1a stops a listing on a terminal.
 pub(crate) const MAGIC: [u8; 12] = *b"\x89gannet\r\n\x1a\n\0";
 /// The version this crate writes and reads.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The file continues after the archive (with a ZIP64 directory, say). Compatible.
 pub(crate) const COMPATIBLE_TAIL: u64 = 1;

@@ -23,7 +23,7 @@
 //!     blob: placed.id,
 //!     entity_tag: b"\"1\"",
 //!     h1: FieldBlock {
-//!         bytes: b"content-length: 6\r\ncontent-type: text/plain\r\netag: \"1\"\r\n",
+//!         bytes: b"Content-Length: 6\r\nContent-Type: text/plain\r\nETag: \"1\"\r\n",
 //!         length_end: 19,
 //!         shared_start: 45,
 //!         ..FieldBlock::default()

@@ -131,11 +131,16 @@ fn cdb() -> Vec<u8> {
 }
 
 #[test]
-fn newer_archives_are_refused_by_name() {
+fn archives_of_other_versions_are_refused_by_name() {
     let sound = hello();
-    let mut newer = sound.clone();
-    newer[12] = 2;
-    assert_eq!(open(&newer).err(), Some(ArchiveError::Version { found: 2 }));
+    for (version, help) in [(1, "an older gannet wrote"), (3, "a newer gannet wrote")] {
+        let mut other = sound.clone();
+        other[12] = version;
+        let error = open(&other).err().expect("another version");
+        let found = u32::from(version);
+        assert_eq!(error, ArchiveError::Version { found });
+        assert!(error.help().expect("what to do").starts_with(help));
+    }
 
     let mut feature = sound.clone();
     feature[16 + 5] = 4;

@@ -19,8 +19,8 @@ fn common_parts_of_blocks_are_kept_once_and_stand_where_they_belong() {
     let lines = first.h1().whole().into_owned();
     assert_eq!(
         String::from_utf8_lossy(&lines),
-        "content-length: 6\r\ncontent-type: text/plain\r\netag: \"1\"\r\n\
-         vary: accept-encoding\r\n"
+        "Content-Length: 6\r\nContent-Type: text/plain\r\nETag: \"1\"\r\n\
+         Vary: accept-encoding\r\n"
     );
     assert_eq!(first.entity_tag(), b"\"1\"");
     assert_eq!(second.entity_tag(), b"\"1\"");

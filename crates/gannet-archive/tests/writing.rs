@@ -14,14 +14,14 @@ use sample::{
 #[test]
 fn golden_files_are_written_the_same_and_still_open() {
     for (name, bytes) in [
-        ("v1-hello", hello()),
-        ("v1-hpack", hpack()),
-        ("v1-inflated", inflated()),
-        ("v1-unbrotlied", unbrotlied()),
-        ("v1-common", common()),
-        ("v1-host-rules", host_rules()),
-        ("v1-site", site()),
-        ("v1-dictionaries", dictionaries()),
+        ("v2-hello", hello()),
+        ("v2-hpack", hpack()),
+        ("v2-inflated", inflated()),
+        ("v2-unbrotlied", unbrotlied()),
+        ("v2-common", common()),
+        ("v2-host-rules", host_rules()),
+        ("v2-site", site()),
+        ("v2-dictionaries", dictionaries()),
     ] {
         let path = format!("{}/tests/golden/{name}.gannet", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("UPDATE_EXPECT").is_some() {
@@ -188,7 +188,7 @@ fn write_one(
     extra: &str,
 ) {
     let blob: BlobId = writer.add_bytes(b"hello\n").id;
-    let h1 = format!("content-length: 6\r\n{extra}");
+    let h1 = format!("Content-Length: 6\r\n{extra}");
     let variants = writer.add_variants(&[VariantDraft {
         coding: Coding::Identity,
         blob,

@@ -51,13 +51,13 @@ impl File {
             .iter()
             .map(|(coding, id, body)| {
                 let tag = format!("\"{:02x}-{}\"", digest(body)[0], *coding as u8);
-                let length = format!("content-length: {}\r\n", body.len());
+                let length = format!("Content-Length: {}\r\n", body.len());
                 let coded = match coding {
                     Coding::Identity => String::new(),
-                    _ => format!("content-encoding: {}\r\n", coding.name()),
+                    _ => format!("Content-Encoding: {}\r\n", coding.name()),
                 };
                 let own = format!("{length}content-type: text/plain\r\n{coded}");
-                let block = format!("{own}etag: {tag}\r\nvary: accept-encoding\r\n");
+                let block = format!("{own}ETag: {tag}\r\nVary: accept-encoding\r\n");
                 (
                     *coding,
                     *id,
@@ -260,7 +260,7 @@ pub(crate) fn hpack() -> Vec<u8> {
         blob: placed.id,
         entity_tag: b"",
         h1: FieldBlock {
-            bytes: b"content-length: 6\r\ncontent-type: text/plain\r\nvary: accept-encoding\r\n",
+            bytes: b"Content-Length: 6\r\nContent-Type: text/plain\r\nVary: accept-encoding\r\n",
             length_end: 19,
             shared_start: 45,
             ..FieldBlock::default()
@@ -284,13 +284,13 @@ pub(crate) fn common() -> Vec<u8> {
         (
             b"/a.txt",
             b"hello\n",
-            &b"content-length: 6\r\netag: \"1\"\r\n"[..],
+            &b"Content-Length: 6\r\nETag: \"1\"\r\n"[..],
             &b"\x0f\x0d\x016\x0f\x13\x03\"1\""[..],
         ),
         (
             b"/b.txt",
             b"world\n",
-            b"content-length: 6\r\n",
+            b"Content-Length: 6\r\n",
             b"\x0f\x0d\x016",
         ),
     ] {
@@ -303,7 +303,7 @@ pub(crate) fn common() -> Vec<u8> {
                 bytes: own,
                 length_end: 19,
                 shared_start: 19,
-                common: b"content-type: text/plain\r\nvary: accept-encoding\r\n",
+                common: b"Content-Type: text/plain\r\nVary: accept-encoding\r\n",
                 common_shared_start: 26,
             },
             hpack: Some(FieldBlock {
@@ -330,8 +330,8 @@ pub(crate) fn dictionaries_of(len: usize) -> Result<Vec<u8>, ArchiveError> {
     let mut file = File::new(Options::default());
     let mut variant = |coding: Coding, body: &[u8]| {
         let blob = file.place(body, true);
-        let length = format!("content-length: {}\r\n", body.len());
-        let rest = "cache-control: immutable\r\nvary: accept-encoding, available-dictionary\r\n";
+        let length = format!("Content-Length: {}\r\n", body.len());
+        let rest = "Cache-Control: immutable\r\nVary: accept-encoding, available-dictionary\r\n";
         (coding, blob, length.len() as u16, format!("{length}{rest}"))
     };
     let coded = |coding, dictionary: [u8; 32], len| {
@@ -497,7 +497,7 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
             assert!(block.length_end <= block.shared_start);
             assert!(usize::from(block.shared_start) <= block.bytes.len());
             assert_eq!(&archive.metadata()[variant.h1_range()], block.bytes);
-            let length = format!("content-length: {}\r\n", variant.blob_len());
+            let length = format!("Content-Length: {}\r\n", variant.blob_len());
             assert_eq!(
                 &block.bytes[..usize::from(block.length_end)],
                 length.as_bytes()

@@ -30,12 +30,12 @@ fn a_block_is_cut_into_what_206_leaves_out_and_what_304_keeps() {
     check(
         &PAGE,
         [
-            "content-length: 7\r\n",
-            "content-type: text/html; charset=utf-8\r\ncontent-encoding: br\r\n",
-            "etag: \"abc-b\"\r\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
-             cache-control: max-age=1\r\n\
-             vary: accept-encoding\r\naccept-ranges: bytes\r\n\
-             x-content-type-options: nosniff\r\nlink: </a.css>; rel=preload\r\n",
+            "Content-Length: 7\r\n",
+            "Content-Type: text/html; charset=utf-8\r\nContent-Encoding: br\r\n",
+            "ETag: \"abc-b\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+             Cache-Control: max-age=1\r\n\
+             Vary: accept-encoding\r\nAccept-Ranges: bytes\r\n\
+             X-Content-Type-Options: nosniff\r\nLink: </a.css>; rel=preload\r\n",
         ],
     );
 }
@@ -53,9 +53,9 @@ fn what_is_not_known_is_not_sent() {
     check(
         &resource,
         [
-            "content-length: 7\r\n",
-            "content-type: text/html; charset=utf-8\r\n",
-            "etag: \"abc-b\"\r\naccept-ranges: bytes\r\nx-content-type-options: nosniff\r\n",
+            "Content-Length: 7\r\n",
+            "Content-Type: text/html; charset=utf-8\r\n",
+            "ETag: \"abc-b\"\r\nAccept-Ranges: bytes\r\nX-Content-Type-Options: nosniff\r\n",
         ],
     );
 }

@@ -81,12 +81,10 @@ pub fn select<'e, 'c>(
     let lines = request.fields.lines(KnownField::AcceptEncoding);
     let found = entry.select_with_dictionary(accept_dictionary_encoding(lines), &sha256)?;
     let block = found.h1();
-    let is_it = |name: &[u8]| name == b"access-control-allow-origin";
-    let configured = configured.find(|(name, _)| is_it(name));
-    let own = || block.lines().find(|(name, ..)| is_it(name));
+    let configured = configured.find(|(name, _)| *name == ALLOW_ORIGIN.as_bytes());
     let allow_origin = match configured {
         Some((_, value)) => Some(value),
-        None => own().map(|(_, value, _)| value),
+        None => block.get(ALLOW_ORIGIN),
     };
     may_reveal_length(request.fields, allow_origin).then_some(found)
 }
@@ -167,6 +165,8 @@ fn only<'a>(fields: &Fields<'a>, name: &str) -> Option<&'a [u8]> {
     let (_, first) = lines.next()?;
     lines.next().is_none().then_some(first)
 }
+
+const ALLOW_ORIGIN: &str = "access-control-allow-origin";
 
 #[cfg(test)]
 mod tests {

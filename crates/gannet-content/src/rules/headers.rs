@@ -193,12 +193,11 @@ impl FieldChanges {
     /// # Errors
     /// The result is too long.
     pub fn apply_to_block(&self, block: FieldBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
-        let is_coded = block.lines().any(|(name, _, _)| name == CODING.as_bytes());
+        let is_coded = block.get(CODING).is_some();
         let changes = self.fitting(is_coded);
         let mut remove: Vec<&str> = changes.remove.iter().map(String::as_str).collect();
         remove.extend(changes.set.iter().map(|(name, _)| name.as_str()));
-        let known_vary = block.lines().find(|(name, _, _)| *name == VARY.as_bytes());
-        let mut vary = known_vary.map(|(_, value, _)| value.to_vec());
+        let mut vary = block.get(VARY).map(<[u8]>::to_vec);
         let (mut representation, mut shared) = (Vec::new(), Vec::new());
         for (name, value) in &changes.set {
             match (&mut vary, name.as_str()) {

@@ -4,6 +4,7 @@ use super::static_table::StaticEntry;
 use super::{CodingError, string};
 use crate::h1::target;
 use crate::scan;
+use crate::semantics::field_names::is_lower_token;
 use crate::semantics::fields::KnownField;
 
 /// What a field name means in a request (RFC 9113 section 8, RFC 9114 section 4).
@@ -42,11 +43,7 @@ impl NameKind {
             | b"upgrade" => return Self::Refused,
             _ => {}
         }
-        let is_lower_token = !name.is_empty()
-            && name
-                .iter()
-                .all(|&byte| scan::is_token_byte(byte) && !byte.is_ascii_uppercase());
-        if !is_lower_token {
+        if !is_lower_token(name) {
             return Self::Refused;
         }
         KnownField::parse(name).map_or(Self::Other, Self::Known)
@@ -198,10 +195,11 @@ impl Line {
     }
 }
 
-/// Calls `show` with name and value of each line in HTTP/1's form; `None` if they are not lines
-/// `name: value CRLF` with names in lower case.
+/// Calls `show` with name, in lower case, and value of each line in HTTP/1's form; `None` if they
+/// are not lines `name: value CRLF`.
 pub(crate) fn lines(block: &[u8], mut show: impl FnMut(&str, &[u8])) -> Option<()> {
     let mut rest = block;
+    let mut lower = String::new();
     while !rest.is_empty() {
         let end = memchr::memchr(b'\r', rest)?;
         let (line, after) = rest.split_at(end);
@@ -209,10 +207,10 @@ pub(crate) fn lines(block: &[u8], mut show: impl FnMut(&str, &[u8])) -> Option<(
         let colon = memchr::memchr(b':', line)?;
         let name = std::str::from_utf8(&line[..colon]).ok()?;
         let value = line[colon..].strip_prefix(SEPARATOR)?;
-        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            return None;
-        }
-        show(name, value);
+        lower.clear();
+        lower.push_str(name);
+        lower.make_ascii_lowercase();
+        show(&lower, value);
     }
     Some(())
 }

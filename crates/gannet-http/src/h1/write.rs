@@ -2,6 +2,7 @@
 
 use crate::semantics::date::DATE_LINE_LEN;
 use crate::semantics::decimal::write_decimal;
+use crate::semantics::field_names::write_title;
 use crate::semantics::response::{ReadyPart, ResponseHead};
 use crate::semantics::status::Status;
 
@@ -10,14 +11,14 @@ use crate::semantics::status::Status;
 pub(crate) enum ConnectionLine {
     /// Nothing: the connection persists, which is HTTP/1.1's default.
     None,
-    /// `connection: close`
+    /// `Connection: close`
     Close,
-    /// `connection: keep-alive`, for HTTP/1.0.
+    /// `Connection: keep-alive`, for HTTP/1.0.
     KeepAlive,
 }
 
-/// Appends a response head: status line, `date`, ready fields, length, further fields,
-/// `connection`, empty line.
+/// Appends a response head: status line, `Date`, ready fields, length, further fields,
+/// `Connection`, empty line.
 #[inline]
 pub(crate) fn write_head(
     head: &ResponseHead<'_>,
@@ -37,7 +38,7 @@ pub(crate) fn write_head(
         out.extend_from_slice(piece);
     }
     if let Some(len) = content_length(head) {
-        out.extend_from_slice(b"content-length: ");
+        out.extend_from_slice(b"Content-Length: ");
         write_decimal(len, out);
         out.extend_from_slice(b"\r\n");
     }
@@ -46,15 +47,15 @@ pub(crate) fn write_head(
             !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)),
             "values of fields are checked where they are made"
         );
-        out.extend_from_slice(name.as_bytes());
+        write_title(name, out);
         out.extend_from_slice(b": ");
         out.extend_from_slice(value);
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(match connection {
         ConnectionLine::None => b"\r\n",
-        ConnectionLine::Close => b"connection: close\r\n\r\n",
-        ConnectionLine::KeepAlive => b"connection: keep-alive\r\n\r\n",
+        ConnectionLine::Close => b"Connection: close\r\n\r\n",
+        ConnectionLine::KeepAlive => b"Connection: keep-alive\r\n\r\n",
     });
 }
 
@@ -100,7 +101,7 @@ mod tests {
 
     const BLOCK: ReadyBlock<'_> = ReadyBlock {
         h1: FieldBlock {
-            bytes: b"content-length: 5\r\ncontent-type: t\r\netag: \"e\"\r\n",
+            bytes: b"Content-Length: 5\r\nContent-Type: t\r\nETag: \"e\"\r\n",
             length_end: 19,
             shared_start: 36,
             common: b"",
@@ -114,7 +115,7 @@ mod tests {
         write_head(&head, DateLine::new(0).as_bytes(), connection, &mut out);
         let text = String::from_utf8(out).expect("ASCII");
         assert_eq!(
-            text.replace("date: Thu, 01 Jan 1970 00:00:00 GMT\r\n", "D "),
+            text.replace("Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n", "D "),
             expect
         );
     }
@@ -128,21 +129,21 @@ mod tests {
             fields: &[],
         };
         let text =
-            "HTTP/1.1 200 OK\r\nD content-length: 5\r\ncontent-type: t\r\netag: \"e\"\r\n\r\n";
+            "HTTP/1.1 200 OK\r\nD Content-Length: 5\r\nContent-Type: t\r\nETag: \"e\"\r\n\r\n";
         check(head, ConnectionLine::None, text);
 
         head.status = Status::NOT_MODIFIED;
         head.ready = Some((BLOCK, ReadyPart::Shared));
-        let text = "HTTP/1.1 304 Not Modified\r\nD etag: \"e\"\r\nconnection: close\r\n\r\n";
+        let text = "HTTP/1.1 304 Not Modified\r\nD ETag: \"e\"\r\nConnection: close\r\n\r\n";
         check(head, ConnectionLine::Close, text);
 
         head.status = Status::PARTIAL_CONTENT;
         head.ready = Some((BLOCK, ReadyPart::WithoutLength));
         head.content_length = Some(2);
         head.fields = &[("content-range", b"bytes 0-1/5")];
-        let text = "HTTP/1.1 206 Partial Content\r\nD content-type: t\r\netag: \"e\"\r\n\
-                    content-length: 2\r\ncontent-range: bytes 0-1/5\r\n\
-                    connection: keep-alive\r\n\r\n";
+        let text = "HTTP/1.1 206 Partial Content\r\nD Content-Type: t\r\nETag: \"e\"\r\n\
+                    Content-Length: 2\r\nContent-Range: bytes 0-1/5\r\n\
+                    Connection: keep-alive\r\n\r\n";
         check(head, ConnectionLine::KeepAlive, text);
     }
 
@@ -157,7 +158,7 @@ mod tests {
         check(
             head,
             ConnectionLine::None,
-            "HTTP/1.1 299 \r\nD content-length: 0\r\n\r\n",
+            "HTTP/1.1 299 \r\nD Content-Length: 0\r\n\r\n",
         );
         head.status = Status::NO_CONTENT;
         check(

@@ -13,7 +13,7 @@ pub const TIMESTAMP_LEN: usize = 20;
 pub const DATE_LINE_LEN: usize = 37;
 
 /// Offset of the value in such a line.
-pub(crate) const DATE_START: usize = b"date: ".len();
+pub(crate) const DATE_START: usize = b"Date: ".len();
 
 /// The earliest moment that can be written: 0000-01-01 00:00:00.
 pub const DATE_MIN: i64 = -62_167_219_200;
@@ -32,7 +32,7 @@ impl DateLine {
     /// The line for this second.
     #[must_use]
     pub fn new(unix_seconds: i64) -> Self {
-        let mut line = *b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
+        let mut line = *b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
         line[6..35].copy_from_slice(&write_date(unix_seconds));
         Self {
             second: unix_seconds,
@@ -48,7 +48,7 @@ impl DateLine {
         &self.line
     }
 
-    /// The line as last rendered: `date: ... GMT` and CRLF.
+    /// The line as last rendered: `Date: ... GMT` and CRLF.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; DATE_LINE_LEN] {
         &self.line
@@ -376,14 +376,14 @@ mod tests {
     #[test]
     fn the_line_follows_the_second() {
         let mut line = DateLine::new(0);
-        assert_eq!(line.as_bytes(), b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
+        assert_eq!(line.as_bytes(), b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
         assert_eq!(
             line.at(784_111_777),
-            b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+            b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
         );
         assert_eq!(
             line.at(784_111_777),
-            b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+            b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
         );
     }
 }

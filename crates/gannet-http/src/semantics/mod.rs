@@ -4,6 +4,7 @@ pub mod coding;
 pub mod date;
 pub mod decimal;
 pub mod entity_tag;
+pub mod field_names;
 pub mod fields;
 pub mod kept;
 pub mod limits;

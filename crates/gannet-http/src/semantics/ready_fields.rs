@@ -4,6 +4,7 @@
 use super::coding::Coding;
 use super::date::write_date;
 use super::decimal::write_decimal;
+use super::field_names::{is_lower_token, write_title};
 use super::limits::READY_BLOCK_MAX;
 use super::response::FieldBlock;
 use crate::scan;
@@ -78,33 +79,33 @@ impl RepresentationFields<'_> {
             .sum();
         let further = further + self.checked.map_or(0, |checked| checked.0.len());
         let mut bytes = Vec::with_capacity(USUAL_LEN + further);
-        bytes.extend_from_slice(b"content-length: ");
+        bytes.extend_from_slice(b"Content-Length: ");
         write_decimal(self.content_length, &mut bytes);
         bytes.extend_from_slice(b"\r\n");
         let length_end = bytes.len();
 
-        write_present("content-type", self.content_type, &mut bytes)?;
+        write_present("Content-Type", self.content_type, &mut bytes)?;
         let coding = self.content_encoding;
         if let Some(coding) = coding.filter(|it| *it != Coding::Identity) {
-            write_own_line("content-encoding", coding.name().as_bytes(), &mut bytes);
+            write_own_line("Content-Encoding", coding.name().as_bytes(), &mut bytes);
         }
-        write_present("content-language", self.content_language, &mut bytes)?;
-        write_present("content-disposition", self.content_disposition, &mut bytes)?;
+        write_present("Content-Language", self.content_language, &mut bytes)?;
+        write_present("Content-Disposition", self.content_disposition, &mut bytes)?;
         for (name, value) in self.representation {
             write_checked_line(name, value, &mut bytes)?;
         }
         let shared_start = bytes.len();
-        write_present("etag", self.entity_tag, &mut bytes)?;
+        write_present("ETag", self.entity_tag, &mut bytes)?;
         if let Some(time) = self.last_modified {
-            write_own_line("last-modified", &write_date(time), &mut bytes);
+            write_own_line("Last-Modified", &write_date(time), &mut bytes);
         }
-        write_present("cache-control", self.cache_control, &mut bytes)?;
-        write_present("vary", self.vary, &mut bytes)?;
+        write_present("Cache-Control", self.cache_control, &mut bytes)?;
+        write_present("Vary", self.vary, &mut bytes)?;
         if self.accept_ranges {
-            bytes.extend_from_slice(b"accept-ranges: bytes\r\n");
+            bytes.extend_from_slice(b"Accept-Ranges: bytes\r\n");
         }
         if self.nosniff {
-            bytes.extend_from_slice(b"x-content-type-options: nosniff\r\n");
+            bytes.extend_from_slice(b"X-Content-Type-Options: nosniff\r\n");
         }
         for (name, value) in self.further {
             write_checked_line(name, value, &mut bytes)?;
@@ -198,7 +199,7 @@ impl BlockChanges<'_> {
 
     fn keep(&self, lines: &[u8], out: &mut Vec<u8>) {
         for (name, _, line) in block_lines(lines) {
-            if !self.remove.iter().any(|gone| gone.as_bytes() == name) {
+            if !self.remove.iter().any(|gone| gone.as_bytes().eq_ignore_ascii_case(name)) {
                 out.extend_from_slice(line);
             }
         }
@@ -206,7 +207,16 @@ impl BlockChanges<'_> {
 }
 
 impl<'a> FieldBlock<'a> {
-    /// Its lines, not in wire order: name, value, and the whole line with its end.
+    /// The value of its first line with this name, in any case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        let mut lines = self.lines();
+        let line = lines.find(|(it, ..)| it.eq_ignore_ascii_case(name.as_bytes()));
+        line.map(|(_, value, _)| value)
+    }
+
+    /// Its lines, not in wire order: name as HTTP/1 spells it, value, and the whole line with its
+    /// end.
     pub fn lines(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8], &'a [u8])> {
         block_lines(self.bytes).chain(block_lines(self.common))
     }
@@ -243,11 +253,7 @@ pub fn check_field(name: &str, value: &[u8]) -> Result<(), ReadyFieldsError> {
 }
 
 fn check_name(name: &str) -> Result<(), ReadyFieldsError> {
-    let is_lower_token = !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| scan::is_token_byte(byte) && !byte.is_ascii_uppercase());
-    if !is_lower_token || MACHINE_FIELDS.contains(&name) {
+    if !is_lower_token(name.as_bytes()) || MACHINE_FIELDS.contains(&name) {
         return Err(ReadyFieldsError::Name);
     }
     Ok(())
@@ -261,30 +267,30 @@ fn check_value(value: &[u8]) -> Result<(), ReadyFieldsError> {
     Ok(())
 }
 
-/// Appends one line.
+/// Appends one line, whose name is in lower case.
 fn write_checked_line(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), ReadyFieldsError> {
-    check_name(name)?;
-    write_line(name, value, out)
+    check_field(name, value)?;
+    write_title(name, out);
+    for part in [b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+    Ok(())
 }
 
-/// Appends a line with a name that can be sent, if it has a value.
+/// Appends a line with a name that can be sent, as HTTP/1 spells it, if it has a value.
 fn write_present(
     name: &'static str,
     value: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) -> Result<(), ReadyFieldsError> {
-    value.map_or(Ok(()), |value| write_line(name, value, out))
-}
-
-/// Appends one line with a name that can be sent.
-fn write_line(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), ReadyFieldsError> {
+    let Some(value) = value else { return Ok(()) };
     check_value(value)?;
     write_own_line(name, value, out);
     Ok(())
 }
 
 /// Appends one line that can be sent.
-fn write_own_line(name: &str, value: &[u8], out: &mut Vec<u8>) {
+fn write_own_line(name: &'static str, value: &[u8], out: &mut Vec<u8>) {
     for part in [name.as_bytes(), b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
     }
@@ -322,20 +328,20 @@ mod tests {
         let ready = fields.render().expect("fields that may be sent");
         let block = ready.as_block();
         let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
-        assert_eq!(&block.bytes[..length_end], b"content-length: 12\r\n");
+        assert_eq!(&block.bytes[..length_end], b"Content-Length: 12\r\n");
         assert_eq!(
             block.bytes[length_end..shared_start]
                 .escape_ascii()
                 .to_string(),
-            "content-type: text/html;charset=utf-8\\r\\ncontent-encoding: br\\r\\n\
-             content-language: en\\r\\ncontent-disposition: inline\\r\\n\
-             link: </a.css>; rel=preload\\r\\n"
+            "Content-Type: text/html;charset=utf-8\\r\\nContent-Encoding: br\\r\\n\
+             Content-Language: en\\r\\nContent-Disposition: inline\\r\\n\
+             Link: </a.css>; rel=preload\\r\\n"
         );
         assert_eq!(
             block.bytes[shared_start..].escape_ascii().to_string(),
-            "etag: \\\"x\\\"\\r\\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT\\r\\n\
-             cache-control: no-cache\\r\\nvary: accept-encoding\\r\\naccept-ranges: bytes\\r\\n\
-             x-content-type-options: nosniff\\r\\nx-robots-tag: noindex\\r\\nx-a: 1\\r\\n"
+            "ETag: \\\"x\\\"\\r\\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\\r\\n\
+             Cache-Control: no-cache\\r\\nVary: accept-encoding\\r\\nAccept-Ranges: bytes\\r\\n\
+             X-Content-Type-Options: nosniff\\r\\nX-Robots-Tag: noindex\\r\\nX-A: 1\\r\\n"
         );
     }
 
@@ -356,7 +362,7 @@ mod tests {
         check("x-ok", b"a b\tc", Ok(()));
         check("x-empty", b"", Ok(()));
         for value in [
-            &b"a\r\nb: c"[..],
+            &b"a\r\nB: c"[..],
             b"a\nb",
             b"a\rb",
             b"a\0b",
@@ -402,15 +408,15 @@ mod tests {
         let changed = changes.apply(ready.as_block()).expect("they may be sent");
         let block = changed.as_block();
         let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
-        assert_eq!(&block.bytes[..length_end], b"content-length: 12\r\n");
+        assert_eq!(&block.bytes[..length_end], b"Content-Length: 12\r\n");
         assert_eq!(
             &block.bytes[length_end..shared_start],
-            b"content-type: text/plain\r\n"
+            b"Content-Type: text/plain\r\n"
         );
         assert_eq!(
             block.bytes[shared_start..].escape_ascii().to_string(),
-            "etag: \\\"x\\\"\\r\\nx-content-type-options: nosniff\\r\\nx-a: 1\\r\\n\
-             cache-control: no-store\\r\\n"
+            "ETag: \\\"x\\\"\\r\\nX-Content-Type-Options: nosniff\\r\\nX-A: 1\\r\\n\
+             Cache-Control: no-store\\r\\n"
         );
         let same = BlockChanges::default().apply(ready.as_block());
         assert_eq!(same, Ok(ready));
@@ -448,7 +454,7 @@ mod tests {
         let ready = RepresentationFields::default()
             .render()
             .expect("nothing to refuse");
-        assert_eq!(ready.as_block().bytes, b"content-length: 0\r\n");
+        assert_eq!(ready.as_block().bytes, b"Content-Length: 0\r\n");
         let fields = RepresentationFields {
             content_encoding: Some(Coding::Identity),
             ..Default::default()

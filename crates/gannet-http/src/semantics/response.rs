@@ -11,7 +11,7 @@ pub use super::status::Status;
 ///
 /// ```text
 /// 0            length_end              shared_start              len
-/// | content-length | content-type, content-encoding, ... | etag, last-modified, vary, ... |
+/// | Content-Length | Content-Type, Content-Encoding, ... | ETag, Last-Modified, Vary, ... |
 /// ```
 ///
 /// A 200 carries all of it; a 206 with one range leaves out the first part; a 304, or a 206 with
@@ -23,8 +23,9 @@ pub use super::status::Status;
 /// block then contains only its length and its entity tag, and the fields on the wire are the same,
 /// in the same order. Invariant: `common_shared_start <= common.len()`.
 ///
-/// For HTTP/1 the fields are lines `name: value CRLF`, without status line, date or connection
-/// field, and without a closing empty line. For HTTP/2 they are a stateless HPACK field block (RFC
+/// For HTTP/1 the fields are lines `Name: value CRLF`, names as
+/// [`write_title`](super::field_names::write_title) spells them, without status line, date or
+/// connection field, and without a closing empty line. For HTTP/2 they are a stateless HPACK field block (RFC
 /// 7541): indexed fields of the static table and literals without indexing, no `:status`, no
 /// `date`, no table size update. It neither reads nor changes a dynamic table, so the same bytes
 /// have the same meaning at any place of any connection.
@@ -139,16 +140,16 @@ mod tests {
     #[test]
     fn a_block_with_common_lines_is_that_without() {
         let whole = FieldBlock {
-            bytes: b"content-length: 5\r\na: b\r\netag: \"e\"\r\nvary: c\r\n",
+            bytes: b"Content-Length: 5\r\nA: b\r\nETag: \"e\"\r\nVary: c\r\n",
             length_end: 19,
             shared_start: 25,
             ..FieldBlock::default()
         };
         let split = FieldBlock {
-            bytes: b"content-length: 5\r\netag: \"e\"\r\n",
+            bytes: b"Content-Length: 5\r\nETag: \"e\"\r\n",
             length_end: 19,
             shared_start: 19,
-            common: b"a: b\r\nvary: c\r\n",
+            common: b"A: b\r\nVary: c\r\n",
             common_shared_start: 6,
         };
         for part in [
@@ -164,7 +165,7 @@ mod tests {
         }
         assert_eq!(
             split.part(ReadyPart::Shared).concat(),
-            b"etag: \"e\"\r\nvary: c\r\n"
+            b"ETag: \"e\"\r\nVary: c\r\n"
         );
     }
 }

@@ -160,11 +160,9 @@ impl Answering<'_> {
             Err(_) => return self.error(Status::INTERNAL_SERVER_ERROR, None),
         };
         let block = changed.as_block();
-        let mut lines = block.lines();
-        let content_type = lines.find(|(name, _, _)| *name == b"content-type");
         let changed = Selected {
             block: block.into(),
-            content_type: content_type.map_or(b"", |(_, value, _)| value),
+            content_type: block.get("content-type").unwrap_or_default(),
             ..*selected
         };
         self.planned(request, &changed)
@@ -214,8 +212,7 @@ impl Answering<'_> {
         let replaced = replaced.iter();
         for name in replaced.filter(|name| !is_error || !is_caching_field(name)) {
             changes.set.retain(|(set, _)| set != name);
-            let mut lines = selected.block.h1.lines();
-            if lines.any(|(line, _, _)| line == name.as_bytes()) {
+            if selected.block.h1.get(name).is_some() {
                 changes.remove.push(name.clone());
             }
         }
@@ -236,7 +233,6 @@ impl Answering<'_> {
     ) -> Result<ReadyFields, ReadyFieldsError> {
         let has = |name: &str| self.turn.defaults.replaced.iter().any(|it| it == name);
         let mut operators = self.turn.fields.iter();
-        let mut lines = selected.block.h1.lines();
         let of_operator = operators.find(|(name, _)| *name == CACHE_CONTROL && has(name));
         let of_rule = changes.set.iter().find(|(name, _)| name == CACHE_CONTROL);
         let value = of_operator
@@ -244,11 +240,7 @@ impl Answering<'_> {
             .filter(|_| selected.status.0 < 400)
             .or_else(|| of_rule.map(|(_, value)| value.as_slice()))
             .or(narrower.map(str::as_bytes))
-            .or_else(|| {
-                lines
-                    .find(|it| it.0 == CACHE_CONTROL.as_bytes())
-                    .map(|it| it.1)
-            })
+            .or_else(|| selected.block.h1.get(CACHE_CONTROL))
             .unwrap_or_default();
         let value = answer::protected_cache_control(value).unwrap_or_else(|| value.to_vec());
         let is_caching = |name: &str| is_caching_field(name) && name != "expires";
@@ -258,9 +250,9 @@ impl Answering<'_> {
         changes.remove.retain(|name| name != CACHE_CONTROL);
         let block = selected.block.h1;
         for (name, _, _) in block.lines() {
-            let name = String::from_utf8_lossy(name);
+            let name = String::from_utf8_lossy(name).to_ascii_lowercase();
             if name != CACHE_CONTROL && (is_caching(&name) || has(&name)) {
-                changes.remove.push(name.into_owned());
+                changes.remove.push(name);
             }
         }
         changes.set.push((CACHE_CONTROL.to_owned(), value));
@@ -565,9 +557,7 @@ fn narrower_cache_control(request: &Request<'_>, selected: &Selected<'_>) -> Opt
     if is_plain && !request.fields.has(KnownField::Authorization) {
         return None;
     }
-    let mut lines = selected.block.h1.lines();
-    let line = lines.find(|(name, _, _)| *name == CACHE_CONTROL.as_bytes());
-    let value = line.map_or(&b""[..], |(_, value, _)| value);
+    let value = selected.block.h1.get(CACHE_CONTROL).unwrap_or_default();
     if selected.status.0 >= 400 || (!selected.is_own && is_for_navigation_alone(request)) {
         let narrower = answer::CACHE_NO_CACHE;
         return (value != narrower.as_bytes()).then_some(narrower);

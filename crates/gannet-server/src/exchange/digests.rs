@@ -48,9 +48,8 @@ impl Digests {
         if !wants_repr && !wants_content {
             return Self::default();
         }
-        let mut lines = selected.block.h1.lines();
-        let ready = lines.find(|(name, _, _)| *name == REPR_DIGEST.as_bytes());
-        let ready = ready.and_then(|(_, value, _)| str::from_utf8(value).ok());
+        let ready = selected.block.h1.get(REPR_DIGEST);
+        let ready = ready.and_then(|value| str::from_utf8(value).ok());
         let known = match ready {
             Some(value) => Some(value.to_owned()),
             None => sha256(selected).map(|digest| value(&digest)),

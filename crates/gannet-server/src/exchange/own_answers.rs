@@ -201,9 +201,8 @@ impl Answering<'_> {
         let block = changed
             .as_ref()
             .map_or(selected.block.h1, ReadyFields::as_block);
-        let mut lines = block.lines();
-        let origin = lines.find(|(name, _, _)| *name == b"access-control-allow-origin");
-        let origin = origin.and_then(|(_, value, _)| std::str::from_utf8(value).ok());
+        let origin = block.get("access-control-allow-origin");
+        let origin = origin.and_then(|value| std::str::from_utf8(value).ok());
         // Other changes by rules concern content, and none is sent.
         self.ruling = None;
         let Some(origin) = origin else {

@@ -122,9 +122,8 @@ impl ErrorPage {
             Body::Decoded { .. } => return None,
         };
         let block = variant.h1();
-        let mut lines = block.lines();
-        let policy = lines.find_map(|(name, value, _)| {
-            let name = POLICIES.into_iter().find(|it| it.as_bytes() == name)?;
+        let policy = POLICIES.into_iter().find_map(|name| {
+            let value = block.get(name)?;
             Some((name, String::from_utf8_lossy(value).into_owned()))
         });
         Some(Self::new(content, policy))

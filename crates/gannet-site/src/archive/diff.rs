@@ -347,10 +347,11 @@ fn fields(entry: &Entry<'_>) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(&block);
     let lines = text.lines().filter_map(|line| line.split_once(": "));
     lines
-        .filter(|(name, _)| !FOLLOWING.contains(name))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .filter(|(name, _)| !FOLLOWING.contains(&name.as_str()))
         .map(|(name, value)| {
-            let value = if DIGESTS.contains(&name) { "" } else { value };
-            (name.to_owned(), value.to_owned())
+            let is_digest = DIGESTS.contains(&name.as_str());
+            (name, if is_digest { "" } else { value }.to_owned())
         })
         .collect()
 }

@@ -2,6 +2,7 @@
 //! of packing.
 
 use gannet_archive::{Archive, EntryKind, Key, Namespace};
+use gannet_content::policy::digest::REPR_DIGEST;
 use gannet_content::routing::TrailingSlash;
 
 use super::rule_list::tables;
@@ -112,10 +113,8 @@ impl Seen {
                     }
                     seen.has_dotfiles |= is_dotfile(key.path);
                     seen.has_rules_files |= matches!(key.path, b"/_redirects" | b"/_headers");
-                    let block = entry.variants().next().map(|variant| variant.h1().whole());
-                    let block = block.unwrap_or_default();
-                    let mut lines = block.split(|byte| *byte == b'\n');
-                    seen.has_digests |= lines.any(|line| line.starts_with(b"repr-digest:"));
+                    let block = entry.variants().next().map(|variant| variant.h1());
+                    seen.has_digests |= block.is_some_and(|it| it.get(REPR_DIGEST).is_some());
                 }
             }
         }

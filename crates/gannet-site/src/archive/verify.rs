@@ -8,6 +8,7 @@ use gannet_archive::{
     Archive, Blob, Coding, Entry, FieldBlock, Key, SUPERBLOCK_LEN, Variant, dictionary_head, digest,
 };
 use gannet_http::h2::hpack::Decoder;
+use gannet_http::semantics::field_names::write_title;
 
 use super::file::decoded;
 use super::{ArchiveFile, SiteError, hex, url};
@@ -219,7 +220,9 @@ fn has_equal_fields(entry: &Entry<'_>) -> bool {
             .all(|(lines, fields)| {
                 let mut decoded = Vec::new();
                 let result = Decoder::new().decode_each(&fields, |name, value| {
-                    decoded.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+                    let name = String::from_utf8_lossy(name);
+                    write_title(&name, &mut decoded);
+                    decoded.extend_from_slice(&[b": ", value, b"\r\n"].concat());
                 });
                 result.is_ok() && decoded == lines
             })

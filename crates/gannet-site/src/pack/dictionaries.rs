@@ -224,11 +224,8 @@ impl Releases {
 
 /// Whether clients were told that it is a dictionary; otherwise none of them has it.
 fn was_offered(entry: &Entry<'_>) -> bool {
-    let block = entry.variants().next().map(|variant| variant.h1().whole());
-    let block = block.unwrap_or_default();
-    let name = format!("{USE_AS_DICTIONARY}: ");
-    let mut lines = block.split(|byte| *byte == b'\n');
-    lines.any(|line| line.starts_with(name.as_bytes()))
+    let block = entry.variants().next().map(|variant| variant.h1());
+    block.is_some_and(|block| block.get(USE_AS_DICTIONARY).is_some())
 }
 
 /// A file of an earlier release.

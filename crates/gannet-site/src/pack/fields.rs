@@ -116,7 +116,9 @@ impl Split {
         let (before, shared) = rest.split_at(cut.into());
         let (mut own, mut common) = (length.to_vec(), before.to_vec());
         for (name, _, line) in block_lines(shared) {
-            let is_own = name == b"etag" || name == USE_AS_DICTIONARY.as_bytes();
+            let is_own = [&b"etag"[..], USE_AS_DICTIONARY.as_bytes()]
+                .iter()
+                .any(|it| it.eq_ignore_ascii_case(name));
             let to = if is_own { &mut own } else { &mut common };
             to.extend_from_slice(line);
         }

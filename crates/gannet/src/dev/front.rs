@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gannet_http::h1::{Connection, Event};
 use gannet_http::semantics::date::DateLine;
+use gannet_http::semantics::field_names::write_title;
 use gannet_http::semantics::request::{Method, Request, Version};
 use gannet_http::semantics::response::{ResponseHead, Status};
 use gannet_server::notices::OUTPUT;
@@ -276,7 +277,7 @@ fn answer(
                 Method::Head => "",
                 _ => MISDIRECTED,
             };
-            (&mut &*stream).write_all(&[head, content.to_owned()].concat().into_bytes())?;
+            (&mut &*stream).write_all(&[&head, content.as_bytes()].concat())?;
             return Ok(true);
         }
         Some(Own::Script) => {
@@ -293,7 +294,7 @@ fn answer(
                 Some(SCRIPT.len() as u64),
                 machine.is_closing(),
             );
-            (&mut &*stream).write_all(&[head.as_bytes(), SCRIPT].concat())?;
+            (&mut &*stream).write_all(&[&head, SCRIPT].concat())?;
             return Ok(true);
         }
         Some(Own::Events(mark)) => return tell(stream, &front.state, &mark).map(|()| false),
@@ -338,11 +339,11 @@ fn answer(
         let head = head(&answer.status, &fields, Some(len as u64), is_last);
         let mut stream = stream;
         if is_without {
-            return stream.write_all(head.as_bytes()).map(|()| true);
+            return stream.write_all(&head).map(|()| true);
         }
         // The long rest is not copied.
         let (start, rest) = content.split_at(place);
-        stream.write_all(&[head.as_bytes(), start, script.as_bytes()].concat())?;
+        stream.write_all(&[&head, start, script.as_bytes()].concat())?;
         stream.write_all(rest)?;
         return Ok(true);
     }
@@ -351,7 +352,7 @@ fn answer(
     // Without a length, the end of the connection is the end of the content.
     let is_last = machine.is_closing() || (len.is_none() && !is_without);
     let head = head(&answer.status, &fields, shown_len, is_last);
-    (&mut &*stream).write_all(head.as_bytes())?;
+    (&mut &*stream).write_all(&head)?;
     if is_without {
         return Ok(true);
     }
@@ -388,22 +389,23 @@ fn allow_script(fields: &mut [(String, String)]) -> String {
 }
 
 /// The head of an answer.
-fn head(status: &str, fields: &[(String, String)], len: Option<u64>, is_last: bool) -> String {
-    let mut text = format!("HTTP/1.1 {status}\r\n");
+fn head(status: &str, fields: &[(String, String)], len: Option<u64>, is_last: bool) -> Vec<u8> {
+    let mut text = format!("HTTP/1.1 {status}\r\n").into_bytes();
     for (name, value) in fields {
-        text.push_str(&format!("{name}: {value}\r\n"));
+        write_title(name, &mut text);
+        text.extend_from_slice(format!(": {value}\r\n").as_bytes());
     }
     if !fields.iter().any(|(name, _)| name == "date") {
-        text.push_str(&String::from_utf8_lossy(date_line().as_bytes()));
+        text.extend_from_slice(date_line().as_bytes());
     }
-    text.push_str("cache-control: no-store\r\n");
+    text.extend_from_slice(b"Cache-Control: no-store\r\n");
     if let Some(len) = len {
-        text.push_str(&format!("content-length: {len}\r\n"));
+        text.extend_from_slice(format!("Content-Length: {len}\r\n").as_bytes());
     }
     if is_last {
-        text.push_str("connection: close\r\n");
+        text.extend_from_slice(b"Connection: close\r\n");
     }
-    text.push_str("\r\n");
+    text.extend_from_slice(b"\r\n");
     text
 }
 
@@ -411,12 +413,12 @@ fn head(status: &str, fields: &[(String, String)], len: Option<u64>, is_last: bo
 fn tell(mut stream: &TcpStream, state: &State, mark: &str) -> io::Result<()> {
     let Some(_place) = state.stream(stream)? else {
         return stream.write_all(
-            b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         );
     };
     stream.write_all(
-        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
-          x-content-type-options: nosniff\r\nconnection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
+          X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
     )?;
     let mut told = state.told(mark);
     while let Some(text) = state.next(&mut told, BEAT) {

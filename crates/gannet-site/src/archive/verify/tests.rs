@@ -17,7 +17,7 @@ fn archive(coding: Coding, hash: &[u8; 32], path: &[u8], coded: &[u8]) -> Vec<u8
     let mut writer = Writer::new(Options::default());
     let dictionary = writer.add_dictionary(hash, path, OLD.len() as u64);
     let blocks = [NEW, coded, OLD].map(|body| {
-        let length = format!("content-length: {}\r\n", body.len());
+        let length = format!("Content-Length: {}\r\n", body.len());
         let block = format!("{length}cache-control: immutable\r\n");
         (writer.add_bytes(body).id, length.len() as u16, block)
     });

@@ -531,12 +531,12 @@ fn made_on_the_fly(
     is_made.then_some(coding)
 }
 
-/// Names and values of a prepared field block.
+/// Names, in lower case, and values of a prepared field block.
 fn lines_of(block: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(block);
     let lines = text.lines().filter_map(|line| line.split_once(": "));
     lines
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect()
 }
 
