@@ -184,18 +184,24 @@ pub fn ready_fields(resource: &Resource<'_>) -> Result<ReadyFields, ReadyFieldsE
 #[must_use]
 pub fn location(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     let mut value = path.to_vec();
-    let Some(query) = query else { return value };
-    value.push(b'?');
-    for &byte in query {
-        let is_kept = byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\');
-        if is_kept {
-            value.push(byte);
-        } else {
-            let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
-            value.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
-        }
+    if let Some(query) = query {
+        value.push(b'?');
+        write_raw(query, &mut value);
     }
     value
+}
+
+/// Appends a part of a target as sent, except that bytes not allowed in a URI are percent-encoded.
+pub fn write_raw(part: &[u8], out: &mut Vec<u8>) {
+    for &byte in part {
+        let is_kept = byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\');
+        if is_kept {
+            out.push(byte);
+        } else {
+            let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
+            out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
 }
 
 #[cfg(test)]

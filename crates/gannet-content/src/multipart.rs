@@ -7,7 +7,9 @@ use gannet_http::semantics::range::ByteRange;
 /// The content of a 206 with several ranges: generated framing, and the ranges of the bodies.
 ///
 /// Sent as, for each part, `framing[part.head]` and then the representation's bytes of `part.body`;
-/// and `framing[closing]` at the end.
+/// and `framing[closing]` at the end. It begins with a line end, an empty preamble (RFC 2046 section
+/// 5.1.1), as nginx and Apache send it: zsync and programs like it read a line before the first
+/// delimiter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Multipart {
     /// All delimiters and part heads, one after the other.
@@ -73,17 +75,13 @@ pub fn multipart(
     let mut body_len = 0;
     for &body in ranges {
         let start = framing.len();
-        // The first delimiter has no line end before it: there is no preamble.
-        if start > 0 {
-            framing.extend_from_slice(b"\r\n");
-        }
-        framing.extend_from_slice(b"--");
+        framing.extend_from_slice(b"\r\n--");
         framing.extend_from_slice(&boundary.0);
         if let Some(content_type) = content_type {
-            framing.extend_from_slice(b"\r\ncontent-type: ");
+            framing.extend_from_slice(b"\r\nContent-Type: ");
             framing.extend_from_slice(content_type);
         }
-        framing.extend_from_slice(b"\r\ncontent-range: ");
+        framing.extend_from_slice(b"\r\nContent-Range: ");
         body.write_content_range(complete_len, &mut framing);
         framing.extend_from_slice(b"\r\n\r\n");
         parts.push(Part {
@@ -133,8 +131,8 @@ mod tests {
         assert_eq!(sent.len() as u64, multipart.content_length);
         let digits = "a5".repeat(16);
         let expect = format!(
-            "--{digits}\r\ncontent-type: text/plain\r\ncontent-range: bytes 0-1/10\r\n\r\n01\r\n\
-             --{digits}\r\ncontent-type: text/plain\r\ncontent-range: bytes 6-9/10\r\n\r\n6789\r\n\
+            "\r\n--{digits}\r\nContent-Type: text/plain\r\nContent-Range: bytes 0-1/10\r\n\r\n01\r\n\
+             --{digits}\r\nContent-Type: text/plain\r\nContent-Range: bytes 6-9/10\r\n\r\n6789\r\n\
              --{digits}--\r\n"
         );
         assert_eq!(String::from_utf8_lossy(&sent), expect);
@@ -157,7 +155,7 @@ mod tests {
         assert_eq!(multipart.content_length, 3 + multipart.framing.len() as u64);
         let head = &multipart.framing[multipart.parts[1].head.clone()];
         assert!(head.ends_with(
-            b"\r\ncontent-range: bytes 18446744073709551613-18446744073709551614/\
+            b"\r\nContent-Range: bytes 18446744073709551613-18446744073709551614/\
               18446744073709551615\r\n\r\n"
         ));
     }

@@ -4,7 +4,7 @@
 //! response whose status would not be 200 without conditions (a 404 page, a redirect) must not be
 //! planned here: conditions and ranges do not apply to it (RFC 9110 sections 13.2.1 and 14.2).
 
-use gannet_http::semantics::coding::Coding;
+use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::date::parse_date;
 use gannet_http::semantics::entity_tag::{Comparison, EntityTag, list_matches};
 use gannet_http::semantics::fields::{FieldMask, Fields, KnownField};
@@ -25,11 +25,7 @@ pub struct Representation<'a> {
 }
 
 /// The kind of response.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "short-lived, on the stack, and free of allocation"
-)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// 200 with all of it.
     Full,
@@ -76,11 +72,12 @@ fn evaluate(
     if !is_as_expected {
         return Outcome::PreconditionFailed;
     }
-    // Steps 3 and 4: If-Modified-Since counts only without If-None-Match (section 13.1.3).
+    // Steps 3 and 4: If-Modified-Since counts only without If-None-Match (section 13.1.3). Another
+    // date than that of the file means another file: a release that was rolled back is older.
     let is_known = if fields.has(KnownField::IfNoneMatch) {
         current.is_listed(fields, KnownField::IfNoneMatch, Comparison::Weak)
     } else {
-        current.is_unmodified_since(fields, KnownField::IfModifiedSince, now)
+        current.has_date(fields, KnownField::IfModifiedSince, now)
     };
     if is_known {
         return Outcome::NotModified;
@@ -123,15 +120,20 @@ impl<'a> Current<'a> {
         matches!((date, last_modified), (Some(date), Some(modified)) if modified > date)
     }
 
-    /// Whether both dates are known and the representation is not newer than the field's.
-    fn is_unmodified_since(&self, fields: &Fields<'_>, field: KnownField, now: i64) -> bool {
-        let (date, last_modified) = (single_date(fields, field, now), self.last_modified);
-        matches!((date, last_modified), (Some(date), Some(modified)) if modified <= date)
+    /// Whether both dates are known and equal.
+    fn has_date(&self, fields: &Fields<'_>, field: KnownField, now: i64) -> bool {
+        let date = single_date(fields, field, now);
+        date.is_some() && date == self.last_modified
     }
 
     /// The outcome of `Range`, unless `If-Range` cancels it.
+    ///
+    /// A range of a coding is sent only to a client that names the coding's tag: others count bytes
+    /// of the file, and would join those of two forms ([`select_for_range`]).
     fn range(&self, fields: &Fields<'_>, now: i64) -> Outcome {
-        if fields.is_repeated(KnownField::Range) || !self.is_if_range_met(fields, now) {
+        let is_plain = self.coding == Coding::Identity;
+        let is_meant = (is_plain && self.is_if_range_met(fields, now)) || self.is_tag_named(fields);
+        if fields.is_repeated(KnownField::Range) || !is_meant {
             return Outcome::Full;
         }
         let value = fields.get(KnownField::Range).unwrap_or_default();
@@ -140,13 +142,16 @@ impl<'a> Current<'a> {
             RangeRequest::Unsatisfiable => Outcome::Unsatisfiable,
             // Content-Encoding beside multipart/byteranges would mean that the delimiters are coded
             // too: clients would decode them. A range may always be ignored.
-            RangeRequest::Satisfiable(set)
-                if set.as_slice().len() > 1 && self.coding != Coding::Identity =>
-            {
+            RangeRequest::Satisfiable(set) if set.as_slice().len() > 1 && !is_plain => {
                 Outcome::Full
             }
             RangeRequest::Satisfiable(set) => Outcome::Partial(set),
         }
+    }
+
+    /// Whether `If-Range` is the current tag.
+    fn is_tag_named(&self, fields: &Fields<'_>) -> bool {
+        names_tag(fields, self.tag)
     }
 
     /// Whether `If-Range` is absent or names the current representation by a strong validator
@@ -159,16 +164,66 @@ impl<'a> Current<'a> {
             return false;
         }
         let value = fields.get(KnownField::IfRange).unwrap_or_default();
-        if let Some(tag) = EntityTag::parse(value) {
-            return self
-                .tag
-                .is_some_and(|current| tag.matches(&current, Comparison::Strong));
+        if EntityTag::parse(value).is_some() {
+            return self.is_tag_named(fields);
         }
         // RFC 9110 8.8.2.2: a date is strong only if the second it names is over, since the file
         // may change again within it. It must be equal, not merely later.
         let date = parse_date(value, now);
         date.is_some() && date == self.last_modified && date < Some(now)
     }
+}
+
+/// The codings that may answer, of those that a client accepts: for a range, the one whose tag
+/// `If-Range` has, and otherwise only the plain file, unless `If-Match` excludes that.
+///
+/// A client that asks for a range without `If-Range` has bytes of the file from somewhere: a
+/// download that broke off, an index, another server. Bytes of a coding, which depends on the
+/// encoder, would not fit them, and nobody would notice. `variants` are the resource's codings and
+/// tags.
+#[inline]
+#[must_use]
+pub fn select_for_range<'v>(
+    request: &Request<'_>,
+    accepted: CodingSet,
+    variants: impl Iterator<Item = (Coding, &'v [u8])>,
+) -> CodingSet {
+    let fields = &request.fields;
+    if !asks_range(request) {
+        return accepted;
+    }
+    // With `If-Match`, a client wants what it has, too.
+    let mut matched = CodingSet::EMPTY;
+    for (coding, tag) in variants.filter(|(coding, _)| accepted.contains(*coding)) {
+        let tag = EntityTag::parse(tag);
+        if names_tag(fields, tag) {
+            return coding.into();
+        }
+        if list_matches(fields.lines(KnownField::IfMatch), tag, Comparison::Strong) {
+            matched = matched.with(coding);
+        }
+    }
+    match matched.is_empty() || matched.contains(Coding::Identity) {
+        true => CodingSet::IDENTITY,
+        false => matched,
+    }
+}
+
+/// Whether a coding with this tag may answer: not if the request is for a range and names another.
+#[must_use]
+pub fn may_be_of(request: &Request<'_>, tag: &[u8]) -> bool {
+    !asks_range(request) || names_tag(&request.fields, EntityTag::parse(tag))
+}
+
+fn asks_range(request: &Request<'_>) -> bool {
+    request.method == Method::Get && request.fields.has(KnownField::Range)
+}
+
+/// Whether `If-Range` is this tag, and both are strong.
+fn names_tag(fields: &Fields<'_>, tag: Option<EntityTag<'_>>) -> bool {
+    let named = fields.get(KnownField::IfRange).and_then(EntityTag::parse);
+    let is_one = !fields.is_repeated(KnownField::IfRange);
+    is_one && matches!((named, tag), (Some(a), Some(b)) if a.matches(&b, Comparison::Strong))
 }
 
 /// The date of a field that has one line with a valid date; otherwise the field is ignored (RFC

@@ -239,7 +239,7 @@ fn a_block_changes_as_a_list_of_fields_does() {
         let fields = |bytes: &[u8]| -> Vec<(String, Vec<u8>)> {
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ASCII");
             block_lines(bytes)
-                .map(|(name, value, _)| (text(name), value.to_vec()))
+                .map(|(name, value, _)| (text(&name.to_ascii_lowercase()), value.to_vec()))
                 .collect()
         };
         let mut expect = fields(ready.as_block().bytes);

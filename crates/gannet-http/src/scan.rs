@@ -13,15 +13,14 @@ pub(crate) fn find_control(bytes: &[u8]) -> usize {
     )
 }
 
-/// Index of the first byte that is not visible ASCII (up to 0x20, or from 0x7f on); the length if
-/// there is none.
+/// Index of the first space or control byte (up to 0x20, or 0x7f); the length if there is none.
 #[inline]
 pub(crate) fn find_not_visible(bytes: &[u8]) -> usize {
     find(
         bytes,
-        // Only a hit borrows or carries.
-        |word| (word.wrapping_sub(ONES * 0x21) | word.wrapping_add(ONES) | word) & HIGH,
-        |byte| !byte.is_ascii_graphic(),
+        // Only a hit borrows.
+        |word| (word.wrapping_sub(ONES * 0x21) | ((word & !HIGH) + ONES)) & !word & HIGH,
+        |byte| byte <= b' ' || byte == 0x7f,
     )
 }
 
@@ -137,7 +136,7 @@ mod tests {
             prop_assert_eq!(find_control(&bytes), plain(|b| b < 0x20 || b == 0x7f));
             let is_text = |b: &u8| *b == b'\t' || (*b >= b' ' && *b != 0x7f);
             prop_assert_eq!(super::is_text(&bytes), bytes.iter().all(is_text));
-            prop_assert_eq!(find_not_visible(&bytes), plain(|b| b <= 0x20 || b >= 0x7f));
+            prop_assert_eq!(find_not_visible(&bytes), plain(|b| b <= 0x20 || b == 0x7f));
             prop_assert_eq!(find_byte(&bytes, b':'), plain(|b| b == b':'));
             prop_assert_eq!(find_path_end(&bytes), plain(|b| b == b'?' || b == b'#'));
         }

@@ -106,7 +106,7 @@ fn a_server_answers_as_foreseen() {
                 "/favicon.ico",
                 "/a%zz",
                 "/..",
-                "/a%2fb",
+                "/a%5cb",
             ] {
                 for coding in ["identity", "gzip", "br, zstd"] {
                     let field = format!("accept-encoding: {coding}");
@@ -245,7 +245,7 @@ fn what_cannot_be_explained_is_told() {
         "gannet: cannot explain 'http:///x': it has no host\n\
          help: write it as /PATH or http://HOST/PATH\n",
     );
-    for path in ["/..", "/a%zz", "/a%2fb"] {
+    for path in ["/..", "/a%zz", "/a%5cb"] {
         let ended = gannet_in(&folder, ["explain", path]).success();
         assert!(ended.text().ends_with("\n\nstatus 400\n"), "{ended:?}");
     }

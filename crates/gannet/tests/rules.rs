@@ -116,7 +116,11 @@ fn redirects_as_netlify_reads_them() {
             ("", "/news", "301 /blog/"),
             ("", "/u/ann/7", "301 /people/ann?page=7"),
             ("", "/u/a%0d%0ab/7", "400 <!doctype html>"),
-            ("", "/u/%2F%2Fevil.example/7", "400 <!doctype html>"),
+            (
+                "",
+                "/u/%2F%2Fevil.example/7",
+                "301 /people/evil.example?page=7",
+            ),
             ("", "/store?id=17", "301 /product/17"),
             ("", "/store?id=17&x=1", "404 nothing here"),
             ("", "/app/anything", "200 about"),

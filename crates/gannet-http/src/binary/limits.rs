@@ -2,9 +2,9 @@
 
 /// The largest decoded field section, counted as RFC 9113 section 6.5.2 and RFC 9114 section 4.2.2
 /// count it (32 bytes per line on top of name and value): SETTINGS_MAX_HEADER_LIST_SIZE and
-/// SETTINGS_MAX_FIELD_SECTION_SIZE. The same as HTTP/1's section, plus the overhead of its 100
+/// SETTINGS_MAX_FIELD_SECTION_SIZE. The same as HTTP/1's section, plus the overhead of its 256
 /// lines. Larger ones are answered with 431.
-pub const FIELD_SECTION_MAX: u32 = 20 * 1024;
+pub const FIELD_SECTION_MAX: u32 = 24 * 1024;
 
 /// Decoded size at which decoding stops. Up to here sections above [`FIELD_SECTION_MAX`] are still
 /// decoded, without keeping the result: in HTTP/2 because the dynamic table must stay in step, in

@@ -22,6 +22,8 @@ pub(crate) enum NameKind {
     Known(KnownField),
     /// `te`, whose only allowed value is `trailers`.
     Te,
+    /// `cookie`, whose crumbs are one field (RFC 9113 section 8.2.3, RFC 9114 section 4.2.1).
+    Cookie,
     /// Any other field.
     Other,
     /// A name that is not in lower case, an unknown pseudo-field, or a connection-specific field:
@@ -38,6 +40,7 @@ impl NameKind {
             b":authority" => return Self::Authority,
             b":path" => return Self::Path,
             b"te" => return Self::Te,
+            b"cookie" => return Self::Cookie,
             // RFC 9113 8.2.2
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
             | b"upgrade" => return Self::Refused,
@@ -67,7 +70,7 @@ impl NameKind {
             Self::Authority | Self::Known(KnownField::Host) => target::is_authority(value),
             Self::Path => is_path(value),
             Self::Te => value.eq_ignore_ascii_case(b"trailers"),
-            Self::Known(_) | Self::Other => is_field_value(value),
+            Self::Cookie | Self::Known(_) | Self::Other => is_field_value(value),
             Self::Refused => false,
         }
     }
@@ -104,8 +107,9 @@ fn is_scheme(value: &[u8]) -> bool {
     }
 }
 
-/// A path with its query, or the asterisk of OPTIONS (RFC 9113 section 8.3.1): visible ASCII
-/// without a fragment.
+/// A path with its query, or the asterisk of OPTIONS (RFC 9113 section 8.3.1): without spaces,
+/// control bytes and fragment. Bytes above 0x7f are taken as they are, though a client should
+/// encode them.
 fn is_path(value: &[u8]) -> bool {
     matches!(value, [b'/', ..] | b"*")
         && scan::find_not_visible(value) == value.len()
@@ -235,7 +239,8 @@ mod tests {
         };
         check(":path", NameKind::Path);
         check("accept", NameKind::Known(KnownField::Accept));
-        check("cookie", NameKind::Other);
+        check("cookie", NameKind::Cookie);
+        check("cookie2", NameKind::Other);
         check("te", NameKind::Te);
         for refused in [
             "",
@@ -292,8 +297,8 @@ mod tests {
         check(NameKind::Known(KnownField::Host), &["a:80"], &["", "a,a"]);
         check(
             NameKind::Path,
-            &["/", "/a?b", "*"],
-            &["", "a", "/a b", "/#", "**", "http://a/", "/é"],
+            &["/", "/a?b", "*", "/é"],
+            &["", "a", "/a b", "/#", "**", "http://a/", "/\u{7f}"],
         );
         check(NameKind::Refused, &[], &["", "a"]);
     }

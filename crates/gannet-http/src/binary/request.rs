@@ -27,6 +27,7 @@ pub(crate) struct Head {
     /// Size as counted for SETTINGS_MAX_HEADER_LIST_SIZE.
     size: u32,
     has_fields: bool,
+    has_cookie: bool,
     is_malformed: bool,
     rejection: Option<RejectionWhy>,
 }
@@ -73,7 +74,9 @@ impl Head {
             return self.add_pseudo(line);
         }
         self.has_fields = true;
-        self.line_count += 1;
+        let is_crumb = line.kind == NameKind::Cookie && self.has_cookie;
+        self.has_cookie |= line.kind == NameKind::Cookie;
+        self.line_count += u16::from(!is_crumb);
         if self.size > FIELD_SECTION_MAX || self.line_count > FIELD_LINES_MAX {
             return self.drop_line();
         }

@@ -4,7 +4,7 @@ use super::error::Why;
 use crate::scan;
 use crate::semantics::request::{Method, RequestTarget, TargetForm};
 
-/// Reads a target that consists of visible ASCII only. Also returns the authority that it names.
+/// Reads a target without spaces and control bytes. Also returns the authority that it names.
 ///
 /// # Errors
 /// [`Why::Target`] for a target in no known form, in one that the method does not allow, or with a

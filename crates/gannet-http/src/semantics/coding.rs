@@ -142,53 +142,65 @@ impl CodingSet {
 
 /// The codings that a client accepts, according to the lines of its `Accept-Encoding` field.
 ///
-/// Weights other than 0 make no difference: the server chooses, and chooses the smallest. A client
-/// without the field gets identity, although any coding would be allowed: such clients are scripts
-/// and tools that store what they receive. If `*` is present and not refused, every coding not
-/// named is accepted. An invalid weight refuses its coding. Identity is accepted unless it is
-/// refused by name, or by `*;q=0` without being named.
+/// Among codings, weights other than 0 make no difference: the server chooses, and chooses the
+/// smallest. A coding of less weight than identity has is not used. A client without the field gets
+/// identity, although any coding would be allowed: such clients are scripts and tools that store
+/// what they receive. `*` counts only if no coding is named, and then means gzip, which every client
+/// that wrote it once could decode; never a coding that is younger than the client. An invalid
+/// weight refuses its coding. Identity is accepted unless it is refused by name, or by `*;q=0`
+/// without being named.
 #[must_use]
-pub fn accept_encoding<'a>(lines: impl Iterator<Item = &'a [u8]>) -> CodingSet {
-    let mut accepted = CodingSet::EMPTY;
-    let mut refused = CodingSet::EMPTY;
+pub fn accept_encoding<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> CodingSet {
+    let Some(first) = lines.next() else {
+        return CodingSet::IDENTITY;
+    };
+    // The values that browsers send, recognised as a whole.
+    let known = match first {
+        b"gzip, deflate, br, zstd" => Some(CodingSet(0b1111)),
+        b"gzip, deflate, br" => Some(CodingSet(0b0111)),
+        _ => None,
+    };
+    match (known, lines.next()) {
+        (Some(known), None) => known,
+        (_, second) => weigh([first].into_iter().chain(second).chain(lines)),
+    }
+}
+
+/// As [`accept_encoding`], for any lines.
+fn weigh<'a>(lines: impl Iterator<Item = &'a [u8]>) -> CodingSet {
+    let mut named = [None; Coding::ALL.len()];
     let mut others = None;
-    for line in lines {
-        // The values that browsers send, recognised as a whole.
-        match line {
-            b"gzip, deflate, br, zstd" => {
-                accepted = CodingSet(accepted.0 | 0b1110);
-                continue;
-            }
-            b"gzip, deflate, br" => {
-                accepted = CodingSet(accepted.0 | 0b0110);
-                continue;
-            }
-            _ => {}
-        }
-        for element in line.split(|&byte| byte == b',') {
-            let mut parts = element.splitn(2, |&byte| byte == b';');
-            let name = parts.next().unwrap_or_default().trim_ascii();
-            let is_accepted = parts.next().is_none_or(is_weight_above_zero);
-            if name == b"*" {
-                others = Some(is_accepted && others != Some(false));
-            } else if let Some(coding) = Coding::parse(name) {
-                let set = if is_accepted {
-                    &mut accepted
-                } else {
-                    &mut refused
-                };
-                *set = set.with(coding);
-            }
+    for element in lines.flat_map(|line| line.split(|&byte| byte == b',')) {
+        let mut parts = element.splitn(2, |&byte| byte == b';');
+        let name = parts.next().unwrap_or_default().trim_ascii();
+        let weight = parts.next().map_or(WEIGHT_MAX, weight);
+        let known = match name {
+            b"*" => &mut others,
+            name => match Coding::parse(name) {
+                Some(coding) => &mut named[coding as usize],
+                None => continue,
+            },
+        };
+        // A coding named twice and refused once is refused.
+        *known = Some(known.map_or(weight, |known: u16| known.min(weight)));
+    }
+    let [identity, codings @ ..] = named;
+    let least = identity.unwrap_or(0).max(1);
+    let mut accepted = CodingSet::EMPTY;
+    if identity.or(others) != Some(0) {
+        accepted = CodingSet::IDENTITY;
+    }
+    for coding in [Coding::Gzip, Coding::Brotli, Coding::Zstd] {
+        if named[coding as usize].is_some_and(|weight| weight >= least) {
+            accepted = accepted.with(coding);
         }
     }
-    let unnamed = CodingSet(CodingSet::ALL.0 & !accepted.0 & !refused.0);
-    let by_default = match others {
-        Some(true) => unnamed,
-        Some(false) => CodingSet::EMPTY,
-        None => unnamed.intersection(CodingSet::IDENTITY),
-    };
-    // A coding named twice and refused once is refused.
-    CodingSet((accepted.0 | by_default.0) & !refused.0)
+    let is_any_named = codings.into_iter().flatten().any(|weight| weight > 0);
+    let is_gzip_meant = others.is_some_and(|weight| weight > identity.unwrap_or(0));
+    if !is_any_named && is_gzip_meant && named[Coding::Gzip as usize].is_none() {
+        accepted = accepted.with(Coding::Gzip);
+    }
+    accepted
 }
 
 /// The codings with a dictionary that a client accepts: those named, and refused nowhere. `*` means
@@ -203,7 +215,7 @@ pub fn accept_dictionary_encoding<'a>(lines: impl Iterator<Item = &'a [u8]>) -> 
         let mut codings = Coding::WITH_DICTIONARY.into_iter();
         let named = codings.find(|coding| name.eq_ignore_ascii_case(coding.name().as_bytes()));
         let Some(coding) = named else { continue };
-        match parts.next().is_none_or(is_weight_above_zero) {
+        match parts.next().is_none_or(|it| weight(it) > 0) {
             true => accepted = accepted.with(coding),
             false => refused = refused.with(coding),
         }
@@ -211,26 +223,29 @@ pub fn accept_dictionary_encoding<'a>(lines: impl Iterator<Item = &'a [u8]>) -> 
     CodingSet(accepted.0 & !refused.0)
 }
 
-/// Whether the parameters of an element are a weight (RFC 9110 section 12.4.2) other than 0.
-fn is_weight_above_zero(parameters: &[u8]) -> bool {
-    let weight = parameters.trim_ascii();
-    let Some(digits) = weight
-        .strip_prefix(b"q=")
-        .or_else(|| weight.strip_prefix(b"Q="))
-    else {
-        return false;
+/// The weight that the parameters of an element are (RFC 9110 section 12.4.2), in thousandths; 0 if
+/// they are something else.
+fn weight(parameters: &[u8]) -> u16 {
+    let text = parameters.trim_ascii();
+    let (whole, rest) = match text {
+        [b'q' | b'Q', b'=', whole @ (b'0' | b'1')] => (whole, &[][..]),
+        [b'q' | b'Q', b'=', whole @ (b'0' | b'1'), b'.', rest @ ..] => (whole, rest),
+        _ => return 0,
     };
-    match digits {
-        [b'1'] => true,
-        [b'1', b'.', rest @ ..] => rest.len() <= 3 && rest.iter().all(|&byte| byte == b'0'),
-        [b'0', b'.', rest @ ..] => {
-            rest.len() <= 3
-                && rest.iter().all(u8::is_ascii_digit)
-                && rest.iter().any(|&byte| byte != b'0')
-        }
-        _ => false,
+    if rest.len() > 3 || !rest.iter().all(u8::is_ascii_digit) {
+        return 0;
+    }
+    let digit = |place: usize| u16::from(rest.get(place).map_or(0, |byte| byte - b'0'));
+    let fraction = 100 * digit(0) + 10 * digit(1) + digit(2);
+    match (whole, fraction) {
+        (b'1', 0) => WEIGHT_MAX,
+        (b'1', _) => 0,
+        _ => fraction,
     }
 }
+
+/// A weight of 1, which an element without a weight has, in thousandths.
+const WEIGHT_MAX: u16 = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -293,13 +308,31 @@ mod tests {
 
     #[test]
     fn wildcards_and_identity() {
-        check(&["*"], "identity gzip br zstd");
+        check(&["*"], "identity gzip");
+        check(&["*;q=0.1"], "identity gzip");
+        check(&["deflate, *"], "identity gzip");
+        check(&["br, *"], "identity br");
+        check(&["br;q=0.5, *;q=1"], "identity br");
+        check(&["gzip;q=0, *"], "identity");
+        check(&["identity, *"], "identity");
+        check(&["identity;q=0.5, *"], "identity gzip");
+        check(&["*", "identity"], "identity");
         check(&["*;q=0"], "");
         check(&["*;q=0, identity"], "identity");
         check(&["gzip, *;q=0"], "gzip");
         check(&["identity;q=0"], "");
         check(&["identity;q=0, gzip"], "gzip");
-        check(&["identity;q=0, *"], "gzip br zstd");
-        check(&["br;q=0, *"], "identity gzip zstd");
+        check(&["identity;q=0, *"], "gzip");
+        check(&["br;q=0, *"], "identity gzip");
+    }
+
+    #[test]
+    fn identity_is_preferred_by_its_weight() {
+        check(&["identity, gzip;q=0.5"], "identity");
+        check(&["gzip;q=0.5", "identity;q=0.501"], "identity");
+        check(&["identity;q=0.5, gzip;q=0.5"], "identity gzip");
+        check(&["identity;q=0.5, gzip;q=0.4, br"], "identity br");
+        check(&["gzip, deflate, br", "identity"], "identity gzip br");
+        check(&["gzip, deflate, br, zstd", "br;q=0"], "identity gzip zstd");
     }
 }

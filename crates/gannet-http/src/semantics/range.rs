@@ -46,47 +46,55 @@ pub fn write_unsatisfied_range(complete_len: u64, out: &mut Vec<u8>) {
     write_decimal(complete_len, out);
 }
 
-/// Up to [`RANGES_MAX`] non-overlapping ranges, in request order; never empty.
-#[derive(Clone, Copy, Eq, PartialEq)]
-pub struct RangeSet {
-    ranges: [ByteRange; RANGES_MAX],
-    count: u8,
+/// Up to [`RANGES_MAX`] ranges, of which no two overlap or touch, in request order; never empty.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RangeSet(Ranges);
+
+/// One range, as nearly every request has, needs no memory of its own.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Ranges {
+    One(ByteRange),
+    Several(Vec<ByteRange>),
 }
 
 impl RangeSet {
     /// The ranges.
     #[must_use]
     pub fn as_slice(&self) -> &[ByteRange] {
-        &self.ranges[..usize::from(self.count)]
-    }
-
-    /// Adds a range; false if there is no room for it or it overlaps an earlier one.
-    fn add(&mut self, range: ByteRange) -> bool {
-        let overlaps = |other: &ByteRange| range.start < other.end && other.start < range.end;
-        if usize::from(self.count) == RANGES_MAX || self.as_slice().iter().any(overlaps) {
-            return false;
+        match &self.0 {
+            Ranges::One(range) => std::slice::from_ref(range),
+            Ranges::Several(ranges) => ranges,
         }
-        self.ranges[usize::from(self.count)] = range;
-        self.count += 1;
-        true
     }
-}
 
-impl std::fmt::Debug for RangeSet {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.as_slice().fmt(formatter)
+    /// Joins ranges that overlap or touch (RFC 9110 section 15.3.7.2); each has the place of the
+    /// one that was requested first.
+    fn of(first: ByteRange, mut ranges: Vec<ByteRange>) -> Self {
+        if ranges.is_empty() {
+            return Self(Ranges::One(first));
+        }
+        ranges.insert(0, first);
+        let mut places: Vec<(usize, ByteRange)> = ranges.into_iter().enumerate().collect();
+        places.sort_unstable_by_key(|(place, range)| (range.start, *place));
+        places.dedup_by(|(place, range), (kept_place, kept)| {
+            let is_joined = range.start <= kept.end;
+            if is_joined {
+                kept.end = kept.end.max(range.end);
+                *kept_place = (*kept_place).min(*place);
+            }
+            is_joined
+        });
+        places.sort_unstable_by_key(|(place, _)| *place);
+        let ranges = places.into_iter().map(|(_, range)| range);
+        Self(Ranges::Several(ranges.collect()))
     }
 }
 
 /// The result of a `Range` field.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "short-lived, on the stack, and free of allocation"
-)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RangeRequest {
-    /// Nothing to honour: send the whole representation. For other units, invalid syntax, and too
-    /// many or overlapping ranges.
+    /// Nothing to honour: send the whole representation. For other units, invalid syntax, too many
+    /// ranges, and an empty representation.
     Ignore,
     /// No range is satisfiable: 416.
     Unsatisfiable,
@@ -97,7 +105,8 @@ pub enum RangeRequest {
 /// Parses a `Range` field's value against the length of the selected representation.
 ///
 /// Ranges that begin beyond the end are left out if others remain. Numbers that exceed 64 bits are
-/// taken as the largest, which means the same.
+/// taken as the largest, which means the same. Any range of nothing is all of it: caches that fetch
+/// by ranges ask for one before they know the length, and 416 has no content to store.
 #[must_use]
 pub fn parse_range(value: &[u8], complete_len: u64) -> RangeRequest {
     parse_set(value, complete_len).unwrap_or(RangeRequest::Ignore)
@@ -109,10 +118,10 @@ fn parse_set(value: &[u8], complete_len: u64) -> Option<RangeRequest> {
     if !unit.eq_ignore_ascii_case(UNIT) {
         return None;
     }
-    let mut set = RangeSet {
-        ranges: [ByteRange::default(); RANGES_MAX],
-        count: 0,
-    };
+    if complete_len == 0 {
+        return None;
+    }
+    let (mut first, mut others) = (None, Vec::new());
     let mut spec_count = 0;
     for spec in specs.split(|&byte| byte == b',') {
         let spec = trim(spec);
@@ -123,21 +132,21 @@ fn parse_set(value: &[u8], complete_len: u64) -> Option<RangeRequest> {
         if spec_count > RANGES_MAX {
             return None;
         }
-        if let Some(range) = parse_spec(spec, complete_len)?
-            && !set.add(range)
-        {
-            return None;
+        match (parse_spec(spec, complete_len)?, first) {
+            (None, _) => {}
+            (range, None) => first = range,
+            (Some(range), Some(_)) => others.push(range),
         }
     }
-    match (spec_count, set.count) {
-        (0, _) => None,
-        (_, 0) => Some(RangeRequest::Unsatisfiable),
-        _ => Some(RangeRequest::Satisfiable(set)),
+    match first {
+        None if spec_count == 0 => None,
+        None => Some(RangeRequest::Unsatisfiable),
+        Some(first) => Some(RangeRequest::Satisfiable(RangeSet::of(first, others))),
     }
 }
 
-/// One range specifier: outer `None` if it or the length causes the whole field to be ignored,
-/// inner `None` if it is unsatisfiable (RFC 9110 section 14.1.2).
+/// One range specifier: outer `None` if it causes the whole field to be ignored, inner `None` if it
+/// is unsatisfiable (RFC 9110 section 14.1.2).
 fn parse_spec(spec: &[u8], complete_len: u64) -> Option<Option<ByteRange>> {
     let dash = spec.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
@@ -145,11 +154,6 @@ fn parse_spec(spec: &[u8], complete_len: u64) -> Option<Option<ByteRange>> {
         let suffix_len = position(last)?;
         if suffix_len == 0 {
             return Some(None);
-        }
-        if complete_len == 0 {
-            // Satisfiable, but a Content-Range cannot express it: the whole, empty, content is
-            // sent.
-            return None;
         }
         let start = complete_len.saturating_sub(suffix_len);
         return Some(Some(ByteRange {
@@ -239,8 +243,9 @@ mod tests {
         check("bytes=10-", 10, "416");
         check("bytes=10-20", 10, "416");
         check("bytes=-0", 10, "416");
-        check("bytes=0-", 0, "416");
+        check("bytes=0-", 0, "ignore");
         check("bytes=-5", 0, "ignore");
+        check("bytes=7-9,-0", 0, "ignore");
         check("bytes=99999999999999999999999-", 10, "416");
         check("bytes=10-,20-30", 10, "416");
     }
@@ -249,16 +254,30 @@ mod tests {
     fn sets() {
         check("bytes=0-1,4-5", 10, "0..2 4..6");
         check("bytes=4-5, 0-1", 10, "4..6 0..2");
-        check("bytes=0-1\t, ,2-3,", 10, "0..2 2..4");
         check("bytes=0-1,50-60", 10, "0..2");
-        check("bytes=0-4,4-5", 10, "ignore");
-        check("bytes=0-,-1", 10, "ignore");
-        let sixteen: Vec<_> = (0..16).map(|i| format!("{0}-{0}", i * 2)).collect();
-        let all = (0..16)
-            .map(|i| format!("{}..{}", i * 2, i * 2 + 1))
-            .collect::<Vec<_>>();
-        check(&format!("bytes={}", sixteen.join(",")), 100, &all.join(" "));
-        check(&format!("bytes={},50-50", sixteen.join(",")), 100, "ignore");
+        check("bytes=50-60,0-1", 10, "0..2");
+    }
+
+    #[test]
+    fn ranges_that_overlap_or_touch_are_joined() {
+        check("bytes=0-1\t, ,2-3,", 10, "0..4");
+        check("bytes=0-4,4-5", 10, "0..6");
+        check("bytes=0-,-1", 10, "0..10");
+        check("bytes=5-6,0-0,6-7", 10, "5..8 0..1");
+        check("bytes=8-8,0-1,7-7,3-3,1-2", 10, "7..9 0..4");
+        check("bytes=0-9,3-4,0-0,9-9", 10, "0..10");
+        check("bytes=4-4,4-4,4-4", 10, "4..5");
+    }
+
+    #[test]
+    fn as_many_as_the_limit_are_honoured() {
+        let specs: Vec<_> = (0..RANGES_MAX).map(|i| format!("{0}-{0}", i * 2)).collect();
+        let all = (0..RANGES_MAX).map(|i| format!("{}..{}", i * 2, i * 2 + 1));
+        let all = all.collect::<Vec<_>>().join(" ");
+        check(&format!("bytes={}", specs.join(",")), 1_000, &all);
+        check(&format!("bytes={},999-", specs.join(",")), 1_000, "ignore");
+        let whole = ["0-"; RANGES_MAX].join(",");
+        check(&format!("bytes={whole}"), 1_000, "0..1000");
     }
 
     #[test]

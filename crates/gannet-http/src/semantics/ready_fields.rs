@@ -199,7 +199,11 @@ impl BlockChanges<'_> {
 
     fn keep(&self, lines: &[u8], out: &mut Vec<u8>) {
         for (name, _, line) in block_lines(lines) {
-            if !self.remove.iter().any(|gone| gone.as_bytes().eq_ignore_ascii_case(name)) {
+            if !self
+                .remove
+                .iter()
+                .any(|gone| gone.as_bytes().eq_ignore_ascii_case(name))
+            {
                 out.extend_from_slice(line);
             }
         }

@@ -81,7 +81,7 @@ pub(crate) fn record_in_pieces(bytes: &[u8], piece_len: usize) -> String {
     peer.record
 }
 
-/// Ranges are within the representation, do not overlap, and mean the same when requested alone.
+/// Ranges are within the representation, neither overlap nor touch, and mean the same when requested alone.
 /// The first two bytes are the length of the representation.
 #[allow(dead_code)]
 pub(crate) fn range(bytes: &[u8]) {
@@ -101,7 +101,7 @@ pub(crate) fn range(bytes: &[u8]) {
         );
         for other in &ranges[..index] {
             assert!(
-                range.end <= other.start || other.end <= range.start,
+                range.end < other.start || other.end < range.start,
                 "{ranges:?}"
             );
         }

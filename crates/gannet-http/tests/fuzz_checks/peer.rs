@@ -142,7 +142,7 @@ fn status_for(request: &Request<'_>) -> Status {
 }
 
 const OK_BLOCK: FieldBlock<'_> = FieldBlock {
-    bytes: b"content-length: 2\r\n",
+    bytes: b"Content-Length: 2\r\n",
     length_end: 19,
     shared_start: 19,
     common: b"",

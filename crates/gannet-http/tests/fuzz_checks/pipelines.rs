@@ -273,7 +273,7 @@ fn write_request(dice: &mut Dice, target: &str, targets: &[String], out: &mut Ve
     match dice.below(20) {
         0..7 => out.extend(b"\r\n"),
         7..13 => {
-            out.extend(format!("content-length: {}\r\n\r\n", content.len()).bytes());
+            out.extend(format!("Content-Length: {}\r\n\r\n", content.len()).bytes());
             out.extend(content);
         }
         13..18 => {
@@ -281,10 +281,10 @@ fn write_request(dice: &mut Dice, target: &str, targets: &[String], out: &mut Ve
             write_chunks(dice, &content, out);
         }
         18 => {
-            let both = "content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n";
+            let both = "Content-Length: 5\r\ntransfer-encoding: chunked\r\n\r\n";
             out.extend(both.bytes());
         }
-        _ => out.extend(b"content-length: +3\r\n\r\nabc"),
+        _ => out.extend(b"Content-Length: +3\r\n\r\nabc"),
     }
 }
 
@@ -364,7 +364,7 @@ pub fn answers(stream: &[u8], seen: &[Seen]) -> Option<Vec<Answer>> {
         let head = std::str::from_utf8(&rest[..head_len]).ok()?;
         let status: u16 = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
         let mut lines = head.split("\r\n");
-        let len = lines.find_map(|line| line.strip_prefix("content-length: "));
+        let len = lines.find_map(|line| line.strip_prefix("Content-Length: "));
         let is_head = match seen.get(answers.len()) {
             Some(Seen::Request { method, .. }) => method == "HEAD",
             Some(Seen::Refused { is_head }) => *is_head,

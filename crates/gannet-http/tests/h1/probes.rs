@@ -20,7 +20,7 @@ fn check(head: &str, why: &str) {
             "{head:?}: expected {why}, found:\n{record}"
         );
         assert!(!record.contains("smuggled"), "{head:?}: {record}");
-        assert!(record.contains("connection: close"), "{head:?}: {record}");
+        assert!(record.contains("Connection: close"), "{head:?}: {record}");
         assert!(
             record.ends_with("! close after lingering\n"),
             "{head:?}: {record}"
@@ -64,7 +64,7 @@ fn length_and_coding_together_are_refused() {
         "LengthAndCoding",
     );
     check(
-        "content-length: x\r\ntransfer-encoding: chunked",
+        "Content-Length: x\r\ntransfer-encoding: chunked",
         "LengthAndCoding",
     );
 }

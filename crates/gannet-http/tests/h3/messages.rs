@@ -346,16 +346,22 @@ fn field_sections_that_are_too_large_are_answered() {
     let too_large = "reject 0 FieldSectionTooLarge";
     let ended = "end 0 after 0";
     // RFC 9114 4.2.2
-    let value = "v".repeat(20 * 1024);
+    let value = "v".repeat(24 * 1024);
     let large = request("GET", "/", &[("x", &value)]);
     check_request("decoded", &large, &[too_large, "answer 0 431 2", ended]);
     // The method is known: HEAD, without content.
     let large = request("HEAD", "/", &[("x", &value)]);
     check_request("decoded", &large, &[too_large, "answer 0 431 0", ended]);
-    let many: Vec<_> = (0..101).map(|_| ("x", "y")).collect();
+    let many: Vec<_> = (0..257).map(|_| ("x", "y")).collect();
     let many = request("GET", "/", &many);
     let rejected = ["reject 0 TooManyFieldLines", "answer 0 431 2", ended];
     check_request("many lines", &many, &rejected);
+    // The crumbs of a cookie are one field (RFC 9114 4.2.1).
+    let crumbs: Vec<_> = (0..300).map(|_| ("cookie", "a=b")).collect();
+    let crumbs = [&crumbs[..], &[("x", "y"); 255]].concat();
+    let crumbs = request("GET", "/", &crumbs);
+    let answered = ["request 0 GET / test fields=555", GET[1], ended];
+    check_request("a cookie in crumbs", &crumbs, &answered);
     // Neither buffered nor decoded.
     let value = "v".repeat(32 * 1024);
     let huge = request("GET", "/", &[("x", &value)]);
@@ -371,7 +377,7 @@ fn field_sections_that_are_too_large_are_answered() {
     check_behind("trailers", &headers(&[("x", &value)]), reset);
     check_behind("trailers", &frame(HEADERS, &bomb), reset);
     // The maximum.
-    let value = "v".repeat(20_000);
+    let value = "v".repeat(24_000);
     let most = request("GET", "/", &[("x", &value)]);
     check_request(
         "the largest",

@@ -308,11 +308,9 @@ impl Answering<'_> {
         };
         let mut location = b"https://".to_vec();
         location.extend_from_slice(&authority);
-        location.extend_from_slice(request.target.path);
-        if let Some(query) = request.target.query {
-            location.push(b'?');
-            location.extend_from_slice(query);
-        }
+        let mut path = Vec::new();
+        answer::write_raw(request.target.path, &mut path);
+        location.extend_from_slice(&answer::location(&path, request.target.query));
         self.elsewhere(Status::PERMANENT_REDIRECT, &location)
     }
 }

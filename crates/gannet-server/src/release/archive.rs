@@ -9,7 +9,7 @@ use gannet_archive::{Archive, Body, Entry, EntryKind, Stored, Variant};
 use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
 use gannet_content::negotiation::{self, Form};
-use gannet_content::plan::Representation;
+use gannet_content::plan::{self, Representation};
 use gannet_content::routing::{FallbackKind, is_navigation};
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
@@ -333,14 +333,13 @@ impl ArchiveSite {
             EntryKind::Redirect { location, .. } => Resolved::Redirect(location.into()),
             // If no stored coding is acceptable, serve identity, as a directory does (RFC 9110
             // section 12.5.3).
-            EntryKind::Content => match entry
-                .select(wanted.codings)
-                .or_else(|| entry.select(CodingSet::IDENTITY))
-            {
+            EntryKind::Content => match self.variant(&entry, wanted) {
                 Some(variant) => {
                     let may_be_coded = entry.has_dictionary_variants() && is_own;
                     let coded = may_be_coded.then(|| self.coded(&entry, wanted));
-                    let variant = coded.flatten().unwrap_or(variant);
+                    let coded = coded.flatten();
+                    let coded = coded.filter(|it| plan::may_be_of(wanted.request, it.entity_tag()));
+                    let variant = coded.unwrap_or(variant);
                     // Longer bodies are sent from the file itself, if possible.
                     let loaded_max = match wanted.is_copied {
                         true => DECODED_LEN_MAX,
@@ -352,6 +351,16 @@ impl ArchiveSite {
                 None => Resolved::Error(Status::NOT_FOUND),
             },
         }
+    }
+
+    /// The variant for a request, without regard for dictionaries.
+    #[inline]
+    fn variant<'s>(&self, entry: &Entry<'s>, wanted: Wanted<'_>) -> Option<Variant<'s>> {
+        let variants = entry.variants().map(|it| (it.coding(), it.entity_tag()));
+        let codings = plan::select_for_range(wanted.request, wanted.codings, variants);
+        let variant = entry.select(codings);
+        // A short file may be stored in a coding alone, which every client gets.
+        variant.or_else(|| entry.select(CodingSet::IDENTITY))
     }
 
     fn selected<'s>(

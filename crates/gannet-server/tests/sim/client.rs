@@ -590,7 +590,9 @@ pub(crate) fn judge_file(
                 .ok_or_else(|| "a listing in place of a page".into())
         }
         200 => {
-            let wants_range = asked.range.is_some() && !asked.is_head;
+            // Any range of nothing is all of it.
+            let is_empty = head.content_length() == Some(0);
+            let wants_range = asked.range.is_some() && !asked.is_head && !is_empty;
             if wants_range && asked.if_range.is_some() && is_matched(&asked.if_range) {
                 return Err("If-Range matched: a range was due".into());
             }
@@ -624,6 +626,9 @@ pub(crate) fn judge_file(
             }
             if asked.if_range.is_some() && !is_matched(&asked.if_range) {
                 return Err("If-Range did not match".into());
+            }
+            if coding.is_some() && asked.if_range.is_none() {
+                return Err("a range of a coding that the client has not named".into());
             }
             check(total, first, body)
         }

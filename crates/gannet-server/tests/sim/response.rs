@@ -85,11 +85,10 @@ pub(crate) type Part<'a> = (u64, u64, &'a [u8]);
 
 /// The parts of a complete multipart body.
 pub(crate) fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>, String> {
-    let delimiter = format!("--{boundary}");
+    let delimiter = format!("\r\n--{boundary}");
     let mut parts = Vec::new();
     let mut rest = body;
     loop {
-        rest = rest.strip_prefix(b"\r\n").unwrap_or(rest);
         rest = rest
             .strip_prefix(delimiter.as_bytes())
             .ok_or("no delimiter")?;
@@ -103,7 +102,7 @@ pub(crate) fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>,
         let text = std::str::from_utf8(&rest[..end]).map_err(|e| e.to_string())?;
         let (first, end_of_range, total) = text
             .split("\r\n")
-            .find_map(|line| line.strip_prefix("content-range: "))
+            .find_map(|line| line.strip_prefix("Content-Range: "))
             .and_then(content_range)
             .ok_or_else(|| format!("part without range: {text}"))?;
         let len = (end_of_range - first) as usize;

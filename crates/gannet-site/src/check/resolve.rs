@@ -147,7 +147,7 @@ mod tests {
             "http:x",
             Resolved::Bad("two slashes must follow the scheme"),
         );
-        check("a%2fb", Resolved::Bad("no server accepts this path"));
+        check("a%5cb", Resolved::Bad("no server accepts this path"));
         check("a%zz", Resolved::Bad("no server accepts this path"));
     }
 }

@@ -56,7 +56,7 @@ pub(crate) const TABLE: [StaticEntry; STATIC_COUNT] = entries! {
     "content-location" "" Other;
     "content-range" "" Other;
     "content-type" "" Other;
-    "cookie" "" Other;
+    "cookie" "" Cookie;
     "date" "" Other;
     "etag" "" Other;
     "expect" "" Known(Expect);

@@ -26,7 +26,7 @@ pub(super) const TABLE: [StaticEntry; STATIC_COUNT] = entries! {
     "age" "0" Other;
     "content-disposition" "" Other;
     "content-length" "0" Known(ContentLength);
-    "cookie" "" Other;
+    "cookie" "" Cookie;
     "date" "" Other;
     "etag" "" Other;
     "if-modified-since" "" Known(IfModifiedSince);

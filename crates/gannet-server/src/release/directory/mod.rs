@@ -25,7 +25,7 @@ use gannet_content::directory::coding::{self, CODED_UP_TO};
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::mime::{Types, TypesError};
 use gannet_content::negotiation::{self, Form};
-use gannet_content::plan::Representation;
+use gannet_content::plan::{self, Representation};
 use gannet_content::policy::cache::Lifetime;
 use gannet_content::routing::Routing;
 use gannet_content::rules::headers::FieldChanges;
@@ -422,7 +422,7 @@ impl Cached {
     /// The representation for a request: its smallest acceptable variant.
     pub(crate) fn select(&self, request: &Request<'_>, status: Status) -> Selected<'_> {
         let accepted = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        let stored = self.stored(accepted);
+        let stored = self.stored(request, accepted);
         let made = self.made_for(request, accepted, stored.draft.len);
         self.selected(made.unwrap_or(stored), status)
     }
@@ -430,12 +430,15 @@ impl Cached {
     /// The same among the variants that are files.
     pub(crate) fn select_stored(&self, request: &Request<'_>, status: Status) -> Selected<'_> {
         let accepted = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        self.selected(self.stored(accepted), status)
+        self.selected(self.stored(request, accepted), status)
     }
 
     /// Without an acceptable variant, the file itself (RFC 9110 section 12.5.3 lets a server
     /// disregard the field), which may be coded and too long to decode.
-    fn stored(&self, accepted: CodingSet) -> &CachedVariant {
+    fn stored(&self, request: &Request<'_>, accepted: CodingSet) -> &CachedVariant {
+        let variants = self.variants.iter();
+        let variants = variants.map(|it| (it.draft.coding, it.tag.as_bytes()));
+        let accepted = plan::select_for_range(request, accepted, variants);
         self.variants
             .iter()
             .find(|v| accepted.contains(v.draft.coding))
