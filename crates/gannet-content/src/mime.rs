@@ -21,17 +21,22 @@ pub const UNKNOWN: &str = "application/octet-stream";
 /// The content type of a path by its last segment, from the built-in table.
 ///
 /// The suffix is the part after the last dot, in any case; a name that begins with its only dot has
-/// none. A few names without a suffix are known as a whole (`LICENSE`,
-/// `apple-app-site-association`). A file that is [stored in a coding](stored_coding) has the type
-/// of its decoded content.
+/// none. A few names are known as a whole (`LICENSE`, `wpad.dat`), and a few below `/.well-known`.
+/// A file that is [stored in a coding](stored_coding) has the type of its decoded content, and one
+/// whose name has a query, as in copies of other sites (`x.css?ver=5`), that of what precedes it,
+/// unless it ends in `.html`.
 #[must_use]
 pub fn content_type(path: &[u8]) -> &'static str {
-    let name = last_segment(decoded(path));
-    let Some(suffix) = suffix(name) else {
-        return table::of_name(name).unwrap_or(UNKNOWN);
-    };
-    suffix_key(suffix)
-        .and_then(table::of_suffix)
+    let path = decoded(path);
+    let name = last_segment(path);
+    let of_suffix = |name| suffix_key(suffix(name)?).and_then(table::of_suffix);
+    // A page of a script that a copy has saved as HTML.
+    let is_page = suffix(name).is_some_and(|it| it.eq_ignore_ascii_case(b"html"));
+    let start = if is_page { name } else { without_query(name) };
+    of_suffix(start)
+        .or_else(|| of_suffix(name))
+        .or_else(|| table::of_name(name))
+        .or_else(|| table::of_well_known(path))
         .unwrap_or(UNKNOWN)
 }
 
@@ -70,7 +75,7 @@ impl Types {
     /// The content type of a path by its last segment.
     #[must_use]
     pub fn content_type(&self, path: &[u8]) -> Cow<'static, str> {
-        let name = last_segment(decoded(path));
+        let name = without_query(last_segment(decoded(path)));
         if !self.own.is_empty()
             && let Some(key) = suffix_key(suffix(name).unwrap_or(name))
             && let Ok(index) = self.own.binary_search_by_key(&key, |&(key, _)| key)
@@ -90,12 +95,17 @@ pub enum TypesError {
     ContentType,
 }
 
-/// Whether compressing content of this type usually pays.
+/// Whether `len` bytes of this type are worth compressing.
 ///
-/// Unknown types are worth a try; the packer keeps the result only if it is smaller. Images, audio,
-/// video, web fonts and archives are compressed already.
+/// Short unknown ones are worth a try; the packer keeps the result only if it is smaller. Images,
+/// audio, video, web fonts and archives are compressed already. Formats that programs read by ranges
+/// (databases, maps, arrays, tar) are not: such a program takes its offsets from the file and its
+/// length from `HEAD`, and neither is right for a coding. A long file of unknown type may be one.
 #[must_use]
-pub fn is_compressible(content_type: &str) -> bool {
+pub fn is_compressible(content_type: &str, len: u64) -> bool {
+    if is_unknown(content_type) {
+        return len <= UNKNOWN_CODED_UP_TO;
+    }
     let start = content_type.get(..TEXT.len());
     if start.is_some_and(|start| start.eq_ignore_ascii_case(TEXT)) {
         return true;
@@ -113,6 +123,26 @@ pub fn is_compressible(content_type: &str) -> bool {
     let suffix = sub.rsplit_once('+').map_or("", |(_, suffix)| suffix);
     let has_text_suffix = is(suffix, "json") || is(suffix, "xml");
     has_text_suffix || COMPRESSIBLE.iter().any(|it| is(it, essence))
+}
+
+/// Whether content begins as a format that programs read by ranges, whatever its name says.
+#[must_use]
+pub fn is_read_by_ranges(content: &[u8]) -> bool {
+    const STARTS: [(usize, &[u8]); 8] = [
+        (0, b"SQLite format 3\0"),
+        (0, b"PMTiles"),
+        (0, b"ARROW1\0\0"),
+        (0, b"FEA1"),
+        (0, b"SIMPLE  ="),
+        (0, b"LASF"),
+        (0, b"fgb\x03fgb"),
+        (8, b"DUCK"),
+    ];
+    let has = |(at, magic): &(usize, &[u8])| {
+        let rest = content.get(*at..).unwrap_or_default();
+        rest.starts_with(magic)
+    };
+    STARTS.iter().any(has) || has(&(257, b"ustar"))
 }
 
 /// Whether a type says nothing about the content: that of a file name without a known suffix, for one.
@@ -156,6 +186,12 @@ fn decoded(path: &[u8]) -> &[u8] {
     stored_coding::of(path).map_or(path, |(_, inner)| inner)
 }
 
+/// A name without the query that copies of other sites have in it.
+fn without_query(name: &[u8]) -> &[u8] {
+    let end = name.iter().position(|&byte| byte == b'?');
+    &name[..end.unwrap_or(name.len())]
+}
+
 fn last_segment(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
@@ -193,13 +229,15 @@ fn is_content_type(text: &str) -> bool {
     is_visible && is_pair && !essence.trim_ascii_end().contains(' ') && text.trim() == text
 }
 
+/// The longest file of unknown type that is coded, in bytes: longer ones are downloads and data.
+pub const UNKNOWN_CODED_UP_TO: u64 = 64 << 10;
+
 /// How types of text begin.
 const TEXT: &str = "text/";
 
 /// Types outside `text/*` whose formats are not compressed.
-const COMPRESSIBLE: [&str; 57] = [
+const COMPRESSIBLE: [&str; 49] = [
     "application/cbor",
-    "application/geopackage+sqlite3",
     "application/javascript",
     "application/json",
     "application/json5",
@@ -208,7 +246,6 @@ const COMPRESSIBLE: [&str; 57] = [
     "application/msword",
     "application/n-quads",
     "application/n-triples",
-    "application/octet-stream",
     "application/postscript",
     "application/rtf",
     "application/sparql-query",
@@ -216,23 +253,18 @@ const COMPRESSIBLE: [&str; 57] = [
     "application/sql",
     "application/toml",
     "application/trig",
-    "application/vnd.apache.arrow.file",
-    "application/vnd.apache.arrow.stream",
     "application/vnd.apple.mpegurl",
     "application/vnd.chess-pgn",
-    "application/vnd.las",
     "application/vnd.mapbox-vector-tile",
     "application/vnd.ms-excel",
     "application/vnd.ms-fontobject",
     "application/vnd.ms-powerpoint",
     "application/vnd.msgpack",
-    "application/vnd.sqlite3",
     "application/wasm",
     "application/x-java-jnlp-file",
     "application/x-ndjson",
     "application/x-protobuf",
     "application/x-sh",
-    "application/x-tar",
     "application/xml",
     "application/xml-dtd",
     "application/yaml",
@@ -243,7 +275,6 @@ const COMPRESSIBLE: [&str; 57] = [
     "font/otf",
     "font/ttf",
     "image/bmp",
-    "image/fits",
     "image/vnd.adobe.photoshop",
     "image/vnd.dxf",
     "image/vnd.microsoft.icon",
@@ -398,12 +429,14 @@ mod tests {
             "a.eot",
             "a.gltf",
             "a.obj",
-            "a",
             "a.md",
             "a.ipynb",
             "a.jnlp",
         ] {
-            assert!(is_compressible(content_type(path.as_bytes())), "{path}");
+            assert!(
+                is_compressible(content_type(path.as_bytes()), 1_000_000),
+                "{path}"
+            );
         }
         for path in [
             "a.png",
@@ -433,10 +466,96 @@ mod tests {
             "a.war",
             "a.cbz",
         ] {
-            assert!(!is_compressible(content_type(path.as_bytes())), "{path}");
+            assert!(!is_compressible(content_type(path.as_bytes()), 1), "{path}");
         }
-        assert!(is_compressible("Text/HTML;charset=x"));
-        assert!(!is_compressible(""));
+        assert!(is_compressible("Text/HTML;charset=x", 1));
+        assert!(!is_compressible("", 1));
+    }
+
+    #[test]
+    fn what_programs_read_by_ranges_is_never_coded() {
+        for name in [
+            "a.sqlite",
+            "a.sqlite3",
+            "a.db3",
+            "a.gpkg",
+            "a.mbtiles",
+            "a.pmtiles",
+            "a.tar",
+            "a.arrow",
+            "a.feather",
+            "a.fits",
+            "a.las",
+            "a.laz",
+            "a.fgb",
+            "a.duckdb",
+            "a.h5",
+            "a.nc",
+            "a.tiff",
+            "a.parquet",
+        ] {
+            let content_type = content_type(name.as_bytes());
+            assert_ne!(content_type, UNKNOWN, "{name}");
+            assert!(!is_compressible(content_type, 1_000), "{name}");
+        }
+        for name in ["a", "a.db", "a.bin", "a.zarr", "a.idx"] {
+            let content_type = content_type(name.as_bytes());
+            assert!(is_compressible(content_type, 64 << 10), "{name}");
+            assert!(!is_compressible(content_type, (64 << 10) + 1), "{name}");
+        }
+        let tar = [&[b'x'; 257][..], b"ustar\0"].concat();
+        let duck = b"checksumDUCK\x40";
+        let sound: [&[u8]; 5] = [
+            b"SQLite format 3\0\x10",
+            b"LASF",
+            b"SIMPLE  = T",
+            &tar,
+            duck,
+        ];
+        for content in sound {
+            assert!(is_read_by_ranges(content), "{}", content.escape_ascii());
+        }
+        for content in [&b""[..], b"SQLite format 3.", b"<html>", b"DUCK", &tar[1..]] {
+            assert!(!is_read_by_ranges(content), "{}", content.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn copies_of_sites_have_queries_in_their_names() {
+        check("/style.css?ver=5.2.1", "text/css; charset=utf-8");
+        check("/app.js?v=1.css", "text/javascript; charset=utf-8");
+        check("/index.php?p=1.html", "text/html; charset=utf-8");
+        check("/x.unheardof?p=1", UNKNOWN);
+        check("/x.unheardof?p=1.txt", "text/plain; charset=utf-8");
+        check("/?", UNKNOWN);
+        let types = Types::new([("css", "text/x")]).expect("a good pair");
+        assert_eq!(types.content_type(b"/style.css?ver=5"), "text/x");
+    }
+
+    #[test]
+    fn well_known_files_have_the_types_that_their_readers_expect() {
+        let json = "application/json";
+        for name in [
+            "matrix/client",
+            "matrix/server",
+            "openid-configuration",
+            "nodeinfo",
+            "webauthn",
+            "oauth-authorization-server",
+            "assetlinks.json",
+            "apple-app-site-association",
+        ] {
+            check(&format!("/.well-known/{name}"), json);
+            check(&format!(".well-known/{name}"), json);
+        }
+        check("/.well-known/webfinger", "application/jrd+json");
+        check("/.well-known/host-meta", "application/xrd+xml");
+        check("/.well-known/acme-challenge/x", UNKNOWN);
+        check("/matrix/client", UNKNOWN);
+        check("/a/.well-known/nodeinfo", UNKNOWN);
+        check("/wpad.dat", "application/x-ns-proxy-autoconfig");
+        check("/proxy.pac", "application/x-ns-proxy-autoconfig");
+        check("/other.dat", UNKNOWN);
     }
 
     #[test]

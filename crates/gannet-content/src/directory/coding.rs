@@ -34,7 +34,7 @@ const BROTLI_UP_TO: u64 = 4 << 20;
 pub fn is_coded(path: &[u8], content_type: &str, len: u64) -> bool {
     (CODED_FROM..=CODED_UP_TO).contains(&len)
         && may_have_sidecars(path, len)
-        && mime::is_compressible(content_type)
+        && mime::is_compressible(content_type, len)
         && !mime::is_unknown(content_type)
         && stored_coding::of(path).is_none()
 }

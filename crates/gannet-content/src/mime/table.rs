@@ -18,10 +18,11 @@ pub(super) fn of_suffix(key: u128) -> Option<&'static str> {
     Some(SUFFIXES[index].1)
 }
 
-/// The content type of a name that has no suffix.
+/// The content type of a name as a whole.
 pub(super) fn of_name(name: &[u8]) -> Option<&'static str> {
     match name {
         b"apple-app-site-association" => Some("application/json"),
+        b"wpad.dat" => Some("application/x-ns-proxy-autoconfig"),
         b"AUTHORS" | b"BUGS" | b"CHANGELOG" | b"CHANGES" | b"CNAME" | b"CODEOWNERS"
         | b"CONTRIBUTING" | b"COPYING" | b"COPYRIGHT" | b"CREDITS" | b"ChangeLog"
         | b"Containerfile" | b"Dockerfile" | b"FAQ" | b"GNUmakefile" | b"Gemfile" | b"HISTORY"
@@ -31,6 +32,33 @@ pub(super) fn of_name(name: &[u8]) -> Option<&'static str> {
         | b"VERSION" | b"changelog" | b"copyright" | b"makefile" => {
             Some("text/plain; charset=utf-8")
         }
+        _ => None,
+    }
+}
+
+/// The content type of a path below `/.well-known` (RFC 8615) whose name has no suffix: as the
+/// registrations of these names require, and their readers.
+pub(super) fn of_well_known(path: &[u8]) -> Option<&'static str> {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    match path.strip_prefix(b".well-known/")? {
+        b"matrix/client"
+        | b"matrix/server"
+        | b"matrix/support"
+        | b"nodeinfo"
+        | b"oauth-authorization-server"
+        | b"oauth-protected-resource"
+        | b"openid-configuration"
+        | b"openid-credential-issuer"
+        | b"passkey-endpoints"
+        | b"smart-configuration"
+        | b"ssf-configuration"
+        | b"uma2-configuration"
+        | b"webauthn" => Some("application/json"),
+        b"atproto-did" | b"discord" => Some("text/plain; charset=utf-8"),
+        b"host-meta" => Some("application/xrd+xml"),
+        b"traffic-advice" => Some("application/trafficadvice+json"),
+        b"webfinger" => Some("application/jrd+json"),
+        b"wot" => Some("application/td+json"),
         _ => None,
     }
 }
@@ -130,6 +158,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("cxx", "text/plain; charset=utf-8"),
     ("dae", "model/vnd.collada+xml"),
     ("dart", "text/plain; charset=utf-8"),
+    ("db3", "application/vnd.sqlite3"),
     ("dcm", "application/dicom"),
     ("dds", "image/vnd.ms-dds"),
     ("deb", "application/vnd.debian.binary-package"),
@@ -145,6 +174,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
     ("dotx", "application/vnd.openxmlformats-officedocument.wordprocessingml.template"),
     ("dtd", "application/xml-dtd"),
+    ("duckdb", "application/x-duckdb"),
     ("dwg", "image/vnd.dwg"),
     ("dxf", "image/vnd.dxf"),
     ("eac3", "audio/eac3"),
@@ -164,6 +194,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("f90", "text/plain; charset=utf-8"),
     ("fb2", "application/x-fictionbook+xml"),
     ("feather", "application/vnd.apache.arrow.file"),
+    ("fgb", "application/flatgeobuf"),
     ("fish", "text/plain; charset=utf-8"),
     ("fits", "image/fits"),
     ("flac", "audio/flac"),
@@ -172,6 +203,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("flatpakrepo", "application/vnd.flatpak.repo"),
     ("flv", "video/x-flv"),
     ("fs", "text/plain; charset=utf-8"),
+    ("fts", "image/fits"),
     ("gannet", "application/octet-stream"),
     ("geojson", "application/geo+json"),
     ("geojsonl", "application/geo+json-seq"),
@@ -267,6 +299,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("map", "application/json"),
     ("markdown", "text/markdown; charset=utf-8"),
     ("mathml", "application/mathml+xml"),
+    ("mbtiles", "application/vnd.sqlite3"),
     ("md", "text/markdown; charset=utf-8"),
     ("md5", "text/plain; charset=utf-8"),
     ("mdb", "application/vnd.ms-access"),
@@ -341,6 +374,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("p7m", "application/pkcs7-mime"),
     ("p7s", "application/pkcs7-signature"),
     ("p8", "application/pkcs8"),
+    ("pac", "application/x-ns-proxy-autoconfig"),
     ("pages", "application/vnd.apple.pages"),
     ("parquet", "application/vnd.apache.parquet"),
     ("patch", "text/x-diff; charset=utf-8"),
@@ -394,6 +428,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("rtf", "application/rtf"),
     ("ru", "application/sparql-update"),
     ("s", "text/plain; charset=utf-8"),
+    ("s3db", "application/vnd.sqlite3"),
     ("sarif", "application/sarif+json"),
     ("sass", "text/plain; charset=utf-8"),
     ("scala", "text/plain; charset=utf-8"),
@@ -404,6 +439,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("sha512", "text/plain; charset=utf-8"),
     ("shtml", "text/html; charset=utf-8"),
     ("sig", "application/pgp-signature"),
+    ("sl3", "application/vnd.sqlite3"),
     ("smil", "application/smil+xml"),
     ("snap", "application/vnd.snap"),
     ("snd", "audio/basic"),

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::num::NonZeroU64;
 
 use gannet_archive::Coding;
+use gannet_content::mime::is_read_by_ranges;
 use libdeflater::{CompressionLvl, Compressor};
 
 use super::brotli_memory::BrotliMemory;
@@ -21,7 +22,7 @@ pub(super) struct Coded {
 /// Compresses `body` with each of `encoders`; returns the worthwhile results.
 pub(super) fn compress(body: &[u8], encoders: &[Encoder]) -> io::Result<Vec<Coded>> {
     let mut kept = Vec::new();
-    if body.len() < LEN_MIN || !looks_compressible(body) {
+    if body.len() < LEN_MIN || is_read_by_ranges(body) || !looks_compressible(body) {
         return Ok(kept);
     }
     for encoder in encoders {

@@ -20,9 +20,9 @@ impl Compressible {
         &self.exceptions
     }
 
-    /// Whether content of this type is compressed.
+    /// Whether `len` bytes of this type are compressed.
     #[must_use]
-    pub fn fits(&self, content_type: &str) -> bool {
+    pub fn fits(&self, content_type: &str, len: u64) -> bool {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         let exception =
             self.exceptions
@@ -36,7 +36,7 @@ impl Compressible {
                     None => essence.eq_ignore_ascii_case(pattern),
                 });
         exception.map_or_else(
-            || mime::is_compressible(content_type),
+            || mime::is_compressible(content_type, len),
             |(_, answer)| *answer,
         )
     }
@@ -50,7 +50,7 @@ mod tests {
     fn exceptions_come_before_the_rule_and_later_ones_before_earlier_ones() {
         let exceptions = [("font/*", true), ("font/woff2", false), ("text/csv", false)];
         let rule = Compressible::new(exceptions.map(|(name, yes)| (name.into(), yes)).to_vec());
-        let check = |kind: &str, expect| assert_eq!(rule.fits(kind), expect, "{kind}");
+        let check = |kind: &str, expect| assert_eq!(rule.fits(kind, 1), expect, "{kind}");
         check("text/html; charset=utf-8", true);
         check("image/png", false);
         check("font/woff", true);

@@ -285,7 +285,8 @@ impl Absent {
             return *answer;
         }
         let text = str::from_utf8(content_type).unwrap_or_default();
-        let answer = if judges_alike && compressible.fits(text) {
+        // Unknown types are tried by length: they count as untried.
+        let answer = if judges_alike && compressible.fits(text, u64::MAX) {
             NOT_WORTH
         } else {
             UNKNOWN

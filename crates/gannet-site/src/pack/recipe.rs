@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! gannet-recipe 1
-//! rule 1 text/csv=no
+//! rule 2 text/csv=no
 //! gzip=12 libdeflater-1.26.1
 //! br=11 brotli-9.1.1
 //! ```
@@ -76,7 +76,7 @@ fn rule(compressible: &Compressible) -> String {
 }
 
 const TITLE: &str = "gannet-recipe 1";
-const RULE: &str = "rule 1";
+const RULE: &str = "rule 2";
 
 #[cfg(test)]
 mod tests {

@@ -143,7 +143,7 @@ pub fn make(
         report.bytes += file.len;
         let is_compressible = may_have_sidecars(&file.url, file.len)
             && stored_coding::of(&file.url).is_none()
-            && Compressible::default().fits(&types.content_type(&file.url));
+            && Compressible::default().fits(&types.content_type(&file.url), file.len);
         if !is_compressible {
             continue;
         }

@@ -112,8 +112,8 @@ impl Sources {
                     new
                 }
             };
-            let is_compressible =
-                options.compressible.fits(&content_type) && stored_coding::of(&file.url).is_none();
+            let is_compressible = options.compressible.fits(&content_type, file.len)
+                && stored_coding::of(&file.url).is_none();
             let contents = &sources.contents;
             let has_it = |number: u32| contents[number as usize].digest == digest;
             let content = match by_digest.find(&digest, has_it) {

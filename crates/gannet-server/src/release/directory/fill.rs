@@ -627,7 +627,7 @@ impl Fill {
         let wanted = self.site.options.sidecars
             && next < SIDECARS.len()
             && may_have_sidecars(&self.file_path, original_len)
-            && mime::is_compressible(&self.content_type)
+            && mime::is_compressible(&self.content_type, original_len)
             && stored_coding::of(&self.file_path).is_none();
         if wanted {
             self.state = State::Sidecar(next);
