@@ -87,10 +87,15 @@ fn every_suite_with_every_kind_of_certificate() {
 fn every_group_and_a_retry() {
     let authority = Authority::new();
     let set = for_localhost(&authority, &Options::default());
-    let all = [groups::X25519MLKEM768, groups::X25519, groups::SECP256R1];
+    let all = [
+        groups::X25519MLKEM768,
+        groups::X25519,
+        groups::SECP256R1,
+        groups::SECP384R1,
+    ];
     for (group, name) in all
         .into_iter()
-        .zip(["X25519MLKEM768", "x25519", "secp256r1"])
+        .zip(["X25519MLKEM768", "x25519", "secp256r1", "secp384r1"])
     {
         let abilities = Abilities {
             groups: vec![group],
@@ -102,7 +107,7 @@ fn every_group_and_a_retry() {
     }
     // The client's first share is for a group that we do not offer.
     let abilities = Abilities {
-        groups: vec![groups::SECP384R1, groups::X25519],
+        groups: vec![groups::MLKEM768, groups::X25519],
         ..Abilities::default()
     };
     let mut client = connect(&authority.client(abilities), "localhost");
@@ -113,7 +118,7 @@ fn every_group_and_a_retry() {
     );
     // Nothing in common.
     let abilities = Abilities {
-        groups: vec![groups::SECP384R1],
+        groups: vec![groups::MLKEM768],
         ..Abilities::default()
     };
     let mut client = connect(&authority.client(abilities), "localhost");
@@ -571,6 +576,28 @@ fn hello(protocol: Option<&[u8]>, has_share: bool) -> Vec<u8> {
     let len = u32::try_from(content.len()).unwrap().to_be_bytes();
     let message = [b"\x01".as_slice(), &len[1..], &content].concat();
     [b"\x16\x03\x03".as_slice(), &of_u16(&message)].concat()
+}
+
+/// What no hello may have gets the alert that the standard asks for, whatever else it offers.
+#[test]
+fn hellos_of_ssl_3_and_overlong_records_get_their_alerts() {
+    let set = for_localhost(&Authority::new(), &Options::default());
+    let check = |hello: &[u8], expect: Alert| {
+        let mut out = Vec::new();
+        let failure = Handshake::new().receive(&set, hello, &mut out).unwrap_err();
+        let Failure::Ours { alert, .. } = failure else {
+            panic!("{failure:?}")
+        };
+        assert_eq!((alert, out[0], out[6]), (expect, 21, expect.0));
+    };
+    // RFC 8446 D.5: although it offers TLS 1.3.
+    let mut ssl3 = hello(None, true);
+    ssl3[9..11].copy_from_slice(&[3, 0]);
+    check(&ssl3, Alert::PROTOCOL_VERSION);
+    // RFC 8446 5.1: known from the header alone.
+    check(&[22, 3, 1, 0x40, 1], Alert::RECORD_OVERFLOW);
+    let first = [&[22, 3, 1, 0, 1, 1][..], &[22, 3, 1, 0x48, 0, 0]].concat();
+    check(&first, Alert::RECORD_OVERFLOW);
 }
 
 /// The first hello chooses the certificate of a challenge, which asks nothing of clients; the second

@@ -111,9 +111,14 @@ static SUITES: [SupportedCipherSuite; 9] = [
     suites::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// Key exchange groups; the client's order takes precedence.
-static GROUPS: [&dyn SupportedKxGroup; 3] =
-    [groups::X25519MLKEM768, groups::X25519, groups::SECP256R1];
+/// Key exchange groups; the client's order takes precedence. P-384 is for clients whose rules (CNSA,
+/// some of FIPS) allow nothing else.
+static GROUPS: [&dyn SupportedKxGroup; 4] = [
+    groups::X25519MLKEM768,
+    groups::X25519,
+    groups::SECP256R1,
+    groups::SECP384R1,
+];
 
 /// The crypto provider in use.
 pub(super) fn provider() -> Arc<CryptoProvider> {

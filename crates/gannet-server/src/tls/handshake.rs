@@ -230,6 +230,9 @@ impl Handshake {
                     return Err(self.fail(Alert::PROTOCOL_VERSION, why, out));
                 }
                 Look::Hello(hello) => self.start(certificates, hello, out)?,
+                Look::Overlong => {
+                    return Err(self.fail(Alert::RECORD_OVERFLOW, "a record is too long", out));
+                }
                 Look::Other => self.start(certificates, hello::Hello::default(), out)?,
             }
         }
@@ -605,6 +608,7 @@ fn group_name(group: NamedGroup) -> &'static str {
         NamedGroup::X25519MLKEM768 => "X25519MLKEM768",
         NamedGroup::X25519 => "x25519",
         NamedGroup::secp256r1 => "secp256r1",
+        NamedGroup::secp384r1 => "secp384r1",
         _ => "other",
     }
 }

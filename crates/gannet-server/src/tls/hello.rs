@@ -17,6 +17,8 @@ pub(super) enum Look {
     Hello(Hello),
     /// An HTTP request in clear text.
     ClearHttp,
+    /// A record with more content than any may have (RFC 8446 section 5.1).
+    Overlong,
     /// Anything else; the library rejects it.
     Other,
 }
@@ -28,7 +30,7 @@ pub(super) struct Hello {
     pub(super) server_name: Option<Box<str>>,
     /// ChaCha20-Poly1305 is the first suite that we support.
     pub(super) prefers_chacha: bool,
-    /// It offers no version newer than TLS 1.1.
+    /// It offers no version newer than TLS 1.1, or names SSL 3.0 (RFC 8446 section D.5).
     pub(super) is_outdated: bool,
     /// It offers the application protocol `acme-tls/1`, and no other (RFC 8737 section 3).
     pub(super) is_challenge: bool,
@@ -46,6 +48,7 @@ pub(super) fn look(input: &[u8]) -> Look {
     match gather(input) {
         Gathered::Short => Look::NeedInput,
         Gathered::Odd => Look::Other,
+        Gathered::Overlong => Look::Overlong,
         Gathered::One(message) => Look::Hello(parse(message).unwrap_or_default()),
         Gathered::Several(message) => Look::Hello(parse(&message).unwrap_or_default()),
     }
@@ -75,6 +78,7 @@ fn look_http(input: &[u8]) -> Look {
 enum Gathered<'a> {
     Short,
     Odd,
+    Overlong,
     One(&'a [u8]),
     Several(Vec<u8>),
 }
@@ -89,8 +93,11 @@ fn gather(input: &[u8]) -> Gathered<'_> {
             return Gathered::Short;
         };
         let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
-        if header[0] != 22 || header[1] != 3 || len == 0 || len > PLAINTEXT_MAX {
+        if header[0] != 22 || header[1] != 3 || len == 0 {
             return Gathered::Odd;
+        }
+        if len > PLAINTEXT_MAX {
+            return Gathered::Overlong;
         }
         let fragment = &after[..len.min(after.len())];
         let message: &[u8] = if joined.is_empty() {
@@ -137,6 +144,7 @@ fn parse(body: &[u8]) -> Option<Hello> {
     const SERVER_NAME: u16 = 0;
     const PROTOCOLS: u16 = 16;
     const SUPPORTED_VERSIONS: u16 = 43;
+    const SSL3: u16 = 0x0300;
     const TLS12: u16 = 0x0303;
     let mut body = Reader(body);
     let version = body.number()?;
@@ -159,7 +167,7 @@ fn parse(body: &[u8]) -> Option<Hello> {
             SERVER_NAME => hello.server_name = server_name(content),
             PROTOCOLS => hello.is_challenge = is_challenge(content),
             // This extension overrides the version above, and the library checks it.
-            SUPPORTED_VERSIONS => hello.is_outdated = false,
+            SUPPORTED_VERSIONS => hello.is_outdated = version == SSL3,
             _ => {}
         }
     }

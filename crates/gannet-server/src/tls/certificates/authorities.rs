@@ -55,7 +55,6 @@ impl Authorities {
         now: i64,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), CertificateError> {
-        const TRUSTED: &[u8] = b"BEGIN TRUSTED CERTIFICATE";
         let fail = |cause| CertificateError::at(path, cause);
         let (text, _) = read(path)?;
         let sections = sections(path, &text).map_err(|mut error| {
@@ -76,8 +75,7 @@ impl Authorities {
             self.add_one(path, number, (der, parsed), now, warnings)?;
         }
         if number == 0 {
-            let is_trusted = text.windows(TRUSTED.len()).any(|window| window == TRUSTED);
-            let found = found.or(is_trusted.then_some(TRUSTED_CERTIFICATE));
+            let found = found.or(is_trusted(&text).then_some(TRUSTED_CERTIFICATE));
             return Err(fail(Cause::NoAuthority(found)));
         }
         if found == Some("private key") {
@@ -130,6 +128,12 @@ impl Authorities {
 
 /// What may be in the place of an authority's certificate.
 pub(super) const PKCS12: &str = "PKCS #12 store";
+/// Whether a file has certificates in a form of OpenSSL's own, which nothing else reads.
+pub(super) fn is_trusted(text: &[u8]) -> bool {
+    const TRUSTED: &[u8] = b"BEGIN TRUSTED CERTIFICATE";
+    text.windows(TRUSTED.len()).any(|window| window == TRUSTED)
+}
+
 pub(super) const TRUSTED_CERTIFICATE: &str = "'TRUSTED CERTIFICATE' of OpenSSL's own";
 
 #[cfg(test)]

@@ -75,6 +75,10 @@ pub enum Cause {
     Malformed(usize, String),
     /// The kind or length of the private key is unsupported.
     UnusableKey,
+    /// The curve of the private key is written as its parameters, not by its name.
+    ExplicitCurve,
+    /// The text begins with a byte order mark.
+    ByteOrderMark,
     /// The key matches none of the certificates.
     Mismatch {
         /// Path of the certificates.
@@ -184,6 +188,10 @@ impl CertificateError {
             Cause::Version { name, key, .. } => make_line(name.as_deref(), key),
             Cause::Unusable(..) => "ask your certificate authority for another one".into(),
             Cause::Exchanged => "this is the key: exchange the certificate and the key".into(),
+            Cause::NoCertificate(Some(TRUSTED_CERTIFICATE)) => format!(
+                "convert it by 'openssl x509 -in {} -out site.pem'",
+                self.shown_path()
+            ),
             Cause::NoCertificate(_) => "give the file with the certificate chain".into(),
             Cause::TooManyOfOneName(_) => "leave out those that issue no more".into(),
             Cause::OfNoAuthority(..) => {
@@ -214,6 +222,13 @@ impl CertificateError {
             Cause::Malformed(..) => "ask your certificate authority for the file again".into(),
             Cause::UnusableKey => {
                 "supported are ECDSA (P-256, P-384, P-521), Ed25519 and RSA from 2048 bits".into()
+            }
+            Cause::ExplicitCurve => format!(
+                "name the curve by 'openssl ec -in {} -param_enc named_curve -out site.key'",
+                self.shown_path()
+            ),
+            Cause::ByteOrderMark => {
+                "save it as plain text, as ASCII or as UTF-8 without a byte order mark".into()
             }
             Cause::Mismatch { .. } => "give the key that the certificate was requested with".into(),
             Cause::Expired { .. } => "renew the certificate".into(),
@@ -320,6 +335,10 @@ impl fmt::Display for Cause {
             Self::UnusableKey => {
                 f.write_str("the private key is of a kind or a length that is not supported")
             }
+            Self::ExplicitCurve => f.write_str(
+                "the curve of the private key is given by explicit parameters, not by its name",
+            ),
+            Self::ByteOrderMark => f.write_str("not a PEM file: it begins with a byte order mark"),
             Self::Mismatch { certificate } => {
                 write!(f, "the key does not belong to '{}'", certificate.display())
             }

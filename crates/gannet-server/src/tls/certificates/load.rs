@@ -13,6 +13,7 @@ use rustls::pki_types::{
 };
 use rustls::sign::{CertifiedKey, SigningKey};
 
+use super::authorities::{TRUSTED_CERTIFICATE, is_trusted};
 use super::error::{Cause, CertificateError, Warning, WarningKind};
 use super::facts::{self, Facts, Parsed};
 use crate::bounds::tls::{CHAIN_LEN_MAX, EXPIRY_WARNING_SECONDS, PAIRS_MAX, PEM_LEN_MAX};
@@ -104,11 +105,16 @@ impl Pair {
             error.in_one_file(is_one_file)
         })?;
         let key = read_key(&paths.key, key).map_err(|error| error.in_one_file(is_one_file))?;
+        let mut identifiers = key.secret_der().windows(PRIME_FIELD.len());
+        let unusable_key = match identifiers.any(|it| it == PRIME_FIELD) {
+            true => Cause::ExplicitCurve,
+            false => Cause::UnusableKey,
+        };
         let at_key = |cause| CertificateError::at(&paths.key, cause);
         let signing = provider()
             .key_provider
             .load_private_key(key)
-            .map_err(|_| at_key(Cause::UnusableKey))?;
+            .map_err(|_| at_key(unusable_key))?;
         // The leaf is the certificate that matches the key, at any position in the file.
         let is_leaf = |der: &CertificateDer<'static>| {
             CertifiedKey::new(vec![der.clone()], Arc::clone(&signing))
@@ -283,7 +289,8 @@ fn read_chain(path: &Path, text: &[u8]) -> Result<Chain, CertificateError> {
         chain.push((CertificateDer::from(der), parsed));
     }
     if chain.is_empty() {
-        return Err(fail(Cause::NoCertificate(found)));
+        let trusted = is_trusted(text).then_some(TRUSTED_CERTIFICATE);
+        return Err(fail(Cause::NoCertificate(trusted.or(found))));
     }
     Ok(chain)
 }
@@ -312,6 +319,9 @@ pub(super) fn sections(
     text: &[u8],
 ) -> Result<Vec<(SectionKind, Vec<u8>)>, CertificateError> {
     let fail = |why: String| CertificateError::at(path, Cause::Pem(why));
+    if BYTE_ORDER_MARKS.iter().any(|mark| text.starts_with(mark)) {
+        return Err(CertificateError::at(path, Cause::ByteOrderMark));
+    }
     let mut rest = text;
     let mut sections = Vec::new();
     loop {
@@ -480,6 +490,13 @@ fn check_time(
     }
     Ok(())
 }
+
+/// What editors for Windows begin a text with: UTF-8, and UTF-16 in either order.
+const BYTE_ORDER_MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
+
+/// The identifier `prime-field` (RFC 3279 section 2.3.5): it stands in a key only if the curve is
+/// written as its parameters.
+const PRIME_FIELD: &[u8] = b"\x06\x07\x2a\x86\x48\xce\x3d\x01\x01";
 
 /// Seconds.
 pub(super) const DAY: i64 = 86_400;

@@ -328,6 +328,17 @@ fn what_is_wrong_is_named() {
     check(&key, &key, found, "the certificate chain");
     let found = "no private key in the file (found a certificate)";
     check(leaf, leaf, found, "the private key");
+    check(
+        &leaf.replace("CERTIFICATE", "TRUSTED CERTIFICATE"),
+        &key,
+        "(found a 'TRUSTED CERTIFICATE' of OpenSSL's own)",
+        "openssl x509 -in",
+    );
+    let mark = "it begins with a byte order mark";
+    check(&format!("\u{feff}{leaf}"), &key, mark, "as plain text");
+    check(leaf, &format!("\u{feff}{key}"), mark, "as plain text");
+    let curve = "by explicit parameters, not by its name";
+    check(leaf, EXPLICIT_CURVE, curve, "-param_enc named_curve");
     let collection = "-----BEGIN PKCS7-----\nAAAA\n-----END PKCS7-----\n";
     check(collection, &key, "a PKCS #7 collection", "openssl pkcs7");
     check(
@@ -572,3 +583,15 @@ fn half_a_pair_is_told_what_is_missing() {
     );
     assert!(help.is_some_and(|help| help.contains("--tls-cert FILE")));
 }
+
+/// A key of P-256 whose curve is written as its parameters, made by `openssl ecparam -param_enc explicit`.
+const EXPLICIT_CURVE: &str = "-----BEGIN EC PRIVATE KEY-----\n\
+MIIBaAIBAQQgrxcK239TN0/LkFrNH0a3DTDxsxQKu5276+JMrBH/U1CggfowgfcC\n\
+AQEwLAYHKoZIzj0BAQIhAP////8AAAABAAAAAAAAAAAAAAAA////////////////\n\
+MFsEIP////8AAAABAAAAAAAAAAAAAAAA///////////////8BCBaxjXYqjqT57Pr\n\
+vVV2mIa8ZR0GsMxTsPY7zjw+J9JgSwMVAMSdNgiG5wSTamZ44ROdJreBn36QBEEE\n\
+axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54W\n\
+K84zV2sxXs7LtkBoN79R9QIhAP////8AAAAA//////////+85vqtpxeehPO5ysL8\n\
+YyVRAgEBoUQDQgAE0dNv0dKbqV0DSIBqt9MvVKTTI/ZNWb35sGMX+QShIVVKYaKP\n\
+wvgOJO+XcYpUArowZzRYeDplnrdweUCqYNobfw==\n\
+-----END EC PRIVATE KEY-----\n";
