@@ -140,7 +140,9 @@ fn field_of(line: &str) -> Result<(String, String), String> {
     let (name, value) = line.split_once(": ").ok_or_else(wrong)?;
     let is_byte = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
     // `Content-Length`, as programs expect it that compare bytes.
-    let is_title = !name.split('-').any(|it| it.starts_with(|c: char| c.is_ascii_lowercase()));
+    let is_title = !name
+        .split('-')
+        .any(|it| it.starts_with(|c: char| c.is_ascii_lowercase()));
     if name.is_empty() || !is_title || !name.bytes().all(is_byte) || value != value.trim() {
         return Err(wrong());
     }

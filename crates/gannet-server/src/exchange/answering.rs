@@ -177,10 +177,10 @@ impl Answering<'_> {
         let replaced = &self.turn.defaults.replaced;
         let narrower = narrower_cache_control(request, selected);
         let is_plain = self.ruling.is_none() && !selected.varies_by_type && !self.is_protected;
-        if is_plain && replaced.is_empty() && narrower.is_none() {
+        let is_error = selected.status.0 >= 400;
+        if is_plain && replaced.is_empty() && narrower.is_none() && !is_error {
             return Ok(None);
         }
-        let is_error = selected.status.0 >= 400;
         let mut ruling = self.ruling.filter(|_| !selected.is_ruled);
         if !selected.is_own || is_error {
             ruling = ruling.map(Ruling::without_caching);
@@ -197,6 +197,11 @@ impl Answering<'_> {
         {
             let changes = changes.get_or_insert_default();
             changes.vary_by(answer::VARY_BY_LANGUAGE);
+        }
+        if is_error {
+            // Neither conditions nor ranges apply to an error's page (RFC 9110 section 13.2.1).
+            let unused = ["accept-ranges", "etag", "last-modified"].map(str::to_owned);
+            changes.get_or_insert_default().remove.extend(unused);
         }
         if self.is_protected {
             let changes = changes.unwrap_or_default();

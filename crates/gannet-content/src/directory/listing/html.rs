@@ -130,8 +130,10 @@ fn row(entry: &Entry, out: &mut Vec<u8>) {
     let mut href = b".".to_vec();
     encode_path(&entry.name, &mut href);
     href.extend_from_slice(slash);
-    // Encoded paths are ASCII; `&` and `'` remain unescaped in them.
-    escape_html(&String::from_utf8_lossy(&href), out);
+    // Encoded paths are ASCII; `&` remains unescaped in them. Programs that read listings without
+    // decoding character references know `'` only as `%27`.
+    let href = String::from_utf8_lossy(&href).replace('\'', "%27");
+    escape_html(&href, out);
     out.extend_from_slice(b"\"><bdi>");
     text(&entry.name, out);
     out.extend_from_slice(b"</bdi>");

@@ -311,8 +311,15 @@ fn foresee(
             answer.set("location", &value, &origin);
         }
     }
-    if answer.status >= 400 && answer.fields.iter().any(|it| it.name == "cache-control") {
-        answer.set("cache-control", CACHE_NO_CACHE, "errors are not cached");
+    if answer.status >= 400 {
+        // Neither conditions nor ranges apply to an error's page.
+        let unused = ["accept-ranges", "etag", "last-modified"];
+        answer
+            .fields
+            .retain(|it| !unused.contains(&it.name.as_str()));
+        if answer.fields.iter().any(|it| it.name == "cache-control") {
+            answer.set("cache-control", CACHE_NO_CACHE, "errors are not cached");
+        }
     }
     let stands_in =
         matches!(located, Located::File(..)) && !site.has_content(asked.host, asked.path);
@@ -605,7 +612,11 @@ fn of_directory(
     };
     let mut found = vec![(Coding::Identity, original)];
     let url = &directory_url(directory, number);
-    if may_have_sidecars(url, original.len) && stored_coding::of(url).is_none() {
+    let content_type = mime::content_type(url);
+    if may_have_sidecars(url, original.len)
+        && mime::is_compressible(content_type, original.len)
+        && stored_coding::of(url).is_none()
+    {
         for sidecar in SIDECARS {
             let mut name = path.clone().into_os_string();
             name.push(String::from_utf8_lossy(sidecar.suffix).as_ref());
@@ -618,7 +629,6 @@ fn of_directory(
         }
     }
     found.sort_by_key(|(_, file)| file.len);
-    let content_type = mime::content_type(url);
     let is_made = may_code && coding::is_coded(url, content_type, original.len);
     let has_choice = is_made || found.len() > 1;
     let chosen = found.iter().find(|(coding, _)| accepted.contains(*coding));
