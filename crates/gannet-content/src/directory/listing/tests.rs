@@ -168,7 +168,7 @@ fn names_are_escaped_as_text_and_encoded_as_links() {
     check(b"a b.txt", "./a%20b.txt", "a b.txt");
     check(
         b"<b>&\"'",
-        "./%3Cb%3E&amp;%22&#39;",
+        "./%3Cb%3E&amp;%22%27",
         "&lt;b&gt;&amp;&quot;&#39;",
     );
     check(b"javascript:x", "./javascript:x", "javascript:x");
