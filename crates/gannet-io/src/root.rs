@@ -18,8 +18,10 @@ use crate::file::{Blocking, File, OpenedFile, read_more};
 pub(crate) use crate::how::Reach;
 use crate::how::{self, Purpose};
 use crate::limits;
+use crate::lookups::Lookups;
 use crate::meta::{DirectoryEntry, FileKind, Meta, heard_of, meta_of, meta_of_statx};
 use crate::store::Store;
+use crate::walk;
 
 /// A directory descriptor below which paths are resolved. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -43,6 +45,7 @@ pub(crate) struct OsRoot {
     identity: (u64, u64),
     /// Files are opened by [`Purpose::ReadQuietly`]: none was met yet that belongs to somebody else.
     is_quiet: AtomicBool,
+    lookups: Lookups,
 }
 
 /// Why the target of a symbolic link is not opened.
@@ -54,8 +57,16 @@ impl Root {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, ...
     pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, Lookups::of_process())
+    }
+
+    /// As [`open`](Self::open), with paths resolved in this way.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_with(path: &Path, lookups: Lookups) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self::of(rustix::fs::open(path, flags, Mode::empty())?)
+        Self::of(rustix::fs::open(path, flags, Mode::empty())?, lookups)
     }
 
     /// Opens the directory `path` below this one as a root of its own. Symbolic links are followed
@@ -66,7 +77,8 @@ impl Root {
     ///
     /// [`named_file::open_below`]: crate::named_file::open_below
     pub fn open_below(&self, path: &Path) -> io::Result<Self> {
-        Self::of(self.below(path, Purpose::LookAtFolder)?)
+        let lookups = self.as_os().lookups;
+        Self::of(self.below(path, Purpose::LookAtFolder)?, lookups)
     }
 
     /// The names in the folder `path` below this one, and whether each is itself a folder. No link
@@ -97,7 +109,7 @@ impl Root {
         Ok(names)
     }
 
-    /// One `openat2`, confined to this directory. May block.
+    /// One lookup, confined to this directory. May block.
     pub(crate) fn below(&self, path: &Path, purpose: Purpose) -> io::Result<OwnedFd> {
         let path = path.as_os_str().as_bytes();
         let opened = self.as_os().resolve(path, purpose, Reach::Everywhere);
@@ -112,7 +124,7 @@ impl Root {
         Self(Arc::new(Inner::Virtual(start.into())))
     }
 
-    /// One `openat2` of a folder, confined to this directory, without following any link. May block.
+    /// One lookup of a folder, confined to this directory, without following any link. May block.
     pub(crate) fn straight_below(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let path = path.as_os_str().as_bytes();
         loop {
@@ -133,7 +145,7 @@ impl Root {
         }
     }
 
-    fn of(fd: OwnedFd) -> io::Result<Self> {
+    fn of(fd: OwnedFd, lookups: Lookups) -> io::Result<Self> {
         let store = Store::of(fd.as_fd());
         let stat = rustix::fs::fstat(&fd)?;
         Ok(Self(Arc::new(Inner::Os(OsRoot {
@@ -141,6 +153,7 @@ impl Root {
             store,
             identity: (stat.st_dev, stat.st_ino),
             is_quiet: AtomicBool::new(true),
+            lookups,
         }))))
     }
 
@@ -153,7 +166,8 @@ impl Root {
         match &*self.0 {
             Inner::Os(root) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                Self::of(rustix::fs::openat(&root.fd, ".", flags, Mode::empty())?)
+                let fd = rustix::fs::openat(&root.fd, ".", flags, Mode::empty())?;
+                Self::of(fd, root.lookups)
             }
             Inner::Virtual(_) => Ok(self.clone()),
         }
@@ -188,14 +202,15 @@ impl Root {
 }
 
 impl OsRoot {
-    /// Whether any call on a path below may block.
-    pub(crate) fn is_remote(&self) -> bool {
-        self.store == Store::Remote
+    /// Whether any call on a path below may block: on a file system of another machine or process, and
+    /// where the kernel cannot be asked for what it has cached.
+    pub(crate) fn may_block(&self) -> bool {
+        self.store == Store::Remote || self.lookups == Lookups::Walk
     }
 
-    /// How far a lookup may go that may wait for a disk, but not for another machine.
+    /// How far a lookup goes at first: as far as nothing but a disk is waited for, where that can be known.
     pub(crate) fn reach(&self) -> Reach {
-        match self.is_remote() {
+        match self.may_block() {
             true => Reach::Everywhere,
             false => Reach::Mount,
         }
@@ -285,7 +300,7 @@ impl OsRoot {
     /// Where the path led when its file was opened does not matter: anyone who may write below the
     /// root can put a link or a mount in its way.
     pub(crate) fn peek(&self, path: &[u8]) -> Option<Meta> {
-        if self.is_remote() {
+        if self.may_block() {
             return None;
         }
         let reference = self.resolve(path, Purpose::Look, Reach::Cached).ok()?;
@@ -293,7 +308,7 @@ impl OsRoot {
         Some(meta_of(&stat))
     }
 
-    /// One `openat2`, confined to the root.
+    /// One lookup, confined to the root.
     pub(crate) fn resolve(
         &self,
         path: &[u8],
@@ -303,10 +318,14 @@ impl OsRoot {
         let path = or_dot(path);
         let mut tries = 0;
         loop {
-            match how::open(self.fd.as_fd(), path, purpose, reach) {
+            let opened = match self.lookups {
+                Lookups::Kernel => how::open(self.fd.as_fd(), path, purpose, reach),
+                Lookups::Walk => walk::open(self.fd.as_fd(), path, purpose, reach),
+            };
+            match opened {
                 // The kernel does not have all of the path cached.
                 Err(Errno::AGAIN) if reach == Reach::Cached => return Err(Errno::AGAIN),
-                // A rename inside the root raced with a `..`, or a signal arrived.
+                // A rename inside the root raced with the lookup, or a signal arrived.
                 Err(Errno::AGAIN | Errno::INTR) if tries < limits::OPEN_RETRIES => tries += 1,
                 other => return other,
             }

@@ -14,8 +14,19 @@ use gannet_io::driver::{
     DirectoryEntry, Done, Errno, FileKind, KeepName, OpenedFile, Render, Root, Started, Survey,
     Token,
 };
+use gannet_io::lookups::Lookups;
 use gannet_testkit::left_out;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+/// Runs the body on every engine, with each way to resolve paths below the folder.
+fn each_way(folder: &Path, body: impl Fn(Desk, &Root, Lookups)) {
+    for lookups in [Lookups::Kernel, Lookups::Walk] {
+        each(|desk| {
+            let root = Root::open_with(folder, lookups).unwrap();
+            body(desk, &root, lookups);
+        });
+    }
+}
 
 fn open(desk: &mut Desk, root: &Root, path: &str) -> Result<OpenedFile, Errno> {
     match desk.driver.open(root, path.as_bytes(), Token(1)) {
@@ -152,10 +163,9 @@ fn access_times_stay_as_they_are() {
             sets.effective -= CapabilitySet::FOWNER;
             set_capabilities(None, sets).unwrap();
         }
-        each(|mut desk| {
-            let root = Root::open(folder.path()).unwrap();
+        each_way(folder.path(), |mut desk, root, _| {
             for name in ["own", "foreign"] {
-                let opened = open(&mut desk, &root, name).unwrap();
+                let opened = open(&mut desk, root, name).unwrap();
                 assert_eq!(read(&mut desk, &opened, 0, 10).unwrap(), b"content");
             }
             assert_eq!(accessed("own"), long_ago);
@@ -171,9 +181,8 @@ fn opens_files_and_directories() {
     std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
     let content = pattern(100_000);
     std::fs::write(folder.path().join("a/b/file"), &content).unwrap();
-    let root = Root::open(folder.path()).unwrap();
-    each(|mut desk| {
-        let opened = open(&mut desk, &root, "a/b/file").unwrap();
+    each_way(folder.path(), |mut desk, root, lookups| {
+        let opened = open(&mut desk, root, "a/b/file").unwrap();
         let expected = std::fs::metadata(folder.path().join("a/b/file")).unwrap();
         assert_eq!(opened.meta.kind, FileKind::Regular);
         assert_eq!(opened.meta.len, 100_000);
@@ -187,35 +196,38 @@ fn opens_files_and_directories() {
             std::os::unix::fs::MetadataExt::ino(&expected)
         );
         assert_eq!(desk.driver.meta(&opened.file), Ok(opened.meta));
-        assert_eq!(desk.driver.peek(&root, b"a/b/file"), Some(opened.meta));
-        assert_eq!(desk.driver.peek(&root, b"a/b/absent"), None);
+        // Only the kernel can tell what it has cached.
+        let is_seen = lookups == Lookups::Kernel;
+        let seen = desk.driver.peek(root, b"a/b/file");
+        assert_eq!(seen, is_seen.then_some(opened.meta));
+        assert_eq!(desk.driver.peek(root, b"a/b/absent"), None);
         assert!(read(&mut desk, &opened, 0, 100_000).unwrap() == content);
         assert!(read(&mut desk, &opened, 99_990, 50).unwrap() == content[99_990..]);
         assert!(read(&mut desk, &opened, 200_000, 50).unwrap().is_empty());
         assert_eq!(
-            open(&mut desk, &root, "a").unwrap().meta.kind,
+            open(&mut desk, root, "a").unwrap().meta.kind,
             FileKind::Directory
         );
         assert_eq!(
-            open(&mut desk, &root, "a/").unwrap().meta.kind,
+            open(&mut desk, root, "a/").unwrap().meta.kind,
             FileKind::Directory
         );
         assert_eq!(
-            open(&mut desk, &root, "").unwrap().meta.kind,
+            open(&mut desk, root, "").unwrap().meta.kind,
             FileKind::Directory
         );
-        assert_eq!(open(&mut desk, &root, "absent").unwrap_err(), Errno::NOENT);
+        assert_eq!(open(&mut desk, root, "absent").unwrap_err(), Errno::NOENT);
         assert_eq!(
-            open(&mut desk, &root, "a/b/file/x").unwrap_err(),
+            open(&mut desk, root, "a/b/file/x").unwrap_err(),
             Errno::NOTDIR
         );
         assert_eq!(
-            open(&mut desk, &root, "a/b/file/").unwrap_err(),
+            open(&mut desk, root, "a/b/file/").unwrap_err(),
             Errno::NOTDIR
         );
         let long = "x".repeat(300);
         assert_eq!(
-            open(&mut desk, &root, &long).unwrap_err(),
+            open(&mut desk, root, &long).unwrap_err(),
             Errno::NAMETOOLONG
         );
     });
@@ -243,14 +255,20 @@ fn refuses_to_leave_the_root() {
     symlink(outside.path(), inside.join("folder")).unwrap();
     symlink("/proc/self/root", inside.join("magic")).unwrap();
     symlink("loop", inside.join("loop")).unwrap();
-    let root = Root::open(inside).unwrap();
-    each(|mut desk| {
+    for count in 1..=41 {
+        let target = match count {
+            1 => "file".to_owned(),
+            _ => format!("chain-{}", count - 1),
+        };
+        symlink(target, inside.join(format!("chain-{count}"))).unwrap();
+    }
+    each_way(inside, |mut desk, root, _| {
         for path in ["sub/good", "good-folder/good", "good-folder/../file"] {
-            let opened = open(&mut desk, &root, path).unwrap();
+            let opened = open(&mut desk, root, path).unwrap();
             assert_eq!(read(&mut desk, &opened, 0, 10).unwrap(), b"file", "{path}");
             // Following a link may set its access time, and `..` may race with a rename elsewhere:
             // then the kernel cannot answer without waiting.
-            if let Some(seen) = desk.driver.peek(&root, path.as_bytes()) {
+            if let Some(seen) = desk.driver.peek(root, path.as_bytes()) {
                 assert_eq!(seen, opened.meta, "{path}");
             }
         }
@@ -265,21 +283,34 @@ fn refuses_to_leave_the_root() {
         ];
         for path in refused {
             assert_eq!(
-                open(&mut desk, &root, path).unwrap_err(),
+                open(&mut desk, root, path).unwrap_err(),
                 Errno::XDEV,
                 "{path}"
             );
-            assert_eq!(desk.driver.peek(&root, path.as_bytes()), None, "{path}");
+            assert_eq!(desk.driver.peek(root, path.as_bytes()), None, "{path}");
         }
         for path in ["magic/etc/passwd", "magic"] {
-            let errno = open(&mut desk, &root, path).unwrap_err();
+            let errno = open(&mut desk, root, path).unwrap_err();
             assert!(
                 matches!(errno, Errno::XDEV | Errno::LOOP),
                 "{path}: {errno:?}"
             );
         }
-        assert_eq!(open(&mut desk, &root, "loop").unwrap_err(), Errno::LOOP);
-        assert!(open(&mut desk, &root, "file\0x").is_err());
+        for path in ["loop", "loop/file", "chain-41"] {
+            assert_eq!(
+                open(&mut desk, root, path).unwrap_err(),
+                Errno::LOOP,
+                "{path}"
+            );
+        }
+        assert!(open(&mut desk, root, "chain-40").is_ok());
+        let long = "sub/../".repeat(585);
+        assert!(open(&mut desk, root, &long[..4094]).is_ok());
+        assert_eq!(
+            open(&mut desk, root, &format!("{long}.")).unwrap_err(),
+            Errno::NAMETOOLONG
+        );
+        assert!(open(&mut desk, root, "file\0x").is_err());
     });
 }
 
@@ -310,10 +341,9 @@ fn does_not_block_on_special_files() {
         Ok(()) => special.push("device"),
         Err(errno) => left_out("device files", errno),
     }
-    let root = Root::open(folder.path()).unwrap();
-    each(|mut desk| {
+    each_way(folder.path(), |mut desk, root, _| {
         for path in &special {
-            let opened = open(&mut desk, &root, path).unwrap();
+            let opened = open(&mut desk, root, path).unwrap();
             assert_eq!(opened.meta.kind, FileKind::Other, "{path}");
             assert!(
                 read(&mut desk, &opened, 0, 10).is_err(),
@@ -334,9 +364,8 @@ fn lists_directories() {
     symlink("file", path.join("sub/link")).unwrap();
     symlink("/etc/passwd", path.join("sub/outside")).unwrap();
     symlink("absent", path.join("sub/broken")).unwrap();
-    let root = Root::open(path).unwrap();
-    each(|mut desk| {
-        let (mut entries, is_partial) = list(&mut desk, &root, "sub", 100).unwrap();
+    each_way(path, |mut desk, root, _| {
+        let (mut entries, is_partial) = list(&mut desk, root, "sub", 100).unwrap();
         assert!(!is_partial);
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let seen: Vec<_> = entries
@@ -350,16 +379,16 @@ fn lists_directories() {
             (b"folder".as_slice(), FileKind::Directory)
         );
         assert_eq!(seen[2], (b"link".as_slice(), FileKind::Regular, 5));
-        assert_eq!(list(&mut desk, &root, "", 1).unwrap().0.len(), 1);
-        assert!(!list(&mut desk, &root, "", 1).unwrap().1);
-        let (some, is_partial) = list(&mut desk, &root, "sub", 2).unwrap();
+        assert_eq!(list(&mut desk, root, "", 1).unwrap().0.len(), 1);
+        assert!(!list(&mut desk, root, "", 1).unwrap().1);
+        let (some, is_partial) = list(&mut desk, root, "sub", 2).unwrap();
         assert_eq!((some.len(), is_partial), (2, true));
         assert_eq!(
-            list(&mut desk, &root, "absent", 2).unwrap_err(),
+            list(&mut desk, root, "absent", 2).unwrap_err(),
             Errno::NOENT
         );
         assert_eq!(
-            list(&mut desk, &root, "sub/file", 2).unwrap_err(),
+            list(&mut desk, root, "sub/file", 2).unwrap_err(),
             Errno::NOTDIR
         );
     });
@@ -376,8 +405,7 @@ fn swapped_links_never_leak() {
     std::fs::create_dir(path.join("real")).unwrap();
     std::fs::write(path.join("real/file"), b"public").unwrap();
     symlink(outside.path().join("d"), path.join("evil")).unwrap();
-    let root = Root::open(&path).unwrap();
-    each(|mut desk| {
+    each_way(&path, |mut desk, root, _| {
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -391,7 +419,7 @@ fn swapped_links_never_leak() {
             });
             let mut opened_count = 0;
             for _ in 0..5000 {
-                if let Ok(opened) = open(&mut desk, &root, "d/file") {
+                if let Ok(opened) = open(&mut desk, root, "d/file") {
                     opened_count += 1;
                     assert_eq!(read(&mut desk, &opened, 0, 10).unwrap(), b"public");
                 }
