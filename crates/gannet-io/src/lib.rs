@@ -30,6 +30,7 @@ pub(crate) mod how;
 pub mod inherited;
 pub mod ktls;
 pub mod limits;
+pub mod links;
 pub mod lookups;
 pub mod memory;
 pub(crate) mod meta;

@@ -18,6 +18,7 @@ use crate::file::{Blocking, File, OpenedFile, read_more};
 pub(crate) use crate::how::Reach;
 use crate::how::{self, Purpose};
 use crate::limits;
+use crate::links::{Names, Outside, Targets};
 use crate::lookups::Lookups;
 use crate::meta::{DirectoryEntry, FileKind, Meta, heard_of, meta_of, meta_of_statx};
 use crate::store::Store;
@@ -45,11 +46,12 @@ pub(crate) struct OsRoot {
     identity: (u64, u64),
     /// Files are opened by [`Purpose::ReadQuietly`]: none was met yet that belongs to somebody else.
     is_quiet: AtomicBool,
+    targets: Arc<Targets>,
     lookups: Lookups,
 }
 
 /// Why the target of a symbolic link is not opened.
-const LEADS_OUT: &str = "a symbolic link leads out of the directory, or is absolute";
+const LEADS_OUT: &str = "a symbolic link leads out of the directory";
 
 impl Root {
     /// Opens the directory `path` as a root.
@@ -57,28 +59,46 @@ impl Root {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, ...
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::open_with(path, Lookups::of_process())
+        Self::open_with(path, &Outside::default())
     }
 
-    /// As [`open`](Self::open), with paths resolved in this way.
+    /// As [`open`](Self::open); symbolic links may lead into these folders as well.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
-    pub fn open_with(path: &Path, lookups: Lookups) -> io::Result<Self> {
+    pub fn open_with(path: &Path, outside: &Outside) -> io::Result<Self> {
+        Self::open_by(path, outside, Lookups::of_process())
+    }
+
+    /// As [`open_with`](Self::open_with); paths are resolved in this way.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_by(path: &Path, outside: &Outside, lookups: Lookups) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self::of(rustix::fs::open(path, flags, Mode::empty())?, lookups)
+        let targets = Targets {
+            own: Names::of(path),
+            outside: outside.clone(),
+        };
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        Self::of(fd, Arc::new(targets), lookups)
     }
 
     /// Opens the directory `path` below this one as a root of its own. Symbolic links are followed
-    /// while they stay below this one.
+    /// while they stay below this one, or in the folders outside of it that they may lead into.
     ///
     /// # Errors
     /// Those of [`open`](Self::open); a link leads outside, as in [`named_file::open_below`].
     ///
     /// [`named_file::open_below`]: crate::named_file::open_below
     pub fn open_below(&self, path: &Path) -> io::Result<Self> {
-        let lookups = self.as_os().lookups;
-        Self::of(self.below(path, Purpose::LookAtFolder)?, lookups)
+        let real = self.as_os();
+        let targets = Targets {
+            own: real.targets.own.below(path),
+            outside: real.targets.outside.clone(),
+        };
+        let fd = self.below(path, Purpose::LookAtFolder)?;
+        Self::of(fd, Arc::new(targets), real.lookups)
     }
 
     /// The names in the folder `path` below this one, and whether each is itself a folder. No link
@@ -145,7 +165,7 @@ impl Root {
         }
     }
 
-    fn of(fd: OwnedFd, lookups: Lookups) -> io::Result<Self> {
+    fn of(fd: OwnedFd, targets: Arc<Targets>, lookups: Lookups) -> io::Result<Self> {
         let store = Store::of(fd.as_fd());
         let stat = rustix::fs::fstat(&fd)?;
         Ok(Self(Arc::new(Inner::Os(OsRoot {
@@ -153,6 +173,7 @@ impl Root {
             store,
             identity: (stat.st_dev, stat.st_ino),
             is_quiet: AtomicBool::new(true),
+            targets,
             lookups,
         }))))
     }
@@ -167,7 +188,7 @@ impl Root {
             Inner::Os(root) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let fd = rustix::fs::openat(&root.fd, ".", flags, Mode::empty())?;
-                Self::of(fd, root.lookups)
+                Self::of(fd, Arc::clone(&root.targets), root.lookups)
             }
             Inner::Virtual(_) => Ok(self.clone()),
         }
@@ -318,9 +339,15 @@ impl OsRoot {
         let path = or_dot(path);
         let mut tries = 0;
         loop {
+            let root = self.fd.as_fd();
             let opened = match self.lookups {
-                Lookups::Kernel => how::open(self.fd.as_fd(), path, purpose, reach),
-                Lookups::Walk => walk::open(self.fd.as_fd(), path, purpose, reach),
+                Lookups::Kernel => how::open(root, path, purpose, reach),
+                Lookups::Walk => Err(Errno::XDEV),
+            };
+            let opened = match opened {
+                // A link leads out, perhaps to where it may lead. (In shorter reaches, this is to come.)
+                Err(Errno::XDEV) => walk::open((root, &self.targets), path, purpose, reach),
+                opened => opened,
             };
             match opened {
                 // The kernel does not have all of the path cached.

@@ -1,4 +1,5 @@
-//! Resolves a path below a root name by name, as `openat2` with `RESOLVE_BENEATH` would.
+//! Resolves a path below a root name by name, as `openat2` with `RESOLVE_BENEATH` would, and follows links
+//! to [where they may lead](crate::links) besides.
 //!
 //! ```text
 //!            ┌── a folder ◀──────────────┐
@@ -7,31 +8,34 @@
 //!    └─────────┴ its target, then what was left
 //! ```
 //!
-//! No call follows a link, and each name is opened from a folder that was reached from the root in the
-//! same way. So whatever is swapped or renamed meanwhile, what is opened was below the root when its folder
-//! was. `..` never is a call: it drops the last name, and those before it are opened again from the root.
+//! No call follows a link, and each name is opened from a folder that was reached in the same way from the
+//! root, or from a folder that an operator has named. So whatever is swapped or renamed meanwhile, what is
+//! opened was below one of these when its folder was. `..` never is a call: it drops the last name, and
+//! those before it are opened again. The target of a link that is absolute, or climbs out, is compared with
+//! the paths of these folders as text; it leads nowhere if it begins with none of them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::how::{Purpose, Reach};
 use crate::limits::{PATH_LEN_MAX, WALK_LINKS_MAX, WALK_STEPS_MAX};
+use crate::links::{Base, Targets, next_name};
 
 /// Opens a path below a directory. May block; `EAGAIN` if something on the way was swapped meanwhile.
 ///
 /// Only the kernel can tell what it has cached, and stop before a mount: a lookup that must not go
-/// further fails at once.
+/// further fails at once, as the kernel's does.
 pub(crate) fn open(
-    root: BorrowedFd<'_>,
+    (root, targets): (BorrowedFd<'_>, &Targets),
     path: &[u8],
     purpose: Purpose,
     reach: Reach,
 ) -> Result<OwnedFd, Errno> {
     match reach {
-        Reach::Cached => return Err(Errno::AGAIN),
-        Reach::Mount => return Err(Errno::XDEV),
+        Reach::Cached | Reach::Mount => return Err(Errno::XDEV),
         Reach::Everywhere | Reach::Straight => {}
     }
     if path.is_empty() {
@@ -45,9 +49,12 @@ pub(crate) fn open(
     }
     let walk = Walk {
         root,
+        targets,
+        base: (Base::Root, None),
         here: None,
         names: Vec::new(),
         rest: path.to_vec(),
+        own_len: path.len(),
         links_left: match reach {
             Reach::Straight => 0,
             _ => WALK_LINKS_MAX,
@@ -60,12 +67,17 @@ pub(crate) fn open(
 /// A lookup on its way.
 struct Walk<'a> {
     root: BorrowedFd<'a>,
-    /// The folder that was reached; `None` is the root.
+    targets: &'a Targets,
+    /// The folder that it began in, or that a link has led into; opened unless it is the root.
+    base: (Base, Option<OwnedFd>),
+    /// The folder that was reached; `None` is the base.
     here: Option<OwnedFd>,
-    /// The names that lead there from the root, none of which is a link.
+    /// The names that lead there from the base, none of which is a link.
     names: Vec<Box<[u8]>>,
     /// What is left of the path, with the targets of links in their place.
     rest: Vec<u8>,
+    /// Bytes at the end of it that are not of links.
+    own_len: usize,
     links_left: usize,
     steps_left: usize,
 }
@@ -88,6 +100,11 @@ impl Walk<'_> {
                 (false, _) => FOLDER,
             };
             match name {
+                b".." if self.names.is_empty() => {
+                    drop(self.open(b".", FOLDER)?);
+                    self.climb_out(rest.len() > self.own_len, &rest[name.len()..])?;
+                    continue;
+                }
                 b"." | b".." => {
                     if name == b".." {
                         self.go_up()?;
@@ -120,22 +137,50 @@ impl Walk<'_> {
     /// Puts the target of a link before what is left.
     fn follow(&mut self, target: &[u8], left: &[u8]) -> Result<(), Errno> {
         self.links_left = self.links_left.checked_sub(1).ok_or(Errno::LOOP)?;
+        self.own_len = self.own_len.min(left.len());
+        let path = [target, left].concat();
         match target.first() {
             None => Err(Errno::NOENT),
-            Some(b'/') => Err(Errno::XDEV),
+            Some(b'/') => self.jump(&path),
             Some(_) => {
-                self.rest = [target, left].concat();
+                self.rest = path;
                 Ok(())
             }
         }
     }
 
+    /// Continues in the folder that an absolute path leads into.
+    fn jump(&mut self, path: &[u8]) -> Result<(), Errno> {
+        let (base, left) = self.targets.find(path).ok_or(Errno::XDEV)?;
+        let opened = match base {
+            Base::Root => None,
+            Base::Outside(number) => Some(self.targets.open(number)?),
+        };
+        self.base = (base, opened);
+        self.here = None;
+        self.names.clear();
+        self.rest = [b".", left].concat();
+        Ok(())
+    }
+
+    /// Goes above the base, which a link may do, and not the path itself.
+    fn climb_out(&mut self, is_of_link: bool, left: &[u8]) -> Result<(), Errno> {
+        let above = self.targets.names(self.base.0).parent();
+        let mut above = above.filter(|_| is_of_link).ok_or(Errno::XDEV)?;
+        let (mut left, mut rest) = (left, left);
+        while next_name(&mut rest) == Some(b"..") {
+            above = above.parent().unwrap_or(above);
+            left = rest;
+        }
+        self.own_len = self.own_len.min(left.len());
+        let path = [above.as_os_str().as_bytes(), left].concat();
+        self.jump(&path)
+    }
+
     /// Goes to the folder above.
     fn go_up(&mut self) -> Result<(), Errno> {
         drop(self.open(b".", FOLDER)?);
-        if self.names.pop().is_none() {
-            return Err(Errno::XDEV);
-        }
+        self.names.pop();
         self.here = None;
         let names = std::mem::take(&mut self.names);
         for name in &names {
@@ -180,7 +225,8 @@ impl Walk<'_> {
     }
 
     fn folder(&self) -> BorrowedFd<'_> {
-        self.here.as_ref().map_or(self.root, AsFd::as_fd)
+        let folder = self.here.as_ref().or(self.base.1.as_ref());
+        folder.map_or(self.root, AsFd::as_fd)
     }
 }
 
@@ -235,6 +281,16 @@ mod tests {
     }
 
     type Open = fn(BorrowedFd<'_>, &[u8], Purpose, Reach) -> Result<OwnedFd, Errno>;
+
+    /// Links may lead nowhere but below the root.
+    fn alone(
+        root: BorrowedFd<'_>,
+        path: &[u8],
+        purpose: Purpose,
+        reach: Reach,
+    ) -> Result<OwnedFd, Errno> {
+        super::open((root, &Targets::default()), path, purpose, reach)
+    }
 
     /// What an opened descriptor is of.
     fn identity(opened: Result<OwnedFd, Errno>) -> Result<(u64, u64), Errno> {
@@ -308,7 +364,7 @@ mod tests {
                                         break identity(found);
                                     }
                                 };
-                                let (ours, kernels) = (by(open), by(how::open));
+                                let (ours, kernels) = (by(alone), by(how::open));
                                 let shown = String::from_utf8_lossy(path);
                                 assert_eq!(ours, kernels, "{shown}: {purpose:?}, {reach:?}");
                                 compared += usize::from(ours.is_ok());
@@ -335,7 +391,7 @@ mod tests {
         }
         let root = folder.root();
         let open = |path: &str| {
-            let found = open(
+            let found = alone(
                 root.as_fd(),
                 path.as_bytes(),
                 Purpose::Look,
@@ -381,7 +437,7 @@ mod tests {
             let mut opened = 0;
             for number in 0..40_000 {
                 let name = ["a/file", "a/b/file", "winding", "good"][number % 4];
-                let found = open(
+                let found = alone(
                     root.as_fd(),
                     name.as_bytes(),
                     Purpose::Read,

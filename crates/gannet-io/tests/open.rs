@@ -14,6 +14,7 @@ use gannet_io::driver::{
     DirectoryEntry, Done, Errno, FileKind, KeepName, OpenedFile, Render, Root, Started, Survey,
     Token,
 };
+use gannet_io::links::Outside;
 use gannet_io::lookups::Lookups;
 use gannet_testkit::left_out;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -22,7 +23,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 fn each_way(folder: &Path, body: impl Fn(Desk, &Root, Lookups)) {
     for lookups in [Lookups::Kernel, Lookups::Walk] {
         each(|desk| {
-            let root = Root::open_with(folder, lookups).unwrap();
+            let root = Root::open_by(folder, &Outside::default(), lookups).unwrap();
             body(desk, &root, lookups);
         });
     }
@@ -263,7 +264,12 @@ fn refuses_to_leave_the_root() {
         symlink(target, inside.join(format!("chain-{count}"))).unwrap();
     }
     each_way(inside, |mut desk, root, _| {
-        for path in ["sub/good", "good-folder/good", "good-folder/../file"] {
+        for path in [
+            "sub/good",
+            "good-folder/good",
+            "good-folder/../file",
+            "absolute-inside",
+        ] {
             let opened = open(&mut desk, root, path).unwrap();
             assert_eq!(read(&mut desk, &opened, 0, 10).unwrap(), b"file", "{path}");
             // Following a link may set its access time, and `..` may race with a rename elsewhere:
@@ -274,7 +280,6 @@ fn refuses_to_leave_the_root() {
         }
         let refused = [
             "absolute",
-            "absolute-inside",
             "relative",
             "folder/secret",
             "..",
@@ -312,6 +317,179 @@ fn refuses_to_leave_the_root() {
         );
         assert!(open(&mut desk, root, "file\0x").is_err());
     });
+}
+
+/// Absolute links, and those that climb out, lead below the root again, or into a folder outside of it that
+/// was named; by the paths of these as they were named, and by those without links.
+#[test]
+fn links_lead_back_and_where_they_may() {
+    let place = Folder::new("open-targets");
+    let at = |name: &str| place.path().join(name);
+    for folder in ["releases/7/a/b", "shared/inner", "other"] {
+        std::fs::create_dir_all(at(folder)).unwrap();
+    }
+    for file in [
+        "releases/7/a/file",
+        "releases/7/a/b/file",
+        "shared/inner/file",
+    ] {
+        std::fs::write(at(file), file).unwrap();
+    }
+    std::fs::write(at("other/file"), "secret").unwrap();
+    std::fs::write(at("secret"), "secret").unwrap();
+    symlink("releases/7", at("current")).unwrap();
+    symlink("shared", at("alias")).unwrap();
+    symlink("../../other", at("shared/inner/away")).unwrap();
+    symlink("../../current/a/file", at("shared/inner/back")).unwrap();
+    let link = |target: &Path, name: &str| symlink(target, at("releases/7").join(name)).unwrap();
+    for (name, target) in [
+        ("own", at("current/a/file")),
+        ("real", at("releases/7/a/file")),
+        ("folder", at("current/a")),
+        ("slash", at("current/a/")),
+        ("root", at("current")),
+        ("chain", at("current/own")),
+        ("within", at("current/folder/b/../file")),
+        ("doubled", Path::new("/").join(at("current//./a/file"))),
+        ("up", "../7/a/file".into()),
+        ("a/b/up", "../../../7/a/file".into()),
+        ("shared", at("shared/inner")),
+        ("alias", at("alias/inner/file")),
+        ("near", "../../shared/inner/file".into()),
+        ("loop", at("current/loop")),
+        ("out", at("secret")),
+        ("out-near", "../../secret".into()),
+        ("out-folder", at("other")),
+        ("sibling", at("releases/8/a/file")),
+        ("prefix", at("current-not/a/file")),
+        ("winding", at("other/../current/a/file")),
+        ("above", place.path().to_owned()),
+        ("everything", "/".into()),
+        ("file-slash", at("current/a/file/")),
+    ] {
+        link(&target, name);
+    }
+    let file = "releases/7/a/file";
+    let (deep, shared) = ("releases/7/a/b/file", "shared/inner/file");
+    for lookups in [Lookups::Kernel, Lookups::Walk] {
+        for is_named in [false, true] {
+            let named: &[_] = if is_named { &[at("alias")] } else { &[] };
+            let outside = Outside::new(named);
+            let root = Root::open_by(&at("current"), &outside, lookups).unwrap();
+            let of_named = |path: &'static str| if is_named { Ok(path) } else { Err(Errno::XDEV) };
+            each(|mut desk| {
+                for (path, expect) in [
+                    ("own", Ok(file)),
+                    ("real", Ok(file)),
+                    ("folder/file", Ok(file)),
+                    ("folder/b/file", Ok(deep)),
+                    ("slash/b/file", Ok(deep)),
+                    ("root/root/a/file", Ok(file)),
+                    ("chain", Ok(file)),
+                    ("within", Ok(file)),
+                    ("doubled", Ok(file)),
+                    ("up", Ok(file)),
+                    ("folder/b/up", Ok(file)),
+                    ("shared/file", of_named(shared)),
+                    ("alias", of_named(shared)),
+                    ("near", of_named(shared)),
+                    ("shared/back", of_named(file)),
+                    ("shared/away/file", Err(Errno::XDEV)),
+                    ("loop", Err(Errno::LOOP)),
+                    ("out", Err(Errno::XDEV)),
+                    ("out-near", Err(Errno::XDEV)),
+                    ("out-folder/file", Err(Errno::XDEV)),
+                    ("sibling", Err(Errno::XDEV)),
+                    ("prefix", Err(Errno::XDEV)),
+                    ("winding", Err(Errno::XDEV)),
+                    ("above/secret", Err(Errno::XDEV)),
+                    ("everything/etc/passwd", Err(Errno::XDEV)),
+                    ("file-slash", Err(Errno::NOTDIR)),
+                    ("folder/../../../secret", Err(Errno::XDEV)),
+                    ("root/../../secret", Err(Errno::XDEV)),
+                ] {
+                    let opened = open(&mut desk, &root, path);
+                    let found = opened.and_then(|opened| read(&mut desk, &opened, 0, 100));
+                    let expect = expect.map(|content| content.as_bytes().to_vec());
+                    assert_eq!(found, expect, "{path}, {lookups:?}, {is_named}");
+                }
+                let names = |path: &str, desk: &mut Desk| {
+                    let (entries, _) = list(desk, &root, path, 100).unwrap();
+                    let names = entries.into_iter().map(|it| it.name);
+                    names.collect::<std::collections::BTreeSet<_>>()
+                };
+                let all = names("", &mut desk);
+                assert!(all.contains(&b"own"[..]) && !all.contains(&b"out"[..]));
+                assert_eq!(all.contains(&b"shared"[..]), is_named);
+                assert_eq!(names("folder", &mut desk).len(), 2);
+            });
+            // What is in the root above is outside of one below.
+            let below = root.open_below(Path::new("a/b")).unwrap();
+            each(|mut desk| {
+                let opened = open(&mut desk, &below, "up");
+                assert_eq!(opened.map(drop), Err(Errno::XDEV));
+            });
+        }
+    }
+    let no_folder = Outside::new(&[at("shared"), at("secret")]);
+    let (path, error) = no_folder.check().unwrap_err();
+    assert_eq!(path, at("secret"));
+    assert_eq!(error.kind(), std::io::ErrorKind::NotADirectory);
+}
+
+/// A link is swapped all the time between targets inside, in a named folder, and outside; so are the folders
+/// themselves.
+#[test]
+fn swapped_absolute_links_never_leak() {
+    let place = Folder::new("open-targets-swap");
+    let at = |name: &str| place.path().join(name);
+    for folder in ["site/d", "shared/d", "outside/d"] {
+        std::fs::create_dir_all(at(folder)).unwrap();
+    }
+    for (file, content) in [
+        ("site", "public"),
+        ("shared", "public"),
+        ("outside", "secret"),
+    ] {
+        std::fs::write(at(file).join("d/file"), content).unwrap();
+    }
+    for (name, target) in [("0", "site/d"), ("1", "outside/d"), ("2", "shared/d")] {
+        symlink(at(target), at("site").join(name)).unwrap();
+    }
+    symlink("../outside/d", at("site/3")).unwrap();
+    symlink(at("outside/d"), at("shared/evil")).unwrap();
+    let outside = Outside::new(&[at("shared")]);
+    for lookups in [Lookups::Kernel, Lookups::Walk] {
+        let root = Root::open_by(&at("site"), &outside, lookups).unwrap();
+        each(|mut desk| {
+            let is_over = std::sync::atomic::AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let exchange = |one: &str, other: &str| {
+                        let flags = rustix::fs::RenameFlags::EXCHANGE;
+                        let (cwd, other) = (rustix::fs::CWD, at(other));
+                        rustix::fs::renameat_with(cwd, at(one), cwd, other, flags).unwrap();
+                    };
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        for other in ["site/1", "site/2", "site/3"] {
+                            exchange("site/0", other);
+                        }
+                        exchange("shared/d", "shared/evil");
+                        exchange("shared/d", "shared/evil");
+                    }
+                });
+                let mut opened_count = 0;
+                for _ in 0..5000 {
+                    if let Ok(opened) = open(&mut desk, &root, "0/file") {
+                        opened_count += 1;
+                        assert_eq!(read(&mut desk, &opened, 0, 10).unwrap(), b"public");
+                    }
+                }
+                is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+                assert!(opened_count > 0);
+            });
+        });
+    }
 }
 
 /// FIFOs, sockets and devices are recognised at once, and not opened.

@@ -115,6 +115,10 @@ pub fn prepare(
     if !content.is_empty() {
         probe::check_files().map_err(StartError::Files)?;
     }
+    if let Err((path, error)) = config.content.follow_links.check() {
+        let error = OpenError::Io("directory", path.to_owned(), error);
+        return Err(StartError::Content(error));
+    }
     if config.defer_accept {
         for bound in &listeners {
             bound.defer_accept()?;
