@@ -83,17 +83,24 @@ const COUNT: usize = PURPOSES.len() * REACHES.len();
 /// The length of each, as the kernel is told.
 pub(crate) const LEN: usize = size_of::<OpenHow>();
 
+impl Purpose {
+    /// The flags of `open`, but for what resolves the path.
+    pub(crate) fn flags(self) -> OFlags {
+        let read = OFlags::RDONLY | OFlags::LARGEFILE | OFlags::CLOEXEC;
+        let look = OFlags::PATH | OFlags::CLOEXEC;
+        match self {
+            Self::Read => read | OFlags::NONBLOCK | OFlags::NOCTTY,
+            Self::ReadQuietly => read | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOATIME,
+            Self::Look => look,
+            Self::ReadFolder => read | OFlags::DIRECTORY,
+            Self::ReadOwnFolder => read | OFlags::DIRECTORY | OFlags::NOFOLLOW,
+            Self::LookAtFolder => look | OFlags::DIRECTORY,
+        }
+    }
+}
+
 impl OpenHow {
     fn new(purpose: Purpose, reach: Reach) -> Self {
-        let read = OFlags::RDONLY | OFlags::LARGEFILE;
-        let flags = match purpose {
-            Purpose::Read => read | OFlags::NONBLOCK | OFlags::NOCTTY,
-            Purpose::ReadQuietly => read | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOATIME,
-            Purpose::Look => OFlags::PATH,
-            Purpose::ReadFolder => read | OFlags::DIRECTORY,
-            Purpose::ReadOwnFolder => read | OFlags::DIRECTORY | OFlags::NOFOLLOW,
-            Purpose::LookAtFolder => OFlags::PATH | OFlags::DIRECTORY,
-        };
         let resolve = ResolveFlags::BENEATH
             | match reach {
                 Reach::Cached => {
@@ -104,7 +111,7 @@ impl OpenHow {
                 Reach::Straight => ResolveFlags::NO_SYMLINKS,
             };
         Self {
-            flags: (flags | OFlags::CLOEXEC).bits().into(),
+            flags: purpose.flags().bits().into(),
             mode: 0,
             resolve: resolve.bits(),
         }

@@ -75,6 +75,16 @@ pub const ACCEPTS_PER_TURN: usize = 64;
 /// `RESOLVE_BENEATH`).
 pub const OPEN_RETRIES: usize = 16;
 
+/// Symbolic links that a lookup in user space follows: as many as the kernel (`MAXSYMLINKS`).
+pub const WALK_LINKS_MAX: usize = 40;
+
+/// Folders that a lookup in user space opens: 10 ms of a helper thread. A path of 4096 bytes names half
+/// as many; only the author of a site can make links that need more.
+pub const WALK_STEPS_MAX: usize = 4096;
+
+/// Bytes of a path, as in the kernel (`PATH_MAX`, which counts the final zero).
+pub const PATH_LEN_MAX: usize = 4095;
+
 /// Bytes of a file whose residency is remembered together. Checks work best for sends that are
 /// aligned to it and have its length.
 pub const RESIDENT_CHUNK: u64 = 2 << 20;

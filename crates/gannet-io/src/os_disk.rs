@@ -66,7 +66,7 @@ impl OsDisk {
     /// See [`Disk::open`](crate::disk::Disk::open).
     pub(crate) fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
         let real = root.as_os();
-        match real.is_remote() {
+        match real.may_block() {
             true => self.open_later(root, path, token),
             false => self.opened(real.open(path, Reach::Cached), root, path, token),
         }
@@ -81,7 +81,7 @@ impl OsDisk {
         token: Token,
     ) -> Started<OpenedFile> {
         let real = root.as_os();
-        if real.is_remote() {
+        if real.may_block() {
             return self.open_later(root, path, token);
         }
         let mut result = real.open_to_read(path, Reach::Cached, (ahead, &mut self.ahead));
@@ -186,7 +186,7 @@ impl OsDisk {
         (max, keep): (usize, KeepName),
         token: Token,
     ) -> Started<Survey> {
-        if root.as_os().is_remote() {
+        if root.as_os().may_block() {
             return Started::Now(Err(Errno::XDEV));
         }
         self.hand_over(Job::Survey {
@@ -209,7 +209,7 @@ impl OsDisk {
     ) -> Started<Listed> {
         let reach = match may_hang {
             true => Reach::Everywhere,
-            false if root.as_os().is_remote() => return Started::Now(Err(Errno::XDEV)),
+            false if root.as_os().may_block() => return Started::Now(Err(Errno::XDEV)),
             false => Reach::Mount,
         };
         self.hand_over(Job::List {

@@ -16,15 +16,12 @@ pub fn check(options: &EngineOptions) -> Result<(), Unavailable> {
     Uring::new(Vec::new(), options).map(drop)
 }
 
-/// Tries the system calls without which no file can be served: `openat2` opens below a directory,
-/// `preadv2` reads without waiting, `sendfile` sends. A sandbox may lack or refuse them, and every
-/// response would be an error.
+/// Tries the system calls without which no file can be served: `preadv2` reads without waiting,
+/// `sendfile` sends. A sandbox may lack or refuse them, and every response would be an error.
 ///
 /// # Errors
 /// The first call that is missing. Calls that exist fail on the invalid descriptors.
-pub fn check_files(has_directories: bool) -> Result<(), Unavailable> {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-
+pub fn check_files() -> Result<(), Unavailable> {
     let call = |number| {
         const NONE: libc::c_long = -1;
         const ZERO: libc::c_long = 0;
@@ -37,12 +34,6 @@ pub fn check_files(has_directories: bool) -> Result<(), Unavailable> {
             Errno::BADF
         }
     };
-    if has_directories {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let confined = ResolveFlags::BENEATH;
-        let errno = rustix::fs::openat2(CWD, c".", flags, Mode::empty(), confined).err();
-        check_call("openat2", errno.unwrap_or(Errno::BADF))?;
-    }
     check_call("preadv2", call(libc::SYS_preadv2))?;
     check_call("sendfile", call(libc::SYS_sendfile))
 }

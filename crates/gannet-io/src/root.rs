@@ -18,8 +18,11 @@ use crate::file::{Blocking, File, OpenedFile, read_more};
 pub(crate) use crate::how::Reach;
 use crate::how::{self, Purpose};
 use crate::limits;
+use crate::links::{Names, Outside, Targets};
+use crate::lookups::Lookups;
 use crate::meta::{DirectoryEntry, FileKind, Meta, heard_of, meta_of, meta_of_statx};
 use crate::store::Store;
+use crate::walk;
 
 /// A directory descriptor below which paths are resolved. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -43,10 +46,12 @@ pub(crate) struct OsRoot {
     identity: (u64, u64),
     /// Files are opened by [`Purpose::ReadQuietly`]: none was met yet that belongs to somebody else.
     is_quiet: AtomicBool,
+    targets: Arc<Targets>,
+    lookups: Lookups,
 }
 
 /// Why the target of a symbolic link is not opened.
-const LEADS_OUT: &str = "a symbolic link leads out of the directory, or is absolute";
+const LEADS_OUT: &str = "a symbolic link leads out of the directory";
 
 impl Root {
     /// Opens the directory `path` as a root.
@@ -54,19 +59,46 @@ impl Root {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, ...
     pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, &Outside::default())
+    }
+
+    /// As [`open`](Self::open); symbolic links may lead into these folders as well.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_with(path: &Path, outside: &Outside) -> io::Result<Self> {
+        Self::open_by(path, outside, Lookups::of_process())
+    }
+
+    /// As [`open_with`](Self::open_with); paths are resolved in this way.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_by(path: &Path, outside: &Outside, lookups: Lookups) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self::of(rustix::fs::open(path, flags, Mode::empty())?)
+        let targets = Targets {
+            own: Names::of(path),
+            outside: outside.clone(),
+        };
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        Self::of(fd, Arc::new(targets), lookups)
     }
 
     /// Opens the directory `path` below this one as a root of its own. Symbolic links are followed
-    /// while they stay below this one.
+    /// while they stay below this one, or in the folders outside of it that they may lead into.
     ///
     /// # Errors
     /// Those of [`open`](Self::open); a link leads outside, as in [`named_file::open_below`].
     ///
     /// [`named_file::open_below`]: crate::named_file::open_below
     pub fn open_below(&self, path: &Path) -> io::Result<Self> {
-        Self::of(self.below(path, Purpose::LookAtFolder)?)
+        let real = self.as_os();
+        let targets = Targets {
+            own: real.targets.own.below(path),
+            outside: real.targets.outside.clone(),
+        };
+        let fd = self.below(path, Purpose::LookAtFolder)?;
+        Self::of(fd, Arc::new(targets), real.lookups)
     }
 
     /// The names in the folder `path` below this one, and whether each is itself a folder. No link
@@ -97,7 +129,7 @@ impl Root {
         Ok(names)
     }
 
-    /// One `openat2`, confined to this directory. May block.
+    /// One lookup, confined to this directory. May block.
     pub(crate) fn below(&self, path: &Path, purpose: Purpose) -> io::Result<OwnedFd> {
         let path = path.as_os_str().as_bytes();
         let opened = self.as_os().resolve(path, purpose, Reach::Everywhere);
@@ -112,7 +144,7 @@ impl Root {
         Self(Arc::new(Inner::Virtual(start.into())))
     }
 
-    /// One `openat2` of a folder, confined to this directory, without following any link. May block.
+    /// One lookup of a folder, confined to this directory, without following any link. May block.
     pub(crate) fn straight_below(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let path = path.as_os_str().as_bytes();
         loop {
@@ -133,7 +165,7 @@ impl Root {
         }
     }
 
-    fn of(fd: OwnedFd) -> io::Result<Self> {
+    fn of(fd: OwnedFd, targets: Arc<Targets>, lookups: Lookups) -> io::Result<Self> {
         let store = Store::of(fd.as_fd());
         let stat = rustix::fs::fstat(&fd)?;
         Ok(Self(Arc::new(Inner::Os(OsRoot {
@@ -141,6 +173,8 @@ impl Root {
             store,
             identity: (stat.st_dev, stat.st_ino),
             is_quiet: AtomicBool::new(true),
+            targets,
+            lookups,
         }))))
     }
 
@@ -153,7 +187,8 @@ impl Root {
         match &*self.0 {
             Inner::Os(root) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                Self::of(rustix::fs::openat(&root.fd, ".", flags, Mode::empty())?)
+                let fd = rustix::fs::openat(&root.fd, ".", flags, Mode::empty())?;
+                Self::of(fd, Arc::clone(&root.targets), root.lookups)
             }
             Inner::Virtual(_) => Ok(self.clone()),
         }
@@ -188,14 +223,15 @@ impl Root {
 }
 
 impl OsRoot {
-    /// Whether any call on a path below may block.
-    pub(crate) fn is_remote(&self) -> bool {
-        self.store == Store::Remote
+    /// Whether any call on a path below may block: on a file system of another machine or process, and
+    /// where the kernel cannot be asked for what it has cached.
+    pub(crate) fn may_block(&self) -> bool {
+        self.store == Store::Remote || self.lookups == Lookups::Walk
     }
 
-    /// How far a lookup may go that may wait for a disk, but not for another machine.
+    /// How far a lookup goes at first: as far as nothing but a disk is waited for, where that can be known.
     pub(crate) fn reach(&self) -> Reach {
-        match self.is_remote() {
+        match self.may_block() {
             true => Reach::Everywhere,
             false => Reach::Mount,
         }
@@ -285,7 +321,7 @@ impl OsRoot {
     /// Where the path led when its file was opened does not matter: anyone who may write below the
     /// root can put a link or a mount in its way.
     pub(crate) fn peek(&self, path: &[u8]) -> Option<Meta> {
-        if self.is_remote() {
+        if self.may_block() {
             return None;
         }
         let reference = self.resolve(path, Purpose::Look, Reach::Cached).ok()?;
@@ -293,7 +329,7 @@ impl OsRoot {
         Some(meta_of(&stat))
     }
 
-    /// One `openat2`, confined to the root.
+    /// One lookup, confined to the root.
     pub(crate) fn resolve(
         &self,
         path: &[u8],
@@ -303,10 +339,20 @@ impl OsRoot {
         let path = or_dot(path);
         let mut tries = 0;
         loop {
-            match how::open(self.fd.as_fd(), path, purpose, reach) {
+            let root = self.fd.as_fd();
+            let opened = match self.lookups {
+                Lookups::Kernel => how::open(root, path, purpose, reach),
+                Lookups::Walk => Err(Errno::XDEV),
+            };
+            let opened = match opened {
+                // A link leads out, perhaps to where it may lead. (In shorter reaches, this is to come.)
+                Err(Errno::XDEV) => walk::open((root, &self.targets), path, purpose, reach),
+                opened => opened,
+            };
+            match opened {
                 // The kernel does not have all of the path cached.
                 Err(Errno::AGAIN) if reach == Reach::Cached => return Err(Errno::AGAIN),
-                // A rename inside the root raced with a `..`, or a signal arrived.
+                // A rename inside the root raced with the lookup, or a signal arrived.
                 Err(Errno::AGAIN | Errno::INTR) if tries < limits::OPEN_RETRIES => tries += 1,
                 other => return other,
             }

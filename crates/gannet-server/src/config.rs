@@ -20,6 +20,7 @@ use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
 use gannet_content::rules::headers::is_coding_forbidden;
 use gannet_content::rules::pattern::Pattern;
+use gannet_io::links::Outside;
 use gannet_io::unix_socket::Access;
 use gannet_io::user::User;
 
@@ -122,6 +123,8 @@ pub struct Many {
     pub found: Vec<Hosted>,
     /// Finds them again.
     pub find: fn(&Path) -> io::Result<Vec<Hosted>>,
+    /// Folders outside of it into which links may lead, those of entries included.
+    pub outside: Outside,
 }
 
 impl Many {
@@ -207,6 +210,8 @@ pub struct ContentOptions {
     pub compressed_only: bool,
     /// Serve dotfiles. Otherwise they are neither served nor listed, except `.well-known`.
     pub dotfiles: bool,
+    /// Folders outside of a live directory into which its symbolic links may lead.
+    pub follow_links: Outside,
     /// Content types by file name suffix (without the dot); they take precedence over the built-in
     /// table.
     pub types: Vec<(String, String)>,
@@ -301,6 +306,7 @@ impl Default for ContentOptions {
             compress: true,
             compressed_only: false,
             dotfiles: false,
+            follow_links: Outside::default(),
             types: Vec::new(),
             fields: Vec::new(),
             routing: Routing::default(),

@@ -203,7 +203,7 @@ fn rules_outside_the_directory_are_not_read() {
         };
         check(&server);
         let expect = format!(
-            "  {}: a symbolic link leads out of the directory, or is absolute",
+            "  {}: a symbolic link leads out of the directory",
             rules.display()
         );
         for target in [folder.join("outside/map"), "../outside/shadow".into()] {
@@ -383,24 +383,22 @@ fn a_fifo_that_comes_later_ends_neither_rules_nor_stops() {
 /// In a sandbox without a system call that every answer needs, the start fails with a message.
 #[test]
 fn a_start_without_a_needed_system_call_is_refused_with_the_reason() {
-    use gannet_testkit::seccomp::{OPENAT2, PREADV2, without};
+    use gannet_testkit::seccomp::{PREADV2, without};
     use rustix::io::Errno;
     let site = Folder::site();
     on_both_engines(|engine| {
-        for (number, name) in [(OPENAT2, "openat2"), (PREADV2, "preadv2")] {
-            for (errno, code) in [(Errno::NOSYS, "ENOSYS"), (Errno::PERM, "EPERM")] {
-                let Some(mut command) = without(&[number], errno.raw_os_error()) else {
-                    return;
-                };
-                command.args(["serve", "--port", "0", "--engine", engine.name()]);
-                let ended = run(command.arg(site.path()));
-                assert_eq!(ended.status, Some(1), "{ended:?}");
-                let start = format!("gannet: cannot serve files: {name}: not ");
-                assert!(ended.err.starts_with(&start), "{ended:?}");
-                assert!(ended.err.contains(code), "{ended:?}");
-                let help = format!("\nhelp: allow {name} in the seccomp profile");
-                assert!(ended.err.contains(&help), "{ended:?}");
-            }
+        for (errno, code) in [(Errno::NOSYS, "ENOSYS"), (Errno::PERM, "EPERM")] {
+            let Some(mut command) = without(&[PREADV2], errno.raw_os_error()) else {
+                return;
+            };
+            command.args(["serve", "--port", "0", "--engine", engine.name()]);
+            let ended = run(command.arg(site.path()));
+            assert_eq!(ended.status, Some(1), "{ended:?}");
+            let start = "gannet: cannot serve files: preadv2: not ";
+            assert!(ended.err.starts_with(start), "{ended:?}");
+            assert!(ended.err.contains(code), "{ended:?}");
+            let help = "\nhelp: allow preadv2 in the seccomp profile";
+            assert!(ended.err.contains(help), "{ended:?}");
         }
         // The filter by itself does not prevent a start.
         let Some(mut command) = without(&[1_000_000], 1) else {

@@ -17,6 +17,7 @@ use gannet_content::error_page::OWN_NAMES;
 use gannet_content::rules::files::redirects_files;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
+use gannet_io::links::Outside;
 use gannet_io::named_file;
 
 use crate::bounds::limits::{
@@ -32,11 +33,18 @@ use crate::watch::notices::ERRORS;
 
 /// The location of a live directory, independent of the working directory at start.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) struct Place {
+    path: PlacePath,
+    /// Folders elsewhere into which links may lead.
+    outside: Outside,
+}
+
+#[derive(Clone, Debug)]
+enum PlacePath {
     /// The target of this path, wherever it leads: the operator named it.
-    Path(PathBuf),
+    Named(PathBuf),
     /// The entry of this name in a folder with one directory per host. A symbolic link there cannot
-    /// lead outside of that folder.
+    /// lead outside of that folder, but into those that are named for that.
     Below(PathBuf, PathBuf),
 }
 
@@ -45,19 +53,23 @@ impl Place {
     ///
     /// # Errors
     /// The working directory cannot be determined.
-    pub(crate) fn new(path: &Path, is_host: bool) -> io::Result<Self> {
+    pub(crate) fn new(path: &Path, is_host: bool, outside: &Outside) -> io::Result<Self> {
         let full = absolute(path)?;
-        Ok(match (full.parent(), full.file_name()) {
-            (Some(hosts), Some(name)) if is_host => Self::Below(hosts.to_owned(), name.into()),
-            _ => Self::Path(full),
+        let path = match (full.parent(), full.file_name()) {
+            (Some(hosts), Some(name)) if is_host => PlacePath::Below(hosts.to_owned(), name.into()),
+            _ => PlacePath::Named(full),
+        };
+        Ok(Self {
+            path,
+            outside: outside.clone(),
         })
     }
 
     /// Its path.
     fn path(&self) -> PathBuf {
-        match self {
-            Self::Path(path) => path.clone(),
-            Self::Below(hosts, name) => hosts.join(name),
+        match &self.path {
+            PlacePath::Named(path) => path.clone(),
+            PlacePath::Below(hosts, name) => hosts.join(name),
         }
     }
 
@@ -66,9 +78,11 @@ impl Place {
     /// # Errors
     /// The errors of [`Root::open`] and [`Root::open_below`].
     pub(crate) fn open(&self) -> io::Result<Root> {
-        match self {
-            Self::Path(path) => Root::open(path),
-            Self::Below(hosts, name) => Root::open(hosts)?.open_below(name),
+        match &self.path {
+            PlacePath::Named(path) => Root::open_with(path, &self.outside),
+            PlacePath::Below(hosts, name) => {
+                Root::open_with(hosts, &self.outside)?.open_below(name)
+            }
         }
     }
 }

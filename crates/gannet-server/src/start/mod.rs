@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use gannet_io::probe;
+use gannet_io::{lookups, probe};
 
 use self::bound::{Bound, worker_count};
 use self::contents::Contents;
@@ -113,7 +113,11 @@ pub fn prepare(
     let is_live = |it: &Hosted| !matches!(it.content, Content::Archive(_) | Content::Store(_));
     let has_live = content.iter().any(is_live);
     if !content.is_empty() {
-        probe::check_files(has_live).map_err(StartError::Files)?;
+        probe::check_files().map_err(StartError::Files)?;
+    }
+    if let Err((path, error)) = config.content.follow_links.check() {
+        let error = OpenError::Io("directory", path.to_owned(), error);
+        return Err(StartError::Content(error));
     }
     if config.defer_accept {
         for bound in &listeners {
@@ -234,6 +238,7 @@ pub fn prepare(
         has_passwords: opened.has_passwords(),
         no_front_page,
         lacks_room_to_code: coder.lacks_room(),
+        without_lookups: lookups::without_kernel().filter(|_| has_live),
         metrics: metrics.as_ref().map(MetricsServer::address),
         asked_of_clients: clients,
         certificate_warnings: tls

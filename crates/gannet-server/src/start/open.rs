@@ -215,7 +215,7 @@ fn elsewhere(path: &Path) -> String {
         false => path.file_name(),
     };
     format!(
-        "'--site {}={}' serves a path elsewhere; a link to the entry of another host is relative",
+        "'--site {}={}' serves a path elsewhere; --follow-links DIR lets links lead into DIR",
         name.unwrap_or_default().display(),
         target.display()
     )
@@ -366,7 +366,8 @@ impl Opening<'_> {
             pages: single.is_none(),
             compressed_only: self.options.compressed_only,
         };
-        let place = Place::new(path, is_host).map_err(refuse)?;
+        let outside = &self.options.follow_links;
+        let place = Place::new(path, is_host, outside).map_err(refuse)?;
         let root = place.open().map_err(refuse)?;
         // Opening a folder does not require permission to enter it; without this check, the error
         // would misleadingly name its rules files.

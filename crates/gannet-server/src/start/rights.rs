@@ -11,6 +11,7 @@ use gannet_content::routing::Routing;
 use gannet_content::rules::Compat;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
+use gannet_io::links::Outside;
 use gannet_io::named_file;
 
 use crate::config::{Content, Hosted, RunAs};
@@ -181,7 +182,7 @@ fn is_of_rights(error: &io::Error) -> bool {
 
 /// Opens a directory, and looks into it: that takes the right to enter it.
 fn open(path: &Path, is_host: bool) -> io::Result<Root> {
-    let root = Place::new(path, is_host)?.open()?;
+    let root = Place::new(path, is_host, &Outside::default())?.open()?;
     named_file::metadata_below(&root, Path::new("."))?;
     Ok(root)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gannet_io::driver::{EngineReport, Waker};
 use gannet_io::parcels::Parcels;
+use gannet_io::probe::Unavailable;
 use gannet_io::unix_socket::SocketFile;
 
 use crate::bounds::limits::LOOKS_PART;
@@ -56,6 +57,9 @@ pub struct StartReport {
     pub no_front_page: Vec<(PathBuf, Vec<String>)>,
     /// Text is not coded, since the limit of the process leaves less memory than was supposed.
     pub lacks_room_to_code: bool,
+    /// Why the kernel resolves no paths of live directories, if there are any: see
+    /// [`Lookups::Walk`](gannet_io::lookups::Lookups::Walk).
+    pub without_lookups: Option<&'static Unavailable>,
     /// Address of the metrics endpoint.
     pub metrics: Option<SocketAddr>,
     /// The certificates that clients are asked for, if they are.

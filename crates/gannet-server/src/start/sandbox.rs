@@ -86,6 +86,13 @@ impl Sandbox {
             }
             control.read.extend(folders);
         }
+        if contents.iter().any(|it| is_live(&it.content)) {
+            for folder in config.content.follow_links.paths() {
+                let folders = replaceable(folder);
+                worker.read.extend(folders.iter().cloned());
+                control.read.extend(folders);
+            }
+        }
         if let Some(tls) = &config.tls {
             let ordered = tls.source.ordered.iter();
             // The folder above these has the account's key, which is not for this process.

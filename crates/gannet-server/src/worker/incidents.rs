@@ -50,12 +50,12 @@ impl<D: Driver> Shared<D> {
             return self.tell(Kind::LeadsOut, object, || {
                 let what = match errno {
                     Errno::LOOP => "its symbolic links form a loop",
-                    _ => "a symbolic link leads out of the site, or is absolute",
+                    _ => "a symbolic link leads out of the site",
                 };
                 Message {
                     line: format!("gannet: cannot serve {}: {what}", place()),
-                    help: "links are followed only inside the folder that is served, and only \
-                           relative ones: see 'namei -l'"
+                    help: "links are followed inside the folder that is served, and into folders that \
+                           --follow-links names: see 'namei -l'"
                         .into(),
                 }
             });

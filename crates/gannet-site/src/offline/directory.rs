@@ -18,7 +18,7 @@ use gannet_io::named_file;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
-use super::{Located, RequestUrl, Rules, SiteFile, folded, names_of};
+use super::{Located, RequestUrl, Rules, SiteFile, SiteOptions, folded, names_of};
 use crate::archive::SiteError;
 
 /// Maximum depth of folders, as for packing: bounds recursive symbolic links.
@@ -41,7 +41,7 @@ pub struct DirectoryPlace {
 enum Item {
     File(usize),
     Folder,
-    /// A symbolic link that is absolute or leads out of the root.
+    /// A symbolic link that leads out of the root, and not to where it may lead.
     Escapes,
     /// A symbolic link that leads back to itself, perhaps by others.
     Loop,
@@ -59,23 +59,21 @@ enum Item {
 }
 
 impl DirectoryPlace {
-    /// Reads all names below `root`. Symbolic links are resolved by the kernel beneath `root`, as the
-    /// server's lookups are: an absolute one, or one that climbs above `root` on its way, is not followed.
-    pub(super) fn scan(
-        root: &Path,
-        options: LookupOptions,
-        routing: &Routing,
-    ) -> Result<Self, SiteError> {
+    /// Reads all names below the root. Symbolic links are resolved beneath it, or where they may lead, as
+    /// in the server's lookups.
+    pub(super) fn scan(options: &SiteOptions) -> Result<Self, SiteError> {
+        let root = options.path.as_path();
         let canonical = root.canonicalize().map_err(SiteError::io("open", root))?;
         let mut place = Self {
             root: root.to_path_buf(),
-            options,
-            routing: Arc::new(routing.clone()),
+            options: options.lookup,
+            routing: Arc::new(options.routing.clone()),
             files: Vec::new(),
             items: HashMap::from([(Vec::new(), Item::Folder)]),
             folded: HashMap::new(),
         };
-        let beneath = Root::open(root).map_err(SiteError::io("open", root))?;
+        let beneath = Root::open_with(root, &options.outside);
+        let beneath = beneath.map_err(SiteError::io("open", root))?;
         let mut chain = vec![canonical];
         place.folder(root, &beneath, b"", &mut chain)?;
         place.number();
@@ -260,10 +258,7 @@ impl DirectoryPlace {
                 }
                 Some(Item::Folder) => (AtPath::Directory, "a folder"),
                 Some(Item::Other) => (AtPath::Other, "neither a file nor a folder"),
-                Some(Item::Escapes) => (
-                    AtPath::Escapes,
-                    "a link out of the site, or an absolute one,",
-                ),
+                Some(Item::Escapes) => (AtPath::Escapes, "a link out of the site,"),
                 Some(Item::Loop) => (AtPath::Escapes, "a link that leads back to itself"),
                 Some(Item::Cycle(_) | Item::Deep) => (AtPath::Escapes, "a folder too deep"),
                 Some(Item::Dangling) => (AtPath::Missing, "a link to nothing"),
@@ -381,7 +376,7 @@ pub enum WhyNot {
     CompressedOnly,
     /// Only a copy as zstd exists, which packing may decompress.
     ZstdOnly,
-    /// A symbolic link leads out of the site, or is absolute.
+    /// A symbolic link leads out of the site.
     Escapes,
     /// A symbolic link leads back to itself, perhaps by others.
     Loop,
@@ -395,7 +390,7 @@ impl fmt::Display for WhyNot {
             Self::Dotfile => "names that begin with a dot are not served",
             Self::CompressedOnly => "only a compressed copy exists",
             Self::ZstdOnly => "only a copy as zstd exists",
-            Self::Escapes => "a symbolic link leads out of the site, or is absolute",
+            Self::Escapes => "a symbolic link leads out of the site",
             Self::Loop => "a symbolic link leads back to itself",
             Self::Dangling => "a symbolic link leads to nothing",
         })

@@ -17,6 +17,7 @@ use gannet_content::policy::defaults::ICON_PATH;
 use gannet_content::routing::Routing;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
+use gannet_io::links::Outside;
 
 use crate::archive::{SiteError, host_name};
 
@@ -35,6 +36,8 @@ pub struct SiteOptions {
     pub lookup: LookupOptions,
     /// A server has a built-in icon for a site without one.
     pub icon: bool,
+    /// Folders outside of a directory into which its links may lead.
+    pub outside: Outside,
 }
 
 /// A site.
@@ -135,10 +138,9 @@ impl Site {
         let metadata =
             std::fs::metadata(&options.path).map_err(SiteError::io("open", &options.path))?;
         if metadata.is_dir() {
-            let routing = &options.routing;
-            let directory = DirectoryPlace::scan(&options.path, options.lookup, routing)?;
-            let rules = match routing.rules {
-                Some(compat) => Rules::read(&options.path, compat, routing)?,
+            let directory = DirectoryPlace::scan(options)?;
+            let rules = match options.routing.rules {
+                Some(compat) => Rules::read(options, compat)?,
                 None => Rules::default(),
             };
             let place = Place::Directory(directory);

@@ -15,6 +15,7 @@ use gannet_content::rules::{Compat, Place, SourceFile};
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 
+use super::SiteOptions;
 use crate::archive::{ArchiveFile, SiteError};
 
 /// The name of the file of redirects.
@@ -36,9 +37,11 @@ pub struct Rules {
 
 impl Rules {
     /// Reads `_redirects` and `_headers` of a directory.
-    pub(super) fn read(root: &Path, compat: Compat, routing: &Routing) -> Result<Self, SiteError> {
+    pub(super) fn read(options: &SiteOptions, compat: Compat) -> Result<Self, SiteError> {
+        let (root, routing) = (options.path.as_path(), &options.routing);
         let mut rules = Self::default();
-        let directory = Root::open(root).map_err(SiteError::io("open", root))?;
+        let directory = Root::open_with(root, &options.outside);
+        let directory = directory.map_err(SiteError::io("open", root))?;
         let names = redirects_files(compat, |folder| directory.names(folder))
             .map_err(SiteError::io("read", root))?;
         let read = |name: &str| read(&directory, root, name);

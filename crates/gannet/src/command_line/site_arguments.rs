@@ -7,6 +7,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::rules::Compat;
+use gannet_io::links::Outside;
 use gannet_site::offline::SiteOptions;
 
 use crate::command_line::site_settings::{self, SiteSettings};
@@ -14,7 +15,7 @@ use crate::commands::in_force;
 use crate::messages::{Failure, printable};
 
 /// Flags that apply to directories only: an archive has these decided when it is packed.
-const OF_DIRECTORIES: [&str; 8] = [
+const OF_DIRECTORIES: [&str; 9] = [
     "compat",
     "no-rules",
     "index",
@@ -23,6 +24,7 @@ const OF_DIRECTORIES: [&str; 8] = [
     "listing",
     "no-listing",
     "dotfiles",
+    "follow-links",
 ];
 
 /// The site options of `command`.
@@ -82,7 +84,15 @@ pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<Sit
         let slash = site_settings::trailing_slash(values);
         settings.trailing_slash = slash.map_err(refuse("trailing-slash"))?;
     }
+    // Not all of the commands have this one.
+    let outside = matches.try_get_many::<OsString>("follow-links");
+    let outside = outside.ok().flatten().into_iter().flatten();
+    let outside = Outside::new(&outside.map(PathBuf::from).collect::<Vec<_>>());
+    if let Err((path, error)) = outside.check() {
+        return Err(Failure::of_system("open", path.display(), &error).as_usage());
+    }
     Ok(SiteOptions {
+        outside,
         path,
         routing: settings.routing(),
         lookup: LookupOptions {

@@ -114,8 +114,7 @@ pub(super) fn of_why_not(why: WhyNot) -> Option<&'static str> {
         WhyNot::Dotfile | WhyNot::Dangling => None,
         WhyNot::Loop => Some("remove it, or let it lead to a file"),
         WhyNot::Escapes => Some(
-            "within the site, make it relative ('ln -sr'); to files elsewhere, have a bind mount, or copy \
-             them",
+            "--follow-links DIR lets links lead into DIR; or have a bind mount there, or copy the files",
         ),
         WhyNot::CompressedOnly => Some("--compressed-only serves it"),
         WhyNot::ZstdOnly => Some("pack --compressed-only decompresses it"),

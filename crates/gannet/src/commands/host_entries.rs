@@ -33,16 +33,16 @@ fn list(
 ///
 /// # Errors
 /// The directory has no entry that is named after a host, or its store cannot be read.
-pub(super) fn of(folder: &Path, host: &str) -> Result<Option<(String, PathBuf)>, Failure> {
-    let found = list(folder, HostFolders::with_archives)?.folders;
+pub(super) fn of(site: &SiteOptions, host: &str) -> Result<Option<(String, PathBuf)>, Failure> {
+    let found = list(&site.path, HostFolders::with_archives)?.folders;
     let own = found.iter().find(|(name, _)| name.as_deref() == Some(host));
     // That of no host comes first.
     let entry = own.or_else(|| found.first().filter(|(name, _)| name.is_none()));
-    let site = |(_, path): &(_, PathBuf)| {
-        inside(folder, path)?;
+    let entry_of = |(_, path): &(_, PathBuf)| {
+        inside(site, path)?;
         Ok((name_of(path), in_force(path.clone())?))
     };
-    entry.map(site).transpose()
+    entry.map(entry_of).transpose()
 }
 
 /// Checks all entries. Links to a site by the names of its entries are its own.
@@ -63,7 +63,7 @@ pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
     let mut sites: Vec<(PathBuf, Vec<String>)> = Vec::new();
     let mut known = HashMap::new();
     for (host, path) in found.folders {
-        if let Err(failure) = inside(&options.site.path, &path) {
+        if let Err(failure) = inside(&options.site, &path) {
             let (name, message) = (name_of(&path), format!("not served: {}", failure.message));
             report.note(about(Severity::Error, "no-site", name, message));
             continue;
@@ -93,13 +93,14 @@ pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
 }
 
 /// Whether the server finds an entry in the folder: it follows no link that leads out of it.
-fn inside(folder: &Path, path: &Path) -> Result<(), Failure> {
+fn inside(site: &SiteOptions, path: &Path) -> Result<(), Failure> {
     let name = Path::new(path.file_name().unwrap_or_default());
-    let found = Root::open(folder).and_then(|root| named_file::metadata_below(&root, name));
+    let root = Root::open_with(&site.path, &site.outside);
+    let found = root.and_then(|root| named_file::metadata_below(&root, name));
     found.map(drop).map_err(|error| {
         Failure::of_system("open", path.display(), &error).help(
-            "a link has to stay in the folder, and is relative; 'gannet serve --site HOST=PATH' serves a path \
-             elsewhere",
+            "a link has to stay in the folder; 'gannet serve --site HOST=PATH' serves a path elsewhere, and \
+             --follow-links DIR lets links lead into DIR",
         )
     })
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gannet_io::links::Outside;
 use gannet_io::named_file;
 
 use super::entries::{inside, real};
@@ -100,8 +101,10 @@ pub fn opened_at_start(
     contents: Vec<Hosted>,
     changes_user: bool,
 ) -> Result<Vec<Hosted>, StartError> {
-    let mut found = each_entry(&contents, changes_user, |content, _| {
-        reach(&content).map(|()| content)
+    let many = contents.iter().find_map(many_of);
+    let outside = many.map_or_else(Outside::default, |many| many.outside.clone());
+    let mut found = each_entry(&contents, changes_user, move |content, _| {
+        reach(&content, &outside).map(|()| content)
     })?;
     let places = contents.into_iter().enumerate();
     let opened = places.filter_map(|(place, hosted)| {
@@ -115,10 +118,10 @@ pub fn opened_at_start(
 }
 
 /// Opens an entry itself.
-fn reach(content: &Content) -> Result<(), OpenError> {
+fn reach(content: &Content, outside: &Outside) -> Result<(), OpenError> {
     let (what, tried) = match content {
         Content::HostFolder(path) => {
-            let opened = Place::new(path, true).and_then(|place| place.open());
+            let opened = Place::new(path, true, outside).and_then(|place| place.open());
             ("directory", opened.map(drop))
         }
         Content::Archive(path) => ("archive", named_file::open(path).map(drop)),
@@ -143,10 +146,10 @@ fn each_entry<R: Send + 'static>(
     let places = places.filter(|(_, it)| is_entry(it, many));
     let places: Vec<_> = places.map(|(place, it)| (place, it.clone())).collect();
     let entries: Vec<Hosted> = places.iter().map(|(_, it)| it.clone()).collect();
-    let folder = many.folder.clone();
+    let many = many.clone();
     let open = move |hosted: &Hosted| {
         let content = &hosted.content;
-        let opened = inside(&folder, content)
+        let opened = inside(&many, content)
             .and_then(|()| work(real(content.clone()), hosted.entry.as_deref()));
         opened.map_err(|error| Refused {
             is_told_only: leads_nowhere(content, &error),

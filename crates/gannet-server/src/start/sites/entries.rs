@@ -91,7 +91,7 @@ impl Entries for OnDisk {
             coder: Some(&self.coder),
             host: Some(host),
         };
-        inside(&self.many.folder, entry)?;
+        inside(&self.many, entry)?;
         let content = real(entry.clone());
         let (what, followed) = opening.open(&content)?;
         let (name, host) = (content.clone().into_path(), host.to_owned());
@@ -123,24 +123,24 @@ impl Entries for OnDisk {
     }
 
     fn is_there(&self, content: &Content) -> bool {
-        inside(&self.many.folder, content).is_ok() && real_of(content) == *content
+        inside(&self.many, content).is_ok() && real_of(content) == *content
     }
 }
 
-/// Checks that an entry is in the folder: a link that leads out of it is not served, nor looked at, as it
-/// may lead to a file system that does not answer.
+/// Checks that an entry is in the folder, or where its links may lead: a link that leads elsewhere is not
+/// served, nor looked at, as it may lead to a file system that does not answer.
 ///
 /// # Errors
 /// It is not, or not accessible.
-pub(super) fn inside(folder: &Path, content: &Content) -> Result<(), OpenError> {
+pub(super) fn inside(many: &Many, content: &Content) -> Result<(), OpenError> {
     let what = match content {
         Content::HostFolder(_) => "directory",
         _ => "site",
     };
     let path = content.clone().into_path();
     let name = path.file_name().unwrap_or_default();
-    let found =
-        Root::open(folder).and_then(|root| named_file::metadata_below(&root, Path::new(name)));
+    let root = Root::open_with(&many.folder, &many.outside);
+    let found = root.and_then(|root| named_file::metadata_below(&root, Path::new(name)));
     found
         .map(drop)
         .map_err(|error| OpenError::Io(what, path, error))

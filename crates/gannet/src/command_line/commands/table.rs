@@ -123,6 +123,17 @@ const NO_LISTING: Argument = switch(
     "folders without an index page are not listed",
 );
 const NO_FAVICON: Argument = switch("no-favicon", 'F', "no default icon for a site without one");
+const FOLLOW_LINKS: Argument = Argument {
+    letter: None,
+    is_repeatable: true,
+    ..option(
+        "follow-links",
+        ' ',
+        "DIR",
+        "a folder outside of the site that its links may lead into",
+        ValueHint::DirPath,
+    )
+};
 const DOTFILES: Argument = switch("dotfiles", 'D', "names that begin with a dot are served");
 
 const HOSTS: Argument = switch("hosts", 'M', "SITE has an entry for each of many hosts");
@@ -430,6 +441,7 @@ pub static COMMANDS: &[Command] = &[
             NO_LISTING,
             NO_FAVICON,
             DOTFILES,
+            FOLLOW_LINKS,
         ],
         brief: "show what a URL resolves to, and why",
         details: "Shows the rules and files tried, each variant of the file with its size, the one \
@@ -541,6 +553,7 @@ pub static COMMANDS: &[Command] = &[
             LISTING,
             NO_FAVICON,
             DOTFILES,
+            FOLLOW_LINKS,
         ],
         brief: "find dead links, missing assets and rules that do nothing",
         details: "Reads every page and style sheet as browsers do and reports dead links and \

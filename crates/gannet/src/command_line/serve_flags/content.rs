@@ -1,6 +1,7 @@
 //! Flags of `gannet serve` for what is served and how.
 
 use clap::ValueHint;
+use gannet_io::links::Outside;
 use gannet_server::config::UnknownHost;
 use gannet_site::host_name::host_name;
 
@@ -8,7 +9,7 @@ use crate::command_line::flag::{Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
 use crate::command_line::site_flags::{self, OfSite, Shown};
 use crate::command_line::site_settings::{SiteSettings, hosted};
-use crate::command_line::values::{choice, field, path, public_key, switch, text};
+use crate::command_line::values::{choice, field, path, paths, public_key, switch, text};
 
 impl OfSite for Settings {
     fn site(&mut self) -> &mut SiteSettings {
@@ -254,6 +255,26 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         "also serve names that begin with a dot",
         ".well-known is always served; all others are 404 without this flag.",
     ),
+    Flag {
+        name: "follow-links",
+        short: None,
+        value: Value::Many {
+            name: "DIR",
+            separator: ':',
+            joint: None,
+            hint: ValueHint::DirPath,
+        },
+        group: Group::Content,
+        default: "",
+        brief: "a folder outside of the site that its links may lead into; repeatable",
+        details: "Without this, a symbolic link that leads out of the directory gets 404. Links within it are \
+            always followed. Whoever may write to the site can publish what is in DIR.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.follow_links = Outside::new(&paths(values)?);
+            Ok(())
+        },
+    },
     site_flags::content_types(
         FURTHER,
         "the content type for a suffix, such as md=text/markdown; repeatable",

@@ -78,6 +78,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("no-compress", LIVE),
     ("compressed-only", DIRECTORY),
     ("dotfiles", DIRECTORY),
+    ("follow-links", LIVE),
     ("type", LIVE),
     ("header", Need::Nothing),
     ("require-signature", Need::Content),

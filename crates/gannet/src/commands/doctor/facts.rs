@@ -53,6 +53,8 @@ pub(super) struct Kernel {
     pub(super) machine: String,
     /// The calls without which no file is served.
     pub(super) files: Result<(), Lack>,
+    /// Whether the kernel resolves paths below live directories, if there are any.
+    pub(super) lookups: Result<(), Lack>,
     /// The features of io_uring in use, and those that are missing.
     pub(super) ring: Result<(Vec<&'static str>, Vec<&'static str>), Lack>,
     /// Whether keys can be replaced.

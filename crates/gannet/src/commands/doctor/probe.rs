@@ -12,7 +12,7 @@ use gannet_io::driver::{Errno, Network as _};
 use gannet_io::options::EngineOptions;
 use gannet_io::sandbox::Kernel as Confining;
 use gannet_io::uring::Uring;
-use gannet_io::{clock, ktls, probe, user};
+use gannet_io::{clock, ktls, lookups, probe, user};
 use gannet_server::config::{Content, ListenAddress, SandboxChoice};
 use gannet_server::tls::certificates::now_unix;
 use gannet_server::tls::watch::Source;
@@ -125,7 +125,11 @@ fn kernel(settings: &Settings, has_directories: bool) -> Kernel {
     Kernel {
         release: name.release().to_string_lossy().into_owned(),
         machine: name.machine().to_string_lossy().into_owned(),
-        files: probe::check_files(has_directories).map_err(unavailable),
+        files: probe::check_files().map_err(unavailable),
+        lookups: match lookups::without_kernel().filter(|_| has_directories) {
+            Some(why) => Err(unavailable(why.clone())),
+            None => Ok(()),
+        },
         ring: ring
             .map(|report| {
                 let missing = report.missing.into_iter().map(|(name, _)| name);

@@ -171,7 +171,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     let path = options.site.path.clone();
     let entry = match options.has_hosts {
         false => Some((String::new(), path)),
-        true => host_entries::of(&path, &host)?,
+        true => host_entries::of(&options.site, &host)?,
     };
     let site = match entry {
         None => None,

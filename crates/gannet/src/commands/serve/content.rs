@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gannet_archive::{SUPERBLOCK_LEN, SectionKind, Superblock};
 use gannet_io::driver::Root;
+use gannet_io::links::Outside;
 use gannet_io::named_file;
 use gannet_server::config::{Content, Hosted, Many};
 use gannet_server::however_long;
@@ -110,6 +111,7 @@ fn has_hosts(hosted: &Hosted) -> bool {
 /// they are asked for.
 fn host_folders(root: &Path, settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     let is_for_one = settings.ignore_host;
+    let outside = &settings.server.content.follow_links;
     let fail = |error: io::Error| Failure::of_system("read", root.display(), &error);
     let found = however_long(root, || HostFolders::to_serve(root)).map_err(fail)?;
     let is_hidden = |path: &Path| {
@@ -141,7 +143,7 @@ fn host_folders(root: &Path, settings: &Settings) -> Result<Vec<Hosted>, Failure
         hosted.truncate(1);
         for hosted in &mut hosted {
             serve_alone(hosted);
-            hosted.content = of_one(root, hosted.content.clone())?;
+            hosted.content = of_one(root, outside, hosted.content.clone())?;
         }
     }
     let has_default = hosted.first().is_some_and(|it| it.hosts.is_empty());
@@ -149,6 +151,7 @@ fn host_folders(root: &Path, settings: &Settings) -> Result<Vec<Hosted>, Failure
         folder: root.to_owned(),
         found: hosted[usize::from(has_default)..].to_vec(),
         find: find_hosts,
+        outside: outside.clone(),
     };
     hosted.retain(|it| is_for_one || !is_named(it, settings));
     if !is_for_one && !many.are_opened_at_start() {
@@ -208,15 +211,15 @@ fn hosted(found: HostFolders) -> Vec<Hosted> {
 
 /// What the only served entry of a directory of hosts is. One that leads out of it is refused; for folders,
 /// opening sees to that. Of several, each is looked at when it is opened.
-fn of_one(root: &Path, content: Content) -> Result<Content, Failure> {
+fn of_one(root: &Path, outside: &Outside, content: Content) -> Result<Content, Failure> {
     let content = match content {
         Content::HostFolder(path) if gannet_store::Store::is_store(&path) => Content::Store(path),
         content => content,
     };
     if let Content::Archive(path) | Content::Store(path) = &content {
         let name = path.file_name().unwrap_or_default();
-        let found =
-            Root::open(root).and_then(|root| named_file::metadata_below(&root, Path::new(name)));
+        let found = Root::open_with(root, outside)
+            .and_then(|root| named_file::metadata_below(&root, Path::new(name)));
         found.map_err(|error| {
             Failure::of_system("open", path.display(), &error)
                 .help("a link has to stay in the folder; 'gannet serve --site HOST=PATH' serves a path elsewhere")

@@ -55,7 +55,7 @@ pub(crate) use crate::commands::serve::process_limits::Budget;
 use crate::commands::serve::process_limits::{Needs, Used};
 use crate::commands::serve::signals::Command;
 use crate::commands::serve::sockets::{Sockets, Uses};
-use crate::commands::serve::start_lines::{Lines, TRUST_PROXIES};
+use crate::commands::serve::start_lines::{Lines, NAME_BY_NAME, TRUST_PROXIES};
 use crate::commands::serve::upgrade::{Predecessor, Upgrades};
 use crate::commands::serve::waiting::Waiting;
 use crate::messages::{Exit, Failure, cause, printable};
@@ -190,6 +190,10 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     }
     if let Some(meaning) = trusts_everybody(settings) {
         notes.push_str(&format!("note     {meaning}: {TRUST_PROXIES}\n"));
+    }
+    if let Some(why) = report.without_lookups {
+        let help = why.help.as_deref().unwrap_or_default();
+        notes.push_str(&format!("note     {NAME_BY_NAME}: {why}; {help}\n"));
     }
     notes.extend(followed.map(|it| it.note()));
     for missing in report.http3.iter().flat_map(|http3| &http3.missing) {

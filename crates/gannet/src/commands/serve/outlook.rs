@@ -72,6 +72,9 @@ impl Outlook {
         let opened = opened_at_start(contents.clone(), settings.user.is_some());
         let opened = opened.map_err(|error| keep(start_failure(&error, settings)));
         let opened = opened.unwrap_or_default();
+        if let Err((path, error)) = settings.server.content.follow_links.check() {
+            keep(Failure::of_system("open", path.display(), &error));
+        }
         let run_as = confinement::run_as(settings.user.as_deref());
         let run_as = run_as.map_err(&mut keep).ok().flatten();
         let log = log_file(settings);

@@ -17,6 +17,9 @@ use crate::quantities::{counted, size};
 /// What to do about a `--trust` of all addresses.
 pub(crate) const TRUST_PROXIES: &str = "give --trust the addresses of the proxies alone";
 
+/// What it means that the kernel resolves no paths.
+pub(crate) const NAME_BY_NAME: &str = "paths are resolved name by name, which is slower";
+
 /// The facts that the first lines report.
 pub struct Lines<'a> {
     /// The bound addresses with their actual ports and schemes.
@@ -91,6 +94,13 @@ impl Lines<'_> {
         self.log(&mut text);
         self.tls(&mut text);
         self.engine(&mut text);
+        if let Some(why) = self.report.without_lookups {
+            let what = format!("{NAME_BY_NAME}: {why}");
+            self.line(&mut text, "lookups", &self.paint("33", &what));
+            if let Some(help) = &why.help {
+                self.line(&mut text, "", &format!("  {help}"));
+            }
+        }
         if let Some(sandbox) = &self.report.sandbox {
             self.line(&mut text, "sandbox", &sandbox.to_string());
         }
@@ -346,6 +356,7 @@ mod tests {
             }],
             no_front_page: Vec::new(),
             lacks_room_to_code: false,
+            without_lookups: None,
             metrics: None,
             asked_of_clients: None,
             certificate_warnings: Vec::new(),

@@ -5,6 +5,7 @@ use gannet_server::tls::kernel::Choice;
 
 use super::super::facts::{Clock, Facts, Lack, Limits, Memory};
 use super::super::finding::{Finding, Level};
+use crate::commands::serve::start_lines::NAME_BY_NAME;
 use crate::quantities::size;
 
 /// The oldest kernel with every operation of the ring.
@@ -21,6 +22,11 @@ pub(super) fn kernel(facts: &Facts) -> Vec<Finding> {
         }
         Ok(()) => Finding::ok("kernel", name),
     }];
+    if let Err(lack) = &kernel.lookups {
+        let mut note = Finding::lacking(Level::Note, "lookups", lack);
+        note.text = format!("{NAME_BY_NAME}: {}", note.text);
+        all.push(note);
+    }
     all.push(match (&kernel.ring, wishes.engine) {
         (_, EngineChoice::Epoll) => Finding::ok("io_uring", "not used: --engine epoll"),
         (Ok((in_use, missing)), _) => {

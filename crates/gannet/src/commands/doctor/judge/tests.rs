@@ -43,6 +43,7 @@ fn sound() -> Facts {
             release: "6.18.44-generic".into(),
             machine: "x86_64".into(),
             files: Ok(()),
+            lookups: Ok(()),
             ring: Ok((vec!["multishot accept", "provided buffers"], Vec::new())),
             kernel_tls: Ok(true),
             landlock: Ok(7),
@@ -175,8 +176,10 @@ fn kernels_and_limits() {
         |facts| facts.kernel.release = "custom".into(),
         "Linux custom",
     );
-    let calls = |facts: &mut Facts| facts.kernel.files = Err(lack("openat2"));
-    check(calls, Level::Bad, "kernel", "openat2");
+    let calls = |facts: &mut Facts| facts.kernel.files = Err(lack("preadv2"));
+    check(calls, Level::Bad, "kernel", "preadv2");
+    let walk = |facts: &mut Facts| facts.kernel.lookups = Err(lack("openat2"));
+    check(walk, Level::Note, "lookups", "slower: openat2");
     let few = |facts: &mut Facts| facts.limits.descriptors = [Some(1024), Some(4096)];
     check(few, Level::Note, "descriptors", "hard limit 4096");
     check_ok(
