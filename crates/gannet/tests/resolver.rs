@@ -261,6 +261,7 @@ impl Case {
                 false => self.lookup,
             },
             icon: true,
+            outside: gannet_io::links::Outside::default(),
         }
     }
 

@@ -116,7 +116,7 @@ pub fn prepare(
         probe::check_files().map_err(StartError::Files)?;
     }
     if let Err((path, error)) = config.content.follow_links.check() {
-        let error = OpenError::Io("directory", path.to_owned(), error);
+        let error = open::OpenError::Io("directory", path.to_owned(), error);
         return Err(StartError::Content(error));
     }
     if config.defer_accept {
