@@ -81,6 +81,7 @@ fn sound() -> Facts {
             },
         },
         process: Process::default(),
+        unit: None,
     }
 }
 
@@ -175,6 +176,8 @@ fn kernels_and_limits() {
         |facts| facts.kernel.release = "custom".into(),
         "Linux custom",
     );
+    let unit = |facts: &mut Facts| facts.unit = Some(lack("the unit"));
+    check(unit, Level::Note, "unit", "the unit");
     let calls = |facts: &mut Facts| facts.kernel.files = Err(lack("openat2"));
     check(calls, Level::Bad, "kernel", "openat2");
     let few = |facts: &mut Facts| facts.limits.descriptors = [Some(1024), Some(4096)];
