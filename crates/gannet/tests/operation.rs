@@ -9,12 +9,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gannet_testkit::client::{Client, ask, get, metric};
-use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::tls::{Authority, KeyKind};
 use gannet_testkit::{
-    Folder, Gannet, Signal, command, command_of_nobody, gannet_in, left_out, run, same,
+    Folder, FreePort, Gannet, Signal, command, command_of_nobody, gannet_in, run, same,
 };
 
 /// More clients than are answered at once.
@@ -254,7 +254,8 @@ fn unix_sockets_have_a_group() {
 fn a_configuration_can_be_checked_while_it_is_served() {
     let folder = Folder::site();
     let socket = folder.join("socket");
-    let ports = [(); 2].map(|()| FreePort::new().address());
+    let free = [(); 2].map(|()| FreePort::new());
+    let ports = free.each_ref().map(FreePort::address);
     let text = format!(
         "listen = [\"{}\", \"unix:{},mode=0620\"]\nmetrics = \"{}\"\n",
         ports[0],

@@ -84,7 +84,8 @@ fn a_changed_configuration_takes_effect_and_no_client_notices() {
         regulars(&mut load, address);
         for _ in 0..3 {
             let old = server.pid;
-            let metrics = FreePort::new().address();
+            let port = FreePort::new();
+            let metrics = port.address();
             configuration.is(&format!("metrics = \"{metrics}\""));
             let mut slow = Client::connect(address);
             slow.send(head("GET", "/long.bin", &[]));
@@ -152,7 +153,8 @@ fn a_bad_configuration_changes_nothing() {
         let log = configuration.0.join("log");
         let mut server = configuration.serve(engine, &site, &["--log-file", text(&log)]);
         let address = server.first.address();
-        let metrics = FreePort::new().address();
+        let port = FreePort::new();
+        let metrics = port.address();
         for (bad, reason) in [
             (
                 format!("metrics = \"{metrics}\"\nworkers = 3"),
@@ -217,7 +219,8 @@ fn a_change_during_a_reload_takes_effect() {
         let first = fs::read_to_string(&pid).expect("written");
         let first = first.trim().parse().expect("a number");
         switch(program());
-        let metrics = FreePort::new().address();
+        let port = FreePort::new();
+        let metrics = port.address();
         configuration.is(&format!("metrics = \"{metrics}\""));
         server.renew(Signal::HUP);
         Client::connect(metrics).get("/health").expect(200);
@@ -239,7 +242,8 @@ fn a_configuration_that_the_user_cannot_see_takes_effect() {
         let closed = fs::Permissions::from_mode(0o700);
         fs::set_permissions(configuration.0.path(), closed).expect("ours");
         let mut server = configuration.serve(engine, &site, &["--user", "65534:65534"]);
-        let metrics = FreePort::new().address();
+        let port = FreePort::new();
+        let metrics = port.address();
         configuration.is(&format!("metrics = \"{metrics}\""));
         server.renew(Signal::HUP);
         Client::connect(metrics).get("/health").expect(200);
