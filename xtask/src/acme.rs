@@ -527,7 +527,7 @@ fn texts(output: &Output) -> (String, String) {
 }
 
 /// The program of pebble's, installed by Go if it is missing.
-fn find(name: &str) -> Result<Option<PathBuf>> {
+pub(crate) fn find(name: &str) -> Result<Option<PathBuf>> {
     if let Some(path) = process::find(name) {
         return Ok(Some(path));
     }

@@ -26,6 +26,7 @@ mod licenses;
 mod no_io;
 mod program;
 mod proxies;
+mod systemd;
 mod tidy;
 mod vm;
 
@@ -48,6 +49,8 @@ cargo xtask NAME
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   dist         a static program, a .deb, a container image and checksums (--help for its flags)
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
+  systemd      the service, sockets, followers, certificates and the .deb under a booted systemd (--help for its
+               flags)
   fleet        releases through a bucket to three nodes under load, also cut off and slow; S3, gs://, az://
                (--help for its flags)
   deny         licences and known vulnerabilities of dependencies
@@ -105,6 +108,7 @@ fn dispatch() -> Result<()> {
         "fuzz-smoke" => return fuzz::main(&mut parser),
         "h2spec" => return h2spec::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
+        "systemd" => return systemd::main(&mut parser),
         "sim" => return check::sim(&mut parser),
         "upgrade" => return check::upgrade(&mut parser),
         "vm" => return vm::main(&mut parser),

@@ -54,8 +54,8 @@ mod secure;
 pub use port::FreePort;
 #[cfg(feature = "program")]
 pub use program::{
-    Ended, Gannet, Signal, command, command_of_nobody, gannet, gannet_in, of_nobody, program, run,
-    same,
+    Ended, Gannet, Signal, command, command_of_nobody, gannet, gannet_in, of_nobody, passed,
+    program, run, same,
 };
 
 use std::time::Duration;

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -43,6 +44,37 @@ pub fn command() -> Command {
     }
     command.current_dir("/").stdin(Stdio::null());
     command
+}
+
+/// A command for gannet that finds these sockets, each with its name, as a service manager passes
+/// them. The shell knows its process ID, which gannet then has.
+///
+/// # Panics
+///
+/// There are no descriptors left.
+pub fn passed(sockets: Vec<(OwnedFd, &str)>, arguments: &[&str]) -> (Command, Vec<OwnedFd>) {
+    let mut script = String::new();
+    let mut names = Vec::new();
+    let mut kept = Vec::new();
+    for (number, (socket, name)) in sockets.into_iter().enumerate() {
+        // Above those that the shell uses.
+        let high = rustix::io::fcntl_dupfd_cloexec(socket.as_fd(), 100).expect("free");
+        rustix::io::fcntl_setfd(&high, rustix::io::FdFlags::empty()).expect("open");
+        let (to, from) = (number + 3, high.as_raw_fd());
+        script += &format!("exec {to}<&{from} {from}<&-; ");
+        names.push(name);
+        kept.push(high);
+    }
+    let mut bash = Command::new("bash");
+    let (count, names) = (names.len(), names.join(":"));
+    script += &format!(
+        "export LISTEN_PID=${{PASSED_TO:-$$}} LISTEN_FDS={count} LISTEN_FDNAMES={names}; exec \"$@\""
+    );
+    bash.args(["-c", &script, "bash"])
+        .arg(program())
+        .args(arguments);
+    bash.current_dir("/").stdin(Stdio::null());
+    (bash, kept)
 }
 
 /// The same as an unprivileged user, since root may read everything.

@@ -1,45 +1,17 @@
 //! Sockets and notifications of a service manager, in whose place the test is.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 
 use gannet_testkit::client::{Client, ask, get, metric};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, connection};
-use gannet_testkit::{DEADLINE, Folder, Gannet, Signal, command, left_out, program, run, tool};
-
-/// A command for gannet that finds these sockets, each with its name, as a service manager passes
-/// them. The shell knows its process ID, which gannet then has.
-fn passed(sockets: Vec<(OwnedFd, &str)>, arguments: &[&str]) -> (Command, Vec<OwnedFd>) {
-    let mut script = String::new();
-    let mut names = Vec::new();
-    let mut kept = Vec::new();
-    for (number, (socket, name)) in sockets.into_iter().enumerate() {
-        // Above those that the shell uses.
-        let high = rustix::io::fcntl_dupfd_cloexec(socket.as_fd(), 100).expect("free");
-        rustix::io::fcntl_setfd(&high, rustix::io::FdFlags::empty()).expect("open");
-        let (to, from) = (number + 3, high.as_raw_fd());
-        script += &format!("exec {to}<&{from} {from}<&-; ");
-        names.push(name);
-        kept.push(high);
-    }
-    let mut bash = Command::new("bash");
-    let (count, names) = (names.len(), names.join(":"));
-    script += &format!(
-        "export LISTEN_PID=${{PASSED_TO:-$$}} LISTEN_FDS={count} LISTEN_FDNAMES={names}; exec \"$@\""
-    );
-    bash.args(["-c", &script, "bash"])
-        .arg(program())
-        .args(arguments);
-    bash.current_dir("/").stdin(std::process::Stdio::null());
-    (bash, kept)
-}
+use gannet_testkit::{DEADLINE, Folder, Gannet, Signal, command, left_out, passed, run, tool};
 
 fn serve(sockets: Vec<(OwnedFd, &str)>, engine: Engine, arguments: &[&str]) -> Gannet {
     let all = [&["--engine", engine.name(), "--workers", "2"], arguments].concat();

@@ -12,6 +12,8 @@ const ORDERER: &str = "usr/lib/systemd/system/gannet-acme.service";
 const SOCKET: &str = "usr/lib/systemd/system/gannet.socket";
 const CONFIGURATION: &str = "etc/gannet/gannet.toml";
 const USER: &str = "usr/lib/sysusers.d/gannet.conf";
+const PAGE: &str = "usr/share/man/man1/gannet.1";
+const ROTATION: &str = "etc/logrotate.d/gannet";
 
 /// A root with the program in its place, as a package's.
 fn root() -> Folder {
@@ -73,7 +75,7 @@ fn what_is_installed_is_kept_the_second_time_and_removed_again() {
     }
     assert_eq!(
         files(&root),
-        paths(&[SERVICE, ORDERER, CONFIGURATION, USER])
+        paths(&[SERVICE, ORDERER, CONFIGURATION, USER, PAGE, ROTATION])
     );
     assert!(root.join("srv/www").is_dir());
     let service = fs::read_to_string(root.join(SERVICE)).expect("written");
@@ -91,12 +93,13 @@ fn what_is_installed_is_kept_the_second_time_and_removed_again() {
 
     let second = install(&root, &[]).success();
     assert!(!second.text().contains("write "), "{}", second.text());
-    assert_eq!(second.text().matches("it is as it should be").count(), 4);
+    assert_eq!(second.text().matches("it is as it should be").count(), 6);
 
     let removed = install(&root, &["--remove"]).success();
     assert!(removed.text().contains("keep    /srv/www: the site\n"));
     assert_eq!(files(&root), paths(&[]));
     assert!(!root.join("etc/gannet").exists() && root.join("srv/www").is_dir());
+    assert!(!root.join("var/log/gannet").exists());
     let nothing = install(&root, &["--remove"]).success();
     assert_eq!(nothing.text(), "keep    /srv/www: the site\n");
 }
@@ -108,7 +111,15 @@ fn a_dry_run_prints_every_text_and_does_nothing() {
     assert_eq!(files(&root), paths(&[]));
     assert!(!root.join("srv").exists());
     install(&root, &["--socket"]).success();
-    for path in [SERVICE, ORDERER, SOCKET, CONFIGURATION, USER] {
+    for path in [
+        SERVICE,
+        ORDERER,
+        SOCKET,
+        CONFIGURATION,
+        USER,
+        PAGE,
+        ROTATION,
+    ] {
         let text = fs::read_to_string(root.join(path)).expect("written");
         for line in text.lines() {
             assert!(
@@ -234,4 +245,62 @@ fn a_changed_unit_keeps_its_user() {
     let expect = "gannet.conf: a unit that stays may name the user\n";
     assert!(removed.text().contains(expect), "{}", removed.text());
     assert_eq!(files(&root), paths(&[SERVICE, USER]));
+}
+
+/// A unit with another line, under the checksum that a version with that line would have written.
+fn of_another_version(unit: &str) -> String {
+    let (line, text) = unit.split_once('\n').expect("lines");
+    let text = text.replace("\nTimeoutStopSec=40\n", "\nTimeoutStopSec=50\n");
+    let checksum = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let (before, after) = line.split_once(", checksum ").expect("a checksum");
+    let advice = after.get(16..).expect("an advice");
+    format!("{before}, checksum {checksum:016x}{advice}\n{text}")
+}
+
+/// What another version has written is replaced, and removed; what someone has edited is neither.
+#[test]
+fn a_unit_of_another_version_is_replaced_and_an_edited_one_is_kept() {
+    let root = root();
+    install(&root, &[]).success();
+    let service = root.join(SERVICE);
+    let own = fs::read_to_string(&service).expect("written");
+    let other = of_another_version(&own);
+    fs::write(&service, &other).expect("ours");
+    let updated = install(&root, &[]).success();
+    let expect = "replace /usr/lib/systemd/system/gannet.service\n";
+    assert!(updated.text().contains(expect), "{}", updated.text());
+    assert_eq!(fs::read_to_string(&service).expect("written"), own);
+    assert_eq!(
+        files(&root),
+        paths(&[SERVICE, ORDERER, CONFIGURATION, USER, PAGE, ROTATION])
+    );
+
+    let edited = own.replace("WatchdogSec=30", "WatchdogSec=60");
+    fs::write(&service, &edited).expect("ours");
+    let kept = install(&root, &[]).success();
+    let expect = "keep    /usr/lib/systemd/system/gannet.service: it has other content\n";
+    assert!(kept.text().contains(expect), "{}", kept.text());
+    assert_eq!(fs::read_to_string(&service).expect("kept"), edited);
+
+    fs::write(&service, &other).expect("ours");
+    install(&root, &["--remove"]).success();
+    assert_eq!(files(&root), paths(&[]));
+}
+
+/// Where systemd binds the addresses, an update leaves that as it is.
+#[test]
+fn an_update_keeps_the_form_of_the_service() {
+    let root = root();
+    install(&root, &[]).success();
+    let changed = install(&root, &["--socket"]).success();
+    let expect = "replace /usr/lib/systemd/system/gannet.service\n";
+    assert!(changed.text().contains(expect), "{}", changed.text());
+    let service = || fs::read_to_string(root.join(SERVICE)).expect("written");
+    let with_socket = service();
+    assert!(with_socket.contains("\nRequires=gannet.socket\n"));
+    let again = install(&root, &[]).success();
+    assert!(!again.text().contains("replace "), "{}", again.text());
+    assert_eq!(service(), with_socket);
 }

@@ -215,7 +215,7 @@ fn masked_logs_have_networks() {
     });
 }
 
-/// A sample is a part of the lines; the file is opened anew at SIGHUP.
+/// A sample is a part of the lines; the file is opened anew at SIGHUP, and at SIGUSR1.
 #[test]
 fn a_sample_is_written_and_rotated() {
     const REQUESTS: usize = 200;
@@ -233,9 +233,15 @@ fn a_sample_is_written_and_rotated() {
         server.signal(Signal::HUP);
         until("it is opened anew", || log.exists());
         ask();
+        until("lines are written", || !lines(&log).is_empty());
+        fs::rename(&log, folder.join("log.2")).expect("ours");
+        server.signal(Signal::USR1);
+        until("it is opened anew", || log.exists());
+        ask();
         server.stop().success();
-        let count = lines(&log).len() + lines(&folder.join("log.1")).len();
-        assert!((39..=41).contains(&count), "{count} lines");
+        let old = ["log.1", "log.2"].map(|name| lines(&folder.join(name)).len());
+        let count = lines(&log).len() + old[0] + old[1];
+        assert!((59..=61).contains(&count), "{count} lines");
         assert!(lines(&log).iter().all(|line| line == "200"));
     });
 }

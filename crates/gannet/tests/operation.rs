@@ -6,15 +6,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use gannet_testkit::client::{Client, ask, get, metric};
-use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::tls::{Authority, KeyKind};
 use gannet_testkit::{
-    Folder, Gannet, Signal, command, command_of_nobody, gannet_in, left_out, run, same,
+    Folder, FreePort, Gannet, Signal, command, command_of_nobody, gannet_in, run, same,
 };
 
 /// More clients than are answered at once.
@@ -249,134 +249,47 @@ fn unix_sockets_have_a_group() {
     });
 }
 
-/// A reload applies no flags: if the configuration has changed, it says so. A file that was only
-/// touched has not, where the sandbox lets the server see that.
+/// What a running server has is no mistake of its own configuration: it hands that over.
 #[test]
-fn a_reload_says_that_the_configuration_has_changed() {
-    on_both_engines(|engine| {
-        let folder = Folder::site();
-        let file = folder.write("gannet.toml", "port = 0\n");
-        let mut command = command();
-        command.args(["--engine", engine.name(), "--sandbox", "off", "--config"]);
-        let mut server = Gannet::start(command.arg(&file).arg(folder.path()));
-        // Another file with the same content.
-        fs::remove_file(&file).expect("ours");
-        folder.write("gannet.toml", "port = 0\n");
-        server.signal(Signal::HUP);
-        server.signal(Signal::USR1);
-        let first = server.next_error_line().expect("a summary");
-        assert!(first.starts_with("engine: "), "{first}");
-        folder.write("gannet.toml", "port = 0\ngrace = \"1s\"\n");
-        server.signal(Signal::HUP);
-        let changed = format!("gannet: '{}' has changed since the start", file.display());
-        while !server
-            .next_error_line()
-            .expect("it says so")
-            .starts_with(&changed)
-        {}
-        let help = server.next_error_line().expect("and what to do");
-        assert_eq!(help, "help: an upgrade (SIGUSR2) or a restart applies it");
-        server.stop();
-    });
-}
-
-/// A server with its site, and with `gannet.toml` in another folder, since it may open what is beside its site.
-fn confined(engine: Engine) -> (Folder, Folder, Gannet) {
-    let (site, folder) = (Folder::new(), Folder::new());
-    site.write("site/index.html", "page");
-    let file = folder.write("gannet.toml", "port = 0\n");
-    let mut command = command();
-    command.args(["--engine", engine.name(), "--config"]);
-    let server = Gannet::start(command.arg(&file).arg(site.join("site")));
-    (site, folder, server)
-}
-
-/// The same in the sandbox, in which the file cannot be opened.
-#[test]
-fn a_confined_server_sees_that_the_configuration_has_changed() {
-    on_both_engines(|engine| {
-        let (_site, folder, mut server) = confined(engine);
-        let file = folder.join("gannet.toml");
-        folder.write("gannet.toml", "port = 0\ngrace = \"1s\"\n");
-        server.signal(Signal::HUP);
-        let changed = format!("gannet: '{}' has changed since the start", file.display());
-        let line = server.next_error_line().expect("it says so");
-        assert!(line.starts_with(&changed), "{line}");
-        server.stop();
-    });
-}
-
-/// A file that was only touched has not changed, and of one that was replaced nothing more is claimed than that.
-#[test]
-fn a_confined_server_claims_no_change_of_a_configuration_that_it_cannot_see() {
-    on_both_engines(|engine| {
-        let (_site, folder, mut server) = confined(engine);
-        let file = folder.join("gannet.toml");
-        let mut said = || {
-            server.signal(Signal::HUP);
-            server.signal(Signal::USR1);
-            let mut said = Vec::new();
-            loop {
-                let line = server.next_error_line().expect("a summary");
-                if line.starts_with("engine: ") {
-                    break said;
-                }
-                said.extend(line.contains("gannet.toml").then_some(line));
-            }
-        };
-        let touched = fs::File::options().write(true).open(&file).expect("ours");
-        touched.set_modified(SystemTime::UNIX_EPOCH).expect("ours");
-        assert_eq!(said(), Vec::<String>::new());
-        let other = folder.write("other.toml", "port = 0\n");
-        fs::rename(other, &file).expect("ours");
-        let said = said();
-        if said.is_empty() {
-            return left_out("Landlock", "without it, the file is read again");
-        }
-        let replaced = format!(
-            "gannet: '{}' was replaced since the start: ",
-            file.display()
-        );
-        assert!(said[0].starts_with(&replaced), "{said:?}");
-        assert_eq!(said.len(), 1, "{said:?}");
-    });
-}
-
-/// Root has read it, and the server, as another user, cannot see it: nothing is known of a change.
-#[test]
-fn a_configuration_that_the_user_cannot_see_is_not_said_to_have_changed() {
-    if !rustix::process::geteuid().is_root() {
-        return left_out("root", "only root changes its user");
-    }
-    let folder = Folder::new();
-    folder.write("site/index.html", "page");
-    let mode = |name: &str, mode| {
-        let mode = fs::Permissions::from_mode(mode);
-        fs::set_permissions(folder.join(name), mode).expect("ours");
+fn a_configuration_can_be_checked_while_it_is_served() {
+    let folder = Folder::site();
+    let socket = folder.join("socket");
+    let free = [(); 2].map(|()| FreePort::new());
+    let ports = free.each_ref().map(FreePort::address);
+    let text = format!(
+        "listen = [\"{}\", \"unix:{},mode=0620\"]\nmetrics = \"{}\"\n",
+        ports[0],
+        socket.display(),
+        ports[1]
+    );
+    let file = folder.write("gannet.toml", text);
+    let file = file.to_str().expect("UTF-8");
+    let check = || gannet_in(&folder, ["--config", file, "--check-config", "."]);
+    let valid = "the configuration is valid\n";
+    assert_eq!(check().success().text(), valid);
+    let server = Gannet::start(command().args(["--config", file]).arg(folder.path()));
+    let by = format!(" (by gannet, process {})", server.pid());
+    let note = |address: &str, by: &str| {
+        format!(
+            "note     '{address}' is in use{by}: a reload takes it over, a start needs it free\n"
+        )
     };
-    let file = folder.write("closed/gannet.toml", "port = 0\n");
-    mode("", 0o755);
-    mode("closed", 0o700);
-    on_both_engines(|engine| {
-        let mut command = command();
-        command.args([
-            "--engine",
-            engine.name(),
-            "--user",
-            "65534:65534",
-            "--config",
-        ]);
-        let mut server = Gannet::start(command.arg(&file).arg(folder.join("site")));
-        server.signal(Signal::HUP);
-        server.signal(Signal::USR1);
-        while let Some(line) = server.next_error_line() {
-            assert!(!line.contains("has changed"), "{line}");
-            if line.starts_with("engine: ") {
-                break;
-            }
-        }
-        assert_eq!(server.stop().status, Some(0));
-    });
+    let unix = note(&format!("unix:{}", socket.display()), "");
+    let tcp = ports.map(|port| note(&port.to_string(), &by));
+    let checked = check().success();
+    assert_eq!(checked.text(), format!("{}{unix}{}{valid}", tcp[0], tcp[1]));
+    assert_eq!(mode(&socket), 0o620);
+    Client::unix(&socket).get("/about").expect(200);
+    server.stop().success();
+    // What another program has is one.
+    let _other = TcpListener::bind(ports[1]).expect("free");
+    let refused = check();
+    assert!(
+        refused.err.contains("address already in use"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(refused.status, Some(1));
 }
 
 /// In the environment, commas separate addresses, except before options of a socket.

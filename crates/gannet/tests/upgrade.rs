@@ -8,8 +8,6 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use gannet_testkit::client::{Client, head};
@@ -21,166 +19,15 @@ use gannet_testkit::process::{of_threads, until};
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, connection};
 use gannet_testkit::{DEADLINE, Folder, FreePort, Gannet, Signal, command, left_out, program};
-use rustix::process::{Pid, kill_process};
 
-const LONG: usize = 6 << 20;
-const MIDDLE: usize = 300_000;
+mod successors;
+
+use successors::{LONG, Load, MIDDLE, Server, has_ended, kill, newcomers, regulars, site, text};
 
 /// How many upgrades in a row: `cargo xtask upgrade` asks for more.
 fn rounds(usual: u32) -> u32 {
     let asked = std::env::var("GANNET_UPGRADES").ok();
     asked.map_or(usual, |count| count.parse().expect("a number"))
-}
-
-fn site() -> Folder {
-    let site = Folder::site();
-    site.write("long.bin", pattern(LONG, 5));
-    site.write("middle.bin", pattern(MIDDLE, 6));
-    site
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
-
-/// A server and the processes that have taken its place.
-struct Server {
-    first: Gannet,
-    /// The process that serves.
-    pid: u32,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The later ones are no children of this process.
-        kill(self.pid, Signal::KILL);
-    }
-}
-
-fn kill(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid.try_into().expect("small")).expect("not zero");
-    // It may have ended.
-    let _ = kill_process(pid, signal);
-}
-
-/// Whether a process has ended, reaped or not.
-fn has_ended(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')')
-        .is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
-}
-
-impl Server {
-    fn new(first: Gannet) -> Self {
-        let pid = first.pid();
-        Self { first, pid }
-    }
-
-    /// Asks for an upgrade and waits until the new process serves.
-    fn upgrade(&mut self) {
-        let old = self.pid;
-        kill(old, Signal::USR2);
-        self.replaced();
-        assert_ne!(self.pid, old);
-    }
-
-    /// Waits for the lines of both processes.
-    fn replaced(&mut self) {
-        let mut has_begun = false;
-        let mut successor = None;
-        while !has_begun || successor.is_none() {
-            let line = self.first.next_line().expect("they run");
-            has_begun |= line.starts_with("Ctrl-C to stop");
-            if let Some(rest) = line.strip_prefix("process ") {
-                let pid = rest.split(' ').next().and_then(|pid| pid.parse().ok());
-                successor = Some(pid.expect("a process ID"));
-            }
-        }
-        self.pid = successor.expect("named");
-    }
-
-    /// Stops the process that serves, and waits for its end.
-    fn stop(self) {
-        kill(self.pid, Signal::TERM);
-        until("it ends", || has_ended(self.pid));
-    }
-}
-
-/// Clients that come again and again until this is dropped; none of them may fail.
-struct Load {
-    ends: Arc<AtomicBool>,
-    threads: Vec<thread::JoinHandle<()>>,
-    rounds: Vec<Arc<AtomicU64>>,
-}
-
-impl Load {
-    fn new() -> Self {
-        Self {
-            ends: Arc::default(),
-            threads: Vec::new(),
-            rounds: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, mut visit: impl FnMut() + Send + 'static) {
-        let ends = Arc::clone(&self.ends);
-        let count = Arc::new(AtomicU64::new(0));
-        self.rounds.push(Arc::clone(&count));
-        self.threads.push(thread::spawn(move || {
-            while !ends.load(Ordering::Relaxed) {
-                visit();
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        }));
-    }
-
-    /// Waits until each client has come a few times more.
-    fn goes_on(&self) {
-        let before: Vec<u64> = self.counts();
-        until("all clients are served", || {
-            assert!(
-                self.threads.iter().all(|it| !it.is_finished()),
-                "a client failed"
-            );
-            let now = self.counts();
-            now.iter()
-                .zip(&before)
-                .all(|(now, before)| *now > before + 2)
-        });
-    }
-
-    fn counts(&self) -> Vec<u64> {
-        let rounds = self.rounds.iter();
-        rounds.map(|it| it.load(Ordering::Relaxed)).collect()
-    }
-
-    fn end(self) {
-        self.ends.store(true, Ordering::Relaxed);
-        for thread in self.threads {
-            thread.join().expect("no client fails");
-        }
-    }
-}
-
-/// A new connection for each request.
-fn newcomers(load: &mut Load, address: SocketAddr) {
-    load.add(move || {
-        let got = Client::connect(address).get("/middle.bin").expect(200);
-        assert_pattern(&got.body, 6);
-        assert_eq!(got.body.len(), MIDDLE);
-    });
-}
-
-/// A persistent connection, until the server announces its end.
-fn regulars(load: &mut Load, address: SocketAddr) {
-    let mut client = None;
-    load.add(move || {
-        let current = client.get_or_insert_with(|| Client::connect(address));
-        let got = current.get("/about").expect(200);
-        if got.field("connection") == Some("close") {
-            client = None;
-        }
-    });
 }
 
 fn serve(engine: Engine, site: &Path, flags: &[&str]) -> Server {
@@ -206,7 +53,7 @@ fn no_client_notices_an_upgrade() {
             slow.send(head("GET", "/long.bin", &[]));
             slow.head().expect(200);
             load.goes_on();
-            server.upgrade();
+            server.renew(Signal::USR2);
             load.goes_on();
             Client::connect(metrics).get("/health").expect(200);
             assert!(!has_ended(old), "it still has a download");
@@ -267,7 +114,7 @@ fn no_client_notices_an_upgrade_over_tls() {
             let mut peer = Peer::tls(address, connection(&h2, "localhost"));
             let stream = peer.ask("GET", "/long.bin", &[]);
             load.goes_on();
-            server.upgrade();
+            server.renew(Signal::USR2);
             load.goes_on();
             // Datagrams of this connection now arrive at the new process.
             assert!(quic.answer(long).body == pattern(LONG, 5));
@@ -353,7 +200,7 @@ fn a_broken_program_changes_nothing() {
         }
         fs::remove_file(&path).expect("made");
         installed(&folder);
-        server.upgrade();
+        server.renew(Signal::USR2);
         Client::connect(address).get("/about").expect(200);
         server.stop();
     });
@@ -437,7 +284,7 @@ fn a_killed_server_takes_only_what_does_not_serve_with_it() {
         slow.send(head("GET", "/long.bin", &[]));
         slow.head().expect(200);
         let old = server.pid;
-        server.upgrade();
+        server.renew(Signal::USR2);
         let starter = starter(old);
         kill(old, Signal::KILL);
         until("the starter ends", || has_ended(starter));
@@ -470,7 +317,7 @@ fn a_server_that_was_replaced_names_its_successor() {
         let mut slow = Client::connect(server.first.address());
         slow.send(head("GET", "/long.bin", &[]));
         slow.head().expect(200);
-        server.upgrade();
+        server.renew(Signal::USR2);
         server.first.signal(Signal::USR2);
         let new = server.pid;
         let told = server.first.next_error_line().expect("it runs");
@@ -562,7 +409,7 @@ fn the_new_process_listens_as_configured() {
         Client::connect(given_up).get("/about").expect(200);
         listen(&[&kept_text, &added_text, &unix]);
         let old = server.pid;
-        server.upgrade();
+        server.renew(Signal::USR2);
         for address in [kept, added] {
             Client::connect(address).get("/about").expect(200);
         }
@@ -601,7 +448,7 @@ fn the_number_of_workers_may_change() {
         let config = authority.client(Abilities::default());
         for count in [4, 2, 3] {
             workers(count);
-            server.upgrade();
+            server.renew(Signal::USR2);
             for _ in 0..12 {
                 let mut client = Client::tls(address, connection(&config, "localhost"));
                 client.get("/about").expect(200);
@@ -630,7 +477,7 @@ fn the_service_manager_is_told_of_the_new_process() {
     all.args(["--port", "0"]).arg(site.path());
     let mut server = Server::new(Gannet::start(all.env("NOTIFY_SOCKET", &path)));
     told("READY=1");
-    server.upgrade();
+    server.renew(Signal::USR2);
     // In this order: what any other process tells is not heard.
     let named = told("MAINPID=");
     assert_eq!(named, format!("MAINPID={}\n", server.pid));
@@ -691,7 +538,7 @@ fn a_new_process_has_the_rights_of_a_start_and_gives_them_up() {
         };
         let before = rights(server.pid);
         assert_eq!(before[..2], [["1"], ["2"]]);
-        server.upgrade();
+        server.renew(Signal::USR2);
         until("the folder elsewhere", || page() == b"elsewhere");
         assert_eq!(rights(server.pid), before);
         server.stop();
@@ -721,7 +568,7 @@ fn root_begins_again_and_becomes_the_user_again() {
             let mut slow = connect();
             slow.send(head("GET", "/long.bin", &[]));
             slow.head().expect(200);
-            server.upgrade();
+            server.renew(Signal::USR2);
             assert_pattern(&slow.take(LONG as u64), 5);
             drop(slow);
             until("the old process ends", || has_ended(old));
@@ -758,7 +605,7 @@ fn what_is_configured_for_addresses_and_clients_stays() {
             without.send("GET / HTTP/1.1\r\n");
             without.closes();
             if round == 0 {
-                server.upgrade();
+                server.renew(Signal::USR2);
             }
         }
         server.stop();

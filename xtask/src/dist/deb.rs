@@ -19,7 +19,7 @@ if [ \"$1\" = configure ]; then
         useradd --system --user-group --no-create-home --home-dir / \\
             --shell /usr/sbin/nologin gannet
     fi
-    mkdir -p /srv/www
+    mkdir -p /srv/www /var/log/gannet
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload
         systemctl try-restart gannet.service gannet-acme.service
@@ -40,6 +40,9 @@ const POSTRM: &str = "\
 set -e
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload
+fi
+if [ \"$1\" = purge ]; then
+    rm -rf /var/log/gannet
 fi
 ";
 
@@ -68,6 +71,8 @@ pub(super) fn make(release: &Release, stage: &Stage) -> Result<PathBuf> {
         share("doc/gannet/gannet.cdx.json", &stage.bill),
     ];
     let installed = stage.installed.iter();
+    // The page is there, compressed as packages have it.
+    let installed = installed.filter(|(path, _)| !path.starts_with("usr/share/man/"));
     entries.extend(installed.map(|(path, content)| Entry::file(path, 0o644, content.clone())));
     for entry in &mut entries {
         entry.path.insert_str(0, "./");
@@ -99,6 +104,7 @@ fn control(version: &str, bytes: u64) -> String {
          Maintainer: The authors of gannet <gannet@packages.invalid>\n\
          Installed-Size: {kib}\n\
          Depends: passwd\n\
+         Recommends: logrotate\n\
          Section: httpd\n\
          Priority: optional\n\
          Description: static web server\n \

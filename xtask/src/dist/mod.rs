@@ -98,6 +98,18 @@ pub(super) fn package(program: &Path, out: &Path) -> Result<Made> {
     })
 }
 
+/// Makes the Debian package of a program in this folder, and nothing else.
+pub(super) fn debian(program: &Path, out: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(out)?;
+    let stage = Stage::of(program, &out.join("stage"))?;
+    let release = Release {
+        version: stage.version.clone(),
+        date: date()?,
+        out: out.to_owned(),
+    };
+    deb::make(&release, &stage)
+}
+
 /// The date of every file.
 pub(super) fn date() -> Result<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {

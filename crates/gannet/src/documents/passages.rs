@@ -26,12 +26,13 @@ pub(crate) const SIGNALS: &[(&str, &str)] = &[
     ),
     (
         "SIGHUP",
-        "reopen the log file, reload certificates and rules; stop if gannet's terminal has been \
-         closed",
+        "reopen the log file, reload certificates and rules; if the configuration file has changed, \
+         have a new process with it take this one's place, or say why that is not possible; stop if \
+         gannet's terminal has been closed",
     ),
     (
         "SIGUSR1",
-        "print a summary: connections, requests by status, bytes, operations",
+        "reopen the log file, and print a summary: connections, requests by status, bytes, operations",
     ),
     (
         "SIGUSR2",

@@ -30,6 +30,8 @@ pub(super) struct Facts {
     pub(super) clock: Clock,
     pub(super) memory: Memory,
     pub(super) process: Process,
+    /// What the unit of the service forbids.
+    pub(super) unit: Option<Lack>,
 }
 
 /// The configuration, as far as findings depend on it.

@@ -20,6 +20,8 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     all.extend(machine::limits(&facts.limits));
     all.extend(machine::memory(&facts.memory));
     all.extend(machine::process(facts));
+    let unit = facts.unit.iter();
+    all.extend(unit.map(|lack| Finding::lacking(Level::Note, "unit", lack)));
     all.extend(network::settings(facts));
     all.extend(network::addresses(facts));
     all.extend(content::sites(facts));

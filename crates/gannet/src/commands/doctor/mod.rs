@@ -10,6 +10,7 @@ mod facts;
 mod finding;
 mod judge;
 mod probe;
+mod unit;
 
 use clap::ArgMatches;
 

@@ -23,6 +23,7 @@ use super::facts::{
     Address, AddressState, Certificates, Clock, Facts, FileSystem, Kernel, Lack, Limits, Memory,
     Named, Network, Process, Site, Wishes,
 };
+use super::unit;
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::Settings;
 use crate::commands::serve::outlook::{Outlook, Prospect};
@@ -76,6 +77,7 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
             denied: outlook.denied.iter().map(denied).collect(),
             container: container(),
         },
+        unit: unit::forbidden(Path::new("/")),
     }
 }
 
@@ -182,6 +184,7 @@ fn address(prospect: Prospect) -> Address {
         owner,
         lacks_ipv6,
         moves,
+        is_in_use: _,
     } = prospect;
     let tcp = match &address {
         ListenAddress::Tcp(tcp) => Some(*tcp),

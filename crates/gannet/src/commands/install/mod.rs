@@ -1,7 +1,7 @@
 //! `gannet install`: the program as a service of systemd, and its removal.
 //!
-//! What was written is recognised by its content: what has the very bytes that this program writes is
-//! removed again, anything else was changed by someone, and stays.
+//! What a version of this program has written is recognised by its content, and replaced or removed.
+//! Anything else was changed by someone, and stays.
 
 mod account;
 mod steps;
@@ -44,26 +44,23 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         program: &program,
         with_socket,
     };
-    let with_socket = matches.get_flag("socket");
+    let is_asked = matches.get_flag("socket");
+    // An update leaves it to systemd to bind the addresses where it does.
+    let with_socket = is_asked || target.at(&texts(true).socket_path()).exists();
     let steps = match matches.get_flag("remove") {
         false => target.install(&texts(with_socket))?,
-        true if with_socket => {
+        true if is_asked => {
             return Err(Failure::usage("--socket makes no sense with --remove")
                 .help("leave it out: both forms are removed"));
         }
         true => target.remove([&texts(false), &texts(true)])?,
     };
-    let unit = if with_socket {
-        "gannet.socket"
-    } else {
-        "gannet"
-    };
-    let next = format!("next: systemctl daemon-reload && systemctl enable --now {unit}\n");
+    let next = next(&steps, with_socket);
     let is_installed = target.makes_user && !matches.get_flag("remove");
     stream(|out| {
         for step in &steps {
             let mut line = format!("{step}\n");
-            if is_dry && let Step::Write(_, text) = step {
+            if is_dry && let Step::Write(_, text) | Step::Replace(_, text) = step {
                 let indented = text.lines().map(|line| format!("    {line}"));
                 line.extend(indented.map(|line| format!("{}\n", line.trim_end())));
             }
@@ -78,6 +75,23 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             false => Ok(()),
         }
     })
+}
+
+/// What is left to do for the administrator.
+fn next(steps: &[Step], with_socket: bool) -> String {
+    let is_update =
+        |step: &Step| matches!(step, Step::Replace(path, _) if path.ends_with(".service"));
+    let command = match (steps.iter().any(is_update), with_socket) {
+        (true, _) => "restart gannet",
+        (false, true) => "enable --now gannet.socket",
+        (false, false) => "enable --now gannet",
+    };
+    let mut next = format!("next: systemctl daemon-reload && systemctl {command}\n");
+    let folders = ["/usr/sbin", "/usr/bin", "/sbin"].map(Path::new);
+    if !folders.iter().any(|it| it.join("logrotate").exists()) {
+        next += "note: logrotate is not installed, and nothing else keeps the access log short\n";
+    }
+    next
 }
 
 /// The path of this program as the unit names it: without `root`, if it is there.

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::account;
-use super::texts::{CONFIGURATION, SITE, Texts, USER};
+use super::texts::{CONFIGURATION, LOGS, SITE, Texts, USER, is_own};
 use crate::messages::{Failure, printable};
 
 /// Links that are there while the service is enabled.
@@ -38,6 +38,8 @@ pub(super) struct Target {
 pub(super) enum Step {
     MakeFolder(String),
     Write(String, String),
+    /// Replaces what an earlier version has written.
+    Replace(String, String),
     /// Makes the user of this file.
     MakeUser(String),
     Remove(String),
@@ -53,6 +55,7 @@ impl fmt::Display for Step {
         match self {
             Self::MakeFolder(path) => write!(f, "make    {path}/"),
             Self::Write(path, _) => write!(f, "write   {path}"),
+            Self::Replace(path, _) => write!(f, "replace {path}"),
             Self::MakeUser(_) => write!(f, "make    user {USER}"),
             Self::Remove(path) => write!(f, "remove  {path}"),
             Self::RemoveFolder(path) => write!(f, "remove  {path}/ if it is empty"),
@@ -72,6 +75,7 @@ impl Step {
         let (doing, path, result) = match self {
             Self::MakeFolder(path) => ("make the folder", path, fs::create_dir_all(at(path))),
             Self::Write(path, text) => ("write", path, write(&at(path), text)),
+            Self::Replace(path, text) => ("replace", path, replace(&at(path), text)),
             Self::Remove(path) => ("remove", path, fs::remove_file(at(path))),
             Self::RemoveFolder(path) => ("remove", path, remove_if_empty(&at(path))),
             Self::MakeUser(file) => {
@@ -93,17 +97,20 @@ enum State {
     Nothing,
     /// The text that would be written.
     Same,
+    /// What another version, or other flags, have written.
+    Own,
     Other,
 }
 
 impl Target {
-    fn at(&self, path: &str) -> PathBuf {
+    pub(super) fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
     fn state(&self, path: &str, texts: &[&str]) -> Result<State, Failure> {
         match fs::read(self.at(path)) {
             Ok(bytes) if texts.iter().any(|text| text.as_bytes() == bytes) => Ok(State::Same),
+            Ok(bytes) if is_own(&bytes) => Ok(State::Own),
             Ok(_) => Ok(State::Other),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(State::Nothing),
             Err(error) => Err(Failure::of_system("read", self.at(path).display(), &error)),
@@ -122,7 +129,8 @@ impl Target {
             let is_users = path == user_path;
             steps.push(match self.state(&path, &[&text])? {
                 State::Same => Step::Keep(path.clone(), "it is as it should be"),
-                State::Other => Step::Keep(path.clone(), "it has other content"),
+                State::Own => Step::Replace(path.clone(), text),
+                State::Other => Step::Keep(path.clone(), CHANGED),
                 // Without the file, the user is not one that was made here.
                 State::Nothing if is_users && has_user => {
                     Step::Keep(format!("user {USER}"), "there is one already")
@@ -132,6 +140,9 @@ impl Target {
             if is_users && self.makes_user && !has_user {
                 steps.push(Step::MakeUser(path));
             }
+        }
+        if !self.at(LOGS).exists() {
+            steps.push(Step::MakeFolder(LOGS.into()));
         }
         steps.push(match self.at(SITE).exists() {
             true => Step::Keep(SITE.into(), "the site"),
@@ -162,8 +173,8 @@ impl Target {
             let texts: Vec<&str> = texts.map(|(_, text)| &**text).collect();
             match self.state(path, &texts)? {
                 State::Nothing => {}
-                State::Other => steps.push(Step::Keep(path.clone(), "it has other content")),
-                State::Same => steps.push(Step::Remove(path.clone())),
+                State::Other => steps.push(Step::Keep(path.clone(), CHANGED)),
+                State::Same | State::Own => steps.push(Step::Remove(path.clone())),
             }
         }
         let is_unit = |path: &str| path.ends_with(".service") || path.ends_with(".socket");
@@ -180,14 +191,30 @@ impl Target {
             }
         }
         let folder = Path::new(CONFIGURATION).parent().unwrap_or(Path::new("/"));
-        if self.at(CONFIGURATION).parent().is_some_and(Path::is_dir) {
-            steps.push(Step::RemoveFolder(folder.to_string_lossy().into_owned()));
+        for folder in [folder, Path::new(LOGS)].map(|it| it.to_string_lossy().into_owned()) {
+            if self.at(&folder).is_dir() {
+                steps.push(Step::RemoveFolder(folder));
+            }
         }
         if self.at(SITE).exists() {
             steps.push(Step::Keep(SITE.into(), "the site"));
         }
         Ok(steps)
     }
+}
+
+/// Why a file stays that no version of this program has written like this.
+const CHANGED: &str = "it has other content";
+
+/// Puts a file in the place of another one.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".gannet-new");
+    let new = PathBuf::from(new);
+    // What an installation that was cut off has left.
+    let _ = fs::remove_file(&new);
+    write(&new, text)?;
+    fs::rename(new, path)
 }
 
 /// Writes a file that is not there, and its folder.

@@ -1,11 +1,9 @@
 //! Whether the configuration file is still the one that the server was started with.
 
 use std::fs::{self, File, Metadata};
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gannet_io::cause::printable;
 use gannet_io::named_file;
 
 use crate::command_line::config_file::{CONFIG_LEN_MAX, Source};
@@ -39,34 +37,23 @@ impl Configured {
         }
     }
 
-    /// What to tell if it is another one now. The user of `--user` may see less than whoever read it:
-    /// where it cannot be seen, nothing is known of it.
-    pub(super) fn changed(&self) -> Option<String> {
-        let what = match fs::metadata(&self.path) {
-            Ok(meta) => self.how(Stamp::of(&meta))?,
-            Err(error) if error.kind() == ErrorKind::NotFound => CHANGED,
-            Err(_) => return None,
+    /// Whether it may be another one now. Where it cannot be seen, it may: the user of `--user` sees
+    /// less than whoever read it, and so does the sandbox.
+    pub(super) fn may_have_changed(&self) -> bool {
+        let Ok(meta) = fs::metadata(&self.path) else {
+            return true;
         };
-        let path = printable(&self.path.display().to_string());
-        Some(format!(
-            "gannet: '{path}' {what}\nhelp: an upgrade (SIGUSR2) or a restart applies it"
-        ))
-    }
-
-    /// How the file with this stamp differs, if it does.
-    fn how(&self, now: Stamp) -> Option<&'static str> {
-        if now == self.stamp {
-            return None;
-        }
-        let text = match now.file == self.stamp.file {
+        let now = Stamp::of(&meta);
+        let read = || match now.file == self.stamp.file {
             true => named_file::read_text_of(&self.file, CONFIG_LEN_MAX),
             false => named_file::read_text(&self.path, CONFIG_LEN_MAX),
         };
-        match text {
-            Ok(text) if text == self.text => None,
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => Some(REPLACED),
-            Ok(_) | Err(_) => Some(CHANGED),
-        }
+        now != self.stamp && read().ok().as_ref() != Some(&self.text)
+    }
+
+    /// The path, as typed.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -79,9 +66,3 @@ impl Stamp {
         }
     }
 }
-
-const CHANGED: &str = "has changed since the start: what is new in it is not in force";
-
-/// It is another file, of which the sandbox shows no more.
-const REPLACED: &str =
-    "was replaced since the start: if anything is new in it, that is not in force";

@@ -18,6 +18,7 @@ mod process_limits;
 mod qr_code;
 mod signals;
 mod sockets;
+mod stand_ins;
 pub mod start_lines;
 mod state_folder;
 pub mod tls;
@@ -55,9 +56,10 @@ pub(crate) use crate::commands::serve::process_limits::Budget;
 use crate::commands::serve::process_limits::{Needs, Used};
 use crate::commands::serve::signals::Command;
 use crate::commands::serve::sockets::{Sockets, Uses};
+use crate::commands::serve::stand_ins::stand_ins;
 use crate::commands::serve::start_lines::{Lines, NAME_BY_NAME, TRUST_PROXIES};
 use crate::commands::serve::upgrade::{Predecessor, Upgrades};
-use crate::commands::serve::waiting::Waiting;
+use crate::commands::serve::waiting::{Reloads, Waiting};
 use crate::messages::{Exit, Failure, cause, printable};
 
 /// Serves, or reports what is wrong with the configuration.
@@ -85,7 +87,7 @@ fn serve(
     let notify = Notify::connect();
     // Before any other thread starts, and before rights are given up: what they are taken from hands
     // that on to the programs that it executes.
-    let upgrades = Upgrades::new(before.starter());
+    let upgrades = Upgrades::new(before.starter(), before.sockets.of_manager());
     let followed = Followed::of(settings)?;
     let (mut companions, on_demand) = beside(settings, followed.as_ref())?;
     before.on_demand = on_demand;
@@ -141,6 +143,7 @@ fn serve(
         upgrades,
         companions,
         configured,
+        reloads: Reloads::default(),
         grace_ms: settings.server.limits.grace_ms,
     };
     Ok(waiting.wait(&commands))
@@ -176,15 +179,16 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
         Some(without) => (without, &nothing),
         None => (settings, origins),
     };
-    let ready = prepare(
-        settings,
-        origins,
-        Used::now(settings),
-        &mut Before::default(),
-    )?;
+    let (sockets, in_use) = stand_ins(settings, origins)?;
+    let mut before = Before {
+        sockets,
+        ..Before::default()
+    };
+    let ready = prepare(settings, origins, Used::now(settings), &mut before)?;
     let report = ready.prepared.report();
     let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
     let mut notes: String = report.certificate_warnings.iter().map(warning).collect();
+    notes.push_str(&in_use);
     if let Some(asked) = &report.asked_of_clients {
         notes.push_str(&format!("note     {}\n", printable(&asked.to_string())));
     }
@@ -268,11 +272,6 @@ impl Before {
 
     /// The process that starts the program again for an upgrade, or the reason why there is none.
     fn starter(&self) -> Result<Starter, String> {
-        if self.sockets.are_of_service_manager() {
-            let why = "the sockets belong to the service manager, which keeps them while it \
-                       restarts the server";
-            return Err(why.into());
-        }
         let own = std::process::id();
         if own == 1 {
             let why = "this is the first process of a container, which would end with it: start \

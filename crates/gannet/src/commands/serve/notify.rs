@@ -39,11 +39,6 @@ impl Notify {
         }
     }
 
-    /// Whether anybody listens.
-    pub(super) fn is_on(&self) -> bool {
-        self.socket.is_some()
-    }
-
     /// It serves.
     pub(super) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}\n"));

@@ -14,7 +14,7 @@ use super::addresses::{self, Wanted};
 use super::content::{content, have_hosts, kinds};
 use super::effects::{self, Situation};
 use super::output::{Terminal, log_file, log_format};
-use super::port_owner::port_owner;
+use super::port_owner::{is_listened, port_owner};
 use super::process_limits::{self, Budget, Needs, Used};
 use super::sockets::Sockets;
 use super::{confinement, start_failure, tls};
@@ -54,6 +54,8 @@ pub(crate) struct Prospect {
     pub(crate) lacks_ipv6: bool,
     /// It is in use, and the next free port is taken.
     pub(crate) moves: bool,
+    /// Something listens there.
+    pub(crate) is_in_use: bool,
 }
 
 impl Outlook {
@@ -102,7 +104,7 @@ impl Outlook {
         Self {
             addresses: wanted
                 .as_ref()
-                .map_or_else(Vec::new, |wanted| prospects(settings, wanted, try_bind)),
+                .map_or_else(Vec::new, |wanted| prospects(settings, wanted)),
             limits: process_limits::check(settings, &needs, used),
             memory: needs.memory_of_start(used),
             budget: Budget::of(settings, &needs, used),
@@ -147,14 +149,19 @@ fn check(
 }
 
 /// All addresses, each tried.
-fn prospects(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospect> {
+pub(super) fn prospects(settings: &Settings, wanted: &Wanted) -> Vec<Prospect> {
+    prospects_by(settings, wanted, try_bind)
+}
+
+/// The same, tried by this.
+fn prospects_by(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospect> {
     let redirects = addresses::redirects(settings);
     let mut all = prospects_of(settings, wanted, bind);
     all.extend(prospects_of(settings, &redirects, bind));
     let metrics = settings.server.metrics.map(ListenAddress::Tcp);
     all.extend(metrics.map(|address| Prospect {
         lacks_ipv6: false,
-        ..Prospect::of(&address, false, bind).0
+        ..Prospect::of(&address, false, bind)
     }));
     all
 }
@@ -163,8 +170,8 @@ fn prospects(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospect> 
 fn prospects_of(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospect> {
     let mut all = Vec::new();
     for one in &wanted.addresses {
-        let (mut found, is_in_use) = Prospect::of(&one.address, false, bind);
-        found.moves = is_in_use && wanted.movable.is_some();
+        let mut found = Prospect::of(&one.address, false, bind);
+        found.moves = found.is_in_use && wanted.movable.is_some();
         found.lacks_ipv6 &= all.iter().any(|it: &Prospect| it.refused.is_none());
         let speaks_quic = one.scheme == Scheme::Https && !settings.tls.no_http3 && !one.is_proxied;
         let is_tcp = matches!(one.address, ListenAddress::Tcp(_));
@@ -173,7 +180,7 @@ fn prospects_of(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospec
             owner: found.owner.clone(),
             moves: found.moves,
             lacks_ipv6: found.lacks_ipv6,
-            ..Prospect::of(&one.address, true, bind).0
+            ..Prospect::of(&one.address, true, bind)
         });
         all.push(found);
         all.extend(datagrams);
@@ -182,13 +189,21 @@ fn prospects_of(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospec
 }
 
 impl Prospect {
-    /// Tries an address; the second value is whether it is in use.
-    fn of(address: &ListenAddress, is_udp: bool, bind: Bind) -> (Self, bool) {
+    /// Tries an address.
+    fn of(address: &ListenAddress, is_udp: bool, bind: Bind) -> Self {
         let tried = match address {
             ListenAddress::Tcp(address) => bind(*address, is_udp),
             ListenAddress::Unix(unix) => named_file::may_make(&unix.path),
         };
-        let is_in_use = matches!(&tried, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
+        let failed = tried.as_ref().err().map(io::Error::kind);
+        let is_in_use = match (failed, address) {
+            (Some(io::ErrorKind::AddrInUse), _) => true,
+            // The kernel looks at rights first: those of a service whose addresses systemd binds.
+            (Some(io::ErrorKind::PermissionDenied), ListenAddress::Tcp(tcp)) => {
+                is_listened(tcp.port())
+            }
+            _ => false,
+        };
         let owner = match address {
             ListenAddress::Tcp(tcp) if is_in_use && !is_udp => port_owner(tcp.port()),
             _ => None,
@@ -204,15 +219,15 @@ impl Prospect {
             }
             _ => false,
         };
-        let prospect = Self {
+        Self {
             address: address.clone(),
             is_udp,
             refused: tried.err().map(|error| addresses::explain(address, &error)),
             owner,
             lacks_ipv6,
             moves: false,
-        };
-        (prospect, is_in_use)
+            is_in_use,
+        }
     }
 }
 
@@ -252,8 +267,8 @@ mod tests {
     fn an_address_in_use_names_its_owner_and_a_free_one_stays_free() {
         let busy = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = ListenAddress::Tcp(busy.local_addr().expect("bound"));
-        let (prospect, is_in_use) = Prospect::of(&address, false, try_bind);
-        assert!(is_in_use);
+        let prospect = Prospect::of(&address, false, try_bind);
+        assert!(prospect.is_in_use);
         let owner = prospect.owner.map(|(_, pid)| pid);
         assert_eq!(owner, Some(std::process::id()));
         let refused = prospect.refused.expect("it is in use");
@@ -261,12 +276,15 @@ mod tests {
         drop(busy);
         // A process that another test starts has it, too, until it runs its own program.
         until("it is free", || {
-            Prospect::of(&address, false, try_bind).0.refused.is_none()
+            Prospect::of(&address, false, try_bind).refused.is_none()
         });
         for is_udp in [false, true] {
             for _ in 0..2 {
-                let (prospect, is_in_use) = Prospect::of(&address, is_udp, try_bind);
-                assert!(prospect.refused.is_none() && !is_in_use, "released");
+                let prospect = Prospect::of(&address, is_udp, try_bind);
+                assert!(
+                    prospect.refused.is_none() && !prospect.is_in_use,
+                    "released"
+                );
             }
         }
     }
@@ -283,7 +301,7 @@ mod tests {
             let parsed = redirects.iter().map(|it| it.parse().expect("an address"));
             settings.tls.redirects = parsed.collect();
             let wanted = wanted(&settings, &Origins::default()).expect("the default");
-            let all = prospects(&settings, &wanted, bind);
+            let all = prospects_by(&settings, &wanted, bind);
             let last = all.last().expect("a redirect");
             assert!(last.refused.is_some());
             last.lacks_ipv6

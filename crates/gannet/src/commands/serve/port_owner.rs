@@ -9,11 +9,7 @@ use crate::messages::printable;
 /// visible (another user's process).
 #[must_use]
 pub(crate) fn port_owner(port: u16) -> Option<(String, u32)> {
-    let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|table| fs::read_to_string(table).ok())
-        .flat_map(|table| listening_inodes(&table, port))
-        .collect();
+    let inodes = inodes(port);
     if inodes.is_empty() {
         return None;
     }
@@ -42,6 +38,21 @@ pub(crate) fn port_owner(port: u16) -> Option<(String, u32)> {
         })
 }
 
+/// Whether anything listens on a TCP port, at any address. Everybody can see that.
+#[must_use]
+pub(crate) fn is_listened(port: u16) -> bool {
+    !inodes(port).is_empty()
+}
+
+/// The inodes of the sockets that listen on a port.
+fn inodes(port: u16) -> Vec<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let tables = tables.iter().filter_map(|it| fs::read_to_string(it).ok());
+    tables
+        .flat_map(|table| listening_inodes(&table, port))
+        .collect()
+}
+
 /// The inodes of listening sockets in a table of `/proc/net` (see proc_net(5)).
 fn listening_inodes(table: &str, port: u16) -> Vec<String> {
     const STATE_LISTEN: &str = "0A";
@@ -68,6 +79,7 @@ mod tests {
     fn this_process_owns_the_port_it_listens_on() {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
         let port = socket.local_addr().expect("bound").port();
+        assert!(is_listened(port));
         assert_eq!(
             port_owner(port).map(|(_, pid)| pid),
             Some(std::process::id())

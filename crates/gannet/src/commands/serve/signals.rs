@@ -20,15 +20,15 @@ use crate::commands::serve::upgrade::Answer;
 pub(crate) enum Command {
     /// Stop (SIGINT, SIGTERM, SIGQUIT); carries the signal number.
     Stop(i32),
-    /// Reopen the log file, and reload certificates and rules (SIGHUP).
+    /// Reopen the log file, and reload certificates, rules and the configuration (SIGHUP).
     ReadAgain,
-    /// Print a summary (SIGUSR1).
+    /// Reopen the log file, and print a summary (SIGUSR1).
     Summary,
     /// Have a new process of the program take this one's place (SIGUSR2).
     Upgrade,
     /// The new process has answered.
     Successor(Answer),
-    /// What SIGHUP has requested is done.
+    /// Certificates and rules are read, as SIGHUP has requested.
     ReadAll,
     /// Report the outcome of reloading certificates.
     Certificates(Reload),

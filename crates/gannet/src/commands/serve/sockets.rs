@@ -25,15 +25,17 @@ pub(super) const METRICS: &str = "metrics";
 #[derive(Default)]
 pub struct Sockets {
     groups: Vec<Group>,
-    origin: Origin,
 }
 
-/// Who has bound the sockets.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Origin {
-    #[default]
+/// Who has bound a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Origin {
+    /// Who keeps it, whatever becomes of the server: it has to be served.
     ServiceManager,
+    /// The process whose place this one is to take.
     Predecessor,
+    /// A server that goes on: what stands here in place of its socket is to check a configuration with.
+    StandIn,
 }
 
 /// The sockets of one address.
@@ -41,6 +43,7 @@ pub(super) struct Group {
     pub(super) kind: SocketKind,
     pub(super) name: String,
     pub(super) sockets: Vec<OwnedFd>,
+    pub(super) origin: Origin,
 }
 
 impl Sockets {
@@ -74,33 +77,32 @@ impl Sockets {
                     kind,
                     name,
                     sockets: vec![socket],
+                    origin: Origin::ServiceManager,
                 }),
             }
         }
         Ok(all)
     }
 
-    /// Those of a predecessor, in its order.
-    pub(super) fn of_predecessor(groups: Vec<Group>) -> Self {
-        Self {
-            groups,
-            origin: Origin::Predecessor,
-        }
+    /// These, in their order.
+    pub(super) fn of(groups: Vec<Group>) -> Self {
+        Self { groups }
     }
 
-    /// Whether a service manager has passed any.
-    pub(super) fn are_of_service_manager(&self) -> bool {
-        self.origin == Origin::ServiceManager && !self.groups.is_empty()
+    /// What the service manager has passed, and its name for each.
+    pub(super) fn of_manager(&self) -> Vec<(SocketKind, String)> {
+        let managed = self.groups.iter().filter(|it| it.is_managed());
+        managed
+            .map(|it| (it.kind.clone(), it.name.clone()))
+            .collect()
     }
 
     /// The addresses of the service manager's listeners, for a server that names none itself. The name
     /// `http`, `https` or `redirect` decides what is spoken there; without one of them it is what any
     /// address speaks.
     pub(super) fn addresses(&self, settings: &TlsSettings) -> Vec<WantedAddress> {
-        if !self.are_of_service_manager() {
-            return Vec::new();
-        }
-        let groups = self.groups.iter().filter(|group| group.name != METRICS);
+        let groups = self.groups.iter();
+        let groups = groups.filter(|group| group.is_managed() && group.name != METRICS);
         let listener = |group: &Group| {
             let address = group.address()?;
             let scheme = match &*group.name {
@@ -141,9 +143,7 @@ impl Sockets {
                 let is_moved = group.name == METRICS && wanted.port() == 0;
                 address == wanted || is_moved && address.ip() == wanted.ip()
             }
-            (SocketKind::Tcp(_), None) => {
-                self.origin == Origin::ServiceManager && group.name == METRICS
-            }
+            (SocketKind::Tcp(_), None) => group.is_managed() && group.name == METRICS,
             _ => false,
         })
     }
@@ -167,19 +167,17 @@ impl Sockets {
         let exact = listeners().find(|(_, address)| is_same(address, wanted) && is_free(address));
         let is_movable = is_movable || matches!(wanted, ListenAddress::Tcp(tcp) if tcp.port() == 0);
         let moved = || {
-            listeners().find(|(_, address)| {
+            listeners().find(|(group, address)| {
                 let is_wanted = others.iter().any(|other| is_same(&other.address, address));
-                has_same_ip(address, wanted) && is_free(address) && !is_wanted
+                let is_left = group.origin == Origin::Predecessor;
+                is_left && has_same_ip(address, wanted) && is_free(address) && !is_wanted
             })
         };
-        let found = exact.or_else(|| match self.origin == Origin::Predecessor && is_movable {
-            true => moved(),
-            false => None,
-        });
+        let found = exact.or_else(|| is_movable.then(moved).flatten());
         let Some((group, address)) = found else {
             return Ok(None);
         };
-        let (address, file) = match (wanted, self.origin) {
+        let (address, file) = match (wanted, group.origin) {
             (ListenAddress::Unix(unix), Origin::Predecessor) => {
                 match unix_socket::adopt(&unix.path, &unix.access)? {
                     Some(file) => (wanted.clone(), Some(file)),
@@ -197,6 +195,7 @@ impl Sockets {
                 }
                 (wanted.clone(), None)
             }
+            (ListenAddress::Unix(_), Origin::StandIn) => (wanted.clone(), None),
             (ListenAddress::Tcp(_), _) => (address, None),
         };
         let mut one = Bound::inherited(address, scheme, group.duplicates()?, file)?;
@@ -234,13 +233,12 @@ impl Sockets {
     /// Names the first one.
     pub(super) fn refuse_unused(&self, taken: &[bool]) -> Result<(), Failure> {
         let mut groups = self.groups.iter().zip(taken);
-        let unused = groups.find(|(_, is_taken)| !**is_taken);
-        match unused {
-            Some((group, _)) if self.origin == Origin::ServiceManager => {
+        match groups.find(|(group, is_taken)| group.is_managed() && !**is_taken) {
+            Some((group, _)) => {
                 let message = format!("nothing uses the service manager's socket {group}");
                 Err(Failure::usage(message).help(group.next_step()))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }
@@ -256,6 +254,10 @@ pub(super) struct Uses<'a> {
 }
 
 impl Group {
+    fn is_managed(&self) -> bool {
+        self.origin == Origin::ServiceManager
+    }
+
     /// The address of a listener.
     fn address(&self) -> Option<ListenAddress> {
         match &self.kind {

@@ -30,7 +30,7 @@ use gannet_server::{Inheritance, Item, Running};
 
 use crate::commands::serve::process_limits;
 use crate::commands::serve::signals::Command;
-use crate::commands::serve::sockets::{Group, METRICS, Sockets};
+use crate::commands::serve::sockets::{Group, METRICS, Origin, Sockets};
 use crate::messages::{Exit, Failure, cause};
 
 /// How long the new process may take until it is ready: as long as service managers grant a start by
@@ -53,6 +53,8 @@ mod to_new {
     pub(super) const LISTENERS: u8 = b'L';
     pub(super) const DATAGRAMS: u8 = b'D';
     pub(super) const METRICS: u8 = b'M';
+    /// The item of this number is a socket of the service manager's, of this name.
+    pub(super) const MANAGED: u8 = b'S';
     /// The generation of an earlier process, with the link to it.
     pub(super) const ELDER: u8 = b'E';
     /// That was all.
@@ -168,9 +170,17 @@ fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
                         _ => String::new(),
                     },
                     sockets: descriptors,
+                    origin: Origin::Predecessor,
                 });
             }
-            [to_new::END] => return Ok((Sockets::of_predecessor(groups), inheritance)),
+            [to_new::MANAGED, high, low, ref name @ ..] => {
+                let number = usize::from(u16::from_be_bytes([high, low]));
+                let group = groups.get_mut(number);
+                let group = group.ok_or_else(|| invalid("a socket is missing"))?;
+                group.origin = Origin::ServiceManager;
+                group.name = String::from_utf8_lossy(name).into_owned();
+            }
+            [to_new::END] => return Ok((Sockets::of(groups), inheritance)),
             _ => return Err(invalid("it is too old or too new")),
         }
     }
@@ -189,6 +199,8 @@ pub(crate) enum Answer {
 pub(super) struct Upgrades {
     /// Or why there is none.
     starter: Result<Arc<Starter>, String>,
+    /// What of this server's sockets the service manager has passed, and its name for each.
+    managed: Vec<(SocketKind, String)>,
     current: Option<Attempt>,
 }
 
@@ -199,15 +211,20 @@ struct Attempt {
 }
 
 impl Upgrades {
-    /// Upgrades by this starter; or the reason why there are none.
-    pub(super) fn new(starter: Result<Starter, String>) -> Self {
+    /// Upgrades by this starter; or the reason why there are none. `managed`: see
+    /// [`Sockets::of_manager`].
+    pub(super) fn new(
+        starter: Result<Starter, String>,
+        managed: Vec<(SocketKind, String)>,
+    ) -> Self {
         Self {
             starter: starter.map(Arc::new),
+            managed,
             current: None,
         }
     }
 
-    /// Starts the new process; its answer comes as a command.
+    /// Starts the new process, of which there is none yet; its answer comes as a command.
     ///
     /// # Errors
     /// The reason why that is not possible now.
@@ -217,10 +234,7 @@ impl Upgrades {
         answers: &Sender<Command>,
     ) -> Result<(), String> {
         let starter = self.starter.as_ref().map_err(Clone::clone)?;
-        if self.current.is_some() {
-            return Err("another upgrade is under way".into());
-        }
-        self.current = Some(attempt(running, starter, answers.clone())?);
+        self.current = Some(attempt(running, &self.managed, starter, answers.clone())?);
         Ok(())
     }
 
@@ -252,14 +266,20 @@ impl Upgrades {
         self.starter = Err(why.into());
     }
 
-    /// Whether an answer is awaited.
+    /// Whether a new process gets ready.
     pub(super) fn is_under_way(&self) -> bool {
         self.current.is_some()
     }
 
     /// Ends the new process, which has failed or is not wanted any more.
     pub(super) fn end(&mut self) {
-        if let Some(attempt) = self.current.take() {
+        self.interrupt();
+        self.current = None;
+    }
+
+    /// Ends the new process, whose answer still comes: that it has ended, unless it was ready before.
+    pub(super) fn interrupt(&self) {
+        if let Some(attempt) = &self.current {
             attempt.link.shut_down();
         }
         if let Ok(starter) = &self.starter {
@@ -270,12 +290,13 @@ impl Upgrades {
 
 fn attempt(
     running: &Running,
+    managed: &[(SocketKind, String)],
     starter: &Arc<Starter>,
     answers: Sender<Command>,
 ) -> Result<Attempt, String> {
     let failed = |error: io::Error| cause(&error);
     let (link, theirs) = Parcels::pair().map_err(failed)?;
-    let passed = send_all(&link, running).map_err(failed)?;
+    let passed = send_all(&link, running, managed).map_err(failed)?;
     starter.start(&theirs).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
             "the process 'gannet-starter', which would start the new one, was killed: restart this \
@@ -298,7 +319,11 @@ fn attempt(
 }
 
 /// Sends all that the new process takes over, before it runs.
-fn send_all(link: &Parcels, running: &Running) -> io::Result<Parcels> {
+fn send_all(
+    link: &Parcels,
+    running: &Running,
+    managed: &[(SocketKind, String)],
+) -> io::Result<Parcels> {
     let Inheritance {
         generation,
         secrets,
@@ -326,6 +351,15 @@ fn send_all(link: &Parcels, running: &Running) -> io::Result<Parcels> {
         let [high, low] = number.to_be_bytes();
         for some in sockets.chunks(DESCRIPTORS_MAX) {
             link.send(&[&[what, high, low], path.as_os_str().as_bytes()], some)?;
+        }
+        let kind = match item {
+            Item::Listeners(ListenAddress::Tcp(address), _) => SocketKind::Tcp(*address),
+            Item::Listeners(ListenAddress::Unix(unix), _) => SocketKind::Unix(unix.path.clone()),
+            Item::Datagrams(address, _) => SocketKind::Udp(address),
+            Item::Metrics(listener) => SocketKind::of(listener)?,
+        };
+        if let Some((_, name)) = managed.iter().find(|(managed, _)| *managed == kind) {
+            link.send(&[&[to_new::MANAGED, high, low], name.as_bytes()], &[])?;
         }
     }
     link.send(&[&[to_new::END]], &[])?;

@@ -16,7 +16,7 @@ use super::output::People;
 use super::signals::{Command, Commands};
 use super::tls;
 use super::upgrade::{Answer, Upgrades};
-use crate::messages::cause;
+use crate::messages::{cause, printable};
 
 /// How often the main thread checks whether the workers have ended by themselves.
 const LOOK: Duration = Duration::from_secs(1);
@@ -34,8 +34,22 @@ pub(super) struct Waiting {
     pub(super) companions: Companions,
     /// The configuration file, if there is one.
     pub(super) configured: Option<Configured>,
+    pub(super) reloads: Reloads,
     /// How long running answers may take after a stop.
     pub(super) grace_ms: u64,
+}
+
+/// What SIGHUP has requested and is not done yet.
+#[derive(Default)]
+pub(super) struct Reloads {
+    /// How often certificates, rules and contents are being read.
+    reading: u32,
+    /// The new process that gets ready is to have the configuration as it is now.
+    is_configuring: bool,
+    /// That one may have read it before it was changed: another one is needed.
+    again: bool,
+    /// The last one was refused.
+    is_refused: bool,
 }
 
 /// Why a server finishes its running answers.
@@ -115,26 +129,30 @@ impl Waiting {
     fn obey(&mut self, command: Command, commands: &Commands, fate: &mut Fate) {
         match command {
             Command::Stop(signal) => self.stop(signal, fate),
-            Command::ReadAgain => self.read_again(commands),
-            Command::ReadAll => self.notify.ready("serving"),
+            Command::ReadAgain => self.reload(commands, fate),
+            Command::ReadAll => {
+                self.reloads.reading -= 1;
+                self.settle(fate);
+            }
             // Requested explicitly, so printed even with --quiet; never among logged requests.
             Command::Summary => {
+                self.running.reopen_logs();
                 ERRORS.write(self.running.summary());
             }
             Command::Upgrade if fate.stopping.is_some() => {
                 ERRORS.tell(Refused(fate.successor));
             }
-            Command::Upgrade => {
-                let begun = self.upgrades.begin(&self.running, &commands.sender);
-                if let Err(why) = begun {
-                    not_upgraded(&why);
+            Command::Upgrade if self.upgrades.is_under_way() => {
+                not_upgraded("another upgrade is under way");
+            }
+            Command::Upgrade => self.begin(false, commands),
+            Command::Successor(answer) => {
+                // Otherwise a stop has come first.
+                if self.upgrades.is_under_way() {
+                    self.successor(answer, commands, fate);
                 }
+                self.settle(fate);
             }
-            // Otherwise a stop has come first.
-            Command::Successor(answer) if self.upgrades.is_under_way() => {
-                self.successor(answer, fate);
-            }
-            Command::Successor(_) => {}
             Command::Certificates(reload) => match tls::reloaded(&reload) {
                 Ok(text) => self.people.say(text),
                 Err(failure) => failure.report(),
@@ -160,16 +178,12 @@ impl Waiting {
         }
     }
 
-    fn read_again(&mut self, commands: &Commands) {
-        if let Some(changed) = self.configured.as_ref().and_then(Configured::changed) {
-            ERRORS.tell(changed);
-        }
+    /// Reads everything again that can be read while it is served, and has a new process take this
+    /// one's place if the configuration may have changed.
+    fn reload(&mut self, commands: &Commands, fate: &Fate) {
+        self.notify.reloading();
         self.running.reopen_logs();
         let done = self.running.read_again();
-        if !self.notify.is_on() {
-            return;
-        }
-        self.notify.reloading();
         let sender = commands.sender.clone();
         let wait = move || {
             // Disconnected when all is read; the server may have ended by then.
@@ -177,25 +191,74 @@ impl Waiting {
             let _ = sender.send(Command::ReadAll);
         };
         let thread = std::thread::Builder::new().name("gannet-reload".into());
-        if thread.spawn(wait).is_err() {
-            self.notify.ready("serving");
+        self.reloads.reading += u32::from(thread.spawn(wait).is_ok());
+        let may_differ = |it: &Configured| it.may_have_changed();
+        if fate.stopping.is_none() && self.configured.as_ref().is_some_and(may_differ) {
+            match self.upgrades.is_under_way() {
+                true => {
+                    self.reloads.again = true;
+                    self.upgrades.interrupt();
+                }
+                false => self.begin(true, commands),
+            }
+        }
+        self.settle(fate);
+    }
+
+    /// Reports to the service manager that everything requested is done, once it is.
+    fn settle(&self, fate: &Fate) {
+        let is_done = self.reloads.reading == 0 && !self.upgrades.is_under_way();
+        if is_done && fate.stopping.is_none() {
+            self.notify.ready(match self.reloads.is_refused {
+                true => "serving, without the new configuration: see the log",
+                false => "serving",
+            });
+        }
+    }
+
+    /// Starts a new process: for the configuration, or for the program.
+    fn begin(&mut self, is_configuring: bool, commands: &Commands) {
+        self.reloads.is_configuring = is_configuring;
+        self.reloads.is_refused = false;
+        if let Err(why) = self.upgrades.begin(&self.running, &commands.sender) {
+            self.refuse(&why);
+        }
+    }
+
+    /// Reports why no new process takes this one's place.
+    fn refuse(&mut self, why: &str) {
+        self.reloads.is_refused = self.reloads.is_configuring;
+        match self
+            .configured
+            .as_ref()
+            .filter(|_| self.reloads.is_configuring)
+        {
+            Some(file) => ERRORS.tell(format_args!(
+                "gannet: cannot reload '{}', nothing has changed: {why}",
+                printable(&file.path().display().to_string())
+            )),
+            None => not_upgraded(why),
         }
     }
 
     /// The new process of an upgrade has answered.
-    fn successor(&mut self, answer: Answer, fate: &mut Fate) {
+    fn successor(&mut self, answer: Answer, commands: &Commands, fate: &mut Fate) {
+        if std::mem::take(&mut self.reloads.again) {
+            self.upgrades.end();
+            return self.begin(true, commands);
+        }
         let (pid, taken) = match answer {
             Answer::Ready(pid, taken) => (pid, taken),
             Answer::Failed(why) => {
                 self.upgrades.end();
-                return not_upgraded(&why);
+                return self.refuse(&why);
             }
         };
         // Before it serves: the service manager listens to the main process alone.
         if let Err(error) = self.notify.main_process(pid) {
             self.upgrades.end();
             let cause = cause(&error);
-            return not_upgraded(&format!("cannot tell the service manager of it: {cause}"));
+            return self.refuse(&format!("cannot tell the service manager of it: {cause}"));
         }
         match self.upgrades.finish(&mut self.running, &taken) {
             Ok(()) => {
@@ -210,7 +273,7 @@ impl Waiting {
             Err(why) => {
                 // It is the server as before; nothing else can be done.
                 let _ = self.notify.main_process(std::process::id());
-                not_upgraded(&why);
+                self.refuse(&why);
             }
         }
     }

@@ -82,6 +82,7 @@ fn sound() -> Facts {
             },
         },
         process: Process::default(),
+        unit: None,
     }
 }
 
@@ -180,6 +181,8 @@ fn kernels_and_limits() {
     check(calls, Level::Bad, "kernel", "preadv2");
     let walk = |facts: &mut Facts| facts.kernel.lookups = Err(lack("openat2"));
     check(walk, Level::Note, "lookups", "slower: openat2");
+    let unit = |facts: &mut Facts| facts.unit = Some(lack("the unit"));
+    check(unit, Level::Note, "unit", "the unit");
     let few = |facts: &mut Facts| facts.limits.descriptors = [Some(1024), Some(4096)];
     check(few, Level::Note, "descriptors", "hard limit 4096");
     check_ok(
