@@ -5,6 +5,11 @@ use gannet_content::policy::csp::{Policy, PolicyOptions, ScriptNeeds, hash_sourc
 use gannet_content::policy::digest::{self, Extent};
 use gannet_content::policy::page::{self, FindingKind};
 use gannet_content::policy::security::{Cors, cors_fields, fields, preflight_fields};
+use gannet_content::policy::tokens::Excess;
+
+fn read(bytes: &[u8]) -> page::Page {
+    page::read(bytes).expect("no excess")
+}
 
 #[test]
 fn lifetimes_are_cache_control_values() {
@@ -62,7 +67,7 @@ fn a_policy_allows_what_the_scripts_of_the_site_need() {
             scripts,
             ..PolicyOptions::default()
         };
-        let policy = policy(&page::read(html.as_bytes()), &options);
+        let policy = policy(&read(html.as_bytes()), &options);
         policy.expect("short enough").value
     };
     let plain = of("<p>", ScriptNeeds::default());
@@ -84,9 +89,7 @@ fn a_policy_allows_what_the_scripts_of_the_site_need() {
         directives: vec!["worker-src 'none'".to_owned()],
         ..PolicyOptions::default()
     };
-    let own = policy(&page::read(b"<p>"), &own)
-        .expect("short enough")
-        .value;
+    let own = policy(&read(b"<p>"), &own).expect("short enough").value;
     assert!(
         own.ends_with("; worker-src 'none'") && !own.contains("blob:"),
         "{own}"
@@ -224,7 +227,7 @@ fn inline_scripts_and_styles_are_hashed_as_browsers_do() {
         ("\u{feff}<script>é</script>", "é", ""),
         ("<script></script>", "", ""),
     ] {
-        let page = page::read(html.as_bytes());
+        let page = read(html.as_bytes());
         assert_eq!(page.scripts.join("|"), scripts, "{html}");
         assert_eq!(page.styles.join("|"), styles, "{html}");
     }
@@ -236,7 +239,7 @@ fn what_a_policy_would_break_is_found() {
                 <a href=' java\tscript:void(0)'>x</a><a href=/javascript:>y</a>\n\
                 <svg><a xlink:href=JavaScript:1 /></svg><form action=javascript:f()></form>\n\
                 <p style=''></p><base href=https://cdn.example/x/>";
-    let page = page::read(html.as_bytes());
+    let page = read(html.as_bytes());
     let found: Vec<(FindingKind, &str, u64)> = page
         .findings
         .iter()
@@ -256,10 +259,10 @@ fn what_a_policy_would_break_is_found() {
     );
     assert_eq!(page.event_handlers, ["a()", "b()"]);
     assert_eq!(page.style_attributes, ["color: red"]);
-    let page = page::read(b"<p>\xff<script>a</script>");
+    let page = read(b"<p>\xff<script>a</script>");
     assert_eq!(page.findings[0].kind, FindingKind::Encoding);
     let many = "<p onclick=x>".repeat(1000);
-    assert_eq!(page::read(many.as_bytes()).findings.len(), 100);
+    assert_eq!(read(many.as_bytes()).findings.len(), 100);
 }
 
 #[test]
@@ -269,7 +272,7 @@ fn a_policy_names_what_the_page_has() {
                 <link rel='Stylesheet' href=https://fonts.example/css?x><link rel=icon href=https://no.example/>\
                 <link rel=modulepreload href=https://esm.example/m.js>\
                 <style>s</style><p style=x onclick=y>";
-    let page = page::read(html.as_bytes());
+    let page = read(html.as_bytes());
     let made = policy(&page, &PolicyOptions::default()).expect("a short policy");
     assert!(!made.is_enforced);
     assert_eq!(
@@ -307,7 +310,7 @@ fn a_policy_names_what_the_page_has() {
 
     let many: String = (0..200).map(|n| format!("<script>{n}</script>")).collect();
     assert_eq!(
-        policy(&page::read(many.as_bytes()), &PolicyOptions::default()),
+        policy(&read(many.as_bytes()), &PolicyOptions::default()),
         None
     );
 }
@@ -315,7 +318,7 @@ fn a_policy_names_what_the_page_has() {
 #[test]
 fn pages_of_any_shape_are_read() {
     let deep = "<div>".repeat(2_000) + "<script>deep</script>";
-    assert_eq!(page::read(deep.as_bytes()).scripts, ["deep"]);
+    assert_eq!(read(deep.as_bytes()).scripts, ["deep"]);
     let nested = |text: &str| {
         format!(
             "<iframe srcdoc='{}'>",
@@ -326,16 +329,13 @@ fn pages_of_any_shape_are_read() {
     for _ in 0..3 {
         html = nested(&html);
     }
-    assert_eq!(page::read(html.as_bytes()).scripts, ["in"]);
-    assert_eq!(
-        page::read(nested(&html).as_bytes()).scripts,
-        Vec::<String>::new()
-    );
+    assert_eq!(read(html.as_bytes()).scripts, ["in"]);
+    assert_eq!(read(nested(&html).as_bytes()).scripts, Vec::<String>::new());
     let html = "<!doctype html><html><head><style>a</style><script>b</script><svg><![CDATA[x]]></svg>\
                 <table><td><template><tr></template><select><option></select><math>\
                 <annotation-xml encoding=text/html><p><frameset><plaintext></script>";
     for end in 0..html.len() {
-        let scripts = page::read(&html.as_bytes()[..end]).scripts;
+        let scripts = read(&html.as_bytes()[..end]).scripts;
         assert!(
             scripts
                 .iter()
@@ -343,4 +343,57 @@ fn pages_of_any_shape_are_read() {
             "{end}"
         );
     }
+}
+
+#[test]
+fn pages_made_to_be_costly_are_refused_and_large_ones_are_read() {
+    let attributes = |count: usize| -> String { (0..count).map(|it| format!(" a{it}")).collect() };
+    let excess = |html: &str| page::read(html.as_bytes()).map(|_| ());
+    assert_eq!(excess(&format!("<p{}>", attributes(512))), Ok(()));
+    assert_eq!(
+        excess(&format!("<p{}>", attributes(513))),
+        Err(Excess::Attributes)
+    );
+    let nested = format!("<svg><style><a{}>", attributes(513));
+    assert_eq!(excess(&nested), Err(Excess::Attributes));
+    let inner = format!("<iframe srcdoc='<p{}>'>", attributes(513));
+    assert_eq!(excess(&inner), Err(Excess::Attributes));
+    let deep = "<div>".repeat(200_000);
+    assert_eq!(excess(&deep), Err(Excess::Nesting));
+    assert_eq!(excess(&deep[..5000]), Ok(()));
+    // Each is compared with those before it, unless it ends first.
+    for (after, is_read) in [
+        ("</code>", false),
+        ("</b>", true),
+        ("<object></b></object>", false),
+        ("</p><p>", false),
+    ] {
+        let tags = (0..20_000).map(|it| format!("<b a{it}>{after}"));
+        assert_eq!(
+            excess(&tags.collect::<String>()).is_ok(),
+            is_read,
+            "{after}"
+        );
+    }
+    for row in [
+        "<p>a<b>c</b>",
+        "<li><a href=x>y</a>",
+        "<tr><td>1<td>2",
+        "<option>a",
+        "<br><img src=a>",
+    ] {
+        let long = format!("<ul><table><select>{}", row.repeat((1 << 18) / row.len()));
+        assert_eq!(excess(&long), Ok(()), "{row}");
+    }
+    // Texts and attributes are compared with all others at once.
+    let mut html: String = (0..200)
+        .map(|it| format!("<html{}>", attributes(500 + it % 10)))
+        .collect();
+    html.extend((0..50_000).map(|it| format!("<p onclick=a{it} style=b{it}>")));
+    html.push_str("<p onclick=a7 style=b7>");
+    let page = read(html.as_bytes());
+    assert_eq!(
+        (page.event_handlers.len(), page.style_attributes.len()),
+        (50_000, 50_000)
+    );
 }

@@ -170,6 +170,8 @@ struct Chunks {
     size: u64,
     /// Bytes of the current line.
     line: usize,
+    /// Bytes of the trailer section.
+    trailer: usize,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -211,6 +213,10 @@ impl Chunks {
             self.line += 1;
             if self.line > HEAD_MAX {
                 return Err(wrong("a chunk's line is too long"));
+            }
+            self.trailer += usize::from(self.state == Chunk::Trailer);
+            if self.trailer > HEAD_MAX {
+                return Err(wrong("the trailer section is too long"));
             }
             self.state = match (self.state, byte) {
                 (Chunk::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -304,6 +310,21 @@ mod tests {
         for bad in [&b"x\r\n"[..], b"fffffffffffffffff\r\n", b"1\r\nab"] {
             let taken = Chunks::default().take(bad, &mut |_| Ok(()));
             assert!(taken.is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn trailers_end_within_the_bound_of_a_head() {
+        let line = b"a: b\r\n";
+        for (count, is_sound) in [
+            (HEAD_MAX / line.len(), true),
+            (HEAD_MAX / line.len() + 1, false),
+        ] {
+            let mut chunks = Chunks::default();
+            let mut take = |bytes: &[u8]| chunks.take(bytes, &mut |_| Ok(()));
+            take(b"0\r\n").expect("well coded");
+            let taken = (0..count).try_for_each(|_| take(line).map(drop));
+            assert_eq!(taken.is_ok(), is_sound, "{count} lines");
         }
     }
 

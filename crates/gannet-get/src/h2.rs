@@ -11,7 +11,7 @@ use gannet_http::h2::{ErrorCode, PREFACE};
 
 use super::binary::{protocol_error, take_section, write_request};
 use super::error::wrong;
-use super::limits::{FRAMES_BEFORE_HEAD_MAX, HEAD_MAX};
+use super::limits::{FRAMES_IDLE_MAX, HEAD_MAX};
 use super::response::Head;
 use super::transport::Transport;
 use super::url::Url;
@@ -99,7 +99,7 @@ pub(super) fn get(
             Ok(())
         })?;
         frames.flush(&mut transport)?;
-        if !more || frames.count > FRAMES_BEFORE_HEAD_MAX {
+        if !more {
             return Err(wrong("no response"));
         }
     }
@@ -212,6 +212,9 @@ impl Frames {
         }
         let frame = std::mem::take(&mut self.partial);
         self.count += 1;
+        if self.count > FRAMES_IDLE_MAX {
+            return Err(wrong("too many frames without content"));
+        }
         self.handle(header, &frame[FRAME_HEADER_LEN..])?;
         self.partial = frame;
         self.partial.clear();
@@ -238,6 +241,9 @@ impl Frames {
                 self.content =
                     content.ok_or_else(|| wrong("a frame has more padding than bytes"))?;
                 self.padding = padding;
+                if self.content > 0 {
+                    self.count = 1;
+                }
                 self.is_done |= ends;
                 self.consumed += header.len;
                 if self.consumed >= REFILL {

@@ -9,7 +9,7 @@ use quinn_proto::{Dir, StreamId};
 
 use super::binary::{take_section, write_request};
 use super::error::wrong;
-use super::limits::{FRAMES_BEFORE_HEAD_MAX, HEAD_MAX};
+use super::limits::{FRAMES_IDLE_MAX, HEAD_MAX};
 use super::quic::{Quic, Read};
 use super::response::Head;
 use super::transport::Tls;
@@ -67,7 +67,7 @@ pub(super) fn get(tls: &Tls, url: &Url, fields: &[(&str, String)]) -> io::Result
             };
             frames.receive(bytes, &mut keep).map(|_| ())
         })?;
-        if matches!(read, Read::End) || frames.count > FRAMES_BEFORE_HEAD_MAX {
+        if matches!(read, Read::End) {
             return Err(wrong("no response"));
         }
     }
@@ -157,16 +157,24 @@ impl Frames {
         let used = self.partial.len() - input.len() - before;
         self.partial.clear();
         self.count += 1;
+        if self.count > FRAMES_IDLE_MAX {
+            return Err(wrong("too many frames without content"));
+        }
         let kind = FrameType(kind);
         match kind {
             FrameType::DATA if self.head.is_none() => {
                 return Err(wrong("content without a response"));
             }
+            FrameType::DATA if len > 0 => self.count = 1,
+            FrameType::DATA => {}
+            FrameType::SETTINGS | FrameType::GOAWAY | FrameType::PUSH_PROMISE => {
+                return Err(wrong("a frame that no response has"));
+            }
             FrameType::HEADERS if len > HEAD_MAX as u64 => {
                 return Err(wrong("a field section is too long"));
             }
-            FrameType::SETTINGS | FrameType::GOAWAY | FrameType::PUSH_PROMISE => {
-                return Err(wrong("a frame that no response has"));
+            _ if len > HEAD_MAX as u64 => {
+                return Err(wrong("a frame of unknown type is too long"));
             }
             _ => {}
         }
@@ -237,6 +245,25 @@ mod tests {
         assert!(refused(&[1, 2, 0, 0]), "no status");
         assert!(refused(&[1, 3, 2, 0, 0]), "a dynamic table");
         assert!(refused(&[1, 0xc0, 0, 0, 1, 0, 0, 0, 0]), "too long");
+        assert!(
+            refused(&[0x21, 0xc0, 0, 0, 1, 0, 0, 0, 0]),
+            "unknown, and too long"
+        );
+        let mut section = vec![0, 0];
+        write_field(":status", b"200", &mut section);
+        let head = [&[1, section.len() as u8][..], &section].concat();
+        for (kind, what) in [(0x0, "empty content"), (0x1, "trailers"), (0x21, "unknown")] {
+            let rest = match kind {
+                0x1 => [1, 2, 0, 0].repeat(FRAMES_IDLE_MAX),
+                _ => [kind, 0].repeat(FRAMES_IDLE_MAX),
+            };
+            assert!(refused(&[&head[..], &rest].concat()), "{what} without end");
+            let rest = &rest[..rest.len() / 2];
+            assert!(
+                !refused(&[&head[..], rest, &[0, 1, b'x'], rest].concat()),
+                "{what}"
+            );
+        }
         let mut frames = Frames::default();
         frames
             .receive(&[0x21, 2, 0], &mut |_| Ok(()))

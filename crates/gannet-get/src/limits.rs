@@ -29,8 +29,9 @@ pub(super) const INTERIM_MAX: usize = 16;
 /// record of a full buffer has one.
 pub(super) const TLS_STATES_MAX: usize = 1 << 20;
 
-/// HTTP/2 frames before a response's head: a server that sends more is rejected.
-pub(super) const FRAMES_BEFORE_HEAD_MAX: usize = 1024;
+/// Frames of HTTP/2 or 3 without content, before a response's head or since the last content: a
+/// server that sends more is rejected.
+pub(super) const FRAMES_IDLE_MAX: usize = 1024;
 
 /// Bytes of the state file of a partial download: an entity tag, and at most 63 bytes per
 /// connection.

@@ -10,10 +10,15 @@ const CONTENT_MAX: u64 = 1 << 20;
 struct Sink;
 
 impl Entries for Sink {
+    fn account(&mut self, _bytes: u64) -> Result<(), ImportError> {
+        Ok(())
+    }
+
     fn file(
         &mut self,
         _path: &[u8],
         _modified: Option<i64>,
+        _len: Option<u64>,
         content: &mut dyn Read,
     ) -> Result<(), ImportError> {
         io::copy(&mut content.take(CONTENT_MAX), &mut io::sink()).map_err(ImportError::Read)?;

@@ -30,3 +30,17 @@ pub const DICTIONARY_PATH_MAX: usize = 1024;
 
 /// The longest file name that is searched for in texts: the limit of file systems.
 pub const NAME_MENTIONED_MAX: usize = 255;
+
+/// The most attributes of a tag of a page that is read: each is compared with those before it. Hand-made
+/// and generated tags have fewer than a hundred.
+pub const ATTRIBUTES_MAX: usize = 512;
+
+/// Looks of the parser at an open element, for each byte of a page. Most pages take fewer than ten; each
+/// `div` in a thousand others takes a thousand.
+pub const LOOKS_PER_BYTE_MAX: u64 = 64;
+
+/// The same for a page of any length.
+pub const LOOKS_FREE: u64 = 1 << 22;
+
+/// What a comparison of two tags with all of their attributes counts as.
+pub const COMPARISON_LOOKS: u64 = 8;

@@ -13,3 +13,4 @@ pub mod limits;
 pub mod page;
 pub mod references;
 pub mod security;
+pub mod tokens;

@@ -6,13 +6,18 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use html5ever::interface::{Attribute, ElementFlags, NodeOrText, QualName, QuirksMode, TreeSink};
-use html5ever::tendril::{StrTendril, TendrilSink};
-use html5ever::{ExpandedName, LocalName, ParseOpts, local_name, ns, parse_document};
+use html5ever::tendril::StrTendril;
+use html5ever::tree_builder::{TreeBuilder, TreeBuilderOpts};
+use html5ever::{ExpandedName, LocalName, local_name, ns};
 
-use super::limits::{FINDINGS_MAX, NESTED_DOCUMENTS_MAX, QUOTE_MAX};
+use super::limits::{
+    COMPARISON_LOOKS, FINDINGS_MAX, LOOKS_FREE, LOOKS_PER_BYTE_MAX, NESTED_DOCUMENTS_MAX, QUOTE_MAX,
+};
+use super::tokens::{Excess, tokenize};
 
 /// The parts of a page that a policy covers. Each text occurs once.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -64,15 +69,39 @@ pub enum FindingKind {
 }
 
 /// Reads a page. UTF-8 is assumed; otherwise there is a finding.
-#[must_use]
-pub fn read(bytes: &[u8]) -> Page {
+///
+/// # Errors
+/// The page is made to be costly.
+pub fn read(bytes: &[u8]) -> Result<Page, Excess> {
     let mut page = Page::default();
     let text = String::from_utf8_lossy(bytes);
     if matches!(text, Cow::Owned(_)) {
         page.find(FindingKind::Encoding, "html", "", 0);
     }
-    read_document(&text, NESTED_DOCUMENTS_MAX, &mut page);
-    page
+    read_document(&text, NESTED_DOCUMENTS_MAX, &mut page)?;
+    let Page {
+        scripts,
+        styles,
+        event_handlers,
+        style_attributes,
+        script_origins,
+        style_origins,
+        base_origins,
+        findings: _,
+    } = &mut page;
+    for texts in [
+        scripts,
+        styles,
+        event_handlers,
+        style_attributes,
+        script_origins,
+        style_origins,
+        base_origins,
+    ] {
+        let mut seen = HashSet::new();
+        texts.retain(|text| seen.insert(text.clone()));
+    }
+    Ok(page)
 }
 
 impl Page {
@@ -92,32 +121,30 @@ impl Page {
     }
 }
 
-fn read_document(text: &str, depth: u8, page: &mut Page) {
-    read_once(text, true, depth, page);
+fn read_document(text: &str, depth: u8, page: &mut Page) -> Result<(), Excess> {
+    read_once(text, true, depth, page)?;
     // Without scripting, other elements apply.
     if contains_ignoring_case(text, b"<noscript") {
         let mut without_scripts = Page::default();
-        read_once(text, false, depth, &mut without_scripts);
-        for style in without_scripts.styles {
-            add(&mut page.styles, style);
-        }
-        for style in without_scripts.style_attributes {
-            add(&mut page.style_attributes, style);
-        }
-        for origin in without_scripts.style_origins {
-            add(&mut page.style_origins, origin);
-        }
+        read_once(text, false, depth, &mut without_scripts)?;
+        page.styles.extend(without_scripts.styles);
+        page.style_attributes
+            .extend(without_scripts.style_attributes);
+        page.style_origins.extend(without_scripts.style_origins);
         for finding in without_scripts.findings {
             if !page.findings.contains(&finding) && page.findings.len() < FINDINGS_MAX {
                 page.findings.push(finding);
             }
         }
     }
+    Ok(())
 }
 
-fn read_once(text: &str, has_scripts: bool, depth: u8, page: &mut Page) {
-    let mut options = ParseOpts::default();
-    options.tree_builder.scripting_enabled = has_scripts;
+fn read_once(text: &str, has_scripts: bool, depth: u8, page: &mut Page) -> Result<(), Excess> {
+    let options = TreeBuilderOpts {
+        scripting_enabled: has_scripts,
+        ..TreeBuilderOpts::default()
+    };
     let sink = Sink {
         document: Rc::new(Element::new(QualName::new(
             None,
@@ -128,23 +155,30 @@ fn read_once(text: &str, has_scripts: bool, depth: u8, page: &mut Page) {
         texts: RefCell::default(),
         nested: RefCell::default(),
         line: Cell::new(1),
+        looks: Cell::new(0),
+        held: Rc::default(),
     };
-    let sink = parse_document(sink, options).one(text);
+    let looks_max = LOOKS_FREE + LOOKS_PER_BYTE_MAX * text.len() as u64;
+    let builder = tokenize(TreeBuilder::new(sink, options), text, |builder| {
+        builder.sink.looks.get() > looks_max
+    })?;
+    let sink = builder.sink;
     for element in sink.texts.into_inner() {
         let text = element.text.borrow().clone();
         let page = &mut sink.page.borrow_mut();
         match element.name.local {
-            local_name!("style") => add(&mut page.styles, text),
-            _ => add(&mut page.scripts, text),
+            local_name!("style") => page.styles.push(text),
+            _ => page.scripts.push(text),
         }
     }
     *page = sink.page.into_inner();
     let Some(depth) = depth.checked_sub(1) else {
-        return;
+        return Ok(());
     };
     for document in sink.nested.into_inner() {
-        read_document(&document, depth, page);
+        read_document(&document, depth, page)?;
     }
+    Ok(())
 }
 
 /// Keeps the parts that a policy covers, and just enough of the tree for the parser.
@@ -156,6 +190,10 @@ struct Sink {
     /// Documents in attributes.
     nested: RefCell<Vec<String>>,
     line: Cell<u64>,
+    /// How often the parser has looked at an open element.
+    looks: Cell<u64>,
+    /// Formatting elements that the parser holds. It compares each new one with them.
+    held: Rc<Cell<u64>>,
 }
 
 #[derive(Debug)]
@@ -164,11 +202,30 @@ struct Element {
     /// Kept for scripts and styles only.
     keeps_text: Cell<bool>,
     text: RefCell<String>,
-    /// Its attributes, for elements that can be given more.
-    attributes: RefCell<Vec<LocalName>>,
+    /// Its attributes, for `html` and `body`, which later tags can give more.
+    attributes: RefCell<HashSet<LocalName>>,
     /// For a `template`, whose content is separate.
     content: RefCell<Option<Rc<Element>>>,
     is_integration_point: bool,
+    /// Counts it as long as the parser holds it, if it may be one of those that are reopened.
+    reopened: Option<Held>,
+}
+
+/// Counts what exists.
+#[derive(Debug)]
+struct Held(Rc<Cell<u64>>);
+
+impl Held {
+    fn new(count: &Rc<Cell<u64>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl Element {
@@ -180,6 +237,7 @@ impl Element {
             attributes: RefCell::default(),
             content: RefCell::default(),
             is_integration_point: false,
+            reopened: None,
         }
     }
 }
@@ -198,10 +256,10 @@ impl Sink {
                 && key.bytes().all(|byte| byte.is_ascii_lowercase());
             if is_handler {
                 page.find(FindingKind::EventHandler, element, value, line);
-                add(&mut page.event_handlers, value.to_owned());
+                page.event_handlers.push(value.to_owned());
             } else if is_plain && key == "style" && !value.trim().is_empty() {
                 page.find(FindingKind::StyleAttribute, element, value, line);
-                add(&mut page.style_attributes, value.to_owned());
+                page.style_attributes.push(value.to_owned());
             } else if is_plain && key == "srcdoc" {
                 self.nested.borrow_mut().push(value.to_owned());
             } else if is_url_attribute(key) && is_script_url(value) {
@@ -263,7 +321,7 @@ impl Sink {
                         &mut page.style_origins,
                         &mut page.base_origins,
                     ] {
-                        add(origins, origin.clone());
+                        origins.push(origin.clone());
                     }
                 }
                 false
@@ -287,6 +345,7 @@ impl TreeSink for Sink {
     }
 
     fn elem_name<'a>(&'a self, target: &'a Rc<Element>) -> ExpandedName<'a> {
+        self.looks.set(self.looks.get() + 1);
         target.name.expanded()
     }
 
@@ -299,11 +358,22 @@ impl TreeSink for Sink {
         self.read_attributes(&name, &attributes);
         let keeps_text = self.read_element(&name, &attributes);
         let mut element = Element::new(name);
+        self.looks.set(self.looks.get() + 1);
+        if is_formatting(&element.name.local) {
+            element.reopened = Some(Held::new(&self.held));
+            self.looks
+                .set(self.looks.get() + COMPARISON_LOOKS * self.held.get());
+        }
         element.keeps_text.set(keeps_text);
         element.is_integration_point = flags.mathml_annotation_xml_integration_point;
-        let names = attributes.iter();
-        let names = names.map(|attribute| attribute.name.local.clone());
-        element.attributes = RefCell::new(names.collect());
+        if matches!(
+            element.name.local,
+            local_name!("html") | local_name!("body")
+        ) {
+            let names = attributes.iter();
+            let names = names.map(|attribute| attribute.name.local.clone());
+            element.attributes = RefCell::new(names.collect());
+        }
         let element = Rc::new(element);
         if keeps_text {
             self.texts.borrow_mut().push(Rc::clone(&element));
@@ -323,9 +393,8 @@ impl TreeSink for Sink {
         let mut known = target.attributes.borrow_mut();
         let new: Vec<Attribute> = attributes
             .into_iter()
-            .filter(|attribute| !known.contains(&attribute.name.local))
+            .filter(|attribute| known.insert(attribute.name.local.clone()))
             .collect();
-        known.extend(new.iter().map(|attribute| attribute.name.local.clone()));
         self.read_attributes(&target.name, &new);
     }
 
@@ -336,6 +405,7 @@ impl TreeSink for Sink {
     }
 
     fn same_node(&self, x: &Rc<Element>, y: &Rc<Element>) -> bool {
+        self.looks.set(self.looks.get() + 1);
         Rc::ptr_eq(x, y)
     }
 
@@ -372,16 +442,10 @@ impl TreeSink for Sink {
     fn set_quirks_mode(&self, _mode: QuirksMode) {}
 }
 
-fn add(texts: &mut Vec<String>, text: String) {
-    if !texts.contains(&text) {
-        texts.push(text);
-    }
-}
-
 /// Adds the origin of a URL, unless it is a relative one.
 fn add_origin(origins: &mut Vec<String>, url: &str) {
     if let Some(origin) = origin(url) {
-        add(origins, origin);
+        origins.push(origin);
     }
 }
 
@@ -416,6 +480,15 @@ fn is_script_type(kind: Option<&str>, language: Option<&str>) -> bool {
     };
     matches!(kind.as_str(), "module" | "importmap" | "speculationrules")
         || SCRIPT_TYPES.contains(&kind.as_str())
+}
+
+/// HTML, section 13.2.4.3.
+fn is_formatting(name: &str) -> bool {
+    const NAMES: [&str; 14] = [
+        "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt",
+        "u",
+    ];
+    NAMES.contains(&name)
 }
 
 fn is_url_attribute(key: &str) -> bool {

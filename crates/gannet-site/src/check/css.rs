@@ -11,6 +11,8 @@ pub(super) fn urls(text: &str) -> Vec<(String, u64)> {
     // The depth of open parentheses in `image-set(`; 0 outside. Strings in inner functions, such as
     // `type("image/png")`, are not URLs.
     let mut set_depth = 0_u32;
+    // The URL of a namespace is a name: nothing is loaded (CSS Namespaces 3, section 2).
+    let mut is_namespace = false;
     while let Some(letter) = scanner.peek() {
         match letter {
             '/' if scanner.rest.starts_with("/*") => scanner.skip_comment(),
@@ -29,7 +31,7 @@ pub(super) fn urls(text: &str) -> Vec<(String, u64)> {
             }
             // The end of a declaration or block closes all functions.
             ';' | '{' | '}' => {
-                set_depth = 0;
+                (set_depth, is_namespace) = (0, false);
                 scanner.take(1);
             }
             _ if set_depth == 0 && scanner.begins_image_set() => set_depth = 1,
@@ -41,10 +43,15 @@ pub(super) fn urls(text: &str) -> Vec<(String, u64)> {
                     found.extend(scanner.string().map(|url| (url, line)));
                 }
             }
+            '@' if scanner.starts_with_word("@namespace") => {
+                scanner.take("@namespace".len());
+                is_namespace = true;
+            }
             'u' | 'U' if scanner.starts_with_word("url(") => {
                 let line = scanner.line;
                 scanner.take("url(".len());
-                found.extend(scanner.url().map(|url| (url, line)));
+                let url = scanner.url().filter(|_| !is_namespace);
+                found.extend(url.map(|url| (url, line)));
             }
             _ if is_name(letter) => scanner.skip_name(),
             _ => scanner.take(letter.len_utf8()),
@@ -193,6 +200,10 @@ mod tests {
         check(
             "@import \"a.css\"; @import url(b.css) print;",
             &["a.css", "b.css"],
+        );
+        check(
+            "@namespace url(x); @namespace svg url('y'); a{b:url(z)}",
+            &["z"],
         );
         check("/* url(x) */ url(y)", &["y"]);
         check("content: 'url(x)'", &[]);

@@ -264,6 +264,11 @@ impl Check<'_> {
                 format!("cannot be read: {}", cause(&error)),
             ),
         };
+        self.unreadable(number, severity, message);
+        None
+    }
+
+    fn unreadable(&self, number: usize, severity: Severity, message: String) {
         self.add(Finding {
             severity,
             kind: "unreadable-page",
@@ -274,7 +279,6 @@ impl Check<'_> {
             column: 0,
             source: String::new(),
         });
-        None
     }
 
     fn read_anchors(&self, number: usize) {
@@ -285,7 +289,9 @@ impl Check<'_> {
         let Ok(Some(bytes)) = self.site.read(number, PAGE_LEN_MAX) else {
             return;
         };
-        let page = page::read(&String::from_utf8_lossy(&bytes), &self.hasher);
+        let Ok(page) = page::read(&String::from_utf8_lossy(&bytes), &self.hasher) else {
+            return;
+        };
         let slot = self.anchors[number].lock();
         *slot.unwrap_or_else(|e| e.into_inner()) = Some(page.anchors.into_boxed_slice());
     }
@@ -305,10 +311,13 @@ impl Check<'_> {
         self.count(0, 1);
         let own = url(&self.site.files()[number].url);
         let (references, base, declared) = match kind {
-            Kind::Page => {
-                let page = page::read(&text, &self.hasher);
-                (page.references, page.base, page.encoding)
-            }
+            Kind::Page => match page::read(&text, &self.hasher) {
+                Ok(page) => (page.references, page.base, page.encoding),
+                Err(excess) => {
+                    let message = format!("not checked: {excess}");
+                    return self.unreadable(number, Severity::Warning, message);
+                }
+            },
             Kind::Style => {
                 let declared = encoding::of_style(&text);
                 let declared = declared.map(|(label, line)| (label.to_owned(), line));
@@ -528,7 +537,10 @@ impl Check<'_> {
             return;
         };
         let has = |name: &str| anchors.binary_search(&self.hasher.hash_one(name)).is_ok();
-        if has(name) || has(&percent_decoded(name)) {
+        // rustdoc's sources have an anchor for each line, and a script that marks a range of them.
+        let is_line = |it: &str| it.bytes().all(|byte| byte.is_ascii_digit()) && has(it);
+        let are_lines = |(first, last)| is_line(first) && is_line(last);
+        if has(name) || has(&percent_decoded(name)) || name.split_once('-').is_some_and(are_lines) {
             return;
         }
         drop(slot);

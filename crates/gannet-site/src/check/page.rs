@@ -6,11 +6,10 @@
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
-use html5ever::tendril::StrTendril;
+use gannet_content::policy::tokens::{Excess, tokenize};
+use html5ever::Attribute;
 use html5ever::tokenizer::states::RawKind;
-use html5ever::tokenizer::{
-    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
-};
+use html5ever::tokenizer::{Tag, TagKind, Token, TokenSink, TokenSinkResult};
 
 use super::needs::Needs;
 use super::{css, encoding};
@@ -56,25 +55,24 @@ pub(super) struct Page {
 pub(super) type AnchorHasher = RandomState;
 
 /// Reads a page.
-pub(super) fn read(text: &str, hasher: &AnchorHasher) -> Page {
+///
+/// # Errors
+/// The page is made to be costly.
+pub(super) fn read(text: &str, hasher: &AnchorHasher) -> Result<Page, Excess> {
     let sink = Sink {
         state: RefCell::new(State {
             page: Page::default(),
             hasher,
             svg_depth: 0,
+            templates: Vec::new(),
             style: None,
         }),
     };
-    let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
-    let input = BufferQueue::default();
-    input.push_back(StrTendril::from(text));
-    // The sink never pauses the tokenizer for a script, so one call consumes the input.
-    let _ = tokenizer.feed(&input);
-    tokenizer.end();
-    let mut page = tokenizer.sink.state.into_inner().page;
+    let sink = tokenize(sink, text, |_| false)?;
+    let mut page = sink.state.into_inner().page;
     page.anchors.sort_unstable();
     page.anchors.dedup();
-    page
+    Ok(page)
 }
 
 struct Sink<'h> {
@@ -86,6 +84,9 @@ struct State<'h> {
     hasher: &'h AnchorHasher,
     /// The depth of open `svg` elements, in which `script` and `style` may be self-closing.
     svg_depth: u32,
+    /// For each open `template`, whether its content is inert: neither loaded nor shown until a script
+    /// copies it.
+    templates: Vec<bool>,
     /// The text of the open style sheet, and its first line.
     style: Option<(String, u64)>,
 }
@@ -115,11 +116,21 @@ impl State<'_> {
             match name {
                 "svg" => self.svg_depth = self.svg_depth.saturating_sub(1),
                 "style" => self.end_style(),
+                "template" => drop(self.templates.pop()),
                 _ => {}
             }
             return TokenSinkResult::Continue;
         }
-        self.attributes(tag, line);
+        let is_inert = self.templates.last() == Some(&true);
+        if !is_inert {
+            self.attributes(tag, line);
+        }
+        if name == "template" && self.svg_depth == 0 {
+            // With this attribute it becomes a shadow tree as it is parsed.
+            let is_shadow = |it: &Attribute| &*it.name.local == "shadowrootmode";
+            self.templates
+                .push(is_inert || !tag.attrs.iter().any(is_shadow));
+        }
         if name == "svg" && !tag.self_closing {
             self.svg_depth += 1;
         }
@@ -128,6 +139,7 @@ impl State<'_> {
         }
         match name {
             "script" => TokenSinkResult::RawData(RawKind::ScriptData),
+            "style" if is_inert => TokenSinkResult::RawData(RawKind::Rawtext),
             "style" => {
                 self.style = Some((String::new(), line));
                 TokenSinkResult::RawData(RawKind::Rawtext)
@@ -358,7 +370,7 @@ mod tests {
     use super::*;
 
     fn urls(text: &str) -> Vec<(Purpose, String)> {
-        let page = read(text, &AnchorHasher::new());
+        let page = read(text, &AnchorHasher::new()).expect("no excess");
         let references = page.references.into_iter();
         references.map(|it| (it.purpose, it.url)).collect()
     }
@@ -381,6 +393,18 @@ mod tests {
         link("<textarea><a href=x></textarea>", &[]);
         link("<noscript><a href=x></noscript>", &["x"]);
         link("<svg><script/><a href=x></svg>", &["x"]);
+        link(
+            "<template><a href=x><template></template><a href=y></template><a href=z>",
+            &["z"],
+        );
+        link(
+            "<template shadowrootmode=open><a href=x></template></template><a href=y>",
+            &["x", "y"],
+        );
+        asset(
+            "<template><style>a{b:url(x)}</style><img src=y></template><img src=z>",
+            &["z"],
+        );
         link("<meta http-equiv=Refresh content='0; URL=x'>", &["x"]);
         link("<form action=x><form method=post action=y>", &["x"]);
         link("<link rel=next href=x><link rel=canonical href=y>", &["x"]);
@@ -412,7 +436,8 @@ mod tests {
         let page = read(
             "<base href=/x/><base href=/y/>\n<p id=a><a name=b></a><i name=c>\n<a href=z>",
             &hasher,
-        );
+        )
+        .expect("no excess");
         assert_eq!(page.base.as_deref(), Some("/x/"));
         assert_eq!(page.references[0].line, 3);
         let has = |name: &str| page.anchors.contains(&hasher.hash_one(name));
@@ -421,7 +446,7 @@ mod tests {
 
     #[test]
     fn what_references_need_and_the_encoding_are_found() {
-        let page = |text: &str| read(text, &AnchorHasher::new());
+        let page = |text: &str| read(text, &AnchorHasher::new()).expect("no excess");
         let check = |text: &str, expect: Option<Needs>| {
             assert_eq!(page(text).references[0].needs, expect, "{text}");
         };

@@ -14,13 +14,14 @@
 //! file order; the hash tables are not needed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::{self, Read};
+use std::io::Read;
 
 use gannet_archive::Coding;
 use gannet_content::rules::{Compat, SourceFile, redirects};
 
 use super::kawipiko_types::{Suffixes, TypeRules};
-use super::limits::{FILES_MAX, RECORD_LEN_MAX};
+use super::limits::{FILES_MAX, RECORD_LEN_MAX, REDIRECTS_LEN_MAX};
+use super::range::{Positioned, Range, RangeReader};
 use super::{Entries, ImportError, read_error};
 use crate::pack::decoder;
 
@@ -48,33 +49,6 @@ const INDEX: [&str; 14] = [
     "_index.xml",
 ];
 
-/// Bytes that can be read by position.
-pub trait Positioned {
-    /// The total length.
-    ///
-    /// # Errors
-    /// The length cannot be determined.
-    fn total_len(&self) -> io::Result<u64>;
-
-    /// Reads from `offset` on.
-    ///
-    /// # Errors
-    /// The bytes cannot be read.
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
-}
-
-impl Positioned for &[u8] {
-    fn total_len(&self) -> io::Result<u64> {
-        Ok((**self).len() as u64)
-    }
-
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let mut rest = self.get(start..).unwrap_or_default();
-        rest.read(bytes)
-    }
-}
-
 /// Whether a file begins like a constant database: the hash tables follow the records without gaps,
 /// and end where the file ends.
 pub(super) fn looks_like(first: &[u8], len: u64) -> bool {
@@ -94,32 +68,6 @@ fn tables(first: &[u8]) -> Option<Vec<(u64, u64)>> {
     Some(pairs.collect())
 }
 
-/// A range of the file.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-struct Range {
-    offset: u64,
-    len: u64,
-}
-
-struct RangeReader<'f> {
-    file: &'f dyn Positioned,
-    range: Range,
-}
-
-impl Read for RangeReader<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.range.len).unwrap_or(usize::MAX);
-        let len = bytes.len().min(left);
-        let count = self.file.read_at(&mut bytes[..len], self.range.offset)?;
-        if count == 0 && len > 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.range.offset += count as u64;
-        self.range.len -= count as u64;
-        Ok(count)
-    }
-}
-
 /// The parsed records.
 #[derive(Default)]
 struct Records {
@@ -134,6 +82,8 @@ struct Records {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Stored {
     content: Option<Range>,
+    /// Its metadata may be shared by any number of paths, each of which reads it.
+    metadata_len: u64,
     coding: Option<Coding>,
     status: u16,
     location: Option<String>,
@@ -149,6 +99,7 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
     let mut types = TypeRules::default();
     for (path, reference) in &records.files {
         let stored = records.stored(file, path, reference)?;
+        entries.account(stored.metadata_len)?;
         let is_page = |suffix: &str| {
             STRIPPED
                 .iter()
@@ -166,24 +117,28 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
         let reader = RangeReader { file, range };
         let coding = stored.coding.unwrap_or(Coding::Identity);
         let mut content = decoder(coding, reader).map_err(read_error)?;
-        entries.file(&name, None, &mut content)?;
+        entries.file(&name, None, None, &mut content)?;
         if !types.add(&name, &stored.content_type, &suffixes) {
             entries.left_out(&name, "its content type: too many have no suffix");
         }
     }
     if let Some(mut types) = types.file().filter(|_| !paths.contains(&b"/_headers"[..])) {
-        entries.file(b"_headers", None, &mut types)?;
+        entries.file(b"_headers", None, None, &mut types)?;
     }
     let mut lines = String::new();
     for (source, reference) in &records.redirects {
         let stored = records.stored(file, source, reference)?;
+        entries.account(stored.metadata_len)?;
         match redirect(source, &stored) {
+            Ok(line) if lines.len() + line.len() > REDIRECTS_LEN_MAX => {
+                return Err(ImportError::TooMuch("its redirects are too long".into()));
+            }
             Ok(line) => lines.push_str(&line),
             Err(why) => entries.left_out(source, why),
         }
     }
     if !lines.is_empty() {
-        entries.file(b"_redirects", None, &mut lines.as_bytes())?;
+        entries.file(b"_redirects", None, None, &mut lines.as_bytes())?;
     }
     Ok(())
 }
@@ -237,7 +192,7 @@ impl Records {
             count += 1;
             // Each file has a path, metadata and content.
             if count > FILES_MAX * 3 {
-                return Err(ImportError::TooMuch("it has too many files"));
+                return Err(ImportError::TooMuch("it has too many files".into()));
             }
         }
         if records.files.is_empty() {
@@ -307,6 +262,7 @@ impl Records {
         let len = u32::try_from(metadata.len).unwrap_or(u32::MAX);
         let mut stored = fields(&bytes(file, metadata.offset, len)?);
         stored.content = content.copied();
+        stored.metadata_len = metadata.len;
         Ok(stored)
     }
 

@@ -1,19 +1,18 @@
 //! Imports sites from other archives: zip, tar (plain, gzip, zstd), and kawipiko's.
 //!
 //! Archives are untrusted: a path that leads out of the directory is an error, links are not
-//! created, and files and bytes are limited.
+//! created, and files, folders and bytes are limited before they are written or held.
 
 mod kawipiko;
 mod kawipiko_types;
 mod limits;
+mod range;
 mod tar;
 mod unpack;
 mod zip;
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek};
-use std::os::unix::fs::FileExt;
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use gannet_archive::Coding;
@@ -22,7 +21,7 @@ use gannet_io::named_file;
 
 use crate::pack::decoder;
 
-pub use kawipiko::Positioned;
+pub use range::Positioned;
 pub use unpack::{Entries, Unpacked, unpack};
 
 /// The supported kinds of archives.
@@ -81,7 +80,7 @@ pub enum ImportError {
         why: &'static str,
     },
     /// A limit was exceeded.
-    TooMuch(&'static str),
+    TooMuch(String),
     /// A file cannot be written.
     Write(PathBuf, io::Error),
 }
@@ -147,8 +146,9 @@ pub fn kind_of(path: &Path) -> io::Result<Option<Kind>> {
 pub fn read_file(path: &Path, kind: Kind, entries: &mut dyn Entries) -> Result<(), ImportError> {
     let file = named_file::open(path).map_err(ImportError::Read)?;
     match kind {
+        Kind::Zip => zip::read(&file, entries),
+        Kind::Tar(coding) => read_tar(BufReader::new(file), coding, entries),
         Kind::Kawipiko => kawipiko::read(&file, entries),
-        _ => read(BufReader::new(file), kind, entries),
     }
 }
 
@@ -158,38 +158,22 @@ pub fn read_file(path: &Path, kind: Kind, entries: &mut dyn Entries) -> Result<(
 /// See [`ImportError`].
 pub fn read_bytes(bytes: &[u8], kind: Kind, entries: &mut dyn Entries) -> Result<(), ImportError> {
     match kind {
+        Kind::Zip => zip::read(&bytes, entries),
+        Kind::Tar(coding) => read_tar(bytes, coding, entries),
         Kind::Kawipiko => kawipiko::read(&bytes, entries),
-        _ => read(io::Cursor::new(bytes), kind, entries),
     }
 }
 
-fn read(from: impl Read + Seek, kind: Kind, entries: &mut dyn Entries) -> Result<(), ImportError> {
-    match kind {
-        Kind::Zip => zip::read(from, entries),
-        Kind::Tar(coding) => {
-            let mut decoded = decoder(coding, from).map_err(read_error)?;
-            let mut first = Vec::new();
-            let mut header = decoded.by_ref().take(tar::HEADER_LEN);
-            header.read_to_end(&mut first).map_err(read_error)?;
-            let is_tar = coding == Coding::Identity || tar::is_header(&first);
-            if !is_tar {
-                let what = "it is compressed, but is not a compressed tar";
-                return Err(ImportError::Unsupported(what.into()));
-            }
-            tar::read(io::Cursor::new(first).chain(decoded), entries)
-        }
-        Kind::Kawipiko => Err(ImportError::Damaged("it must be seekable".into())),
+fn read_tar(from: impl Read, coding: Coding, entries: &mut dyn Entries) -> Result<(), ImportError> {
+    let mut decoded = decoder(coding, from).map_err(read_error)?;
+    let mut first = Vec::new();
+    let mut header = decoded.by_ref().take(tar::HEADER_LEN);
+    header.read_to_end(&mut first).map_err(read_error)?;
+    if coding != Coding::Identity && !tar::is_header(&first) {
+        let what = "it is compressed, but is not a compressed tar";
+        return Err(ImportError::Unsupported(what.into()));
     }
-}
-
-impl Positioned for File {
-    fn total_len(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
-    }
-
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        FileExt::read_at(self, bytes, offset)
-    }
+    tar::read(first.as_slice().chain(decoded), entries)
 }
 
 #[cfg(test)]

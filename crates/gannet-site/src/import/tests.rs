@@ -18,10 +18,15 @@ struct Kept {
 }
 
 impl Entries for Kept {
+    fn account(&mut self, _bytes: u64) -> Result<(), ImportError> {
+        Ok(())
+    }
+
     fn file(
         &mut self,
         path: &[u8],
         _modified: Option<i64>,
+        _len: Option<u64>,
         content: &mut dyn Read,
     ) -> Result<(), ImportError> {
         let relative = checked(path)?;
@@ -38,7 +43,7 @@ impl Entries for Kept {
     fn same_as(&mut self, path: &[u8], before: &[u8]) -> Result<(), ImportError> {
         let before = checked(before)?.to_string_lossy().into_owned();
         let content = self.files.get(&before).cloned().unwrap_or_default();
-        self.file(path, None, &mut content.as_slice())
+        self.file(path, None, None, &mut content.as_slice())
     }
 
     fn left_out(&mut self, path: &[u8], why: &str) {
@@ -467,4 +472,157 @@ fn other_files_are_of_no_kind() {
         let first = &bytes[..bytes.len().min(2048)];
         assert_eq!(Kind::of(first, bytes.len() as u64), None);
     }
+}
+
+#[test]
+fn records_that_extend_a_tar_are_read_within_their_bounds() {
+    let path = "d/".repeat(60) + &"n".repeat(200);
+    let extended = format!("path={path}\n");
+    // The length of a line includes its own three digits and the space.
+    let extended = format!("{} {extended}", extended.len() + 4);
+    let sound = |records: &[(&str, EntryType, &[u8])]| {
+        let mut records = records.to_vec();
+        records.push(("short", EntryType::Regular, b"x"));
+        import(&tar_of(&records)).map(|(_, kept)| names(&kept).join(" "))
+    };
+    let long_name = format!("{path}\0");
+    let rows = [
+        (EntryType::GNULongName, long_name.as_bytes(), &*path),
+        (EntryType::XHeader, extended.as_bytes(), &*path),
+        (
+            EntryType::XHeader,
+            b"12 comment=\n30 mtime=1700000000.000000001\n",
+            "short",
+        ),
+        (
+            EntryType::XGlobalHeader,
+            b"52 comment=0123456789012345678901234567890123456789\n",
+            "short",
+        ),
+    ];
+    for (kind, content, expect) in rows {
+        let name = sound(&[("r", kind, content)]).expect("sound");
+        assert_eq!(name, expect, "{kind:?}");
+    }
+    let refused = |records: &[(&str, EntryType, &[u8])]| sound(records).expect_err("refused");
+    for content in [
+        &b"9 path"[..],
+        b"x path=a\n",
+        b"99 path=a\n",
+        b"5 ab\n\n",
+        b"0 a=\n",
+    ] {
+        let error = refused(&[("r", EntryType::XHeader, content)]);
+        assert_eq!(
+            error.to_string(),
+            "the extended header at byte 0 is malformed"
+        );
+    }
+    for (kind, max) in [
+        (EntryType::GNULongName, 65_536),
+        (EntryType::GNULongLink, 65_536),
+        (EntryType::XHeader, 1 << 20),
+        (EntryType::XGlobalHeader, 1 << 20),
+        (EntryType::Directory, 1 << 20),
+        (EntryType::new(b'V'), 1 << 20),
+    ] {
+        let content = vec![b'a'; max + 1];
+        let error = refused(&[("a", EntryType::Regular, b"x"), ("r", kind, &content)]);
+        let kind = char::from(kind.as_byte());
+        let expect = format!(
+            "the record of type '{kind}' at byte 1024 has {} bytes (at most {max})",
+            max + 1
+        );
+        assert_eq!(error.to_string(), expect);
+    }
+    let sparse = refused(&[("s", EntryType::GNUSparse, b"")]);
+    assert_eq!(sparse.to_string(), "entry 's' is a sparse file");
+    let last = tar_of(&[("r", EntryType::GNULongName, b"name")]);
+    assert!(matches!(import(&last).err(), Some(ImportError::Damaged(_))));
+}
+
+#[test]
+fn a_tar_that_is_cut_or_changed_is_damaged() {
+    let tar = tar_of(&[
+        ("a.html", EntryType::Regular, &[b'a'; 700]),
+        ("b", EntryType::Regular, b"b"),
+    ]);
+    // The padding of the last file, and the zeros that follow it, may be missing.
+    for (len, expect) in [
+        (tar.len(), 2),
+        (2561, 0),
+        (2560, 2),
+        (2049, 2),
+        (2048, 0),
+        (1800, 0),
+        (1536, 1),
+        (1100, 0),
+    ] {
+        let files = import(&tar[..len]).map(|(_, kept)| kept.files.len());
+        match expect {
+            0 => assert!(matches!(files, Err(ImportError::Damaged(_))), "{len}"),
+            count => assert_eq!(files.ok(), Some(count), "{len}"),
+        }
+    }
+    let mut changed = tar;
+    changed[1540] ^= 1;
+    let error = import(&changed).err().map(|error| error.to_string());
+    assert_eq!(
+        error.as_deref(),
+        Some("the header at byte 1536 has a wrong checksum")
+    );
+}
+
+#[test]
+fn zips_with_all_forms_of_lists_are_read() {
+    let plain = zip_of(&[("a.txt", b"a"), ("dir/b.txt", &b"b".repeat(5000))]);
+    let mut large = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().large_file(true);
+    large.start_file("a.txt", options).expect("it is in memory");
+    large.write_all(b"a").expect("it is in memory");
+    let comment = "PK\u{5}\u{6}".repeat(50);
+    large.set_comment(comment).expect("it is short");
+    let large = large.finish().expect("it is in memory").into_inner();
+    // Something before the archive, and after its last record.
+    let shifted = [b"PK\x03\x04".repeat(9), plain.clone(), b"junk".to_vec()].concat();
+    for (zip, expect) in [(&plain, 2), (&large, 1), (&shifted, 2)] {
+        let (_, kept) = import(zip).expect("sound");
+        assert_eq!(
+            (kept.files.len(), &*kept.files["a.txt"]),
+            (expect, &b"a"[..])
+        );
+    }
+    // Whatever is changed in it, there is an error or there are files, never a panic.
+    for at in 0..plain.len() {
+        let mut changed = plain.clone();
+        changed[at] ^= 0xff;
+        let _ = read_bytes(&changed, Kind::Zip, &mut Kept::default());
+        let cut = read_bytes(&plain[..at], Kind::Zip, &mut Kept::default());
+        assert!(cut.is_err(), "{at}");
+    }
+    let mut changed = plain.clone();
+    let list = plain.windows(4).position(|it| it == b"PK\x01\x02");
+    changed[list.expect("a list") + 16] ^= 1;
+    let error = import(&changed).err().map(|error| error.to_string());
+    let what = "a file differs from the length or checksum stored for it";
+    assert_eq!(error.as_deref(), Some(what));
+}
+
+#[test]
+fn redirects_that_share_a_long_target_are_bounded() {
+    let target = format!("!Status: 301\r\nLocation: /{}\r\n", "a".repeat(60_000));
+    let paths: Vec<String> = (0..200).map(|it| format!("r:/{it}")).collect();
+    let mut records: Vec<(&[u8], &[u8])> = vec![
+        (b"m0000001", target.as_bytes()),
+        (b"d0000002", b""),
+        (b"f:/", b"m0000003d0000002"),
+        (b"m0000003", b"h000001dH0000003"),
+    ];
+    records.extend(
+        paths
+            .iter()
+            .map(|path| (path.as_bytes(), &b"m0000001d0000002"[..])),
+    );
+    let error = import(&cdb_of(&records)).err().expect("refused");
+    assert_eq!(error.to_string(), "its redirects are too long");
 }

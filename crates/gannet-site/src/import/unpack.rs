@@ -1,6 +1,6 @@
 //! Unpacks the files of an archive into a directory, within limits.
 
-use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -9,12 +9,21 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::archive::Unfinished;
 
-use super::limits::{BYTES_FREE, EXPANSION_MAX, FILES_MAX, NAMED_MAX, PATH_LEN_MAX};
+use super::limits::{
+    BYTES_FREE, DEPTH_MAX, ENTRY_COST, EXPANSION_MAX, FILES_MAX, NAMED_MAX, PATH_LEN_MAX,
+};
 use super::{ImportError, Kind, read_error, read_file};
 
 /// Receives the files of an archive.
 pub trait Entries {
-    /// A file. `path` is as in the archive; the time is in seconds since the Unix epoch.
+    /// Counts bytes that are read besides contents: headers, names, metadata.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    fn account(&mut self, bytes: u64) -> Result<(), ImportError>;
+
+    /// A file. `path` is as in the archive; the time is in seconds since the Unix epoch, the length
+    /// in bytes, if the archive claims one.
     ///
     /// # Errors
     /// The path is unsafe, the content cannot be read or stored, or a limit is reached.
@@ -22,6 +31,7 @@ pub trait Entries {
         &mut self,
         path: &[u8],
         modified: Option<i64>,
+        len: Option<u64>,
         content: &mut dyn Read,
     ) -> Result<(), ImportError>;
 
@@ -64,37 +74,37 @@ pub fn unpack(archive: &Path, kind: Kind, directory: &Path) -> Result<Unpacked, 
         root: directory.to_path_buf(),
         unpacked: Unpacked::default(),
         modified: since.and_then(|since| i64::try_from(since.as_secs()).ok()),
-        files: BTreeSet::new(),
-        bytes_max: BYTES_FREE.saturating_add(len.saturating_mul(EXPANSION_MAX)),
+        top: Top::Empty,
+        folder_count: 0,
+        left: BYTES_FREE.saturating_add(len.saturating_mul(EXPANSION_MAX)),
     };
     read_file(archive, kind, &mut into)?;
-    if kind != Kind::Kawipiko {
-        into.unpacked.only_folder = only_folder(&into.files);
+    if let Top::Folder(folder) = into.top
+        && kind != Kind::Kawipiko
+    {
+        into.unpacked.only_folder = Some(folder.to_string_lossy().into_owned());
     }
     Ok(into.unpacked)
 }
 
-/// The first component of all paths, if it is the same folder.
-fn only_folder(files: &BTreeSet<PathBuf>) -> Option<String> {
-    // In a sorted set, the first and last elements have the shortest common prefix.
-    let folder = |path: &PathBuf| {
-        let mut components = path.components();
-        let first = components.next()?;
-        components.next()?;
-        Some(first.as_os_str().to_string_lossy().into_owned())
-    };
-    let (first, last) = (folder(files.first()?)?, folder(files.last()?)?);
-    (first == last).then_some(first)
+/// What is at the top of the archive.
+enum Top {
+    Empty,
+    /// Every file so far is in this folder.
+    Folder(OsString),
+    Several,
 }
 
+/// Receives files. It does not keep their names: the directory has them.
 struct Directory {
     root: PathBuf,
     unpacked: Unpacked,
     /// The modification time of the archive, for files without their own.
     modified: Option<i64>,
-    /// The files unpacked so far: as in tar, a later file of the same name replaces an earlier one.
-    files: BTreeSet<PathBuf>,
-    bytes_max: u64,
+    top: Top,
+    folder_count: u64,
+    /// Bytes that may still be read or written.
+    left: u64,
 }
 
 /// The path below the directory. Only plain names are allowed: no `..`, no root, nothing that a
@@ -124,28 +134,69 @@ pub(super) fn checked(path: &[u8]) -> Result<PathBuf, ImportError> {
     if relative.as_os_str().is_empty() {
         return refuse("has no name");
     }
+    if relative.components().count() > DEPTH_MAX + 1 {
+        return refuse("is in too many folders");
+    }
     Ok(relative)
 }
 
 impl Directory {
     /// Creates a file and its folders. No component is ever a symbolic link: the directory was
-    /// empty, and only files and folders are created in it.
+    /// empty, and only files and folders are created in it. As in tar, a later file of the same name
+    /// replaces an earlier one.
     fn create(&mut self, relative: &Path) -> Result<(PathBuf, File), ImportError> {
-        if self.unpacked.file_count >= FILES_MAX {
-            return Err(ImportError::TooMuch("it has too many files"));
-        }
+        self.count_entry()?;
         let target = self.root.join(relative);
         let refuse = |error| ImportError::Write(target.clone(), error);
-        if let Some(folder) = target.parent() {
-            fs::create_dir_all(folder).map_err(refuse)?;
+        if let Some(folder) = relative.parent() {
+            self.create_folder(folder)?;
         }
-        if !self.files.insert(relative.to_path_buf()) {
-            fs::remove_file(&target).map_err(refuse)?;
-            self.unpacked.file_count -= 1;
-        }
-        let file = File::create_new(&target).map_err(refuse)?;
+        let file = match File::create_new(&target) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&target).map_err(refuse)?;
+                self.unpacked.file_count -= 1;
+                File::create_new(&target)
+            }
+            created => created,
+        };
+        let file = file.map_err(refuse)?;
         self.unpacked.file_count += 1;
+        let mut components = relative.components();
+        let (first, second) = (components.next(), components.next());
+        let folder = first.filter(|_| second.is_some()).map(Component::as_os_str);
+        self.top = match (std::mem::replace(&mut self.top, Top::Several), folder) {
+            (Top::Empty, Some(folder)) => Top::Folder(folder.to_owned()),
+            (Top::Folder(before), Some(folder)) if before == folder => Top::Folder(before),
+            _ => Top::Several,
+        };
         Ok((target, file))
+    }
+
+    /// Creates a folder and those above it, of which there are at most [`DEPTH_MAX`].
+    fn create_folder(&mut self, relative: &Path) -> Result<(), ImportError> {
+        let path = self.root.join(relative);
+        let error = match fs::create_dir(&path) {
+            Ok(()) => {
+                self.folder_count += 1;
+                return self.count_entry();
+            }
+            Err(error) => error,
+        };
+        match (error.kind(), relative.parent()) {
+            (io::ErrorKind::AlreadyExists, _) => Ok(()),
+            (io::ErrorKind::NotFound, Some(parent)) => {
+                self.create_folder(parent)?;
+                self.create_folder(relative)
+            }
+            _ => Err(ImportError::Write(path, error)),
+        }
+    }
+
+    fn count_entry(&mut self) -> Result<(), ImportError> {
+        if self.unpacked.file_count + self.folder_count >= FILES_MAX {
+            return Err(ImportError::TooMuch("it has too many files".into()));
+        }
+        self.account(ENTRY_COST)
     }
 
     fn copy(
@@ -166,12 +217,8 @@ impl Directory {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(read_error(error)),
             };
+            self.account(count as u64)?;
             self.unpacked.bytes += count as u64;
-            if self.unpacked.bytes > self.bytes_max {
-                return Err(ImportError::TooMuch(
-                    "its files are more than a hundred times as long as it is",
-                ));
-            }
             file.write_all(&chunk[..count])
                 .map_err(|error| ImportError::Write(target.to_path_buf(), error))?;
         }
@@ -179,13 +226,30 @@ impl Directory {
 }
 
 impl Entries for Directory {
+    fn account(&mut self, bytes: u64) -> Result<(), ImportError> {
+        let Some(left) = self.left.checked_sub(bytes) else {
+            let what = "what it unpacks to is more than a hundred times as long as it is";
+            return Err(ImportError::TooMuch(what.into()));
+        };
+        self.left = left;
+        Ok(())
+    }
+
     fn file(
         &mut self,
         path: &[u8],
         modified: Option<i64>,
+        len: Option<u64>,
         content: &mut dyn Read,
     ) -> Result<(), ImportError> {
         let relative = checked(path)?;
+        if let Some(len) = len.filter(|len| *len > self.left) {
+            let shown = relative.display();
+            return Err(ImportError::TooMuch(format!(
+                "with entry '{shown}' of {len} bytes, what it unpacks to is more than a hundred \
+                 times as long as it is"
+            )));
+        }
         let (target, mut file) = self.create(&relative)?;
         self.copy(content, &target, &mut file)?;
         let modified = modified.or(self.modified);
@@ -200,7 +264,9 @@ impl Entries for Directory {
 
     fn same_as(&mut self, path: &[u8], before: &[u8]) -> Result<(), ImportError> {
         let before = checked(before)?;
-        if !self.files.contains(&before) {
+        let source = self.root.join(&before);
+        // Links that are not in the archive lead nowhere: the directory was empty.
+        if !fs::symlink_metadata(&source).is_ok_and(|it| it.is_file()) {
             self.left_out(path, "a link to something outside the archive");
             return Ok(());
         }
@@ -208,7 +274,6 @@ impl Entries for Directory {
         if relative == before {
             return Ok(());
         }
-        let source = self.root.join(before);
         let mut content = File::open(&source).map_err(|error| ImportError::Write(source, error))?;
         let modified = content.metadata().and_then(|it| it.modified()).ok();
         let (target, mut file) = self.create(&relative)?;

@@ -19,8 +19,13 @@ pub(super) struct Coded {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Compresses `body` with each of `encoders`; returns the worthwhile results.
-pub(super) fn compress(body: &[u8], encoders: &[Encoder]) -> io::Result<Vec<Coded>> {
+/// Compresses `body` with each of `encoders`; returns the worthwhile results. `advance` receives the
+/// work done, in the units of [`Encoder::work_per_byte`].
+pub(super) fn compress(
+    body: &[u8],
+    encoders: &[Encoder],
+    advance: &dyn Fn(u64),
+) -> io::Result<Vec<Coded>> {
     let mut kept = Vec::new();
     if body.len() < LEN_MIN || is_read_by_ranges(body) || !looks_compressible(body) {
         return Ok(kept);
@@ -29,9 +34,16 @@ pub(super) fn compress(body: &[u8], encoders: &[Encoder]) -> io::Result<Vec<Code
         let bytes = match *encoder {
             Encoder::Libdeflate(level) => gzip(body, level)?,
             Encoder::Zopfli => zopfli(body)?,
-            Encoder::Brotli(level) => brotli(body, level)?,
+            Encoder::Brotli(level) => {
+                let work = encoder.work_per_byte();
+                brotli(body, level, &|count| advance(count * work))?
+            }
             Encoder::Zstd(level) => zstd(body, level)?,
         };
+        // Brotli, the slowest, has reported its work as it read the body.
+        if !matches!(encoder, Encoder::Brotli(_)) {
+            advance(body.len() as u64 * encoder.work_per_byte());
+        }
         if pays(body.len(), bytes.len()) {
             kept.push(Coded {
                 coding: encoder.coding(),
@@ -184,7 +196,21 @@ fn zopfli(body: &[u8]) -> io::Result<Vec<u8>> {
 /// Above this length, further Zopfli iterations cost minutes and save almost nothing.
 const ZOPFLI_LARGE: usize = 1 << 20;
 
-fn brotli(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
+/// A body that is read, with a receiver of the number of bytes.
+struct Counted<'b> {
+    rest: &'b [u8],
+    advance: &'b dyn Fn(u64),
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.rest.read(bytes)?;
+        (self.advance)(count as u64);
+        Ok(count)
+    }
+}
+
+fn brotli(body: &[u8], level: u8, advance: &dyn Fn(u64)) -> io::Result<Vec<u8>> {
     let params = brotli::enc::BrotliEncoderParams {
         quality: i32::from(level),
         lgwin: brotli_window_bits(body.len(), level),
@@ -195,7 +221,10 @@ fn brotli(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(body.len() / 3);
     let (mut input, mut output) = ([0; 4096], [0; 4096]);
     brotli::enc::BrotliCompressCustomAlloc(
-        &mut &body[..],
+        &mut Counted {
+            rest: body,
+            advance,
+        },
         &mut out,
         &mut input,
         &mut output,
@@ -233,6 +262,9 @@ const WINDOW_BITS_MIN: i32 = 16;
 const BROTLI_WINDOW_BITS_MAX: i32 = 24;
 /// 8 MiB, which every decoder of the `zstd` coding must support (RFC 9659).
 const ZSTD_WINDOW_BITS_MAX: i32 = 23;
+/// 128 MiB: what `zstd --ultra -22` uses, and the program of that name reads without being asked to.
+/// Not every compressed file is for browsers.
+const ZSTD_DECODED_WINDOW_BITS_MAX: u32 = 27;
 
 /// A reader of the decoded bytes.
 ///
@@ -243,10 +275,10 @@ pub(crate) fn decoder<'r>(coding: Coding, coded: impl Read + 'r) -> io::Result<B
     Ok(match coding {
         Coding::Identity => Box::new(coded),
         Coding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(coded)),
-        Coding::Brotli => Box::new(brotli::Decompressor::new(coded, 64 << 10)),
+        Coding::Brotli => Box::new(brotli::Decompressor::new(br_only(coded)?, 64 << 10)),
         Coding::Zstd => {
             let mut decoder = zstd::stream::read::Decoder::new(coded)?;
-            decoder.window_log_max(ZSTD_WINDOW_BITS_MAX as u32 + 4)?;
+            decoder.window_log_max(ZSTD_DECODED_WINDOW_BITS_MAX)?;
             Box::new(decoder)
         }
         Coding::DictionaryBrotli | Coding::DictionaryZstd => {
@@ -256,8 +288,22 @@ pub(crate) fn decoder<'r>(coding: Coding, coded: impl Read + 'r) -> io::Result<B
     })
 }
 
+/// Refuses windows above the 16 MiB of the `br` coding: the library accepts a gigabyte, browsers do
+/// not. Such streams begin with these seven bits (RFC 7932 section 9.1 reserves them).
+fn br_only(mut coded: impl Read) -> io::Result<impl Read> {
+    let mut first = Vec::new();
+    coded.by_ref().take(1).read_to_end(&mut first)?;
+    if first.first().is_some_and(|byte| byte & 0x7f == 0x11) {
+        let what = "its window is larger than the coding br allows";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(io::Cursor::new(first).chain(coded))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::pack::Effort;
 
@@ -267,7 +313,12 @@ mod tests {
             .flat_map(|n| (n / 3).to_string().into_bytes())
             .collect();
         for effort in [Effort::Fast, Effort::Standard, Effort::Best] {
-            let coded = compress(&body, &Encoder::all(effort)).expect("compressing works");
+            let encoders = Encoder::all(effort);
+            let work = Cell::new(0);
+            let advance = |more| work.set(work.get() + more);
+            let coded = compress(&body, &encoders, &advance).expect("compressing works");
+            let per_byte: u64 = encoders.iter().map(|it| it.work_per_byte()).sum();
+            assert_eq!(work.get(), per_byte * body.len() as u64);
             let codings: Vec<_> = coded.iter().map(|coded| coded.coding).collect();
             assert_eq!(codings, [Coding::Gzip, Coding::Brotli, Coding::Zstd]);
             for Coded { coding, bytes } in coded {
@@ -294,6 +345,28 @@ mod tests {
     }
 
     #[test]
+    fn windows_that_browsers_refuse_are_refused() {
+        let body = b"window ".repeat(3 << 20);
+        let mut large = brotli::enc::BrotliEncoderParams {
+            large_window: true,
+            lgwin: 30,
+            quality: 1,
+            ..Default::default()
+        };
+        let mut coded = Vec::new();
+        brotli::BrotliCompress(&mut body.as_slice(), &mut coded, &large).expect("in memory");
+        assert!(decoder(Coding::Brotli, coded.as_slice()).is_err());
+        (large.large_window, large.lgwin) = (false, 24);
+        coded.clear();
+        brotli::BrotliCompress(&mut body.as_slice(), &mut coded, &large).expect("in memory");
+        let mut sound = decoder(Coding::Brotli, coded.as_slice()).expect("a decoder");
+        assert_eq!(
+            io::copy(&mut sound, &mut io::sink()).expect("sound"),
+            body.len() as u64
+        );
+    }
+
+    #[test]
     fn what_does_not_pay_is_not_kept() {
         let mut state = 1u64;
         let noise: Vec<u8> = (0..200_000)
@@ -305,7 +378,8 @@ mod tests {
             })
             .collect();
         for body in [&noise[..], &noise[..5000], b"short".as_slice(), b""] {
-            let kept = compress(body, &Encoder::all(Effort::Fast)).expect("compressing works");
+            let kept =
+                compress(body, &Encoder::all(Effort::Fast), &|_| {}).expect("compressing works");
             assert!(kept.is_empty(), "{} bytes", body.len());
         }
     }

@@ -314,7 +314,7 @@ pub(super) fn store(
         8 * (job.content.len + longest.unwrap_or(0))
     };
     let run = |job: &Job<'_>| code(job, options);
-    in_order(&work, cost, run, |job, made| {
+    let take = |job: &Job<'_>, made: Result<Vec<Made>, PackError>| {
         let mut stored = Vec::new();
         for made in made? {
             let variant = target.place_bytes(made.coding, &made.bytes, digest(&made.bytes))?;
@@ -335,7 +335,8 @@ pub(super) fn store(
         }
         progress.advance(job.content.len);
         Ok::<(), PackError>(())
-    })?;
+    };
+    in_order(&work, cost, run, take, || {})?;
     progress.end();
     Ok(dictionaries)
 }

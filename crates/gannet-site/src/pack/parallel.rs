@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::Duration;
 
 /// The items, and the limits.
 pub(super) struct Work<'i, I> {
@@ -19,6 +20,8 @@ pub(super) struct Work<'i, I> {
 /// the order of the items. An item is in progress until its result was taken, so that results
 /// waiting for an earlier one count, too.
 ///
+/// This thread also calls `tick` several times a second, to report what the others do.
+///
 /// Items begin in order, so that the one that `take` waits for is always in progress: this cannot
 /// deadlock.
 ///
@@ -30,6 +33,7 @@ pub(super) fn in_order<I: Sync, O: Send, E>(
     cost: impl Fn(&I) -> u64 + Sync,
     run: impl Fn(&I) -> O + Sync,
     mut take: impl FnMut(&I, O) -> Result<(), E>,
+    mut tick: impl FnMut(),
 ) -> Result<(), E> {
     let gate = Gate::new(work.items.len(), work.cost_max);
     let cost = |number: usize| cost(&work.items[number]).min(work.cost_max);
@@ -48,7 +52,16 @@ pub(super) fn in_order<I: Sync, O: Send, E>(
         drop(results);
         let mut waiting = BTreeMap::new();
         let mut next = 0;
-        for (number, result) in &inbox {
+        loop {
+            let (number, result) = match inbox.recv_timeout(TICK) {
+                Ok(result) => result,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    tick();
+                    continue;
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            };
+            tick();
             waiting.insert(number, result);
             while let Some(result) = waiting.remove(&next) {
                 if let Err(error) = take(&work.items[next], result) {
@@ -62,6 +75,9 @@ pub(super) fn in_order<I: Sync, O: Send, E>(
         Ok(())
     })
 }
+
+/// The longest time between two ticks.
+const TICK: Duration = Duration::from_millis(100);
 
 fn thread_count(wanted: usize) -> usize {
     if wanted > 0 {
@@ -166,6 +182,7 @@ mod tests {
                     taken.push(result);
                     Ok(())
                 },
+                || {},
             );
             assert_eq!(outcome, Ok(()));
             assert_eq!(taken, items.iter().map(|item| item * 2).collect::<Vec<_>>());
@@ -187,6 +204,7 @@ mod tests {
             |_| 1,
             run,
             |item, _| if *item == 3 { Err(*item) } else { Ok(()) },
+            || {},
         );
         assert_eq!(outcome, Err(3));
         assert!(begun.into_inner() <= 14, "what is not begun is left");
@@ -199,6 +217,7 @@ mod tests {
             threads: 0,
             cost_max: 1,
         };
-        assert_eq!(in_order(&work, |_| 1, |_| (), |_, ()| Err(())), Ok(()));
+        let outcome = in_order(&work, |_| 1, |_| (), |_, ()| Err(()), || {});
+        assert_eq!(outcome, Ok(()));
     }
 }

@@ -13,10 +13,11 @@ pub enum Phase {
 pub trait Progress {
     /// `file_count` files of `bytes` bytes in total have been found so far.
     fn found(&mut self, file_count: u64, bytes: u64);
-    /// A phase of `bytes` bytes begins.
-    fn begin(&mut self, phase: Phase, bytes: u64);
-    /// Another `bytes` bytes of the phase are done.
-    fn advance(&mut self, bytes: u64);
+    /// A phase of `work` units begins: bytes while reading, about nanoseconds of a processor while
+    /// compressing.
+    fn begin(&mut self, phase: Phase, work: u64);
+    /// Another `work` units of the phase are done. Called several times a second.
+    fn advance(&mut self, work: u64);
     /// The phase ends.
     fn end(&mut self);
 }

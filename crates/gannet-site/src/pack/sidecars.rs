@@ -175,6 +175,7 @@ pub fn make(
             progress.advance(file.len);
             Ok(())
         },
+        || {},
     )?;
     progress.end();
     Ok(report)
@@ -284,7 +285,7 @@ fn copies_of(
             Found::Nothing | Found::Current(..) | Found::Foreign => wanted.push(*encoder),
         }
     }
-    let coded = compress(&body, &wanted).map_err(read)?;
+    let coded = compress(&body, &wanted, &|_| {}).map_err(read)?;
     for one in &coded {
         let place = Place::new(&folder, &file.path, one.coding);
         place

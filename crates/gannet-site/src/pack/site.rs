@@ -520,7 +520,12 @@ impl<'o> Site<'o> {
             return Ok(policy.clone());
         }
         // Made from the stored bytes: a policy for other scripts would block them all.
-        let page = page::read(&read_whole(&source.file, content)?);
+        let Ok(page) = page::read(&read_whole(&source.file, content)?) else {
+            self.broken_pages
+                .push(source.file.path.display().to_string());
+            self.policies.insert(source.content, None);
+            return Ok(None);
+        };
         let wanted = PolicyOptions {
             scripts: self.script_needs,
             ..wanted.clone()

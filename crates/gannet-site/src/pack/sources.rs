@@ -20,8 +20,8 @@ use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
 use super::secrets;
 use super::stamps::Stamps;
-use super::walk::{Skipped, SourceFile};
-use super::{PackError, PackOptions, Remedy, Warning};
+use super::walk::{Skipped, SourceFile, Tree};
+use super::{PackError, PackOptions, Warning};
 
 /// The input of packing.
 #[derive(Debug)]
@@ -86,7 +86,8 @@ impl Sources {
         known: &Stamps,
         progress: &mut dyn Progress,
     ) -> Result<Self, PackError> {
-        let (tree, hosts) = host::walk_all(options, progress)?;
+        let (mut tree, hosts) = host::walk_all(options, progress)?;
+        leave_out_copies(&mut tree, options, types);
         let digests = read_all(options, &tree.files, known, progress)?;
         let mut sources = Self {
             stamps: stamps(&tree.files, &digests),
@@ -174,37 +175,39 @@ impl Sources {
                     .push(format!("'{url}' is too large to be compressed").into());
             }
         }
-        let mut sidecars = self
-            .files
-            .iter()
-            .filter(|it| self.is_sidecar(it))
-            .peekable();
-        let Some(first) = sidecars.peek().map(|first| self.shown(first)) else {
-            return;
-        };
-        let (count, suffix) = (
-            sidecars.count(),
-            first.rsplit('.').next().unwrap_or_default(),
-        );
-        let text = format!(
-            "compressed copies of other files are packed as separate files: {count}, such as \
-             '{first}'; if nothing links to them, leave them out"
-        );
-        let patterns = vec![format!("*.{suffix}")];
-        self.warnings
-            .push(Warning::with(text, Remedy::Exclude(patterns)));
     }
+}
 
-    /// Whether its name is that of a compressed copy of another file.
-    fn is_sidecar(&self, source: &Source) -> bool {
-        let SourceFile { url, host, .. } = &source.file;
-        let original = SIDECARS.iter().find_map(|it| url.strip_suffix(it.suffix));
-        original.is_some_and(|original| {
-            let asked = (*host, original);
-            let by_name = |it: &Source| (it.file.host, it.file.url.as_slice()).cmp(&asked);
-            self.files.binary_search_by(by_name).is_ok()
-        })
-    }
+/// Leaves out compressed copies of files that are packed, as servers of folders use them: the archive
+/// has its own. Beside a file that is not compressed, another name is not taken for its copy.
+fn leave_out_copies(tree: &mut Tree, options: &PackOptions, types: &Types) {
+    let original_of = |file: &SourceFile| -> Option<Vec<u8>> {
+        let original = SIDECARS
+            .iter()
+            .find_map(|it| file.url.strip_suffix(it.suffix))?;
+        let wanted = (file.host, original);
+        let by_name = |it: &SourceFile| (it.host, it.url.as_slice()).cmp(&wanted);
+        tree.files.binary_search_by(by_name).ok()?;
+        let is_compressed = options.compressible.fits(&types.content_type(original));
+        is_compressed.then(|| original.to_vec())
+    };
+    let originals: Vec<_> = tree.files.iter().map(original_of).collect();
+    let mut originals = originals.into_iter();
+    let skipped = &mut tree.skipped;
+    tree.files.retain(|file| {
+        let Some(original) = originals.next().flatten() else {
+            return true;
+        };
+        skipped.push(Skipped {
+            path: file.path.clone(),
+            rule: format!(
+                "a compressed copy of {}",
+                String::from_utf8_lossy(&original)
+            ),
+            is_excluded: false,
+        });
+        false
+    });
 }
 
 fn read_all(
@@ -253,6 +256,7 @@ fn read_all(
             progress.advance(len_of(number));
             Ok::<(), PackError>(())
         },
+        || {},
     )?;
     progress.end();
     for (number, other) in links {

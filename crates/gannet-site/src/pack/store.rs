@@ -1,10 +1,12 @@
 //! Stores contents in the archive: compressed on all cores, or copied from an earlier archive.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use gannet_archive::{BlobId, Coding, DictionaryId, Room, Writer, decode, digest};
@@ -115,8 +117,12 @@ pub(super) fn store(
     target: &mut Target<'_>,
     progress: &mut dyn Progress,
 ) -> Result<Stored, PackError> {
-    let total = sources.contents.iter().map(|content| content.len).sum();
+    let contents = sources.contents.iter();
+    let total = contents
+        .map(|content| work_for(content, options, previous))
+        .sum();
     progress.begin(Phase::Compressing, total);
+    let (done, mut reported) = (AtomicU64::new(0), 0);
     // In batches: passing small contents between threads one by one would take longer than the
     // work.
     let batches = batches(&sources.contents);
@@ -134,7 +140,19 @@ pub(super) fn store(
         reused_count: 0,
         not_utf8: Vec::new(),
     };
-    let prepare = |content| prepare(content, sources, options, previous);
+    let prepare = |content| {
+        let work = work_for(content, options, previous);
+        // What was not necessary after all counts as done.
+        let left = Cell::new(work);
+        let advance = |work: u64| {
+            let work = work.min(left.get());
+            left.set(left.get() - work);
+            done.fetch_add(work, Ordering::Relaxed);
+        };
+        let prepared = prepare(content, sources, options, previous, &advance);
+        advance(work);
+        prepared
+    };
     in_order(
         &work,
         |batch| batch.iter().map(cost).sum(),
@@ -148,9 +166,13 @@ pub(super) fn store(
                 }
                 let path = &sources.files[content.first].file.path;
                 stored.contents.push(target.place(content, path, prepared)?);
-                progress.advance(content.len);
             }
             Ok::<(), PackError>(())
+        },
+        || {
+            let now = done.load(Ordering::Relaxed);
+            progress.advance(now - reported);
+            reported = now;
         },
     )?;
     target.give_tiny()?;
@@ -176,19 +198,35 @@ fn batches(contents: &[SourceContent]) -> Vec<&[SourceContent]> {
     batches
 }
 
+/// The encoders for a content.
+fn encoders_for<'o>(content: &SourceContent, options: &'o PackOptions) -> &'o [Encoder] {
+    match content.is_compressible && content.len < STREAMED_FROM {
+        true => &options.encoders,
+        false => &[],
+    }
+}
+
+/// The work that a content takes, in the units of [`Encoder::work_per_byte`].
+fn work_for(content: &SourceContent, options: &PackOptions, previous: &Previous) -> u64 {
+    let encoders = encoders_for(content, options).iter();
+    let missing = encoders.filter(|it| previous.coded(&content.digest, **it).is_none());
+    let per_byte: u64 = missing.map(|encoder| encoder.work_per_byte()).sum();
+    content.len.saturating_mul(COPY_WORK + per_byte)
+}
+
+/// Nanoseconds for reading, hashing and writing a byte.
+const COPY_WORK: u64 = 2;
+
 /// Gathers the variants of a content. Runs on any thread.
 fn prepare<'p>(
     content: &SourceContent,
     sources: &Sources,
     options: &PackOptions,
     previous: &'p Previous,
+    advance: &dyn Fn(u64),
 ) -> Result<Prepared<'p>, PackError> {
     let is_streamed = content.len >= STREAMED_FROM;
-    let encoders: &[Encoder] = if content.is_compressible && !is_streamed {
-        &options.encoders
-    } else {
-        &[]
-    };
+    let encoders = encoders_for(content, options);
     // Trusted bytes are left unread unless these options need them.
     let is_blind = !options.drop_identity && !options.repr_digest;
     let keep = |blob| keep(blob, is_blind);
@@ -212,7 +250,8 @@ fn prepare<'p>(
         _ if is_streamed => Bytes::Source,
         _ => {
             let body = read_whole(&sources.files[content.first].file, content)?;
-            let coded = compress(&body, &missing).map_err(PackError::io("compress", path))?;
+            let coded = compress(&body, &missing, advance);
+            let coded = coded.map_err(PackError::io("compress", path))?;
             for Coded { coding, bytes } in coded {
                 let digest = digest(&bytes);
                 variants.push((coding, Bytes::Memory(bytes, digest), None));

@@ -262,21 +262,33 @@ fn leftovers_and_links_are_skipped_with_their_rule() {
 }
 
 #[test]
-fn compressed_copies_keep_their_addresses_and_are_told() {
+fn compressed_copies_of_packed_files_are_left_out() {
     let place = Place::new();
     place.file("index.html", "front");
-    place.file("sitemap.xml", "<urlset/>");
-    place.file("sitemap.xml.gz", "coded");
+    for copy in ["index.html.gz", "index.html.br", "index.html.zst"] {
+        place.file(copy, "coded");
+    }
+    place.file("font.woff2", "letters");
+    place.file("font.woff2.gz", "a download");
     place.file("alone.csv.gz", "a download");
     let report = place.pack();
-    assert_eq!(rules(&report), []);
-    let warning = "compressed copies of other files are packed as separate files: 1, such as \
-                   '/sitemap.xml.gz'; if nothing links to them, leave them out";
-    let excluding = Remedy::Exclude(vec!["*.gz".into()]);
-    assert_eq!(report.warnings, [Warning::with(warning.into(), excluding)]);
+    let copy = |suffix| {
+        (
+            format!("index.html.{suffix}"),
+            "a compressed copy of /index.html".into(),
+        )
+    };
+    assert_eq!(rules(&report), ["br", "gz", "zst"].map(copy));
+    assert_eq!(report.warnings, []);
     let file = place.open();
-    assert_eq!(get(&file, "/sitemap.xml.gz").as_deref(), Some("coded"));
-    assert_eq!(get(&file, "/alone.csv.gz").as_deref(), Some("a download"));
+    for (path, expect) in [
+        ("/index.html", Some("front")),
+        ("/index.html.br", None),
+        ("/font.woff2.gz", Some("a download")),
+        ("/alone.csv.gz", Some("a download")),
+    ] {
+        assert_eq!(get(&file, path).as_deref(), expect, "{path}");
+    }
 }
 
 #[test]

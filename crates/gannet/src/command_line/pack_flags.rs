@@ -185,8 +185,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "compress as well as possible: gzip=zopfli,br=11,zstd=22",
-        details: "Takes several times as long as the default, to save one or two percent.",
+        brief: "compress better: gzip=12,br=11,zstd=19",
+        details: "Takes about three times as long as the default, to save three percent.",
         is_common: true,
         apply: |settings, values| {
             settings.best = switch(values)?;
@@ -199,7 +199,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: one("LIST"),
         group: Group::Packing,
         default: "gzip,br,zstd",
-        brief: "codings to try, with levels: gzip=12,br=11,zstd=19, or none",
+        brief: "codings to try, with levels: gzip=9,br=10,zstd=12, or none",
         details: "A coding is stored where it makes a file sufficiently smaller. Levels are 1 to \
             12 or zopfli for gzip, 0 to 11 for br, 1 to 22 for zstd; without one, --fast and \
             --best decide.",

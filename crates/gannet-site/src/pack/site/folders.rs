@@ -126,10 +126,9 @@ impl Site<'_> {
         writer: &mut Writer,
         output: &mut Output,
     ) -> Result<(), PackError> {
-        let coded = compress(&page.content, &self.options.encoders).map_err(PackError::io(
-            "compress the listings of",
-            &self.options.source,
-        ))?;
+        let coded = compress(&page.content, &self.options.encoders, &|_| {}).map_err(
+            PackError::io("compress the listings of", &self.options.source),
+        )?;
         let mut target = Target::new(writer, output);
         let plain = digest(&page.content);
         let has_digest = self.options.repr_digest;

@@ -370,8 +370,8 @@ pub static COMMANDS: &[Command] = &[
         details: "Additional names that kawipiko stores for a file are left out, since packing \
             makes them again; its redirects become a _redirects file. 'gannet pack' also takes \
             such archives. Nothing is written outside the directory, links are not created, and \
-            all files together are limited to a hundred times the length of the archive plus 1 \
-            GiB.",
+            all files and folders together are limited to a hundred times the length of the \
+            archive plus 256 MiB.",
         variables: &[],
         example: "gannet import site.cdb -o ./site",
         table: Table::None,
