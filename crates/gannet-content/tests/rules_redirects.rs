@@ -254,9 +254,12 @@ fn query_parameters_select_rules() {
             ("/articles?tag=x&id=7", "301 /posts/x/7"),
             ("/articles?id=7", "302 /posts/7"),
             ("/articles?tag=x", "301 /tags/x"),
-            ("/articles?tag=x&page=2", "-"),
+            // Others do not undo a rule.
+            ("/articles?tag=x&page=2", "301 /tags/x"),
+            ("/articles?utm=1&id=7&tag=x&tag=y", "301 /posts/x/7"),
             ("/articles?id=", "-"),
-            ("/articles?id=1&id=2", "-"),
+            // The first of a name counts.
+            ("/articles?id=1&id=2", "302 /posts/1"),
             ("/articles", "-"),
             ("/page.php?id=1", "301 /first"),
             ("/page.php?id=%31", "301 /first"),

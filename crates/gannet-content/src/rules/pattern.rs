@@ -442,6 +442,18 @@ impl<'a> Subject<'a> {
         (!is_none).then_some(0)
     }
 
+    /// The number of its segments.
+    pub(crate) fn count(&self) -> usize {
+        let separators = self.bytes.iter().filter(|&&byte| byte == self.separator);
+        self.first().map_or(0, |_| separators.count() + 1)
+    }
+
+    /// Its segments; an empty one if it has none.
+    pub(crate) fn segments(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        let separator = self.separator;
+        self.bytes.split(move |&byte| byte == separator)
+    }
+
     /// The end of the segment that begins here, and the start of the next one.
     pub(crate) fn segment(&self, start: usize) -> (usize, Option<usize>) {
         let rest = &self.bytes[start..];

@@ -10,7 +10,7 @@
 
 use super::limits::{
     CLOUDFLARE_DYNAMIC_MAX, CLOUDFLARE_REDIRECT_LINE_MAX, CLOUDFLARE_STATIC_MAX,
-    LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX, QUERY_KEY_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
+    LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
 };
 use super::lines::{Line, Report, Token, Wrong, lines};
 use super::pattern::{Pattern, Scheme, Syntax, name_len};
@@ -35,8 +35,7 @@ pub struct Redirect {
     pub place: Place,
     /// The paths and hosts it applies to.
     pub pattern: Pattern,
-    /// The parameters that the query must have, sorted by name. If there are any, the query must
-    /// have no others.
+    /// The parameters that the query must have, sorted by name; it may have others.
     pub query: Vec<QueryParameter>,
     /// The first language of the client has to be in one of these ranges, in lower case; any will do if
     /// there are none.
@@ -356,16 +355,6 @@ fn parse_query(tokens: &[Token<'_>], compat: Compat) -> Result<Vec<QueryParamete
         }
     }
     query.sort();
-    let key_len = query.iter().map(|parameter| match &parameter.value {
-        QueryValue::Literal(value) => value.len() + 2,
-        QueryValue::Placeholder(_) => 0,
-    });
-    if key_len.sum::<usize>() > QUERY_KEY_MAX {
-        let found = "query values that are too long together";
-        let column = tokens.first().map_or(1, |token| token.column);
-        let expected = format!("at most {QUERY_KEY_MAX} bytes");
-        return Err((column, Wrong::words(found, expected)));
-    }
     Ok(query)
 }
 
