@@ -179,6 +179,8 @@ pub(super) struct Table {
     groups: Vec<Group>,
     /// The texts of all pairs.
     bytes: Vec<u8>,
+    /// Of each pair, see [`head`].
+    heads: Vec<u64>,
     sets: Vec<Set>,
 }
 
@@ -224,6 +226,7 @@ impl Table {
             }
             table.bytes.extend_from_slice(before);
             table.bytes.extend_from_slice(after);
+            table.heads.push(head(before, after));
             let rules: Vec<u32> = same.iter().map(|entry| entry.2).collect();
             table.sets.push(sets.add(&rules));
         }
@@ -277,19 +280,39 @@ impl Table {
         steps: &Steps,
     ) -> Result<Set, OutOfSteps> {
         let len = before.len() + after.len();
-        let (mut low, mut high) = (0, group.count as usize);
+        let first = group.first as usize;
+        let heads = &self.heads[first..first + group.count as usize];
+        let head = head(before, after);
+        let compare = |at: usize| {
+            let start = group.start as usize + at * len;
+            let rest = || order(&self.bytes[start..start + len], before, after);
+            heads[at].cmp(&head).then_with(rest)
+        };
+        let (mut low, mut high) = (0, heads.len());
         steps.through(len * (1 + high.ilog2() as usize))?;
         while low < high {
             let middle = low.midpoint(high);
-            let start = group.start as usize + middle * len;
-            match order(&self.bytes[start..start + len], before, after) {
+            match compare(middle) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
-                Ordering::Equal => return Ok(self.sets[group.first as usize + middle]),
+                Ordering::Equal => return Ok(self.sets[first + middle]),
             }
         }
         Ok(Set::default())
     }
+}
+
+/// The first bytes of two texts in a row, as a number in the order of texts that are as long: it
+/// decides most comparisons.
+#[inline]
+fn head(before: &[u8], after: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let texts = before.iter().chain(after);
+    bytes
+        .iter_mut()
+        .zip(texts)
+        .for_each(|(to, from)| *to = *from);
+    u64::from_be_bytes(bytes)
 }
 
 /// Compares a text with two others in a row that are as long. Nothing is not compared: it has no
