@@ -43,8 +43,8 @@ pub(crate) struct Captured<'a> {
 }
 
 impl Target {
-    /// Parses a target. `names` are the captures of the source, in order; without them, colons have
-    /// no special meaning.
+    /// Parses a target. `names` are the captures of the source, in order; other colons have no
+    /// special meaning: addresses have `/:w:/` and `#:~:text=` in them.
     pub(crate) fn parse(text: &str, names: Option<&[&str]>) -> Result<Self, Wrong> {
         let (origin, rest) = split_origin(text)?;
         let offset = text.len() - rest.len();
@@ -96,6 +96,26 @@ impl Target {
                 .iter()
                 .filter_map(|parts| parts.as_ref())
                 .all(|parts| are_texts(parts, percent::is_query_byte))
+    }
+
+    /// A part of its text that looks like a placeholder which the source lacks: `:pgae`, but not
+    /// the colon of `/wiki/Talk:Page` or of `#:~:text=`.
+    #[must_use]
+    pub fn lookalike(&self) -> Option<&str> {
+        let rest = [&self.query, &self.fragment].into_iter().flatten();
+        let parts = [&self.path].into_iter().chain(rest).flatten();
+        let mut texts = parts.filter_map(|part| match part {
+            Part::Literal(text) => Some(text.as_str()),
+            Part::Capture(_) => None,
+        });
+        texts.find_map(|text| {
+            text.match_indices(':').find_map(|(at, _)| {
+                let len = name_len(&text[at + 1..]);
+                let is_inner =
+                    text[..at].ends_with(|last: char| last.is_alphanumeric() || last == '~');
+                (len > 0 && !is_inner).then(|| &text[at..=at + len])
+            })
+        })
     }
 
     /// Whether it leads to a path of the requested host.
@@ -287,11 +307,6 @@ fn parse_parts(
                 index += 1 + len;
                 continue;
             }
-            // `/wiki/Talk:Page` has no placeholder; `/blog/:pgae` has one, misspelt.
-            let is_inner = index > 0 && bytes[index - 1].is_ascii_alphanumeric();
-            if len > 0 && !is_inner {
-                return Err(unknown(name, names).at(text, index));
-            }
         }
         let byte = bytes[index];
         let is_escape =
@@ -313,14 +328,4 @@ fn parse_parts(
         parts.push(Part::Literal(literal));
     }
     Ok(parts)
-}
-
-fn unknown(name: &str, names: &[&str]) -> Wrong {
-    let expected = if names.is_empty() {
-        "no placeholder, because the source has none".to_owned()
-    } else {
-        let names: Vec<String> = names.iter().map(|name| format!(":{name}")).collect();
-        format!("a placeholder of the source: {}", names.join(", "))
-    };
-    Wrong::new(&format!(":{name}"), expected).help("write '%3A' for a colon")
 }

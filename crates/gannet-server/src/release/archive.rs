@@ -236,7 +236,7 @@ impl ArchiveSite {
             Outcome::Elsewhere {
                 status, location, ..
             } => Resolved::Elsewhere(status, location),
-            Outcome::Missing => Resolved::Error(Status::NOT_FOUND),
+            Outcome::Missing(status) => Resolved::Error(status),
         })
     }
 
