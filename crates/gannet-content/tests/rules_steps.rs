@@ -85,7 +85,8 @@ fn the_most_expensive_redirects_are_found_within_the_bound() {
                 let steps = Steps::default();
                 let found = table.decide_within(&input, false, &steps, &mut out);
                 assert_eq!(found, Ok(expect), "{}: {}", shape.name, steps.taken());
-                table.varies_by_language(&input, false);
+                let speaks = !shape.name.starts_with("languages");
+                assert!(speaks || table.varies_by_language(&input, false));
             }
         }
     }

@@ -142,7 +142,9 @@ impl Pattern {
                     name: name.to_owned(),
                     suffix: Vec::new(),
                 });
-            } else if is_label(label) {
+            } else if let Ok(label) = crate::host_name::label(&label.to_lowercase())
+                && is_label(&label)
+            {
                 let lower = label.to_ascii_lowercase();
                 labels.push(Segment::Literal(lower.into_bytes()));
             } else {

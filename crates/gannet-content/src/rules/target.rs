@@ -10,6 +10,7 @@ use super::limits::{HOST_MAX, LOCATION_MAX};
 use super::lines::Wrong;
 use super::pattern::{Captures, Source, name_len, shift};
 use super::percent;
+use crate::host_name::label;
 
 /// The location that a rule leads to.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -256,10 +257,13 @@ fn split_origin(text: &str) -> Result<(Option<String>, &str), Wrong> {
     let offset = text.len() - rest.len();
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.parse::<u16>().is_ok() => host,
-        _ => authority,
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => (host, Some(port)),
+        _ => (authority, None),
     };
+    let lower = host.to_lowercase();
+    let labels: Result<Vec<String>, String> = lower.split('.').map(label).collect();
+    let host = labels.map_or_else(|_| host.to_owned(), |labels| labels.join("."));
     let is_name_byte =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let is_name = !host.is_empty() && host.bytes().all(is_name_byte);
@@ -268,15 +272,13 @@ fn split_origin(text: &str) -> Result<(Option<String>, &str), Wrong> {
         .and_then(|host| host.strip_suffix(']'))
         .is_some_and(|host| host.parse::<core::net::Ipv6Addr>().is_ok());
     if host.len() > HOST_MAX || !(is_name || is_address) {
-        let wrong = Wrong::new(authority, "a host name, in ASCII and without placeholders");
+        let wrong = Wrong::new(authority, "a host name, without placeholders");
         return Err(wrong
             .at(text, offset)
             .help("a request must not choose the host it is sent to"));
     }
-    Ok((
-        Some(format!("{scheme}://{}", authority.to_ascii_lowercase())),
-        rest,
-    ))
+    let port = port.map_or(String::new(), |port| format!(":{port}"));
+    Ok((Some(format!("{scheme}://{host}{port}")), rest))
 }
 
 fn split_at(text: &str, separator: char) -> (&str, Option<&str>) {

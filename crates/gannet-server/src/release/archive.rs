@@ -216,6 +216,9 @@ impl ArchiveSite {
         let outcome = resolve(&releases, &facts, input, || {
             is_navigation(&wanted.request.fields)
         });
+        if let Some(rules) = rules {
+            rules.note_overruns();
+        }
         Some(match outcome {
             Outcome::Entry {
                 entry,
