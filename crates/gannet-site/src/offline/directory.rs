@@ -12,7 +12,6 @@ use std::sync::Arc;
 use gannet_content::directory::lookup::{AtPath, Found, Lookup, LookupOptions, Step};
 use gannet_content::mime;
 use gannet_content::routing::{Routing, hidden_segment};
-use gannet_http::semantics::status::Status;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
