@@ -1,15 +1,19 @@
 //! A table from digests to numbers.
 
+use std::hash::{BuildHasher, RandomState};
+
 /// Numbers by digests that are stored elsewhere: eight bytes each, and some free slots. A map with
 /// the digests as its keys would store them a second time.
 ///
-/// Works for any digest of at least four bytes whose first bytes are evenly distributed.
+/// Works for any digest of at least four bytes. An author of files may choose their content so that
+/// parts of digests are equal, so the place of one is not known in advance.
 #[derive(Clone, Debug, Default)]
 pub struct DigestTable {
     /// The first half is the beginning of a digest, so that other digests need not be read; the
     /// second half is the number. A power of two of them, at most 0.7 full.
     slots: Vec<u64>,
     count: usize,
+    places: RandomState,
 }
 
 /// Matches no search: the number `u32::MAX` is not used.
@@ -24,6 +28,7 @@ impl DigestTable {
         Self {
             slots: vec![EMPTY; slots],
             count: 0,
+            places: RandomState::new(),
         }
     }
 
@@ -71,7 +76,8 @@ impl DigestTable {
     }
 
     fn home(&self, start: u64) -> Option<usize> {
-        Some(start as usize & self.slots.len().checked_sub(1)?)
+        let last = self.slots.len().checked_sub(1)?;
+        Some(self.places.hash_one(start) as usize & last)
     }
 }
 

@@ -6,6 +6,7 @@
 //!  rules that go before files ──▶ the path's own entry ──▶ an immutable asset of another release
 //!                                                            │ no
 //!    rules for what is missing ◀── /page/ redirects to /page ◀┘
+//!           │  (and for listings)
 //!           └──▶ the application's page ──▶ the pages of folders
 //! ```
 //!
@@ -70,6 +71,11 @@ pub trait Entries {
         false
     }
 
+    /// Whether it is a listing, which rules precede.
+    fn is_listing(&self, _entry: &Self::Entry) -> bool {
+        false
+    }
+
     /// Called with the verdict of the redirect rules, for callers that report reasons.
     fn ruled(&self, _ruled: Option<&Ruled>) {}
 }
@@ -129,6 +135,10 @@ impl<'a, B: AsRef<[u8]>> Entries for Host<'a, B> {
     fn is_file(&self, entry: &Entry<'a>) -> bool {
         !entry.is_alias() && !entry.is_generated()
     }
+
+    fn is_listing(&self, entry: &Entry<'a>) -> bool {
+        entry.is_generated()
+    }
 }
 
 /// Properties of an archive, and the rules of the requested host.
@@ -173,8 +183,8 @@ pub enum Outcome<E> {
         /// The position of the rule.
         rule: u32,
     },
-    /// 404, and the site has no page for that.
-    Missing,
+    /// This error, and the site has no page for that: 404, unless a rule says 410 or 451.
+    Missing(Status),
 }
 
 /// Resolves a request. `is_navigation` is called only if a path names nothing.
@@ -191,11 +201,19 @@ pub fn resolve<E: Entries>(
         return claimed(entries, facts, ruled);
     }
     match entries.find(Space::Content, request.path) {
-        Some(entry) => Outcome::Entry {
-            entry,
-            status: Status::OK,
-            is_own: true,
-        },
+        Some(entry) => {
+            if let Some(redirects) = facts.redirects
+                && entries.is_listing(&entry)
+                && let Some(ruled) = redirects.for_missing(request)
+            {
+                return claimed(entries, facts, ruled);
+            }
+            Outcome::Entry {
+                entry,
+                status: Status::OK,
+                is_own: true,
+            }
+        }
         None => missing(entries, facts, request, is_navigation()),
     }
 }
@@ -226,7 +244,18 @@ fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Outcome<
     let find = |path: &[u8]| content_for_others(entries, facts, path);
     match find(&path).or_else(|| find(&other)) {
         Some(entry) => stands_in(entry, status),
-        None => fallback(entries, &path, &[FallbackKind::NotFound], false),
+        None => {
+            let page = fallback(entries, &path, &[FallbackKind::NotFound], false);
+            // Without a page to send, an error is still that error.
+            let error = match status {
+                Status::OK => Status::NOT_FOUND,
+                error => error,
+            };
+            match page {
+                Outcome::Entry { entry, .. } => stands_in(entry, error),
+                _ => Outcome::Missing(error),
+            }
+        }
     }
 }
 
@@ -287,7 +316,7 @@ fn fallback<E: Entries>(
         }
         next = path[..end].iter().rposition(|byte| *byte == b'/');
     }
-    Outcome::Missing
+    Outcome::Missing(Status::NOT_FOUND)
 }
 
 fn stands_in<E>(entry: E, status: Status) -> Outcome<E> {
@@ -356,6 +385,10 @@ mod tests {
         fn is_file(&self, entry: &String) -> bool {
             !entry.ends_with("alias")
         }
+
+        fn is_listing(&self, entry: &String) -> bool {
+            entry.ends_with("alias")
+        }
     }
 
     const WILDCARD: Space = Space::Fallback(FallbackKind::Wildcard);
@@ -403,7 +436,8 @@ mod tests {
                 )
             }
             Outcome::Kept => "kept".into(),
-            Outcome::Missing => "missing".into(),
+            Outcome::Missing(Status::NOT_FOUND) => "missing".into(),
+            Outcome::Missing(status) => format!("{}", status.0),
         }
     }
 
@@ -471,7 +505,8 @@ mod tests {
 
     #[test]
     fn rules_come_before_files_if_forced_and_else_after_slashes() {
-        let text = b"/page/ /x 301\n/gone /page 410\n/forced /x 302!\n/lost /none 200\n";
+        let text = b"/page/ /x 301\n/gone /page 410\n/forced /x 302!\n/lost /none 200\n\
+            /past /none 410\n/list /l 301\n/listed /l 200\n";
         let file = SourceFile {
             path: "_redirects",
             text,
@@ -482,6 +517,8 @@ mod tests {
         let site = site(&[
             (Space::Content, "/page"),
             (Space::Content, "/forced"),
+            (Space::Content, "/list/ alias"),
+            (Space::Content, "/l alias"),
             (WILDCARD, "/"),
             (NOT_FOUND, "/"),
         ]);
@@ -501,6 +538,16 @@ mod tests {
         // A path that a rule names and that does not exist is 404, whatever answers for other
         // paths.
         check("/lost", "404 Fallback(NotFound) /");
+        check("/past", "410 Fallback(NotFound) /");
+        // Rules precede listings, and may send them.
+        check("/list/", "301 /l by 5");
+        check("/listed", "200 Content /l alias");
+        let bare = Site {
+            entries: Vec::new(),
+            asked: RefCell::new(0),
+        };
+        assert_eq!(ask(&bare, &facts, "/past", false), "410");
+        assert_eq!(ask(&bare, &facts, "/lost", false), "missing");
         check("/else", "200 Fallback(Wildcard) /");
     }
 

@@ -57,6 +57,8 @@ pages! {
         "The page does not exist in a form that was asked for."
     408 REQUEST_TIMEOUT "Request Timeout"
         "The request took too long to arrive."
+    410 GONE "Gone"
+        "What was at this address is gone for good."
     411 LENGTH_REQUIRED "Length Required"
         "The request does not say how long it is."
     412 PRECONDITION_FAILED "Precondition Failed"

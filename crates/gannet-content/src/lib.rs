@@ -17,6 +17,7 @@ pub mod answer;
 pub mod archive;
 pub mod directory;
 pub mod error_page;
+pub mod host_name;
 pub mod limits;
 pub mod mime;
 pub mod multipart;

@@ -162,4 +162,15 @@ fn files_that_win_or_are_hidden_are_found() {
         "'/gone.html'",
     );
     check(Netlify, "/a /gone.html 404", &["/gone.html"], &[], "");
+    for target in ["/b/:x", "/b/:splat", "https://matrix.to/#/:x", "/b?c=:x"] {
+        let rules = format!("/a/:y {target}");
+        check(
+            Netlify,
+            &rules,
+            &[],
+            &["1 placeholder-text"],
+            "the source has no such",
+        );
+    }
+    check(Netlify, "/a /wiki/Talk:Page#:~:text=x", &[], &[], "");
 }

@@ -57,11 +57,6 @@ fn problems_of_netlify_redirects() {
             ":1:11: found '/c', expected the end of the line",
         ),
         ("/a /b 301!!", "expected a status"),
-        (
-            "/a/* /b/:rest",
-            ":1:9: found ':rest', expected a placeholder of the source: :splat",
-        ),
-        ("/a /b/:rest", "expected no placeholder"),
         ("/a/:x/:x /b", "':x' twice"),
         ("/a/*/b/* /c", ":1:8: found a second '*'"),
         ("/a//b /c", ":1:4: found two slashes"),
@@ -87,6 +82,11 @@ fn problems_of_netlify_redirects() {
             ":1:11: found 'Language=de_AT', expected languages such as 'Language=en,zh-hant'",
         ),
         ("/a /b Role=admin", ":1:7: found 'Role=admin'"),
+        (
+            "/a /b 302 country=de",
+            ":1:11: found 'country=de', expected no",
+        ),
+        ("/a /b 302 language=de_AT", "expected languages such as"),
         ("/admin/* 200! Role=admin", ":1:15: found 'Role=admin'"),
         ("/a Country=de /b", ":1:4: found 'Country=de'"),
         ("/a id=1 id=2 /b", "'id' twice"),
@@ -102,33 +102,6 @@ fn problems_of_netlify_redirects() {
     ] {
         check(Netlify, "_redirects", text, expect);
     }
-}
-
-/// A placeholder of Cloudflare's gets an explanation naming that dialect, and no other problem
-/// does.
-#[test]
-fn placeholders_within_segments_are_explained() {
-    let help = |compat, text: &str| {
-        problems(compat, "_redirects", text.as_bytes())[0]
-            .what
-            .help()
-    };
-    let explained = help(Netlify, "/pre-:x.html /new/:x");
-    let explained = explained.expect("there is a next step");
-    assert!(explained.contains("--compat cloudflare"), "{explained}");
-    for (compat, text) in [
-        (Netlify, "/pre-:xy.html /new/:x"),
-        (Netlify, "/pre/:y /new/:x"),
-        (Netlify, "/old /new/:x"),
-        (Cloudflare, "/pre-:y.html /new/:x"),
-    ] {
-        assert_eq!(
-            help(compat, text),
-            Some("write '%3A' for a colon"),
-            "{text}"
-        );
-    }
-    assert!(problems(Cloudflare, "_redirects", b"/pre-:x.html /new/:x").is_empty());
 }
 
 #[test]

@@ -254,9 +254,12 @@ fn query_parameters_select_rules() {
             ("/articles?tag=x&id=7", "301 /posts/x/7"),
             ("/articles?id=7", "302 /posts/7"),
             ("/articles?tag=x", "301 /tags/x"),
-            ("/articles?tag=x&page=2", "-"),
+            // Others do not undo a rule.
+            ("/articles?tag=x&page=2", "301 /tags/x"),
+            ("/articles?utm=1&id=7&tag=x&tag=y", "301 /posts/x/7"),
             ("/articles?id=", "-"),
-            ("/articles?id=1&id=2", "-"),
+            // The first of a name counts.
+            ("/articles?id=1&id=2", "302 /posts/1"),
             ("/articles", "-"),
             ("/page.php?id=1", "301 /first"),
             ("/page.php?id=%31", "301 /first"),
@@ -268,6 +271,41 @@ fn query_parameters_select_rules() {
             ("/articles?id=..%2F..%2Fx", "302 /posts/../../x"),
             ("/articles?&id=7&", "302 /posts/7"),
         ],
+    );
+}
+
+/// Addresses have colons in them, and what hosts do not know as a placeholder they send as it is.
+#[test]
+fn colons_of_no_placeholder_are_text() {
+    check(
+        Netlify,
+        "/share https://x.example/:w:/r/sites/a\n\
+         /quote /page#:~:text=foo\n\
+         /room https://matrix.to/#/:room\n\
+         /some/:a /x/:b/:splat/:a\n\
+         /pre-:x.html /new/:x\n",
+        &[
+            ("/share", "301 https://x.example/:w:/r/sites/a"),
+            ("/quote", "301 /page#:~:text=foo"),
+            ("/room", "301 https://matrix.to/#/:room"),
+            ("/some/1", "301 /x/:b/:splat/1"),
+            ("/pre-:x.html", "301 /new/:x"),
+        ],
+    );
+    check(
+        Cloudflare,
+        "/pre-:x.html /new/:x/:y",
+        &[("/pre-1.html", "302 /new/1/:y")],
+    );
+}
+
+/// Rules that were copied from a page have spaces that do not break.
+#[test]
+fn columns_are_separated_by_any_space() {
+    check(
+        Netlify,
+        "/a\u{a0}/b\u{a0}\u{a0}302\n\u{a0}\n\u{2003}/c \u{a0}/d\n",
+        &[("/a", "302 /b"), ("/c", "301 /d")],
     );
 }
 
@@ -470,6 +508,7 @@ fn kawipiko_has_hosts_folders_and_catch_alls() {
              /a:b/c/e ../e?q 303\n\
              ://h.example/* /host 301\n\
              ://h.example/x https://other.example/y 303\n\
+             ://*/any /host 301\n\
              http://i.example/x /plain 307\n\
              https://j.example /root 308\n\
              ./here /there 301\n",
@@ -504,6 +543,8 @@ fn kawipiko_has_hosts_folders_and_catch_alls() {
         ("http://h.example/x", "303 https://other.example/y"),
         ("https://i.example/x", "307 /plain"),
         ("http://j.example/", "308 /root"),
+        ("https://k.example/any", "301 /host"),
+        ("FILE https://h.example/any", "301 /host"),
         ("/x", "-"),
         ("/here", "301 /there"),
         ("/docs/v%201/intro", "302 /docs/v%201/start"),
@@ -536,7 +577,9 @@ fn rules_for_languages() {
                  /docs/* /zh/:splat 302 Language=ZH-Hant\n\
                  /docs/* /en/:splat 302\n\
                  /shop id=:id /de/shop/:id Language=de\n\
-                 /shop id=:id /en/shop/:id\n";
+                 /shop id=:id /en/shop/:id\n\
+                 /lower language=it /query\n\
+                 /lower /it 302 language=IT\n";
     check(
         Netlify,
         rules,
@@ -554,6 +597,9 @@ fn rules_for_languages() {
             ("/docs/a", "302 /en/a"),
             ("[de] /shop?id=7", "301 /de/shop/7"),
             ("[fr] /shop?id=7", "301 /en/shop/7"),
+            ("[it] /lower", "302 /it"),
+            ("/lower", "-"),
+            ("/lower?language=it", "301 /query"),
         ],
     );
     let table = table(Netlify, rules);

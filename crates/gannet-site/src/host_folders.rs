@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use crate::host_name::host_name;
+use gannet_content::host_name::host_name;
 
 /// The folder for hosts without one of their own.
 pub const DEFAULT_FOLDER: &str = "_default";

@@ -35,7 +35,6 @@ pub mod archive;
 pub mod bundle;
 pub mod check;
 pub mod host_folders;
-pub mod host_name;
 pub mod import;
 pub mod offline;
 pub mod pack;

@@ -14,6 +14,7 @@ pub mod exposition;
 pub mod h1;
 pub mod h2;
 pub mod h3;
+pub mod hostile;
 mod left_out;
 mod seeds;
 pub mod stand_in;

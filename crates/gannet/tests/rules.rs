@@ -122,7 +122,7 @@ fn redirects_as_netlify_reads_them() {
                 "301 /people/evil.example?page=7",
             ),
             ("", "/store?id=17", "301 /product/17"),
-            ("", "/store?id=17&x=1", "404 nothing here"),
+            ("", "/store?id=17&x=1", "301 /product/17"),
             ("", "/app/anything", "200 about"),
             ("", "/w/first", "200 first post"),
             ("", "/w/no", "404 nothing here"),
@@ -145,6 +145,50 @@ fn redirects_as_netlify_reads_them() {
             ("", "/about/", "308 /about"),
         ],
     );
+}
+
+/// Rules precede listings, which both modes may have; a status of a rule needs no content.
+#[test]
+fn rules_precede_listings_and_need_no_content() {
+    let site = Folder::new();
+    site.write("docs/intro.html", "intro");
+    site.write("plain/a.html", "a");
+    site.write("blog.html", "blog");
+    site.write("blog/b.html", "b");
+    site.write(
+        "_redirects",
+        "/docs /docs/intro 301\n/ https://new.example/ 301\n/past /none 410\n/lost /none 200\n",
+    );
+    let moved = Folder::new();
+    moved.write("_redirects", "/* https://new.example/:splat 301\n");
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        let archive = pack(&site, &out, engine, &["--listing"]);
+        let servers = [engine.serve(site.path(), &[]), engine.serve(archive, &[])];
+        for server in &servers {
+            let mut client = Client::new(server);
+            for (target, expect) in [
+                ("/docs/", "301 /docs/intro"),
+                ("/", "301 https://new.example/"),
+                ("/plain", "308 /plain/"),
+                ("/plain/", "200 <!doctype html>"),
+                ("/blog/", "308 /blog"),
+                ("/past", "410 <!doctype html>"),
+                ("/lost", "404 <!doctype html>"),
+            ] {
+                let response = get(&mut client, "", target);
+                assert_eq!(short(&response), expect, "{target}");
+            }
+        }
+        for server in &both(engine, &moved, &out, &[]) {
+            let mut client = Client::new(server);
+            for target in ["/", "/a/b"] {
+                let response = get(&mut client, "", target);
+                let expect = format!("301 https://new.example{target}");
+                assert_eq!(short(&response), expect);
+            }
+        }
+    });
 }
 
 #[test]

@@ -430,10 +430,10 @@ fn splats_and_placeholders() {
         ],
         [
             "all",
-            "a target names a placeholder that its source does not have",
+            "a placeholder that the source does not have is text",
             "/b/:id /c/:other 302",
             "/b/d",
-            [REFUSED, REFUSED, "404"]
+            ["302 /c/:other", "302 /c/:other", "404"]
         ],
         [
             "Cloudflare",
@@ -478,10 +478,10 @@ fn queries_hosts_and_conditions() {
         ],
         [
             "Netlify, Query parameters",
-            "others beside them are no match",
+            "others beside them do not undo a rule",
             "/s id=:id /p/:id 302",
             "/s?id=7&x=1",
-            ["404", REFUSED, REFUSED]
+            ["302 /p/7", REFUSED, REFUSED]
         ],
         [
             "Netlify, Query parameters",

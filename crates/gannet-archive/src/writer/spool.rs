@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -101,27 +100,7 @@ pub(super) struct Pool {
     pub(super) bytes: Vec<u8>,
     /// The place of the string with this hash. If two strings had the same hash, which no archive
     /// will ever see, the second would be stored each time.
-    places: HashMap<u64, (u64, usize), BuildHasherDefault<Hashed>>,
-}
-
-/// For keys that are hashes already.
-#[derive(Default)]
-pub(super) struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = self.0.rotate_left(5) ^ hash;
-    }
+    places: HashMap<u64, (u64, usize)>,
 }
 
 impl Pool {

@@ -7,13 +7,16 @@
 //!  /name   ──▶ name ──regular──▶ File                 /name/ ──▶ name/index.html ──regular──▶ File
 //!               │ └──directory─▶ name.html ─no─▶ Redirect          │ missing
 //!               │ missing                                          ▼
-//!               ▼                                     (listing)   name ──directory──▶ Listing
-//!              name.html ──regular──▶ File                         │ no
+//!               ▼                                     (listing)   name: is it a directory?
+//!              name.html ──regular──▶ File                         │
 //!               │ no                                               ▼
 //!               │                                             name.html ──regular──▶ Redirect
 //!               ▼                                                  │ no
 //!       Unclaimed: the site's redirects, if it has any ◀───────────┘
 //!               │ go on
+//!               ▼
+//!       Listing of a directory
+//!               │ no
 //!               ▼
 //!       index.html, 200 (single-page application, unless the path looks like an asset)
 //!               │ no
@@ -106,7 +109,7 @@ pub enum Found<'a> {
         /// The path.
         location: &'a [u8],
     },
-    /// List the directory last requested.
+    /// List this directory.
     Listing {
         /// Its path relative to the root, `""` for the root itself.
         path: &'a [u8],
@@ -123,8 +126,8 @@ pub enum Found<'a> {
     /// No file has the path, and the site's redirects come next: [`Lookup::claim`] takes their
     /// verdict. If they have none either, [`Lookup::go_on`] finds what answers.
     Unclaimed,
-    /// 404, and the site has no page for that.
-    Missing,
+    /// This error, and the site has no page for that: 404, unless a rule says 410 or 451.
+    Missing(Status),
     /// 403.
     Forbidden,
     /// 500 or 503, depending on the error.
@@ -153,6 +156,8 @@ pub struct Lookup {
     fallback_len: usize,
     /// A browser requests a page to show.
     is_navigation: bool,
+    /// The path is a directory to list, if no rule decides.
+    is_listed: bool,
     state: State,
 }
 
@@ -261,6 +266,7 @@ impl Lookup {
             rule_status,
             fallback_len: path.len().saturating_sub(1),
             is_navigation: false,
+            is_listed: false,
             state: State::Exact,
         };
         let hidden = hidden_segment(&lookup.path).filter(|_| !options.dotfiles);
@@ -301,7 +307,7 @@ impl Lookup {
             },
             End::Listing => Found::Listing { path },
             End::Unclaimed => Found::Unclaimed,
-            End::Missing => Found::Missing,
+            End::Missing => Found::Missing(self.missing_status()),
             End::Forbidden => Found::Forbidden,
             End::Failed => Found::Failed,
         })
@@ -329,7 +335,12 @@ impl Lookup {
             }
             (_, AtPath::Denied) => self.state = State::Done(End::Forbidden),
             (State::WithoutSlash, AtPath::Directory) if self.options.listing => {
-                self.state = State::Done(End::Listing);
+                self.is_listed = true;
+                match self.trailing_slash {
+                    // Pages were queried before.
+                    TrailingSlash::Always => self.unclaimed(),
+                    _ => self.ask_slash_page(0),
+                }
             }
             (State::WithoutSlash, AtPath::Regular) if self.trailing_slash.removes() => {
                 self.redirect_without_slash();
@@ -362,7 +373,8 @@ impl Lookup {
         }
     }
 
-    /// The site's redirects have nothing for the path: queries what answers in its place.
+    /// The site's redirects have nothing for the path: lists it, or queries what answers in its
+    /// place.
     ///
     /// # Panics
     /// If the result is not [`Found::Unclaimed`].
@@ -373,6 +385,12 @@ impl Lookup {
             "only an unclaimed path goes on"
         );
         self.not_found();
+    }
+
+    /// The status of a path without content: a rule may say another one than 404.
+    fn missing_status(&self) -> Status {
+        let error = self.rule_status.filter(|status| *status != Status::OK);
+        error.unwrap_or(Status::NOT_FOUND)
     }
 
     /// Queries the path with `suffix` appended.
@@ -414,11 +432,8 @@ impl Lookup {
             return self.ask(State::Index { next }, &suffix);
         }
         if !self.is_of_folder() {
-            // A listing's links are wrong without the slash.
-            return match self.options.listing {
-                true => self.redirect_with_slash(),
-                false => self.unclaimed(),
-            };
+            self.is_listed = self.options.listing;
+            return self.unclaimed();
         }
         let wants_page = self.trailing_slash.removes() && !self.path.is_empty();
         match self.trailing_slash {
@@ -503,9 +518,16 @@ impl Lookup {
         }
     }
 
-    /// Nothing claims the target path: uses the application's page, or the nearest fallback.
+    /// Nothing claims the target path: lists it, or uses the application's page, or the nearest
+    /// fallback.
     fn not_found(&mut self) {
-        if self.options.spa
+        if self.is_listed && !self.is_of_folder() {
+            // A listing's links are wrong without the slash.
+            self.redirect_with_slash();
+        } else if self.is_listed {
+            self.ask_without_slash();
+            self.state = State::Done(End::Listing);
+        } else if self.options.spa
             && self.rule_status.is_none()
             && is_application_path(&self.path, self.is_navigation)
         {

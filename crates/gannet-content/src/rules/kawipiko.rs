@@ -2,7 +2,7 @@
 //!
 //! Its server checks the host first, which is never part of a file, the exact path before a
 //! catch-all (`/old/*`), and a deeper catch-all before a shallower one, whatever the order of the
-//! lines. It sends the target unchanged as `location`, which may be relative to the requested path.
+//! lines; `://*/old` is for any host. It sends the target unchanged as `location`, which may be relative to the requested path.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -25,6 +25,7 @@ pub(super) fn parse(line: &Line<'_>, file: &SourceFile<'_>) -> Result<Redirect, 
         return Err((column, wrong));
     };
     let (pattern, base) = parse_source(source.text, file).map_err(at(source))?;
+    let is_of_any_host = source.text.starts_with(ANY_HOST);
     let is_relative = !target.text.starts_with('/') && scheme_len(target.text).is_none();
     if is_relative && pattern.splat.is_some() {
         let wrong = Wrong::new(target.text, "a target that begins with '/', or a URL");
@@ -38,7 +39,7 @@ pub(super) fn parse(line: &Line<'_>, file: &SourceFile<'_>) -> Result<Redirect, 
     let target = Target::parse(&location, None).map_err(at(target))?;
     let (status, _) = parse_status(status.text, Compat::Kawipiko).map_err(at(status))?;
     // Files have no host there, and rules with a host precede those without.
-    let is_forced = pattern.host.is_some();
+    let is_forced = pattern.host.is_some() || is_of_any_host;
     Ok(Redirect {
         place: Place::default(),
         pattern,
@@ -56,7 +57,8 @@ pub(super) fn sort(rules: &mut [Redirect]) {
         let pattern = &rule.pattern;
         let has_splat = pattern.splat.is_some();
         let depth = if has_splat { pattern.head.len() } else { 0 };
-        (pattern.host.is_none(), has_splat, Reverse(depth))
+        let of_host = (!rule.is_forced, pattern.host.is_none());
+        (of_host, has_splat, Reverse(depth))
     });
 }
 
@@ -83,6 +85,9 @@ fn parse_source(text: &str, file: &SourceFile<'_>) -> Result<(Pattern, String), 
     if text.starts_with('/') && !text.starts_with("//") {
         return Ok((catch_all(Pattern::parse_path(text, SYNTAX)?), text.into()));
     }
+    if let Some(path) = text.strip_prefix(ANY_HOST).filter(|it| it.starts_with('/')) {
+        return Ok((catch_all(Pattern::parse_path(path, SYNTAX)?), path.into()));
+    }
     let rest = ["://", "http://", "https://"]
         .iter()
         .find_map(|scheme| text.strip_prefix(scheme));
@@ -97,6 +102,9 @@ fn parse_source(text: &str, file: &SourceFile<'_>) -> Result<(Pattern, String), 
     let base = rest.find('/').map_or("/", |slash| &rest[slash..]);
     Ok((pattern, base.into()))
 }
+
+/// What the source of a rule for any host begins with.
+const ANY_HOST: &str = "://*";
 
 const SYNTAX: Syntax = Syntax {
     has_wildcards: false,

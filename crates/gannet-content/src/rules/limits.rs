@@ -23,20 +23,16 @@ pub const CLOUDFLARE_HEADERS_MAX: usize = 100;
 /// tens of megabytes.
 pub const RULES_MAX: usize = 100_000;
 
-/// The most segments of a source. A lookup recurses once for each, so this bounds the stack; deeper
-/// folders are matched by a `*`.
+/// The most segments of a source. The index has a table for each; deeper folders are matched by a
+/// `*`.
 pub const SEGMENTS_MAX: usize = 64;
 
 /// The most placeholders of one rule, including the splat and those in its query: captures are held
 /// in an array of this size.
 pub const CAPTURES_MAX: usize = 16;
 
-/// The most query parameters of a rule. A query with more matches no such rule, so no more are
-/// examined.
+/// The most query parameters of a rule: each is looked for in the whole query.
 pub const QUERY_PARAMETERS_MAX: usize = 16;
-
-/// The most bytes of decoded values in the key for looking up a query: a buffer on the stack.
-pub const QUERY_KEY_MAX: usize = 512;
 
 /// The longest host name (RFC 1035 section 2.3.4).
 pub const HOST_MAX: usize = 255;
@@ -61,8 +57,8 @@ pub const LANGUAGE_LEN_MAX: usize = 35;
 /// The most languages of one rule.
 pub const LANGUAGES_MAX: usize = 64;
 
-/// The most rules of a table that are for languages. Those with one source are tried one after the
-/// other for each request.
+/// The most rules of a table that are for languages. Those with one source are compared one after
+/// the other for each request.
 pub const LANGUAGE_RULES_MAX: usize = 1000;
 
 /// The most steps that the rules of a site may cost one request: about two milliseconds, whatever its
@@ -78,7 +74,7 @@ pub const EVALUATIONS_MAX: u32 = 10;
 pub const EVALUATION_STEPS_MAX: u32 = STEPS_MAX / EVALUATIONS_MAX;
 
 /// The most rules skipped for one request because they lead to where it already is. Sites have one,
-/// for their host; each costs a walk.
+/// for their host; each costs a location.
 pub const PASSED_OVER_MAX: usize = 8;
 
 /// The most rules with wildcards against which every later rule is compared when searching for

@@ -21,9 +21,9 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The words between spaces and tabs.
+    /// The words between spaces of any kind: texts copied from pages have some that do not break.
     pub(crate) fn tokens(&self) -> Vec<Token<'a>> {
-        let is_space = |character: char| matches!(character, ' ' | '\t');
+        let is_space = char::is_whitespace;
         let mut tokens = Vec::new();
         let mut rest = self.text;
         let mut column = 1;
@@ -160,7 +160,7 @@ pub(crate) fn lines<'a>(
             }
         };
         let line = Line { text, number };
-        let trimmed = text.trim_matches([' ', '\t']);
+        let trimmed = text.trim();
         if trimmed.is_empty() || trimmed.starts_with('#') {
             continue;
         }

@@ -165,8 +165,14 @@ impl Lint<'_> {
         }
     }
 
-    /// Rules whose file wins, or hide a file, or whose target is missing.
+    /// Rules whose file wins, or hide a file, or whose target is missing or not what it looks like.
     fn files(&mut self, rule: &Redirect) {
+        if self.table.redirects().compat != Compat::Kawipiko
+            && let Some(text) = rule.target.lookalike()
+        {
+            let text = text.to_owned();
+            self.warn(rule.place, What::Lookalike { text });
+        }
         let is_cloudflare = self.table.redirects().compat == Compat::Cloudflare;
         if is_cloudflare && !rule.is_forced {
             self.warn(rule.place, What::Fallback);
@@ -340,13 +346,13 @@ fn covers_rule(other: &Redirect, rule: &Redirect, ignores_slash: bool) -> bool {
         (Some(_), None) => false,
         (Some(other), Some(rule)) => covers_all(other, rule),
     };
-    let has_query = other.query.is_empty()
-        || (other.query.len() == rule.query.len()
-            && other.query.iter().zip(&rule.query).all(|(other, rule)| {
-                let is_free = matches!(other.value, QueryValue::Placeholder(_))
-                    && rule.value != QueryValue::Literal(Vec::new());
-                other.name == rule.name && (is_free || other.value == rule.value)
-            }));
+    let has_query = other.query.iter().all(|other| {
+        rule.query.iter().any(|rule| {
+            let is_free = matches!(other.value, QueryValue::Placeholder(_))
+                && rule.value != QueryValue::Literal(Vec::new());
+            other.name == rule.name && (is_free || other.value == rule.value)
+        })
+    });
     let is_in = |range: &Vec<u8>| language::is_in(range, &other.languages);
     let has_language = other.languages.is_empty()
         || (!rule.languages.is_empty() && rule.languages.iter().all(is_in));

@@ -1,12 +1,13 @@
-//! From a request to the rules that match it, by one walk over its path.
+//! From a request to the rules that match it, by intersecting the sets that its parts suit.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
-use super::limits::{HOST_MAX, QUERY_KEY_MAX, QUERY_PARAMETERS_MAX};
+use super::index::{Counts, Entry, Level, Levels, Set, Sets, Suiting, Table, each_bit};
+use super::limits::HOST_MAX;
 use super::pattern::{Captures, Pattern, Scheme, Source, Subject};
+use super::percent;
 use super::redirects::{QueryParameter, QueryValue};
-use super::trie::{Edges, Kind, Trie, TrieBuilder, Visit};
-use super::{language, percent};
+use super::steps::{OutOfSteps, Steps};
 
 /// The parts of a request that rules depend on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,88 +29,79 @@ pub struct RuleInput<'a> {
 #[derive(Clone, Debug)]
 pub struct Matcher {
     ignores_trailing_slash: bool,
-    paths: Trie,
+    sets: Sets,
+    /// By number of segments.
+    counts: Vec<Set>,
+    /// By position of a segment.
+    head: Vec<Level>,
+    /// By position of a segment, counted from the end.
+    tail: Vec<Level>,
     hosts: Option<Hosts>,
-    /// By the end of a pattern: the range of its groups.
-    ends: Vec<(u32, u32)>,
-    groups: Vec<Group>,
-    query_values: Edges,
+    /// For `http` and `https`, if rules differ.
+    schemes: Option<[Set; 2]>,
+    queries: Option<Queries>,
+    read_steps: u32,
 }
 
 #[derive(Clone, Debug)]
 struct Hosts {
-    labels: Trie,
-    /// By the end of a host: the roots of its paths for any scheme, `http`, and `https`.
-    roots: Vec<[Option<u32>; 3]>,
+    /// By number of labels.
+    counts: Vec<Set>,
+    /// By position of a label.
+    labels: Vec<Level>,
 }
 
-/// Rules with the same pattern, the same query parameters, and the same languages.
+/// The parameters that queries must have; of those of one rule, the one that the fewest rules have.
 #[derive(Clone, Debug)]
-struct Group {
-    /// The first of its rules.
-    first: u32,
-    languages: Vec<Vec<u8>>,
-    /// Without parameters, the group is that one rule.
-    parameters: Vec<ParameterShape>,
+struct Queries {
+    /// Rules that require none.
+    free: Set,
+    /// By name and value.
+    literals: Table,
+    /// By name.
+    any: Table,
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct ParameterShape {
-    name: Vec<u8>,
-    is_literal: bool,
-}
+/// The source of a rule.
+pub type Sourced<'a> = (&'a Pattern, &'a [QueryParameter]);
 
 impl Matcher {
     /// Builds an index. The order of the sources is that of the rules.
     pub fn new<'a>(
-        sources: impl Iterator<Item = (&'a Pattern, &'a [QueryParameter], &'a [Vec<u8>])>,
+        sources: impl Iterator<Item = Sourced<'a>>,
         ignores_trailing_slash: bool,
     ) -> Self {
-        let mut builder = Builder::new();
-        for (rule, source) in sources.enumerate() {
-            builder.insert(rule as u32, source);
+        let sources: Vec<Sourced<'_>> = sources.collect();
+        let steps = Steps::new(u32::MAX);
+        let mut sets = Sets::new(sources.len());
+        let mut counts = Counts::default();
+        let (mut head, mut tail) = (Levels::default(), Levels::default());
+        for (rule, (pattern, _)) in (0..).zip(&sources) {
+            let _ = steps.take(1 + pattern.head.len());
+            add_path(
+                (pattern, rule),
+                ignores_trailing_slash,
+                &mut counts,
+                [&mut head, &mut tail],
+            );
         }
-        builder.build(ignores_trailing_slash)
+        Self {
+            ignores_trailing_slash,
+            counts: counts.build(&mut sets, &steps),
+            head: head.build(&mut sets, &steps),
+            tail: tail.build(&mut sets, &steps),
+            hosts: Hosts::new(&sources, &mut sets, &steps),
+            schemes: schemes(&sources, &mut sets),
+            queries: Queries::new(&sources, &mut sets, &steps),
+            sets,
+            read_steps: steps.taken(),
+        }
     }
 
-    /// The first rule that matches, from the rule `from` on.
+    /// The steps that it took to build it.
     #[must_use]
-    pub fn first(&self, request: &RuleInput<'_>, from: u32) -> Option<u32> {
-        let mut first = First {
-            matcher: self,
-            from,
-            best: u32::MAX,
-            query: request.query.unwrap_or_default(),
-            language: request.language,
-        };
-        self.walk(request, &mut first);
-        (first.best != u32::MAX).then_some(first.best)
-    }
-
-    /// Appends all rules that match, in their order. Rules that require a query are left out.
-    pub fn all(&self, request: &RuleInput<'_>, rules: &mut Vec<u32>) {
-        let start = rules.len();
-        self.walk(
-            request,
-            &mut All {
-                matcher: self,
-                rules,
-            },
-        );
-        rules[start..].sort_unstable();
-    }
-
-    /// Whether some rule with a source for the request is for languages, of those that `count`. Where
-    /// queries choose among rules, any counts.
-    #[must_use]
-    pub fn has_languages(&self, request: &RuleInput<'_>, count: impl Fn(u32) -> bool) -> bool {
-        let mut found = ForLanguages {
-            matcher: self,
-            count,
-            is_found: false,
-        };
-        self.walk(request, &mut found);
-        found.is_found
+    pub fn read_steps(&self) -> u32 {
+        self.read_steps
     }
 
     /// Whether any rule is restricted to a host.
@@ -118,95 +110,369 @@ impl Matcher {
         self.hosts.is_some()
     }
 
-    fn walk(&self, request: &RuleInput<'_>, visit: &mut impl Visit) {
-        let subject = Subject::path(request.path, self.ignores_trailing_slash);
-        self.paths.walk(ANY_HOST, &subject, visit);
-        let Some(hosts) = &self.hosts else { return };
-        let mut buffer = [0; HOST_MAX];
-        let host = normal_host(request.host, &mut buffer);
-        let mut roots = Roots {
-            matcher: self,
-            hosts,
-            scheme: request.scheme,
-            subject,
-            visit,
+    /// Visits the rules that may match a request, in their order, until `visit` breaks. All that
+    /// match are among them, and few others: with [`captures`] the caller finds out which do.
+    ///
+    /// # Errors
+    /// It would take more steps, or `visit` has failed.
+    pub fn candidates<B>(
+        &self,
+        request: &RuleInput<'_>,
+        steps: &Steps,
+        mut visit: impl FnMut(u32) -> Result<ControlFlow<B>, OutOfSteps>,
+    ) -> Result<Option<B>, OutOfSteps> {
+        let visit = |rule| match visit(rule) {
+            Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
+            Ok(ControlFlow::Break(found)) => ControlFlow::Break(Ok(found)),
+            Err(error) => ControlFlow::Break(Err(error)),
         };
-        hosts.labels.walk(0, &Subject::host(host), &mut roots);
-    }
-
-    fn groups(&self, end: u32) -> &[Group] {
-        let (from, to) = self.ends[end as usize];
-        &self.groups[from as usize..to as usize]
-    }
-
-    /// The first rule of a group that matches these query parameters.
-    fn find_query(&self, group: u32, query: &Query<'_>) -> Option<u32> {
-        let parameters = &self.groups[group as usize].parameters;
-        if parameters.len() != query.count {
-            return None;
-        }
-        let mut key = [0; QUERY_KEY_MAX];
-        let mut len = 0;
-        for parameter in parameters {
-            let value = query.value(&parameter.name)?;
-            if parameter.is_literal {
-                let start = len + 2;
-                len = start;
-                let fits = percent::decode_query_into(value, |byte| {
-                    let slot = key.get_mut(len);
-                    slot.map(|slot| *slot = byte).is_some_and(|()| {
-                        len += 1;
-                        true
-                    })
-                });
-                if !fits || start > key.len() {
-                    return None;
-                }
-                key[start - 2..start].copy_from_slice(&((len - start) as u16).to_le_bytes());
-            } else if value.is_empty() {
-                return None;
+        let word_count = self.sets.word_count();
+        if word_count > 1 {
+            let mut few = Few::default();
+            if !self.properties(request, steps, |it| few.consider(it))? {
+                return Ok(None);
+            }
+            if few.count <= Few::MAX {
+                let mut rules = Vec::with_capacity(few.count);
+                few.suiting
+                    .sets()
+                    .for_each(|set| self.sets.list(set, &mut rules));
+                rules.sort_unstable();
+                return ended(rules.into_iter().try_for_each(visit));
             }
         }
-        self.query_values.find(group, Kind::Query, &key[..len], b"")
+        let mut inline = [0; 2 * Self::INLINE];
+        let mut long = Vec::new();
+        let bits = match inline.get_mut(..2 * word_count) {
+            Some(bits) => bits,
+            None => {
+                long.resize(2 * word_count, 0);
+                &mut long
+            }
+        };
+        let (left, suiting) = bits.split_at_mut(word_count);
+        left.fill(u64::MAX);
+        let is_none = !self.properties(request, steps, |property| {
+            suiting.fill(0);
+            for set in property.sets() {
+                self.sets.put(set, suiting, steps)?;
+            }
+            steps.through(left.len())?;
+            let mut any = 0;
+            for (left, suiting) in left.iter_mut().zip(&*suiting) {
+                *left &= suiting;
+                any |= *left;
+            }
+            Ok(any != 0)
+        })?;
+        match is_none {
+            true => Ok(None),
+            false => ended(each_bit(left, visit)),
+        }
+    }
+
+    /// The words of bits that are on the stack.
+    const INLINE: usize = 32;
+
+    /// Passes on the sets that each property of a request suits, until `consider` returns false:
+    /// then no rule matches. The first property has a bit for each rule that there is.
+    fn properties(
+        &self,
+        request: &RuleInput<'_>,
+        steps: &Steps,
+        mut consider: impl FnMut(&Suiting) -> Result<bool, OutOfSteps>,
+    ) -> Result<bool, OutOfSteps> {
+        let mut suiting = Suiting::default();
+        let subject = Subject::path(request.path, self.ignores_trailing_slash);
+        let count = subject.count();
+        steps.through(subject.bytes.len())?;
+        suiting.add(of_count(&self.counts, count));
+        if !consider(&suiting)? {
+            return Ok(false);
+        }
+        let from_start = subject.segments().take(count).zip(&self.head);
+        let from_end = subject.segments().rev().take(count).zip(&self.tail);
+        for (segment, level) in from_start.chain(from_end) {
+            suiting.clear();
+            level.suit(segment, steps, &mut suiting)?;
+            if !consider(&suiting)? {
+                return Ok(false);
+            }
+        }
+        let mut buffer = [0; HOST_MAX];
+        if let Some(hosts) = &self.hosts {
+            let host = normal_host(request.host, &mut buffer);
+            if !hosts.properties(host, steps, &mut consider)? {
+                return Ok(false);
+            }
+        }
+        suiting.clear();
+        if let Some([http, https]) = self.schemes {
+            suiting.add(match request.scheme {
+                Scheme::Http => http,
+                Scheme::Https => https,
+            });
+            if !consider(&suiting)? {
+                return Ok(false);
+            }
+            suiting.clear();
+        }
+        if let Some(queries) = &self.queries {
+            queries.suit(request.query.unwrap_or_default(), steps, &mut suiting)?;
+            return consider(&suiting);
+        }
+        Ok(true)
+    }
+}
+
+fn ended<B>(flow: ControlFlow<Result<B, OutOfSteps>>) -> Result<Option<B>, OutOfSteps> {
+    match flow {
+        ControlFlow::Continue(()) => Ok(None),
+        ControlFlow::Break(result) => result.map(Some),
+    }
+}
+
+/// The property that the fewest rules suit.
+struct Few {
+    suiting: Suiting,
+    count: usize,
+}
+
+impl Default for Few {
+    fn default() -> Self {
+        Self {
+            suiting: Suiting::default(),
+            count: usize::MAX,
+        }
+    }
+}
+
+impl Few {
+    /// So many rules are looked at one after the other, rather than all by their bits.
+    const MAX: usize = 64;
+
+    fn consider(&mut self, suiting: &Suiting) -> Result<bool, OutOfSteps> {
+        let count = suiting.sets().map(|set| set.count as usize).sum();
+        if count < self.count && count <= Self::MAX {
+            self.count = count;
+            self.suiting.clear();
+            suiting.sets().for_each(|set| self.suiting.add(set));
+        }
+        Ok(count > 0)
+    }
+}
+
+fn of_count(counts: &[Set], count: usize) -> Set {
+    let last = counts.len().saturating_sub(1);
+    counts.get(count.min(last)).copied().unwrap_or_default()
+}
+
+fn add_path<'a>(
+    (pattern, rule): (&'a Pattern, u32),
+    ignores_trailing_slash: bool,
+    counts: &mut Counts,
+    [head, tail]: [&mut Levels<'a>; 2],
+) {
+    for (at, segment) in pattern.head.iter().enumerate() {
+        head.segment(at, segment, rule);
+    }
+    let head_len = pattern.head.len();
+    let Some(splat) = &pattern.splat else {
+        counts.exactly(head_len, rule);
+        tail.free(0, rule);
+        return;
+    };
+    head.splat(head_len, &splat.prefix, b"", rule);
+    for (at, segment) in splat.tail.iter().rev().enumerate() {
+        tail.segment(at, segment, rule);
+    }
+    tail.splat(splat.tail.len(), b"", &splat.suffix, rule);
+    // See `Splat::capture`.
+    let may_be_missing = ignores_trailing_slash
+        && splat.tail.is_empty()
+        && splat.prefix.is_empty()
+        && splat.suffix.is_empty();
+    let own = usize::from(!may_be_missing);
+    counts.at_least(head_len + own + splat.tail.len(), rule);
+}
+
+impl Hosts {
+    /// `None` if no rule is restricted to one.
+    fn new(sources: &[Sourced<'_>], sets: &mut Sets, steps: &Steps) -> Option<Self> {
+        if !sources.iter().any(|(pattern, _)| pattern.host.is_some()) {
+            return None;
+        }
+        let mut counts = Counts::default();
+        let mut levels = Levels::default();
+        for (rule, (pattern, _)) in (0..).zip(sources) {
+            match &pattern.host {
+                Some(labels) => {
+                    counts.exactly(labels.len(), rule);
+                    for (at, label) in labels.iter().enumerate() {
+                        levels.segment(at, label, rule);
+                    }
+                }
+                None => {
+                    counts.at_least(0, rule);
+                    levels.free(0, rule);
+                }
+            }
+        }
+        Some(Self {
+            counts: counts.build(sets, steps),
+            labels: levels.build(sets, steps),
+        })
+    }
+
+    fn properties(
+        &self,
+        host: &[u8],
+        steps: &Steps,
+        consider: &mut impl FnMut(&Suiting) -> Result<bool, OutOfSteps>,
+    ) -> Result<bool, OutOfSteps> {
+        let mut suiting = Suiting::default();
+        let subject = Subject::host(host);
+        suiting.add(of_count(&self.counts, subject.count()));
+        if !consider(&suiting)? {
+            return Ok(false);
+        }
+        for (label, level) in subject.segments().zip(&self.labels) {
+            suiting.clear();
+            level.suit(label, steps, &mut suiting)?;
+            if !consider(&suiting)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// `None` if no rule is restricted to one.
+fn schemes(sources: &[Sourced<'_>], sets: &mut Sets) -> Option<[Set; 2]> {
+    if !sources.iter().any(|(pattern, _)| pattern.scheme.is_some()) {
+        return None;
+    }
+    Some([Scheme::Http, Scheme::Https].map(|scheme| {
+        let rules = (0..).zip(sources);
+        let suited = rules.filter(|(_, (pattern, _))| pattern.scheme.is_none_or(|it| it == scheme));
+        sets.add(&suited.map(|(rule, _)| rule).collect::<Vec<_>>())
+    }))
+}
+
+impl Queries {
+    /// `None` if no rule requires a parameter.
+    fn new(sources: &[Sourced<'_>], sets: &mut Sets, steps: &Steps) -> Option<Self> {
+        if sources.iter().all(|(_, query)| query.is_empty()) {
+            return None;
+        }
+        // How many rules have each parameter: a sorted list is searched for one and the next.
+        let all = sources.iter().flat_map(|(_, query)| *query);
+        let mut sorted: Vec<_> = all.map(parameter_key).collect();
+        let _ = steps.take(sorted.len());
+        sorted.sort_unstable();
+        let how_many = |parameter: &&QueryParameter| {
+            let key = parameter_key(parameter);
+            let _ = steps.one();
+            let start = sorted.partition_point(|it| *it < key);
+            sorted[start..].partition_point(|it| *it <= key)
+        };
+        let (mut literals, mut any): (Vec<Entry<'_>>, Vec<Entry<'_>>) = Default::default();
+        let mut free = Vec::new();
+        for (rule, (_, query)) in (0..).zip(sources) {
+            match query.iter().min_by_key(how_many) {
+                None => free.push(rule),
+                Some(QueryParameter { name, value }) => match value {
+                    QueryValue::Literal(value) => literals.push((name, value, rule)),
+                    QueryValue::Placeholder(_) => any.push((name, b"", rule)),
+                },
+            }
+        }
+        Some(Self {
+            free: sets.add(&free),
+            literals: Table::new(literals, sets, steps),
+            any: Table::new(any, sets, steps),
+        })
+    }
+
+    fn suit(&self, query: &[u8], steps: &Steps, out: &mut Suiting) -> Result<(), OutOfSteps> {
+        out.add(self.free);
+        for (name, value) in parameters(query) {
+            let [name, value] = [name, value].map(|range| percent::decode_query(&query[range]));
+            steps.through(name.len() + value.len())?;
+            for set in [
+                self.literals.find(&name, &value, steps)?,
+                self.any.find(&name, b"", steps)?,
+            ] {
+                if set.count > 0 {
+                    steps.through(out.sets().count())?;
+                    // A parameter may be there again.
+                    if out.sets().all(|known| known != set) {
+                        out.add(set);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A parameter as a whole; placeholders differ from any literal value.
+fn parameter_key(parameter: &QueryParameter) -> (&[u8], Option<&[u8]>) {
+    match &parameter.value {
+        QueryValue::Literal(value) => (&parameter.name, Some(value)),
+        QueryValue::Placeholder(_) => (&parameter.name, None),
     }
 }
 
 /// What a rule captures of a request, if it matches.
-#[must_use]
+///
+/// # Errors
+/// It would take more steps.
 pub(crate) fn captures(
     pattern: &Pattern,
     parameters: &[QueryParameter],
-    request: &RuleInput<'_>,
-    host: &[u8],
+    (request, host): (&RuleInput<'_>, &[u8]),
     ignores_trailing_slash: bool,
-) -> Option<Captures> {
+    steps: &Steps,
+) -> Result<Option<Captures>, OutOfSteps> {
+    let query = request.query.unwrap_or_default();
+    steps.through(request.path.len() + host.len() + parameters.len() * query.len())?;
     let mut captures = Captures::NONE;
     let subject = Subject::path(request.path, ignores_trailing_slash);
     let fits = pattern.scheme.is_none_or(|scheme| scheme == request.scheme)
         && pattern.capture_host(host, &mut captures)
-        && pattern.capture_path(&subject, &mut captures);
-    if !fits || parameters.is_empty() {
-        return fits.then_some(captures);
+        && pattern.capture_path(&subject, &mut captures)
+        && parameters
+            .iter()
+            .all(|parameter| capture_parameter(parameter, query, &mut captures));
+    Ok(fits.then_some(captures))
+}
+
+fn capture_parameter(parameter: &QueryParameter, query: &[u8], captures: &mut Captures) -> bool {
+    let mut all = self::parameters(query);
+    let found = all.find(|(name, _)| percent::query_equals(&query[name.clone()], &parameter.name));
+    let Some((_, range)) = found else {
+        return false;
+    };
+    let value = &query[range.clone()];
+    match &parameter.value {
+        QueryValue::Literal(expect) => percent::query_equals(value, expect),
+        QueryValue::Placeholder(_) => !value.is_empty() && captures.push(Source::Query, range),
     }
-    let raw = request.query.unwrap_or_default();
-    let query = Query::read(raw)?;
-    if query.count != parameters.len() {
-        return None;
-    }
-    for parameter in parameters {
-        let range = query.range(&parameter.name)?;
-        let value = &raw[range.clone()];
-        match &parameter.value {
-            QueryValue::Literal(expect) if percent::query_equals(value, expect) => {}
-            QueryValue::Placeholder(_) if !value.is_empty() => {
-                if !captures.push(Source::Query, range) {
-                    return None;
-                }
-            }
-            _ => return None,
-        }
-    }
-    Some(captures)
+}
+
+/// The ranges of the names and values of a query's parameters, as they were sent.
+fn parameters(query: &[u8]) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let mut next = 0;
+    let pairs = query.split(|&byte| byte == b'&').map(move |pair| {
+        let start = next;
+        let end = start + pair.len();
+        next = end + 1;
+        let equals = pair.iter().position(|&byte| byte == b'=');
+        let middle = start + equals.unwrap_or(pair.len());
+        (start..middle, end.min(middle + 1)..end)
+    });
+    pairs.filter(|(name, value)| name.start < value.end)
 }
 
 /// The host in lower case and without port; empty if it is longer than any host name.
@@ -225,280 +491,4 @@ pub fn normal_host<'a>(host: &[u8], buffer: &'a mut [u8; HOST_MAX]) -> &'a [u8] 
     buffer.copy_from_slice(name);
     buffer.make_ascii_lowercase();
     buffer
-}
-
-/// The root of paths of any host.
-const ANY_HOST: u32 = 0;
-
-/// Walks the paths of each host that matches.
-struct Roots<'a, V> {
-    matcher: &'a Matcher,
-    hosts: &'a Hosts,
-    scheme: Scheme,
-    subject: Subject<'a>,
-    visit: &'a mut V,
-}
-
-impl<V: Visit> Visit for Roots<'_, V> {
-    fn wants(&self, first: u32) -> bool {
-        self.visit.wants(first)
-    }
-
-    fn end(&mut self, end: u32) {
-        let [any, http, https] = self.hosts.roots[end as usize];
-        let of_scheme = match self.scheme {
-            Scheme::Http => http,
-            Scheme::Https => https,
-        };
-        for root in [any, of_scheme].into_iter().flatten() {
-            self.matcher.paths.walk(root, &self.subject, self.visit);
-        }
-    }
-}
-
-struct First<'a> {
-    matcher: &'a Matcher,
-    from: u32,
-    best: u32,
-    query: &'a [u8],
-    language: &'a [u8],
-}
-
-impl Visit for First<'_> {
-    fn wants(&self, first: u32) -> bool {
-        first < self.best
-    }
-
-    fn end(&mut self, end: u32) {
-        let (from, _) = self.matcher.ends[end as usize];
-        // Parsed when the first rule needs it.
-        let mut query = None;
-        for (index, group) in self.matcher.groups(end).iter().enumerate() {
-            if group.first >= self.best {
-                return;
-            }
-            if !group.languages.is_empty() && !language::is_in(self.language, &group.languages) {
-                continue;
-            }
-            if group.parameters.is_empty() {
-                if group.first < self.from {
-                    continue;
-                }
-                self.best = group.first;
-                return;
-            }
-            if let Some(query) = query.get_or_insert_with(|| Query::read(self.query)) {
-                let found = self.matcher.find_query(from + index as u32, query);
-                let found = found.filter(|rule| *rule >= self.from);
-                self.best = self.best.min(found.unwrap_or(u32::MAX));
-            }
-        }
-    }
-}
-
-struct ForLanguages<'a, C> {
-    matcher: &'a Matcher,
-    count: C,
-    is_found: bool,
-}
-
-impl<C: Fn(u32) -> bool> Visit for ForLanguages<'_, C> {
-    fn wants(&self, _first: u32) -> bool {
-        !self.is_found
-    }
-
-    fn end(&mut self, end: u32) {
-        let mut groups = self.matcher.groups(end).iter();
-        let counts = |group: &Group| !group.parameters.is_empty() || (self.count)(group.first);
-        self.is_found |= groups.any(|group| !group.languages.is_empty() && counts(group));
-    }
-}
-
-struct All<'a> {
-    matcher: &'a Matcher,
-    rules: &'a mut Vec<u32>,
-}
-
-impl Visit for All<'_> {
-    fn wants(&self, _first: u32) -> bool {
-        true
-    }
-
-    fn end(&mut self, end: u32) {
-        let groups = self.matcher.groups(end).iter();
-        let plain = groups.filter(|group| group.parameters.is_empty());
-        self.rules.extend(plain.map(|group| group.first));
-    }
-}
-
-/// The parameters of a query.
-struct Query<'a> {
-    raw: &'a [u8],
-    /// For each: where it begins, where its name ends, and where it ends.
-    parameters: [(usize, usize, usize); QUERY_PARAMETERS_MAX],
-    count: usize,
-}
-
-impl<'a> Query<'a> {
-    /// `None` if it has more parameters than any rule requires.
-    fn read(raw: &'a [u8]) -> Option<Self> {
-        let mut query = Self {
-            raw,
-            parameters: [(0, 0, 0); QUERY_PARAMETERS_MAX],
-            count: 0,
-        };
-        let mut start = 0;
-        for pair in raw.split(|&byte| byte == b'&') {
-            let end = start + pair.len();
-            if !pair.is_empty() {
-                let equals = pair.iter().position(|&byte| byte == b'=');
-                let slot = query.parameters.get_mut(query.count)?;
-                *slot = (start, start + equals.unwrap_or(pair.len()), end);
-                query.count += 1;
-            }
-            start = end + 1;
-        }
-        Some(query)
-    }
-
-    /// The range of the raw value of the first parameter of this name.
-    fn range(&self, name: &[u8]) -> Option<Range<usize>> {
-        let mut parameters = self.parameters[..self.count].iter();
-        let found = parameters
-            .find(|(start, middle, _)| percent::query_equals(&self.raw[*start..*middle], name));
-        found.map(|&(_, middle, end)| end.min(middle + 1)..end)
-    }
-
-    fn value(&self, name: &[u8]) -> Option<&'a [u8]> {
-        self.range(name).map(|range| &self.raw[range])
-    }
-}
-
-struct Builder {
-    paths: TrieBuilder,
-    labels: TrieBuilder,
-    roots: Vec<[Option<u32>; 3]>,
-    /// By end: groups, and the rules of each with their values.
-    ends: Vec<Vec<GrowingGroup>>,
-}
-
-struct GrowingGroup {
-    first: u32,
-    languages: Vec<Vec<u8>>,
-    parameters: Vec<ParameterShape>,
-    values: Vec<(Vec<u8>, u32)>,
-}
-
-impl Builder {
-    fn new() -> Self {
-        let mut paths = TrieBuilder::default();
-        let mut labels = TrieBuilder::default();
-        assert_eq!(paths.root(), ANY_HOST);
-        assert_eq!(labels.root(), 0);
-        Self {
-            paths,
-            labels,
-            roots: Vec::new(),
-            ends: Vec::new(),
-        }
-    }
-
-    fn insert(
-        &mut self,
-        rule: u32,
-        (pattern, query, languages): (&Pattern, &[QueryParameter], &[Vec<u8>]),
-    ) {
-        let root = match &pattern.host {
-            None => ANY_HOST,
-            Some(labels) => {
-                let end = self.labels.insert(0, labels, None, rule) as usize;
-                self.roots
-                    .resize(self.labels.end_count() as usize, [None; 3]);
-                let scheme = match pattern.scheme {
-                    None => 0,
-                    Some(Scheme::Http) => 1,
-                    Some(Scheme::Https) => 2,
-                };
-                *self.roots[end][scheme].get_or_insert_with(|| self.paths.root())
-            }
-        };
-        let splat = pattern.splat.as_ref();
-        let end = self.paths.insert(root, &pattern.head, splat, rule) as usize;
-        self.ends
-            .resize_with(self.paths.end_count() as usize, Vec::new);
-        let groups = &mut self.ends[end];
-        let parameters: Vec<ParameterShape> = query.iter().map(shape).collect();
-        let known = groups.iter_mut().find(|group| {
-            let is_same = group.parameters == parameters && group.languages == languages;
-            !query.is_empty() && is_same
-        });
-        let value = (query_key(query), rule);
-        match known {
-            Some(group) if group.values.iter().any(|(key, _)| *key == value.0) => {}
-            Some(group) => group.values.push(value),
-            None => groups.push(GrowingGroup {
-                first: rule,
-                languages: languages.to_vec(),
-                parameters,
-                values: vec![value],
-            }),
-        }
-    }
-
-    fn build(self, ignores_trailing_slash: bool) -> Matcher {
-        let all_groups = self.ends.iter().flatten();
-        let with_query = all_groups.filter(|group| !group.parameters.is_empty());
-        let value_count = with_query.map(|group| group.values.len()).sum();
-        let mut ends = Vec::with_capacity(self.ends.len());
-        let mut groups = Vec::new();
-        let mut query_values = Edges::with_capacity(value_count);
-        for of_end in self.ends {
-            let from = groups.len() as u32;
-            for group in of_end {
-                if !group.parameters.is_empty() {
-                    let edge = (groups.len() as u32, Kind::Query);
-                    for (key, rule) in &group.values {
-                        query_values.insert(edge, key, b"", *rule);
-                    }
-                }
-                groups.push(Group {
-                    first: group.first,
-                    languages: group.languages,
-                    parameters: group.parameters,
-                });
-            }
-            ends.push((from, groups.len() as u32));
-        }
-        let has_hosts = !self.roots.is_empty();
-        Matcher {
-            ignores_trailing_slash,
-            paths: self.paths.build(),
-            hosts: has_hosts.then(|| Hosts {
-                labels: self.labels.build(),
-                roots: self.roots,
-            }),
-            ends,
-            groups,
-            query_values,
-        }
-    }
-}
-
-fn shape(parameter: &QueryParameter) -> ParameterShape {
-    ParameterShape {
-        name: parameter.name.clone(),
-        is_literal: matches!(parameter.value, QueryValue::Literal(_)),
-    }
-}
-
-/// The literal values in one text, each preceded by its length.
-fn query_key(query: &[QueryParameter]) -> Vec<u8> {
-    let mut key = Vec::new();
-    for parameter in query {
-        if let QueryValue::Literal(value) = &parameter.value {
-            key.extend_from_slice(&(value.len() as u16).to_le_bytes());
-            key.extend_from_slice(value);
-        }
-    }
-    key
 }

@@ -32,11 +32,12 @@ pub mod target;
 pub mod users;
 
 mod basic_auth;
+mod index;
 mod kawipiko;
 mod lines;
 mod percent;
 mod text;
-mod trie;
+
 mod wire;
 
 /// The dialect of the files, where hosts differ. The manual's pages on redirects and on headers

@@ -142,7 +142,9 @@ impl Pattern {
                     name: name.to_owned(),
                     suffix: Vec::new(),
                 });
-            } else if is_label(label) {
+            } else if let Ok(label) = crate::host_name::label(&label.to_lowercase())
+                && is_label(&label)
+            {
                 let lower = label.to_ascii_lowercase();
                 labels.push(Segment::Literal(lower.into_bytes()));
             } else {
@@ -440,6 +442,18 @@ impl<'a> Subject<'a> {
     pub(crate) fn first(&self) -> Option<usize> {
         let is_none = self.bytes.is_empty() && self.ignores_trailing_slash;
         (!is_none).then_some(0)
+    }
+
+    /// The number of its segments.
+    pub(crate) fn count(&self) -> usize {
+        let separators = self.bytes.iter().filter(|&&byte| byte == self.separator);
+        self.first().map_or(0, |_| separators.count() + 1)
+    }
+
+    /// Its segments; an empty one if it has none.
+    pub(crate) fn segments(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        let separator = self.separator;
+        self.bytes.split(move |&byte| byte == separator)
     }
 
     /// The end of the segment that begins here, and the start of the next one.

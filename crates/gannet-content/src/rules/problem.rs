@@ -76,6 +76,11 @@ pub enum What {
     },
     /// Cloudflare ignores the rule; here it answers where there is no file.
     Fallback,
+    /// The target has the text of a placeholder that the source lacks.
+    Lookalike {
+        /// It, with its colon.
+        text: String,
+    },
     /// The page that the rule sends does not exist.
     TargetMissing {
         /// Its path.
@@ -96,6 +101,7 @@ impl What {
             Self::FileWins { .. } => "file-wins",
             Self::FileHidden { .. } => "file-hidden",
             Self::Fallback => "fallback-rule",
+            Self::Lookalike { .. } => "placeholder-text",
             Self::TargetMissing { .. } => "target-missing",
         }
     }
@@ -112,6 +118,7 @@ impl What {
             Self::FileWins { .. } => Some("force the rule by '!' after its status, or remove it"),
             Self::FileHidden { .. } => Some("remove the rule or the file"),
             Self::Fallback => Some("remove it, and use '--spa': then missing files stay missing"),
+            Self::Lookalike { .. } => Some("write '%3A' for a colon that is meant"),
             Self::TargetMissing { .. } => None,
         }
     }
@@ -156,6 +163,12 @@ impl fmt::Display for What {
                 out,
                 "Cloudflare leaves this rule out; here it answers what no file is for"
             ),
+            Self::Lookalike { text } => {
+                write!(
+                    out,
+                    "sends '{text}' as it is: the source has no such placeholder"
+                )
+            }
             Self::TargetMissing { path } => {
                 write!(out, "there is nothing at the target '{path}'")
             }

@@ -5,9 +5,11 @@
 //! them protects all.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
-use super::matcher::{Matcher, RuleInput};
+use super::matcher::{Matcher, RuleInput, captures};
 use super::pattern::{Pattern, Scheme, Syntax};
+use super::steps::{OutOfSteps, Steps};
 use crate::directory::sidecars::SIDECARS;
 use crate::routing::Routing;
 
@@ -15,8 +17,9 @@ use crate::routing::Routing;
 #[derive(Clone, Debug)]
 pub struct Paths {
     matcher: Matcher,
-    /// By pattern of the matcher: the number of the one that it stems from.
-    numbers: Vec<u32>,
+    ignores_trailing_slash: bool,
+    /// Each with the number of the one that it stems from.
+    patterns: Vec<(Pattern, u32)>,
     forms: Forms,
 }
 
@@ -33,20 +36,25 @@ impl Paths {
         ignores_trailing_slash: bool,
         forms: Forms,
     ) -> Self {
-        let (mut numbers, mut all) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
         for (number, pattern) in patterns {
-            let mut same = vec![pattern.clone()];
+            all.push((pattern.clone(), number));
             let suffixes = SIDECARS.iter().map(|it| it.suffix);
-            same.extend(suffixes.filter_map(|it| forms.of_copies(pattern, it)));
-            numbers.extend(same.iter().map(|_| number));
-            all.extend(same);
+            let same = suffixes.filter_map(|it| forms.of_copies(pattern, it));
+            all.extend(same.map(|same| (same, number)));
         }
-        let sources = all.iter().map(|it| (it, [].as_slice(), [].as_slice()));
+        let sources = all.iter().map(|(it, _)| (it, [].as_slice()));
         Self {
             matcher: Matcher::new(sources, ignores_trailing_slash),
-            numbers,
+            ignores_trailing_slash,
+            patterns: all,
             forms,
         }
+    }
+
+    /// The steps that it took to index the patterns.
+    pub(super) fn read_steps(&self) -> u32 {
+        self.matcher.read_steps()
     }
 
     /// Whether one of them is this path, in any of its forms.
@@ -55,19 +63,26 @@ impl Paths {
         self.cover_in(&self.forms, path)
     }
 
-    /// Whether one of them is this path in any of these forms, instead of its own.
+    /// Whether one of them is this path in any of these forms, instead of its own. Out of steps it
+    /// is taken to be.
     #[must_use]
     pub fn cover_in(&self, forms: &Forms, path: &[u8]) -> bool {
-        !self.matching_in(forms, path).is_empty()
+        let found = self.matching_in(forms, path, &Steps::default());
+        found.map_or(true, |found| !found.is_empty())
     }
 
     /// The numbers of the patterns that match a path in any of its forms.
-    pub(super) fn matching(&self, path: &[u8]) -> BTreeSet<u32> {
-        self.matching_in(&self.forms, path)
+    pub(super) fn matching(&self, path: &[u8], steps: &Steps) -> Result<BTreeSet<u32>, OutOfSteps> {
+        self.matching_in(&self.forms, path, steps)
     }
 
-    fn matching_in(&self, forms: &Forms, path: &[u8]) -> BTreeSet<u32> {
-        let mut found = Vec::new();
+    fn matching_in(
+        &self,
+        forms: &Forms,
+        path: &[u8],
+        steps: &Steps,
+    ) -> Result<BTreeSet<u32>, OutOfSteps> {
+        let mut found = BTreeSet::new();
         for form in forms.of(path) {
             let input = RuleInput {
                 scheme: Scheme::Https,
@@ -76,10 +91,16 @@ impl Paths {
                 query: None,
                 language: b"",
             };
-            self.matcher.all(&input, &mut found);
+            let slash = self.ignores_trailing_slash;
+            self.matcher.candidates(&input, steps, |index| {
+                let (pattern, number) = &self.patterns[index as usize];
+                steps.at(*number);
+                let matched = captures(pattern, &[], (&input, b""), slash, steps)?;
+                found.extend(matched.map(|_| *number));
+                Ok(ControlFlow::<()>::Continue(()))
+            })?;
         }
-        let numbers = found.into_iter().map(|it| self.numbers[it as usize]);
-        numbers.collect()
+        Ok(found)
     }
 }
 

@@ -10,7 +10,7 @@
 
 use super::limits::{
     CLOUDFLARE_DYNAMIC_MAX, CLOUDFLARE_REDIRECT_LINE_MAX, CLOUDFLARE_STATIC_MAX,
-    LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX, QUERY_KEY_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
+    LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
 };
 use super::lines::{Line, Report, Token, Wrong, lines};
 use super::pattern::{Pattern, Scheme, Syntax, name_len};
@@ -35,8 +35,7 @@ pub struct Redirect {
     pub place: Place,
     /// The paths and hosts it applies to.
     pub pattern: Pattern,
-    /// The parameters that the query must have, sorted by name. If there are any, the query must
-    /// have no others.
+    /// The parameters that the query must have, sorted by name; it may have others.
     pub query: Vec<QueryParameter>,
     /// The first language of the client has to be in one of these ranges, in lower case; any will do if
     /// there are none.
@@ -205,14 +204,16 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
         return Err((1, Wrong::words("nothing", "a source")));
     };
     let for_languages = |token: &&Token<'_>| compat == Compat::Netlify && is_language(token.text);
-    let mut conditions = rest.iter().filter(|token| is_condition(token.text));
+    let is_marked = |token: &&Token<'_>| {
+        is_condition(token.text)
+            && token
+                .text
+                .starts_with(|first: char| first.is_ascii_uppercase())
+    };
+    let mut conditions = rest.iter().filter(is_marked);
     if let Some(condition) = conditions.find(|token| !for_languages(token)) {
         return Err((condition.column, unexpected_end(condition.text)));
     }
-    let (languages, rest) = match rest.split_last() {
-        Some((last, rest)) if for_languages(&last) => (parse_languages(last)?, rest),
-        _ => (Vec::new(), rest),
-    };
     let pattern = hosted_source(source.text, compat).map_err(at(source))?;
     let query_count = rest.iter().take_while(|token| is_query(token)).count();
     let (query, rest) = rest.split_at(query_count);
@@ -220,6 +221,10 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
     let Some((target, rest)) = rest.split_first() else {
         let end = line.column(line.text.trim_end().len());
         return Err((end, Wrong::words("nothing", "a target after the source")));
+    };
+    let (languages, rest) = match rest.split_last() {
+        Some((last, rest)) if for_languages(&last) => (parse_languages(last)?, rest),
+        _ => (Vec::new(), rest),
     };
     let mut rule = Redirect {
         place: Place::default(),
@@ -232,12 +237,7 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
     };
     let names = rule.pattern.distinct_names(rule.query_names());
     let names = names.map_err(at(source))?;
-    let read = Target::parse(target.text, Some(&names)).map_err(at(target));
-    rule.target = read.map_err(|(column, wrong)| {
-        let is_text = compat == Compat::Netlify && has_within_segment(source.text, &wrong.found);
-        let help = is_text.then_some(INNER_PLACEHOLDER).or(wrong.help);
-        (column, Wrong { help, ..wrong })
-    })?;
+    rule.target = Target::parse(target.text, Some(&names)).map_err(at(target))?;
     let mut rest = rest;
     if let Some((status, behind)) = rest.split_first() {
         (rule.status, rule.is_forced) = parse_status(status.text, compat).map_err(at(status))?;
@@ -356,16 +356,6 @@ fn parse_query(tokens: &[Token<'_>], compat: Compat) -> Result<Vec<QueryParamete
         }
     }
     query.sort();
-    let key_len = query.iter().map(|parameter| match &parameter.value {
-        QueryValue::Literal(value) => value.len() + 2,
-        QueryValue::Placeholder(_) => 0,
-    });
-    if key_len.sum::<usize>() > QUERY_KEY_MAX {
-        let found = "query values that are too long together";
-        let column = tokens.first().map_or(1, |token| token.column);
-        let expected = format!("at most {QUERY_KEY_MAX} bytes");
-        return Err((column, Wrong::words(found, expected)));
-    }
     Ok(query)
 }
 
@@ -411,19 +401,17 @@ pub(super) fn parse_status(text: &str, compat: Compat) -> Result<(u16, bool), Wr
     Ok((status, is_forced))
 }
 
-/// Whether a token is one of Netlify's conditions on the client.
+/// Whether a token is one of Netlify's conditions on the client, in upper or lower case. Before the
+/// target it may be a parameter of the query.
 fn is_condition(text: &str) -> bool {
-    let name = text.split('=').next().unwrap_or_default();
-    text.contains('=')
-        && ["country", "language", "role", "cookie"]
-            .iter()
-            .any(|condition| name.eq_ignore_ascii_case(condition))
-        && name.starts_with(|first: char| first.is_ascii_uppercase())
+    let name = text.split_once('=').map_or("", |(name, _)| name);
+    let mut conditions = ["country", "language", "role", "cookie"].iter();
+    conditions.any(|condition| name.eq_ignore_ascii_case(condition))
 }
 
 fn is_language(text: &str) -> bool {
-    let name = text.split('=').next().unwrap_or_default();
-    is_condition(text) && name.eq_ignore_ascii_case("language")
+    let name = text.split_once('=').map_or("", |(name, _)| name);
+    name.eq_ignore_ascii_case("language")
 }
 
 /// `Language=en,zh-hant`.
@@ -454,18 +442,6 @@ fn unexpected_end(text: &str) -> Wrong {
     Wrong::new(text, "the end of the line after the status")
 }
 
-/// Whether a source has this placeholder (`':name'`) within a segment, as in `/pre-:name.html`.
-fn has_within_segment(source: &str, placeholder: &str) -> bool {
-    let name = placeholder.trim_matches('\'').strip_prefix(':');
-    let mut colons = source.match_indices(':').map(|(index, _)| index);
-    name.is_some_and(|name| {
-        colons.any(|colon| {
-            let rest = &source[colon + 1..];
-            !source[..colon].ends_with('/') && &rest[..name_len(rest)] == name
-        })
-    })
-}
-
 /// Locates a problem at a token.
 pub(super) fn at(token: &Token<'_>) -> impl Fn(Wrong) -> Problems {
     let column = token.column;
@@ -474,6 +450,4 @@ pub(super) fn at(token: &Token<'_>) -> impl Fn(Wrong) -> Problems {
 
 const REDIRECTED_FALLBACK: &str = "Cloudflare leaves such a rule out; '/* /index.html 200' \
      answers what no file is for";
-const INNER_PLACEHOLDER: &str = "with '--compat netlify' a placeholder is a whole segment, as in \
-     '/news/:page'; '--compat cloudflare' takes ':name' within one";
 const NO_LIMIT: &str = "'--compat netlify' has no such limit, but lets files win over rules";

@@ -6,6 +6,7 @@
 //! nanoseconds each. Seconds would depend on the machine.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::limits::EVALUATION_STEPS_MAX;
 
@@ -17,6 +18,7 @@ pub const LEN_OF_STEP: usize = 64;
 pub struct Steps {
     left: Cell<u32>,
     max: u32,
+    rule: Cell<u32>,
 }
 
 /// There were not enough steps: the evaluation ends without a result.
@@ -33,8 +35,17 @@ impl Steps {
     /// At most so many.
     #[must_use]
     pub const fn new(max: u32) -> Self {
-        let left = Cell::new(max);
-        Self { left, max }
+        Self {
+            left: Cell::new(max),
+            max,
+            rule: Cell::new(0),
+        }
+    }
+
+    /// Takes note of the rule that is compared next.
+    #[inline]
+    pub fn at(&self, rule: u32) {
+        self.rule.set(rule);
     }
 
     /// Takes one step.
@@ -71,6 +82,37 @@ impl Steps {
     #[must_use]
     pub fn taken(&self) -> u32 {
         self.max - self.left.get()
+    }
+}
+
+/// How often evaluations of a table were out of steps. Shared by all that evaluate it.
+#[derive(Debug, Default)]
+pub struct Overruns {
+    count: AtomicU64,
+    /// The rule that the last of them had come to.
+    rule: AtomicU32,
+}
+
+impl Clone for Overruns {
+    /// None yet: the copy is another table.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Overruns {
+    /// Counts an evaluation that was out of steps.
+    #[cold]
+    pub(crate) fn note(&self, steps: &Steps) {
+        self.rule.store(steps.rule.get(), Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Release);
+    }
+
+    /// How many there were, and the position of the rule that the last one had come to.
+    #[must_use]
+    pub fn seen(&self) -> (u64, u32) {
+        let count = self.count.load(Ordering::Acquire);
+        (count, self.rule.load(Ordering::Relaxed))
     }
 }
 

@@ -1,17 +1,21 @@
 //! Rules ready for lookup, as the server holds them.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
 use gannet_http::semantics::status::Status;
 
-use super::headers::{FieldChanges, Headers};
+use super::headers::{FieldChanges, HeaderRule, Headers};
 use super::limits::{HOST_MAX, PASSED_OVER_MAX};
 use super::matcher::{Matcher, RuleInput, captures, normal_host};
 use super::pattern::{Captures, Scheme};
 use super::protection::{Forms, Paths};
 use super::redirects::{Redirect, Redirects};
+use super::steps::{OutOfSteps, Overruns, Steps};
 use super::target::{Captured, decoded};
 use super::users::User;
-use super::wire;
 pub use super::wire::TableError;
+use super::{language, wire};
 use crate::routing::Routing;
 
 /// The redirects of a site with an index over their sources.
@@ -22,6 +26,7 @@ pub struct RedirectTable {
     wins_over_files: bool,
     /// Some rule is for languages; some that wins over files is.
     for_languages: [bool; 2],
+    overruns: Overruns,
 }
 
 /// The verdict of a rule on a request, with the location or path.
@@ -73,13 +78,8 @@ impl RedirectTable {
     /// Indexes rules.
     #[must_use]
     pub fn new(redirects: Redirects) -> Self {
-        let sources = redirects.rules.iter().map(|rule| {
-            (
-                &rule.pattern,
-                rule.query.as_slice(),
-                rule.languages.as_slice(),
-            )
-        });
+        let rules = redirects.rules.iter();
+        let sources = rules.map(|rule| (&rule.pattern, rule.query.as_slice()));
         let matcher = Matcher::new(sources, redirects.compat.ignores_trailing_slash());
         let wins_over_files = redirects.rules.iter().any(|rule| rule.is_forced);
         let mut for_languages = [false; 2];
@@ -92,6 +92,7 @@ impl RedirectTable {
             matcher,
             wins_over_files,
             for_languages,
+            overruns: Overruns::default(),
         }
     }
 
@@ -123,29 +124,81 @@ impl RedirectTable {
         self.wins_over_files
     }
 
+    /// The steps that it took to index the rules.
+    #[must_use]
+    pub fn read_steps(&self) -> u32 {
+        self.matcher.read_steps()
+    }
+
+    /// Evaluations that were out of steps: they found no rule.
+    #[must_use]
+    pub fn overruns(&self) -> &Overruns {
+        &self.overruns
+    }
+
     /// Whether the answer may depend on the client's language, and varies by `Accept-Language`
-    /// therefore. `has_file` is whether it is that of the path itself.
+    /// therefore. `has_file` is whether it is that of the path itself. Out of steps it may.
     #[must_use]
     pub fn varies_by_language(&self, request: &RuleInput<'_>, has_file: bool) -> bool {
-        let counts = |rule| !has_file || self.rule(rule).is_some_and(|rule| rule.is_forced);
-        self.for_languages[usize::from(has_file)] && self.matcher.has_languages(request, counts)
+        if !self.for_languages[usize::from(has_file)] {
+            return false;
+        }
+        let steps = Steps::default();
+        let found = self.matcher.candidates(request, &steps, |index| {
+            steps.one()?;
+            let Some(rule) = self.rule(index) else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            let counts = !rule.languages.is_empty() && (!has_file || rule.is_forced);
+            let varies = counts && self.captures(rule, request, &steps)?.is_some();
+            Ok(break_if(varies.then_some(())))
+        });
+        found.map_or(true, |found| found.is_some())
     }
 
     /// The first rule that matches, with its captures.
     #[must_use]
     pub fn find(&self, request: &RuleInput<'_>) -> Option<(u32, Captures)> {
-        self.find_from(request, 0)
+        let steps = Steps::default();
+        let found = self.matcher.candidates(request, &steps, |index| {
+            let matched = self.matched(index, request, &steps)?;
+            Ok(break_if(matched.map(|(_, captures)| (index, captures))))
+        });
+        found.ok().flatten()
     }
 
-    fn find_from(&self, request: &RuleInput<'_>, from: u32) -> Option<(u32, Captures)> {
-        let index = self.matcher.first(request, from)?;
-        let rule = self.rule(index)?;
+    /// A rule and its captures, if it matches.
+    fn matched(
+        &self,
+        index: u32,
+        request: &RuleInput<'_>,
+        steps: &Steps,
+    ) -> Result<Option<(&Redirect, Captures)>, OutOfSteps> {
+        steps.at(index);
+        let Some(rule) = self.rule(index) else {
+            return Ok(None);
+        };
+        if !rule.languages.is_empty() {
+            steps.through(rule.languages.len())?;
+            if !language::is_in(request.language, &rule.languages) {
+                return Ok(None);
+            }
+        }
+        let captures = self.captures(rule, request, steps)?;
+        Ok(captures.map(|captures| (rule, captures)))
+    }
+
+    /// What a rule captures of a request in one of its languages, if it matches.
+    fn captures(
+        &self,
+        rule: &Redirect,
+        request: &RuleInput<'_>,
+        steps: &Steps,
+    ) -> Result<Option<Captures>, OutOfSteps> {
         let mut buffer = [0; HOST_MAX];
         let host = normal_host(request.host, &mut buffer);
         let slash = self.redirects.compat.ignores_trailing_slash();
-        let captures = captures(&rule.pattern, &rule.query, request, host, slash);
-        assert!(captures.is_some(), "what the index finds matches");
-        Some((index, captures?))
+        captures(&rule.pattern, &rule.query, (request, host), slash, steps)
     }
 
     /// The response. `has_file` is whether there is content at the path; `out` receives the
@@ -154,30 +207,51 @@ impl RedirectTable {
     /// A redirect to where the request already is would never end: it does not match, and the next
     /// rule is tried. So a rule that leads everything to one host does not shadow the others on
     /// that host. The same applies to a target that becomes too long, or leads out of the site.
+    ///
+    /// Out of steps no rule matches: see [`overruns`](Self::overruns).
     pub fn decide(&self, request: &RuleInput<'_>, has_file: bool, out: &mut Vec<u8>) -> Decision {
+        let steps = Steps::default();
+        let decided = self.decide_within(request, has_file, &steps, out);
+        decided.unwrap_or_else(|OutOfSteps| {
+            self.overruns.note(&steps);
+            Decision::Pass
+        })
+    }
+
+    /// As [`decide`](Self::decide), with these steps.
+    ///
+    /// # Errors
+    /// They are not enough.
+    pub fn decide_within(
+        &self,
+        request: &RuleInput<'_>,
+        has_file: bool,
+        steps: &Steps,
+        out: &mut Vec<u8>,
+    ) -> Result<Decision, OutOfSteps> {
         if has_file && !self.wins_over_files {
-            return Decision::Pass;
+            return Ok(Decision::Pass);
         }
-        let mut from = 0;
-        for _ in 0..PASSED_OVER_MAX {
-            let Some((index, captures)) = self.find_from(request, from) else {
-                break;
+        let mut passed_over = 0;
+        let found = self.matcher.candidates(request, steps, |index| {
+            let Some((rule, captures)) = self.matched(index, request, steps)? else {
+                return Ok(ControlFlow::Continue(()));
             };
-            let Some(rule) = self.rule(index) else { break };
             if has_file && !rule.is_forced {
-                break;
+                return Ok(ControlFlow::Break(Decision::Pass));
             }
-            if self.expand(rule, request, &captures, out).is_some() {
-                let (status, is_redirect) = (rule.status, rule.is_redirect());
-                let rule = index;
-                return match is_redirect {
-                    true => Decision::Redirect { status, rule },
-                    false => Decision::Content { status, rule },
-                };
-            }
-            from = index + 1;
-        }
-        Decision::Pass
+            let is_target = self.expand(rule, request, &captures, out).is_some();
+            steps.through(out.len())?;
+            let (status, is_redirect) = (rule.status, rule.is_redirect());
+            let rule = index;
+            passed_over += 1;
+            Ok(break_if(match (is_target, is_redirect) {
+                (true, true) => Some(Decision::Redirect { status, rule }),
+                (true, false) => Some(Decision::Content { status, rule }),
+                (false, _) => (passed_over == PASSED_OVER_MAX).then_some(Decision::Pass),
+            }))
+        })?;
+        Ok(found.unwrap_or(Decision::Pass))
     }
 
     /// The rule that precedes any file at the path.
@@ -267,6 +341,13 @@ impl RedirectTable {
     }
 }
 
+fn break_if<B>(found: Option<B>) -> ControlFlow<B> {
+    match found {
+        Some(found) => ControlFlow::Break(found),
+        None => ControlFlow::Continue(()),
+    }
+}
+
 /// The header rules of a site with an index over their sources.
 #[derive(Clone, Debug)]
 pub struct HeaderTable {
@@ -274,6 +355,7 @@ pub struct HeaderTable {
     matcher: Matcher,
     /// The paths of rules with users, if there are such rules.
     protected: Option<Paths>,
+    overruns: Overruns,
 }
 
 impl HeaderTable {
@@ -283,13 +365,14 @@ impl HeaderTable {
         let sources = headers
             .rules
             .iter()
-            .map(|rule| (&rule.pattern, [].as_slice(), [].as_slice()));
+            .map(|rule| (&rule.pattern, [].as_slice()));
         let matcher = Matcher::new(sources, headers.compat.ignores_trailing_slash());
         let protected = protected(&headers, Forms::new([&Routing::new(headers.compat)]));
         Self {
             headers,
             matcher,
             protected,
+            overruns: Overruns::default(),
         }
     }
 
@@ -309,11 +392,35 @@ impl HeaderTable {
         self.protected.is_some()
     }
 
-    /// The users that may have a path: a user of each list may; everybody, if there is none.
+    /// The users that may have a path: a user of each list may; everybody, if there is none. Out of
+    /// steps nobody may: there is an empty list.
     pub fn users(&self, path: &[u8]) -> impl Iterator<Item = &[User]> {
-        let protected = self.protected.iter();
-        let rules = protected.flat_map(|protected| protected.matching(path));
-        rules.map(|rule| self.headers.rules[rule as usize].users.as_slice())
+        let steps = Steps::default();
+        let protected = self.protected.as_ref();
+        let matching = protected.map(|protected| protected.matching(path, &steps));
+        let (rules, nobody) = match matching.transpose() {
+            Ok(rules) => (rules.unwrap_or_default(), None),
+            Err(OutOfSteps) => {
+                self.overruns.note(&steps);
+                (BTreeSet::new(), Some([].as_slice()))
+            }
+        };
+        let rules = rules.into_iter();
+        let users = rules.map(|rule| self.headers.rules[rule as usize].users.as_slice());
+        users.chain(nobody)
+    }
+
+    /// The steps that it took to index the rules.
+    #[must_use]
+    pub fn read_steps(&self) -> u32 {
+        let protected = self.protected.as_ref().map_or(0, Paths::read_steps);
+        self.matcher.read_steps().saturating_add(protected)
+    }
+
+    /// Evaluations that were out of steps: they found no rule, or that nobody may have a path.
+    #[must_use]
+    pub fn overruns(&self) -> &Overruns {
+        &self.overruns
     }
 
     /// Serialises the rules; equal rules give equal bytes.
@@ -343,28 +450,54 @@ impl HeaderTable {
         self.matcher.has_hosts()
     }
 
-    /// The rules that match, in their order.
+    /// The rules that match, in their order; none out of steps.
     #[must_use]
     pub fn find(&self, request: &RuleInput<'_>) -> Vec<u32> {
         let mut rules = Vec::new();
-        self.matcher.all(request, &mut rules);
+        let steps = Steps::default();
+        let found = self.each(request, &steps, |rule, _, _| {
+            rules.push(rule);
+            Ok(())
+        });
+        if found.is_err() {
+            rules.clear();
+        }
         rules
     }
 
     /// The changes of the rules to the fields of a response: all that match, in their order. The
-    /// path is the requested one, not that of the file that answers.
+    /// path is the requested one, not that of the file that answers. None out of steps.
     #[must_use]
     pub fn changes(&self, request: &RuleInput<'_>) -> FieldChanges {
+        let steps = Steps::default();
+        let mut changes = FieldChanges::default();
+        let found = self.each(request, &steps, |_, rule, from| {
+            changes.apply(rule, from);
+            Ok(())
+        });
+        if found.is_err() {
+            self.overruns.note(&steps);
+            return FieldChanges::default();
+        }
+        changes
+    }
+
+    /// Visits all rules that match, in their order.
+    fn each(
+        &self,
+        request: &RuleInput<'_>,
+        steps: &Steps,
+        mut visit: impl FnMut(u32, &HeaderRule, Captured<'_>) -> Result<(), OutOfSteps>,
+    ) -> Result<(), OutOfSteps> {
         let mut buffer = [0; HOST_MAX];
         let host = normal_host(request.host, &mut buffer);
         let slash = self.headers.compat.ignores_trailing_slash();
-        let mut changes = FieldChanges::default();
-        for index in self.find(request) {
+        let ended = self.matcher.candidates(request, steps, |index| {
+            steps.at(index);
             let Some(rule) = self.headers.rules.get(index as usize) else {
-                continue;
+                return Ok(ControlFlow::<()>::Continue(()));
             };
-            let captures = captures(&rule.pattern, &[], request, host, slash);
-            assert!(captures.is_some(), "what the index finds matches");
+            let captures = captures(&rule.pattern, &[], (request, host), slash, steps)?;
             if let Some(captures) = captures {
                 let from = Captured {
                     host,
@@ -372,10 +505,11 @@ impl HeaderTable {
                     query: b"",
                     captures: &captures,
                 };
-                changes.apply(rule, from);
+                visit(index, rule, from)?;
             }
-        }
-        changes
+            Ok(ControlFlow::Continue(()))
+        });
+        ended.map(|_| ())
     }
 }
 

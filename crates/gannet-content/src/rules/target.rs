@@ -10,6 +10,7 @@ use super::limits::{HOST_MAX, LOCATION_MAX};
 use super::lines::Wrong;
 use super::pattern::{Captures, Source, name_len, shift};
 use super::percent;
+use crate::host_name::label;
 
 /// The location that a rule leads to.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -43,8 +44,8 @@ pub(crate) struct Captured<'a> {
 }
 
 impl Target {
-    /// Parses a target. `names` are the captures of the source, in order; without them, colons have
-    /// no special meaning.
+    /// Parses a target. `names` are the captures of the source, in order; other colons have no
+    /// special meaning: addresses have `/:w:/` and `#:~:text=` in them.
     pub(crate) fn parse(text: &str, names: Option<&[&str]>) -> Result<Self, Wrong> {
         let (origin, rest) = split_origin(text)?;
         let offset = text.len() - rest.len();
@@ -96,6 +97,26 @@ impl Target {
                 .iter()
                 .filter_map(|parts| parts.as_ref())
                 .all(|parts| are_texts(parts, percent::is_query_byte))
+    }
+
+    /// A part of its text that looks like a placeholder which the source lacks: `:pgae`, but not
+    /// the colon of `/wiki/Talk:Page` or of `#:~:text=`.
+    #[must_use]
+    pub fn lookalike(&self) -> Option<&str> {
+        let rest = [&self.query, &self.fragment].into_iter().flatten();
+        let parts = [&self.path].into_iter().chain(rest).flatten();
+        let mut texts = parts.filter_map(|part| match part {
+            Part::Literal(text) => Some(text.as_str()),
+            Part::Capture(_) => None,
+        });
+        texts.find_map(|text| {
+            text.match_indices(':').find_map(|(at, _)| {
+                let len = name_len(&text[at + 1..]);
+                let is_inner =
+                    text[..at].ends_with(|last: char| last.is_alphanumeric() || last == '~');
+                (len > 0 && !is_inner).then(|| &text[at..=at + len])
+            })
+        })
     }
 
     /// Whether it leads to a path of the requested host.
@@ -236,10 +257,13 @@ fn split_origin(text: &str) -> Result<(Option<String>, &str), Wrong> {
     let offset = text.len() - rest.len();
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.parse::<u16>().is_ok() => host,
-        _ => authority,
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => (host, Some(port)),
+        _ => (authority, None),
     };
+    let lower = host.to_lowercase();
+    let labels: Result<Vec<String>, String> = lower.split('.').map(label).collect();
+    let host = labels.map_or_else(|_| host.to_owned(), |labels| labels.join("."));
     let is_name_byte =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let is_name = !host.is_empty() && host.bytes().all(is_name_byte);
@@ -248,15 +272,13 @@ fn split_origin(text: &str) -> Result<(Option<String>, &str), Wrong> {
         .and_then(|host| host.strip_suffix(']'))
         .is_some_and(|host| host.parse::<core::net::Ipv6Addr>().is_ok());
     if host.len() > HOST_MAX || !(is_name || is_address) {
-        let wrong = Wrong::new(authority, "a host name, in ASCII and without placeholders");
+        let wrong = Wrong::new(authority, "a host name, without placeholders");
         return Err(wrong
             .at(text, offset)
             .help("a request must not choose the host it is sent to"));
     }
-    Ok((
-        Some(format!("{scheme}://{}", authority.to_ascii_lowercase())),
-        rest,
-    ))
+    let port = port.map_or(String::new(), |port| format!(":{port}"));
+    Ok((Some(format!("{scheme}://{host}{port}")), rest))
 }
 
 fn split_at(text: &str, separator: char) -> (&str, Option<&str>) {
@@ -287,11 +309,6 @@ fn parse_parts(
                 index += 1 + len;
                 continue;
             }
-            // `/wiki/Talk:Page` has no placeholder; `/blog/:pgae` has one, misspelt.
-            let is_inner = index > 0 && bytes[index - 1].is_ascii_alphanumeric();
-            if len > 0 && !is_inner {
-                return Err(unknown(name, names).at(text, index));
-            }
         }
         let byte = bytes[index];
         let is_escape =
@@ -313,14 +330,4 @@ fn parse_parts(
         parts.push(Part::Literal(literal));
     }
     Ok(parts)
-}
-
-fn unknown(name: &str, names: &[&str]) -> Wrong {
-    let expected = if names.is_empty() {
-        "no placeholder, because the source has none".to_owned()
-    } else {
-        let names: Vec<String> = names.iter().map(|name| format!(":{name}")).collect();
-        format!("a placeholder of the source: {}", names.join(", "))
-    };
-    Wrong::new(&format!(":{name}"), expected).help("write '%3A' for a colon")
 }

@@ -43,7 +43,13 @@ impl Redirect {
     #[must_use]
     pub fn text(&self, compat: Compat) -> String {
         let (condition, outcome) = (self.condition_text(), self.outcome_text(compat));
-        format!("{} {outcome}{condition}", self.url_text())
+        // Any host, which is compared before files are looked for.
+        let is_of_any_host = compat == Compat::Kawipiko && self.is_forced;
+        let host = match is_of_any_host && self.pattern.host.is_none() {
+            true => "://*",
+            false => "",
+        };
+        format!("{host}{} {outcome}{condition}", self.url_text())
     }
 
     /// The requests it applies to: path, query and languages, without its effect.

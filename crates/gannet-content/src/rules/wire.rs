@@ -11,7 +11,7 @@ use gannet_http::semantics::ready_fields::check_field;
 
 use super::headers::{FieldOperation, HeaderRule, Headers, RuleLines, ValuePart};
 use super::limits::{
-    CAPTURES_MAX, FIELDS_MAX, HOST_MAX, LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX, QUERY_KEY_MAX,
+    CAPTURES_MAX, FIELDS_MAX, HOST_MAX, LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX,
     QUERY_PARAMETERS_MAX, RULES_MAX, SEGMENTS_MAX, USERS_MAX,
 };
 use super::pattern::{Pattern, Scheme, Segment, Splat, name_len};
@@ -338,11 +338,6 @@ impl<'a> Reader<'a> {
             status: 0,
             is_forced: false,
         };
-        let key_len = rule.query.iter().map(|parameter| match &parameter.value {
-            QueryValue::Literal(value) => value.len() + 2,
-            QueryValue::Placeholder(_) => 0,
-        });
-        check(key_len.sum::<usize>() <= QUERY_KEY_MAX, TableError::Value)?;
         let names: Vec<&str> = rule.names().collect();
         let captures = check_names(&names)?;
         rule.target = self.target(captures)?;

@@ -6,6 +6,7 @@ use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
+use gannet_testkit::hostile::{Shape, shapes};
 
 /// Any text is parsed, its problems are within it, and the resulting rules answer without harm.
 #[allow(dead_code, reason = "each target uses its own")]
@@ -15,6 +16,15 @@ pub(crate) fn redirects_file(bytes: &[u8]) {
         assert_eq!(table.compile(), bytes, "one form for each table");
         ask(&table, bytes);
     }
+    let shape = any_shape(bytes);
+    let file = SourceFile {
+        path: "_redirects",
+        text: shape.redirects.as_bytes(),
+    };
+    ask(
+        &RedirectTable::new(redirects::parse(&[file], Compat::Netlify).0),
+        bytes,
+    );
     for compat in [Compat::Netlify, Compat::Cloudflare, Compat::Kawipiko] {
         for path in ["_redirects", "a/_redirects"] {
             let file = SourceFile { path, text: bytes };
@@ -41,6 +51,15 @@ pub(crate) fn headers_file(bytes: &[u8]) {
         assert_eq!(table.compile(), bytes, "one form for each table");
         ask_headers(&table, bytes);
     }
+    let shape = any_shape(bytes);
+    let file = SourceFile {
+        path: "_headers",
+        text: shape.headers.as_bytes(),
+    };
+    ask_headers(
+        &HeaderTable::new(headers::parse(&file, Compat::Netlify).0),
+        bytes,
+    );
     for compat in [Compat::Netlify, Compat::Cloudflare] {
         let file = SourceFile {
             path: "_headers",
@@ -60,6 +79,14 @@ pub(crate) fn headers_file(bytes: &[u8]) {
         assert_eq!(read.headers(), table.headers());
         ask_headers(&read, bytes);
     }
+}
+
+/// One of the most expensive sites, by the first byte.
+fn any_shape(bytes: &[u8]) -> Shape {
+    let mut shapes = shapes(20);
+    let first = bytes.first().copied().unwrap_or_default();
+    let number = usize::from(first) % shapes.len();
+    shapes.swap_remove(number)
 }
 
 fn check_problems(problems: &[Problem], text: &[u8]) {

@@ -27,6 +27,9 @@ pub(crate) fn lists<'a>(
     let forms = rules.and_then(SiteRules::forms);
     lists.extend(file.and_then(|file| file.protecting(path, forms)));
     lists.extend(table.into_iter().flat_map(|table| table.users(path)));
+    if let Some(rules) = rules {
+        rules.note_overruns();
+    }
     (!lists.is_empty()).then_some(lists)
 }
 

@@ -216,6 +216,9 @@ impl ArchiveSite {
         let outcome = resolve(&releases, &facts, input, || {
             is_navigation(&wanted.request.fields)
         });
+        if let Some(rules) = rules {
+            rules.note_overruns();
+        }
         Some(match outcome {
             Outcome::Entry {
                 entry,
@@ -236,7 +239,7 @@ impl ArchiveSite {
             Outcome::Elsewhere {
                 status, location, ..
             } => Resolved::Elsewhere(status, location),
-            Outcome::Missing => Resolved::Error(Status::NOT_FOUND),
+            Outcome::Missing(status) => Resolved::Error(status),
         })
     }
 

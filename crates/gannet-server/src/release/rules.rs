@@ -3,13 +3,14 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_archive::{Archive, HostRules};
 use gannet_content::routing::Routing;
 use gannet_content::rules::files::redirects_files;
 use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::language::first_language;
-use gannet_content::rules::limits::RULES_FILE_MAX;
+use gannet_content::rules::limits::{EVALUATION_STEPS_MAX, RULES_FILE_MAX};
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
@@ -25,6 +26,7 @@ use super::Release;
 use super::error_pages::ErrorPages;
 use crate::passwords;
 use crate::release::access;
+use crate::watch::notices::ERRORS;
 
 /// The rules of a site. Shared by all workers, never written.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,16 @@ pub(crate) struct SiteRules {
     may_forbid_coding: bool,
     /// Under which paths content is found, in an archive with index names of its own.
     forms: Option<Arc<Forms>>,
+    /// The evaluations out of steps that were counted.
+    overruns: Arc<AtomicU64>,
+}
+
+/// Evaluations of the rules of all sites that were out of steps.
+static OUT_OF_STEPS: AtomicU64 = AtomicU64::new(0);
+
+/// How often rules were out of steps since the start.
+pub(crate) fn out_of_steps() -> u64 {
+    OUT_OF_STEPS.load(Ordering::Relaxed)
 }
 
 /// The files of a directory that are read before any request.
@@ -225,6 +237,45 @@ impl SiteRules {
         self.forms.as_deref()
     }
 
+    /// Counts evaluations that were out of steps, and reports the first of them.
+    pub(crate) fn note_overruns(&self) {
+        let redirects = self.redirects.as_ref().map(|it| it.overruns().seen());
+        let fields = self.headers.as_ref().map(|it| it.overruns().seen());
+        let [of_redirects, of_fields] = [redirects, fields].map(Option::unwrap_or_default);
+        let all = of_redirects.0 + of_fields.0;
+        if all != self.overruns.load(Ordering::Relaxed) {
+            self.report_overruns(all, of_redirects.1, of_fields.1);
+        }
+    }
+
+    #[cold]
+    fn report_overruns(&self, all: u64, redirect: u32, field: u32) {
+        let before = self.overruns.swap(all, Ordering::Relaxed);
+        OUT_OF_STEPS.fetch_add(all.saturating_sub(before), Ordering::Relaxed);
+        if before > 0 {
+            return;
+        }
+        let redirects = self.redirects.as_ref();
+        let of_redirects = redirects.filter(|it| it.overruns().seen().0 > 0);
+        let (file, line) = match of_redirects {
+            Some(table) => {
+                let rule = table.redirects().rules.get(redirect as usize);
+                ("_redirects", rule.map(|rule| rule.place.line))
+            }
+            None => {
+                let rules = self.headers.as_ref().map(|it| &it.headers().rules);
+                let rule = rules.and_then(|rules| rules.get(field as usize));
+                ("_headers", rule.map(|rule| rule.place.line))
+            }
+        };
+        let line = line.unwrap_or_default();
+        ERRORS.tell(format_args!(
+            "gannet: {file}:{line}: a request takes more than {EVALUATION_STEPS_MAX} steps through the rules: \
+             none of the file was applied\nhelp: fewer rules that match the same requests; further \
+             requests of this kind are only counted"
+        ));
+    }
+
     /// The redirects, if any.
     pub(crate) fn redirects(&self) -> Option<&RedirectTable> {
         self.redirects.as_ref()
@@ -377,7 +428,9 @@ impl<'a> Ruling<'a> {
     }
 
     pub(crate) fn before_files(&self) -> Option<Ruled> {
-        self.rules.redirects()?.before_files(&self.input)
+        let ruled = self.rules.redirects()?.before_files(&self.input);
+        self.rules.note_overruns();
+        ruled
     }
 
     /// The same for the path of another form.
@@ -387,7 +440,9 @@ impl<'a> Ruling<'a> {
     }
 
     pub(crate) fn for_missing(&self) -> Option<Ruled> {
-        self.rules.redirects()?.for_missing(&self.input)
+        let ruled = self.rules.redirects()?.for_missing(&self.input);
+        self.rules.note_overruns();
+        ruled
     }
 
     /// Whether the answer varies by the client's language. `has_file` is whether it is the content of
@@ -404,7 +459,9 @@ impl<'a> Ruling<'a> {
     }
 
     pub(crate) fn changes(&self) -> Option<FieldChanges> {
-        let changes = self.rules.changes(&self.input)?;
+        let changes = self.rules.changes(&self.input);
+        self.rules.note_overruns();
+        let changes = changes?;
         Some(match self.extent {
             Extent::All => changes,
             Extent::Uncached => changes.without_caching(),

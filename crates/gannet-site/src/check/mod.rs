@@ -406,7 +406,7 @@ impl Check<'_> {
                 }
                 Located::File(..)
                 | Located::Listing(_)
-                | Located::Missing(_)
+                | Located::Missing(..)
                 | Located::Forbidden => {
                     return self.missing(source, target, &path);
                 }

@@ -130,7 +130,8 @@ impl ArchivePlace {
                 rule: Some(rule),
             },
             // Without a server there are no other releases.
-            Outcome::Kept | Outcome::Missing => Located::Missing(None),
+            Outcome::Kept => Located::Missing(None, 404),
+            Outcome::Missing(status) => Located::Missing(None, status.0),
         }
     }
 
@@ -161,7 +162,7 @@ impl ArchivePlace {
             self.by_blob.get(&key).copied()
         });
         match (number, status) {
-            (number, 404) => Located::Missing(number),
+            (number, status @ (404 | 410 | 451)) => Located::Missing(number, status),
             (Some(number), status) => Located::File(number, status),
             // Listings are not files.
             (None, status) => Located::Listing(status),

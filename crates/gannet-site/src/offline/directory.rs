@@ -12,7 +12,6 @@ use std::sync::Arc;
 use gannet_content::directory::lookup::{AtPath, Found, Lookup, LookupOptions, Step};
 use gannet_content::mime;
 use gannet_content::routing::{Routing, hidden_segment};
-use gannet_http::semantics::status::Status;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -416,10 +415,10 @@ fn unfollowed(error: &io::Error) -> Item {
 fn located(found: Found<'_>, last: Option<usize>) -> Located {
     let text = |location: &[u8]| String::from_utf8_lossy(location).into_owned();
     match found {
-        Found::File { status, .. } if status == Status::NOT_FOUND => Located::Missing(last),
+        Found::File { status, .. } if status.0 >= 400 => Located::Missing(last, status.0),
         Found::File { status, .. } => match last {
             Some(number) => Located::File(number, status.0),
-            None => Located::Missing(None),
+            None => Located::Missing(None, 404),
         },
         Found::Redirect { location } => Located::Redirect {
             status: 308,
@@ -437,6 +436,7 @@ fn located(found: Found<'_>, last: Option<usize>) -> Located {
         },
         Found::Listing { .. } => Located::Listing(200),
         Found::Forbidden => Located::Forbidden,
-        Found::Unclaimed | Found::Missing | Found::Failed => Located::Missing(None),
+        Found::Missing(status) => Located::Missing(None, status.0),
+        Found::Unclaimed | Found::Failed => Located::Missing(None, 404),
     }
 }

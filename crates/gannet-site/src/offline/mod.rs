@@ -123,8 +123,8 @@ pub enum Located {
     Listing(u16),
     /// The server's built-in icon.
     Icon,
-    /// 404, with this file as its page if the site has one.
-    Missing(Option<usize>),
+    /// 404, 410 or 451, with this file as its page if the site has one.
+    Missing(Option<usize>, u16),
     /// 403.
     Forbidden,
 }
@@ -245,7 +245,7 @@ impl Site {
             Place::Archive(archive) => archive.locate(&asked, rules, tell),
         };
         // Takes precedence over the site's 404 page, which is not an icon.
-        if self.icon && matches!(located, Located::Missing(_)) && asked.path == ICON_PATH {
+        if self.icon && matches!(located, Located::Missing(..)) && asked.path == ICON_PATH {
             tell("the site has no icon: the server sends its built-in one".into());
             return Located::Icon;
         }

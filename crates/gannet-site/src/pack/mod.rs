@@ -241,7 +241,7 @@ pub fn pack_signed(
     let mut memory = Memory::open(options);
     let mut sources = Sources::read(options, &types, memory.known(), progress)
         .inspect_err(|error| memory.doubt(error))?;
-    if sources.files.is_empty() {
+    if sources.files.is_empty() && sources.hosts.iter().all(|host| host.rules.is_empty()) {
         return Err(PackError::Empty(options.source.clone()));
     }
     let previous = memory.previous(options);
@@ -361,8 +361,8 @@ pub fn pack_signed(
 pub fn check(options: &PackOptions) -> Result<(), PackError> {
     options.sign.as_deref().map(Signer::open).transpose()?;
     prepare(options)?;
-    let (tree, _) = host::walk_all(options, &mut NoProgress)?;
-    if tree.files.is_empty() {
+    let (tree, hosts) = host::walk_all(options, &mut NoProgress)?;
+    if tree.files.is_empty() && hosts.iter().all(|host| host.rules.is_empty()) {
         return Err(PackError::Empty(options.source.clone()));
     }
     for file in &tree.files {

@@ -75,6 +75,11 @@ impl SiteRules {
         Ok(rules)
     }
 
+    /// Whether there are none. A site may consist of rules alone: one that has moved.
+    pub(super) fn is_empty(&self) -> bool {
+        self.redirects.is_none() && self.headers.is_none()
+    }
+
     /// What a compressed file holds is for none but the users of that file.
     fn check_users(&self, files: &[SourceFile]) -> Result<(), PackError> {
         let Some(table) = self.headers.as_ref().filter(|table| table.has_users()) else {

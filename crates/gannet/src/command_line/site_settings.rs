@@ -10,7 +10,7 @@ use gannet_content::routing::{Routing, TrailingSlash};
 use gannet_content::rules::Compat;
 
 use crate::command_line::values::{choice, text};
-use gannet_site::host_name::host_name;
+use gannet_content::host_name::host_name;
 
 /// How paths are resolved, and which fields answers have.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::signature::PublicKey;
+use gannet_content::host_name::host_name;
 use gannet_content::limits::SUFFIX_MAX;
 use gannet_content::mime::Types;
 use gannet_io::named_file;
 use gannet_io::unix_socket::Access;
 use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
 use gannet_server::{Network, Rate};
-use gannet_site::host_name::host_name;
 use gannet_site::pack::is_secret_key;
 
 use crate::alt_svc;

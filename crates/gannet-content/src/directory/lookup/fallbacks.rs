@@ -87,7 +87,8 @@ impl Lookup {
         }
         let kind = self.routing.fallbacks.get(next).map(|one| one.kind);
         let status = kind.and_then(|kind| kind.status(&self.path, self.is_navigation));
-        self.found_other(status.unwrap_or(Status::NOT_FOUND));
+        let found = status.filter(|status| *status != Status::NOT_FOUND);
+        self.found_other(found.unwrap_or(self.missing_status()));
     }
 }
 

@@ -97,7 +97,8 @@ fn finish(tree: &[(&str, AtPath)], mut lookup: Lookup) -> (Vec<Vec<u8>>, String)
             }) => format!("{} to {}", status.0, text(location)),
             Step::Done(Found::Listing { path }) => format!("list {}", text(path)),
             Step::Done(Found::Unclaimed) => "unclaimed".to_string(),
-            Step::Done(Found::Missing) => "missing".to_string(),
+            Step::Done(Found::Missing(Status::NOT_FOUND)) => "missing".to_string(),
+            Step::Done(Found::Missing(status)) => format!("{} without a page", status.0),
             Step::Done(Found::Forbidden) => "forbidden".to_string(),
             Step::Done(Found::Failed) => "failed".to_string(),
         };
@@ -178,14 +179,31 @@ fn clean_urls_find_pages() {
 
 #[test]
 fn folders_without_index_are_listed_if_wanted() {
-    check("/empty/", ALL, &["empty/index.html", "empty"], "list empty");
+    check(
+        "/empty/",
+        ALL,
+        &["empty/index.html", "empty", "empty.html"],
+        "list empty",
+    );
+    // The page precedes the listing.
+    check(
+        "/both/",
+        ALL,
+        &["both/index.html", "both", "both.html"],
+        "308 /both",
+    );
     check(
         "/empty/",
         PLAIN,
         &["empty/index.html", "empty", "empty/404.html", "404.html"],
         "404 404.html",
     );
-    check("/odd/", ALL, &["odd/index.html", "odd"], "list odd");
+    check(
+        "/odd/",
+        ALL,
+        &["odd/index.html", "odd", "odd.html"],
+        "list odd",
+    );
     let (asked, found) = run(&[("", AtPath::Directory)], b"/", ALL);
     assert_eq!((asked.len(), found.as_str()), (2, "list "));
 }
@@ -559,6 +577,36 @@ fn rules_are_asked_for_what_nothing_claims() {
     check("/no", "unclaimed");
     check("/_redirects", "unclaimed");
     check("/.git/config", "unclaimed");
+    // Rules precede listings.
+    for (path, expect) in [
+        ("/empty/", "list empty"),
+        ("/empty", "308 /empty/"),
+        ("/", "list "),
+    ] {
+        let tree = &[("", AtPath::Directory), ("empty", AtPath::Directory)];
+        let mut lookup = Lookup::new(path.as_bytes(), ALL, &routing);
+        assert_eq!(finish(tree, lookup.clone()).1, "unclaimed", "{path}");
+        while let Step::Open(name) = lookup.step() {
+            let at_path = at(tree, name);
+            lookup.found(at_path);
+        }
+        lookup.go_on();
+        assert_eq!(finish(tree, lookup).1, expect, "{path}");
+    }
+    // Missing content of a rule has the status of the rule.
+    for (status, expect) in [(Status(410), "410 404.html"), (Status(200), "404 404.html")] {
+        let mut lookup = Lookup::new(b"/no", PLAIN, &routing);
+        let path = b"/none".to_vec();
+        lookup.claim(Ruled::Content {
+            status,
+            path,
+            rule: 0,
+        });
+        assert_eq!(finish(TREE, lookup.clone()).1, expect);
+        if status == Status(410) {
+            assert_eq!(finish(&[], lookup).1, "410 without a page");
+        }
+    }
     let mut lookup = Lookup::new(b"/docs/no", PLAIN, &routing);
     while let Step::Open(path) = lookup.step() {
         let at_path = at(TREE, path);

@@ -544,7 +544,8 @@ impl Fill {
             Found::Elsewhere {
                 status, location, ..
             } => Filled::Elsewhere(status, location.to_vec()),
-            Found::Unclaimed | Found::Missing => Filled::Error(Status::NOT_FOUND),
+            Found::Unclaimed => Filled::Error(Status::NOT_FOUND),
+            Found::Missing(status) => Filled::Error(status),
             Found::Forbidden => Filled::Error(Status::FORBIDDEN),
             Found::Failed => Filled::Error(Status::INTERNAL_SERVER_ERROR),
         })

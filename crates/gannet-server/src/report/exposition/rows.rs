@@ -1,6 +1,7 @@
 //! The counters and gauges that have one sample each.
 
 use crate::observe::metrics::Counters;
+use crate::release::rules::out_of_steps;
 
 /// One row: name without prefix, kind, help, value.
 pub(super) type Row = (&'static str, &'static str, &'static str, u64);
@@ -133,6 +134,12 @@ pub(super) fn rows(c: &Counters) -> Vec<Row> {
             "counter",
             "Requests that looked at the disk.",
             c.cache_misses,
+        ),
+        (
+            "rules_out_of_steps_total",
+            "counter",
+            "Evaluations of a site's rules that took too many steps.",
+            out_of_steps(),
         ),
         (
             "bodies_decoded_total",

@@ -51,7 +51,16 @@ impl<'f> AskedSite<'f> {
     pub(super) fn answer(&self, names: &Names, files: &[Source], path: &[u8]) -> Answer {
         let mut lookup = Lookup::new(path, self.options, &self.routing);
         let mut last = None;
-        while let Step::Open(name) = lookup.step() {
+        loop {
+            let name = match lookup.step() {
+                Step::Open(name) => name,
+                // Rules are asked when the archive is served.
+                Step::Done(Found::Unclaimed) => {
+                    lookup.go_on();
+                    continue;
+                }
+                Step::Done(_) => break,
+            };
             let mut url = [b"/", name].concat();
             let named = names.get(&url).flatten();
             let at_path = match named.filter(|number| files[*number].file.url == url) {

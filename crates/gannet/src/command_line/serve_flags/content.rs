@@ -2,8 +2,8 @@
 
 use clap::ValueHint;
 use gannet_io::links::Outside;
+use gannet_content::host_name::host_name;
 use gannet_server::config::UnknownHost;
-use gannet_site::host_name::host_name;
 
 use crate::command_line::flag::{Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;

@@ -275,12 +275,12 @@ fn foresee(
                 answer.vary_by(VARY_BY_TYPE, "other forms of it are beside it");
             }
         }
-        Located::Missing(Some(number)) => {
-            answer.status = 404;
+        Located::Missing(Some(number), status) => {
+            answer.status = *status;
             content(site, *number, &to, &mut answer, text);
         }
         Located::Icon => icon(&mut answer),
-        Located::Missing(None) => answer.status = 404,
+        Located::Missing(None, status) => answer.status = *status,
         Located::Listing(status) => answer.status = *status,
         Located::Forbidden => {
             answer.status = 403;

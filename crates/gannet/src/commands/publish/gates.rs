@@ -45,7 +45,7 @@ pub(super) fn must_answer(draft: &Path, site: &Path, urls: &[String]) -> Result<
             Located::Redirect {
                 status, location, ..
             } => format!("it is redirected to '{location}' ({status})"),
-            Located::Icon | Located::Missing(_) => "it is not there (404)".into(),
+            Located::Icon | Located::Missing(..) => "it is not there (404)".into(),
             Located::Forbidden => "it is not served (403)".into(),
         };
         return Err(refuse(cause).help("nothing was published: the release before stays in force"));

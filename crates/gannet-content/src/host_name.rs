@@ -30,7 +30,7 @@ pub fn host_name(written: &str) -> Result<String, String> {
 
 /// Converts a label to ASCII (RFC 5890 section 2.3.2.1). Labels that would have to be composed or
 /// mapped first are rejected, not guessed: the tables for that are large.
-fn label(text: &str) -> Result<String, String> {
+pub(crate) fn label(text: &str) -> Result<String, String> {
     if text.is_ascii() {
         return Ok(text.to_owned());
     }

@@ -1,0 +1,156 @@
+//! What the most expensive rules cost: bounded for each request, and linear to read.
+
+use gannet_content::rules::limits::EVALUATION_STEPS_MAX;
+use gannet_content::rules::matcher::RuleInput;
+use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::redirects::Redirects;
+use gannet_content::rules::steps::{OutOfSteps, Steps};
+use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
+use gannet_content::rules::{Compat, SourceFile, headers, redirects};
+use gannet_testkit::hostile::{Asked, Shape, shapes};
+
+fn input(asked: &Asked) -> RuleInput<'_> {
+    RuleInput {
+        scheme: Scheme::Https,
+        host: asked.host.as_bytes(),
+        path: asked.path.as_bytes(),
+        query: asked.query.as_deref().map(str::as_bytes),
+        language: asked.language.as_bytes(),
+    }
+}
+
+fn redirects(shape: &Shape) -> Redirects {
+    let file = SourceFile {
+        path: "_redirects",
+        text: shape.redirects.as_bytes(),
+    };
+    let (rules, problems) = redirects::parse(&[file], Compat::Netlify);
+    assert!(problems.is_empty(), "{}: {}", shape.name, problems[0]);
+    rules
+}
+
+fn fields(shape: &Shape) -> HeaderTable {
+    let file = SourceFile {
+        path: "_headers",
+        text: shape.headers.as_bytes(),
+    };
+    let (rules, problems) = headers::parse(&file, Compat::Netlify);
+    assert!(problems.is_empty(), "{}: {}", shape.name, problems[0]);
+    HeaderTable::new(rules)
+}
+
+/// The decision of the rules when they are tried one after the other.
+fn naive(redirects: &Redirects, input: &RuleInput<'_>) -> Decision {
+    let mut out = Vec::new();
+    let mut passed_over = 0;
+    for (index, rule) in (0..).zip(&redirects.rules) {
+        let alone = RedirectTable::new(Redirects {
+            compat: redirects.compat,
+            rules: vec![rule.clone()],
+        });
+        match alone.decide(input, false, &mut out) {
+            Decision::Redirect { status, .. } => {
+                return Decision::Redirect {
+                    status,
+                    rule: index,
+                };
+            }
+            Decision::Content { status, .. } => {
+                return Decision::Content {
+                    status,
+                    rule: index,
+                };
+            }
+            Decision::Pass => passed_over += usize::from(alone.find(input).is_some()),
+        }
+        if passed_over == 8 {
+            break;
+        }
+    }
+    Decision::Pass
+}
+
+/// Redirects are found within the bound, live or packed. Only thousands of texts of different
+/// lengths at one place, all of which suit the request, take more: then none applies.
+#[test]
+fn the_most_expensive_redirects_are_found_within_the_bound() {
+    for shape in shapes(1500) {
+        let rules = redirects(&shape);
+        let live = RedirectTable::new(rules.clone());
+        let packed = RedirectTable::parse(&live.compile()).expect("what was compiled is read");
+        for asked in &shape.asked {
+            let input = input(asked);
+            let mut out = Vec::new();
+            let expect = naive(&rules, &input);
+            for table in [&live, &packed] {
+                let steps = Steps::default();
+                let found = table.decide_within(&input, false, &steps, &mut out);
+                if shape.name == "lengths of suffixes" && found == Err(OutOfSteps) {
+                    assert_eq!(table.decide(&input, false, &mut out), Decision::Pass);
+                    assert_eq!(table.overruns().seen().0, 1);
+                    continue;
+                }
+                assert_eq!(found, Ok(expect), "{}: {}", shape.name, steps.taken());
+                let speaks = !shape.name.starts_with("languages");
+                assert!(speaks || table.varies_by_language(&input, false));
+            }
+        }
+    }
+}
+
+/// At their full size, too, only what no site has is left out.
+#[test]
+fn rules_on_all_levels_are_found_at_full_size() {
+    for shape in shapes(46_656).into_iter().take(2) {
+        let table = RedirectTable::new(redirects(&shape));
+        for asked in &shape.asked {
+            let steps = Steps::default();
+            let found = table.decide_within(&input(asked), false, &steps, &mut Vec::new());
+            let matches = asked.path.ends_with("zz") || asked.path.ends_with("/z");
+            let is_found = found.map(|found| found != Decision::Pass);
+            assert_eq!(is_found, Ok(matches), "{} {}", shape.name, asked.path);
+            assert!(
+                steps.taken() <= EVALUATION_STEPS_MAX / 2,
+                "{}",
+                steps.taken()
+            );
+        }
+    }
+}
+
+/// A path may only be had by nobody if that cannot be decided; fields are left out then.
+#[test]
+fn out_of_steps_paths_are_protected_and_fields_are_left_out() {
+    let mut overruns = 0;
+    for shape in shapes(5000) {
+        let live = fields(&shape);
+        let packed = HeaderTable::parse(&live.compile()).expect("what was compiled is read");
+        for (table, asked) in [&live, &packed].into_iter().zip(shape.asked.iter().cycle()) {
+            let before = table.overruns().seen().0;
+            let users: Vec<_> = table.users(asked.path.as_bytes()).collect();
+            let is_over = table.overruns().seen().0 > before;
+            assert_eq!(is_over, users == [[].as_slice()], "{}", shape.name);
+            if shape.name == "users of the same paths" {
+                assert!(is_over, "{} lists", users.len());
+            }
+            overruns += usize::from(is_over);
+        }
+    }
+    assert!(overruns > 0);
+}
+
+#[test]
+fn twice_the_rules_cost_twice_to_read() {
+    for (small, large) in shapes(1000).iter().zip(&shapes(2000)) {
+        let steps = [small, large].map(|it| RedirectTable::new(redirects(it)).read_steps());
+        let more = [small, large].map(|it| fields(it).read_steps());
+        for [small_steps, large_steps] in [steps, more] {
+            let bound = small_steps * 5 / 2 + 64;
+            assert!(
+                large_steps <= bound,
+                "{}: {large_steps} > {bound}",
+                small.name
+            );
+        }
+    }
+}
