@@ -27,6 +27,7 @@ mod no_io;
 mod program;
 mod proxies;
 mod systemd;
+mod shape;
 mod tidy;
 mod vm;
 
@@ -37,6 +38,8 @@ cargo xtask NAME
   tidy         rules that neither the compiler nor clippy covers
   no-io        proof that the pure crates do no I/O
   sim          more simulator seeds (--seeds N)
+  shape        figures of the structure, and hashes of what the simulator's clients receive
+               (--seeds N, 0: none; FIGURE lists what it counts)
   upgrade      upgrades under load, one after the other (--count N)
   fuzz-smoke   each fuzz target for a short time (--help for its flags)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
@@ -109,6 +112,7 @@ fn dispatch() -> Result<()> {
         "h2spec" => return h2spec::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
         "systemd" => return systemd::main(&mut parser),
+        "shape" => return shape::main(&mut parser),
         "sim" => return check::sim(&mut parser),
         "upgrade" => return check::upgrade(&mut parser),
         "vm" => return vm::main(&mut parser),

@@ -18,6 +18,9 @@ use crate::bounds::tls::ENCRYPTED_RECORDS_MAX;
 use crate::clients::Clients;
 use crate::coder::{Coder, CoderCounts};
 use crate::config::{ClientRules, ContentOptions, Limits, LogFormat, LogLines, Scheme};
+use crate::ground::inbox::Message;
+use crate::ground::inbox::Remote;
+use crate::ground::settings::{ListenerKind, WorkerSettings};
 use crate::observe::incidents::Incidents;
 use crate::observe::log::LogWriter;
 use crate::observe::measures::Measures;
@@ -42,8 +45,7 @@ use crate::start::releases::{Follower, Source, Surroundings};
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 use crate::watch::notices::Channel;
-use crate::worker::inbox::Remote;
-use crate::worker::{ListenerKind, Message, Worker, WorkerSettings};
+use crate::worker::Worker;
 
 pub use self::sites::{DrivenOpening, DrivenSite, DrivenSites};
 
@@ -333,7 +335,8 @@ impl<D: Driver> Driven<D> {
     /// none. The worker learns of it in its next turn.
     pub fn check_password(&mut self) -> bool {
         let workers = std::slice::from_ref(&self.remote);
-        self.password_jobs.run_next(workers)
+        self.password_jobs
+            .run_next(|answer| Remote::deliver(workers, answer))
     }
 
     /// What was coded so far.

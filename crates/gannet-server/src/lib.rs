@@ -1,8 +1,9 @@
 //! The engine: joins connections, protocols and content on any [`gannet_io::driver::Driver`].
 //!
 //! One worker per core, each with its own engine, listeners and view of the content. The path of a
-//! request: `worker` finds the connection of a completion; `connection/receiving` lends the
-//! received bytes to `exchange/pump`, which parses requests from them; `release` resolves the path;
+//! request: `worker` finds the connection of a completion; `connection/receiving` lends the received
+//! bytes to `connection/http1`, which takes requests from them; `exchange/pump` answers each; `release`
+//! resolves the path;
 //! `exchange/answering` builds the response; `exchange/outgoing` gathers responses for
 //! `connection/sending`.
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ pub mod config;
 mod connection;
 pub mod driven;
 mod exchange;
+mod ground;
 mod observe;
 mod passwords;
 mod quic;

@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
+use crate::shape;
 use xtask::process;
 
 mod links;
@@ -61,6 +62,7 @@ pub(crate) fn main() -> Result<()> {
             links::check(&root, file, &text, &mut findings);
         }
     }
+    shape::check(&root, &mut findings)?;
     findings.sort();
     for finding in &findings {
         println!("{finding}");
@@ -168,7 +170,7 @@ fn check_rust(file: &Path, text: &str, findings: &mut Vec<Finding>) {
 
 /// Whether the file is part of the installed program: not a test, an example, a chore or test
 /// support.
-fn is_product(file: &Path) -> bool {
+pub(crate) fn is_product(file: &Path) -> bool {
     let mut parts = file.iter();
     parts.next().is_some_and(|part| part == "crates")
         && parts.next().is_some_and(|part| part != "gannet-testkit")

@@ -5,7 +5,7 @@ use gannet_io::driver::Driver;
 
 use super::{Active, Conn, Phase};
 use crate::bounds::limits::{FRESH_MS, LINGER_MS};
-use crate::exchange::answering::{Answering, Reply};
+use crate::exchange::answering::Answering;
 use crate::observe::record::Answered;
 use crate::observe::record::End;
 use crate::tls::alert::Alert;
@@ -69,8 +69,7 @@ impl<D: Driver> Active<'_, D> {
         };
         http1.machine.reject();
         let pump = self.shared.pump(is_secure, None);
-        let reply = Reply::H1(&mut http1.machine);
-        let answered = answer(Answering::new(reply, &pump.turn, &mut out));
+        let answered = answer(Answering::new(&mut http1.machine, &pump.turn, &mut out));
         self.shared.counters.response(answered.status.0);
         conn.close_intake();
         conn.linger = true;

@@ -3,7 +3,7 @@
 use gannet_io::driver::{Driver, Nanos};
 
 use super::{Active, Phase};
-use crate::worker::timers::Tick;
+use crate::ground::timers::Tick;
 
 impl<D: Driver> Active<'_, D> {
     /// Requires progress within `ms` milliseconds.

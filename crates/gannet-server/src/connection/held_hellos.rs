@@ -4,12 +4,12 @@ use gannet_io::driver::Driver;
 
 use super::Active;
 use super::secure::State;
-use super::table::Alive;
 use crate::bounds::limits::{
     HELD_HELLO_LEN_MAX, HELD_HELLO_MS, HELD_HELLOS_MAX, HELD_HELLOS_OF_CLIENT_MAX,
 };
 use crate::clients::{Client, ClientKey};
-use crate::worker::token::ConnId;
+use crate::ground::alive::Alive;
+use crate::ground::token::ConnId;
 
 /// The connections of a worker whose handshakes wait, in order of arrival.
 #[derive(Default)]

@@ -1,19 +1,138 @@
-//! HTTP/2: parses input into responses while others are being sent; frames of many streams share a
-//! send.
+//! HTTP/2: takes requests from frames and answers them while other responses are being sent; frames of
+//! many streams share a send.
+
+use std::ops::Range;
 
 use gannet_http::h2::limits::QUANTUM;
-use gannet_http::h2::{PREFACE, Time, Why};
+use gannet_http::h2::{Event, PREFACE, StreamId, Time, Why};
+use gannet_http::semantics::date::DATE_LINE_LEN;
+use gannet_http::semantics::request::Version;
+use gannet_http::semantics::response::ResponseHead;
 use gannet_io::driver::{Driver, Nanos};
 
 use super::protocol::Protocol;
 use super::streams::{Framed, Streams};
 use super::{Active, Phase};
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::{STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
+use crate::bounds::limits::{STREAM_ASKED_MAX, STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
 use crate::clients::Client;
+use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
+use crate::exchange::pump::{On, Pump};
+use crate::ground::delay::Arrived;
 use crate::observe::record::End;
-use crate::worker::delay::Arrived;
+use crate::release::Source;
+
+/// The response of a stream.
+pub(super) struct StreamReply<'a> {
+    pub(super) streams: &'a mut Streams,
+    pub(super) stream: StreamId,
+}
+
+impl Reply for StreamReply<'_> {
+    fn version(&self) -> Version {
+        Version::Http2
+    }
+
+    fn has_frames(&self) -> bool {
+        true
+    }
+
+    fn head(
+        &mut self,
+        head: &ResponseHead<'_>,
+        date_line: &[u8; DATE_LINE_LEN],
+        len: u64,
+        out: &mut Outgoing,
+    ) -> bool {
+        let connection = &mut self.streams.connection;
+        connection.respond(self.stream, head, date_line, len, out.wire())
+    }
+
+    fn content(&mut self, source: Source<'_>, range: Range<u64>, now: Nanos, out: &mut Outgoing) {
+        self.streams
+            .content(self.stream, source, range, Time(now.0), out);
+    }
+}
+
+impl Streams {
+    /// Answers the requests in `input`; returns the number of bytes used. Leaves bytes unused if a frame
+    /// is incomplete, or if something has to be sent or read first.
+    pub(super) fn run_frames<D: Driver>(
+        &mut self,
+        pump: &mut Pump<'_, D>,
+        client: Option<&Client>,
+        input: &[u8],
+        out: &mut Outgoing,
+    ) -> usize {
+        let mut fields = std::mem::take(pump.stream_fields);
+        let used = self.answer_frames(pump, client, (input, &mut fields), out);
+        *pump.stream_fields = fields;
+        used
+    }
+
+    fn answer_frames<D: Driver>(
+        &mut self,
+        pump: &mut Pump<'_, D>,
+        client: Option<&Client>,
+        (input, fields): (&[u8], &mut Vec<u8>),
+        out: &mut Outgoing,
+    ) -> usize {
+        let now = Time(pump.turn.now.0);
+        let mut used = 0;
+        loop {
+            let asked = self.asked as usize + self.missed.len();
+            if out.is_full() || asked >= STREAM_ASKED_MAX as usize {
+                return used;
+            }
+            let others = self.waiting();
+            let received = self.connection.receive(now, &input[used..], fields);
+            used += received.consumed;
+            match received.event {
+                Event::Request { stream, request } => {
+                    pump.counters.h2_requests += 1;
+                    let on = On {
+                        redirects: false,
+                        is_early: self.is_early,
+                        client,
+                    };
+                    let mut reply = StreamReply {
+                        streams: self,
+                        stream,
+                    };
+                    match pump.answer(&mut reply, &request, (on, others), out) {
+                        Ok(record) => self.note(stream, record),
+                        Err(waiting) => self.missed.push((stream, waiting)),
+                    }
+                }
+                Event::Reject { stream, rejection } => {
+                    let why = (rejection.status, rejection.why.name());
+                    let mut reply = StreamReply {
+                        streams: self,
+                        stream,
+                    };
+                    let record = pump.reject(&mut reply, why, out);
+                    self.note(stream, record);
+                }
+                Event::Reset { stream } => {
+                    pump.counters.h2_resets += 1;
+                    self.missed.retain(|(missed, _)| *missed != stream);
+                    let record = self.forget(stream);
+                    self.cut.extend(record);
+                }
+                // The metrics are counted when the connection ends.
+                Event::Closed(_) => self.end(),
+                Event::NeedMore => {
+                    if self.connection.wants_input() || self.connection.is_closing() {
+                        return used;
+                    }
+                    // Pending replies block input; writing one allows more to be read.
+                    self.connection.poll_frame(now, 0, out.wire());
+                }
+            }
+        }
+    }
+}
 
 impl<D: Driver> Active<'_, D> {
     /// Whether the first bytes of a connection determine its version: false if they may still

@@ -18,12 +18,12 @@ use gannet_io::ktls::ControlType;
 use super::Active;
 use super::secure::State;
 use super::sending::list_len;
+use crate::ground::token::Kind;
 use crate::release::ServedFile;
 use crate::release::body::Body;
 use crate::tls::alert::Alert;
 use crate::tls::kernel::tx_keys;
 use crate::tls::session::{KernelNeeds, StaysOurs};
-use crate::worker::token::Kind;
 
 /// A head and a range of a file that follows it.
 pub(super) type Slice = (Vec<u8>, Rc<ServedFile>, Range<u64>);

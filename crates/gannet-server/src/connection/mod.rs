@@ -11,6 +11,7 @@ mod deadlines;
 mod early;
 mod handshake;
 pub(crate) mod held_hellos;
+mod http1;
 mod http2;
 pub(crate) mod intake;
 mod kernel_tls;
@@ -34,17 +35,17 @@ use gannet_io::driver::{Driver, Nanos, Socket};
 use self::intake::Intake;
 use self::protocol::Protocol;
 use self::secure::{Secure, State};
-pub(crate) use self::table::{Alive, Connections};
+pub(crate) use self::table::Connections;
 use crate::clients::Client;
 use crate::config::Scheme;
 use crate::exchange::outgoing::Outgoing;
+use crate::exchange::shared::Shared;
 use crate::exchange::waiting::WaitingRequest;
+use crate::ground::timers::Tick;
+use crate::ground::token::ConnId;
 use crate::observe::record::Record;
 use crate::release::ServedFile;
 use crate::release::body::Body;
-use crate::worker::shared::Shared;
-use crate::worker::timers::Tick;
-use crate::worker::token::ConnId;
 
 /// The current activity of a connection.
 ///

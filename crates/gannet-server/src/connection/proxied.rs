@@ -5,7 +5,7 @@ use gannet_io::driver::{Driver, Peer};
 
 use super::{Active, Phase};
 use crate::clients::Clients;
-use crate::worker::delay::Arrived;
+use crate::ground::delay::Arrived;
 
 impl<D: Driver> Active<'_, D> {
     /// Begins a connection whose first bytes have to be a header. Only a trusted proxy may name a client:

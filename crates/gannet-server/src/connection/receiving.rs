@@ -2,15 +2,15 @@
 
 use gannet_io::driver::{Driver, Lease, Peer};
 
+use super::http1::Stop;
 use super::{Active, Phase};
 use crate::bounds::limits::{FRESH_MS, HELD_MAX};
 use crate::clients::Client;
 use crate::config::Scheme;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::pump::Stop;
-use crate::worker::ListenerKind;
-use crate::worker::delay::Arrived;
-use crate::worker::token::Kind;
+use crate::ground::delay::Arrived;
+use crate::ground::settings::ListenerKind;
+use crate::ground::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
     /// Begins a connection that was accepted at a listener of this kind.
@@ -196,7 +196,16 @@ impl<D: Driver> Active<'_, D> {
         let conn = &mut *self.conn;
         let mut pump = self.shared.pump(conn.is_secure(), None);
         let bytes = input.bytes(pump.driver);
-        let (used, stop) = pump.run(conn, bytes, out);
+        let (used, stop) = match conn.protocol.streams_mut() {
+            Some(streams) => {
+                let client = conn.client.as_deref();
+                (
+                    streams.run_frames(&mut pump, client, bytes, out),
+                    Stop::NeedInput,
+                )
+            }
+            None => conn.run_requests(&mut pump, bytes, out),
+        };
         match input {
             Arrived::Held(bytes) => conn.intake.keep(bytes, used),
             input => {

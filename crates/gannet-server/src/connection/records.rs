@@ -16,11 +16,11 @@ use crate::bounds::limits::{
 };
 use crate::bounds::tls::PLAINTEXT_MAX;
 use crate::clients::Client;
+use crate::ground::delay::Arrived;
+use crate::ground::token::Kind;
 use crate::observe::record::End;
 use crate::tls::alert::{Alert, Fault};
 use crate::tls::session::Received;
-use crate::worker::delay::Arrived;
-use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
     /// Handles received ciphertext.

@@ -11,10 +11,10 @@ use super::kernel_tls::Slice;
 use super::{Active, Phase};
 use crate::clients::Client;
 use crate::exchange::outgoing::Outgoing;
+use crate::ground::token::Kind;
 use crate::observe::record::End;
 use crate::release::ServedFile;
 use crate::release::body::Body;
-use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
     /// Sends the gathered responses; the content after them follows as each send completes.
@@ -304,7 +304,7 @@ impl<D: Driver> Active<'_, D> {
         let named = Client::named(conn.client.as_deref());
         // Unsent content belongs to the last response.
         if let (End::CutShort, Some(last)) = (end, work.records.last_mut()) {
-            last.cut(&work.parts);
+            last.cut(Body::len_of(&work.parts));
         }
         for record in work.records.drain(..) {
             self.shared.record_ended(&record, named, end);

@@ -78,7 +78,7 @@ impl Content {
     /// The log record for content that will not be sent further.
     fn cut(self) -> Option<Record> {
         let mut record = self.record?;
-        record.cut(&self.parts);
+        record.cut(Body::len_of(&self.parts));
         Some(record)
     }
 }

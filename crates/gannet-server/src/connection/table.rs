@@ -1,11 +1,13 @@
 //! The connections of a worker.
 
-use gannet_io::driver::Socket;
+use gannet_io::driver::{Nanos, Socket};
 use gannet_io::heap;
 
 use super::{Conn, Phase};
-use crate::worker::token::ConnId;
-use crate::worker::token::GENERATION_MAX;
+use crate::ground::alive::Alive;
+use crate::ground::idle_queue::{Rest, Resting};
+use crate::ground::token::ConnId;
+use crate::ground::token::GENERATION_MAX;
 
 /// All connections of a worker, by slot.
 #[derive(Default)]
@@ -59,42 +61,16 @@ impl Connections {
     }
 }
 
-/// The set of open connections, for code without access to the table.
-#[derive(Default)]
-pub(crate) struct Alive {
-    tcp: Vec<Option<u32>>,
-    quic: Vec<Option<u32>>,
-}
-
-impl Alive {
-    /// Adds a new connection.
-    pub(crate) fn insert(&mut self, id: ConnId) {
-        let (slots, slot) = self.slots(id);
-        if slot >= slots.len() {
-            slots.resize(slot + 1, None);
-        }
-        slots[slot] = Some(id.generation);
+impl Resting for Connections {
+    fn all(&self) -> impl Iterator<Item = (Nanos, ConnId)> {
+        self.iter().map(|conn| (conn.idle_since, conn.id))
     }
 
-    /// Removes a connection that has ended.
-    pub(crate) fn remove(&mut self, id: ConnId) {
-        let (slots, slot) = self.slots(id);
-        slots[slot] = None;
-    }
-
-    /// Whether a connection is open.
-    pub(crate) fn has(&self, id: ConnId) -> bool {
-        let (slots, slot) = match id.is_quic() {
-            true => (&self.quic, id.quic_number()),
-            false => (&self.tcp, id.slot as usize),
-        };
-        slots.get(slot) == Some(&Some(id.generation))
-    }
-
-    fn slots(&mut self, id: ConnId) -> (&mut Vec<Option<u32>>, usize) {
-        match id.is_quic() {
-            true => (&mut self.quic, id.quic_number()),
-            false => (&mut self.tcp, id.slot as usize),
+    fn rest(&mut self, id: ConnId) -> Rest {
+        match self.find(id) {
+            None => Rest::Gone,
+            Some(conn) if conn.may_be_shed() => Rest::Since(conn.idle_since),
+            Some(_) => Rest::Busy,
         }
     }
 }

@@ -19,8 +19,8 @@ use super::Active;
 use super::kernel_tls::Slice;
 use crate::bounds::limits::{ACKNOWLEDGED_FIRST_NS, LAST_SLICE_PART, SLICE_MAX};
 use crate::clients::Client;
+use crate::ground::token::ConnId;
 use crate::release::ServedFile;
-use crate::worker::token::ConnId;
 
 /// Connections whose last slice waits, by the time of their next check. One entry each.
 #[derive(Default)]

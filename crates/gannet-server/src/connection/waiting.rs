@@ -2,14 +2,13 @@
 
 use gannet_io::driver::{Driver, Errno};
 
+use super::http1::Stop;
 use super::{Active, Parked, Phase};
-use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::pump::Stop;
 use crate::exchange::waiting::{Found, WaitingRequest};
+use crate::ground::delay::Arrived;
+use crate::ground::token::Kind;
 use crate::release::wakeup::Wakeup;
-use crate::worker::delay::Arrived;
-use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
     /// Handles a result: for the waiting request, or the next bytes of a body.
@@ -78,8 +77,7 @@ impl<D: Driver> Active<'_, D> {
         let release = Some(waiting.release());
         let mut pump = self.shared.pump(conn.is_secure(), release);
         let http1 = conn.protocol.http1()?;
-        let reply = Reply::H1(&mut http1.machine);
-        let answered = pump.answer_waiting(reply, waiting, found, out);
+        let answered = pump.answer_waiting(&mut http1.machine, waiting, found, out);
         self.shared.driver.give_back(std::mem::take(&mut out.spare));
         match answered {
             Ok(record) => {

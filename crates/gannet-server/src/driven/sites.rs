@@ -11,6 +11,7 @@ use gannet_io::driver::{Driver, Nanos, Root};
 
 use super::{Driven, DrivenClients, DrivenTls, SILENT, directory, worker};
 use crate::config::{Content, ContentOptions, Limits};
+use crate::ground::inbox::Remote;
 use crate::passwords::checker::Checker;
 use crate::release::directory::DirectoryOptions;
 use crate::release::named::{Ask, Named, Table};
@@ -21,7 +22,6 @@ use crate::start::sites::entries::{Entries, Entry, Follow};
 use crate::start::sites::set::{Beginning, Begun, Sites};
 use crate::watch::lookout::Stamp;
 use crate::worker::Worker;
-use crate::worker::inbox::Remote;
 
 /// A site in a driven folder of hosts.
 #[derive(Clone)]

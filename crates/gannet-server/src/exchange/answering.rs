@@ -1,8 +1,8 @@
 //! Builds the bytes of a response from a resolved request, for every version of HTTP.
 //!
 //! `gannet-content` evaluates preconditions and ranges; this module writes heads and references
-//! bodies, in the cheapest form that their source allows. Differences between versions are in
-//! [`Reply`].
+//! bodies, in the cheapest form that their source allows. What differs between versions
+//! is a [`Reply`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,8 +15,6 @@ use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST};
 use gannet_content::routing::{is_for_navigation, is_navigation};
 use gannet_content::rules::headers::{FieldChanges, is_caching_field};
 use gannet_content::rules::pattern::Scheme;
-use gannet_http::h1;
-use gannet_http::h2::{StreamId, Time};
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::range::ByteRange;
@@ -28,15 +26,11 @@ use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 
 use crate::bounds::ledger::Ledger;
-use crate::bounds::limits::SMALL_FILE_MAX;
-use crate::connection::streams::Streams;
 use crate::exchange::digests::Digests;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::{SERVER_TIMING, Timing};
 use crate::observe::record::Answered;
-use crate::quic::streams::Stream;
 use crate::release::bodies::Unloaded;
-use crate::release::body::Body;
 use crate::release::error_pages::ErrorPages;
 use crate::release::opened::Policy;
 use crate::release::own_fields::OwnFields;
@@ -52,7 +46,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) unix: i64,
     /// The monotonic clock.
     pub(crate) now: Nanos,
-    /// See [`WorkerSettings`](crate::worker::WorkerSettings).
+    /// See [`WorkerSettings`](crate::ground::settings::WorkerSettings).
     pub(crate) secret: &'a [u8; 32],
     /// Fields that the operator configured for every response.
     pub(crate) fields: Vec<(&'a str, &'a [u8])>,
@@ -97,31 +91,31 @@ impl<'a> Turn<'a> {
 /// A scheme, and the fields that the operator configured for it.
 type Before<'a> = (Scheme, Vec<(&'a str, &'a [u8])>);
 
-/// The recipient of a response: writes its head and takes its content.
-pub(crate) enum Reply<'a> {
-    /// The next response of an HTTP/1 connection.
-    H1(&'a mut h1::Connection),
-    /// The response of an HTTP/2 stream.
-    H2(&'a mut Streams, StreamId),
-    /// The response of an HTTP/3 stream.
-    H3(&'a mut Stream),
-}
-
-impl Reply<'_> {
+/// The recipient of a response, of any version: writes its head and takes its content.
+pub(crate) trait Reply {
     /// The version of the response. For HTTP/1 always 1.1, which a server that supports it names
     /// even to clients of 1.0 (RFC 9110 section 2.5).
-    pub(crate) fn version(&self) -> Version {
-        match self {
-            Self::H1(_) => Version::Http11,
-            Self::H2(..) => Version::Http2,
-            Self::H3(_) => Version::Http3,
-        }
-    }
+    fn version(&self) -> Version;
+
+    /// Whether content is put into frames, and so copied.
+    fn has_frames(&self) -> bool;
+
+    /// Writes the head of a response with `len` bytes of content; true if they are to follow.
+    fn head(
+        &mut self,
+        head: &ResponseHead<'_>,
+        date_line: &[u8; DATE_LINE_LEN],
+        len: u64,
+        out: &mut Outgoing,
+    ) -> bool;
+
+    /// Takes a range of a representation as the next content.
+    fn content(&mut self, source: Source<'_>, range: Range<u64>, now: Nanos, out: &mut Outgoing);
 }
 
 /// Writes one response of a connection.
 pub(crate) struct Answering<'a> {
-    pub(crate) reply: Reply<'a>,
+    pub(crate) reply: &'a mut dyn Reply,
     pub(crate) turn: &'a Turn<'a>,
     pub(crate) out: &'a mut Outgoing,
     /// The site's own rules, if it has any and they apply to the request.
@@ -134,7 +128,7 @@ pub(crate) struct Answering<'a> {
 
 impl<'a> Answering<'a> {
     /// Writes a response without rules and pages of a site.
-    pub(crate) fn new(reply: Reply<'a>, turn: &'a Turn<'a>, out: &'a mut Outgoing) -> Self {
+    pub(crate) fn new(reply: &'a mut dyn Reply, turn: &'a Turn<'a>, out: &'a mut Outgoing) -> Self {
         Self {
             reply,
             turn,
@@ -267,7 +261,7 @@ impl Answering<'_> {
     /// Whether content is copied when it is sent: encrypted, or put into frames.
     #[inline]
     pub(crate) fn copies(&self) -> bool {
-        self.turn.is_encrypted || matches!(self.reply, Reply::H2(..) | Reply::H3(_))
+        self.turn.is_encrypted || self.reply.has_frames()
     }
 
     /// The body whose bytes the response sends, if it must be loaded into memory first.
@@ -486,15 +480,7 @@ impl Answering<'_> {
 
     fn head_with(&mut self, head: &ResponseHead<'_>, len: u64) -> bool {
         self.out.count();
-        let date_line = self.turn.date_line;
-        match &mut self.reply {
-            Reply::H1(h1) => h1.respond(head, date_line, self.out.wire()),
-            Reply::H2(streams, stream) => {
-                let connection = &mut streams.connection;
-                connection.respond(*stream, head, date_line, len, self.out.wire())
-            }
-            Reply::H3(stream) => stream.respond(head, date_line, len, self.out.wire()),
-        }
+        self.reply.head(head, self.turn.date_line, len, self.out)
     }
 
     /// Adds bytes made for this response to its content.
@@ -505,14 +491,7 @@ impl Answering<'_> {
     /// Adds a range of a representation to the response's content.
     #[inline]
     pub(super) fn body(&mut self, source: Source<'_>, range: Range<u64>) {
-        match &mut self.reply {
-            Reply::H1(_) => body(self.out, source, range),
-            Reply::H2(streams, stream) => {
-                let now = Time(self.turn.now.0);
-                streams.content(*stream, source, range, now, self.out);
-            }
-            Reply::H3(stream) => stream.content(source, range, self.out.wire()),
-        }
+        self.reply.content(source, range, self.turn.now, self.out);
     }
 
     fn fields<'f>(&self, further: Option<(&'f str, &'f [u8])>) -> Vec<(&'f str, &'f [u8])>
@@ -597,31 +576,4 @@ fn unforeseeable(turn: &Turn<'_>) -> [u8; 16] {
     let mut out = [0; 16];
     out.copy_from_slice(&hash.finish().as_ref()[..16]);
     out
-}
-
-/// Adds the bytes of a body in the cheapest form.
-fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
-    if range.is_empty() {
-        return;
-    }
-    let bounds = || range.start as usize..range.end as usize;
-    match source {
-        Source::Bytes(bytes) if out.parts.is_empty() => {
-            out.wire().extend_from_slice(&bytes[bounds()]);
-        }
-        Source::Made(memory, offset) if out.parts.is_empty() => {
-            let range = offset + bounds().start..offset + bounds().end;
-            out.wire().extend_from_slice(&memory.bytes()[range]);
-        }
-        Source::Memory(memory, offset)
-            if range.end - range.start <= SMALL_FILE_MAX && !out.is_full() =>
-        {
-            out.memory(memory, offset + bounds().start..offset + bounds().end);
-        }
-        // Long ones are sent in slices.
-        source => match Body::of(source, range) {
-            Some(body) => out.part(body),
-            None => debug_assert!(false, "bytes are at hand"),
-        },
-    }
 }

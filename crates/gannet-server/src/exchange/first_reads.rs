@@ -16,13 +16,13 @@ use gannet_io::driver::{Done, Driver, Errno, File, OpenedFile, Started, Token};
 
 use crate::bounds::ledger::{Charge, Work};
 use crate::bounds::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
+use crate::exchange::shared::Shared;
+use crate::exchange::waiters::Line;
+use crate::ground::token::{Kind, token};
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::directory::{Cached, LongCopying};
 use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
-use crate::worker::shared::Shared;
-use crate::worker::token::{Kind, token};
-use crate::worker::waiters::Line;
 
 /// Location of a file to copy, or of a directory to list. A file system that hangs delays only
 /// requests in its lane.

@@ -17,14 +17,14 @@ use super::first_reads::Lane;
 use crate::bounds::limits::{
     LISTING_MAKING_MAX, LISTING_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX,
 };
+use crate::exchange::shared::Shared;
+use crate::exchange::waiters::Line;
+use crate::ground::token::{Kind, token};
 use crate::release::directory::DirectorySite;
 use crate::release::directory::fill::Fill;
 use crate::release::directory::listings::{ListingKey, ListingPage, Listings, Made};
 use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
-use crate::worker::shared::Shared;
-use crate::worker::token::{Kind, token};
-use crate::worker::waiters::Line;
 
 /// The listings of a worker.
 #[derive(Default)]

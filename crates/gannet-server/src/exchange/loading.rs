@@ -13,12 +13,12 @@ use gannet_io::memory::Memory;
 
 use crate::bounds::ledger::Work;
 use crate::bounds::limits::LOADS_MAX;
+use crate::exchange::shared::Shared;
+use crate::exchange::waiters::Line;
+use crate::ground::token::{Kind, token};
 use crate::release::bodies::Load;
 use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
-use crate::worker::shared::Shared;
-use crate::worker::token::{Kind, token};
-use crate::worker::waiters::Line;
 
 /// The bodies that a worker is reading or decoding.
 #[derive(Default)]

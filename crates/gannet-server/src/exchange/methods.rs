@@ -19,7 +19,7 @@ impl<D: Driver> Pump<'_, D> {
     /// of a resource apply to preflight requests, too.
     pub(super) fn options(
         &mut self,
-        reply: Reply<'_>,
+        reply: &mut dyn Reply,
         request: &Request<'_>,
         out: &mut Outgoing,
     ) -> Answered {
@@ -49,7 +49,8 @@ impl<D: Driver> Pump<'_, D> {
             codings,
             is_copied: false,
             request,
-            turn: &self.turn,
+            scheme: self.turn.scheme,
+            configured: &self.turn.fields,
             release: self.release,
         };
         let (_, resolved) = archive.resolve(wanted, &mut to.ruling, || input);

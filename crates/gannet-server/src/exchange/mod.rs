@@ -1,11 +1,10 @@
 //! One request from its event to its response, the same for every version of HTTP.
 //!
-//! `pump` takes requests from a protocol machine and answers those that need only memory. Any other
-//! waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
+//! A transport has `pump` answer its requests, as far as that needs only memory. Any other waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
 //! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers those
 //! that found a resource exhausted. `answering` builds responses with the site's content, `own_answers`
-//! all others; `timing` is their `server-timing`, `challenges` are those of ACME servers; `outgoing`
-//! gathers the responses of one send, and `body` references content that follows it.
+//! all others; `timing` is their `server-timing`; `outgoing` gathers the responses of one send. `shared` is what
+//! all connections of a worker use, and `waiters` and `stream_waits` who waits for a result.
 
 pub(crate) mod answering;
 pub(crate) mod digests;
@@ -16,7 +15,10 @@ mod methods;
 pub(crate) mod outgoing;
 mod own_answers;
 pub(crate) mod pump;
+pub(crate) mod shared;
 pub(crate) mod shortage;
+pub(crate) mod stream_waits;
 pub(crate) mod timing;
 pub(crate) mod unopened;
+pub(crate) mod waiters;
 pub(crate) mod waiting;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use gannet_io::driver::{PIECES_MAX, Piece, SendList};
 use gannet_io::memory::Memory;
 
-use crate::bounds::limits::{COPY_MAX, RESPONSES_PER_SEND_MAX, WIRE_MAX};
+use crate::bounds::limits::{COPY_MAX, RESPONSES_PER_SEND_MAX, SMALL_FILE_MAX, WIRE_MAX};
+use crate::release::Source;
 use crate::release::body::Body;
 
 /// Responses gathered for one send, and the content to send after it.
@@ -42,6 +43,33 @@ impl Outgoing {
     /// The buffer that heads and small bodies are written to.
     pub(crate) fn wire(&mut self) -> &mut Vec<u8> {
         &mut self.list.wire
+    }
+
+    /// Adds a range of a representation in the cheapest form.
+    pub(crate) fn content(&mut self, source: Source<'_>, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let bounds = || range.start as usize..range.end as usize;
+        match source {
+            Source::Bytes(bytes) if self.parts.is_empty() => {
+                self.wire().extend_from_slice(&bytes[bounds()]);
+            }
+            Source::Made(memory, offset) if self.parts.is_empty() => {
+                let range = offset + bounds().start..offset + bounds().end;
+                self.wire().extend_from_slice(&memory.bytes()[range]);
+            }
+            Source::Memory(memory, offset)
+                if range.end - range.start <= SMALL_FILE_MAX && !self.is_full() =>
+            {
+                self.memory(memory, offset + bounds().start..offset + bounds().end);
+            }
+            // Long ones are sent in slices.
+            source => match Body::of(source, range) {
+                Some(body) => self.part(body),
+                None => debug_assert!(false, "bytes are at hand"),
+            },
+        }
     }
 
     /// Counts a response.

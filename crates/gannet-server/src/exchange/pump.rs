@@ -1,4 +1,4 @@
-//! The main path: parses requests from received bytes and answers them, until one has to wait.
+//! The main path: answers requests of any version that need only memory, and makes the others wait.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,9 +7,6 @@ use gannet_content::answer;
 use gannet_content::routing::is_navigation;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Ruled;
-use gannet_http::h1::Event;
-use gannet_http::h2;
-use gannet_http::h3;
 use gannet_http::semantics::coding::accept_encoding;
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::{Method, Request, TargetForm};
@@ -18,11 +15,8 @@ use gannet_http::semantics::target_path::{PathError, decode_path};
 
 use gannet_io::driver::{Driver, Nanos};
 
-use crate::bounds::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::clients::forwarded::Conflict;
 use crate::clients::{self, Client, Clients, Told};
-use crate::connection::Conn;
-use crate::connection::streams::Streams;
 use crate::exchange::answering::{Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::Timing;
@@ -33,24 +27,11 @@ use crate::observe::record::Answered;
 use crate::observe::record::{Logged, Record};
 use crate::passwords::checker::Checked;
 use crate::passwords::{Guard, Verdict};
-use crate::quic;
 use crate::release::access;
 use crate::release::directory::fill::Fill;
 use crate::release::error_pages::ErrorPages;
 use crate::release::rules::{Ruling, may_stand_for, rule_input};
 use crate::release::{NO_SITE, NoSite, Release, Resolved, Selected, Site, Wanted};
-
-/// Why the pump stopped.
-pub(crate) enum Stop {
-    /// All input is used up, or the rest is not a complete request.
-    NeedInput,
-    /// The gathered responses have to be sent first.
-    Full,
-    /// This request has to wait for the disk, or for a body to be loaded.
-    Wait(Box<WaitingRequest>),
-    /// The last response was written. All remaining input was discarded.
-    Closing,
-}
 
 /// The state that the pump uses besides the connection.
 pub(crate) struct Pump<'a, D> {
@@ -76,220 +57,22 @@ pub(crate) struct Pump<'a, D> {
 }
 
 impl<D: Driver> Pump<'_, D> {
-    /// Answers the requests of a connection in `input`. Returns the number of bytes used, and why
-    /// it stopped.
-    pub(crate) fn run(
-        &mut self,
-        conn: &mut Conn,
-        input: &[u8],
-        out: &mut Outgoing,
-    ) -> (usize, Stop) {
-        match conn.protocol.streams_mut() {
-            Some(streams) => {
-                let client = conn.client.as_deref();
-                let used = self.run_streams(streams, client, input, out);
-                (used, Stop::NeedInput)
-            }
-            None => self.run_requests(conn, input, out),
-        }
-    }
-
-    fn run_requests(&mut self, conn: &mut Conn, input: &[u8], out: &mut Outgoing) -> (usize, Stop) {
-        let (is_secure, is_early) = (conn.is_secure(), conn.is_early());
-        let mut used = 0;
-        loop {
-            let Some(http1) = conn.protocol.http1() else {
-                debug_assert!(false, "it has another pump");
-                return (input.len(), Stop::Closing);
-            };
-            if conn.intake.is_closed() {
-                // A plain close would reset a peer that is still sending.
-                conn.linger |= used < input.len();
-                return (input.len(), Stop::Closing);
-            }
-            // Encrypted responses are copied, and held until the peer accepts them.
-            let is_copied = is_secure && out.len() >= ENCRYPTED_GATHERED_MAX;
-            if out.is_full() || is_copied {
-                return (used, Stop::Full);
-            }
-            let step = http1.machine.receive(&input[used..]);
-            used += step.consumed;
-            match step.event {
-                Event::NeedMore => return (used, Stop::NeedInput),
-                Event::Dropped => {}
-                Event::Request(request) => {
-                    let on = On {
-                        redirects: http1.redirects,
-                        is_early,
-                        client: conn.client.as_deref(),
-                    };
-                    let reply = Reply::H1(&mut http1.machine);
-                    match self.admit(reply, &request, on, out) {
-                        Ok(answered) => conn.note(self.done(&request, answered, self.turn.now)),
-                        Err(waiting) => return (used, Stop::Wait(waiting)),
-                    }
-                }
-                Event::Reject(rejection) => {
-                    let reply = Reply::H1(&mut http1.machine);
-                    let why = rejection.why.name();
-                    let record = self.reject(reply, (rejection.status, why), out);
-                    conn.note(record);
-                }
-                Event::Closing => conn.close_intake(),
-            }
-            conn.close_with_machine();
-        }
-    }
-
-    /// The same for HTTP/2. Leaves bytes unused if a frame is incomplete, or if something has to be
-    /// sent or read first.
-    fn run_streams(
-        &mut self,
-        streams: &mut Streams,
-        client: Option<&Client>,
-        input: &[u8],
-        out: &mut Outgoing,
-    ) -> usize {
-        let mut fields = std::mem::take(self.stream_fields);
-        let used = self.run_frames(streams, client, input, &mut fields, out);
-        *self.stream_fields = fields;
-        used
-    }
-
-    fn run_frames(
-        &mut self,
-        streams: &mut Streams,
-        client: Option<&Client>,
-        input: &[u8],
-        fields: &mut Vec<u8>,
-        out: &mut Outgoing,
-    ) -> usize {
-        let now = h2::Time(self.turn.now.0);
-        let mut used = 0;
-        loop {
-            let asked = streams.asked as usize + streams.missed.len();
-            if out.is_full() || asked >= STREAM_ASKED_MAX as usize {
-                return used;
-            }
-            let waiting = streams.waiting();
-            let received = streams.connection.receive(now, &input[used..], fields);
-            used += received.consumed;
-            match received.event {
-                h2::Event::Request { stream, request } => {
-                    self.counters.h2_requests += 1;
-                    let on = On {
-                        redirects: false,
-                        is_early: streams.is_early,
-                        client,
-                    };
-                    match self.admit(Reply::H2(streams, stream), &request, on, out) {
-                        Ok(answered) => {
-                            let record = self.done(&request, answered, self.turn.now);
-                            streams.note(stream, record);
-                        }
-                        Err(kept) if kept.may_wait(waiting) => {
-                            streams.missed.push((stream, kept));
-                        }
-                        Err(kept) => {
-                            let reply = Reply::H2(streams, stream);
-                            let record = self.turn_away(reply, &kept, out);
-                            streams.note(stream, record);
-                        }
-                    }
-                }
-                h2::Event::Reject { stream, rejection } => {
-                    let reply = Reply::H2(streams, stream);
-                    let why = rejection.why.name();
-                    let record = self.reject(reply, (rejection.status, why), out);
-                    streams.note(stream, record);
-                }
-                h2::Event::Reset { stream } => {
-                    self.counters.h2_resets += 1;
-                    streams.missed.retain(|(missed, _)| *missed != stream);
-                    let record = streams.forget(stream);
-                    streams.cut.extend(record);
-                }
-                // The metrics are counted when the connection ends.
-                h2::Event::Closed(_) => streams.end(),
-                h2::Event::NeedMore => {
-                    if streams.connection.wants_input() || streams.connection.is_closing() {
-                        return used;
-                    }
-                    // Pending replies block input; writing one allows more to be read.
-                    streams.connection.poll_frame(now, 0, out.wire());
-                }
-            }
-        }
-    }
-
-    /// Answers the request of an HTTP/3 stream, of which `input` was received, and its end if
-    /// `is_fin`.
+    /// Answers one request, and makes its record if it needs one.
     ///
     /// # Errors
-    /// A protocol error by the peer.
-    pub(crate) fn run_h3(
+    /// It has to wait, and may: so many `others` of its connection do.
+    #[inline]
+    pub(crate) fn answer(
         &mut self,
-        streams: &mut quic::streams::Streams,
-        index: usize,
-        (input, is_fin): (&[u8], bool),
-        (is_early, client): (bool, Option<&Client>),
+        reply: &mut dyn Reply,
+        request: &Request<'_>,
+        (on, others): (On<'_>, usize),
         out: &mut Outgoing,
-    ) -> Result<(), h3::Fault> {
-        let mut fields = std::mem::take(self.stream_fields);
-        let on = On {
-            redirects: false,
-            is_early,
-            client,
-        };
-        let result = self.run_request(streams, index, (input, is_fin), on, &mut fields, out);
-        *self.stream_fields = fields;
-        result
-    }
-
-    fn run_request(
-        &mut self,
-        streams: &mut quic::streams::Streams,
-        index: usize,
-        (mut input, is_fin): (&[u8], bool),
-        on: On<'_>,
-        fields: &mut Vec<u8>,
-        out: &mut Outgoing,
-    ) -> Result<(), h3::Fault> {
-        loop {
-            let waiting = streams.waiting();
-            let (machine, stream) = streams.request(index);
-            let received = stream.machine.receive(machine, input, is_fin, fields)?;
-            input = &input[received.consumed..];
-            match received.event {
-                h3::Event::NeedMore => return Ok(()),
-                h3::Event::End => {
-                    stream.is_received = true;
-                    return Ok(());
-                }
-                h3::Event::Request(request) => {
-                    self.counters.quic.requests += 1;
-                    match self.admit(Reply::H3(stream), &request, on, out) {
-                        Ok(answered) => {
-                            stream.record = self.done(&request, answered, self.turn.now);
-                        }
-                        Err(kept) if kept.may_wait(waiting) => {
-                            streams.missed(index, kept);
-                        }
-                        Err(kept) => {
-                            let (_, stream) = streams.request(index);
-                            let reply = Reply::H3(stream);
-                            let record = self.turn_away(reply, &kept, out);
-                            let (_, stream) = streams.request(index);
-                            stream.record = record;
-                        }
-                    }
-                }
-                h3::Event::Reject(rejection) => {
-                    let why = rejection.why.name();
-                    let reply = Reply::H3(stream);
-                    stream.record = self.reject(reply, (rejection.status, why), out);
-                }
-            }
+    ) -> Result<Option<Record>, Box<WaitingRequest>> {
+        match self.admit(reply, request, on, out) {
+            Ok(answered) => Ok(self.done(request, answered, self.turn.now)),
+            Err(waiting) if waiting.may_wait(others) => Err(waiting),
+            Err(refused) => Ok(self.turn_away(reply, &refused, out)),
         }
     }
 
@@ -344,7 +127,7 @@ impl<D: Driver> Pump<'_, D> {
     /// something else.
     pub(crate) fn answer_waiting(
         &mut self,
-        reply: Reply<'_>,
+        reply: &mut dyn Reply,
         waiting: &WaitingRequest,
         found: Found,
         out: &mut Outgoing,
@@ -385,7 +168,7 @@ impl<D: Driver> Pump<'_, D> {
     #[cold]
     fn turn_away(
         &mut self,
-        reply: Reply<'_>,
+        reply: &mut dyn Reply,
         kept: &WaitingRequest,
         out: &mut Outgoing,
     ) -> Option<Record> {
@@ -416,7 +199,7 @@ impl<D: Driver> Pump<'_, D> {
     #[cold]
     fn refusing<'o>(
         &'o mut self,
-        reply: Reply<'o>,
+        reply: &'o mut dyn Reply,
         request: &Request<'o>,
         out: &'o mut Outgoing,
     ) -> Answering<'o> {
@@ -428,9 +211,9 @@ impl<D: Driver> Pump<'_, D> {
     }
 
     /// Answers a request that is none, with the same result; `why` is for the log.
-    fn reject(
+    pub(crate) fn reject(
         &mut self,
-        reply: Reply<'_>,
+        reply: &mut dyn Reply,
         (status, why): (Status, &'static str),
         out: &mut Outgoing,
     ) -> Option<Record> {
@@ -448,7 +231,7 @@ impl<D: Driver> Pump<'_, D> {
     #[inline]
     fn admit(
         &mut self,
-        reply: Reply<'_>,
+        reply: &mut dyn Reply,
         request: &Request<'_>,
         on: On<'_>,
         out: &mut Outgoing,
@@ -467,7 +250,7 @@ impl<D: Driver> Pump<'_, D> {
     #[cold]
     fn admit_checked(
         &mut self,
-        reply: Reply<'_>,
+        reply: &mut dyn Reply,
         request: &Request<'_>,
         client: &Client,
         on: On<'_>,
@@ -524,7 +307,7 @@ impl<D: Driver> Pump<'_, D> {
     /// Answers one request, or returns it if it has to wait.
     fn request(
         &mut self,
-        reply: Reply<'_>,
+        reply: &mut dyn Reply,
         request: &Request<'_>,
         on: On<'_>,
         out: &mut Outgoing,
@@ -632,7 +415,8 @@ impl<D: Driver> Pump<'_, D> {
                     codings,
                     is_copied: to.copies(),
                     request,
-                    turn: &self.turn,
+                    scheme: self.turn.scheme,
+                    configured: &self.turn.fields,
                     release: self.release,
                 };
                 let (site, resolved) = archive.resolve(wanted, &mut to.ruling, input);
@@ -716,13 +500,13 @@ impl<D: Driver> Pump<'_, D> {
 
 /// Properties of a connection that affect its requests.
 #[derive(Clone, Copy)]
-struct On<'a> {
+pub(crate) struct On<'a> {
     /// All are redirected to the same URL under `https`.
-    redirects: bool,
+    pub(crate) redirects: bool,
     /// They arrived in TLS early data, so they may be replays.
-    is_early: bool,
+    pub(crate) is_early: bool,
     /// Who has sent them, if that matters.
-    client: Option<&'a Client>,
+    pub(crate) client: Option<&'a Client>,
 }
 
 /// The error pages of the site that a request is for.

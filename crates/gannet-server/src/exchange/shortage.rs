@@ -11,11 +11,11 @@ use gannet_io::driver::{Driver, Nanos, Token};
 
 use crate::bounds::ledger::Work;
 use crate::bounds::limits::{SHORT_AGAIN_MS, SHORT_MS, SHORT_PAUSE_MAX_MS};
+use crate::exchange::shared::Shared;
+use crate::exchange::waiters::Line;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
-use crate::worker::shared::Shared;
-use crate::worker::waiters::Line;
 
 /// The deferred lookups.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gannet_io::driver::Token;
 
 use crate::bounds::limits::SITE_WAITERS_MAX;
-use crate::worker::waiters::{Line, Waiters};
+use crate::exchange::waiters::{Line, Waiters};
 
 /// A worker's requests for sites that are not open, by host.
 #[derive(Default)]
@@ -69,8 +69,8 @@ impl Unopened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::token::ConnId;
-    use crate::worker::token::Kind;
+    use crate::ground::token::ConnId;
+    use crate::ground::token::Kind;
 
     #[test]
     fn a_site_is_asked_for_once_and_waiters_are_bounded() {

@@ -18,6 +18,7 @@ use crate::bounds::kept::{Awaited, KeptCharge};
 use crate::bounds::ledger::{Ledger, Work};
 use crate::bounds::limits::SITE_WAIT_S;
 use crate::clients::Told;
+use crate::exchange::shared::Shared;
 use crate::observe::record::Answered;
 use crate::passwords::Proof;
 use crate::passwords::checker::Checked;
@@ -29,7 +30,6 @@ use crate::release::directory::fill::{Fill, Filled};
 use crate::release::rules::{Ruling, SiteRules, may_stand_for, rule_input};
 use crate::release::wakeup::Wakeup;
 use crate::release::{Release, Selected, Source};
-use crate::worker::shared::Shared;
 
 /// A waiting request of any version, with the release that it began with: it is answered from that
 /// release even if another one has replaced it.
@@ -191,7 +191,7 @@ impl WaitingRequest {
     pub(crate) fn answer(
         &self,
         request: &Request<'_>,
-        reply: Reply<'_>,
+        reply: &mut dyn Reply,
         turn: &Turn<'_>,
         found: Found,
         out: &mut Outgoing,

@@ -11,7 +11,6 @@ use crate::bounds::limits::{LOG_FIELD_MAX, LOG_TARGET_MAX};
 use crate::config::template::Field;
 use crate::observe::measures::{Kind, Measured, OTHER};
 use crate::observe::trace_context;
-use crate::release::body::Body;
 
 /// Facts about a response, for counters and log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -125,9 +124,8 @@ impl Record {
         }
     }
 
-    /// Marks the response as cut short, before these parts of its body were sent.
-    pub(crate) fn cut<'b>(&mut self, rest: impl IntoIterator<Item = &'b Body>) {
-        let rest = rest.into_iter().map(Body::len).sum();
+    /// Marks the response as cut short, before the last `rest` bytes of its body were sent.
+    pub(crate) fn cut(&mut self, rest: u64) {
         self.body_len = self.body_len.saturating_sub(rest);
     }
 

@@ -10,8 +10,6 @@ use zeroize::Zeroize;
 
 use super::Key;
 use crate::bounds::limits::PASSWORD_QUEUE_MAX;
-use crate::worker::Message;
-use crate::worker::inbox::Remote;
 
 /// The workers' end of the queue.
 pub(crate) struct Checker {
@@ -42,6 +40,14 @@ pub(crate) enum Checked {
     Failed,
 }
 
+/// The result for a password, and the worker that gets it.
+pub(crate) struct Answer {
+    /// `None` for all of them: the next request may come to any.
+    pub(crate) worker: Option<usize>,
+    pub(crate) key: Key,
+    pub(crate) checked: Checked,
+}
+
 /// The thread's end of the queue.
 pub(crate) struct Jobs(Receiver<Job>);
 
@@ -64,16 +70,16 @@ impl Checker {
 }
 
 impl Jobs {
-    /// Starts the thread, which ends with the last worker. `workers` are told the results.
+    /// Starts the thread, which ends with the last worker; it has the results delivered.
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub(crate) fn start(self, workers: Vec<Remote>) -> io::Result<()> {
+    pub(crate) fn start(self, deliver: impl Fn(Answer) + Send + 'static) -> io::Result<()> {
         let work = move || {
             // Guessing passwords must not cost others the processor.
             let _ = lower_priority();
             while let Ok(job) = self.0.recv() {
-                job.run(&workers);
+                deliver(job.run());
             }
         };
         thread::Builder::new()
@@ -83,30 +89,25 @@ impl Jobs {
     }
 
     /// Does the first comparison of the queue; false if there is none.
-    pub(crate) fn run_next(&self, workers: &[Remote]) -> bool {
+    pub(crate) fn run_next(&self, deliver: impl FnOnce(Answer)) -> bool {
         let job = self.0.try_recv();
         job.is_ok_and(|job| {
-            job.run(workers);
+            deliver(job.run());
             true
         })
     }
 }
 
 impl Job {
-    fn run(self, workers: &[Remote]) {
+    fn run(self) -> Answer {
         let checked = match compare(&self.hash, &self.password) {
             Checked::Right if !self.is_real => Checked::Wrong,
             checked => checked,
         };
-        let told: &[Remote] = match checked {
-            // The next request may come to any of them.
-            Checked::Right => workers,
-            Checked::Wrong | Checked::Failed => {
-                workers.get(self.worker..=self.worker).unwrap_or_default()
-            }
-        };
-        for worker in told {
-            worker.tell(Message::PasswordChecked(self.key, checked));
+        Answer {
+            worker: (checked != Checked::Right).then_some(self.worker),
+            key: self.key,
+            checked,
         }
     }
 }

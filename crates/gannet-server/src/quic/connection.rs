@@ -25,12 +25,12 @@ use crate::bounds::quic::{
 use crate::bounds::tls::CLIENT_CHAIN_BYTES_MAX;
 use crate::clients::Client;
 use crate::config::Limits;
+use crate::exchange::shared::Shared;
+use crate::ground::token::ConnId;
 use crate::observe::metrics::ClientCounters;
 use crate::observe::record::{End, Record};
 use crate::tls::alert::Alert;
 use crate::tls::quic::client_certificate;
-use crate::worker::shared::Shared;
-use crate::worker::token::ConnId;
 
 /// A QUIC connection with its HTTP/3 streams.
 pub(crate) struct QuicConn {

@@ -16,7 +16,8 @@ use bytes::BytesMut;
 use gannet_io::driver::DatagramSocket;
 use gannet_io::parcels::Parcels;
 
-use super::routing::{self, Forwarded, Peers};
+use super::routing;
+use crate::ground::inbox::{Forwarded, Peers};
 
 /// The earlier processes that still run.
 #[derive(Clone, Default)]

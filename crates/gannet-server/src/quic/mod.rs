@@ -41,13 +41,14 @@ use gannet_io::driver::{DatagramSocket, Nanos};
 use quinn_proto::{Endpoint, Incoming, ServerConfig};
 
 use self::elders::Elders;
-use self::routing::{Forwarded, Issuer};
+use self::routing::Issuer;
 use self::sending::Trains;
 use self::settings::Secrets;
 use self::table::Table;
 use crate::config::Limits;
+use crate::ground::idle_queue::IdleQueue;
+use crate::ground::inbox::Forwarded;
 use crate::tls::certificates::Adopted;
-use crate::worker::idle_queue::IdleQueue;
 
 /// QUIC version 1 (RFC 9000 section 15).
 const VERSION: u32 = 1;

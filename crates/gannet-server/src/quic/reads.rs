@@ -8,8 +8,7 @@ use gannet_io::driver::{Driver, Errno};
 use quinn_proto::StreamId;
 
 use super::connection::Active;
-use crate::connection::stream_reads::{Question, What};
-use crate::exchange::answering::Reply;
+use crate::exchange::stream_waits::{Question, What};
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::release::ServedFile;
 use crate::release::wakeup::Wakeup;
@@ -54,8 +53,7 @@ impl<D: Driver> Active<'_, D> {
         let stream = self.conn.streams.find(id)?;
         let mut out = self.shared.outgoing();
         let mut pump = self.shared.pump_h3(Some(waiting.release()));
-        let reply = Reply::H3(stream);
-        let answered = pump.answer_waiting(reply, waiting, found, &mut out);
+        let answered = pump.answer_waiting(stream, waiting, found, &mut out);
         self.shared.driver.give_back(std::mem::take(&mut out.spare));
         match answered {
             Ok(record) => stream.record = record,

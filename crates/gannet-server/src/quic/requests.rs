@@ -1,14 +1,23 @@
 //! Input of a connection's streams, and the actions it leads to.
 
+use std::ops::Range;
+
 use gannet_http::h3::connection::UniEvent;
-use gannet_http::h3::{ConnectionError, ErrorCode, Fault, StreamId as H3StreamId};
-use gannet_io::driver::Driver;
+use gannet_http::h3::{ConnectionError, ErrorCode, Event, Fault, StreamId as H3StreamId};
+use gannet_http::semantics::date::DATE_LINE_LEN;
+use gannet_http::semantics::request::Version;
+use gannet_http::semantics::response::ResponseHead;
+use gannet_io::driver::{Driver, Nanos};
 use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
 
 use super::connection::Active;
-use super::streams::{Fed, Stream, code};
+use super::streams::{Fed, Stream, Streams, code};
 use crate::bounds::limits::STREAM_ASKED_MAX;
 use crate::bounds::quic::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
+use crate::exchange::answering::Reply;
+use crate::exchange::outgoing::Outgoing;
+use crate::exchange::pump::{On, Pump};
+use crate::release::Source;
 
 /// The result of reading a stream.
 enum Read {
@@ -37,6 +46,85 @@ fn read_next(quic: &mut Connection, id: StreamId) -> Read {
 
 fn h3_id(id: StreamId) -> H3StreamId {
     H3StreamId(u64::from(id))
+}
+
+/// The response of the stream.
+impl Reply for Stream {
+    fn version(&self) -> Version {
+        Version::Http3
+    }
+
+    fn has_frames(&self) -> bool {
+        true
+    }
+
+    fn head(
+        &mut self,
+        head: &ResponseHead<'_>,
+        date_line: &[u8; DATE_LINE_LEN],
+        len: u64,
+        out: &mut Outgoing,
+    ) -> bool {
+        self.respond(head, date_line, len, out.wire())
+    }
+
+    fn content(&mut self, source: Source<'_>, range: Range<u64>, _now: Nanos, out: &mut Outgoing) {
+        Self::content(self, source, range, out.wire());
+    }
+}
+
+impl Streams {
+    /// Answers the request of a stream, of which `input` was received, and its end if `is_fin`.
+    ///
+    /// # Errors
+    /// A protocol error by the peer.
+    fn run_request<D: Driver>(
+        &mut self,
+        pump: &mut Pump<'_, D>,
+        index: usize,
+        input: (&[u8], bool),
+        on: On<'_>,
+        out: &mut Outgoing,
+    ) -> Result<(), Fault> {
+        let mut fields = std::mem::take(pump.stream_fields);
+        let result = self.answer_events(pump, (index, &mut fields), input, on, out);
+        *pump.stream_fields = fields;
+        result
+    }
+
+    fn answer_events<D: Driver>(
+        &mut self,
+        pump: &mut Pump<'_, D>,
+        (index, fields): (usize, &mut Vec<u8>),
+        (mut input, is_fin): (&[u8], bool),
+        on: On<'_>,
+        out: &mut Outgoing,
+    ) -> Result<(), Fault> {
+        loop {
+            let others = self.waiting();
+            let (machine, stream) = self.request(index);
+            let received = stream.machine.receive(machine, input, is_fin, fields)?;
+            input = &input[received.consumed..];
+            match received.event {
+                Event::NeedMore => return Ok(()),
+                Event::End => {
+                    stream.is_received = true;
+                    return Ok(());
+                }
+                Event::Request(request) => {
+                    pump.counters.quic.requests += 1;
+                    match pump.answer(stream, &request, (on, others), out) {
+                        Ok(record) => stream.record = record,
+                        Err(waiting) => self.missed(index, waiting),
+                    }
+                }
+                Event::Reject(rejection) => {
+                    let why = (rejection.status, rejection.why.name());
+                    stream.record = pump.reject(stream, why, out);
+                }
+            }
+        }
+    }
 }
 
 impl<D: Driver> Active<'_, D> {
@@ -151,8 +239,12 @@ impl<D: Driver> Active<'_, D> {
             let conn = &mut *self.conn;
             let mut pump = self.shared.pump_h3(None);
             let streams = &mut conn.streams;
-            let sent = (is_early, conn.client.as_deref());
-            let result = pump.run_h3(streams, index, (bytes, is_fin), sent, &mut out);
+            let on = On {
+                redirects: false,
+                is_early,
+                client: conn.client.as_deref(),
+            };
+            let result = streams.run_request(&mut pump, index, (bytes, is_fin), on, &mut out);
             let wire = out.finish().0.wire;
             if let Err(fault) = result {
                 self.shared.keep_spare(wire);

@@ -4,81 +4,10 @@
 //! byte of the connection ID. The filter is an optimisation, because a worker forwards the
 //! datagrams that belong to another one.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use bytes::BytesMut;
-use gannet_io::driver::DatagramSocket;
 use gannet_io::udp;
 
 use super::VERSION;
 use super::settings::ID_LEN;
-use crate::worker::Message;
-use crate::worker::inbox::Remote;
-
-/// Maximum datagrams in the inbox of a worker that others forwarded; more are dropped, as on any
-/// network.
-const FORWARDED_MAX: u32 = 1_024;
-
-/// A datagram, received by this worker or forwarded to it.
-pub(crate) struct Forwarded {
-    /// The address that received it, as the number of the socket by which responses are sent: each
-    /// worker has one of this number.
-    pub(super) socket: DatagramSocket,
-    pub(super) bytes: BytesMut,
-    pub(super) peer: SocketAddr,
-    pub(super) local: Option<IpAddr>,
-    pub(super) ecn: u8,
-}
-
-/// The inboxes of all workers, for datagrams forwarded to them.
-#[derive(Clone, Default)]
-pub(crate) struct Peers(Vec<Peer>);
-
-#[derive(Clone)]
-struct Peer {
-    remote: Remote,
-    /// Forwarded datagrams still in its inbox.
-    pending: Arc<AtomicU32>,
-}
-
-impl Peers {
-    /// `remotes`: the workers, in the order of their numbers.
-    pub(crate) fn new(remotes: &[Remote]) -> Self {
-        let peers = remotes.iter().map(|remote| Peer {
-            remote: remote.clone(),
-            pending: Arc::default(),
-        });
-        Self(peers.collect())
-    }
-
-    /// Whether there is a worker of this number.
-    pub(super) fn has(&self, worker: u8) -> bool {
-        usize::from(worker) < self.0.len()
-    }
-
-    /// Forwards a datagram. Returns false if there is no such worker or its inbox is full; then the
-    /// datagram is dropped.
-    pub(super) fn forward(&self, worker: u8, datagram: Forwarded) -> bool {
-        let Some(peer) = self.0.get(usize::from(worker)) else {
-            return false;
-        };
-        if peer.pending.fetch_add(1, Ordering::Relaxed) >= FORWARDED_MAX {
-            peer.pending.fetch_sub(1, Ordering::Relaxed);
-            return false;
-        }
-        peer.remote.tell(Message::Datagram(Box::new(datagram)));
-        true
-    }
-
-    /// Called by a worker for each datagram that it takes from its inbox.
-    pub(crate) fn taken(&self, worker: usize) {
-        if let Some(peer) = self.0.get(worker) {
-            peer.pending.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
 
 /// The bit of a long header (RFC 8999 section 5.1).
 const LONG_HEADER: u8 = 0x80;

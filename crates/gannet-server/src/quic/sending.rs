@@ -6,8 +6,8 @@ use gannet_io::driver::{DatagramSocket, Driver, Errno};
 use quinn_proto::Transmit;
 
 use crate::bounds::quic::{TRAIN_LEN_MAX, TRAIN_MAX};
-use crate::worker::shared::Shared;
-use crate::worker::token::{Kind, token};
+use crate::exchange::shared::Shared;
+use crate::ground::token::{Kind, token};
 
 /// The buffer that trains are built in, and the trains that their sockets did not accept.
 pub(super) struct Trains {

@@ -293,7 +293,7 @@ impl Stream {
     /// The log record if nothing more is sent.
     fn cut(self) -> Option<Record> {
         let mut record = self.record?;
-        record.cut(&self.parts);
+        record.cut(Body::len_of(&self.parts));
         Some(record)
     }
 

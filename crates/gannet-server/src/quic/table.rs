@@ -7,9 +7,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use gannet_io::driver::Nanos;
 
 use super::connection::QuicConn;
-use crate::worker::idle_queue::{Rest, Resting};
-use crate::worker::token::ConnId;
-use crate::worker::token::GENERATION_MAX;
+use crate::ground::idle_queue::{Rest, Resting};
+use crate::ground::token::ConnId;
+use crate::ground::token::GENERATION_MAX;
 
 /// All connections, by the number that the library assigned.
 #[derive(Default)]

@@ -9,7 +9,7 @@ use quinn_proto::{DatagramEvent, EcnCodepoint, EndpointEvent, Transmit};
 
 use super::allowance::Allowance;
 use super::connection::{Active, QuicConn, failure};
-use super::routing::{self, Forwarded, Issuer};
+use super::routing::{self, Issuer};
 use super::sending::Trains;
 use super::{FirstSeen, Quic};
 use crate::bounds::ledger::{Held, Work};
@@ -19,14 +19,15 @@ use crate::bounds::quic::{
     SENT_PER_TURN_MAX,
 };
 use crate::clients::Client;
-use crate::connection::stream_reads::Question;
+use crate::exchange::shared::Shared;
+use crate::exchange::stream_waits::Question;
+use crate::ground::inbox::Forwarded;
+use crate::ground::timers::Tick;
+use crate::ground::token::ConnId;
+use crate::ground::token::{Kind, token};
 use crate::release::wakeup::Wakeup;
 use crate::tls::negotiated;
 use crate::worker::Worker;
-use crate::worker::shared::Shared;
-use crate::worker::timers::Tick;
-use crate::worker::token::ConnId;
-use crate::worker::token::{Kind, token};
 
 impl<D: Driver> Worker<D> {
     /// Starts receiving datagrams, if HTTP/3 is enabled. Called once, at the start of the worker.

@@ -114,6 +114,11 @@ impl Body {
         }
     }
 
+    /// The length of all of these.
+    pub(crate) fn len_of<'b>(parts: impl IntoIterator<Item = &'b Self>) -> u64 {
+        parts.into_iter().map(Self::len).sum()
+    }
+
     /// Whether no bytes are left.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0

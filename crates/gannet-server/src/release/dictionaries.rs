@@ -11,17 +11,17 @@ impl ArchiveSite {
     /// The variant of a path's own content that is coded with the dictionary that the client has.
     #[cold]
     pub(super) fn coded<'s>(&self, entry: &Entry<'s>, wanted: Wanted<'_>) -> Option<Variant<'s>> {
-        let (request, turn) = (wanted.request, wanted.turn);
+        let request = wanted.request;
         // Rules by host may remove what caches have to know.
         if self.rules.as_ref().is_some_and(|it| !it.fields_are_fixed()) {
             return None;
         }
         let request = Request {
             fields: &request.fields,
-            is_https: turn.scheme == Scheme::Https,
+            is_https: wanted.scheme == Scheme::Https,
             authority: request.authority,
         };
-        let configured = turn.fields.iter();
+        let configured = wanted.configured.iter();
         let configured = configured.map(|(name, value)| (name.as_bytes(), *value));
         dictionary::select(entry, request, configured)
     }

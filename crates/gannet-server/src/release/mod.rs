@@ -1,7 +1,7 @@
 //! The content and policy that a worker serves: everything that decides a response, in one
 //! immutable [`Release`].
 //!
-//! One message (`worker::Message::Release`) replaces a release as a whole. A waiting request keeps
+//! One message (`ground::inbox::Message::Release`) replaces a release as a whole. A waiting request keeps
 //! the release that it began with and is answered from it; a send in progress keeps the bytes that
 //! it needs. So no response mixes two releases, and an old release's resources are freed when their
 //! last user ends.
@@ -10,7 +10,7 @@
 //! immutable assets where the current one has nothing ([`Archived`]).
 //!
 //! A worker's caches belong to sites. A site that has not changed is shared with the next release,
-//! including its caches. Any other is retired (`worker::Shared::serve`): its caches are dropped and
+//! including its caches. Any other is retired (`exchange::Shared::serve`): its caches are dropped and
 //! stay empty.
 //!
 //! ```text

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_content::plan::Representation;
+use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::coding::CodingSet;
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::{ReadyBlock, Status};
@@ -13,7 +14,6 @@ use gannet_io::driver::Driver;
 use gannet_io::memory::Memory;
 
 use super::{Release, ServedFile, bodies};
-use crate::exchange::answering::Turn;
 
 /// The result of resolving a path.
 #[expect(clippy::large_enum_variant, reason = "it is made and used in one call")]
@@ -98,8 +98,10 @@ pub(crate) struct Wanted<'r> {
     pub(crate) is_copied: bool,
     /// The whole request, for rarely needed fields.
     pub(crate) request: &'r Request<'r>,
-    /// What all requests of the turn have in common.
-    pub(crate) turn: &'r Turn<'r>,
+    /// The scheme by which it was sent.
+    pub(crate) scheme: Scheme,
+    /// Fields that the operator configured for every response.
+    pub(crate) configured: &'r [(&'r str, &'r [u8])],
     /// The release that is asked.
     pub(crate) release: &'r Release,
 }

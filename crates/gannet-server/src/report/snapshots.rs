@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::bounds::limits::SNAPSHOT_MS;
+use crate::ground::inbox::Message;
+use crate::ground::inbox::Remote;
 use crate::observe::metrics::{Counters, WorkerCounts};
-use crate::worker::Message;
-use crate::worker::inbox::Remote;
 
 /// Access to the counters of all workers, for any thread.
 #[derive(Clone)]

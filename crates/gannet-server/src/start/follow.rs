@@ -456,11 +456,11 @@ mod tests {
 
     use super::*;
     use crate::config::{Content, ContentOptions};
+    use crate::ground::inbox::Message;
+    use crate::ground::inbox::Remote;
     use crate::release::archive_room::ArchiveRoom;
     use crate::release::opened::Opened;
     use crate::start::open::{Followed, Opening};
-    use crate::worker::Message;
-    use crate::worker::inbox::Remote;
 
     /// A temporary folder with a site in it, removed at the end.
     struct Folder(PathBuf);

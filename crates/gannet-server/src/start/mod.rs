@@ -44,13 +44,15 @@ use crate::bounds::limits::APPLIED_MS;
 use crate::clients::Clients;
 use crate::coder::{Coder, CoderThreads};
 use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
+use crate::ground::inbox::Message;
+use crate::ground::inbox::Peers;
+use crate::ground::inbox::Remote;
 use crate::observe::board::Board;
 use crate::observe::board::unix_now;
 use crate::observe::incidents::Incidents;
 use crate::observe::log::LogWriter;
 use crate::passwords::checker::{Checker, Jobs};
 use crate::passwords::file::PasswordFile;
-use crate::quic::routing::Peers;
 use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::LongCopies;
 use crate::release::opened::{Generations, Opened, Policy, What};
@@ -63,7 +65,6 @@ use crate::tls::kernel::KernelTls;
 use crate::tls::watch;
 use crate::watch::in_time::however_long;
 use crate::watch::notices::{self, ERRORS};
-use crate::worker::Message;
 
 /// A fully prepared server whose workers wait for the start signal. Dropping it leaves nothing
 /// behind.
@@ -350,7 +351,9 @@ impl Prepared {
             running.code_text(threads.map_err(StartError::Resource)?);
         }
         let workers = running.remotes().to_vec();
-        let checking = self.password_jobs.start(workers.clone());
+        let remotes = workers.clone();
+        let deliver = move |answer| Remote::deliver(&remotes, answer);
+        let checking = self.password_jobs.start(deliver);
         checking.map_err(StartError::Resource)?;
         let surroundings = Surroundings {
             options: self.options,

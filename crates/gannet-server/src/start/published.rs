@@ -5,11 +5,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::ground::inbox::Applying;
+use crate::ground::inbox::Message;
+use crate::ground::inbox::Remote;
 use crate::passwords::file::PasswordFile;
 use crate::release::opened::{Generations, Opened};
-use crate::worker::Message;
-use crate::worker::inbox::Applying;
-use crate::worker::inbox::Remote;
 
 /// See the module documentation. Followers replace content here.
 pub(crate) struct Published {

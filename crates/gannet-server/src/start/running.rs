@@ -15,10 +15,12 @@ use gannet_io::unix_socket::SocketFile;
 use crate::bounds::limits::LOOKS_PART;
 use crate::coder::CoderThreads;
 use crate::config::{Hosted, ListenAddress, UnixAddress};
+use crate::ground::inbox::Message;
+use crate::ground::inbox::Peers;
+use crate::ground::inbox::Remote;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics;
 use crate::quic::elders;
-use crate::quic::routing::Peers;
 use crate::report::exposition::About;
 use crate::report::metrics_server::MetricsServer;
 use crate::report::snapshots::Snapshots;
@@ -33,8 +35,6 @@ use crate::tls::kernel::KernelTls;
 use crate::tls::watch::{Held, LOOK_EVERY, Reload, Source};
 use crate::watch::lookout::Lookout;
 use crate::watch::notices;
-use crate::worker::Message;
-use crate::worker::inbox::Remote;
 
 /// Facts about a server at its start.
 #[derive(Clone, Debug)]

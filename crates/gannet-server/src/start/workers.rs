@@ -24,6 +24,8 @@ use crate::bounds::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_P
 use crate::bounds::tls::ENCRYPTED_RECORDS_MAX;
 use crate::clients::Clients;
 use crate::config::{Config, EngineChoice, ListenAddress, SandboxChoice, Scheme};
+use crate::ground::inbox::Message;
+use crate::ground::settings::{ListenerKind, WorkerSettings};
 use crate::observe::incidents::Incidents;
 use crate::observe::log::{LogFactory, LogSink};
 use crate::observe::measures::Measures;
@@ -32,7 +34,7 @@ use crate::release::Release;
 use crate::release::opened::Opened;
 use crate::release::redirect::Redirect;
 use crate::watch::notices::ERRORS;
-use crate::worker::{ListenerKind, Message, Worker, WorkerSettings};
+use crate::worker::Worker;
 
 /// All that starting the workers needs.
 pub(super) struct Plan<'a> {

@@ -9,8 +9,8 @@ use gannet_io::driver::{Driver, Errno, Peer};
 use gannet_io::user;
 
 use super::Worker;
-use super::shared::Shared;
 use crate::clients::ClientKey;
+use crate::exchange::shared::Shared;
 use crate::observe::incidents::{Kind, Message, Named};
 use crate::release::directory::DirectorySite;
 

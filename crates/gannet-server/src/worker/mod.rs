@@ -5,18 +5,11 @@
 //! connection handles its completions: see [`connection`](crate::connection).
 
 mod accepting;
-pub(crate) mod delay;
+mod deferred;
 mod giving_back;
 mod holding;
-pub(crate) mod idle_queue;
-pub(crate) mod inbox;
 mod incidents;
-pub(crate) mod settings;
-pub(crate) mod shared;
 pub(crate) mod stopping;
-pub(crate) mod timers;
-pub(crate) mod token;
-pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -26,12 +19,6 @@ use std::sync::mpsc::Receiver;
 use gannet_http::semantics::date::DateLine;
 use gannet_io::driver::{Completion, DatagramSocket, Done, Driver, Errno, Listener, Nanos, Token};
 
-pub(crate) use self::inbox::Message;
-pub(crate) use self::settings::{ListenerKind, WorkerSettings};
-use self::shared::Shared;
-use self::timers::Wheel;
-use self::token::{Kind, number};
-use self::waiters::Waiters;
 use crate::bounds::ledger::{Budget, Ledger, Work};
 use crate::bounds::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
 use crate::connection::held_hellos::HeldHellos;
@@ -40,19 +27,27 @@ use crate::connection::{Active, Connections};
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
+use crate::exchange::shared::Shared;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::unopened::Unopened;
+use crate::exchange::waiters::Waiters;
+use crate::ground::delay::Delays;
+use crate::ground::idle_queue::IdleQueue;
+use crate::ground::inbox::Message;
+use crate::ground::inbox::Peers;
+use crate::ground::settings::WorkerSettings;
+use crate::ground::timers::Wheel;
+use crate::ground::token::ConnId;
+use crate::ground::token::{Kind, number, token};
 use crate::observe::log::LogSink;
 use crate::observe::measures::Measures;
 use crate::observe::metrics::Counters;
 use crate::passwords::Guard;
 use crate::passwords::checker::Checked;
 use crate::quic::Quic;
-use crate::quic::routing::Peers;
 use crate::release::Release;
 use crate::release::wakeup::Wakeup;
 use crate::tls::certificates::Adopted;
-use crate::worker::token::ConnId;
 
 /// See the module documentation.
 pub(crate) struct Worker<D: Driver> {
@@ -69,7 +64,7 @@ pub(crate) struct Worker<D: Driver> {
     due: Vec<ConnId>,
     peaks: holding::Peaks,
     /// Candidates to close for new connections.
-    idle: idle_queue::IdleQueue,
+    idle: IdleQueue,
     /// Earliest time at which connections may again be closed for lack of memory.
     pub(crate) shed_at: Nanos,
     /// Since when memory has been too short for a turn.
@@ -129,7 +124,7 @@ impl<D: Driver> Worker<D> {
             tails: Tails::default(),
             stop_at: None,
             is_handed_over: false,
-            delays: delay::Delays::new(settings.limits.delay_ms),
+            delays: Delays::new(settings.limits.delay_ms),
             driver,
             settings,
             release: Rc::new(release),
@@ -143,7 +138,7 @@ impl<D: Driver> Worker<D> {
             completions: Vec::new(),
             due: Vec::new(),
             peaks: holding::Peaks::default(),
-            idle: idle_queue::IdleQueue::default(),
+            idle: IdleQueue::default(),
             shed_at: Nanos(0),
             short_since: None,
             giving_back: giving_back::GivingBack::default(),
@@ -160,7 +155,7 @@ impl<D: Driver> Worker<D> {
 
     /// The token of wake-up completions from this worker's driver.
     pub(crate) fn wake_token() -> Token {
-        token::token(Kind::Wake, 0)
+        token(Kind::Wake, 0)
     }
 
     /// Runs until a stop. Returns how many connections were cut off in the middle of an answer.

@@ -3,7 +3,7 @@
 use gannet_io::driver::{Driver, Listener};
 
 use super::Worker;
-use crate::worker::token::ConnId;
+use crate::ground::token::ConnId;
 
 impl<D: Driver> Worker<D> {
     /// Stops accepting; responses in progress may take the grace period.

@@ -35,12 +35,12 @@ use crate::bounds::limits::{
 };
 use crate::coder::Coder;
 use crate::config::Many;
+use crate::ground::inbox::Remote;
 use crate::release::named::{Ask, Named, Table};
 use crate::start::releases::Surroundings;
 use crate::start::sandbox::Readable;
 use crate::tls::on_demand::OnDemand;
 use crate::watch::lookout::Lookout;
-use crate::worker::inbox::Remote;
 
 /// Sites that nobody opens yet.
 pub(crate) struct Waiting {

@@ -15,6 +15,8 @@ use super::entries::{Entries, Entry, Follow};
 use super::openings::{GivenUp, Number, Openings};
 use crate::bounds::limits::{SITE_FAILED_S, SITE_IDLE_S, SITE_WAIT_S};
 use crate::config::Content;
+use crate::ground::inbox::Message;
+use crate::ground::inbox::Remote;
 use crate::release::named::{Ask, Table};
 use crate::release::opened::{Generations, OpenedContent};
 use crate::start::open::OpenError;
@@ -22,8 +24,6 @@ use crate::start::published::Published;
 use crate::tls::on_demand::OnDemand;
 use crate::watch::lookout::Stamp;
 use crate::watch::notices::Channel;
-use crate::worker::Message;
-use crate::worker::inbox::Remote;
 
 /// See the module documentation.
 pub(crate) struct Sites {

@@ -18,12 +18,12 @@ use gannet_store::{Next, Publisher};
 
 use super::*;
 use crate::config::Content;
+use crate::ground::inbox::Message;
+use crate::ground::inbox::Remote;
 use crate::observe::board::Facts;
 use crate::release::opened::Opened;
 use crate::start::open::Followed;
 use crate::start::releases::origin::InStore;
-use crate::worker::Message;
-use crate::worker::inbox::Remote;
 
 /// When each test begins, Unix seconds.
 pub(super) const NOW: u64 = 1_800_000_000;

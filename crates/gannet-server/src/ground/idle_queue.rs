@@ -6,8 +6,7 @@ use std::collections::BinaryHeap;
 use gannet_io::driver::Nanos;
 
 use crate::bounds::limits::SHED_LOOKS_MAX;
-use crate::connection::Connections;
-use crate::worker::token::ConnId;
+use crate::ground::token::ConnId;
 
 /// Whether a connection is idle.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,20 +26,6 @@ pub(crate) trait Resting {
 
     /// Whether one of them is idle.
     fn rest(&mut self, id: ConnId) -> Rest;
-}
-
-impl Resting for Connections {
-    fn all(&self) -> impl Iterator<Item = (Nanos, ConnId)> {
-        self.iter().map(|conn| (conn.idle_since, conn.id))
-    }
-
-    fn rest(&mut self, id: ConnId) -> Rest {
-        match self.find(id) {
-            None => Rest::Gone,
-            Some(conn) if conn.may_be_shed() => Rest::Since(conn.idle_since),
-            Some(_) => Rest::Busy,
-        }
-    }
 }
 
 /// Connections by idle time, to find the one idle longest.
@@ -100,7 +85,8 @@ mod tests {
     use gannet_io::driver::Socket;
 
     use super::*;
-    use crate::connection::{Alive, Conn, Phase};
+    use crate::connection::{Conn, Connections, Phase};
+    use crate::ground::alive::Alive;
 
     /// A table of connections, numbered in the order of their addition.
     #[derive(Default)]

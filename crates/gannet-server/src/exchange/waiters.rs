@@ -2,16 +2,12 @@
 
 use std::collections::VecDeque;
 
-use gannet_io::driver::{Driver, Token};
+use gannet_io::driver::Token;
 
-use super::Worker;
-use super::shared::Shared;
-use super::token::{Kind, number};
-use crate::bounds::ledger::Work;
-use crate::connection::Alive;
-use crate::connection::stream_reads::StreamWaits;
-use crate::release::wakeup::Wakeup;
-use crate::worker::token::ConnId;
+use crate::exchange::stream_waits::StreamWaits;
+use crate::ground::alive::Alive;
+use crate::ground::token::ConnId;
+use crate::ground::token::{Kind, number};
 
 /// All possible waiters.
 #[derive(Default)]
@@ -50,29 +46,5 @@ impl Line {
     pub(crate) fn prune(&mut self, waiters: &mut Waiters) -> bool {
         self.0.retain(|waiter| !waiters.forget_if_gone(*waiter));
         !self.0.is_empty()
-    }
-}
-
-impl<D: Driver> Worker<D> {
-    /// Wakes the waiters now in a line, while the line is due and the budget lasts.
-    pub(crate) fn admit(
-        &mut self,
-        line: fn(&mut Shared<D>) -> Option<&mut Line>,
-        (work, cost): (Work, u64),
-        wake_with: fn() -> Wakeup,
-    ) {
-        let len = line(&mut self.shared).map_or(0, |line| line.0.len());
-        for _ in 0..len {
-            if !self.shared.budget.has_left(work) || !self.has_room() {
-                return;
-            }
-            let Some(waiter) = line(&mut self.shared).and_then(|line| line.0.pop_front()) else {
-                return;
-            };
-            if !self.shared.waiters.forget_if_gone(waiter) {
-                self.shared.budget.take(work, cost);
-                self.wake(waiter, Ok(wake_with()));
-            }
-        }
     }
 }

@@ -7,11 +7,6 @@ use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::date::DateLine;
 use gannet_io::driver::{Driver, Listener, Nanos};
 
-use super::delay::Delays;
-use super::settings::WorkerSettings;
-use super::timers::Wheel;
-use super::token::{Kind, token};
-use super::waiters::Waiters;
 use crate::bounds::ledger::{Budget, Ledger};
 use crate::clients::Client;
 use crate::connection::held_hellos::HeldHellos;
@@ -25,6 +20,12 @@ use crate::exchange::pump::Pump;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::timing::Timing;
 use crate::exchange::unopened::Unopened;
+use crate::exchange::waiters::Waiters;
+use crate::ground::delay::Delays;
+use crate::ground::settings::WorkerSettings;
+use crate::ground::timers::Wheel;
+use crate::ground::token::ConnId;
+use crate::ground::token::{Kind, token};
 use crate::observe::log::{LogSink, Named};
 use crate::observe::metrics::Counters;
 use crate::observe::record::{End, Record};
@@ -34,7 +35,6 @@ use crate::release::own_fields::ALT_SVC;
 use crate::release::{NO_SITE, Release, Site};
 use crate::tls::alert::Alert;
 use crate::tls::certificates::Adopted;
-use crate::worker::token::ConnId;
 
 /// See the module documentation. Nothing here belongs to a single connection.
 pub(crate) struct Shared<D: Driver> {

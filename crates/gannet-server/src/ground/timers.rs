@@ -6,7 +6,7 @@
 
 use gannet_io::driver::Nanos;
 
-use crate::worker::token::ConnId;
+use crate::ground::token::ConnId;
 
 /// A time in ticks of [`TICK_NS`].
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]

@@ -10,8 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use gannet_io::driver::{Driver, Lease, Nanos};
 
-use super::Worker;
-use crate::worker::token::ConnId;
+use crate::ground::token::ConnId;
 
 /// Bytes to be processed.
 pub(crate) enum Arrived<'a> {
@@ -51,11 +50,12 @@ pub(crate) struct Delays {
     bytes: HashMap<ConnId, usize>,
 }
 
-struct HeldBack {
+/// Input of a connection, held back.
+pub(crate) struct HeldBack {
     due: Nanos,
-    id: ConnId,
+    pub(crate) id: ConnId,
     /// `None`: the end of the peer's input.
-    bytes: Option<Vec<u8>>,
+    pub(crate) bytes: Option<Vec<u8>>,
 }
 
 impl Delays {
@@ -94,7 +94,8 @@ impl Delays {
         *total
     }
 
-    fn pop(&mut self, now: Nanos) -> Option<HeldBack> {
+    /// Takes the first input that is due.
+    pub(crate) fn pop(&mut self, now: Nanos) -> Option<HeldBack> {
         if self.next_due()? > now {
             return None;
         }
@@ -107,20 +108,5 @@ impl Delays {
             }
         }
         Some(held)
-    }
-}
-
-impl<D: Driver> Worker<D> {
-    /// Passes on the input that is due.
-    pub(super) fn hand_on(&mut self) {
-        let now = self.shared.driver.now();
-        while self.has_room()
-            && let Some(held) = self.shared.delays.pop(now)
-        {
-            self.on(held.id, |conn| match held.bytes {
-                Some(bytes) => conn.arrived(Arrived::Held(bytes)),
-                None => conn.arrived_end(),
-            });
-        }
     }
 }

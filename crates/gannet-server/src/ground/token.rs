@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     /// Another thread has left a message.
     Wake = 5,
     /// A disk operation for a stream; the slot is a number of
-    /// [`StreamWaits`](crate::connection::stream_reads::StreamWaits).
+    /// [`StreamWaits`](crate::exchange::stream_waits::StreamWaits).
     StreamDisk = 6,
     /// A disk operation that loads a body.
     Load = 7,

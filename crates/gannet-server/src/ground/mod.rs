@@ -1,0 +1,10 @@
+//! What every connection of a worker stands on: identifiers and tokens, timers, the worker's settings, and
+//! messages from other threads.
+
+pub(crate) mod alive;
+pub(crate) mod delay;
+pub(crate) mod idle_queue;
+pub(crate) mod inbox;
+pub(crate) mod settings;
+pub(crate) mod timers;
+pub(crate) mod token;
