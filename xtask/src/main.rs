@@ -26,8 +26,8 @@ mod licenses;
 mod no_io;
 mod program;
 mod proxies;
-mod systemd;
 mod shape;
+mod systemd;
 mod tidy;
 mod vm;
 

@@ -162,7 +162,7 @@ fn lists_of_a_zip_are_not_held() {
     entry[28..34].fill(0xff);
     let mut end = b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff".to_vec();
     end.extend(46_u32.to_le_bytes());
-    end.extend((4 + (2 << 20_u32)).to_le_bytes());
+    end.extend((4 + (2_u32 << 20)).to_le_bytes());
     end.extend([0, 0]);
     refused(
         "b.zip",

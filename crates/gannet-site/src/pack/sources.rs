@@ -187,8 +187,9 @@ fn leave_out_copies(tree: &mut Tree, options: &PackOptions, types: &Types) {
             .find_map(|it| file.url.strip_suffix(it.suffix))?;
         let wanted = (file.host, original);
         let by_name = |it: &SourceFile| (it.host, it.url.as_slice()).cmp(&wanted);
-        tree.files.binary_search_by(by_name).ok()?;
-        let is_compressed = options.compressible.fits(&types.content_type(original));
+        let len = tree.files[tree.files.binary_search_by(by_name).ok()?].len;
+        let content_type = types.content_type(original);
+        let is_compressed = options.compressible.fits(&content_type, len);
         is_compressed.then(|| original.to_vec())
     };
     let originals: Vec<_> = tree.files.iter().map(original_of).collect();

@@ -1,8 +1,8 @@
 //! Flags of `gannet serve` for what is served and how.
 
 use clap::ValueHint;
-use gannet_io::links::Outside;
 use gannet_content::host_name::host_name;
+use gannet_io::links::Outside;
 use gannet_server::config::UnknownHost;
 
 use crate::command_line::flag::{Flag, Group, Value, one, one_of};
