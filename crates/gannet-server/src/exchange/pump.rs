@@ -313,7 +313,9 @@ impl<D: Driver> Pump<'_, D> {
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
         let may_be_replay = || on.is_early || has_early_data(request);
-        if request.method == Method::Options && !on.redirects && !may_be_replay() {
+        let is_refused =
+            !self.turn.defaults.has_http1 && !on.redirects && matches!(reply, Reply::H1(_));
+        if request.method == Method::Options && !on.redirects && !is_refused && !may_be_replay() {
             return Ok(self.options(reply, request, out));
         }
         let mut to = Answering::new(reply, &self.turn, out);
@@ -331,6 +333,9 @@ impl<D: Driver> Pump<'_, D> {
                 }
                 _ => to.redirect_to_https(request),
             });
+        }
+        if is_refused {
+            return Ok(to.error(Status::HTTP_VERSION_NOT_SUPPORTED, None));
         }
         match request.method {
             Method::Get | Method::Head => {}
