@@ -73,7 +73,7 @@ fn show_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<()> {
 fn show(chromium: &Path, gannet: &Path, folder: &Path, content: &Path, is_h2: bool) -> Result<u64> {
     let mut command = Command::new(gannet);
     command.args(["serve", "--tls", "--listen", "127.0.0.1:0", "--log", "off"]);
-    command.args(["--workers", "1", "--metrics", "127.0.0.1:0", "--no-http3"]);
+    command.args(["--workers", "1", "--metrics", "127.0.0.1:0", "--http=1,2"]);
     // Keeps the development certificate of this run inside the folder.
     command.env("XDG_DATA_HOME", folder.join("data"));
     let server = Served::start(command.arg(content))?.context("the server does not start")?;

@@ -19,7 +19,7 @@ use xtask::process;
 const MANY: usize = 100_000;
 
 /// Names that a page could get wrong.
-const AWKWARD: [&[u8]; 20] = [
+const AWKWARD: [&[u8]; 21] = [
     b"<b>&\"'.txt",
     b"100%?#.txt",
     b"javascript:alert(1)",
@@ -41,6 +41,7 @@ const AWKWARD: [&[u8]; 20] = [
     b"App-1.2.010.tar.gz",
     b"b 2.txt",
     b"B 10.txt",
+    b" two  spaces ",
     &[b'x'; 255],
 ];
 

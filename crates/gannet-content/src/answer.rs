@@ -124,8 +124,8 @@ pub const PAGE_POLICY: &str = "default-src 'none'; style-src \
 /// It allows their own style sheet and their own script, by hash, and that this script requests the
 /// JSON of the folder. Nothing else, whatever a file name might inject.
 pub const LISTING_POLICY: &str = "default-src 'none'; style-src \
-    'sha256-+dNf9UOQ96snh+G12C5891LFcmNPDHUHNM73XTnMjiw='; script-src \
-    'sha256-qq3UXWJyDzTtRriiUonTmDpemnv1db8GEhc+uZn3b6o='; connect-src 'self'; \
+    'sha256-0d/Zy8E+TXr8hHshIs0AlxZCbtcww02eBSsCraE53Zs='; script-src \
+    'sha256-8NScyBaefe4kgAJ2lJlol+Qf+xlhnWnGztjmjsl9YOI='; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// One form of a resource, as it will be sent.

@@ -1,7 +1,7 @@
 //! Converts host names as operators write them to the form that browsers send.
 
 use std::fmt::Write;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use gannet_archive::is_host_name;
 
@@ -27,6 +27,24 @@ pub fn host_name(written: &str) -> Result<String, String> {
         false => Err("not the name of a host: letters, digits, '-', '_' and dots between".into()),
     }
 }
+
+/// The same for a site, which may also be that of all names below one: `*.example.org`.
+///
+/// # Errors
+/// The text is neither a host name nor a wildcard; the message says why.
+pub fn site_name(written: &str) -> Result<String, String> {
+    let Some(parent) = written.strip_prefix(WILDCARD) else {
+        return host_name(written);
+    };
+    let name = host_name(parent)?;
+    match name.starts_with('[') || parent.parse::<Ipv4Addr>().is_ok() {
+        true => Err("no names are below an address".into()),
+        false => Ok(format!("{WILDCARD}{name}")),
+    }
+}
+
+/// How the name of a site for all names below another one begins.
+pub const WILDCARD: &str = "*.";
 
 /// Converts a label to ASCII (RFC 5890 section 2.3.2.1). Labels that would have to be composed or
 /// mapped first are rejected, not guessed: the tables for that are large.
@@ -146,5 +164,26 @@ mod tests {
             assert!(cause.contains(part), "{written}: {cause}");
         }
         assert!(host_name(&"é".repeat(70)).is_err());
+    }
+
+    #[test]
+    fn a_site_may_be_for_all_names_below_one() {
+        assert_eq!(site_name("*.Example.ORG."), Ok("*.example.org".into()));
+        assert_eq!(
+            site_name("*.bücher.example"),
+            Ok("*.xn--bcher-kva.example".into())
+        );
+        assert_eq!(site_name("example.org"), Ok("example.org".into()));
+        for written in [
+            "*",
+            "*.",
+            "a.*.example",
+            "*.*.example",
+            "*a.example",
+            "*.::1",
+            "*.127.0.0.1",
+        ] {
+            assert!(site_name(written).is_err(), "{written}");
+        }
     }
 }

@@ -77,6 +77,36 @@ pub enum Scheme {
     Redirect,
 }
 
+/// Versions of HTTP.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HttpVersions {
+    /// HTTP/1; see [`ContentOptions::refuses_http1`].
+    pub http1: bool,
+    /// HTTP/2.
+    pub http2: bool,
+    /// HTTP/3, where HTTPS is spoken.
+    pub http3: bool,
+}
+
+impl HttpVersions {
+    /// No version.
+    pub const NONE: Self = Self {
+        http1: false,
+        http2: false,
+        http3: false,
+    };
+}
+
+impl Default for HttpVersions {
+    fn default() -> Self {
+        Self {
+            http1: true,
+            http2: true,
+            http3: true,
+        }
+    }
+}
+
 /// The operator's TLS settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TlsConfig {
@@ -226,6 +256,8 @@ pub struct ContentOptions {
     pub unknown_host: UnknownHost,
     /// Decoded path of the health check; it takes precedence over content.
     pub health: Option<String>,
+    /// Requests over HTTP/1 get 505, but for challenges and redirects to HTTPS.
+    pub refuses_http1: bool,
     /// The thumbprint of the key of an ACME account (RFC 8555 section 8.1): challenges by HTTP-01 are
     /// answered for it, for every host; they take precedence over content and redirects.
     pub acme_thumbprint: Option<String>,
@@ -313,6 +345,7 @@ impl Default for ContentOptions {
             defaults: DefaultFields::default(),
             unknown_host: UnknownHost::default(),
             health: None,
+            refuses_http1: false,
             acme_thumbprint: None,
             favicon: true,
             server_timing: false,
@@ -494,8 +527,9 @@ pub struct Config {
     pub clients: ClientRules,
     /// Users and passwords.
     pub passwords: PasswordOptions,
-    /// HTTP/2 is not spoken in clear text; over TLS [`Options`](crate::tls::config::Options) decide.
-    pub no_http2: bool,
+    /// The versions of HTTP that are spoken; over TLS [`Options`](crate::tls::config::Options) and
+    /// [`TlsConfig::http3`] have to agree.
+    pub http: HttpVersions,
     /// Accept TCP connections only once their first bytes have arrived.
     pub defer_accept: bool,
     /// Format of the access log.

@@ -5,10 +5,14 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use gannet_content::host_name::host_name;
+use gannet_content::host_name::{WILDCARD, site_name};
 
 /// The folder for hosts without one of their own.
 pub const DEFAULT_FOLDER: &str = "_default";
+
+/// How the name of an entry for all hosts below one may begin: `_wildcard.example.org` is
+/// `*.example.org`, which shells expand and other systems cannot store.
+pub const WILDCARD_FOLDER: &str = "_wildcard.";
 
 /// Whether a name is that of an archive.
 #[must_use]
@@ -61,6 +65,22 @@ struct Listing {
     archives: bool,
     /// A symbolic link is a site if it leads to one; otherwise if it has the name of one.
     follows: bool,
+}
+
+/// The host that an entry is named after.
+fn host_of(name: &str) -> Result<String, String> {
+    match name.strip_prefix(WILDCARD_FOLDER) {
+        Some(parent) => site_name(&format!("{WILDCARD}{parent}")),
+        None => site_name(name),
+    }
+}
+
+/// The names of sites that answer for a host, in this order: its own, then those of all names below one,
+/// the longest first.
+pub fn names_for(host: &str) -> impl Iterator<Item = String> {
+    let dots = host.match_indices('.').filter(|(at, _)| *at > 0);
+    let parents = dots.map(|(at, _)| format!("*{}", &host[at..]));
+    std::iter::once(host.to_owned()).chain(parents)
 }
 
 impl HostFolders {
@@ -135,8 +155,14 @@ impl HostFolders {
             let name = name.unwrap_or_default().to_string_lossy();
             let host = match &*name {
                 DEFAULT_FOLDER => Ok(None),
-                name => host_name(name).map(Some),
+                name => host_of(name).map(Some),
             };
+            let host = host.and_then(|host| match (listing.archives, &host) {
+                (false, Some(name)) if name.starts_with(WILDCARD) => {
+                    Err("an archive has no sites for all names below one".into())
+                }
+                _ => Ok(host),
+            });
             match host {
                 Ok(host) => folders.push((host, path, kind)),
                 Err(cause) => found.others.push(other(path, cause)),
@@ -161,5 +187,31 @@ impl HostFolders {
         }
         found.others.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_host_and_of_wildcards_above_it() {
+        let names: Vec<_> = names_for("a.b.example.org").collect();
+        let expect = [
+            "a.b.example.org",
+            "*.b.example.org",
+            "*.example.org",
+            "*.org",
+        ];
+        assert_eq!(names, expect);
+        assert_eq!(names_for("localhost").collect::<Vec<_>>(), ["localhost"]);
+    }
+
+    #[test]
+    fn wildcards_are_entries_by_either_name() {
+        for name in ["_wildcard.example.org", "*.Example.org"] {
+            assert_eq!(host_of(name), Ok("*.example.org".into()), "{name}");
+        }
+        assert!(host_of("_wildcard.").is_err());
     }
 }

@@ -11,10 +11,10 @@ use gannet::command_line::commands::REFERENCE_COMMAND;
 use gannet::commands::{
     acme, bundle, cat, check, compress, dev, diff, doctor, explain, extract, follow, get, health,
     help, import, inspect, install, keygen, ls, pack, password, print, publish, releases, rollback,
-    serve, text, verify, write,
+    serve, text, verify, version,
 };
 use gannet::messages::{Failure, hide_panics};
-use gannet::{components, documents, room};
+use gannet::{documents, room};
 use gannet_io::reserve::WithReserve;
 use gannet_server::notices;
 use signal_hook::consts::SIGXFSZ;
@@ -76,11 +76,7 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("get", matches)) => get::run(matches),
         Some(("cert", _)) => print(&serve::tls::authority()?),
         Some(("help", matches)) => help::run(matches),
-        Some(("version", _)) => print(&arguments::version()),
-        Some(("sbom", _)) => write(components::write_sbom),
-        Some(("licenses", matches)) => {
-            write(|out| components::write_licenses(matches.get_flag("brief"), out))
-        }
+        Some(("version", matches)) => version::run(matches),
         Some(("completions", matches)) => print(&documents::completions(text(matches, "shell"))?),
         Some(("man", _)) => print(&documents::manual_page::render()),
         Some((REFERENCE_COMMAND, _)) => print(&documents::reference::render()),

@@ -295,8 +295,17 @@ fn on_demand_needs_a_folder_of_hosts() {
         "{}",
         ended.err
     );
-    let ended = gannet(["--acme", "on-demand", "--hosts", "--ignore-host", path]);
-    ended.failure_with(2, "--acme on-demand has no effect with --ignore-host");
+    let ended = gannet([
+        "--acme",
+        "on-demand",
+        "--hosts",
+        "--unknown-host=ignore",
+        path,
+    ]);
+    ended.failure_with(
+        2,
+        "--acme on-demand has no effect with --unknown-host ignore",
+    );
 }
 
 #[test]

@@ -117,12 +117,49 @@ fn a_mistyped_command_alone_is_a_path_that_does_not_exist() {
 }
 
 #[test]
-fn without_path_and_terminal_nothing_is_served() {
-    gannet_in(&Folder::site(), [] as [&str; 0]).failure(
-        2,
-        "gannet: no path given, and not running in a terminal\n\
-         help: name what to serve: 'gannet PATH'; for the current directory 'gannet .'\n",
-    );
+fn root_and_home_are_served_only_by_name() {
+    let home = Folder::site();
+    let run = |folder: &std::path::Path, arguments: &[&str]| {
+        let mut command = command();
+        command.env("HOME", home.path()).current_dir(folder);
+        gannet_testkit::run(
+            command
+                .args(["serve", "--check-config", "--port", "0"])
+                .args(arguments),
+        )
+    };
+    let refused = |path: &str, what: &str| {
+        format!(
+            "gannet: no path given, and the current directory '{path}' is {what}\n\
+             help: name what to serve: 'gannet PATH'; to serve this directory, 'gannet .'\n"
+        )
+    };
+    let real = home.path().canonicalize().expect("it is there");
+    let expect = refused(&real.to_string_lossy(), "a home directory");
+    run(home.path(), &[]).failure(2, &expect);
+    run(home.path(), &["."]).success();
+    run(&home.join("docs"), &[]).success();
+    run(std::path::Path::new("/"), &[]).failure(2, &refused("/", "the root of the file system"));
+}
+
+#[test]
+fn a_port_or_an_address_is_no_path() {
+    let folder = Folder::site();
+    for (word, help) in [
+        ("9000", "for the port, write '--port 9000'"),
+        ("0.0.0.0:80", "for the address, write '--listen 0.0.0.0:80'"),
+        (":80", "for the address, write '--listen :80'"),
+    ] {
+        let expect = format!(
+            "gannet: cannot serve '{word}': no such file or directory (ENOENT)\nhelp: {help}\n"
+        );
+        gannet_in(&folder, [word]).failure(1, &expect);
+        let expect = format!("gannet: more than one path\nhelp: {help}\n");
+        gannet_in(&folder, [".", word]).failure(2, &expect);
+    }
+    // A folder may have such a name.
+    folder.write("9000/index.html", "year");
+    gannet_in(&folder, ["serve", "--check-config", "--port", "0", "9000"]).success();
 }
 
 #[test]

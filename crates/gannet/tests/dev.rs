@@ -393,6 +393,37 @@ fn a_build_runs_at_changes_of_its_sources() {
     );
 }
 
+/// As generators do: all files are removed first, and written anew.
+#[test]
+fn a_build_that_changes_a_style_alone_leaves_the_page() {
+    let folder = Folder::new();
+    folder.write("src/site.css", "a {}");
+    let script = "rm -rf out; sleep 0.2; mkdir -p out/css; echo '<!doctype html><p>' > out/index.html; \
+        echo map > out/css/site.css.map; cp src/site.css out/css; gzip -kn out/css/site.css; echo done";
+    let mut command = command();
+    command.args([
+        "dev", "out", "--port", "0", "--watch", "src", "--build", script,
+    ]);
+    let mut server = Gannet::start(command.current_dir(folder.path()));
+    let mut window = Window::open(&server, &mark(&get(&server, "/")));
+    window.hear_of("\"change\":\"nothing\"");
+    // A save that changes nothing builds nothing.
+    folder.write("src/site.css", "a {}");
+    folder.write("src/site.css", "b {}");
+    assert!(window.hear().contains("\"change\":\"styles\""));
+    assert_eq!(text(&get(&server, "/css/site.css")), "b {}");
+    // A build that changes nothing loads nothing.
+    folder.write("src/other.txt", "");
+    while server.next_line().expect("lines of a build") != "done" {}
+    folder.write("src/site.css", "c {}");
+    assert!(window.hear().contains("\"change\":\"styles\""));
+    let ended = server.stop();
+    let out = ended.text();
+    let expect = "changed  css/site.css and 1 more; styles loaded again in 1 window\n";
+    assert!(out.contains(expect), "{out}");
+    assert!(!out.contains("; loaded again"), "{out}");
+}
+
 fn script_free(page: &Response) -> String {
     script(page).1
 }

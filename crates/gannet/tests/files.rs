@@ -331,7 +331,7 @@ fn sidecars_by_what_the_client_accepts() {
         let itself = get(&server, "/app.js.gz").expect(200);
         assert_eq!(itself.field("content-encoding"), None);
 
-        let server = engine.serve(site.path(), &["--no-sidecars"]);
+        let server = engine.serve(site.path(), &["--compress=off"]);
         let response = ask(&server, "GET", "/app.js", &[line]).expect(200);
         assert_eq!(response.text(), original);
         assert_eq!(response.field("vary"), None);

@@ -54,10 +54,10 @@ fn it_is_spoken_and_announced() {
         assert_eq!(connect(&secure).get("/").status, 200);
         let secure = serve(&["--header", "alt-svc: h3=\":9\""]);
         assert_eq!(announced(&secure).as_deref(), Some("h3=\":9\""));
-        let secure = serve(&["--no-http3"]);
+        let secure = serve(&["--http=1,2"]);
         assert_eq!((announced(&secure), line(&secure, "http3 ")), (None, None));
         assert_eq!(datagram_ports(&secure.server), [0; 0]);
-        let secure = serve(&["--no-http3", "--alt-svc", "clear"]);
+        let secure = serve(&["--http=1,2", "--alt-svc", "clear"]);
         assert_eq!(announced(&secure).as_deref(), Some("clear"));
         // With cleartext listeners only, there is no HTTP/3 and no announcement.
         let server = engine.serve(folder.path(), &[]);
@@ -79,7 +79,7 @@ fn taken_by_udp() -> (UdpSocket, FreePort) {
 
 /// What to do then.
 const TAKEN: &str = "another program has the UDP port: stop it ('ss -ulnp' lists it), choose another \
-                     --port, or leave HTTP/3 out with --no-http3";
+                     --port, or leave HTTP/3 out with --http 1,2";
 
 /// If the UDP port is taken, HTTPS works without HTTP/3 and the reason is reported; port 0 gives a
 /// port that is free for both.
@@ -135,17 +135,14 @@ fn flags_need_https_and_each_other() {
         let path = folder.path().to_str().expect("UTF-8");
         gannet([&["serve", path][..], flags].concat())
     };
-    for (flags, name) in [
-        (&["--no-http3"][..], "--no-http3"),
-        (&["--alt-svc", "clear"], "--alt-svc"),
-    ] {
-        serve(flags).failure(
-            2,
-            &format!(
-                "gannet: {name} makes no sense without HTTPS\nhelp: add --tls-cert FILE, or --tls\n"
-            ),
-        );
-    }
+    serve(&["--alt-svc", "clear"]).failure(
+        2,
+        "gannet: --alt-svc makes no sense without HTTPS\nhelp: add --tls-cert FILE, or --tls\n",
+    );
+    serve(&["--http", "3"]).failure(
+        2,
+        "gannet: --http 3 leaves no version for clear text\nhelp: add 1 or 2, or --tls-cert FILE\n",
+    );
     let wrong = "h3=:443";
     serve(&["--tls", "--alt-svc", wrong]).failure(
         2,

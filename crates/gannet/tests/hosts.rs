@@ -54,6 +54,67 @@ fn sites() -> Folder {
     folder
 }
 
+/// Exact names come first, then the longest wildcard.
+const OF_WILDCARDS: &[(&str, &str, u16, &str)] = &[
+    ("a.example", "/", 200, "site a"),
+    ("b.example", "/", 200, "any host"),
+    ("sub.a.example", "/", 200, "below a"),
+    ("deep.sub.A.example:80", "/", 200, "below a"),
+    ("x.y.a.example", "/", 200, "below y"),
+    ("y.a.example", "/", 200, "below a"),
+    ("named.y.a.example", "/", 200, "named"),
+    ("xa.example", "/", 200, "any host"),
+    ("example", "/", 200, "any host"),
+    ("*.a.example", "/", 200, "below a"),
+];
+
+#[test]
+fn a_site_is_for_all_hosts_below_one() {
+    let folder = Folder::new();
+    let page = |site: &str, text: &str| folder.write(format!("{site}/index.html"), text);
+    page("sites/a.example", "site a");
+    page("sites/_wildcard.a.example", "below a");
+    page("sites/*.y.a.example", "below y");
+    page("sites/named.y.a.example", "named");
+    page("sites/_default", "any host");
+    let pack = [
+        "pack",
+        "sites/_wildcard.a.example",
+        "--fast",
+        "-q",
+        "-o",
+        "below.gannet",
+    ];
+    gannet_in(&folder, pack).success();
+    let by_flags = [
+        "--site=a.example=sites/a.example",
+        "--site=*.A.example=below.gannet",
+        "--site=*.y.a.example,*.z.example=sites/*.y.a.example",
+        "--site=named.y.a.example=sites/named.y.a.example",
+        "sites/_default",
+    ];
+    on_both_engines(|engine| {
+        let server = start(engine.name(), &folder, &["--hosts", "sites"]);
+        check(&server, OF_WILDCARDS);
+        let server = start(engine.name(), &folder, &by_flags);
+        check(&server, OF_WILDCARDS);
+        check(&server, &[("n.z.example", "/", 200, "below y")]);
+    });
+    // Many sites are opened when they are asked for.
+    for number in 0..70 {
+        page(&format!("sites/{number}.example"), "one of many");
+    }
+    fs::remove_dir_all(folder.join("sites/_wildcard.a.example")).expect("it is there");
+    let archive = folder.join("sites/_wildcard.a.example.gannet");
+    fs::copy(folder.join("below.gannet"), archive).expect("copied");
+    let server = start("epoll", &folder, &["--hosts", "sites"]);
+    check(&server, OF_WILDCARDS);
+    check(&server, &[("7.example", "/", 200, "one of many")]);
+    let explain = ["explain", "--hosts", "//x.y.a.example/", "sites"];
+    let shown = gannet_in(&folder, explain).success();
+    assert!(shown.text().contains("*.y.a.example"), "{}", shown.text());
+}
+
 #[test]
 fn each_host_has_its_folder() {
     let folder = sites();
@@ -184,7 +245,7 @@ fn archives_and_directories_side_by_side() {
         check(&server, &rows);
         check(&server, &[("c.example", "/", 404, "<!doctype")]);
 
-        let flags = ["--site", &a, "--site", b, "--ignore-host"];
+        let flags = ["--site", &a, "--site", b, "--unknown-host=ignore"];
         let server = start(engine.name(), &folder, &flags);
         check(
             &server,
@@ -435,7 +496,7 @@ fn flags_about_hosts_need_an_archive_with_hosts() {
     };
     pack("a.example", "one.gannet", &[]);
     pack(".", "all.gannet", &["--hosts"]);
-    for flags in [&["--unknown-host", "404"][..], &["--ignore-host"]] {
+    for flags in [&["--unknown-host", "404"][..], &["--unknown-host=ignore"]] {
         let status = |archive: &str| {
             let check = ["serve", "--check-config", "--port", "0", archive];
             gannet_in(&folder, check.iter().chain(flags)).status

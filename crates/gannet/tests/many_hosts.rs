@@ -421,7 +421,7 @@ fn an_entry_has_its_host_before_the_archive_for_all_others() {
 /// Where one entry is served for all hosts, no other site of its archive is.
 #[test]
 fn an_archive_of_several_hosts_may_be_served_for_all() {
-    let flags = ["--hosts", "--ignore-host"];
+    let flags = ["--hosts", "--unknown-host=ignore"];
     let folder = Folder::new();
     fs::create_dir(folder.join("sites")).expect("made");
     pack_hosts(&folder, "b.example", &["a.example", "b.example"], "one");
@@ -432,7 +432,14 @@ fn an_archive_of_several_hosts_may_be_served_for_all() {
     let server = Gannet::serve(folder.join("sites"), &flags);
     assert_eq!(get(&server, "a.example").text(), "all _default");
     pack_hosts(&folder, "_default", &["a.example", "b.example"], "none");
-    let start = ["serve", "--port", "0", "--hosts", "--ignore-host", "sites"];
+    let start = [
+        "serve",
+        "--port",
+        "0",
+        "--hosts",
+        "--unknown-host=ignore",
+        "sites",
+    ];
     let ended = gannet_in(&folder, start);
     assert_eq!(ended.status, Some(1), "{ended:?}");
     let cause = "for '_default': it has no site for that host, only for a.example, b.example";
@@ -484,7 +491,7 @@ const SITE: usize = 8;
 fn hosts_may_be_ignored_however_many_there_are() {
     let folder = sites(HOSTS);
     folder.write("sites/_default/index.html", "any host");
-    let server = Gannet::serve(folder.join("sites"), &["--hosts", "--ignore-host"]);
+    let server = Gannet::serve(folder.join("sites"), &["--hosts", "--unknown-host=ignore"]);
     assert_eq!(get(&server, &name(1)).text(), "any host");
 }
 

@@ -226,8 +226,8 @@ fn flags_that_would_do_nothing_are_refused() {
         "--unknown-host would refuse every request, since no host is named",
     );
     serve(
-        &["--ignore-host"],
-        "--ignore-host has no effect with a single site",
+        &["--unknown-host", "ignore"],
+        "--unknown-host has no effect with a single site",
     );
     serve(&["--index", ""], "an empty name in the list");
     serve(

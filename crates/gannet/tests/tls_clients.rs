@@ -692,7 +692,7 @@ fn http2_can_be_left_out() {
     on_both_engines(|engine| {
         let authority = Authority::new();
         let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
-        let flags = ["--tls-cert", text(&file), "--no-http2"];
+        let flags = ["--tls-cert", text(&file), "--http=1,3"];
         let server = engine.serve(site.path(), &flags);
         let client = |alpn: &[&str]| {
             let config = authority.client(Abilities {
@@ -709,7 +709,7 @@ fn http2_can_be_left_out() {
         let mut quic = Quic::begin(server.address(), &authority);
         assert_eq!(quic.get("/").status, 200);
 
-        let clear = engine.serve(site.path(), &["--no-http2"]);
+        let clear = engine.serve(site.path(), &["--http=1"]);
         get(&clear, "/").expect(200);
         // The preface with which a client begins that knows what the server speaks: in one piece, and
         // in two.
@@ -722,5 +722,35 @@ fn http2_can_be_left_out() {
             assert_eq!(answer.status, 505, "{answer:?}");
             assert_eq!(client.rest().1, End::Closed);
         }
+    });
+}
+
+#[test]
+fn http1_can_be_left_out() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let authority = Authority::new();
+        let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+        let server = engine.serve(site.path(), &["--tls-cert", text(&file), "--http=2,3"]);
+        let client = |alpn: &[&str]| {
+            let config = authority.client(Abilities {
+                alpn: alpn.iter().map(|name| name.as_bytes().to_vec()).collect(),
+                ..Abilities::default()
+            });
+            Client::tls(server.address(), connection(&config, "localhost"))
+        };
+        is_refused(client(&["http/1.1"]), "NoApplicationProtocol");
+        // Who does not negotiate speaks HTTP/1.
+        client(&[]).get("/").expect(505);
+        let mut quic = Quic::begin(server.address(), &authority);
+        assert_eq!(quic.get("/").status, 200);
+
+        let clear = engine.serve(site.path(), &["--http=2"]);
+        for method in ["GET", "HEAD", "OPTIONS"] {
+            let mut client = Client::new(&clear);
+            client.send(format!("{method} / HTTP/1.1\r\nhost: a.test\r\n\r\n"));
+            assert_eq!(client.response_to(method).status, 505, "{method}");
+        }
+        Peer::new(&clear).get("/").expect(200);
     });
 }

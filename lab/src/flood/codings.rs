@@ -1,4 +1,4 @@
-//! Others ask for ever new text. The flood is the same with `--no-compress`, so that what differs
+//! Others ask for ever new text. The flood is the same with `--compress=stored`, so that what differs
 //! is the work of the threads that compress.
 
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ pub(super) fn run(setting: &Setting) -> Result<bool> {
         println!("{NAME}: {what}: {made} codings made, {memory} of memory at the end");
         Ok(window)
     };
-    let plain = || window("not compressed", &["--no-compress"]);
+    let plain = || window("not compressed", &["--compress=stored"]);
     let [plain, coded] = setting.alternate(plain, || window("compressed", &[]))?;
     print(NAME, "not compressed", &plain.latencies);
     print(NAME, "compressed", &coded.latencies);

@@ -53,7 +53,7 @@ Upstream-Name: gannet
 Files: *
 Copyright: the authors of gannet
 License: MIT or Apache-2.0
- 'gannet licenses' prints both, and those of everything in the program.
+ 'gannet version --licenses' prints both, and those of everything in the program.
 ";
 
 pub(super) fn make(release: &Release, stage: &Stage) -> Result<PathBuf> {

@@ -9,7 +9,7 @@ use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Ruled;
 use gannet_http::semantics::coding::accept_encoding;
 use gannet_http::semantics::fields::KnownField;
-use gannet_http::semantics::request::{Method, Request, TargetForm};
+use gannet_http::semantics::request::{Method, Request, TargetForm, Version};
 use gannet_http::semantics::response::Status;
 use gannet_http::semantics::target_path::{PathError, decode_path};
 
@@ -313,7 +313,9 @@ impl<D: Driver> Pump<'_, D> {
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
         let may_be_replay = || on.is_early || has_early_data(request);
-        if request.method == Method::Options && !on.redirects && !may_be_replay() {
+        let is_refused =
+            !self.turn.defaults.has_http1 && !on.redirects && reply.version() == Version::Http11;
+        if request.method == Method::Options && !on.redirects && !is_refused && !may_be_replay() {
             return Ok(self.options(reply, request, out));
         }
         let mut to = Answering::new(reply, &self.turn, out);
@@ -331,6 +333,9 @@ impl<D: Driver> Pump<'_, D> {
                 }
                 _ => to.redirect_to_https(request),
             });
+        }
+        if is_refused {
+            return Ok(to.error(Status::HTTP_VERSION_NOT_SUPPORTED, None));
         }
         match request.method {
             Method::Get | Method::Head => {}

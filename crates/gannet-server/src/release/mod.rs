@@ -73,6 +73,8 @@ pub(crate) struct Release {
     contents: BTreeMap<usize, (Weak<OpenedContent>, Range<usize>)>,
     /// Sites by host name.
     names: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    /// Some names are those of all hosts below one: `*.example.org`.
+    has_wildcards: bool,
     /// Hosts whose sites are opened at the first request.
     named: Option<Named>,
     /// Of the sites that were opened so: whether they were asked for. Empty if there are none.
@@ -196,6 +198,8 @@ impl Release {
         Self {
             contents,
             is_one_for_all: names.is_empty() && previews.is_none() && opened.named.is_none(),
+            has_wildcards: names.keys().any(|name: &Box<[u8]>| name.starts_with(b"*."))
+                || opened.named.as_ref().is_some_and(Named::has_wildcards),
             names,
             named: opened.named.clone(),
             uses,
@@ -218,6 +222,7 @@ impl Release {
             sites: Vec::new(),
             contents: BTreeMap::new(),
             names: HashMap::default(),
+            has_wildcards: false,
             named: None,
             uses: Vec::new(),
             previews: None,
@@ -326,8 +331,33 @@ impl Release {
         if let Some(host) = self.named.as_ref().and_then(|named| named.host(host)) {
             return Err(NoSite::Unopened(host));
         }
+        if self.has_wildcards
+            && let Some(found) = self.by_wildcard(host)
+        {
+            return found;
+        }
         let preview = self.previews.as_ref().and_then(|it| it.named(host));
         preview.unwrap_or(self.unknown).map_err(NoSite::Unknown)
+    }
+
+    /// The site of all hosts below one, by the longest name.
+    #[cold]
+    fn by_wildcard(&self, host: &[u8]) -> Option<Result<usize, NoSite<'_>>> {
+        let mut buffer = [0; HOST_MAX];
+        let name = buffer.get_mut(..host.len())?;
+        name.copy_from_slice(host);
+        // One look-up for each label at most, of which a name has 128.
+        for dot in (1..host.len()).filter(|at| host[*at] == b'.') {
+            name[dot - 1] = b'*';
+            let name = &name[dot - 1..];
+            if let Some(site) = self.names.get(name) {
+                return Some(Ok(*site));
+            }
+            if let Some(host) = self.named.as_ref().and_then(|named| named.host(name)) {
+                return Some(Err(NoSite::Unopened(host)));
+            }
+        }
+        None
     }
 
     /// Records that a live directory keeps a file open that may be deleted.

@@ -14,7 +14,9 @@ pub(crate) type Table = HashMap<Arc<[u8]>, Content, foldhash::fast::RandomState>
 /// The hosts whose sites are opened when they are asked for, as workers know them.
 #[derive(Clone)]
 pub(crate) struct Named {
-    pub(crate) table: Arc<Table>,
+    table: Arc<Table>,
+    /// Some are for all hosts below one.
+    has_wildcards: bool,
     asks: SyncSender<Ask>,
 }
 
@@ -30,7 +32,24 @@ impl Named {
     /// A table, and where its questions arrive.
     pub(crate) fn new(table: Arc<Table>) -> (Self, Receiver<Ask>) {
         let (asks, asked) = sync_channel(SITE_QUEUE_MAX);
-        (Self { table, asks }, asked)
+        let mut named = Self {
+            table: Arc::default(),
+            has_wildcards: false,
+            asks,
+        };
+        named.set_table(table);
+        (named, asked)
+    }
+
+    /// Other hosts take the place of these.
+    pub(crate) fn set_table(&mut self, table: Arc<Table>) {
+        self.has_wildcards = table.keys().any(|host| host.starts_with(b"*."));
+        self.table = table;
+    }
+
+    /// Whether some are for all hosts below one: `*.example.org`.
+    pub(crate) fn has_wildcards(&self) -> bool {
+        self.has_wildcards
     }
 
     /// The host as the table has it.

@@ -36,6 +36,8 @@ pub(crate) struct OwnFields {
     pub(crate) options: Vec<(&'static str, String)>,
     /// Of the built-in icon; `None` if it is disabled.
     pub(crate) favicon: Option<Vec<(&'static str, String)>>,
+    /// HTTP/1 is spoken.
+    pub(crate) has_http1: bool,
     /// The path of the health check.
     pub(crate) health: Option<Vec<u8>>,
     /// Answers challenges by HTTP-01.
@@ -64,6 +66,7 @@ impl OwnFields {
             listing: options.defaults.of_listing(),
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),
+            has_http1: !options.refuses_http1,
             health: options.health.clone().map(String::into_bytes),
             challenges: options.acme_thumbprint.as_deref().map(Challenges::new),
             late,

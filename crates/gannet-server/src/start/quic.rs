@@ -46,15 +46,15 @@ impl NoHttp3 {
         let help = match error.kind() {
             io::ErrorKind::AddrInUse => {
                 "another program has the UDP port: stop it ('ss -ulnp' lists it), choose another \
-                 --port, or leave HTTP/3 out with --no-http3"
+                 --port, or leave HTTP/3 out with --http 1,2"
             }
             io::ErrorKind::InvalidInput => {
-                "start fewer workers (--workers), or leave HTTP/3 out with --no-http3"
+                "start fewer workers (--workers), or leave HTTP/3 out with --http 1,2"
             }
             io::ErrorKind::PermissionDenied => {
-                "allow gannet's user to bind UDP ports, or leave HTTP/3 out with --no-http3"
+                "allow gannet's user to bind UDP ports, or leave HTTP/3 out with --http 1,2"
             }
-            _ => "if HTTP/3 is not wanted, leave it out with --no-http3",
+            _ => "if HTTP/3 is not wanted, leave it out with --http 1,2",
         };
         Self {
             address,

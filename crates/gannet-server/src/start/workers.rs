@@ -267,7 +267,7 @@ impl Plan<'_> {
                 .map(|bound| bound.address.to_string())
                 .collect(),
             incidents: Arc::clone(&self.incidents),
-            has_clear_http2: !self.config.no_http2,
+            has_clear_http2: self.config.http.http2,
             clients: self.clients.clone(),
             checker: Arc::clone(&self.checker),
             redirect: Redirect {

@@ -9,9 +9,12 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command as ClapCommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
-use crate::command_line::commands::{self, Argument, COMMANDS, Command, REFERENCE_COMMAND, Table};
+use crate::command_line::commands::{
+    self, Argument, COMMANDS, Command, REFERENCE_COMMAND, Shape, Table,
+};
 use crate::command_line::flag::{Description, Value};
 use crate::command_line::nearest::nearest;
+use crate::command_line::other_names::{self, Retired};
 use crate::documents::help;
 use crate::messages::{Failure, printable};
 
@@ -63,6 +66,9 @@ pub enum Parsed {
 /// # Errors
 /// The command line is invalid; the message names the nearest flag or command.
 pub fn parse(typed: &[OsString]) -> Result<Parsed, Failure> {
+    if let Some(command) = other_names::retired_command(typed.get(1)) {
+        return Err(command);
+    }
     // Answered first, even if the command lacks required arguments.
     if let Some(command) = asks_for_all_of(typed) {
         return Ok(Parsed::Text(help::all_of_command(command)));
@@ -187,10 +193,12 @@ fn flag_arguments(table: Table, form: Form) -> Vec<Arg> {
 fn flag_argument(flag: &Description, form: Form) -> Arg {
     let arg = Arg::new(flag.name)
         .help(flag.brief)
+        .hide(!flag.group.is_shown())
         .value_parser(OsStringValueParser::new());
     let named = |arg: Arg| arg.long(flag.name).short(flag.short);
     match flag.value {
         Value::Switch if form == Form::Completing => named(Arg::new(flag.name))
+            .hide(!flag.group.is_shown())
             .action(ArgAction::SetTrue)
             .help(flag.brief),
         Value::Switch => named(arg)
@@ -248,9 +256,10 @@ fn argument(command: &Command, argument: &Argument, form: Form) -> Arg {
     let arg = Arg::new(argument.name)
         .help(argument.brief)
         .required(argument.is_required);
-    let arg = match argument.letter {
-        Some(letter) => arg.short(letter).long(argument.name),
-        None => arg,
+    let arg = match argument.shape {
+        Shape::Letter(letter) => arg.short(letter).long(argument.name),
+        Shape::Long => arg.long(argument.name),
+        Shape::Positional => arg,
     };
     if argument.value_name.is_empty() {
         return arg.action(ArgAction::SetTrue);
@@ -266,9 +275,9 @@ fn argument(command: &Command, argument: &Argument, form: Form) -> Arg {
         true => arg.value_parser(PossibleValuesParser::new(choices)),
         false => arg,
     };
-    match (argument.is_repeatable, argument.letter) {
-        (true, None) => arg.num_args(1..).action(ArgAction::Append),
-        (true, Some(_)) => arg.action(ArgAction::Append),
+    match (argument.is_repeatable, argument.is_flag()) {
+        (true, false) => arg.num_args(1..).action(ArgAction::Append),
+        (true, true) => arg.action(ArgAction::Append),
         (false, _) => arg.overrides_with(argument.name),
     }
 }
@@ -290,20 +299,16 @@ fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
             let flag = flag.map_or_else(String::new, |it| printable(&it.to_string_lossy()) + " ");
             Failure::usage(format!("cannot use '{flag}{object}': a negative number")).help(see)
         }
-        ErrorKind::UnknownArgument if object.starts_with('-') => {
-            let failure = Failure::usage(format!("unknown flag '{object}'"));
-            match is_of_others(&object, used).or_else(|| nearest_flag(&object, used)) {
-                Some(meant) => failure.help(format!("did you mean '{meant}'?")),
-                None => failure.help(to_serve(used).unwrap_or(see)),
-            }
-        }
+        ErrorKind::UnknownArgument if object.starts_with('-') => unknown_flag(&object, used, see),
         ErrorKind::ArgumentConflict => {
             let word = context(error, ContextKind::InvalidSubcommand);
             if let Some(command) = COMMANDS.iter().find(|c| word.as_deref() == Some(c.name)) {
                 return command_too_late(command.name);
             }
             // Flags override themselves, so what remains is a second PATH.
-            mistyped_or(typed, Failure::usage("more than one path").help(see))
+            let last = typed.last().and_then(|word| word.to_str());
+            let help = last.and_then(address).unwrap_or(see);
+            mistyped_or(typed, Failure::usage("more than one path").help(help))
         }
         ErrorKind::UnknownArgument => mistyped_or(
             typed,
@@ -335,11 +340,36 @@ fn to_serve(used: Option<&Command>) -> Option<String> {
     is_there.then(|| format!("to serve the folder of this name, write 'gannet ./{name}'"))
 }
 
-/// gannet's name for a flag that many other servers have.
-fn is_of_others(typed: &str, command: Option<&Command>) -> Option<String> {
-    let serves = command.is_none_or(|command| command.table == Table::Serve);
-    let is_address = matches!(typed, "--host" | "--bind" | "--address");
-    (serves && is_address).then(|| "--listen ADDR:PORT', or '--expose".to_owned())
+/// What to say of a flag that there is not.
+fn unknown_flag(object: &str, used: Option<&Command>, see: String) -> Failure {
+    let serves = used.is_none_or(|command| command.table == Table::Serve);
+    let retired = match serves {
+        true => other_names::retired(object).map(|Retired { instead, .. }| (*instead).to_owned()),
+        false => other_names::retired_letter(object, used),
+    };
+    if let Some(instead) = retired {
+        return Failure::usage(format!("no flag '{object}' any more"))
+            .help(format!("write '{instead}'"));
+    }
+    let failure = Failure::usage(format!("unknown flag '{object}'"));
+    if let Some(help) = other_names::of_others(object).filter(|_| serves) {
+        return failure.help(help);
+    }
+    match nearest_flag(object, used) {
+        Some(meant) => failure.help(format!("did you mean '{meant}'?")),
+        None => failure.help(to_serve(used).unwrap_or(see)),
+    }
+}
+
+/// A port or an address that stands where a path is expected, as with other servers.
+#[must_use]
+pub fn address(word: &str) -> Option<String> {
+    let is_port = |word: &str| word.parse::<u16>().is_ok();
+    if is_port(word) {
+        return Some(format!("for the port, write '--port {word}'"));
+    }
+    let is_address = word.rsplit_once(':').is_some_and(|(_, port)| is_port(port));
+    is_address.then(|| format!("for the address, write '--listen {}'", printable(word)))
 }
 
 /// The path of `gannet --port 80 pack` is surely meant as a command.
@@ -386,10 +416,7 @@ fn nearest_flag(typed: &str, command: Option<&Command>) -> Option<String> {
     match command {
         None => names.extend(ACTIONS.iter().map(|action| action.0)),
         Some(command) => {
-            let own = command
-                .arguments
-                .iter()
-                .filter(|argument| argument.letter.is_some());
+            let own = command.arguments.iter().filter(|it| it.is_flag());
             names.extend(own.map(|argument| argument.name));
             names.push("help");
             if command.table != Table::None {

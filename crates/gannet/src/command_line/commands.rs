@@ -53,10 +53,10 @@ pub enum Table {
 
 /// An argument of a command that is in no table: it has no variable and no configuration key.
 pub struct Argument {
-    /// Its name; with `letter` also its long flag.
+    /// Its name; of a flag, the long one.
     pub name: &'static str,
-    /// The flag's letter; `None` for a positional argument.
-    pub letter: Option<char>,
+    /// How it is typed.
+    pub shape: Shape,
     /// Placeholder in help; empty for a switch.
     pub value_name: &'static str,
     /// Must be given.
@@ -102,15 +102,36 @@ pub fn all_flags() -> Vec<Description> {
         .collect()
 }
 
+/// How an argument is typed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shape {
+    /// By its position.
+    Positional,
+    /// As a flag without a letter.
+    Long,
+    /// As a flag with a letter.
+    Letter(char),
+}
+
 impl Argument {
+    /// Whether it is a flag.
+    #[must_use]
+    pub fn is_flag(&self) -> bool {
+        self.shape != Shape::Positional
+    }
+
     /// As it is typed: `ARCHIVE`, `PATH...`, `[-l, --long]`.
     #[must_use]
     pub fn usage(&self) -> String {
         let dots = if self.is_repeatable { "..." } else { "" };
-        match self.letter {
-            None => format!("{}{dots}", self.value_name),
-            Some(letter) if self.value_name.is_empty() => format!("-{letter}, --{}", self.name),
-            Some(letter) => format!("-{letter}, --{} {}{dots}", self.name, self.value_name),
+        let flag = match self.shape {
+            Shape::Positional => return format!("{}{dots}", self.value_name),
+            Shape::Long => format!("--{}", self.name),
+            Shape::Letter(letter) => format!("-{letter}, --{}", self.name),
+        };
+        match self.value_name {
+            "" => flag,
+            value => format!("{flag} {value}{dots}"),
         }
     }
 }
@@ -124,13 +145,13 @@ impl Command {
             text.push_str(" [OPTIONS]");
         }
         // With a table, [OPTIONS] stands for all flags.
-        let is_shown = |it: &&Argument| self.table == Table::None || it.letter.is_none();
+        let is_shown = |it: &&Argument| self.table == Table::None || !it.is_flag();
         for argument in self.arguments.iter().filter(is_shown) {
-            let usage = match argument.letter {
-                Some(letter) => format!("-{letter} {}", argument.value_name)
+            let usage = match argument.shape {
+                Shape::Letter(letter) => format!("-{letter} {}", argument.value_name)
                     .trim_end()
                     .to_owned(),
-                None => argument.usage(),
+                Shape::Long | Shape::Positional => argument.usage(),
             };
             let open = if argument.is_required {
                 ("", "")

@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::command_line::flag::{Description, Value};
 use crate::command_line::nearest::nearest;
+use crate::command_line::other_names::{Retired, retired_key};
 use crate::messages::Failure;
 
 /// Maximum length of a configuration in bytes; real ones have a few hundred.
@@ -143,6 +144,14 @@ impl Reader<'_> {
     fn unknown(&self, key: &str, at: &Range<usize>) -> Failure {
         let keys: Vec<String> = self.known.iter().map(Description::key).collect();
         let meant = nearest(&key.replace('_', "-"), keys.iter().map(String::as_str));
+        if let Some(Retired { instead, .. }) = retired_key(key) {
+            let failure = self.fail(at, &format!("no key '{key}' any more"));
+            let (name, value) = instead
+                .trim_start_matches('-')
+                .split_once(' ')
+                .unwrap_or_default();
+            return failure.help(format!("write '{name} = \"{value}\"'"));
+        }
         let failure = self.fail(at, &format!("unknown key '{key}'"));
         match meant {
             Some(meant) => failure.help(format!("did you mean '{meant}'?")),
@@ -245,6 +254,13 @@ mod tests {
             Err(
                 "gannet: cannot read configuration 'site.toml': line 2: unknown key 'prot'\n\
                  help: did you mean 'port'?",
+            ),
+        );
+        check(
+            "no-http2 = true",
+            Err(
+                "gannet: cannot read configuration 'site.toml': line 1: no key 'no-http2' any \
+                 more\nhelp: write 'http = \"1,3\"'",
             ),
         );
         check(

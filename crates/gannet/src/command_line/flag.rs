@@ -140,13 +140,15 @@ pub enum Group {
     Engine,
     /// Output and logs.
     Output,
+    /// Measurements: in the reference alone.
+    Measuring,
     /// Flags of `gannet pack`.
     Packing,
 }
 
 impl Group {
     /// All of them, in order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Addresses,
         Self::Tls,
         Self::Content,
@@ -154,8 +156,15 @@ impl Group {
         Self::Limits,
         Self::Engine,
         Self::Output,
+        Self::Measuring,
         Self::Packing,
     ];
+
+    /// Whether help and completions show its flags.
+    #[must_use]
+    pub fn is_shown(self) -> bool {
+        self != Self::Measuring
+    }
 
     /// The heading.
     #[must_use]
@@ -168,6 +177,7 @@ impl Group {
             Self::Limits => "Timeouts and limits",
             Self::Engine => "Engine",
             Self::Output => "Output and logs",
+            Self::Measuring => "Measurements of the server itself",
             Self::Packing => "Flags of gannet pack",
         }
     }

@@ -9,6 +9,7 @@ use clap::ArgMatches;
 use crate::command_line::config_file::ConfigFile;
 use crate::command_line::flag::{Description, Flag, Value};
 use crate::command_line::nearest::nearest;
+use crate::command_line::other_names::{Retired, retired_variable};
 use crate::messages::Failure;
 
 /// The layer that set a value; later ones win.
@@ -72,6 +73,21 @@ pub fn resolve<S: Default>(
         origins.insert(flag.name, given.origin);
     }
     Ok((settings, origins))
+}
+
+/// Refuses a variable of a flag that gannet had: what it asked for would not happen.
+///
+/// # Errors
+/// Names the first such variable, and its successor.
+pub fn refuse_retired(environment: &Environment) -> Result<(), Failure> {
+    let mut set = environment.iter().filter(|(_, value)| !value.is_empty());
+    match set.find_map(|(name, _)| Some((name, retired_variable(name)?))) {
+        None => Ok(()),
+        Some((name, Retired { instead, .. })) => {
+            let failure = Failure::usage(format!("no environment variable '{name}' any more"));
+            Err(failure.help(format!("unset it, and give '{instead}' if it was true")))
+        }
+    }
 }
 
 /// Warns of each `GANNET_` variable that is not a flag's but nearly so.
@@ -299,6 +315,19 @@ mod tests {
                  help: 'gannet --help-all' lists the values of each key"
             ),
         );
+    }
+
+    #[test]
+    fn variables_of_retired_flags_are_refused() {
+        let refuse = |name: &str, value: &str| {
+            let environment = [(name.to_owned(), value.into())].into_iter().collect();
+            refuse_retired(&environment).map_err(|failure| failure.to_string())
+        };
+        let expect = "gannet: no environment variable 'GANNET_NO_HTTP3' any more\n\
+            help: unset it, and give '--http 1,2' if it was true";
+        assert_eq!(refuse("GANNET_NO_HTTP3", "1"), Err(expect.into()));
+        assert_eq!(refuse("GANNET_NO_HTTP3", ""), Ok(()));
+        assert_eq!(refuse("GANNET_NO_LISTING", "1"), Ok(()));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod flag;
 pub mod idle;
 pub mod layers;
 pub mod nearest;
+pub mod other_names;
 pub mod pack_flags;
 pub mod public_hosts;
 pub mod serve_flags;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gannet_server::config::{Config, ListenAddress, Scheme};
+use gannet_server::config::{Config, ListenAddress, Scheme, UnknownHost};
 
 use crate::command_line::site_settings::SiteSettings;
 use gannet_server::Template;
@@ -15,7 +15,7 @@ use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 /// The settings of `serve`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Settings {
-    /// The path to serve; `None` is the current directory, if there is a terminal.
+    /// The path to serve; `None` is the current directory.
     pub path: Option<PathBuf>,
     /// Where a store that is followed is copied to; `None` is a folder of the user's or service's state.
     pub copy: Option<PathBuf>,
@@ -35,8 +35,6 @@ pub struct Settings {
     pub sites: Vec<(Vec<String>, PathBuf)>,
     /// The directory has a folder for each host.
     pub hosts: bool,
-    /// Serve one site for every host.
-    pub ignore_host: bool,
     /// The user to run as, and perhaps its group: `NAME[:GROUP]`.
     pub user: Option<String>,
     /// Memory limit of the process in bytes; 0 is no limit.
@@ -91,8 +89,6 @@ pub struct TlsSettings {
     pub client_demand: Option<Demand>,
     /// TLS 1.2 is enabled.
     pub tls12: bool,
-    /// HTTP/3 is not spoken.
-    pub no_http3: bool,
     /// What answers say of HTTP/3, if it is not to be made up; empty for nothing.
     pub alt_svc: Option<String>,
     /// Whether the kernel encrypts large bodies.
@@ -122,6 +118,14 @@ pub struct AcmeSettings {
     pub key: Option<PathBuf>,
 }
 
+impl Settings {
+    /// Whether one site is served for every host.
+    #[must_use]
+    pub fn ignores_host(&self) -> bool {
+        self.server.content.unknown_host == UnknownHost::Ignore
+    }
+}
+
 impl AcmeSettings {
     /// Whether any are ordered.
     #[must_use]
@@ -143,7 +147,6 @@ impl Default for TlsSettings {
             client_authorities: Vec::new(),
             client_demand: None,
             tls12: true,
-            no_http3: false,
             alt_svc: None,
             kernel: Choice::default(),
             key_records_max: ENCRYPTED_RECORDS_MAX,

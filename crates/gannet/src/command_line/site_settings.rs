@@ -10,7 +10,7 @@ use gannet_content::routing::{Routing, TrailingSlash};
 use gannet_content::rules::Compat;
 
 use crate::command_line::values::{choice, text};
-use gannet_content::host_name::host_name;
+use gannet_content::host_name::site_name;
 
 /// How paths are resolved, and which fields answers have.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -121,7 +121,7 @@ pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
     }
     let hosts = hosts.split(',').map(|host| {
         let host = host.trim();
-        host_name(host).map_err(|cause| format!("'{host}': {cause}"))
+        site_name(host).map_err(|cause| format!("'{host}': {cause}"))
     });
     Ok((hosts.collect::<Result<_, _>>()?, path))
 }

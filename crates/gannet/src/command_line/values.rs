@@ -11,7 +11,7 @@ use gannet_content::limits::SUFFIX_MAX;
 use gannet_content::mime::Types;
 use gannet_io::named_file;
 use gannet_io::unix_socket::Access;
-use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
+use gannet_server::config::{HttpVersions, ListenAddress, Scheme, UnixAddress};
 use gannet_server::{Network, Rate};
 use gannet_site::pack::is_secret_key;
 
@@ -89,6 +89,23 @@ pub fn choice<T: Copy>(values: &[OsString], set: &[(&'static str, T)]) -> Result
         None => String::new(),
     };
     Err(format!("not one of {}{meant}", names.join(", ")))
+}
+
+/// Parses versions of HTTP: `1,2,3`.
+///
+/// # Errors
+/// One is unknown, or there is none.
+pub fn http_versions(text: &str) -> Result<HttpVersions, String> {
+    let mut versions = HttpVersions::NONE;
+    for word in text.split(',').map(str::trim) {
+        match word {
+            "1" | "1.1" => versions.http1 = true,
+            "2" => versions.http2 = true,
+            "3" => versions.http3 = true,
+            _ => return Err("not a list of 1, 2 and 3".into()),
+        }
+    }
+    Ok(versions)
 }
 
 /// When to use colours.

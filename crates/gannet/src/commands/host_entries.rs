@@ -5,10 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gannet_content::host_name::WILDCARD;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 use gannet_site::check::{self, CheckOptions, Finding, Report, Severity};
-use gannet_site::host_folders::{HostFolders, Other, is_archive};
+use gannet_site::host_folders::{HostFolders, Other, is_archive, names_for};
 use gannet_site::offline::SiteOptions;
 
 use super::in_force;
@@ -35,7 +36,8 @@ fn list(
 /// The directory has no entry that is named after a host, or its store cannot be read.
 pub(super) fn of(site: &SiteOptions, host: &str) -> Result<Option<(String, PathBuf)>, Failure> {
     let found = list(&site.path, HostFolders::with_archives)?.folders;
-    let own = found.iter().find(|(name, _)| name.as_deref() == Some(host));
+    let named = |host: String| found.iter().find(|(name, _)| name.as_ref() == Some(&host));
+    let own = names_for(host).find_map(named);
     // That of no host comes first.
     let entry = own.or_else(|| found.first().filter(|(name, _)| name.is_none()));
     let entry_of = |(_, path): &(_, PathBuf)| {
@@ -73,7 +75,9 @@ pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
             sites.push((path, options.origins.clone()));
             sites.len() - 1
         });
-        sites[number].1.extend(host);
+        sites[number]
+            .1
+            .extend(host.filter(|it| !it.starts_with(WILDCARD)));
     }
     for (path, origins) in sites {
         let name = name_of(&path);

@@ -31,6 +31,7 @@ pub mod rollback;
 pub mod serve;
 mod stores;
 pub mod verify;
+pub mod version;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -206,6 +207,7 @@ fn resolve_with_file<S: Default>(
 ) -> Result<(S, Origins, ConfigFile), Failure> {
     let known = all_flags();
     let environment = layers::environment();
+    layers::refuse_retired(&environment)?;
     for warning in layers::suspicious_variables(&environment, &known) {
         warning.report();
     }

@@ -1,4 +1,4 @@
-//! `gannet sbom` and `gannet licenses`: the components of the program and their licences.
+//! `gannet version --sbom` and `--licenses`: the components of the program and their licences.
 //!
 //! Both are made from files that `cargo xtask licenses` writes from `Cargo.lock` and the sources
 //! of the dependencies, and that CI compares with them. Building needs neither network nor tools.

@@ -37,6 +37,14 @@ pub(super) const CHANGES_MAX: usize = 256;
 /// Files and folders that are watched. More are those of tools, or of the wrong folder.
 pub(super) const WATCHED_MAX: usize = 100_000;
 
+/// Bytes of a file whose content is compared: pages, styles and scripts are shorter. Longer ones are
+/// compared by length and time.
+pub(super) const COMPARED_LEN_MAX: u64 = 4 << 20;
+
+/// Bytes that are read for that in one look at a folder: a fifth of a second from memory. Further files are
+/// compared by length and time.
+pub(super) const COMPARED_TOTAL_MAX: u64 = 256 << 20;
+
 /// Folders within folders that are watched.
 pub(super) const DEPTH_MAX: usize = 64;
 

@@ -123,7 +123,6 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
         is_building: false,
         missed: None,
         rounds: 0,
-        changed: Vec::new(),
     };
     session.show_problems();
     let address = listener.local_addr();
@@ -177,10 +176,13 @@ fn say_of_build(built: &Built) {
     }
 }
 
+/// The number of the folder that is served among those that are watched.
+const SERVED: usize = 0;
+
 /// The state of a run.
 struct Session {
     front: Arc<Front>,
-    /// Folder 0 is served, the others have sources.
+    /// Folder [`SERVED`] is served, the others have sources.
     watcher: Watcher,
     builds: Option<Builds>,
     events: Sender<Event>,
@@ -191,8 +193,6 @@ struct Session {
     missed: Option<PathBuf>,
     /// Builds in a row because of such changes.
     rounds: u32,
-    /// What changed in the served folder and was not told yet.
-    changed: Vec<PathBuf>,
 }
 
 impl Session {
@@ -226,8 +226,7 @@ impl Session {
 
     /// Looks at what changed.
     fn look(&mut self) {
-        let source = self.sort_changes();
-        match source {
+        match self.changed_source() {
             Some(_) if !self.is_building => {
                 self.rounds = 0;
                 self.build();
@@ -248,16 +247,11 @@ impl Session {
         }
     }
 
-    /// Collects changes of the served folder; returns one of the sources.
-    fn sort_changes(&mut self) -> Option<PathBuf> {
-        let mut source = None;
-        for (number, path) in self.watcher.look() {
-            match number {
-                0 => self.changed.push(path),
-                _ => source = Some(path),
-            }
-        }
-        source
+    /// A source that changed.
+    fn changed_source(&mut self) -> Option<PathBuf> {
+        let sources = self.watcher.numbers().skip(1);
+        let changed = sources.flat_map(|number| self.watcher.look(number));
+        changed.last()
     }
 
     fn build(&mut self) {
@@ -272,7 +266,7 @@ impl Session {
         say_of_build(&built);
         self.problems[0] = built.problem;
         // What the build did last may not have woken yet.
-        let source = self.sort_changes();
+        let source = self.changed_source();
         self.publish();
         self.show_problems();
         let Some(path) = source.or(self.missed.take()) else {
@@ -291,9 +285,10 @@ impl Session {
         ));
     }
 
-    /// Serves what is in the folder now, and tells windows about it.
+    /// Serves what is in the folder now, and tells windows about it. While a build runs, nobody looks at
+    /// the folder: what it removes and writes again as it was has not changed.
     fn publish(&mut self) {
-        let changed = std::mem::take(&mut self.changed);
+        let changed = self.watcher.look(SERVED);
         let Some(first) = changed.first() else {
             return;
         };
@@ -312,8 +307,7 @@ impl Session {
         }
         self.problems[1] = rules;
         self.show_problems();
-        let is_style = |path: &PathBuf| path.extension().is_some_and(|it| it == "css");
-        let change = match changed.iter().all(is_style) {
+        let change = match changed.iter().all(|path| is_of_style(path)) {
             true => Change::Styles,
             false => Change::Page,
         };
@@ -336,6 +330,15 @@ impl Session {
         let problems = self.problems.iter().flatten().cloned();
         self.front.state.set_problems(problems.collect());
     }
+}
+
+/// Whether it is a style sheet, its source map, or a compressed copy of one.
+fn is_of_style(path: &Path) -> bool {
+    let mut name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    for suffix in [".gz", ".br", ".zst", ".map"] {
+        name = name.strip_suffix(suffix.as_bytes()).unwrap_or(name);
+    }
+    name.ends_with(b".css")
 }
 
 /// Waits until nothing has changed for a moment. Returns what else happened.

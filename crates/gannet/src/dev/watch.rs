@@ -1,14 +1,19 @@
 //! Watches folders: what has been made, changed, replaced or removed in them.
 //!
-//! inotify only wakes; what changed is found by comparing the metadata of all files with what they
-//! were. So nothing depends on the order or the completeness of events, on how an editor replaces a
-//! file, or on whether a folder was made and filled before it was watched. Where the kernel gives no
-//! more watches, the same look is taken at intervals.
+//! inotify only wakes; what changed is found by comparing all files with what they were. So nothing
+//! depends on the order or the completeness of events, on how an editor replaces a file, or on whether
+//! a folder was made and filled before it was watched. Where the kernel gives no more watches, the same
+//! look is taken at intervals.
+//!
+//! A file has changed if its content has: generators write all files anew, most of them as they were.
+//! Metadata only say which files to read again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -19,18 +24,39 @@ use std::time::{Duration, Instant};
 use gannet_server::notices::{ERRORS, OUTPUT};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::limits::{DEPTH_MAX, LOOK_EVERY, LOOK_LONG, WATCHED_MAX};
+use super::limits::{
+    COMPARED_LEN_MAX, COMPARED_TOTAL_MAX, DEPTH_MAX, LOOK_EVERY, LOOK_LONG, WATCHED_MAX,
+};
 use crate::messages::printable;
 
 /// A file's state: device, inode, length, and the times of modification and of change.
 type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
+
+/// A file or a folder as it was found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    stamp: Stamp,
+    /// A digest of what is in it; `None` for folders, and for files that are not read.
+    content: Option<u64>,
+}
+
+impl Found {
+    fn differs(&self, other: &Self) -> bool {
+        match (self.content, other.content) {
+            (Some(one), Some(another)) => one != another,
+            _ => self.stamp != other.stamp,
+        }
+    }
+}
 
 /// A folder that is watched.
 struct Root {
     path: PathBuf,
     /// Folders in it that are not looked at, or links to them.
     without: Vec<PathBuf>,
-    files: BTreeMap<PathBuf, Stamp>,
+    files: BTreeMap<PathBuf, Found>,
+    /// How long the last look at it took.
+    took: Duration,
 }
 
 /// Watches folders.
@@ -40,6 +66,8 @@ pub(super) struct Watcher {
     inotify: Option<OwnedFd>,
     /// How often to look without having been woken.
     every: Option<Duration>,
+    /// Makes digests, which are compared within this run only.
+    digests: RandomState,
     has_warned: bool,
     /// A look has taken long, and this was said.
     is_known_to_be_slow: bool,
@@ -75,6 +103,7 @@ impl Watcher {
             roots: Vec::new(),
             every: inotify.is_err().then_some(LOOK_EVERY),
             inotify: inotify.ok(),
+            digests: RandomState::new(),
             has_warned: false,
             is_known_to_be_slow: false,
         }
@@ -86,9 +115,16 @@ impl Watcher {
             path: path.to_path_buf(),
             without,
             files: BTreeMap::new(),
+            took: Duration::ZERO,
         });
-        self.look();
-        self.roots.len() - 1
+        let number = self.roots.len() - 1;
+        self.look(number);
+        number
+    }
+
+    /// The numbers of the folders.
+    pub(super) fn numbers(&self) -> Range<usize> {
+        0..self.roots.len()
     }
 
     /// How often to call [`Watcher::look`] without having been woken.
@@ -96,51 +132,53 @@ impl Watcher {
         self.every
     }
 
-    /// What changed since the last look: the number of the folder, and the path in it.
-    pub(super) fn look(&mut self) -> Vec<(usize, PathBuf)> {
+    /// The paths in a folder that changed since the last look at it.
+    pub(super) fn look(&mut self, number: usize) -> Vec<PathBuf> {
         let started = Instant::now();
-        let mut changed = Vec::new();
-        for number in 0..self.roots.len() {
-            let root = &self.roots[number];
-            let path = root.path.clone();
-            // A link may lead elsewhere by now.
-            let real = |it: &PathBuf| it.canonicalize().unwrap_or_else(|_| it.clone());
-            let without = root.without.iter().map(real).collect();
-            // The folder itself may be made again.
-            if let Some(parent) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
-                self.watch(parent, PARENT);
-            }
-            let mut look = Look {
-                started,
-                real: path.canonicalize().unwrap_or_else(|_| path.clone()),
-                without,
-                seen: HashSet::new(),
-                files: BTreeMap::new(),
-                count: 0,
-            };
-            if let Ok(metadata) = fs::metadata(&path) {
-                look.seen.insert((metadata.dev(), metadata.ino()));
-            }
-            look.folder(self, &path, Path::new(""), 0);
-            if look.count > WATCHED_MAX && !std::mem::replace(&mut self.has_warned, true) {
-                ERRORS.tell(format_args!(
-                    "gannet: '{}' has more than {WATCHED_MAX} files: changes of some are not \
-                     noticed\nhelp: watch a smaller folder, with --watch DIR",
-                    printable(&path.to_string_lossy())
-                ));
-            }
-            let before = std::mem::replace(&mut self.roots[number].files, look.files);
-            let files = &self.roots[number].files;
-            let gone = before.keys().filter(|it| !files.contains_key(*it));
-            let new = files
-                .iter()
-                .filter(|(it, stamp)| before.get(*it) != Some(*stamp));
-            let all = new.map(|(it, _)| it).chain(gone);
-            changed.extend(all.map(|it| (number, it.clone())));
+        let root = &mut self.roots[number];
+        let path = root.path.clone();
+        let before = std::mem::take(&mut root.files);
+        // A link may lead elsewhere by now.
+        let real = |it: &PathBuf| it.canonicalize().unwrap_or_else(|_| it.clone());
+        let without = root.without.iter().map(real).collect();
+        // The folder itself may be made again.
+        if let Some(parent) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
+            self.watch(parent, PARENT);
         }
+        let mut look = Look {
+            started,
+            real: real(&path),
+            without,
+            before: &before,
+            seen: HashSet::new(),
+            files: BTreeMap::new(),
+            count: 0,
+            bytes: 0,
+        };
+        if let Ok(metadata) = fs::metadata(&path) {
+            look.seen.insert((metadata.dev(), metadata.ino()));
+        }
+        look.folder(self, &path, Path::new(""), 0);
+        let Look { files, count, .. } = look;
+        if count > WATCHED_MAX && !std::mem::replace(&mut self.has_warned, true) {
+            ERRORS.tell(format_args!(
+                "gannet: '{}' has more than {WATCHED_MAX} files: changes of some are not \
+                 noticed\nhelp: watch a smaller folder, with --watch DIR",
+                printable(&path.to_string_lossy())
+            ));
+        }
+        let is_changed = |(path, found): &(&PathBuf, &Found)| {
+            before.get(*path).is_none_or(|it| it.differs(found))
+        };
+        let changed = files.iter().filter(is_changed).map(|(path, _)| path);
+        let gone = before.keys().filter(|it| !files.contains_key(*it));
+        let changed = changed.chain(gone).cloned().collect();
+        self.roots[number].files = files;
+        self.roots[number].took = started.elapsed();
         if let Some(every) = &mut self.every {
             // Looking takes a twentieth of the time at most.
-            *every = LOOK_EVERY.max(started.elapsed() * 20);
+            let all: Duration = self.roots.iter().map(|root| root.took).sum();
+            *every = LOOK_EVERY.max(all * 20);
         }
         changed
     }
@@ -187,17 +225,21 @@ const LINKED: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MOVE_SELF);
 
 /// One look at a folder.
-struct Look {
+struct Look<'a> {
     started: Instant,
     real: PathBuf,
     without: Vec<PathBuf>,
+    /// What the last look found.
+    before: &'a BTreeMap<PathBuf, Found>,
     /// Folders that were looked at: links can lead to one twice, or in a circle.
     seen: HashSet<(u64, u64)>,
-    files: BTreeMap<PathBuf, Stamp>,
+    files: BTreeMap<PathBuf, Found>,
     count: usize,
+    /// How much was read of files.
+    bytes: u64,
 }
 
-impl Look {
+impl Look<'_> {
     fn folder(&mut self, watcher: &mut Watcher, path: &Path, inner: &Path, depth: usize) {
         if !watcher.is_known_to_be_slow && self.started.elapsed() > LOOK_LONG {
             watcher.is_known_to_be_slow = true;
@@ -234,15 +276,50 @@ impl Look {
                     continue;
                 }
                 // That it is there: listings show it. What changes in it has changed itself.
-                self.files.insert(inner.clone(), Stamp::default());
+                self.files.insert(inner.clone(), Found::default());
                 self.folder(watcher, &path, &inner, depth + 1);
             } else {
                 if is_link {
                     watcher.watch(&path, LINKED);
                 }
-                self.files.insert(inner, stamp(&metadata));
+                let stamp = stamp(&metadata);
+                let same = self.before.get(&inner).filter(|it| it.stamp == stamp);
+                let found = same.copied().unwrap_or_else(|| Found {
+                    stamp,
+                    content: self.digest(&watcher.digests, &path, &metadata),
+                });
+                self.files.insert(inner, found);
             }
         }
+    }
+
+    /// A digest of a file, if it is one and not too long. What is written to it later wakes again.
+    fn digest(&mut self, digests: &RandomState, path: &Path, metadata: &Metadata) -> Option<u64> {
+        let is_read = metadata.is_file()
+            && metadata.len() <= COMPARED_LEN_MAX
+            && self.bytes + metadata.len() <= COMPARED_TOTAL_MAX;
+        let mut file = File::open(path).ok().filter(|_| is_read)?;
+        let mut digest = digests.build_hasher();
+        let mut chunk = [0; 16 << 10];
+        let mut len = 0;
+        loop {
+            match file.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => {
+                    digest.write(&chunk[..count]);
+                    len += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+            // It grows.
+            if len > COMPARED_LEN_MAX {
+                return None;
+            }
+        }
+        self.bytes += len;
+        digest.write_u64(len);
+        Some(digest.finish())
     }
 
     fn is_without(&self, path: &Path) -> bool {
@@ -330,7 +407,7 @@ mod tests {
                 let _: () = woken
                     .recv_timeout(Duration::from_secs(20))
                     .expect("it wakes");
-                found.extend(watcher.look().into_iter().map(|(_, path)| (path, ())));
+                found.extend(watcher.look(0).into_iter().map(|path| (path, ())));
             }
         };
         folder.write("site/a.html", "changed");
@@ -367,6 +444,56 @@ mod tests {
         folder.write("site/node_modules/a.js", "a");
         folder.write("site/c.html", "c");
         check(&["c.html"]);
+    }
+
+    #[test]
+    fn what_is_written_anew_as_it_was_is_no_change() {
+        let folder = Folder::new("watch-content");
+        let long = "x".repeat(COMPARED_LEN_MAX as usize + 1);
+        let write = |style: &str| {
+            folder.write("index.html", "page");
+            folder.write("empty", "");
+            folder.write("css/a.css", style);
+            folder.write("long", &long);
+        };
+        write("one");
+        let mut watcher = Watcher::new(|| {});
+        watcher.add(&folder.0, Vec::new());
+        let mut check = |expect: &[&str]| {
+            let expect: Vec<_> = expect.iter().map(PathBuf::from).collect();
+            assert_eq!(watcher.look(0), expect);
+        };
+        check(&[]);
+        write("one");
+        // Files that are too long to be read are judged by their times.
+        check(&["long"]);
+        // Removed first, as generators do, which takes a look of its own if it takes long.
+        fs::remove_dir_all(folder.0.join("css")).expect("removed");
+        fs::remove_file(folder.0.join("index.html")).expect("removed");
+        write("two");
+        check(&["css/a.css", "long"]);
+        folder.write("index.html", "egap");
+        fs::write(folder.0.join("empty"), "\0").expect("written");
+        check(&["empty", "index.html"]);
+        let later = std::time::SystemTime::now() + Duration::from_secs(9);
+        let file = File::options().write(true).open(folder.0.join("css/a.css"));
+        file.and_then(|it| it.set_modified(later)).expect("set");
+        check(&[]);
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_limit() {
+        let folder = Folder::new("watch-total");
+        let count = COMPARED_TOTAL_MAX / COMPARED_LEN_MAX + 2;
+        for number in 0..count {
+            let file = File::create(folder.0.join(number.to_string())).expect("a file");
+            file.set_len(COMPARED_LEN_MAX).expect("a length");
+        }
+        let mut watcher = Watcher::new(|| {});
+        watcher.add(&folder.0, Vec::new());
+        let found = watcher.roots[0].files.values();
+        let read = found.filter(|it| it.content.is_some()).count() as u64;
+        assert_eq!(read, COMPARED_TOTAL_MAX / COMPARED_LEN_MAX);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::process::Stdio;
 
 use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet, Signal, command, same};
@@ -30,18 +31,17 @@ fn terminal() -> (fs::File, fs::File) {
 }
 
 #[test]
-fn the_current_directory_is_served_to_whoever_sits_at_a_terminal() {
+fn the_current_directory_is_served_with_and_without_a_terminal() {
     let site = Folder::site();
     let (_outer, inner) = terminal();
-    let server = Gannet::start(
-        command()
-            .args(["-p", "0"])
-            .current_dir(site.path())
-            .stdin(inner),
-    );
-    let expect = format!("serving  {} (directory)", site.path().display());
-    same(&server.start_lines()[1], &expect);
-    server.stop().success();
+    for input in [inner.into(), Stdio::null()] {
+        let mut command = command();
+        command.args(["-p", "0"]).current_dir(site.path());
+        let server = Gannet::start(command.stdin(input));
+        let expect = format!("serving  {} (directory)", site.path().display());
+        same(&server.start_lines()[1], &expect);
+        server.stop().success();
+    }
 }
 
 #[test]

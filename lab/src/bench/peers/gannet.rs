@@ -105,7 +105,9 @@ pub(super) fn has_tls(program: &Path) -> bool {
 
 /// Whether `program` has HTTP/3.
 pub(super) fn has_h3(program: &Path) -> bool {
-    help(program).contains("--no-http3")
+    // The first is a flag of builds from before `--http`.
+    let help = help(program);
+    help.contains("--no-http3") || help.contains("--http VERSIONS")
 }
 
 pub(super) fn pack(program: &Path, site: &Site, output: &Path, is_fast: bool) -> Result<()> {

@@ -19,6 +19,10 @@ pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry]) -> Vec<u8>
         .collect();
     let mut out = Vec::with_capacity((32 << 10) + entries.len().min(LISTING_ROWS_MAX) * 192);
     out.extend_from_slice(HEAD_START.as_bytes());
+    out.extend_from_slice(match segments.is_empty() {
+        true => ROOT_TITLE,
+        false => b"/",
+    });
     for segment in &segments {
         text(segment, &mut out);
         out.push(b'/');
@@ -72,7 +76,12 @@ fn breadcrumbs(segments: &[&[u8]], out: &mut Vec<u8>) {
         out.push(b'"');
     };
     link(segments.len(), out);
-    out.extend_from_slice(b" class=root title=\"Top folder\">/</a>");
+    out.extend_from_slice(b" class=root title=\"Top folder\">");
+    out.extend_from_slice(match segments.is_empty() {
+        true => ROOT_TITLE,
+        false => b"/",
+    });
+    out.extend_from_slice(b"</a>");
     let first = segments.len().saturating_sub(LISTING_CRUMBS_MAX);
     if first > 0 {
         out.extend_from_slice("<span>…/</span>".as_bytes());
@@ -245,10 +254,22 @@ fn summary(entries: &[Entry], is_partial: bool, out: &mut Vec<u8>) {
 /// Appends a name as text: invalid UTF-8 as the replacement character, control characters as the
 /// pictures that Unicode has for them, since a page must not contain them and a reader should see
 /// them. Characters that turn the direction of the text around them become replacement characters:
-/// with them `exe.pdf` can be shown where the name ends in `fdp.exe`.
+/// with them `exe.pdf` can be shown where the name ends in `fdp.exe`. Spaces that a page would not show
+/// have a picture as well: at either end, and after another one.
 fn text(name: &[u8], out: &mut Vec<u8>) {
     let name = String::from_utf8_lossy(name);
-    let visible: String = name.chars().map(picture).collect();
+    let mut visible = String::with_capacity(name.len());
+    let mut characters = name.chars().peekable();
+    let mut before = ' ';
+    while let Some(character) = characters.next() {
+        let is_lost = character == ' ' && (before == ' ' || characters.peek().is_none());
+        visible.push(if is_lost {
+            '\u{2420}'
+        } else {
+            picture(character)
+        });
+        before = character;
+    }
     escape_html(&visible, out);
 }
 
@@ -269,8 +290,11 @@ const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const HEAD_START: &str = "<!doctype html>
 <html lang=en>
 <meta charset=utf-8>
-<meta name=viewport content=\"width=device-width\">
-<title>/";
+<meta name=viewport content=\"width=device-width, initial-scale=1\">
+<title>";
+
+/// What the page of the root is called: its path alone says little.
+const ROOT_TITLE: &[u8] = b"Index of /";
 
 const HEAD_END: &str = concat!(
     "</title>\n<style>",

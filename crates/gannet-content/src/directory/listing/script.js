@@ -13,11 +13,12 @@
   let isWhole = !cut;
   let entries, shown, count, loading, filter, status;
 
-  // Text without characters that have no shape or change the direction of the name, like the
-  // server's.
+  // Text without characters that have no shape or change the direction of the name, and without spaces
+  // that are not shown, like the server's.
   const visible = (name) =>
     name.replace(/[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, (c) =>
-      c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : c === "\x7f" ? "\u2421" : "\ufffd");
+      c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : c === "\x7f" ? "\u2421" : "\ufffd")
+      .replace(/^ | $|(?<= ) /g, "\u2420");
 
   // The bytes of the name that a link leads to, one character for each: in their order, not in that of
   // UTF-16.

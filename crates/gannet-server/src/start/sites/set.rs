@@ -422,7 +422,7 @@ impl Sites {
         // Workers know the names first: who is told that a host is gone finds it gone.
         self.published.publish(|opened| {
             if let Some(named) = &mut opened.named {
-                named.table = Arc::clone(&next);
+                named.set_table(Arc::clone(&next));
             }
         });
         tell_names(self.on_demand.as_ref(), &next);

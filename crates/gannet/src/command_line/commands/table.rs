@@ -6,7 +6,7 @@ mod stores;
 use clap::ValueHint;
 
 use super::operation::{CERT, DOCTOR, HEALTH, INSTALL};
-use super::{Argument, Command, Table};
+use super::{Argument, Command, Shape, Table};
 
 pub(super) const fn positional(
     name: &'static str,
@@ -16,7 +16,7 @@ pub(super) const fn positional(
 ) -> Argument {
     Argument {
         name,
-        letter: None,
+        shape: Shape::Positional,
         value_name,
         is_required: true,
         is_repeatable: false,
@@ -33,7 +33,7 @@ const ARCHIVE: Argument = positional(
 );
 
 const OUTPUT_DIRECTORY: Argument = Argument {
-    letter: Some('o'),
+    shape: Shape::Letter('o'),
     ..positional(
         "output",
         "DIR",
@@ -44,7 +44,7 @@ const OUTPUT_DIRECTORY: Argument = Argument {
 
 pub(super) const JSON: Argument = Argument {
     name: "json",
-    letter: Some('j'),
+    shape: Shape::Letter('j'),
     value_name: "",
     is_required: false,
     is_repeatable: false,
@@ -61,13 +61,31 @@ pub(super) const fn option(
 ) -> Argument {
     Argument {
         name,
-        letter: Some(letter),
+        shape: Shape::Letter(letter),
         value_name,
         is_required: false,
         is_repeatable: false,
         brief,
         hint,
     }
+}
+
+/// A flag without a letter.
+const fn long(
+    name: &'static str,
+    value_name: &'static str,
+    brief: &'static str,
+    hint: ValueHint,
+) -> Argument {
+    Argument {
+        shape: Shape::Long,
+        is_required: false,
+        ..positional(name, value_name, brief, hint)
+    }
+}
+
+const fn long_switch(name: &'static str, brief: &'static str) -> Argument {
+    long(name, "", brief, ValueHint::Other)
 }
 
 pub(super) const fn switch(name: &'static str, letter: char, brief: &'static str) -> Argument {
@@ -88,55 +106,44 @@ const SITE: Argument = positional(
     "a directory or an archive",
     ValueHint::AnyPath,
 );
-const COMPAT: Argument = option(
+const COMPAT: Argument = long(
     "compat",
-    'C',
     "HOST",
     "read rule files as netlify, cloudflare or kawipiko does",
     ValueHint::Other,
 );
-const NO_CLEAN_URLS: Argument = switch(
-    "no-clean-urls",
-    'U',
-    "'/about' does not answer 'about.html'",
-);
-const NO_RULES: Argument = switch("no-rules", 'R', "treat rule files as ordinary files");
-const INDEX: Argument = option(
+const NO_CLEAN_URLS: Argument =
+    long_switch("no-clean-urls", "'/about' does not answer 'about.html'");
+const NO_RULES: Argument = long_switch("no-rules", "treat rule files as ordinary files");
+const INDEX: Argument = long(
     "index",
-    'I',
     "NAMES",
     "names of index pages, separated by commas",
     ValueHint::Other,
 );
-const TRAILING_SLASH: Argument = option(
+const TRAILING_SLASH: Argument = long(
     "trailing-slash",
-    'T',
     "WHAT",
     "auto, always, never or off, as the site is served",
     ValueHint::Other,
 );
-const SPA: Argument = switch("spa", 'S', "'/index.html' answers missing paths");
-const LISTING: Argument = switch("listing", 'L', "folders without an index page are listed");
-const NO_LISTING: Argument = switch(
-    "no-listing",
-    'L',
-    "folders without an index page are not listed",
-);
-const NO_FAVICON: Argument = switch("no-favicon", 'F', "no default icon for a site without one");
+const SPA: Argument = long_switch("spa", "'/index.html' answers missing paths");
+const LISTING: Argument = long_switch("listing", "folders without an index page are listed");
+const NO_LISTING: Argument =
+    long_switch("no-listing", "folders without an index page are not listed");
+const NO_FAVICON: Argument = long_switch("no-favicon", "no default icon for a site without one");
+const DOTFILES: Argument = long_switch("dotfiles", "names that begin with a dot are served");
 const FOLLOW_LINKS: Argument = Argument {
-    letter: None,
     is_repeatable: true,
-    ..option(
+    ..long(
         "follow-links",
-        ' ',
         "DIR",
         "a folder outside of the site that its links may lead into",
         ValueHint::DirPath,
     )
 };
-const DOTFILES: Argument = switch("dotfiles", 'D', "names that begin with a dot are served");
 
-const HOSTS: Argument = switch("hosts", 'M', "SITE has an entry for each of many hosts");
+const HOSTS: Argument = long_switch("hosts", "SITE has an entry for each of many hosts");
 
 /// All commands, in the order of help.
 pub static COMMANDS: &[Command] = &[
@@ -309,7 +316,7 @@ pub static COMMANDS: &[Command] = &[
             ARCHIVE,
             Argument {
                 name: "long",
-                letter: Some('l'),
+                shape: Shape::Letter('l'),
                 value_name: "",
                 is_required: false,
                 is_repeatable: false,
@@ -616,29 +623,21 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "version",
-        arguments: &[],
-        brief: "show the version",
-        details: "The same as --version.",
+        arguments: &[
+            long_switch(
+                "sbom",
+                "write the bill of materials instead, as CycloneDX JSON: every crate in this program",
+            ),
+            long_switch(
+                "licenses",
+                "write the licences of everything in this program instead",
+            ),
+            long_switch("license-names", "write only their names"),
+        ],
+        brief: "show the version, the components or the licences of this program",
+        details: "Without a flag the same as --version.",
         variables: &[],
-        example: "gannet version",
-        table: Table::None,
-    },
-    Command {
-        name: "sbom",
-        arguments: &[],
-        brief: "write the bill of materials of this program, as CycloneDX JSON",
-        details: "Lists every crate with its version, licence, checksum and dependencies.",
-        variables: &[],
-        example: "gannet sbom > gannet.cdx.json",
-        table: Table::None,
-    },
-    Command {
-        name: "licenses",
-        arguments: &[switch("brief", 'b', "print only the names of the licences")],
-        brief: "write the licences of everything in this program",
-        details: "",
-        variables: &[],
-        example: "gannet licenses --brief",
+        example: "gannet version --sbom > gannet.cdx.json",
         table: Table::None,
     },
     Command {

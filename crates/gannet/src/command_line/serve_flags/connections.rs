@@ -9,7 +9,8 @@ use crate::alt_svc;
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
 use crate::command_line::values::{
-    choice, field_value, listens, number, paths, switch, tcp_address, tcp_addresses, text,
+    choice, field_value, http_versions, listens, number, paths, switch, tcp_address, tcp_addresses,
+    text,
 };
 
 /// The flags, in the order in which they are described.
@@ -101,16 +102,19 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "no-http2",
+        name: "http",
         short: None,
-        value: Value::Switch,
+        value: one("VERSIONS"),
         group: Group::Addresses,
-        default: "false",
-        brief: "no HTTP/2, neither over TLS nor in clear text",
-        details: "Clients that know HTTP/1.1 as well, as all browsers do, use that.",
+        default: "1,2,3",
+        brief: "the versions of HTTP, separated by commas",
+        details: "Without 1, HTTP/1 gets 505, but for redirects to HTTPS and challenges of --acme. \
+            2 is spoken over TLS and, by prior knowledge, in clear text; clients without it use 1.1. 3 \
+            is spoken at the UDP port of each HTTPS address; where that cannot be bound, the first \
+            lines say why, and HTTPS goes on without.",
         is_common: false,
         apply: |settings, values| {
-            settings.server.no_http2 = switch(values)?;
+            settings.server.http = http_versions(text(values)?)?;
             Ok(())
         },
     },
@@ -261,21 +265,6 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.tls.tls12 = choice(values, &[("1.2", true), ("1.3", false)])?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "no-http3",
-        short: None,
-        value: Value::Switch,
-        group: Group::Tls,
-        default: "false",
-        brief: "no HTTP/3 (UDP) at the HTTPS addresses",
-        details: "HTTP/3 is spoken at the UDP port of the same number. Where that cannot be bound, \
-            the first lines say why, and HTTPS goes on without.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.tls.no_http3 = switch(values)?;
             Ok(())
         },
     },

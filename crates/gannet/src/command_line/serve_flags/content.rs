@@ -53,9 +53,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         details: "A file that begins like an archive, or whose name ends in .gannet, is served as \
             an archive; any other file is served at / and under its own name. A URL of a store, such \
             as s3://BUCKET/PATH or https://HOST/PATH, is copied by 'gannet follow', which runs \
-            beside the server, and the copy is served. Without a path and \
-            without a terminal gannet refuses to start, so that a misconfigured service never \
-            publishes its working directory. Write ./pack for a directory that has the name of a \
+            beside the server, and the copy is served. / and home directories are served only if \
+            they are named, so that no misconfigured service publishes them. Write ./pack for a directory that has the name of a \
             command.",
         is_common: false,
         apply: |settings, values| {
@@ -105,8 +104,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "serve another path for these comma-separated hosts; repeatable",
-        details: "Such as example.org,www.example.org=site.gannet. The plain PATH serves all other \
-            hosts. In the configuration it may be a table.",
+        details: "Such as example.org,www.example.org=site.gannet; *.example.org is for all hosts below \
+            it that no site names. The plain PATH serves all other hosts. In the configuration it may be a table.",
         is_common: false,
         apply: |settings, values| {
             settings.sites = values.iter().map(hosted).collect::<Result<_, _>>()?;
@@ -115,39 +114,28 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     },
     site_flags::hosts(
         FURTHER,
-        "A folder, a store or an archive (HOST.gannet) named like a host is its site; _default serves \
-            all other hosts. Entries that come and go are noticed.",
+        "A folder, a store or an archive (HOST.gannet) named like a host is its site; \
+            _wildcard.example.org is for all other hosts below example.org, _default for all others. Entries that come and go are noticed.",
     ),
     Flag {
         name: "unknown-host",
         short: None,
-        value: one_of("WHAT", &["default", "404", "421"]),
+        value: one_of("WHAT", &["default", "404", "421", "ignore"]),
         group: Group::Content,
         default: "default",
-        brief: "answer for a host that no site names: default, 404 or 421",
-        details: "default is the site without hosts; if there is none, 421.",
+        brief: "answer for a host that no site names: default, 404, 421 or ignore",
+        details: "default is the site without hosts; if there is none, 421. ignore serves one site for \
+            every host, named or not: the one without hosts, else the first. Rules that match on the \
+            host still apply.",
         is_common: false,
         apply: |settings, values| {
             let set = [
                 ("default", UnknownHost::Default),
                 ("404", UnknownHost::NotFound),
                 ("421", UnknownHost::Misdirected),
+                ("ignore", UnknownHost::Ignore),
             ];
             settings.server.content.unknown_host = choice(values, &set)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "ignore-host",
-        short: None,
-        value: Value::Switch,
-        group: Group::Content,
-        default: "false",
-        brief: "serve one site for every host",
-        details: "The one without hosts, else the first. Rules that match on the host still apply.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.ignore_host = switch(values)?;
             Ok(())
         },
     },
@@ -205,33 +193,26 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "no-sidecars",
+        name: "compress",
         short: None,
-        value: Value::Switch,
+        value: one_of("WHAT", &["auto", "stored", "off"]),
         group: Group::Content,
-        default: "false",
-        brief: "do not use .br, .zst and .gz files beside the original",
-        details: "A sidecar is used if the client accepts its coding and it is no older than the \
-            original.",
+        default: "auto",
+        brief: "compressed text of a directory: auto, stored or off",
+        details: "stored uses .br, .zst and .gz files beside the original that are no older. auto, in \
+            addition, compresses text from 1 KiB to 8 MiB without one in the background, for later \
+            requests; the first one gets it as it is. Never where a field forbids it ('Cache-Control: \
+            no-transform').",
         is_common: false,
         apply: |settings, values| {
-            settings.server.content.sidecars = !switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "no-compress",
-        short: None,
-        value: Value::Switch,
-        group: Group::Content,
-        default: "false",
-        brief: "do not compress text of a directory while serving it",
-        details: "Otherwise text from 1 KiB to 8 MiB without a sidecar is compressed in the background, \
-            for later requests; the first one gets it as it is. Never where a field forbids it \
-            ('Cache-Control: no-transform').",
-        is_common: false,
-        apply: |settings, values| {
-            settings.server.content.compress = !switch(values)?;
+            let set = [
+                ("auto", (true, true)),
+                ("stored", (true, false)),
+                ("off", (false, false)),
+            ];
+            let (sidecars, compress) = choice(values, &set)?;
+            settings.server.content.sidecars = sidecars;
+            settings.server.content.compress = compress;
             Ok(())
         },
     },

@@ -43,8 +43,6 @@ pub enum Need {
     Log,
     /// Requests are distinguished by host.
     Hosts,
-    /// There may be several sites to choose from by host.
-    Sites,
 }
 
 const DIRECTORY: Need = Need::Served(&[Kind::Directory]);
@@ -70,12 +68,10 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("site", Need::Content),
     ("hosts", Need::Content),
     ("unknown-host", Need::Hosts),
-    ("ignore-host", Need::Sites),
     ("health", Need::Nothing),
     ("server-timing", Need::Nothing),
     ("no-favicon", Need::Content),
-    ("no-sidecars", LIVE),
-    ("no-compress", LIVE),
+    ("compress", LIVE),
     ("compressed-only", DIRECTORY),
     ("dotfiles", DIRECTORY),
     ("follow-links", LIVE),
@@ -94,7 +90,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("trust-host", Need::Trust),
     ("qr", Need::Tcp),
     ("metrics", Need::Nothing),
-    ("no-http2", Need::Nothing),
+    ("http", Need::Nothing),
     ("tls", Need::HttpsAddress),
     ("acme", Need::HttpsAddress),
     ("acme-dir", Need::HttpsAddress),
@@ -109,7 +105,6 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("tls-client-ca", Need::Https),
     ("tls-client-auth", Need::Https),
     ("tls-min", Need::Https),
-    ("no-http3", Need::Https),
     ("alt-svc", Need::Https),
     ("http-redirect", Need::Https),
     ("hsts", Need::HttpsOrTrust),

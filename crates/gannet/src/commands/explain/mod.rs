@@ -509,7 +509,7 @@ fn content(site: &Site, number: usize, asked: &Asked<'_>, answer: &mut Answer, t
         line(
             text,
             format!(
-                "  {name:<9}{:>10}  made by the server after a first request, unless --no-compress",
+                "  {name:<9}{:>10}  made by the server after a first request, unless --compress is stored",
                 "-"
             ),
         );

@@ -88,7 +88,7 @@ impl Got {
             match self.fields.iter().find(|(known, _)| known == name) {
                 Some((_, sent)) if sent == value => {}
                 Some((_, sent)) => differences.push(format!("{name}: {sent} (expected {value})")),
-                // A server with --no-compress, or at its memory limit.
+                // A server with --compress stored, or at its memory limit.
                 None if name == "vary" && answer.is_vary_of_made_ones => {}
                 None => differences.push(format!("{name} is not sent (expected {value})")),
             }

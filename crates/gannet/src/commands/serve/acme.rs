@@ -56,10 +56,10 @@ pub(super) fn ordered(
 
 /// Refuses to order on demand where no hosts are known.
 fn check_on_demand(settings: &Settings) -> Result<(), Failure> {
-    let (what, help) = match (settings.hosts, settings.ignore_host) {
+    let (what, help) = match (settings.hosts, settings.ignores_host()) {
         _ if !settings.tls.acme.is_on_demand => return Ok(()),
         (true, false) => return Ok(()),
-        (true, true) => ("with --ignore-host", "leave one of them out"),
+        (true, true) => ("with --unknown-host ignore", "leave one of them out"),
         (false, _) => (
             "without --hosts, which names the hosts",
             "serve a folder of hosts with --hosts, or name each host with --acme HOST",

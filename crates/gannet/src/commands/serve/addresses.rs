@@ -405,6 +405,24 @@ pub fn urls(
     urls
 }
 
+/// The URLs by which the hosts of `--acme` reach an address that others can reach; none if it is not
+/// one of those.
+#[must_use]
+pub fn public_urls(address: &ListenAddress, scheme: Scheme, hosts: &[String]) -> Vec<String> {
+    let port = match address {
+        ListenAddress::Tcp(bound) if scheme == Scheme::Https && !bound.ip().is_loopback() => {
+            bound.port()
+        }
+        _ => return Vec::new(),
+    };
+    let url_of = |host: &String| match (host.parse(), port) {
+        (Ok(ip), _) => url(SocketAddr::new(ip, port), scheme),
+        (Err(_), 443) => format!("https://{host}/"),
+        (Err(_), _) => format!("https://{host}:{port}/"),
+    };
+    hosts.iter().map(url_of).collect()
+}
+
 /// The URL of an address.
 pub(crate) fn url(address: SocketAddr, scheme: Scheme) -> String {
     let (name, default) = match scheme {
@@ -531,6 +549,36 @@ mod tests {
             Some(File),
             Err("--expose and --listen"),
         );
+    }
+
+    #[test]
+    fn hosts_with_certificates_are_named_where_others_can_connect() {
+        let hosts = ["example.org", "192.0.2.7", "2001:db8::7"].map(String::from);
+        let check = |address: &str, scheme: Scheme, expect: &[&str]| {
+            let address = ListenAddress::Tcp(address.parse().expect("valid"));
+            assert_eq!(public_urls(&address, scheme, &hosts), expect);
+        };
+        let plain = [
+            "https://example.org/",
+            "https://192.0.2.7/",
+            "https://[2001:db8::7]/",
+        ];
+        check("[::]:443", Scheme::Https, &plain);
+        let with_port = [
+            "https://example.org:8443/",
+            "https://192.0.2.7:8443/",
+            "https://[2001:db8::7]:8443/",
+        ];
+        check("192.0.2.9:8443", Scheme::Https, &with_port);
+        check("127.0.0.1:443", Scheme::Https, &[]);
+        check("[::]:80", Scheme::Http, &[]);
+        check("[::]:80", Scheme::Redirect, &[]);
+        let none = public_urls(
+            &ListenAddress::Tcp("[::]:443".parse().expect("valid")),
+            Scheme::Https,
+            &[],
+        );
+        assert!(none.is_empty());
     }
 
     #[test]

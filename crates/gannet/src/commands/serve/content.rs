@@ -1,7 +1,7 @@
 //! The content that settings name: one path, sites by host, or a folder of hosts.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use gannet_archive::{SUPERBLOCK_LEN, SectionKind, Superblock};
@@ -15,13 +15,13 @@ use gannet_site::host_folders::{DEFAULT_FOLDER, HostFolders, Other, is_archive};
 
 use super::content_kind;
 use super::followed::Followed;
-use crate::command_line::arguments::mistyped_command;
+use crate::command_line::arguments::{self, mistyped_command};
 use crate::command_line::serve_flags::needs::Kind;
 use crate::command_line::settings::Settings;
 use crate::commands::destination::is_url;
 use crate::messages::{Failure, printable};
 
-/// The content to serve; without a terminal, refuses to guess.
+/// The content to serve.
 pub(super) fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     let mut contents = Vec::new();
     if settings.server.content.dummy.is_some() {
@@ -110,7 +110,7 @@ fn has_hosts(hosted: &Hosted) -> bool {
 /// The entries of a directory that are named after hosts. Few are opened at the start, the others when
 /// they are asked for.
 fn host_folders(root: &Path, settings: &Settings) -> Result<Vec<Hosted>, Failure> {
-    let is_for_one = settings.ignore_host;
+    let is_for_one = settings.ignores_host();
     let outside = &settings.server.content.follow_links;
     let fail = |error: io::Error| Failure::of_system("read", root.display(), &error);
     let found = however_long(root, || HostFolders::to_serve(root)).map_err(fail)?;
@@ -235,16 +235,43 @@ fn main_content(settings: &Settings) -> Result<Content, Failure> {
     }
     match &settings.path {
         Some(path) => look(path),
-        None if io::stdin().is_terminal() || io::stdout().is_terminal() => look(Path::new(".")),
-        None => Err(
-            Failure::usage("no path given, and not running in a terminal")
-                .help("name what to serve: 'gannet PATH'; for the current directory 'gannet .'"),
-        ),
+        None => {
+            refuse_private(std::env::current_dir(), std::env::home_dir())?;
+            look(Path::new("."))
+        }
     }
+}
+
+/// Refuses to serve `/` or a home directory that is not named: a service that is configured wrongly, or a
+/// user who has not changed the directory, would publish it.
+fn refuse_private(current: io::Result<PathBuf>, home: Option<PathBuf>) -> Result<(), Failure> {
+    let Ok(current) = current else {
+        // It is gone, which `look` reports.
+        return Ok(());
+    };
+    let own = home.and_then(|home| home.canonicalize().ok());
+    let of_others = ["/home", "/root"].map(Path::new);
+    let is_home = own.as_ref() == Some(&current)
+        || of_others.contains(&&*current)
+        || current.parent() == Some(of_others[0]);
+    let what = match () {
+        () if current.parent().is_none() => "is the root of the file system",
+        () if is_home => "is a home directory",
+        () => return Ok(()),
+    };
+    let shown = printable(&current.to_string_lossy());
+    Err(Failure::usage(format!(
+        "no path given, and the current directory '{shown}' {what}"
+    ))
+    .help("name what to serve: 'gannet PATH'; to serve this directory, 'gannet .'"))
 }
 
 fn look(path: &Path) -> Result<Content, Failure> {
     however_long(path, || content_kind::examine(path)).map_err(|failure| {
+        let address = path.to_str().and_then(arguments::address);
+        if let Some(help) = address.filter(|_| !path.exists()) {
+            return failure.help(help);
+        }
         match mistyped_command(Some(&path.as_os_str().to_owned())) {
             Some(meant) => failure.help(format!("did you mean the command 'gannet {meant}'?")),
             None if is_url(path.as_os_str()) => failure.help(
@@ -265,5 +292,38 @@ pub(super) fn kinds(content: &Content) -> &'static [Kind] {
         Content::Archive(_) => &[Kind::Archive],
         Content::Store(_) => &[Kind::Store],
         Content::Many(_) => &[Kind::Directory, Kind::Archive, Kind::Store],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_private_has_to_be_named() {
+        let check = |current: &str, home: Option<&str>| {
+            let failure = refuse_private(Ok(current.into()), home.map(PathBuf::from));
+            failure.map_err(|it| it.message)
+        };
+        let refused = |current: &str, what: &str| {
+            let start = "no path given, and the current directory";
+            Err(format!("{start} '{current}' {what}"))
+        };
+        assert_eq!(
+            check("/", None),
+            refused("/", "is the root of the file system")
+        );
+        for home in ["/home", "/home/anna", "/root"] {
+            assert_eq!(check(home, None), refused(home, "is a home directory"));
+        }
+        // A home elsewhere, as services have one.
+        assert_eq!(
+            check("/usr", Some("/usr")),
+            refused("/usr", "is a home directory")
+        );
+        for path in ["/srv/www", "/home/anna/site", "/tmp", "/usr"] {
+            assert_eq!(check(path, Some("/nowhere")), Ok(()));
+            assert_eq!(check(path, None), Ok(()));
+        }
     }
 }

@@ -94,8 +94,8 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
             Idle::with("log-format", "log"),
         ),
         (
-            content.previews.is_some() && settings.ignore_host,
-            Idle::with("previews", "ignore-host"),
+            content.previews.is_some() && settings.ignores_host(),
+            Idle::because("previews", "unknown-host", "with --unknown-host ignore"),
         ),
         (
             content.preload && content.copies_archives(),
@@ -182,14 +182,13 @@ impl Situation {
                 "name the proxy's address with --trust CIDR, or leave it out",
             ),
             Need::Log if !self.is_logging => lack("with --log off", "leave one of them out"),
-            Need::Hosts if settings.ignore_host => {
-                lack("with --ignore-host", "leave one of them out")
+            Need::Hosts if !may_have_hosts && settings.ignores_host() => {
+                lack("with a single site", "leave it out")
             }
             Need::Hosts if !may_have_hosts => Some((
                 "would refuse every request, since no host is named".into(),
                 "add --site HOSTS=PATH or --hosts, or leave it out".into(),
             )),
-            Need::Sites if !may_have_hosts => lack("with a single site", "leave it out"),
             Need::Nothing
             | Need::Content
             | Need::Https
@@ -200,8 +199,7 @@ impl Situation {
             | Need::UnixIfTrusted
             | Need::Trust
             | Need::Log
-            | Need::Hosts
-            | Need::Sites => None,
+            | Need::Hosts => None,
         }
     }
 
@@ -247,6 +245,7 @@ mod tests {
             ("tls-key-records", ..) => "1000".into(),
             ("index", ..) => "start.html".into(),
             ("trust" | "allow" | "deny", ..) => "loopback".into(),
+            ("http", ..) => "1,2".into(),
             ("password-path", ..) => "/staging/*".into(),
             ("client-requests", ..) => "20/s".into(),
             ("log-format", ..) => "$status".into(),
@@ -315,9 +314,6 @@ mod tests {
             let flag = SERVE_FLAGS.iter().find(|flag| flag.name == name);
             let flag = flag.expect("there is such a flag");
             let (mut settings, origins) = with(flag, &sample(flag));
-            if name == "unknown-host" {
-                settings.ignore_host = situation.has_hosts;
-            }
             settings.server.clients.trust_unix = false;
             let failure = super::check(&settings, &origins, &situation).expect_err(name);
             assert_eq!(failure.message, expect);
@@ -365,19 +361,9 @@ mod tests {
             "--log-file has no effect with --log off",
         );
         check(
-            "unknown-host",
-            directory(),
-            "--unknown-host has no effect with --ignore-host",
-        );
-        check(
             "tls",
             without(|it| it.has_https = false),
             "--tls has no effect where no address speaks HTTPS",
-        );
-        check(
-            "ignore-host",
-            without(|it| it.has_hosts = false),
-            "--ignore-host has no effect with a single site",
         );
         check(
             "path",
@@ -390,14 +376,14 @@ mod tests {
             without(|it| it.has_hosts = false),
             "--unknown-host would refuse every request, since no host is named",
         );
-        for name in ["unknown-host", "ignore-host"] {
-            let flag = SERVE_FLAGS.iter().find(|flag| flag.name == name);
-            let flag = flag.expect("there is such a flag");
-            let (settings, origins) = with(flag, &sample(flag));
+        let flag = SERVE_FLAGS.iter().find(|flag| flag.name == "unknown-host");
+        let flag = flag.expect("there is such a flag");
+        for value in ["404", "ignore"] {
+            let (settings, origins) = with(flag, &value.into());
             let mut archive = situation(Kind::Archive);
             super::check(&settings, &origins, &archive).expect("it has hosts");
             archive.has_hosts = false;
-            super::check(&settings, &origins, &archive).expect_err(name);
+            super::check(&settings, &origins, &archive).expect_err(value);
         }
         check(
             "cache-memory",

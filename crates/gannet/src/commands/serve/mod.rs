@@ -30,9 +30,7 @@ use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_io::starter::Starter;
-use gannet_server::config::{
-    Config, Content, ContentOptions, ListenAddress, LogFormat, Scheme, UnknownHost,
-};
+use gannet_server::config::{Config, Content, ContentOptions, ListenAddress, LogFormat, Scheme};
 use gannet_server::notices::{self, ERRORS};
 use gannet_server::tls::certificates::Warning;
 use gannet_server::tls::on_demand::OnDemand;
@@ -330,10 +328,7 @@ fn prepare(
                 "" => host_name(),
                 name => name.into(),
             },
-            unknown_host: match settings.ignore_host {
-                true => UnknownHost::Ignore,
-                false => settings.server.content.unknown_host,
-            },
+            refuses_http1: !settings.server.http.http1,
             ..settings.server.content.clone()
         },
         ..settings.server.clone()
@@ -396,6 +391,7 @@ fn prepare(
         addresses: &addresses,
         for_proxies: &for_proxies,
         development: development.as_ref().and_then(Option::as_ref),
+        hosts: &settings.tls.acme.hosts,
         interfaces: &interfaces,
         report,
         log: (&log, log_file.as_deref()),
@@ -403,7 +399,7 @@ fn prepare(
         has_trust: settings.server.clients.trusts_anyone(),
         trusts_everybody: trusts_everybody(settings),
         hardly_codes: budget.hardly_codes() || report.lacks_room_to_code,
-        qr: qr_code::wanted(settings.qr, &addresses, &interfaces, &terminal),
+        qr: qr_code::wanted(settings, &addresses, &interfaces, &terminal),
         colour: terminal.colour,
     };
     Ok(Ready {

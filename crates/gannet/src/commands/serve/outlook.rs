@@ -173,7 +173,8 @@ fn prospects_of(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospec
         let mut found = Prospect::of(&one.address, false, bind);
         found.moves = found.is_in_use && wanted.movable.is_some();
         found.lacks_ipv6 &= all.iter().any(|it: &Prospect| it.refused.is_none());
-        let speaks_quic = one.scheme == Scheme::Https && !settings.tls.no_http3 && !one.is_proxied;
+        let speaks_quic =
+            one.scheme == Scheme::Https && settings.server.http.http3 && !one.is_proxied;
         let is_tcp = matches!(one.address, ListenAddress::Tcp(_));
         let datagrams = (speaks_quic && is_tcp).then(|| Prospect {
             // A server has both.

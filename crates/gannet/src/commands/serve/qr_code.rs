@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use gannet_server::config::{ListenAddress, Scheme};
 use qrcode::{Color, EcLevel, QrCode};
 
+use crate::command_line::settings::Settings;
 use crate::commands::serve::Terminal;
-use crate::commands::serve::addresses::{url, urls};
+use crate::commands::serve::addresses::{public_urls, url, urls};
 
 /// Light modules around the code, which scanners need (ISO/IEC 18004 section 9.1).
 const QUIET: usize = 4;
@@ -15,11 +16,12 @@ const QUIET: usize = 4;
 /// default on a terminal, of one that other machines reach.
 #[must_use]
 pub(super) fn wanted(
-    is_wanted: Option<bool>,
+    settings: &Settings,
     addresses: &[(ListenAddress, Scheme)],
     interfaces: &[IpAddr],
     terminal: &Terminal,
 ) -> Option<String> {
+    let is_wanted = settings.qr;
     if !is_wanted.unwrap_or(terminal.is_output) {
         return None;
     }
@@ -28,7 +30,12 @@ pub(super) fn wanted(
         let (address, scheme) = addresses.iter().find(is_tcp)?;
         Some(urls(address, *scheme, interfaces).swap_remove(0).0)
     };
-    let found = reachable(addresses, interfaces, &routed_addresses());
+    let hosts = &settings.tls.acme.hosts;
+    let mut public = addresses
+        .iter()
+        .flat_map(|one| public_urls(&one.0, one.1, hosts));
+    let found = public.next();
+    let found = found.or_else(|| reachable(addresses, interfaces, &routed_addresses()));
     let url = found.or_else(|| is_wanted.and_then(|_| first()))?;
     render(&url, terminal.colour)
 }

@@ -1,5 +1,6 @@
 //! The first lines of output: version, what is served, every URL, log, engine, how to stop.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::Path;
@@ -8,7 +9,7 @@ use gannet_server::config::{Content, Hosted, ListenAddress, LogFormat, Scheme};
 use gannet_server::tls::development::Development;
 use gannet_server::{Http3Report, StartReport};
 
-use crate::commands::serve::addresses::urls;
+use crate::commands::serve::addresses::{public_urls, urls};
 use crate::commands::serve::tls;
 use crate::https_record::https_record;
 use crate::messages::printable;
@@ -28,6 +29,8 @@ pub struct Lines<'a> {
     pub for_proxies: &'a [ListenAddress],
     /// The certificate for development, if it is in use.
     pub development: Option<&'a Development>,
+    /// The hosts of `--acme`.
+    pub hosts: &'a [String],
     /// The addresses of the network interfaces.
     pub interfaces: &'a [IpAddr],
     /// The server's report of its start.
@@ -47,6 +50,9 @@ pub struct Lines<'a> {
     /// Use ANSI colours.
     pub colour: bool,
 }
+
+/// Names of `--acme` that are shown.
+const HOSTS_SHOWN: usize = 5;
 
 /// Columns of the labels on the left.
 const LABEL: usize = 9;
@@ -69,25 +75,7 @@ impl Lines<'_> {
         if self.report.contents.is_empty() {
             self.line(&mut text, "serving", "the same answer to everything");
         }
-        let mut label = "at";
-        for (address, scheme) in self.addresses {
-            let is_for_proxies = self.for_proxies.contains(address);
-            for (url, remark) in urls(address, *scheme, self.interfaces) {
-                let remark = if is_for_proxies {
-                    "for proxies"
-                } else {
-                    remark
-                };
-                let url = self.paint("1;36", &url);
-                let remark = if remark.is_empty() {
-                    remark
-                } else {
-                    &format!("  ({remark})")
-                };
-                self.line(&mut text, label, &format!("{url}{remark}"));
-                label = "";
-            }
-        }
+        self.addresses(&mut text);
         if let Some(metrics) = self.report.metrics {
             self.line(&mut text, "metrics", &format!("http://{metrics}/metrics"));
         }
@@ -131,6 +119,41 @@ impl Lines<'_> {
         };
         let _ = writeln!(text, "Ctrl-C to stop{expose}");
         text
+    }
+
+    /// Every URL: by the names of `--acme` where others can connect, else by addresses.
+    fn addresses(&self, text: &mut String) {
+        let mut label = "at";
+        let mut named = BTreeSet::new();
+        for (address, scheme) in self.addresses {
+            let is_for_proxies = self.for_proxies.contains(address);
+            let hosts = if is_for_proxies { &[] } else { self.hosts };
+            let public = public_urls(address, *scheme, hosts);
+            if !public.is_empty() {
+                for url in public {
+                    // IPv4 and IPv6 have the same ones.
+                    if named.insert(url.clone()) && named.len() <= HOSTS_SHOWN {
+                        self.line(text, label, &self.paint("1;36", &url));
+                        label = "";
+                    }
+                }
+                continue;
+            }
+            for (url, remark) in urls(address, *scheme, self.interfaces) {
+                let remark = match (is_for_proxies, remark) {
+                    (true, _) => "  (for proxies)".to_owned(),
+                    (false, "") => String::new(),
+                    (false, remark) => format!("  ({remark})"),
+                };
+                let url = self.paint("1;36", &url);
+                self.line(text, label, &format!("{url}{remark}"));
+                label = "";
+            }
+        }
+        if let Some(more @ 1..) = named.len().checked_sub(HOSTS_SHOWN) {
+            let more = counted(more as u64, "other name");
+            self.line(text, "", &format!("and {more} of --acme"));
+        }
     }
 
     /// Whether clients on other machines may send passwords over HTTP.
@@ -330,6 +353,8 @@ impl Lines<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv6Addr, SocketAddr};
+
     use gannet_io::driver::EngineReport;
     use gannet_server::SiteReport;
 
@@ -375,6 +400,7 @@ mod tests {
             addresses: &addresses,
             for_proxies: &[],
             development: None,
+            hosts: &[],
             interfaces: &[],
             report: &report(),
             log: (&LogFormat::Json, Some(Path::new("/var/log/site"))),
@@ -397,6 +423,21 @@ mod tests {
              Ctrl-C to stop; only this machine can connect (--expose serves the network)\n"
         );
         assert_eq!(lines.render(), expect);
+        let hosts: Vec<_> = (1..=6).map(|it| format!("{it}.example.org")).collect();
+        let any = |port| ListenAddress::Tcp(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
+        let public = [(any(443), Scheme::Https), (any(80), Scheme::Redirect)];
+        lines.addresses = &public;
+        lines.hosts = &hosts[..1];
+        let at = "\nat       https://1.example.org/\n         http://[::]/  (redirects to HTTPS)\n";
+        assert!(lines.render().contains(at), "{}", lines.render());
+        lines.hosts = &hosts;
+        assert!(
+            lines
+                .render()
+                .contains("\n         and 1 other name of --acme\n")
+        );
+        lines.addresses = &addresses;
+        lines.hosts = &[];
         lines.trusts_everybody = Some("everybody is trusted");
         assert!(lines.render().contains("\nnote     everybody is trusted"));
         lines.trusts_everybody = None;

@@ -1,5 +1,6 @@
 //! Certificates from settings: those named, or one made for development.
 
+use gannet_server::config::HttpVersions;
 use gannet_server::config::{ListenAddress, Scheme, TlsConfig};
 use gannet_server::tls::certificates::{Cause, PairPaths, Warning, now_unix};
 use gannet_server::tls::config::{Options, Protocol};
@@ -40,6 +41,11 @@ pub fn is_for_development(tls: &TlsSettings) -> bool {
 /// A flag that requires another one is given without it; there is no folder for what is ordered.
 pub fn source(settings: &Settings) -> Result<Option<Source>, Failure> {
     let tls = &settings.tls;
+    let http = settings.server.http;
+    if !is_wanted(tls) && !http.http1 && !http.http2 {
+        return Err(Failure::usage("--http 3 leaves no version for clear text")
+            .help("add 1 or 2, or --tls-cert FILE"));
+    }
     let mut pairs = pairs(tls)?;
     let ordered = acme::ordered(settings, &mut pairs)?;
     Ok(is_wanted(tls).then(|| Source {
@@ -48,10 +54,7 @@ pub fn source(settings: &Settings) -> Result<Option<Source>, Failure> {
         awaits_pairs: settings.server.content.acme_thumbprint.is_some(),
         ordered,
         options: Options {
-            protocols: match settings.server.no_http2 {
-                true => vec![Protocol::Http11],
-                false => vec![Protocol::H2, Protocol::Http11],
-            },
+            protocols: protocols(settings.server.http),
             tls12: tls.tls12,
             early_data: tls.early_data,
             ..Options::default()
@@ -59,6 +62,15 @@ pub fn source(settings: &Settings) -> Result<Option<Source>, Failure> {
         client_authorities: tls.client_authorities.clone(),
         client_demand: tls.client_demand.unwrap_or_default(),
     }))
+}
+
+/// What handshakes over TCP offer. Without either version they offer HTTP/1, which is refused then.
+fn protocols(http: HttpVersions) -> Vec<Protocol> {
+    match (http.http1, http.http2) {
+        (true, true) => vec![Protocol::H2, Protocol::Http11],
+        (false, true) => vec![Protocol::H2],
+        (_, false) => vec![Protocol::Http11],
+    }
 }
 
 /// The certificate and key files, in the order given.
@@ -71,7 +83,6 @@ fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
         let alone = [
             ("--http-redirect", !tls.redirects.is_empty()),
             ("--early-data", tls.early_data),
-            ("--no-http3", tls.no_http3),
             ("--alt-svc", tls.alt_svc.is_some()),
         ];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given) {
@@ -133,7 +144,7 @@ pub fn prepare(
         source,
         kernel: tls.kernel,
         key_records_max: tls.key_records_max,
-        http3: !tls.no_http3,
+        http3: settings.server.http.http3,
         alt_svc: tls.alt_svc.clone(),
     };
     Ok(Some((config, made)))
