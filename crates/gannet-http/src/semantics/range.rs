@@ -67,14 +67,30 @@ impl RangeSet {
         }
     }
 
+    /// Adds a range; whether it follows the one before, without touching it.
+    fn add(&mut self, range: ByteRange) -> bool {
+        match &mut self.0 {
+            Ranges::One(first) => {
+                let is_behind = range.start > first.end;
+                let mut ranges = Vec::with_capacity(USUAL_COUNT);
+                ranges.extend([*first, range]);
+                self.0 = Ranges::Several(ranges);
+                is_behind
+            }
+            Ranges::Several(ranges) => {
+                let is_behind = ranges.last().is_some_and(|last| range.start > last.end);
+                ranges.push(range);
+                is_behind
+            }
+        }
+    }
+
     /// Joins ranges that overlap or touch (RFC 9110 section 15.3.7.2); each has the place of the
     /// one that was requested first.
-    fn of(first: ByteRange, mut ranges: Vec<ByteRange>) -> Self {
-        if ranges.is_empty() {
-            return Self(Ranges::One(first));
-        }
-        ranges.insert(0, first);
-        let mut places: Vec<(usize, ByteRange)> = ranges.into_iter().enumerate().collect();
+    #[cold]
+    fn joined(self) -> Self {
+        let ranges = self.as_slice().iter().copied();
+        let mut places: Vec<(usize, ByteRange)> = ranges.enumerate().collect();
         places.sort_unstable_by_key(|(place, range)| (range.start, *place));
         places.dedup_by(|(place, range), (kept_place, kept)| {
             let is_joined = range.start <= kept.end;
@@ -121,7 +137,7 @@ fn parse_set(value: &[u8], complete_len: u64) -> Option<RangeRequest> {
     if complete_len == 0 {
         return None;
     }
-    let (mut first, mut others) = (None, Vec::new());
+    let (mut set, mut is_ascending) = (None::<RangeSet>, true);
     let mut spec_count = 0;
     for spec in specs.split(|&byte| byte == b',') {
         let spec = trim(spec);
@@ -132,16 +148,17 @@ fn parse_set(value: &[u8], complete_len: u64) -> Option<RangeRequest> {
         if spec_count > RANGES_MAX {
             return None;
         }
-        match (parse_spec(spec, complete_len)?, first) {
+        match (parse_spec(spec, complete_len)?, &mut set) {
             (None, _) => {}
-            (range, None) => first = range,
-            (Some(range), Some(_)) => others.push(range),
+            (Some(range), None) => set = Some(RangeSet(Ranges::One(range))),
+            (Some(range), Some(set)) => is_ascending &= set.add(range),
         }
     }
-    match first {
+    match set {
         None if spec_count == 0 => None,
         None => Some(RangeRequest::Unsatisfiable),
-        Some(first) => Some(RangeRequest::Satisfiable(RangeSet::of(first, others))),
+        Some(set) if is_ascending => Some(RangeRequest::Satisfiable(set)),
+        Some(set) => Some(RangeRequest::Satisfiable(set.joined())),
     }
 }
 
@@ -202,6 +219,9 @@ fn trim(mut text: &[u8]) -> &[u8] {
 }
 
 const UNIT: &[u8] = b"bytes=";
+
+/// As many ranges as document viewers request at once.
+const USUAL_COUNT: usize = 8;
 
 #[cfg(test)]
 mod tests {
