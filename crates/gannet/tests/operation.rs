@@ -132,9 +132,6 @@ fn a_check_finds_what_a_start_finds() {
     folder.write("hosts/no_host!/x", "");
     let busy = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let busy = busy.local_addr().expect("bound").to_string();
-    let live = folder.join("live");
-    let _live = UnixListener::bind(&live).expect("a new name");
-    let live = format!("unix:{}", live.display());
     let grouped = format!("unix:{},group=no-such-group", folder.join("s").display());
     let cases: &[&[&str]] = &[
         &["nothing"],
@@ -143,7 +140,6 @@ fn a_check_finds_what_a_start_finds() {
         &["--hosts", "hosts"],
         &["--site", "a.example=nothing", "."],
         &["-l", &busy, "."],
-        &["-l", &live, "."],
         &["-l", &grouped, "."],
         &["-l", "unix:nowhere/s", "."],
         &["--metrics", &busy, "."],

@@ -62,8 +62,19 @@ pub(super) struct Load {
 impl Load {
     /// Two clients that connect for each request, and one that keeps its connection.
     pub(super) fn begin() -> Self {
+        Self::of(&[false, false, true])
+    }
+
+    /// Clients that connect for each request: what ends a server closes the connections of others, with
+    /// a request that is on its way.
+    pub(super) fn newcomers() -> Self {
+        Self::of(&[false, false])
+    }
+
+    /// One for each: whether it keeps its connection.
+    fn of(keeping: &[bool]) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
-        let client = |keeps: bool| {
+        let client = |&keeps: &bool| {
             let (ends, rounds) = (Arc::clone(&ends), Arc::new(AtomicU64::new(0)));
             let count = Arc::clone(&rounds);
             let visit = move || {
@@ -80,7 +91,7 @@ impl Load {
             };
             (std::thread::spawn(visit), rounds)
         };
-        let clients = [false, false, true].map(client).into();
+        let clients = keeping.iter().map(client).collect();
         Self { ends, clients }
     }
 

@@ -87,7 +87,7 @@ fn refuses_addresses(machine: &Machine) -> Result<()> {
 
 /// Clients wait in the socket's queue.
 fn restarts(machine: &Machine) -> Result<()> {
-    let load = Load::begin();
+    let load = Load::newcomers();
     for _ in 0..2 {
         load.goes_on()?;
         machine.run("systemctl restart gannet")?;
