@@ -141,6 +141,18 @@ impl<'a> Answering<'a> {
 }
 
 impl Answering<'_> {
+    /// The same response, for a shorter time.
+    pub(super) fn again(&mut self) -> Answering<'_> {
+        Answering {
+            reply: &mut *self.reply,
+            turn: self.turn,
+            out: &mut *self.out,
+            ruling: self.ruling,
+            pages: self.pages,
+            is_protected: self.is_protected,
+        }
+    }
+
     /// Sends the selected representation, subject to preconditions and ranges.
     pub(crate) fn selected(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
         if selected.status == Status::NOT_FOUND && self.gives_icon(request) {

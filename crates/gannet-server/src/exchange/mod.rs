@@ -1,6 +1,7 @@
 //! One request from its event to its response, the same for every version of HTTP.
 //!
-//! A transport has `pump` answer its requests, as far as that needs only memory. Any other waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
+//! A transport has `pump` answer its requests, with what `find` finds at a site, as far as that needs only
+//! memory. Any other waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
 //! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers those
 //! that found a resource exhausted. `answering` builds responses with the site's content, `own_answers`
 //! all others; `timing` is their `server-timing`; `outgoing` gathers the responses of one send. `shared` is what
@@ -8,6 +9,7 @@
 
 pub(crate) mod answering;
 pub(crate) mod digests;
+mod find;
 pub(crate) mod first_reads;
 pub(crate) mod listing;
 pub(crate) mod loading;

@@ -4,11 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_content::answer;
-use gannet_content::routing::is_navigation;
 use gannet_content::rules::pattern::Scheme;
-use gannet_content::rules::table::Ruled;
-use gannet_http::semantics::coding::accept_encoding;
-use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::{Method, Request, TargetForm, Version};
 use gannet_http::semantics::response::Status;
 use gannet_http::semantics::target_path::{PathError, decode_path};
@@ -18,6 +14,7 @@ use gannet_io::driver::{Driver, Nanos};
 use crate::clients::forwarded::Conflict;
 use crate::clients::{self, Client, Clients, Told};
 use crate::exchange::answering::{Answering, Reply, Turn};
+use crate::exchange::find::PathRequest;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::Timing;
 use crate::exchange::waiting::{Found, WaitingRequest, Waits};
@@ -25,13 +22,12 @@ use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
 use crate::observe::record::Answered;
 use crate::observe::record::{Logged, Record};
+use crate::passwords::Guard;
 use crate::passwords::checker::Checked;
-use crate::passwords::{Guard, Verdict};
 use crate::release::access;
-use crate::release::directory::fill::Fill;
 use crate::release::error_pages::ErrorPages;
-use crate::release::rules::{Ruling, may_stand_for, rule_input};
-use crate::release::{NO_SITE, NoSite, Release, Resolved, Selected, Site, Wanted};
+use crate::release::rules::{Ruling, rule_input};
+use crate::release::{NO_SITE, NoSite, Release};
 
 /// The state that the pump uses besides the connection.
 pub(crate) struct Pump<'a, D> {
@@ -304,6 +300,16 @@ impl<D: Driver> Pump<'_, D> {
         })
     }
 
+    /// Redirects to the same URL under `https`, unless the host is unknown: clients choose it.
+    fn to_https(&self, request: &Request<'_>, to: &mut Answering<'_>) -> Answered {
+        match self.release.select(request.authority) {
+            Err(NoSite::Unknown(status)) if self.turn.defaults.dummy.is_none() => {
+                to.error(status, None)
+            }
+            _ => to.redirect_to_https(request),
+        }
+    }
+
     /// Answers one request, or returns it if it has to wait.
     fn request(
         &mut self,
@@ -326,13 +332,7 @@ impl<D: Driver> Pump<'_, D> {
             return Ok(to.challenge(&answer));
         }
         if on.redirects {
-            // Host is client-controlled: do not redirect unknown hosts.
-            return Ok(match self.release.select(request.authority) {
-                Err(NoSite::Unknown(status)) if self.turn.defaults.dummy.is_none() => {
-                    to.error(status, None)
-                }
-                _ => to.redirect_to_https(request),
-            });
+            return Ok(self.to_https(request, &mut to));
         }
         if is_refused {
             return Ok(to.error(Status::HTTP_VERSION_NOT_SUPPORTED, None));
@@ -365,140 +365,23 @@ impl<D: Driver> Pump<'_, D> {
         if self.turn.defaults.health.as_deref() == Some(path) {
             return Ok(to.healthy());
         }
-        let site = match self.release.number(request.authority) {
+        let number = self.release.number(request.authority);
+        let of_path = PathRequest {
+            request,
+            path,
+            release: self.release,
+            site: *number.as_ref().unwrap_or(&NO_SITE),
+            turn: &self.turn,
+            driver: self.driver,
+        };
+        match number {
             Ok(number) => {
                 self.site = number;
                 self.release.note_use(number);
-                self.release.site(number)
+                of_path.find(&mut to, self.guard, self.counters)
             }
-            Err(NoSite::Unknown(status)) => return Ok(to.error(status, None)),
-            Err(NoSite::Unopened(host)) => {
-                let waits = Waits::Site(Arc::clone(host), false);
-                let arrived = (self.turn.now, NO_SITE);
-                let ledger = self.turn.ledger;
-                return Err(WaitingRequest::new(
-                    request,
-                    self.release,
-                    waits,
-                    arrived,
-                    ledger,
-                ));
-            }
-        };
-        let wait = |waits| {
-            let arrived = (self.turn.now, self.site);
-            let ledger = self.turn.ledger;
-            Err(WaitingRequest::new(
-                request,
-                self.release,
-                waits,
-                arrived,
-                ledger,
-            ))
-        };
-        let rules = site.rules();
-        let input = || rule_input(self.turn.scheme, request, path);
-        to.ruling = rules.map(|rules| Ruling::new(rules, input()));
-        if access::are_used(self.release, rules)
-            && let Some(lists) = access::lists(self.release, rules, path)
-        {
-            match self.guard.judge(request, &lists) {
-                Verdict::Granted => to.is_protected = true,
-                Verdict::Denied => {
-                    to.pages = pages_of(self.release, request);
-                    to.ruling = to.ruling.map(Ruling::for_stranger);
-                    return Ok(to.unauthorized());
-                }
-                Verdict::Unproven(proof) => return wait(Waits::Password(Some(proof))),
-            }
-        }
-        match site {
-            Site::Archive(archive) => {
-                let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-                let wanted = Wanted {
-                    path,
-                    codings,
-                    is_copied: to.copies(),
-                    request,
-                    scheme: self.turn.scheme,
-                    configured: &self.turn.fields,
-                    release: self.release,
-                };
-                let (site, resolved) = archive.resolve(wanted, &mut to.ruling, input);
-                // That of another form, if that is sent.
-                let sent = to.ruling.map_or(path, |ruling| ruling.input.path);
-                Ok(match resolved {
-                    Resolved::Selected(selected) => match to.missing_body(request, &selected) {
-                        Some(body) => {
-                            return wait(Waits::body(site, [path, sent], &selected, &body));
-                        }
-                        None if selected.is_lost(self.driver) => {
-                            to.error(Status::SERVICE_UNAVAILABLE, None)
-                        }
-                        None => to.selected(request, &selected),
-                    },
-                    Resolved::Redirect(location) => to.redirect(request, &location),
-                    Resolved::Elsewhere(status, location) => to.elsewhere(status, &location),
-                    Resolved::Error(status) => to.missing(request, status),
-                })
-            }
-            Site::Directory(directory) => {
-                let look_up = |ruled| {
-                    let asked = (&input(), is_navigation(&request.fields));
-                    let (now, unix) = (self.turn.now, self.turn.unix);
-                    wait(Waits::Lookup(Fill::new(directory, asked, ruled, now, unix)))
-                };
-                let look_up_other = |other| {
-                    let asked = (&input(), is_navigation(&request.fields));
-                    let (now, unix) = (self.turn.now, self.turn.unix);
-                    let fill = Fill::new(directory, asked, None, now, unix);
-                    wait(Waits::Lookup(fill.turned_to(other)))
-                };
-                match to.ruling.and_then(|ruling| ruling.before_files()) {
-                    Some(Ruled::Elsewhere {
-                        status, location, ..
-                    }) => return Ok(to.elsewhere(status, &location)),
-                    ruled @ Some(Ruled::Content { .. }) => return look_up(ruled),
-                    None => {}
-                }
-                let found = directory.lookup(path, self.turn.now, self.driver);
-                let Some((cached, status)) = found else {
-                    self.counters.cache_misses += 1;
-                    return look_up(None);
-                };
-                if let Some(other) = cached.better(request, status)
-                    && may_stand_for(self.release, to.ruling, [path, &other])
-                {
-                    let found = directory.lookup(&other, self.turn.now, self.driver);
-                    let found = found.filter(|(cached, status)| {
-                        cached.is_content(*status)
-                            && !to.is_unread(request, &cached.select(request, *status))
-                    });
-                    let Some((cached, status)) = found else {
-                        self.counters.cache_misses += 1;
-                        return look_up_other(other);
-                    };
-                    self.counters.cache_hits += 1;
-                    let path = other.as_slice();
-                    to.ruling = to.ruling.map(|ruling| ruling.at(path));
-                    let selected = Selected {
-                        varies_by_type: true,
-                        ..cached.select(request, status)
-                    };
-                    let answered = to.selected(request, &selected);
-                    directory.have_coded(path, &cached, request, self.turn.ledger);
-                    return Ok(answered);
-                }
-                let selected = cached.select(request, status);
-                if to.is_unread(request, &selected) {
-                    self.counters.cache_misses += 1;
-                    return look_up(None);
-                }
-                self.counters.cache_hits += 1;
-                let answered = to.selected(request, &selected);
-                directory.have_coded(path, &cached, request, self.turn.ledger);
-                Ok(answered)
-            }
+            Err(NoSite::Unknown(status)) => Ok(to.error(status, None)),
+            Err(NoSite::Unopened(host)) => of_path.wait(Waits::Site(Arc::clone(host), false)),
         }
     }
 }

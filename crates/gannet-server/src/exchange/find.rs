@@ -1,0 +1,205 @@
+//! What a site has for a path: answers with it, or says what the request has to wait for.
+
+use std::rc::Rc;
+
+use gannet_content::routing::is_navigation;
+use gannet_content::rules::matcher::RuleInput;
+use gannet_content::rules::table::Ruled;
+use gannet_http::semantics::coding::accept_encoding;
+use gannet_http::semantics::fields::KnownField;
+use gannet_http::semantics::request::Request;
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::Driver;
+
+use super::answering::{Answering, Turn};
+use super::waiting::{WaitingRequest, Waits};
+use crate::observe::metrics::Counters;
+use crate::observe::record::Answered;
+use crate::passwords::{Guard, Verdict};
+use crate::release::directory::fill::Fill;
+use crate::release::directory::{Cached, DirectorySite};
+use crate::release::rules::{Ruling, may_stand_for, rule_input};
+use crate::release::{Archived, Release, Resolved, Selected, Site, Wanted, access};
+
+/// The result for a request: its response, or the request if it has to wait.
+pub(super) type Attempt = Result<Answered, Box<WaitingRequest>>;
+
+/// A request for a path of a site.
+pub(super) struct PathRequest<'r, D> {
+    pub(super) request: &'r Request<'r>,
+    /// Decoded.
+    pub(super) path: &'r [u8],
+    pub(super) release: &'r Rc<Release>,
+    /// The number of its site in the release.
+    pub(super) site: usize,
+    pub(super) turn: &'r Turn<'r>,
+    pub(super) driver: &'r D,
+}
+
+impl<'r, D: Driver> PathRequest<'r, D> {
+    /// Answers with what the site has, if the client may have it.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        to: &mut Answering<'r>,
+        guard: &Guard,
+        counters: &mut Counters,
+    ) -> Attempt {
+        let site = self.release.site(self.site);
+        to.ruling = site.rules().map(|rules| Ruling::new(rules, self.input()));
+        if access::are_used(self.release, site.rules())
+            && let Some(refused) = self.protected(site, to, guard)
+        {
+            return refused;
+        }
+        match site {
+            Site::Archive(archive) => self.in_archive(archive, to),
+            Site::Directory(directory) => self.in_directory(directory, to, counters),
+        }
+    }
+
+    /// What the rules of a site see of it.
+    fn input(&self) -> RuleInput<'r> {
+        rule_input(self.turn.scheme, self.request, self.path)
+    }
+
+    /// Has the request wait.
+    #[cold]
+    pub(super) fn wait(&self, waits: Waits) -> Attempt {
+        let arrived = (self.turn.now, self.site);
+        let ledger = self.turn.ledger;
+        Err(WaitingRequest::new(
+            self.request,
+            self.release,
+            waits,
+            arrived,
+            ledger,
+        ))
+    }
+
+    /// Refuses a client that may not have a protected path, or has it wait until its password was
+    /// checked. `None`: it may have the path.
+    #[cold]
+    fn protected(&self, site: &'r Site, to: &mut Answering<'r>, guard: &Guard) -> Option<Attempt> {
+        let rules = site.rules();
+        let lists = access::lists(self.release, rules, self.path)?;
+        match guard.judge(self.request, &lists) {
+            Verdict::Granted => {
+                to.is_protected = true;
+                None
+            }
+            Verdict::Denied => {
+                to.pages = rules.and_then(|rules| rules.pages());
+                to.ruling = to.ruling.map(Ruling::for_stranger);
+                Some(Ok(to.unauthorized()))
+            }
+            Verdict::Unproven(proof) => Some(self.wait(Waits::Password(Some(proof)))),
+        }
+    }
+
+    fn in_archive(&self, archive: &'r Archived, to: &mut Answering<'r>) -> Attempt {
+        let request = self.request;
+        let wanted = Wanted {
+            path: self.path,
+            codings: accept_encoding(request.fields.lines(KnownField::AcceptEncoding)),
+            is_copied: to.copies(),
+            request,
+            scheme: self.turn.scheme,
+            configured: &self.turn.fields,
+            release: self.release,
+        };
+        let (site, resolved) = archive.resolve(wanted, &mut to.ruling, || self.input());
+        Ok(match resolved {
+            Resolved::Selected(selected) => {
+                if let Some(body) = to.missing_body(request, &selected) {
+                    // That of another form, if that is sent.
+                    let sent = to.ruling.map_or(self.path, |ruling| ruling.input.path);
+                    return self.wait(Waits::body(site, [self.path, sent], &selected, &body));
+                }
+                match selected.is_lost(self.driver) {
+                    true => to.error(Status::SERVICE_UNAVAILABLE, None),
+                    false => to.selected(request, &selected),
+                }
+            }
+            Resolved::Redirect(location) => to.redirect(request, &location),
+            Resolved::Elsewhere(status, location) => to.elsewhere(status, &location),
+            Resolved::Error(status) => to.missing(request, status),
+        })
+    }
+
+    fn in_directory(
+        &self,
+        directory: &'r Rc<DirectorySite>,
+        to: &mut Answering<'r>,
+        counters: &mut Counters,
+    ) -> Attempt {
+        match to.ruling.and_then(|ruling| ruling.before_files()) {
+            Some(Ruled::Elsewhere {
+                status, location, ..
+            }) => return Ok(to.elsewhere(status, &location)),
+            ruled @ Some(Ruled::Content { .. }) => {
+                return self.wait(Waits::Lookup(self.lookup(directory, ruled)));
+            }
+            None => {}
+        }
+        let found = directory.lookup(self.path, self.turn.now, self.driver);
+        let Some((cached, status)) = found else {
+            counters.cache_misses += 1;
+            return self.wait(Waits::Lookup(self.lookup(directory, None)));
+        };
+        if let Some(other) = cached.better(self.request, status)
+            && may_stand_for(self.release, to.ruling, [self.path, &other])
+        {
+            return self.in_other_form(directory, other, to, counters);
+        }
+        let selected = cached.select(self.request, status);
+        if to.is_unread(self.request, &selected) {
+            counters.cache_misses += 1;
+            return self.wait(Waits::Lookup(self.lookup(directory, None)));
+        }
+        counters.cache_hits += 1;
+        let answered = to.selected(self.request, &selected);
+        directory.have_coded(self.path, &cached, self.request, self.turn.ledger);
+        Ok(answered)
+    }
+
+    /// Answers with another form of what is at the path, which the client prefers.
+    #[cold]
+    fn in_other_form(
+        &self,
+        directory: &Rc<DirectorySite>,
+        other: Vec<u8>,
+        to: &mut Answering<'r>,
+        counters: &mut Counters,
+    ) -> Attempt {
+        let found = directory.lookup(&other, self.turn.now, self.driver);
+        let is_ready = |(cached, status): &(Rc<Cached>, Status)| {
+            cached.is_content(*status)
+                && !to.is_unread(self.request, &cached.select(self.request, *status))
+        };
+        let Some((cached, status)) = found.filter(is_ready) else {
+            counters.cache_misses += 1;
+            let fill = self.lookup(directory, None).turned_to(other);
+            return self.wait(Waits::Lookup(fill));
+        };
+        counters.cache_hits += 1;
+        let path = other.as_slice();
+        let mut to = Answering {
+            ruling: to.ruling.map(|ruling| ruling.at(path)),
+            ..to.again()
+        };
+        let selected = Selected {
+            varies_by_type: true,
+            ..cached.select(self.request, status)
+        };
+        let answered = to.selected(self.request, &selected);
+        directory.have_coded(path, &cached, self.request, self.turn.ledger);
+        Ok(answered)
+    }
+
+    /// The lookup of the path on disk.
+    fn lookup(&self, directory: &Rc<DirectorySite>, ruled: Option<Ruled>) -> Fill {
+        let asked = (&self.input(), is_navigation(&self.request.fields));
+        Fill::new(directory, asked, ruled, self.turn.now, self.turn.unix)
+    }
+}
