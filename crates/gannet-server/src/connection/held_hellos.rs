@@ -4,53 +4,8 @@ use gannet_io::driver::Driver;
 
 use super::Active;
 use super::secure::State;
-use crate::bounds::limits::{
-    HELD_HELLO_LEN_MAX, HELD_HELLO_MS, HELD_HELLOS_MAX, HELD_HELLOS_OF_CLIENT_MAX,
-};
-use crate::clients::{Client, ClientKey};
-use crate::ground::alive::Alive;
-use crate::ground::token::ConnId;
-
-/// The connections of a worker whose handshakes wait, in order of arrival.
-#[derive(Default)]
-pub(crate) struct HeldHellos(Vec<HeldHello>);
-
-struct HeldHello {
-    connection: ConnId,
-    /// Whom it counts for.
-    client: Option<ClientKey>,
-}
-
-impl HeldHellos {
-    /// Adds a connection, unless there are too many, or too many of its client. Those that have ended do
-    /// not count.
-    fn add(&mut self, connection: ConnId, client: Option<ClientKey>, alive: &Alive) -> bool {
-        if !self.has_room(client) {
-            self.0.retain(|held| alive.has(held.connection));
-        }
-        let has_room = self.has_room(client);
-        if has_room {
-            self.0.push(HeldHello { connection, client });
-        }
-        has_room
-    }
-
-    fn has_room(&self, client: Option<ClientKey>) -> bool {
-        let of_client = || self.0.iter().filter(|held| held.client == client).count();
-        self.0.len() < HELD_HELLOS_MAX
-            && (client.is_none() || of_client() < HELD_HELLOS_OF_CLIENT_MAX)
-    }
-
-    fn remove(&mut self, connection: ConnId) {
-        self.0.retain(|held| held.connection != connection);
-    }
-
-    /// Takes them all: certificates were replaced.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = ConnId> + use<> {
-        let all = std::mem::take(&mut self.0);
-        all.into_iter().map(|held| held.connection)
-    }
-}
+use crate::bounds::limits::{HELD_HELLO_LEN_MAX, HELD_HELLO_MS};
+use crate::clients::Client;
 
 impl<D: Driver> Active<'_, D> {
     /// Waits for the certificate of the name that the client asks for, if not too many others do.

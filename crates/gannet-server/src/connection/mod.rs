@@ -10,7 +10,7 @@ mod closing;
 mod deadlines;
 mod early;
 mod handshake;
-pub(crate) mod held_hellos;
+mod held_hellos;
 mod http1;
 mod http2;
 pub(crate) mod intake;
@@ -24,7 +24,7 @@ mod sending;
 pub(crate) mod stream_reads;
 pub(crate) mod streams;
 mod table;
-pub(crate) mod tails;
+mod tails;
 mod waiting;
 
 use std::collections::VecDeque;

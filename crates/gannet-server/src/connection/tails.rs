@@ -10,7 +10,6 @@
 //! nothing waits.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use gannet_io::driver::{Driver, Nanos};
@@ -19,25 +18,7 @@ use super::Active;
 use super::kernel_tls::Slice;
 use crate::bounds::limits::{ACKNOWLEDGED_FIRST_NS, LAST_SLICE_PART, SLICE_MAX};
 use crate::clients::Client;
-use crate::ground::token::ConnId;
 use crate::release::ServedFile;
-
-/// Connections whose last slice waits, by the time of their next check. One entry each.
-#[derive(Default)]
-pub(crate) struct Tails(BinaryHeap<Reverse<(Nanos, ConnId)>>);
-
-impl Tails {
-    /// Time of the next check.
-    pub(crate) fn next_check(&self) -> Option<Nanos> {
-        self.0.peek().map(|Reverse((at, _))| *at)
-    }
-
-    /// A connection whose check is due.
-    pub(crate) fn take_due(&mut self, now: Nanos) -> Option<ConnId> {
-        self.next_check().filter(|at| *at <= now)?;
-        self.0.pop().map(|Reverse((_, id))| id)
-    }
-}
 
 impl<D: Driver> Active<'_, D> {
     /// Number of bytes at the beginning of a range to send to this peer as pages of the file;

@@ -9,8 +9,6 @@ use gannet_io::driver::{Driver, Listener, Nanos};
 
 use crate::bounds::ledger::{Budget, Ledger};
 use crate::clients::Client;
-use crate::connection::held_hellos::HeldHellos;
-use crate::connection::tails::Tails;
 use crate::exchange::answering::Turn;
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
@@ -22,7 +20,9 @@ use crate::exchange::timing::Timing;
 use crate::exchange::unopened::Unopened;
 use crate::exchange::waiters::Waiters;
 use crate::ground::delay::Delays;
+use crate::ground::held_hellos::HeldHellos;
 use crate::ground::settings::WorkerSettings;
+use crate::ground::tails::Tails;
 use crate::ground::timers::Wheel;
 use crate::ground::token::ConnId;
 use crate::ground::token::{Kind, token};

@@ -3,8 +3,10 @@
 
 pub(crate) mod alive;
 pub(crate) mod delay;
+pub(crate) mod held_hellos;
 pub(crate) mod idle_queue;
 pub(crate) mod inbox;
 pub(crate) mod settings;
+pub(crate) mod tails;
 pub(crate) mod timers;
 pub(crate) mod token;

@@ -21,8 +21,6 @@ use gannet_io::driver::{Completion, DatagramSocket, Done, Driver, Errno, Listene
 
 use crate::bounds::ledger::{Budget, Ledger, Work};
 use crate::bounds::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
-use crate::connection::held_hellos::HeldHellos;
-use crate::connection::tails::Tails;
 use crate::connection::{Active, Connections};
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
@@ -32,10 +30,12 @@ use crate::exchange::shortage::Shortage;
 use crate::exchange::unopened::Unopened;
 use crate::exchange::waiters::Waiters;
 use crate::ground::delay::Delays;
+use crate::ground::held_hellos::HeldHellos;
 use crate::ground::idle_queue::IdleQueue;
 use crate::ground::inbox::Message;
 use crate::ground::inbox::Peers;
 use crate::ground::settings::WorkerSettings;
+use crate::ground::tails::Tails;
 use crate::ground::timers::Wheel;
 use crate::ground::token::ConnId;
 use crate::ground::token::{Kind, number, token};
