@@ -2,20 +2,29 @@
 
 mod rules;
 
-use gannet_content::rules::Compat::{Cloudflare, Netlify};
+use gannet_content::rules::Compat::{Cloudflare, Kawipiko, Netlify};
+use gannet_content::rules::evaluation::TooMuch;
+use gannet_content::rules::limits::{FIELD_NAME_MAX, RULED_FIELDS_LEN_MAX, RULED_LINES_MAX};
+use gannet_content::rules::matcher::RuleInput;
+use gannet_content::rules::problem::Severity;
 use gannet_content::rules::table::HeaderTable;
 use gannet_content::rules::{Compat, SourceFile, headers};
 
 use rules::Asked;
 
-fn table(compat: Compat, text: &str) -> HeaderTable {
+fn parsed(compat: Compat, text: &str) -> HeaderTable {
     let file = SourceFile {
         path: "_headers",
         text: text.as_bytes(),
     };
     let (headers, problems) = headers::parse(&file, compat);
     assert!(problems.is_empty(), "{}", problems[0]);
-    let table = HeaderTable::new(headers);
+    HeaderTable::new(headers)
+}
+
+/// Through the bytes that an archive carries.
+fn table(compat: Compat, text: &str) -> HeaderTable {
+    let table = parsed(compat, text);
     let bytes = table.compile();
     let read = HeaderTable::parse(&bytes).expect("what was compiled is read");
     assert_eq!(read.headers(), table.headers());
@@ -27,6 +36,7 @@ fn check_over(compat: Compat, text: &str, defaults: &[(&str, &str)], rows: &[(&s
     let table = table(compat, text);
     for (asked, expect) in rows {
         let changes = table.changes(&Asked::parse(asked).request());
+        let changes = changes.expect("not too much");
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
         let mut fields: Vec<_> = defaults.iter().map(own).collect();
         changes.apply_to(&mut fields);
@@ -60,32 +70,82 @@ fn blocks_give_fields_to_paths() {
     );
 }
 
+/// As the hosts' own libraries have it: Netlify's merges the rules that match by overwriting, and
+/// Cloudflare's appends.
 #[test]
-fn all_rules_that_match_apply_in_order() {
+fn the_last_rule_that_has_a_field_decides_and_on_cloudflare_rules_join() {
+    let text = "/*\n  X-A: 1\n  Set-Cookie: a=1\n/assets/*\n  X-A: 2\n  X-B: b\n/*.js\n  X-A: 3\n  X-A: 4\n\
+                /assets/:file\n  X-C: c\n  Set-Cookie: b=2\n  Set-Cookie: c=3\n";
     check(
         Netlify,
-        "/*\n  X-A: 1\n/assets/*\n  X-A: 2\n  X-B: b\n/*.js\n  X-A: 3\n/assets/:file\n  X-C: c\n",
+        text,
         &[
-            ("/", "x-a: 1"),
-            ("/app.js", "x-a: 1, 3"),
-            ("/assets/a/app.js", "x-a: 1, 2, 3 | x-b: b"),
-            ("/assets/app.css", "x-a: 1, 2 | x-b: b | x-c: c"),
+            ("/", "set-cookie: a=1 | x-a: 1"),
+            ("/app.js", "set-cookie: a=1 | x-a: 3, 4"),
+            ("/assets/a/app.js", "set-cookie: a=1 | x-a: 3, 4 | x-b: b"),
+            (
+                "/assets/app.css",
+                "set-cookie: b=2 | set-cookie: c=3 | x-a: 2 | x-b: b | x-c: c",
+            ),
+        ],
+    );
+    check(
+        Cloudflare,
+        text,
+        &[
+            (
+                "/assets/a/app.js",
+                "set-cookie: a=1 | x-a: 1, 2, 3, 4 | x-b: b",
+            ),
+            (
+                "/assets/app.css",
+                "set-cookie: a=1 | set-cookie: b=2 | set-cookie: c=3 | x-a: 1, 2 | x-b: b | x-c: c",
+            ),
         ],
     );
 }
 
 #[test]
-fn repeated_names_are_joined_but_cookies_are_not() {
+fn lines_of_one_rule_are_joined_but_cookies_are_not() {
+    for compat in [Netlify, Cloudflare, Kawipiko] {
+        check(
+            compat,
+            "/*\n  cache-control: max-age=0\n  Cache-Control: no-cache\n  cache-control: no-store\n\
+             \x20 Set-Cookie: a=1\n  Set-Cookie: b=2\n  Vary: Origin\n  Vary: Cookie\n\
+             \x20 Link: </a.css>; rel=preload\n  Link: <https://x.example/>; rel=preconnect\n",
+            &[(
+                "/x",
+                "cache-control: max-age=0, no-cache, no-store | \
+                 link: </a.css>; rel=preload, <https://x.example/>; rel=preconnect | \
+                 set-cookie: a=1 | set-cookie: b=2 | vary: Origin, Cookie",
+            )],
+        );
+    }
+}
+
+/// Text copied from a web page has no-break spaces; some editors align colons.
+#[test]
+fn white_space_is_before_colons_and_comes_from_web_pages() {
     check(
         Netlify,
-        "/*\n  cache-control: max-age=0\n  Cache-Control: no-cache\n  cache-control: no-store\n\
-         \x20 Set-Cookie: a=1\n  Set-Cookie: b=2\n  Link: </a.css>; rel=preload\n  Link: <https://x.example/>; rel=preconnect\n",
-        &[(
-            "/x",
-            "cache-control: max-age=0, no-cache, no-store | set-cookie: a=1 | set-cookie: b=2 | \
-             link: </a.css>; rel=preload, <https://x.example/>; rel=preconnect",
-        )],
+        "/*\u{a0}\n\u{a0}\u{a0}X-A : 1\u{a0}\n\t\u{a0}X-B\u{a0}:\u{a0}b c\n\u{a0}\n\u{a0}! X-C\n",
+        &[("/x", "x-a: 1 | x-b: b c")],
     );
+}
+
+/// A rule that removes a field and a later one that sets it, and the other way round.
+#[test]
+fn removals_and_later_rules_follow_each_other() {
+    let text = "/*\n  X-A: 1\n/a/*\n  ! X-A\n/a/b/*\n  X-A: 2\n/a/b/c/*\n  ! X-A\n";
+    for compat in [Netlify, Cloudflare] {
+        let rows = [
+            ("/x", "x-a: 1"),
+            ("/a/x", ""),
+            ("/a/b/x", "x-a: 2"),
+            ("/a/b/c/x", ""),
+        ];
+        check_over(compat, text, &[("x-a", "0")], &rows);
+    }
 }
 
 #[test]
@@ -94,7 +154,7 @@ fn a_name_is_removed_and_may_be_set_again() {
         Cloudflare,
         "/*\n  X-Robots-Tag: noindex\n  X-A: a\n/public/*\n  ! X-Robots-Tag\n/public/again\n  ! X-A\n  X-A: b\n",
         &[
-            ("/x", "x-robots-tag: noindex | x-a: a"),
+            ("/x", "x-a: a | x-robots-tag: noindex"),
             ("/public/x", "x-a: a"),
             ("/public/again", "x-a: b"),
         ],
@@ -136,15 +196,15 @@ fn urls_limit_rules_to_a_host() {
         &[
             (
                 "https://myproject.pages.example/x",
-                "x-robots-tag: noindex | x-a: a",
+                "x-a: a | x-robots-tag: noindex",
             ),
             (
                 "http://MYPROJECT.pages.example:80/x",
-                "x-robots-tag: noindex | x-a: a",
+                "x-a: a | x-robots-tag: noindex",
             ),
             (
                 "https://v1.site.pages.example/a b/c",
-                "x-version: v1 of site at a%20b/c | x-a: a",
+                "x-a: a | x-version: v1 of site at a%20b/c",
             ),
             ("https://example.org/", "x-a: a"),
         ],
@@ -178,7 +238,7 @@ fn values_have_placeholders_only_where_the_dialect_has_them() {
         )],
     );
     // Bytes that a path cannot have, captured nevertheless, do not end the field.
-    let request = gannet_content::rules::matcher::RuleInput {
+    let request = RuleInput {
         scheme: gannet_content::rules::pattern::Scheme::Https,
         host: b"x",
         path: b"/movies/a\r\nset-cookie: b",
@@ -186,8 +246,120 @@ fn values_have_placeholders_only_where_the_dialect_has_them() {
         language: b"",
     };
     let changes = table(Cloudflare, text).changes(&request);
+    let changes = changes.expect("not too much");
     let value = String::from_utf8_lossy(&changes.set[0].1).into_owned();
     assert!(value.contains("\"a%0D%0Aset-cookie:%20b\""), "{value}");
+}
+
+/// What the rules themselves make too much is an error with its line, and no table carries it; what a
+/// request makes too much gives it none of the fields.
+#[test]
+fn fields_of_an_answer_are_bounded() {
+    let check = |compat, text: &str, expect: Option<(u32, TooMuch)>| {
+        let table = parsed(compat, text);
+        let found = table.excess().map(|excess| (excess.line, excess.what));
+        assert_eq!(found, expect);
+        let problem = table.problem("_headers").map(|it| (it.line, it.severity));
+        assert_eq!(problem, expect.map(|(line, _)| (line, Severity::Error)));
+        let is_read = HeaderTable::parse(&table.compile()).is_ok();
+        assert_eq!(is_read, expect.is_none());
+    };
+    // Eight bytes for the rest of a line, four for the name.
+    let value = |len: usize| "v".repeat(len);
+    let third = value(8_180);
+    let rest = |more| value(RULED_FIELDS_LEN_MAX - 2 * 8_192 - 12 - 4_108 + more);
+    let fields = |more: usize| {
+        let (four, last) = (value(4_096), rest(more));
+        format!("  x-a1: {third}\n  x-a2: {third}\n  x-a3: {four}\n  x-a4: {last}\n")
+    };
+    check(Netlify, &format!("/*\n{}", fields(0)), None);
+    let excess = Some((5, TooMuch::Bytes));
+    check(Netlify, &format!("/*\n{}", fields(1)), excess);
+    // In several rules whose paths have one in common.
+    let split = fields(1).replacen("  x-a3", "/a/:b\n  x-a3", 1);
+    check(Netlify, &format!("/*\n{split}"), Some((6, TooMuch::Bytes)));
+    check(Netlify, &format!("/b/*\n{split}"), None);
+    // The same field again is no more in one dialect, and joined in the other.
+    let again = format!("/a\n  X-A: {}\n", value(1_900)).repeat(20);
+    check(Netlify, &again, None);
+    check(Cloudflare, &again, Some((26, TooMuch::Bytes)));
+    // Cookies count, too, and what is removed does not.
+    let cookies = format!("  Set-Cookie: {}\n", value(8_000));
+    check(
+        Netlify,
+        &format!("/*\n{}", cookies.repeat(4)),
+        Some((5, TooMuch::Bytes)),
+    );
+    let removed = format!("/*\n{}/:a\n  ! x-a1\n", fields(1));
+    check(Netlify, &removed, excess);
+    // Rules that do almost nothing, and very many of them.
+    let many = |count: usize| "/*\n  ! X-A\n".repeat(count);
+    check(Netlify, &many(RULED_LINES_MAX / 2), None);
+    let line = RULED_LINES_MAX as u32 + 2;
+    check(
+        Netlify,
+        &many(RULED_LINES_MAX / 2 + 1),
+        Some((line, TooMuch::Lines)),
+    );
+    // The site of the server's floods is as dear as one may be.
+    let dearest = gannet_testkit::long_heads::headers();
+    let kind = |text: &str| parsed(Netlify, text).excess().map(|excess| excess.what);
+    assert_eq!(kind(&dearest), None);
+    let longer = dearest.replacen("x-0: v", "x-0: vv", 1);
+    assert_eq!(kind(&longer), Some(TooMuch::Bytes));
+    assert_eq!(kind(&(dearest + "  ! x-more\n")), Some(TooMuch::Lines));
+    // By the length of a path alone.
+    let text = "/:a/*\n  X-A: :splat:splat:splat:splat\n  X-B: b\n";
+    check(Cloudflare, text, None);
+    let table = parsed(Cloudflare, text);
+    let asked = |len: usize| {
+        let path = format!("/a/{}", "%\u{e9}".repeat(len));
+        let root = Asked::parse("/");
+        let request = RuleInput {
+            path: path.as_bytes(),
+            ..root.request()
+        };
+        let changes = table.changes(&request);
+        changes.map(|changes| changes.set.len())
+    };
+    assert_eq!(asked(600), Ok(2));
+    let excess = asked(1_200).expect_err("it is too long");
+    assert_eq!((excess.line, excess.what), (2, TooMuch::Bytes));
+}
+
+#[test]
+fn names_of_fields_are_bounded() {
+    let name = |len: usize| format!("/*\n  {}: a\n", "n".repeat(len));
+    let problems = |text: &str| {
+        let file = SourceFile {
+            path: "_headers",
+            text: text.as_bytes(),
+        };
+        headers::parse(&file, Netlify).1.len()
+    };
+    assert_eq!(problems(&name(FIELD_NAME_MAX)), 0);
+    assert_eq!(problems(&name(FIELD_NAME_MAX + 1)), 1);
+}
+
+/// Where lines join, a field with one value would have several.
+#[test]
+fn a_joined_field_that_has_one_value_is_reported() {
+    let check = |compat, text: &str, expect: &[&str]| {
+        let warnings = parsed(compat, text).lint("_headers");
+        let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings, expect, "{compat:?} {text}");
+    };
+    let text = "/*\n  X-Frame-Options: DENY\n  Cache-Control: no-cache\n\
+                /embed/*\n  X-Frame-Options: SAMEORIGIN\n  Cache-Control: max-age=1\n";
+    let warning = "_headers:5:1: 'x-frame-options' has one value: joined with that of line 2 it means nothing";
+    check(Cloudflare, text, &[warning]);
+    check(Netlify, text, &[]);
+    let removed = text.replace("/embed/*\n", "/embed/*\n  ! X-Frame-Options\n");
+    check(Cloudflare, &removed, &[]);
+    let same = "/a\n  Content-Type: text/html\n  Content-Type: text/plain\n";
+    let warning =
+        "_headers:3:1: 'content-type' has one value: joined with that of line 2 it means nothing";
+    check(Netlify, same, &[warning]);
 }
 
 #[test]
@@ -229,13 +401,14 @@ fn a_block_changes_as_a_list_of_fields_does() {
     ];
     for text in files {
         let table = table(Netlify, text);
-        let changes = table.changes(&gannet_content::rules::matcher::RuleInput {
+        let changes = table.changes(&RuleInput {
             scheme: gannet_content::rules::pattern::Scheme::Http,
             host: b"example.org",
             path: b"/page",
             query: None,
             language: b"",
         });
+        let changes = changes.expect("not too much");
         let fields = |bytes: &[u8]| -> Vec<(String, Vec<u8>)> {
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ASCII");
             block_lines(bytes)

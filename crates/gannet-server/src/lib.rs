@@ -46,7 +46,7 @@ pub use start::open::{OpenError, permission};
 pub use start::quic::Http3Report;
 pub use start::rights::{Again, Denied};
 pub use start::running::{Running, SiteReport, StartReport, Stopped};
-pub use start::sandbox::SandboxReport;
+pub use start::sandbox::{SandboxReport, WithinReach, within_reach, worker_folders};
 pub use start::sites::at_start::opened_at_start;
 pub use start::start_error::StartError;
 pub use start::{Prepared, prepare};

@@ -42,6 +42,8 @@ mod link;
 mod loading;
 #[path = "sim/long_copies.rs"]
 mod long_copies;
+#[path = "sim/long_heads.rs"]
+mod long_heads;
 #[path = "sim/measures.rs"]
 mod measures;
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]

@@ -16,6 +16,7 @@ pub mod h2;
 pub mod h3;
 pub mod hostile;
 mod left_out;
+pub mod long_heads;
 mod seeds;
 pub mod stand_in;
 mod workload;

@@ -13,7 +13,8 @@ fn site() -> Folder {
     folder.write("_redirects", "/old /about 302\n");
     folder.write(
         "_headers",
-        "/*\n  X-All: 1\n/about\n  ! X-Other\n  X-One: 2\n  X-One: 3\n",
+        "/*\n  X-All: 1\n  X-One: 1\n/about\n  ! X-Other\n  X-One: 2\n  X-One: 3\n  \
+         Set-Cookie: a=1\n  Set-Cookie: b=2\n",
     );
     let copy = File::create(folder.join("assets/app.css.gz")).expect("new");
     let mut encoder = flate2::write::GzEncoder::new(copy, flate2::Compression::best());
@@ -52,7 +53,11 @@ fn rules_files_variants_and_origins_are_told() {
             "x-all: 1",
             "    _headers:2",
             "x-one: 2, 3",
-            "    _headers:5, _headers:6",
+            "    _headers:6, _headers:7",
+            "set-cookie: a=1",
+            "    _headers:8",
+            "set-cookie: b=2",
+            "    _headers:9",
         ],
     );
     check(

@@ -15,10 +15,12 @@ use gannet_http::semantics::ready_fields::{
 };
 use gannet_http::semantics::response::FieldBlock;
 
+use super::evaluation::line_len;
 use super::limits::{
-    CLOUDFLARE_HEADER_LINE_MAX, CLOUDFLARE_HEADERS_MAX, FIELDS_MAX, LINE_MAX, RULES_MAX,
+    CLOUDFLARE_HEADER_LINE_MAX, CLOUDFLARE_HEADERS_MAX, FIELD_NAME_MAX, FIELDS_MAX, LINE_MAX,
+    RULED_FIELDS_LEN_MAX, RULES_MAX,
 };
-use super::lines::{Line, Report, Wrong, lines};
+use super::lines::{Line, Report, Wrong, is_space, lines};
 use super::pattern::{Pattern, Source, Syntax, name_len, shift};
 use super::percent;
 use super::problem::Problem;
@@ -69,16 +71,10 @@ impl PartialEq for RuleLines {
 impl Eq for RuleLines {}
 
 impl HeaderRule {
-    /// The lines that set a field, from 1; where the rule begins if they are not known.
-    pub fn lines_of<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = u32> + 'a {
-        let operations = self.operations.iter().enumerate();
-        operations.filter_map(move |(at, operation)| match operation {
-            FieldOperation::Set { name, .. } if name == wanted => {
-                let line = self.lines.operations.get(at);
-                Some(line.copied().unwrap_or(self.place.line))
-            }
-            _ => None,
-        })
+    /// The line of the operation at this position, from 1; where the rule begins if that is not known.
+    pub(super) fn line_of(&self, at: usize) -> u32 {
+        let line = self.lines.operations.get(at);
+        line.copied().unwrap_or(self.place.line)
     }
 }
 
@@ -90,14 +86,24 @@ pub enum FieldOperation {
         /// Its name in lower case.
         name: String,
     },
-    /// The field is sent with this value. If an earlier line sets it too, the values are joined
-    /// by a comma; a value of the server is replaced.
+    /// The field is sent with this value, which replaces that of an earlier rule and of the server.
+    /// The values of one rule are joined by a comma, those of several rules on Cloudflare.
     Set {
         /// Its name in lower case.
         name: String,
         /// Its value.
         value: Vec<ValuePart>,
     },
+}
+
+impl FieldOperation {
+    /// The name of its field, in lower case.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Remove { name } | Self::Set { name, .. } => name,
+        }
+    }
 }
 
 /// A piece of a field value.
@@ -137,8 +143,7 @@ impl FieldChanges {
     /// Whether they set or remove a field.
     #[must_use]
     pub fn touch(&self, name: &str) -> bool {
-        self.remove.iter().any(|removed| removed == name)
-            || self.set.iter().any(|(set, _)| set == name)
+        self.removes(name) || self.set.iter().any(|(set, _)| set == name)
     }
 
     /// Has the response vary by a field of requests.
@@ -173,18 +178,31 @@ impl FieldChanges {
     pub fn apply_to(&self, fields: &mut Vec<(String, Vec<u8>)>) {
         let is_coded = fields.iter().any(|(name, _)| name == CODING);
         let changes = self.fitting(is_coded);
-        let is_replaced =
-            |name: &String| name != VARY && changes.set.iter().any(|(changed, _)| changed == name);
-        fields.retain(|(name, _)| !changes.remove.contains(name) && !is_replaced(name));
+        let replaced = changes.names();
+        let is_kept = |name: &str| name == VARY && !changes.removes(VARY);
+        fields.retain(|(name, _)| is_kept(name) || replaced.binary_search(&name.as_str()).is_err());
         for (name, value) in &changes.set {
-            let known = fields
-                .iter_mut()
-                .find(|(known, _)| known == name && name == VARY);
+            let known = match name == VARY {
+                true => fields.iter_mut().find(|(known, _)| known == VARY),
+                false => None,
+            };
             match known {
                 Some((_, known)) => join(known, value),
                 None => fields.push((name.clone(), value.clone())),
             }
         }
+    }
+
+    /// The names of the fields that they set or remove, sorted.
+    fn names(&self) -> Vec<&str> {
+        let set = self.set.iter().map(|(name, _)| name);
+        let mut names: Vec<&str> = set.chain(&self.remove).map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn removes(&self, name: &str) -> bool {
+        self.remove.iter().any(|removed| removed == name)
     }
 
     /// Changes the ready fields of a representation, which has its own `vary`, as
@@ -195,8 +213,7 @@ impl FieldChanges {
     pub fn apply_to_block(&self, block: FieldBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
         let is_coded = block.get(CODING).is_some();
         let changes = self.fitting(is_coded);
-        let mut remove: Vec<&str> = changes.remove.iter().map(String::as_str).collect();
-        remove.extend(changes.set.iter().map(|(name, _)| name.as_str()));
+        let remove = changes.names();
         let mut vary = block.get(VARY).map(<[u8]>::to_vec);
         let (mut representation, mut shared) = (Vec::new(), Vec::new());
         for (name, value) in &changes.set {
@@ -208,8 +225,10 @@ impl FieldChanges {
                 (_, name) => shared.push((name, value.as_slice())),
             }
         }
-        if let Some(vary) = vary.as_deref().filter(|_| remove.contains(&VARY))
-            && !changes.remove.iter().any(|name| name == VARY)
+        if let Some(vary) = vary
+            .as_deref()
+            .filter(|_| remove.binary_search(&VARY).is_ok())
+            && !changes.removes(VARY)
         {
             shared.push((VARY, vary));
         }
@@ -231,30 +250,6 @@ impl FieldChanges {
         let mut fitting = self.clone();
         fitting.set.retain(|field| !is_coding(field));
         Cow::Owned(fitting)
-    }
-
-    pub(crate) fn apply(&mut self, rule: &HeaderRule, from: Captured<'_>) {
-        for operation in &rule.operations {
-            match operation {
-                FieldOperation::Remove { name } => {
-                    self.set.retain(|(known, _)| known != name);
-                    if !self.remove.contains(name) {
-                        self.remove.push(name.clone());
-                    }
-                }
-                FieldOperation::Set { name, value } => {
-                    self.remove.retain(|known| known != name);
-                    let value = expand(value, from);
-                    let known = self.set.iter_mut().find(|(known, _)| known == name);
-                    match known.filter(|_| name != SET_COOKIE) {
-                        // A list of codings would mean that all were applied.
-                        Some((name, known)) if name == CODING => *known = value,
-                        Some((_, known)) => join(known, &value),
-                        None => self.set.push((name.clone(), value)),
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -341,6 +336,23 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
 }
 
 impl Headers {
+    /// Bytes of the fields that they give one response, at most.
+    #[must_use]
+    pub fn fields_len_max(&self) -> usize {
+        let operations = self.rules.iter().flat_map(|rule| &rule.operations);
+        let lens = operations.map(|operation| match operation {
+            FieldOperation::Set { name, value } => {
+                let parts = value.iter().map(|part| match part {
+                    ValuePart::Literal(text) => text.len(),
+                    ValuePart::Capture(_) => RULED_FIELDS_LEN_MAX,
+                });
+                line_len(name, parts.sum())
+            }
+            FieldOperation::Remove { .. } => 0,
+        });
+        lens.sum::<usize>().min(RULED_FIELDS_LEN_MAX)
+    }
+
     /// Whether the changes for any request may [forbid](FieldChanges::forbid_coding) coding.
     #[must_use]
     pub fn may_forbid_coding(&self) -> bool {
@@ -437,7 +449,7 @@ const POLICY: &str = "content-security-policy";
 pub(crate) const CODING: &str = "content-encoding";
 /// Codings that a rule may declare for a file.
 const CODINGS: [&str; 3] = ["br", "gzip", "zstd"];
-const SET_COOKIE: &str = "set-cookie";
+pub(super) const SET_COOKIE: &str = "set-cookie";
 
 enum Block {
     None,
@@ -449,13 +461,13 @@ enum Block {
 pub(super) type Problems = (u32, Wrong);
 
 fn indent(text: &str) -> usize {
-    text.len() - text.trim_start_matches([' ', '\t']).len()
+    text.len() - text.trim_start_matches(is_space).len()
 }
 
 /// Whether a line is a source: it has no indent, or looks like a path or a URL nevertheless.
 fn is_source(line: &Line<'_>) -> bool {
     let text = line.text.trim();
-    let (first, _) = text.split_once([' ', '\t']).unwrap_or((text, ""));
+    let (first, _) = text.split_once(is_space).unwrap_or((text, ""));
     first.starts_with('/')
         || first.contains("://") && !first.ends_with(':')
         || (indent(line.text) == 0 && !text.starts_with('!') && !is_field(text))
@@ -554,7 +566,7 @@ fn parse_field(
         ));
     };
     let value_offset = text.len() - value.trim_start().len();
-    let name = check_name(name).map_err(|wrong| (at(0), wrong))?;
+    let name = check_name(name.trim_end()).map_err(|wrong| (at(0), wrong))?;
     let value = value.trim();
     if value.is_empty() {
         let wrong = Wrong::words("no value", "a value after the colon");
@@ -589,8 +601,8 @@ fn check_name(name: &str) -> Result<String, Wrong> {
         let wrong = Wrong::new(name, "a field that is not the server's own");
         return Err(wrong.help("its value follows from the file and the connection"));
     }
-    if check_field(&lower, b"").is_err() {
-        let expected = "a field name of letters, digits and '-', directly before the colon";
+    if check_field(&lower, b"").is_err() || lower.len() > FIELD_NAME_MAX {
+        let expected = format!("a field name of letters, digits and '-', at most {FIELD_NAME_MAX}");
         return Err(Wrong::new(name, expected));
     }
     Ok(lower)
@@ -625,10 +637,13 @@ fn parse_value(value: &str, names: &[&str]) -> Vec<ValuePart> {
     parts
 }
 
-/// Captured bytes are percent-encoded as in a URL: they cannot end the field.
-fn expand(value: &[ValuePart], from: Captured<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
+/// Appends the value. Captured bytes are percent-encoded as in a URL: they cannot end the field. Stops
+/// once `out` is longer than the fields of a response may be.
+pub(super) fn expand(value: &[ValuePart], from: Captured<'_>, out: &mut Vec<u8>) {
     for part in value {
+        if out.len() > RULED_FIELDS_LEN_MAX {
+            return;
+        }
         match part {
             ValuePart::Literal(text) => out.extend_from_slice(text),
             ValuePart::Capture(index) => {
@@ -642,15 +657,14 @@ fn expand(value: &[ValuePart], from: Captured<'_>) -> Vec<u8> {
                     }
                 });
                 for &byte in bytes.unwrap_or_default() {
-                    percent::encode(byte, percent::is_query_value_byte, &mut out);
+                    percent::encode(byte, percent::is_query_value_byte, out);
                 }
             }
         }
     }
-    out
 }
 
-fn join(known: &mut Vec<u8>, more: &[u8]) {
+pub(super) fn join(known: &mut Vec<u8>, more: &[u8]) {
     known.extend_from_slice(b", ");
     known.extend_from_slice(more);
 }

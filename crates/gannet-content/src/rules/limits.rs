@@ -1,5 +1,7 @@
 //! Bounds on rules and on what requests may expand them to, each with its reason.
 
+use gannet_http::semantics::limits::{OPERATOR_FIELDS_LEN_MAX, READY_BLOCK_MAX, RESPONSE_HEAD_MAX};
+
 /// The longest line of a rules file, in bytes, unless a dialect allows less. The longest known
 /// lines are content security policies of a few thousand bytes.
 pub const LINE_MAX: usize = 8192;
@@ -41,8 +43,34 @@ pub const HOST_MAX: usize = 255;
 /// in obscure ways, so the rule does not match.
 pub const LOCATION_MAX: usize = 8192;
 
-/// The most fields of one rule, so that a response's field block stays within its limit.
+/// The most lines of one rule for fields. Rules of sites have fewer than twenty.
 pub const FIELDS_MAX: usize = 64;
+
+/// The longest name of a field in a rule, in bytes: twice the longest that is registered.
+pub const FIELD_NAME_MAX: usize = 128;
+
+/// The most lines of all rules for fields that apply to one request, a rule counted as one more: what
+/// an evaluation may cost, about 0.2 ms.
+pub const RULED_LINES_MAX: usize = 2_000;
+
+/// The most bytes of the fields that rules give one response, as they are in a head: the longest real
+/// ones have four. A field block of an archive has room for as many, and for the fields of a file.
+pub const RULED_FIELDS_LEN_MAX: usize = 24 << 10;
+
+/// Bytes of a head that are neither from a site nor from its operator: the status, fields of a single
+/// answer such as `date`, `content-range` and `server-timing`, and what HPACK and QPACK take more than
+/// HTTP/1 for long values.
+pub const HEAD_REST_MAX: usize = 4 << 10;
+
+const _: () = {
+    let operator = OPERATOR_FIELDS_LEN_MAX + HEAD_REST_MAX;
+    assert!(RULED_FIELDS_LEN_MAX + LOCATION_MAX + operator <= RESPONSE_HEAD_MAX);
+    assert!(READY_BLOCK_MAX + operator <= RESPONSE_HEAD_MAX);
+};
+
+/// The most lines that are evaluated to find out, when rules are read, whether they are too much for
+/// any request, for each line of the file: reading twice as many rules takes twice as long.
+pub const TRIED_LINES_PART: usize = 64;
 
 /// The most problems that are reported per file: a picture archive named `_redirects` must not
 /// produce a million lines.

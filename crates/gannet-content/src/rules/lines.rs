@@ -23,14 +23,13 @@ pub(crate) struct Line<'a> {
 impl<'a> Line<'a> {
     /// The words between spaces of any kind: texts copied from pages have some that do not break.
     pub(crate) fn tokens(&self) -> Vec<Token<'a>> {
-        let is_space = char::is_whitespace;
         let mut tokens = Vec::new();
         let mut rest = self.text;
         let mut column = 1;
         loop {
             let start = rest.find(|character| !is_space(character));
             let Some(start) = start else { return tokens };
-            column += start as u32;
+            column += rest[..start].chars().count() as u32;
             rest = &rest[start..];
             let end = rest.find(is_space).unwrap_or(rest.len());
             let text = &rest[..end];
@@ -45,6 +44,11 @@ impl<'a> Line<'a> {
         let before = self.text.get(..offset).unwrap_or(self.text);
         before.chars().count() as u32 + 1
     }
+}
+
+/// Whether a character separates words. Text copied from web pages has no-break spaces.
+pub(crate) fn is_space(character: char) -> bool {
+    character.is_whitespace()
 }
 
 /// The problems of one file, up to a bound.

@@ -16,6 +16,7 @@
 //!
 //! Rules never access files. Whether a file exists at the path of a request is an argument.
 
+pub mod evaluation;
 pub mod files;
 pub mod headers;
 pub mod language;

@@ -195,6 +195,20 @@ impl Pattern {
         Some(path)
     }
 
+    /// The host and path of a request that it matches, with captures of one byte; the host is empty if
+    /// it names none.
+    pub(crate) fn example(&self) -> (Vec<u8>, Vec<u8>) {
+        let texts =
+            |segments: &[Segment]| segments.iter().map(Segment::example).collect::<Vec<_>>();
+        let host = texts(self.host.as_deref().unwrap_or_default()).join(&b'.');
+        let mut path = texts(&self.head);
+        if let Some(splat) = &self.splat {
+            path.push([&splat.prefix, &b"x"[..], &splat.suffix].concat());
+            path.extend(texts(&splat.tail));
+        }
+        (host, [&b"/"[..], &path.join(&b'/')].concat())
+    }
+
     /// The pattern of the same paths without this suffix, if all of its paths have it; and whether their
     /// last segment is one name, rather than any. A slash at the end does not count.
     pub(crate) fn without_suffix(&self, suffix: &[u8]) -> Option<(Self, bool)> {
@@ -277,6 +291,14 @@ impl Segment {
         match self {
             Self::Literal(_) => None,
             Self::Placeholder { name, .. } => Some(name),
+        }
+    }
+
+    /// A text that it matches.
+    fn example(&self) -> Vec<u8> {
+        match self {
+            Self::Literal(literal) => literal.clone(),
+            Self::Placeholder { prefix, suffix, .. } => [prefix, &b"x"[..], suffix].concat(),
         }
     }
 

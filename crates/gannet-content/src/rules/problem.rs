@@ -86,6 +86,13 @@ pub enum What {
         /// Its path.
         path: String,
     },
+    /// A field that has one value is sent with that of another line, too.
+    Joined {
+        /// Its name in lower case.
+        field: String,
+        /// The other line.
+        with_line: u32,
+    },
 }
 
 impl What {
@@ -103,6 +110,7 @@ impl What {
             Self::Fallback => "fallback-rule",
             Self::Lookalike { .. } => "placeholder-text",
             Self::TargetMissing { .. } => "target-missing",
+            Self::Joined { .. } => "joined-field",
         }
     }
 
@@ -120,6 +128,9 @@ impl What {
             Self::Fallback => Some("remove it, and use '--spa': then missing files stay missing"),
             Self::Lookalike { .. } => Some("write '%3A' for a colon that is meant"),
             Self::TargetMissing { .. } => None,
+            Self::Joined { .. } => {
+                Some("keep one of the lines, or remove the other by '! Name' first")
+            }
         }
     }
 }
@@ -172,6 +183,10 @@ impl fmt::Display for What {
             Self::TargetMissing { path } => {
                 write!(out, "there is nothing at the target '{path}'")
             }
+            Self::Joined { field, with_line } => write!(
+                out,
+                "'{field}' has one value: joined with that of line {with_line} it means nothing"
+            ),
         }
     }
 }

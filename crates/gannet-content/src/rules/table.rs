@@ -5,10 +5,12 @@ use std::ops::ControlFlow;
 
 use gannet_http::semantics::status::Status;
 
-use super::headers::{FieldChanges, HeaderRule, Headers};
-use super::limits::{HOST_MAX, PASSED_OVER_MAX};
+use super::evaluation::{Excess, evaluate, joined_singles, lines_of};
+use super::headers::{FieldChanges, HeaderRule, Headers, ValuePart, expand};
+use super::limits::{HOST_MAX, PASSED_OVER_MAX, PROBLEMS_MAX, RULED_LINES_MAX, TRIED_LINES_PART};
 use super::matcher::{Matcher, RuleInput, captures, normal_host};
 use super::pattern::{Captures, Scheme};
+use super::problem::Problem;
 use super::protection::{Forms, Paths};
 use super::redirects::{Redirect, Redirects};
 use super::steps::{OutOfSteps, Overruns, Steps};
@@ -434,7 +436,11 @@ impl HeaderTable {
     /// # Errors
     /// See [`TableError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, TableError> {
-        wire::read_headers(bytes).map(Self::new)
+        let table = Self::new(wire::read_headers(bytes)?);
+        match table.excess() {
+            Some(_) => Err(TableError::TooMuch),
+            None => Ok(table),
+        }
     }
 
     /// The rules.
@@ -453,33 +459,59 @@ impl HeaderTable {
     /// The rules that match, in their order; none out of steps.
     #[must_use]
     pub fn find(&self, request: &RuleInput<'_>) -> Vec<u32> {
-        let mut rules = Vec::new();
-        let steps = Steps::default();
-        let found = self.each(request, &steps, |rule, _, _| {
-            rules.push(rule);
-            Ok(())
-        });
-        if found.is_err() {
-            rules.clear();
-        }
-        rules
+        self.matching(request, &Steps::default())
+            .unwrap_or_default()
     }
 
-    /// The changes of the rules to the fields of a response: all that match, in their order. The
-    /// path is the requested one, not that of the file that answers. None out of steps.
-    #[must_use]
-    pub fn changes(&self, request: &RuleInput<'_>) -> FieldChanges {
+    /// The changes of the rules to the fields of a response, of all that match. The path is the
+    /// requested one, not that of the file that answers. None out of steps.
+    ///
+    /// # Errors
+    /// They are too much for a response, which has no field of theirs then.
+    pub fn changes(&self, request: &RuleInput<'_>) -> Result<FieldChanges, Excess> {
         let steps = Steps::default();
-        let mut changes = FieldChanges::default();
-        let found = self.each(request, &steps, |_, rule, from| {
-            changes.apply(rule, from);
-            Ok(())
-        });
-        if found.is_err() {
-            self.overruns.note(&steps);
-            return FieldChanges::default();
+        match self.matching(request, &steps) {
+            Ok(rules) => self.changes_by(&rules, request),
+            Err(OutOfSteps) => {
+                self.overruns.note(&steps);
+                Ok(FieldChanges::default())
+            }
         }
-        changes
+    }
+
+    fn changes_by(&self, rules: &[u32], request: &RuleInput<'_>) -> Result<FieldChanges, Excess> {
+        let mut buffer = [0; HOST_MAX];
+        let host = normal_host(request.host, &mut buffer);
+        let slash = self.headers.compat.ignores_trailing_slash();
+        evaluate(&self.headers, rules, |rule, value, out| {
+            if let [ValuePart::Literal(text)] = value {
+                return out.extend_from_slice(text);
+            }
+            // Those of a rule that matches took few steps before.
+            let steps = Steps::new(u32::MAX);
+            let rule = self.headers.rules.get(rule as usize);
+            let captures =
+                rule.map(|it| captures(&it.pattern, &[], (request, host), slash, &steps));
+            let captures = captures.and_then(Result::ok).flatten();
+            let captures = captures.expect("what the index finds matches");
+            let from = Captured {
+                host,
+                path: request.path,
+                query: b"",
+                captures: &captures,
+            };
+            expand(value, from, out);
+        })
+    }
+
+    /// The rules that match, in their order.
+    fn matching(&self, request: &RuleInput<'_>, steps: &Steps) -> Result<Vec<u32>, OutOfSteps> {
+        let mut rules = Vec::new();
+        self.each(request, steps, |rule, _, _| {
+            rules.push(rule);
+            Ok(())
+        })?;
+        Ok(rules)
     }
 
     /// Visits all rules that match, in their order.
@@ -510,6 +542,72 @@ impl HeaderTable {
             Ok(ControlFlow::Continue(()))
         });
         ended.map(|_| ())
+    }
+
+    /// The lines from which a field has its value, of these rules that match a request; where a rule
+    /// begins if its lines are not known.
+    #[must_use]
+    pub fn lines_of(&self, rules: &[u32], name: &str) -> Vec<u32> {
+        lines_of(&self.headers, rules, name)
+    }
+
+    /// What is too much for a response whatever its request has.
+    #[must_use]
+    pub fn excess(&self) -> Option<Excess> {
+        self.try_each(|rule, found, request| {
+            // Where another rule takes away what it has, there may be paths that only it matches.
+            let alone = self.changes_by(&[rule], request);
+            alone.and_then(|_| self.changes_by(found, request)).err()
+        })
+    }
+
+    /// The problem of rules with an [`excess`](Self::excess), in this file.
+    #[must_use]
+    pub fn problem(&self, file: &str) -> Option<Problem> {
+        Some(self.excess()?.problem(file))
+    }
+
+    /// Warns of fields that have one value, if lines of this file that apply to one request give them
+    /// several.
+    #[must_use]
+    pub fn lint(&self, file: &str) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = Vec::new();
+        self.try_each(|_, found, _| {
+            problems.extend(joined_singles(&self.headers, found, file));
+            (problems.len() >= PROBLEMS_MAX).then_some(())
+        });
+        problems.sort_by_key(|problem| problem.line);
+        problems.dedup_by_key(|problem| problem.line);
+        problems
+    }
+
+    /// Has `look` see which rules match one request that each rule matches, until it has found
+    /// something, or all together have taken many times as long as reading the rules.
+    fn try_each<T>(
+        &self,
+        mut look: impl FnMut(u32, &[u32], &RuleInput<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let rules = &self.headers.rules;
+        let line_count = |rule: &HeaderRule| 1 + rule.operations.len();
+        let all: usize = rules.iter().map(line_count).sum();
+        let mut left = RULED_LINES_MAX + TRIED_LINES_PART * all;
+        for (number, rule) in (0..).zip(rules) {
+            let (host, path) = rule.pattern.example();
+            let request = RuleInput {
+                scheme: Scheme::Https,
+                host: &host,
+                path: &path,
+                query: None,
+                language: b"",
+            };
+            let found = self.find(&request);
+            if let Some(seen) = look(number, &found, &request) {
+                return Some(seen);
+            }
+            let matching = found.iter().filter_map(|&it| rules.get(it as usize));
+            left = left.checked_sub(matching.map(line_count).sum())?;
+        }
+        None
     }
 }
 

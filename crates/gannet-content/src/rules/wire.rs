@@ -11,8 +11,8 @@ use gannet_http::semantics::ready_fields::check_field;
 
 use super::headers::{FieldOperation, HeaderRule, Headers, RuleLines, ValuePart};
 use super::limits::{
-    CAPTURES_MAX, FIELDS_MAX, HOST_MAX, LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX,
-    QUERY_PARAMETERS_MAX, RULES_MAX, SEGMENTS_MAX, USERS_MAX,
+    CAPTURES_MAX, FIELD_NAME_MAX, FIELDS_MAX, HOST_MAX, LANGUAGE_RULES_MAX, LANGUAGES_MAX,
+    LINE_MAX, QUERY_PARAMETERS_MAX, RULES_MAX, SEGMENTS_MAX, USERS_MAX,
 };
 use super::pattern::{Pattern, Scheme, Segment, Splat, name_len};
 use super::redirects::{QueryParameter, QueryValue, Redirect, Redirects};
@@ -31,6 +31,8 @@ pub enum TableError {
     Length,
     /// A number or a text that no rule can have.
     Value,
+    /// Rules for fields that are [too much](super::evaluation::TooMuch) for any response.
+    TooMuch,
 }
 
 impl fmt::Display for TableError {
@@ -40,6 +42,7 @@ impl fmt::Display for TableError {
             Self::Version => "a table of rules of an unknown version",
             Self::Length => "a table of rules that is cut or has more than its rules",
             Self::Value => "a table of rules with a value that no rule has",
+            Self::TooMuch => "a table of rules with more or longer fields than an answer may have",
         })
     }
 }
@@ -389,7 +392,8 @@ impl<'a> Reader<'a> {
     fn operation(&mut self, captures: usize) -> Result<FieldOperation, TableError> {
         let is_set = self.flag()?;
         let name = self.string()?;
-        check(super::headers::may_be_set(&name), TableError::Value)?;
+        let may_be = super::headers::may_be_set(&name) && name.len() <= FIELD_NAME_MAX;
+        check(may_be, TableError::Value)?;
         if !is_set {
             check(check_field(&name, b"").is_ok(), TableError::Value)?;
             return Ok(FieldOperation::Remove { name });

@@ -355,6 +355,18 @@ pub(crate) const KEPT_ONE_MAX: u64 = (gannet_http::h1::limits::HEAD_MAX
 /// So many that are as long as one divided by this number may wait, too: what a page of a site needs.
 pub(crate) const KEPT_USUAL: u64 = 8;
 
+/// Bytes of heads of responses gathered for an HTTP/2 connection before further requests are looked up
+/// whose heads may not fit, one excepted: the longest of a site, or of many sites those that wait for one
+/// send. A client that reads nothing makes a worker hold twice as many.
+pub(crate) const HEADS_HELD_MAX: u64 = 256 << 10;
+
+/// The same for an HTTP/3 connection with its short content, which the library keeps until it is
+/// acknowledged: more than a hundred pages of the longest that are copied.
+pub(crate) const H3_ANSWERED_MAX: u64 = 1 << 20;
+
+/// Bytes of a head to which neither rules nor an archive have added anything, at most for most.
+pub(crate) const HEAD_USUAL: u64 = 2 << 10;
+
 /// Responses prepared for one connection: one send, and the content read for its streams.
 pub(crate) const ANSWERS_HELD_MAX: u64 = 4 << 20;
 

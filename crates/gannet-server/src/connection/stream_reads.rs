@@ -19,14 +19,24 @@ use crate::release::ServedFile;
 use crate::release::wakeup::Wakeup;
 
 impl<D: Driver> Active<'_, D> {
-    /// Starts lookups for requests that need more than memory.
+    /// Starts lookups for requests that need more than memory, in their order, as long as there is
+    /// room for the heads of their answers.
     pub(super) fn ask_missed(&mut self) {
         let streams = self.conn.protocol.streams_mut();
         let Some(streams) = streams.filter(|streams| !streams.missed.is_empty()) else {
             return;
         };
         let missed = std::mem::take(&mut streams.missed);
-        for (stream, waiting) in missed {
+        let mut missed = missed.into_iter();
+        while let Some((stream, waiting)) = missed.next() {
+            let Some(streams) = self.conn.protocol.streams_mut() else {
+                return;
+            };
+            if !streams.has_room_for(waiting.head_len_max()) {
+                streams.missed.push((stream, waiting));
+                streams.missed.extend(missed);
+                return;
+            }
             self.look_up(stream, waiting, None);
         }
     }
@@ -39,7 +49,9 @@ impl<D: Driver> Active<'_, D> {
         mut wakeup: Option<Result<Wakeup, Errno>>,
     ) {
         let waiter = (self.conn.id, u64::from(stream.0));
+        let mut head;
         loop {
+            head = waiting.head_len_max();
             let Some((known, found)) = self.shared.look_up_for(waiter, waiting, wakeup.take())
             else {
                 break;
@@ -50,6 +62,7 @@ impl<D: Driver> Active<'_, D> {
             }
         }
         if let Some(streams) = self.conn.protocol.streams_mut() {
+            streams.heads += head;
             streams.await_disk(stream, self.shared.driver.now());
         }
     }
@@ -136,6 +149,9 @@ impl<D: Driver> Active<'_, D> {
         };
         streams.asked -= 1;
         let is_open = streams.connection.is_open(stream);
+        if let What::Lookup(waiting) = &what {
+            streams.heads -= waiting.head_len_max();
+        }
         match what {
             // A stream that was reset, or given up, needs no further operation.
             What::Lookup(_) if !is_open => {}

@@ -24,7 +24,7 @@ use gannet_http::h2::{Connection, ErrorCode, StreamId, Time, Timeouts};
 use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 
-use crate::bounds::limits::{STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
+use crate::bounds::limits::{HEADS_HELD_MAX, STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
 use crate::bounds::tls::PLAINTEXT_MAX;
 use crate::config::Limits;
 use crate::exchange::outgoing::Outgoing;
@@ -52,6 +52,8 @@ pub(crate) struct Streams {
     pub(crate) asked: u32,
     /// Of these, reads of content.
     pub(crate) reads: u32,
+    /// Bytes of the heads for which the pending lookups need room, at most.
+    pub(crate) heads: u64,
     /// Open streams whose reads were postponed because of too many others.
     pub(crate) waiting: Vec<StreamId>,
     /// Responses whose last byte is in `out`, for the log.
@@ -119,6 +121,7 @@ impl Streams {
             missed: Vec::new(),
             asked: 0,
             reads: 0,
+            heads: 0,
             waiting: Vec::new(),
             records: Vec::new(),
             cut: Vec::new(),
@@ -203,6 +206,14 @@ impl Streams {
                 record: None,
             }),
         }
+    }
+
+    /// Whether a request may be looked up whose answer has a head of at most this length: together
+    /// with those before it there is room for it, or there are none.
+    pub(crate) fn has_room_for(&self, head: u64) -> bool {
+        let gathered = self.out.as_ref().map_or(0, Outgoing::len);
+        let held = gathered + self.heads;
+        held == 0 || held + head <= HEADS_HELD_MAX
     }
 
     /// Counts a pending operation of a stream, and defers its deadline.

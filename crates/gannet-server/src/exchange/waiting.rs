@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gannet_http::semantics::fields::FieldMask;
 use gannet_http::semantics::kept::KeptRequest;
+use gannet_http::semantics::limits::{READY_BLOCK_MAX, RESPONSE_HEAD_MAX};
 use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, Nanos, Token};
@@ -16,7 +17,7 @@ use super::outgoing::Outgoing;
 use super::pump::ruling_of;
 use crate::bounds::kept::{Awaited, KeptCharge};
 use crate::bounds::ledger::{Ledger, Work};
-use crate::bounds::limits::SITE_WAIT_S;
+use crate::bounds::limits::{HEAD_USUAL, SITE_WAIT_S};
 use crate::clients::Told;
 use crate::exchange::shared::Shared;
 use crate::observe::record::Answered;
@@ -29,7 +30,7 @@ use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::rules::{Ruling, SiteRules, may_stand_for, rule_input};
 use crate::release::wakeup::Wakeup;
-use crate::release::{Release, Selected, Source};
+use crate::release::{NO_SITE, Release, Selected, Source};
 
 /// A waiting request of any version, with the release that it began with: it is answered from that
 /// release even if another one has replaced it.
@@ -42,6 +43,8 @@ pub(crate) struct WaitingRequest {
     began: Nanos,
     /// The number of its site in that release.
     site: usize,
+    /// Bytes of the head of its answer, at most.
+    head_len_max: u64,
     /// For its memory.
     charge: KeptCharge,
 }
@@ -101,6 +104,19 @@ impl Waits {
         }
     }
 
+    /// Bytes of the head of the answer of a site of a release, at most.
+    fn head_len_max(&self, release: &Release, site: usize) -> u64 {
+        match self {
+            // A site that is not open may have any rules, and an archive any stored fields.
+            _ if site == NO_SITE => RESPONSE_HEAD_MAX as u64,
+            Self::Load(_) => HEAD_USUAL + READY_BLOCK_MAX as u64,
+            Self::Lookup(_) | Self::Password(_) | Self::Site(..) => {
+                let rules = release.site(site).rules();
+                HEAD_USUAL + rules.map_or(0, SiteRules::head_len_max)
+            }
+        }
+    }
+
     /// Bytes of what belongs to it. A password goes to the queue at once, and hosts are shared.
     fn memory(&self) -> usize {
         match self {
@@ -128,6 +144,7 @@ impl WaitingRequest {
         let bytes = size_of::<Self>() - size_of::<KeptRequest>() + request.memory();
         let bytes = (bytes + waits.memory()) as u64;
         Box::new(Self {
+            head_len_max: waits.head_len_max(release, site),
             charge: KeptCharge::new(ledger.kept(), waits.awaited(), bytes),
             request,
             release: Rc::clone(release),
@@ -152,6 +169,11 @@ impl WaitingRequest {
     #[inline]
     pub(crate) fn may_wait(&self, others: usize) -> bool {
         self.charge.may_wait(others)
+    }
+
+    /// Bytes of the head of its answer, at most.
+    pub(crate) fn head_len_max(&self) -> u64 {
+        self.head_len_max
     }
 
     /// The release that answers it.

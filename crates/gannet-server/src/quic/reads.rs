@@ -14,9 +14,17 @@ use crate::release::ServedFile;
 use crate::release::wakeup::Wakeup;
 
 impl<D: Driver> Active<'_, D> {
-    /// Starts the lookups of requests that cannot be answered from memory.
+    /// Starts the lookups of requests that cannot be answered from memory, in their order, as long as
+    /// there is room for the heads of their answers.
     pub(super) fn ask_missed(&mut self) {
-        for (id, waiting) in std::mem::take(&mut self.conn.streams.missed) {
+        let mut missed = std::mem::take(&mut self.conn.streams.missed).into_iter();
+        while let Some((id, waiting)) = missed.next() {
+            let streams = &mut self.conn.streams;
+            if !streams.has_room_for(waiting.head_len_max()) {
+                streams.missed.push((id, waiting));
+                streams.missed.extend(missed);
+                return;
+            }
             self.look_up(id, waiting, None);
         }
     }
@@ -31,8 +39,10 @@ impl<D: Driver> Active<'_, D> {
     ) {
         let waiter = (self.conn.id, u64::from(id));
         loop {
+            let head = waiting.head_len_max();
             let Some((known, found)) = self.shared.look_up_for(waiter, waiting, wakeup.take())
             else {
+                self.conn.streams.heads += head;
                 self.conn.streams.asked += 1;
                 return;
             };
@@ -113,6 +123,7 @@ impl<D: Driver> Active<'_, D> {
         streams.asked = streams.asked.saturating_sub(1);
         match what {
             What::Lookup(waiting) => {
+                streams.heads -= waiting.head_len_max();
                 // The lookup of a stream that was reset is abandoned.
                 if streams.find(id).is_some() {
                     self.look_up(id, waiting, Some(wakeup));

@@ -5,6 +5,7 @@ use std::ops::Range;
 use gannet_http::h3::connection::UniEvent;
 use gannet_http::h3::{ConnectionError, ErrorCode, Event, Fault, StreamId as H3StreamId};
 use gannet_http::semantics::date::DATE_LINE_LEN;
+use gannet_http::semantics::limits::RESPONSE_HEAD_MAX;
 use gannet_http::semantics::request::Version;
 use gannet_http::semantics::response::ResponseHead;
 use gannet_io::driver::{Driver, Nanos};
@@ -139,11 +140,17 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// Accepts the request streams that the peer has opened, as long as fewer than
-    /// [`STREAM_ASKED_MAX`] requests and reads of content wait for the disk.
+    /// [`STREAM_ASKED_MAX`] requests and reads of content wait for the disk, and the answers that the
+    /// peer has not acknowledged leave room.
     pub(super) fn accept_requests(&mut self) {
+        for id in std::mem::take(&mut self.conn.streams.postponed) {
+            self.read_request(id);
+        }
         loop {
             let streams = &self.conn.streams;
-            if streams.asked as usize + streams.missed.len() >= STREAM_ASKED_MAX as usize {
+            if streams.asked as usize + streams.missed.len() >= STREAM_ASKED_MAX as usize
+                || !streams.has_room_for(RESPONSE_HEAD_MAX as u64)
+            {
                 return;
             }
             let Some(id) = self.conn.quic.streams().accept(Dir::Bi) else {
@@ -223,6 +230,12 @@ impl<D: Driver> Active<'_, D> {
             };
             if !conn.streams.open[index].machine.wants_input() {
                 // `finish_requests` stops it.
+                return;
+            }
+            if conn.streams.open[index].machine.awaits_head()
+                && !conn.streams.has_room_for(RESPONSE_HEAD_MAX as u64)
+            {
+                conn.streams.postponed.push(id);
                 return;
             }
             let read = read_next(&mut conn.quic, id);

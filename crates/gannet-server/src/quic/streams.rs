@@ -28,7 +28,7 @@ use quinn_proto::{Connection, StreamId, VarInt, WriteError};
 
 use super::sent::Sent;
 use crate::bounds::ledger::{Account, Held};
-use crate::bounds::limits::COPY_MAX;
+use crate::bounds::limits::{COPY_MAX, H3_ANSWERED_MAX};
 use crate::bounds::quic::{PIECE_MAX, READ_AMONG_OTHERS_MAX, READ_HELD_MAX, READ_MAX, READS_MAX};
 use crate::exchange::waiting::WaitingRequest;
 use crate::observe::record::Record;
@@ -54,6 +54,10 @@ pub(crate) struct Streams {
     pub(super) asked: u32,
     /// How many of them are reads of content.
     pub(super) reads: u32,
+    /// Bytes of the heads for which the lookups in progress need room, at most.
+    pub(super) heads: u64,
+    /// Requests that are read once there is room for the heads of their answers.
+    pub(super) postponed: Vec<StreamId>,
     /// Content has been read for this connection alone.
     pub(super) has_read: bool,
     /// Bytes read for this connection that wait for the library or for the peer's acknowledgement.
@@ -314,6 +318,8 @@ impl Streams {
             missed: Vec::new(),
             asked: 0,
             reads: 0,
+            heads: 0,
+            postponed: Vec::new(),
             has_read: false,
             own_bytes: Arc::default(),
             whole: Vec::new(),
@@ -417,6 +423,14 @@ impl Streams {
         if std::mem::take(&mut self.has_acknowledged) {
             self.open.retain(|stream| !stream.is_acknowledged);
         }
+    }
+
+    /// Whether there is room for an answer whose head has at most this length: the peer has
+    /// acknowledged enough of those before it, or there are none.
+    pub(super) fn has_room_for(&self, head: u64) -> bool {
+        let own = self.open.iter().map(Stream::own_bytes);
+        let held = self.heads + own.sum::<u64>();
+        held == 0 || held + head <= H3_ANSWERED_MAX
     }
 
     /// Adds a request.
@@ -548,6 +562,7 @@ impl Streams {
     /// Removes a stream. A response that was not complete is logged as cut short.
     pub(super) fn forget(&mut self, id: StreamId) {
         self.missed.retain(|(missed, _)| *missed != id);
+        self.postponed.retain(|postponed| *postponed != id);
         if let Some(index) = self.position(id) {
             let stream = self.open.remove(index);
             self.cut.extend(stream.cut());

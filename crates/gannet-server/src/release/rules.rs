@@ -3,14 +3,15 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gannet_archive::{Archive, HostRules};
 use gannet_content::routing::Routing;
+use gannet_content::rules::evaluation::Excess;
 use gannet_content::rules::files::redirects_files;
 use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::language::first_language;
-use gannet_content::rules::limits::{EVALUATION_STEPS_MAX, RULES_FILE_MAX};
+use gannet_content::rules::limits::{EVALUATION_STEPS_MAX, LOCATION_MAX, RULES_FILE_MAX};
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
@@ -43,6 +44,12 @@ pub(crate) struct SiteRules {
     forms: Option<Arc<Forms>>,
     /// The evaluations out of steps that were counted.
     overruns: Arc<AtomicU64>,
+    /// Bytes of the fields that rules give an answer, at most.
+    fields_len_max: usize,
+    /// The folder of their files, for messages.
+    folder: Option<Arc<Path>>,
+    /// It was reported that they are too much for some answer.
+    is_excess_reported: Arc<AtomicBool>,
 }
 
 /// Evaluations of the rules of all sites that were out of steps.
@@ -100,6 +107,9 @@ impl SiteRules {
         let redirects = (!redirects.is_empty()).then(|| RedirectTable::parse(redirects));
         let headers = (!fields.is_empty()).then(|| HeaderTable::parse(fields));
         let headers = headers.transpose()?;
+        let fields_len_max = headers
+            .as_ref()
+            .map_or(0, |table| table.headers().fields_len_max());
         let names: Vec<_> = archive.index_names().map(<[u8]>::to_vec).collect();
         let routing = (!names.is_empty()).then(|| Routing {
             index_names: names,
@@ -107,6 +117,7 @@ impl SiteRules {
         });
         Ok(Self {
             redirects: redirects.transpose()?,
+            fields_len_max,
             headers: match &routing {
                 // Packing refuses what such patterns would leave open.
                 Some(routing) => headers.map(|table| table.with_routing(routing, false)),
@@ -164,6 +175,7 @@ impl SiteRules {
             headers: rules
                 .headers
                 .map(|table| table.with_routing(routing, compressed_only)),
+            folder: Some(path.into()),
             ..rules
         }))
     }
@@ -190,7 +202,10 @@ impl SiteRules {
             let (rules, more) = headers::parse(&file, compat);
             problems.extend(more);
             found.may_forbid_coding = rules.may_forbid_coding();
-            found.headers = (!rules.rules.is_empty()).then(|| HeaderTable::new(rules));
+            let table = (!rules.rules.is_empty()).then(|| HeaderTable::new(rules));
+            problems.extend(table.as_ref().and_then(|table| table.problem(file.path)));
+            found.fields_len_max = table.as_ref().map_or(0, |it| it.headers().fields_len_max());
+            found.headers = table;
         }
         match has_errors(&problems) {
             true => Err(problems),
@@ -286,6 +301,16 @@ impl SiteRules {
         self.headers.is_some()
     }
 
+    /// Bytes that they add to the head of an answer, at most.
+    pub(crate) fn head_len_max(&self) -> u64 {
+        let location = if self.redirects.is_some() {
+            LOCATION_MAX
+        } else {
+            0
+        };
+        (self.fields_len_max + location) as u64
+    }
+
     /// The rules with users, if there are any.
     pub(crate) fn users(&self) -> Option<&HeaderTable> {
         self.headers.as_ref().filter(|table| table.has_users())
@@ -319,9 +344,17 @@ impl SiteRules {
         self.may_forbid_coding
     }
 
-    /// The changes to the fields of the response; `None` if there are none.
+    /// The changes to the fields of the response; `None` if there are none. Those of the site are left
+    /// out where they are too much for a response.
     pub(crate) fn changes(&self, input: &RuleInput<'_>) -> Option<FieldChanges> {
-        let changes = self.headers.as_ref().map(|headers| headers.changes(input));
+        let headers = self.headers.as_ref();
+        let changes = headers.map(|headers| {
+            let changes = headers.changes(input);
+            changes.unwrap_or_else(|excess| {
+                self.note_excess(excess);
+                FieldChanges::default()
+            })
+        });
         let mut changes = changes.unwrap_or_default();
         if self.is_preview {
             changes.set.retain(|(name, _)| name != ROBOTS.0);
@@ -329,6 +362,31 @@ impl SiteRules {
         }
         (!changes.is_empty()).then_some(changes)
     }
+
+    /// Counts an answer without the fields of the site, and reports the first one.
+    #[cold]
+    fn note_excess(&self, excess: Excess) {
+        WITHOUT_FIELDS.fetch_add(1, Ordering::Relaxed);
+        if self.is_excess_reported.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut problem = excess.problem("_headers");
+        if let Some(folder) = &self.folder {
+            problem = problem.of_site(folder);
+        }
+        let help = problem.what.help().unwrap_or_default();
+        ERRORS.tell(format_args!(
+            "gannet: fields of an answer are left out: {problem}\nhelp: {help}"
+        ));
+    }
+}
+
+/// Answers without the fields of their site, of all sites.
+static WITHOUT_FIELDS: AtomicU64 = AtomicU64::new(0);
+
+/// How many answers had none of the fields of their site's rules, which were too much for them.
+pub(crate) fn answers_without_fields() -> u64 {
+    WITHOUT_FIELDS.load(Ordering::Relaxed)
 }
 
 /// Not to be found by search engines. A convention of theirs.

@@ -21,6 +21,7 @@ use crate::observe::board::unix_now;
 use crate::observe::board::{self, Board};
 use crate::observe::metrics::WorkerCounts;
 use crate::observe::metrics::{Counters, TlsCounters};
+use crate::release::rules::answers_without_fields;
 use crate::tls::certificates::{CertificateStore, Facts};
 
 /// Facts reported besides the counters.
@@ -118,6 +119,12 @@ impl Text {
             "Requests answered with 503 because too many others waited, by what they would have waited for.",
             "reason",
             Awaited::ALL.map(|it| (it.name(), sum.turned_away[it as usize])),
+        );
+        self.single(
+            "gannet_answers_without_site_fields_total",
+            "counter",
+            "Answers without the fields of the rules of their site, which were too much for them.",
+            answers_without_fields(),
         );
         for (name, help, errors) in [
             (

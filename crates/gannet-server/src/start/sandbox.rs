@@ -64,8 +64,6 @@ impl Sandbox {
         listeners: &[Bound],
         engine: &EngineReport,
     ) -> Self {
-        let is_live =
-            |content: &Content| !matches!(content, Content::Archive(_) | Content::Store(_));
         let mut worker = Reach::default();
         // What tells about the process and the memory of the machine.
         let mut control = Reach {
@@ -73,14 +71,7 @@ impl Sandbox {
             ..Reach::default()
         };
         for Hosted { content, .. } in contents {
-            let path = std::path::absolute(content.clone().into_path()).unwrap_or_default();
-            let folders = match content {
-                // Its folder is the served directory.
-                Content::File(_) => replaceable(path.parent().unwrap_or(&path)),
-                // As for an entry that is to come.
-                Content::Many(_) => replaceable(&real(&path).join("_")),
-                _ => replaceable(&path),
-            };
+            let folders = folders_of(content);
             if is_live(content) {
                 worker.read.extend(folders.iter().cloned());
             }
@@ -220,6 +211,63 @@ impl Sandbox {
     }
 }
 
+/// A file that workers can open while they serve directories, though it is none of these.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WithinReach {
+    /// The file.
+    pub file: PathBuf,
+    /// The folder whose files they can open: it holds a served directory, or the folder of one.
+    pub folder: PathBuf,
+}
+
+/// Which of these files confined workers could open, because they are below a folder of which a served
+/// directory may be replaced.
+pub fn within_reach<'f>(
+    contents: &[Hosted],
+    files: impl IntoIterator<Item = &'f Path>,
+) -> Vec<WithinReach> {
+    let folders = worker_folders(contents);
+    let reached = files.into_iter().filter_map(|file| {
+        let target = real(file);
+        let folder = folders.iter().find(|folder| target.starts_with(folder))?;
+        Some(WithinReach {
+            file: file.to_owned(),
+            folder: folder.clone(),
+        })
+    });
+    reached.collect()
+}
+
+/// The folders below which confined workers can open files, none of which is below another one: those
+/// that let a served directory be replaced.
+#[must_use]
+pub fn worker_folders(contents: &[Hosted]) -> Vec<PathBuf> {
+    let live = contents.iter().filter(|it| is_live(&it.content));
+    let folders = live.flat_map(|it| folders_of(&it.content));
+    let mut folders: Vec<PathBuf> = folders.map(|folder| real(&folder)).collect();
+    folders.sort();
+    // What is below a folder follows it.
+    folders.dedup_by(|below, folder| below.starts_with(folder));
+    folders
+}
+
+/// Whether workers open its files.
+fn is_live(content: &Content) -> bool {
+    !matches!(content, Content::Archive(_) | Content::Store(_))
+}
+
+/// The folders that a content is opened from, while it is served.
+fn folders_of(content: &Content) -> Vec<PathBuf> {
+    let path = std::path::absolute(content.clone().into_path()).unwrap_or_default();
+    match content {
+        // Its folder is the served directory.
+        Content::File(_) => replaceable(path.parent().unwrap_or(&path)),
+        // As for an entry that is to come.
+        Content::Many(_) => replaceable(&real(&path).join("_")),
+        _ => replaceable(&path),
+    }
+}
+
 /// Folders, known by device and inode, as the kernel's rules know them: another folder at the same
 /// path is none of them.
 #[derive(Clone, Debug)]
@@ -316,6 +364,36 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn files_beside_a_served_directory_are_within_reach() {
+        let name = format!("gannet-reach-{}", std::process::id());
+        let base = std::env::temp_dir().canonicalize().unwrap().join(name);
+        fs::create_dir_all(base.join("app/public")).unwrap();
+        fs::create_dir_all(base.join("keys")).unwrap();
+        let (near, far) = (base.join("app/key.pem"), base.join("keys/key.pem"));
+        fs::write(&near, "").unwrap();
+        fs::write(&far, "").unwrap();
+        let found = |content| {
+            let contents = [Hosted {
+                hosts: Vec::new(),
+                content,
+                entry: None,
+            }];
+            let files = [&near, &far].map(PathBuf::as_path);
+            let folders = worker_folders(&contents);
+            let found = within_reach(&contents, files);
+            assert!(found.iter().all(|it| folders.contains(&it.folder)));
+            found.into_iter().map(|it| it.file).collect::<Vec<_>>()
+        };
+        let inner = base.join("app/public");
+        assert_eq!(found(Content::Directory(inner.clone()))[0], near);
+        assert_eq!(
+            found(Content::Archive(inner.join("a.gannet"))),
+            [] as [PathBuf; 0]
+        );
+        fs::remove_dir_all(base).unwrap();
+    }
 
     #[test]
     fn holders_allow_for_renames_and_links_but_never_for_all() {

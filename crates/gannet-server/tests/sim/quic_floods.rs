@@ -170,7 +170,7 @@ fn datagrams_of_nobody_are_answered_with_less() {
 
 /// Requests that are cancelled at once.
 #[test]
-fn requests_that_are_given_up_have_a_bound() {
+pub(crate) fn requests_that_are_given_up_have_a_bound() {
     let (mut server, config) = server();
     server.disk.slow_file("small", 1_000_000_000);
     let mut link = connected(&mut server, &config, &Opening::new(0));
@@ -197,7 +197,7 @@ fn requests_that_are_given_up_have_a_bound() {
 
 /// Many requests for long files by clients that read nothing, or little of each.
 #[test]
-fn answers_that_are_not_taken_have_a_bound() {
+pub(crate) fn answers_that_are_not_taken_have_a_bound() {
     for window in [0, 1_000, 20_000, 1 << 20] {
         let faults = Faults {
             cold: 500,
@@ -238,7 +238,7 @@ fn answers_that_are_not_taken_have_a_bound() {
 
 /// As many incomplete requests as permitted, each of maximum length.
 #[test]
-fn requests_that_are_not_whole_have_a_bound() {
+pub(crate) fn requests_that_are_not_whole_have_a_bound() {
     let (mut server, config) = server();
     let mut flood: Vec<_> = (0..FLOOD)
         .map(|number| connected(&mut server, &config, &Opening::new(number)))

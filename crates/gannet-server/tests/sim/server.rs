@@ -1,7 +1,8 @@
 //! A simulated server that a test drives turn by turn, with helpers for its clients.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use gannet_io::driver::{Done, Listener, Nanos, Network};
 use gannet_io::options::EngineOptions;
@@ -9,12 +10,34 @@ use gannet_io::sim::{Client, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenClients, DrivenContent};
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
+use gannet_testkit::long_heads;
 use rustls::ClientConfig;
 
 use crate::link::BOUND;
 use crate::run::{LIMITS, Packing, Tls, check_holdings, open, secure};
 
 const MS: u64 = 1_000_000;
+
+thread_local! {
+    /// The rules for fields of the directories that servers of this thread serve.
+    static HEADERS: Cell<&'static [u8]> = const { Cell::new(b"") };
+}
+
+/// Runs tests over the site whose answers have the longest and dearest heads that are accepted.
+pub(crate) fn over_the_dearest_site(tests: &[fn()]) {
+    static RULES: LazyLock<String> = LazyLock::new(long_heads::headers);
+    HEADERS.set(RULES.as_bytes());
+    tests.iter().for_each(|test| test());
+    HEADERS.set(b"");
+}
+
+/// The directory of a server, with these rules.
+pub(crate) fn directory(disk: &SimHandle) -> DrivenContent {
+    match HEADERS.get() {
+        b"" => DrivenContent::Directory(disk.root()),
+        rules => DrivenContent::Ruled(disk.root(), rules),
+    }
+}
 
 /// Larger than files kept in memory: sent from the file.
 pub(crate) const LARGE: usize = 200_000;
@@ -69,7 +92,7 @@ impl Server {
         disk.put_file("large", vec![b'L'; LARGE]);
         disk.put_file("small", "small");
         disk.age_files(10_000);
-        let content = DrivenContent::Directory(disk.root());
+        let content = directory(&disk);
         let options = ContentOptions::default();
         let driven = Driven::with_clients(driver, content, &options, limits, (None, clients));
         let driven = driven.expect("no archive");
@@ -91,7 +114,7 @@ impl Server {
         if let Some(tls) = &mut tls {
             tls.datagram_sockets = u32::try_from(sockets.len()).expect("few");
         }
-        let content = DrivenContent::Directory(disk.root());
+        let content = directory(&disk);
         // No snapshots: large files are sent slice by slice.
         let options = ContentOptions {
             snapshot_max: 0,
@@ -123,7 +146,7 @@ impl Server {
     pub(crate) fn copying() -> Self {
         let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
         let disk = driver.handle();
-        let content = DrivenContent::Directory(disk.root());
+        let content = directory(&disk);
         let options = ContentOptions::default();
         let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
         Self { driven, disk }

@@ -181,6 +181,9 @@ impl Check<'_> {
                 let has_content = |path: &[u8]| self.site.has_content(host, path);
                 problems.extend(lint(table, &rules.redirect_files(), &has_content));
             }
+            if let Some(table) = rules.headers().filter(|_| !rules.is_of_archive()) {
+                problems.extend(table.lint("_headers"));
+            }
             for problem in &mut problems {
                 if let Some(name) = self.site.host_name(host) {
                     problem.file = format!("{name}/{}", problem.file);
@@ -222,7 +225,7 @@ impl Check<'_> {
     /// The value of a field according to the site's rules.
     fn ruled(&self, asked: &RequestUrl<'_>, name: &str) -> Option<String> {
         let table = self.site.rules(asked.host).headers()?;
-        let changes = table.changes(&asked.rule_input());
+        let changes = table.changes(&asked.rule_input()).ok()?;
         let (_, value) = changes.set.into_iter().find(|(set, _)| set == name)?;
         Some(String::from_utf8_lossy(&value).into_owned())
     }

@@ -70,7 +70,9 @@ impl Rules {
             };
             let (found, problems) = headers::parse(&file, compat);
             rules.problems.extend(problems);
-            rules.headers = Some(HeaderTable::new(found).with_routing(routing, false));
+            let table = HeaderTable::new(found).with_routing(routing, false);
+            rules.problems.extend(table.problem(HEADERS));
+            rules.headers = Some(table);
         }
         Ok(rules)
     }
@@ -163,21 +165,17 @@ impl Rules {
         }
     }
 
-    /// `_headers:3`: the lines of a rule that set a field, none if it does not. Of an archive, where the
-    /// rule begins.
+    /// `_headers:3`: the lines from which a field has its value, of these rules that match. Of an
+    /// archive, where the rules begin.
     #[must_use]
-    pub fn places_of_field(&self, rule: u32, name: &str) -> Vec<String> {
-        let rules = self.headers.as_ref().map(|table| &table.headers().rules);
-        let Some(rule) = rules.and_then(|rules| rules.get(rule as usize)) else {
-            return Vec::new();
-        };
-        let place = |line| Place { line, ..rule.place };
-        let mut places: Vec<_> = rule
-            .lines_of(name)
-            .map(|line| shown(HEADERS, Some(place(line))))
-            .collect();
-        places.dedup();
-        places
+    pub fn places_of_field(&self, rules: &[u32], name: &str) -> Vec<String> {
+        let table = self.headers.iter();
+        let lines = table.flat_map(|table| table.lines_of(rules, name));
+        let places = lines.map(|line| Place {
+            line,
+            ..Place::default()
+        });
+        places.map(|place| shown(HEADERS, Some(place))).collect()
     }
 
     /// Whether the rules come from an archive, without their files.

@@ -66,18 +66,34 @@ impl SiteRules {
             let (table, more) = headers::parse(&RulesFile { path, text }, compat);
             problems.extend(more);
             problems.extend(table.clear_password(path));
-            rules.headers = (!table.rules.is_empty()).then(|| HeaderTable::new(table));
+            let table = (!table.rules.is_empty()).then(|| HeaderTable::new(table));
+            problems.extend(table.as_ref().and_then(|table| table.problem(path)));
+            rules.headers = table;
         }
         if has_errors(&problems) {
             return Err(PackError::Rules(problems));
         }
         rules.check_users(files)?;
+        rules.check_fields(files)?;
         Ok(rules)
     }
 
     /// Whether there are none. A site may consist of rules alone: one that has moved.
     pub(super) fn is_empty(&self) -> bool {
         self.redirects.is_none() && self.headers.is_none()
+    }
+
+    /// Fields of files that are stored with them are not too much.
+    fn check_fields(&self, files: &[SourceFile]) -> Result<(), PackError> {
+        let Some(table) = self.headers.as_ref().filter(|table| !table.has_hosts()) else {
+            return Ok(());
+        };
+        for file in files {
+            if let Err(excess) = table.changes(&asked_for(&file.url)) {
+                return Err(PackError::Rules(vec![excess.problem("_headers")]));
+            }
+        }
+        Ok(())
     }
 
     /// What a compressed file holds is for none but the users of that file.
@@ -98,24 +114,21 @@ impl SiteRules {
         Ok(())
     }
 
-    /// Warns about redirects that work, but probably not as intended.
+    /// Warns about rules that work, but probably not as intended.
     pub(super) fn lint(&self, has_content: &dyn Fn(&[u8]) -> bool) -> Vec<Problem> {
         let files: Vec<&str> = self.files.iter().map(String::as_str).collect();
-        let table = self.redirects.as_ref();
-        table.map_or_else(Vec::new, |table| lint(table, &files, has_content))
+        let redirects = self.redirects.iter();
+        let problems = redirects.flat_map(|table| lint(table, &files, has_content));
+        let headers = self.headers.iter();
+        problems
+            .chain(headers.flat_map(|table| table.lint("_headers")))
+            .collect()
     }
 
     /// Whether a redirect rule answers a path that has no content.
     pub(super) fn answer(&self, path: &[u8]) -> bool {
-        let request = RuleInput {
-            scheme: Scheme::Https,
-            host: b"",
-            path,
-            query: None,
-            language: b"",
-        };
         let table = self.redirects.as_ref();
-        table.is_some_and(|table| table.for_missing(&request).is_some())
+        table.is_some_and(|table| table.for_missing(&asked_for(path)).is_some())
     }
 
     /// Whether there are field rules, and the fields of a path depend on the path alone.
@@ -134,13 +147,8 @@ impl SiteRules {
     /// The changes to the fields of a path's own content, unless they are decided at run time.
     pub(super) fn changes(&self, url: &[u8]) -> Option<FieldChanges> {
         let table = self.headers.as_ref().filter(|table| !table.has_hosts())?;
-        Some(table.changes(&RuleInput {
-            scheme: Scheme::Https,
-            host: b"",
-            path: url,
-            query: None,
-            language: b"",
-        }))
+        // What is too much for a file was refused.
+        Some(table.changes(&asked_for(url)).unwrap_or_default())
     }
 
     /// The contents that rules send for other paths.
@@ -171,6 +179,17 @@ impl SiteRules {
         let (redirects, fields) = self.compile();
         writer.set_section(SectionKind::RedirectRules, redirects);
         writer.set_section(SectionKind::FieldRules, fields);
+    }
+}
+
+/// A request of which rules see the path alone.
+fn asked_for(path: &[u8]) -> RuleInput<'_> {
+    RuleInput {
+        scheme: Scheme::Https,
+        host: b"",
+        path,
+        query: None,
+        language: b"",
     }
 }
 

@@ -39,11 +39,11 @@ fn fields_by_path() {
             [Some("v"); 3],
         ),
         (
-            "Netlify; Cloudflare",
-            "all rules that match apply, in one line with commas",
+            "Cloudflare; Netlify's library",
+            "all rules that match apply: in one line with commas, or the last one overwrites",
             "/*\n  X-Row: a\n/b\n  X-Row: b\n",
             "/b",
-            [Some("a, b"); 3],
+            [Some("b"), Some("a, b"), Some("b")],
         ),
         (
             "Netlify",
@@ -128,6 +128,13 @@ fn fields_by_path() {
             "https://h.example/b\n  Basic-Auth: a:b\n",
             "/b",
             [Some(REFUSED); 3],
+        ),
+        (
+            "Netlify's library; Cloudflare",
+            "white space before the colon does not count",
+            "/b\n  X-Row : v\n",
+            "/b",
+            [Some("v"); 3],
         ),
         (
             "Cloudflare",

@@ -2,6 +2,7 @@
 
 use clap::ValueHint;
 use gannet_content::host_name::host_name;
+use gannet_http::semantics::limits::OPERATOR_FIELDS_LEN_MAX;
 use gannet_io::links::Outside;
 use gannet_server::config::UnknownHost;
 
@@ -275,11 +276,21 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "a field to add to every answer; repeatable",
         details: "Fields that frame or describe an answer (content-length, etag and the like) are \
-            set by gannet and rejected here. In the configuration it may be a table; in the \
+            set by gannet and rejected here; all together have at most 8 KiB. In the configuration it may be a table; in the \
             environment newlines separate the fields.",
         is_common: true,
         apply: |settings, values| {
-            settings.server.content.fields = values.iter().map(field).collect::<Result<_, _>>()?;
+            let fields: Vec<_> = values.iter().map(field).collect::<Result<_, _>>()?;
+            let lens = fields
+                .iter()
+                .map(|(name, value)| name.len() + value.len() + ": \r\n".len());
+            if lens.sum::<usize>() > OPERATOR_FIELDS_LEN_MAX {
+                let most = OPERATOR_FIELDS_LEN_MAX;
+                return Err(format!(
+                    "together longer than {most} bytes, which every answer would have"
+                ));
+            }
+            settings.server.content.fields = fields;
             Ok(())
         },
     },

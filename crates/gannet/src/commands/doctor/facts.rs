@@ -176,6 +176,10 @@ pub(super) struct Process {
     pub(super) is_root: bool,
     /// `--user`.
     pub(super) user: Option<String>,
+    /// The folders below which confined workers can open files.
+    pub(super) worker_folders: Vec<String>,
+    /// Keys, passwords and logs that they could open, in words.
+    pub(super) within_reach: Vec<String>,
     /// What that user cannot do while it serves.
     pub(super) denied: Vec<Lack>,
     /// What kind of container this is.

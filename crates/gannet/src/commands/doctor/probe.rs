@@ -16,7 +16,7 @@ use gannet_io::{clock, ktls, lookups, probe, user};
 use gannet_server::config::{Content, ListenAddress, SandboxChoice};
 use gannet_server::tls::certificates::now_unix;
 use gannet_server::tls::watch::Source;
-use gannet_server::{Denied, however_long, machine_memory};
+use gannet_server::{Denied, however_long, machine_memory, worker_folders};
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
@@ -74,6 +74,15 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
         process: Process {
             is_root: user::is_root(),
             user: settings.user.clone(),
+            worker_folders: match settings.server.sandbox {
+                SandboxChoice::Off => Vec::new(),
+                SandboxChoice::Auto | SandboxChoice::Require => {
+                    let folders = worker_folders(&outlook.contents);
+                    let words = folders.iter().map(|it| it.display().to_string());
+                    words.collect()
+                }
+            },
+            within_reach: outlook.within_reach,
             denied: outlook.denied.iter().map(denied).collect(),
             container: container(),
         },

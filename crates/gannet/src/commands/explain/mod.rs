@@ -2,6 +2,7 @@
 
 mod access;
 mod forms;
+mod ruled;
 mod server;
 mod unserved;
 
@@ -329,7 +330,7 @@ fn foresee(
     let is_protected = is_protected(site, &asked);
     // Only content can be cached, by the client alone.
     let may_cache = may_cache && (!is_protected || answer.status < 300);
-    rules(site, &target, &host, may_cache, &mut answer);
+    ruled::rules(site, (&target, &host), may_cache, &mut answer, text);
     let has_file = may_cache && matches!(located, Located::File(..));
     let redirects = site.rules(asked.host).redirects();
     if redirects.is_some_and(|it| it.varies_by_language(&asked.rule_input(), has_file)) {
@@ -751,37 +752,5 @@ fn forbids_coding(site: &Site, target: &Target, asked: &RequestUrl<'_>) -> bool 
         query: None,
         language: b"",
     };
-    table.changes(&request).forbid_coding()
-}
-
-/// Applies the rules for fields. An archive without rules for single hosts has them applied
-/// already.
-fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut Answer) {
-    let own = site.rules(host_number(site, host));
-    let Some(table) = own.headers() else {
-        return;
-    };
-    let request = RuleInput {
-        scheme: scheme(target),
-        host: host.as_bytes(),
-        path: &target.path,
-        query: target.query.as_deref().map(str::as_bytes),
-        language: b"",
-    };
-    let found = table.find(&request);
-    let mut changes = table.changes(&request);
-    if !may_cache {
-        changes = changes.without_caching();
-    }
-    answer
-        .fields
-        .retain(|field| !changes.remove.contains(&field.name));
-    for (name, value) in &changes.set {
-        let value = String::from_utf8_lossy(value);
-        let places = found
-            .iter()
-            .flat_map(|rule| own.places_of_field(*rule, name));
-        let places: Vec<_> = places.collect();
-        answer.set(name, &value, &places.join(", "));
-    }
+    table.changes(&request).unwrap_or_default().forbid_coding()
 }

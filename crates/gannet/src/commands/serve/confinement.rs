@@ -1,10 +1,16 @@
 //! What the process gives up: its user, and rights that no server needs.
 
+use std::path::PathBuf;
+
 use gannet_io::sandbox::{Calls, Domain, Kernel, Reach, forbid_privileges};
 use gannet_io::user::{User, is_root};
-use gannet_server::config::{RunAs, SandboxChoice};
+use gannet_server::WithinReach;
+use gannet_server::config::{Hosted, RunAs, SandboxChoice};
 
-use crate::messages::{Failure, cause};
+use super::output::log_file;
+use super::tls;
+use crate::command_line::settings::Settings;
+use crate::messages::{Failure, cause, printable};
 
 /// Gives up what could add rights later. Called before any thread starts, which would keep it.
 ///
@@ -29,6 +35,32 @@ pub(super) fn confine(choice: SandboxChoice, becomes_user: bool) {
         // Whatever the kernel refuses here it refuses the main thread as well, which reports it.
         let _ = domain.and_then(|domain| domain.enter());
     }
+}
+
+/// What to do about files that confined workers could open.
+pub(crate) const FOLDER_OF_ITS_OWN: &str =
+    "move it, or keep the site in a folder of its own, two levels below";
+
+/// Keys, passwords and logs that confined workers could open, since they lie below a folder from which
+/// they open directories, in words.
+pub(crate) fn within_reach(settings: &Settings, contents: &[Hosted]) -> Vec<String> {
+    if settings.server.sandbox == SandboxChoice::Off {
+        return Vec::new();
+    }
+    let certificates = tls::source(settings).ok().flatten();
+    let keys = certificates.iter().flat_map(|source| {
+        let ordered = source.ordered.iter().map(|it| &it.folder);
+        source.pairs.iter().map(|pair| &pair.key).chain(ordered)
+    });
+    let passwords = settings.server.passwords.file.iter();
+    let log = log_file(settings);
+    let files = keys.chain(passwords).chain(&log).map(PathBuf::as_path);
+    let found = gannet_server::within_reach(contents, files);
+    let words = found.iter().map(|WithinReach { file, folder }| {
+        let [file, folder] = [file, folder].map(|path| printable(&path.to_string_lossy()));
+        format!("confined workers could open '{file}', as anything below '{folder}'")
+    });
+    words.collect()
 }
 
 /// The user that `--user NAME[:GROUP]` names.

@@ -45,6 +45,7 @@ use crate::command_line::settings::Settings;
 use crate::commands::serve::addresses::Listening;
 use crate::commands::serve::companions::Companions;
 use crate::commands::serve::configured::Configured;
+pub(crate) use crate::commands::serve::confinement::FOLDER_OF_ITS_OWN;
 use crate::commands::serve::content::{content, have_hosts, kinds};
 use crate::commands::serve::effects::Situation;
 use crate::commands::serve::followed::Followed;
@@ -196,6 +197,12 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     if let Some(why) = report.without_lookups {
         let help = why.help.as_deref().unwrap_or_default();
         notes.push_str(&format!("note     {NAME_BY_NAME}: {why}; {help}\n"));
+    }
+    for reached in confinement::within_reach(settings, &report.contents) {
+        notes.push_str(&format!(
+            "note     {reached}: {}\n",
+            confinement::FOLDER_OF_ITS_OWN
+        ));
     }
     notes.extend(followed.map(|it| it.note()));
     for missing in report.http3.iter().flat_map(|http3| &http3.missing) {
@@ -387,6 +394,7 @@ fn prepare(
     sockets.refuse_unused(&taken)?;
     tell_of_missing_front_pages(&report.no_front_page);
     let interfaces = addresses::interface_addresses();
+    let within_reach = confinement::within_reach(settings, &report.contents);
     let lines = Lines {
         addresses: &addresses,
         for_proxies: &for_proxies,
@@ -398,6 +406,7 @@ fn prepare(
         note: note.as_deref(),
         has_trust: settings.server.clients.trusts_anyone(),
         trusts_everybody: trusts_everybody(settings),
+        within_reach: &within_reach,
         hardly_codes: budget.hardly_codes() || report.lacks_room_to_code,
         qr: qr_code::wanted(settings, &addresses, &interfaces, &terminal),
         colour: terminal.colour,

@@ -36,6 +36,8 @@ pub(crate) struct Outlook {
     pub(crate) memory: u64,
     /// What may be kept in memory besides.
     pub(crate) budget: Budget,
+    /// Keys, passwords and logs that confined workers could open, in words.
+    pub(crate) within_reach: Vec<String>,
     /// What the user that the server becomes cannot do.
     pub(crate) denied: Vec<Denied>,
     /// What is wrong with the settings.
@@ -108,6 +110,7 @@ impl Outlook {
             limits: process_limits::check(settings, &needs, used),
             memory: needs.memory_of_start(used),
             budget: Budget::of(settings, &needs, used),
+            within_reach: confinement::within_reach(settings, &opened),
             contents: opened,
             certificates,
             denied: denied.unwrap_or_default(),

@@ -10,6 +10,7 @@ use gannet_server::tls::development::Development;
 use gannet_server::{Http3Report, StartReport};
 
 use crate::commands::serve::addresses::{public_urls, urls};
+use crate::commands::serve::confinement::FOLDER_OF_ITS_OWN;
 use crate::commands::serve::tls;
 use crate::https_record::https_record;
 use crate::messages::printable;
@@ -43,6 +44,8 @@ pub struct Lines<'a> {
     pub has_trust: bool,
     /// What it means that whoever connects is trusted, if that is so.
     pub trusts_everybody: Option<&'static str>,
+    /// Keys and logs that confined workers could open.
+    pub within_reach: &'a [String],
     /// Memory is too short for encoders.
     pub hardly_codes: bool,
     /// A QR code, several lines.
@@ -101,6 +104,10 @@ impl Lines<'_> {
         }
         if let Some(meaning) = self.trusts_everybody {
             let what = format!("{meaning}: {TRUST_PROXIES}");
+            self.line(&mut text, "note", &self.paint("33", &what));
+        }
+        for reached in self.within_reach {
+            let what = format!("{reached}: {FOLDER_OF_ITS_OWN}");
             self.line(&mut text, "note", &self.paint("33", &what));
         }
         if self.hardly_codes {
@@ -407,6 +414,7 @@ mod tests {
             note: Some("port 8080 is busy; using 8081"),
             has_trust: false,
             trusts_everybody: None,
+            within_reach: &[],
             hardly_codes: false,
             qr: None,
             colour: false,
@@ -441,6 +449,10 @@ mod tests {
         lines.trusts_everybody = Some("everybody is trusted");
         assert!(lines.render().contains("\nnote     everybody is trusted"));
         lines.trusts_everybody = None;
+        let reached = ["workers can open '/srv/app/key.pem'".to_owned()];
+        lines.within_reach = &reached;
+        assert!(lines.render().contains(&reached[0]));
+        lines.within_reach = &[];
         lines.qr = Some("code\n".into());
         assert!(lines.render().contains("8081\n\ncode\n\nCtrl-C"));
         lines.colour = true;

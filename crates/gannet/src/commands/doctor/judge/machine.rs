@@ -5,6 +5,7 @@ use gannet_server::tls::kernel::Choice;
 
 use super::super::facts::{Clock, Facts, Lack, Limits, Memory};
 use super::super::finding::{Finding, Level};
+use crate::commands::serve::FOLDER_OF_ITS_OWN;
 use crate::commands::serve::start_lines::NAME_BY_NAME;
 use crate::quantities::size;
 
@@ -153,6 +154,7 @@ pub(super) fn process(facts: &Facts) -> Vec<Finding> {
     });
     let note = |lack| Finding::lacking(Level::Note, "user", lack);
     all.extend(process.denied.iter().map(note));
+    all.extend(reach(facts));
     let Some(container) = process.container else {
         return all;
     };
@@ -166,6 +168,22 @@ pub(super) fn process(facts: &Facts) -> Vec<Finding> {
         false => Finding::ok("container", container),
     });
     all
+}
+
+/// What confined workers can open besides what they serve.
+fn reach(facts: &Facts) -> Vec<Finding> {
+    let (folders, reached) = (&facts.process.worker_folders, &facts.process.within_reach);
+    if folders.is_empty() {
+        return Vec::new();
+    }
+    let note = |what: &String| Finding::note("sandbox", what.clone()).help(FOLDER_OF_ITS_OWN);
+    match reached.is_empty() {
+        true => {
+            let text = format!("confined workers open files below {}", folders.join(", "));
+            vec![Finding::ok("sandbox", text)]
+        }
+        false => reached.iter().map(note).collect(),
+    }
 }
 
 pub(super) fn clock(clock: &Clock, has_https: bool) -> Finding {

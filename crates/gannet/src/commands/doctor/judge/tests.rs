@@ -81,7 +81,10 @@ fn sound() -> Facts {
                 fitting: None,
             },
         },
-        process: Process::default(),
+        process: Process {
+            worker_folders: vec!["/srv/www".into()],
+            ..Process::default()
+        },
         unit: None,
     }
 }
@@ -226,6 +229,14 @@ fn kernels_and_limits() {
         assert!(text.starts_with(help), "{text}");
     }
     check_ok(|facts| facts.memory.available = None, "synchronised");
+}
+
+/// Keys beside a site are for no worker.
+#[test]
+fn what_workers_could_open() {
+    check_ok(|_| {}, "confined workers open files below /srv/www");
+    let key = |facts: &mut Facts| facts.process.within_reach = vec!["'/srv/www/key.pem'".into()];
+    check(key, Level::Note, "sandbox", "/srv/www/key.pem");
 }
 
 #[test]

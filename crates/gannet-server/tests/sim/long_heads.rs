@@ -1,0 +1,162 @@
+//! Sites whose rules make the longest and dearest heads that are accepted: the floods hold over them,
+//! clients that read nothing hold little, and those that read get all.
+
+use gannet_io::sim::{Client, Faults};
+use gannet_server::ledger::Account;
+use gannet_testkit::h2::{self, headers, wide_opening};
+
+use crate::link::{Link, Opening};
+use crate::quic_deadlines::connected;
+use crate::server::{Server, get, over_the_dearest_site};
+use crate::{floods, quic_floods};
+
+const MIB: u64 = 1 << 20;
+
+/// Clients that read nothing.
+const SILENT: usize = 60;
+
+/// Bytes that they may have a worker hold in all.
+const SILENT_HELD_MAX: u64 = 120 * MIB;
+
+/// Requests of each, as many as it may have at a time.
+const REQUESTS: u32 = 100;
+
+#[test]
+fn floods_over_tcp_hold() {
+    over_the_dearest_site(&[
+        floods::input_that_is_not_looked_at_has_a_bound,
+        floods::records_that_are_not_whole_have_a_bound,
+        floods::answers_that_are_not_taken_have_a_bound,
+        floods::tables_and_control_frames_have_a_bound,
+        floods::first_reads_have_a_bound,
+        floods::a_reset_stops_a_lookup,
+    ]);
+}
+
+#[test]
+fn floods_over_udp_hold() {
+    over_the_dearest_site(&[
+        quic_floods::requests_that_are_given_up_have_a_bound,
+        quic_floods::answers_that_are_not_taken_have_a_bound,
+        quic_floods::requests_that_are_not_whole_have_a_bound,
+    ]);
+}
+
+/// Bytes held for all clients in all accounts but those of content.
+fn held(server: &Server) -> u64 {
+    let accounts = [
+        Account::Input,
+        Account::Waiting,
+        Account::Answers,
+        Account::Sends,
+        Account::Streams,
+        Account::Transport,
+    ];
+    let held = accounts.map(|account| floods::holding(server, account).held);
+    held.iter().sum()
+}
+
+/// Requests for missing paths, each of which is looked up; their answers have a head each.
+fn asks(number: usize) -> Vec<u8> {
+    let mut bytes = wide_opening();
+    for stream in 0..REQUESTS {
+        let path = format!("/missing/{number}/{stream}");
+        bytes.extend(headers(2 * stream + 1, &h2::request("GET", &path, &[])));
+    }
+    bytes
+}
+
+#[test]
+fn heads_that_are_not_taken_over_http2_have_a_bound() {
+    over_the_dearest_site(&[|| {
+        // Lookups complete one by one, and their answers meet a send that does not go on.
+        let faults = Faults {
+            cold: 1_000,
+            socket_capacity: 4_096,
+            ..Faults::none()
+        };
+        let mut server = Server::new(faults);
+        let silent: Vec<_> = (0..SILENT).map(|_| server.connect()).collect();
+        for (number, client) in silent.iter().enumerate() {
+            client.write(&asks(number));
+        }
+        let mut most = 0;
+        for _ in 0..20 {
+            server.pass(100);
+            most = most.max(held(&server));
+        }
+        assert!((MIB..SILENT_HELD_MAX / 2).contains(&most), "{most} bytes");
+        floods::others_are_served(&mut server, None);
+        silent.iter().for_each(Client::reset);
+        floods::check_given_back(&mut server, Account::Answers, 1);
+
+        // One that reads gets all of them.
+        let before = server.driven.counters().by_status.get(&404).copied();
+        let reader = server.connect();
+        reader.write(&asks(SILENT));
+        let mut len = 0;
+        server.until("all heads", || {
+            len += reader.read().len();
+            // As HPACK codes them.
+            len > REQUESTS as usize * (20 << 10)
+        });
+        let answered = server.driven.counters().by_status.get(&404).copied();
+        let count = answered.unwrap_or_default() - before.unwrap_or_default();
+        assert_eq!(count, u64::from(REQUESTS));
+    }]);
+}
+
+#[test]
+fn heads_that_are_not_taken_over_http3_have_a_bound() {
+    over_the_dearest_site(&[|| {
+        let (mut server, config) = quic_floods::server();
+        let silent = (0..SILENT).map(|number| {
+            let number = u16::try_from(number).expect("few");
+            let opening = Opening {
+                windows: (0, 8 << 20),
+                ..Opening::new(number)
+            };
+            let mut link = connected(&mut server, &config, &opening);
+            for request in 0..REQUESTS {
+                link.get(&format!("/missing/{number}/{request}"));
+            }
+            link
+        });
+        let mut silent: Vec<_> = silent.collect();
+        let mut most = 0;
+        for _ in 0..10 {
+            server.pass_while(100, || silent.iter_mut().for_each(Link::step));
+            most = most.max(held(&server));
+        }
+        assert!((MIB..SILENT_HELD_MAX).contains(&most), "{most} bytes");
+        quic_floods::others_are_served(&mut server, &config, 100);
+        silent.iter_mut().for_each(Link::close);
+        drop(silent);
+        quic_floods::check_given_back(&mut server, Account::Answers, 1);
+    }]);
+}
+
+/// No head is longer than its bound, whatever the version and the answer.
+#[test]
+fn heads_are_as_long_as_the_rules_make_them() {
+    over_the_dearest_site(&[|| {
+        let mut server = Server::new(Faults::none());
+        for (path, status) in [("small", "200"), ("missing", "404"), ("%2e%2e/..", "400")] {
+            let client = server.connect();
+            client.write(&get(path));
+            let mut got = Vec::new();
+            server.until("a head", || {
+                got.extend(client.read());
+                got.windows(4).any(|end| end == b"\r\n\r\n")
+            });
+            let head = String::from_utf8_lossy(&got);
+            assert!(
+                head.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{head:.80}"
+            );
+            let len = head.find("\r\n\r\n").expect("a head");
+            assert!(len < 32 << 10, "{len} bytes");
+            assert_eq!(len > 24_000, status != "400", "{path}: {len} bytes");
+        }
+    }]);
+}
