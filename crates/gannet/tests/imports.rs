@@ -114,9 +114,8 @@ fn folders_and_empty_files_count() {
     refused("deep.tar", &deep, "is in too many folders");
 
     let mut many = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("a level");
-    for number in 0..300_000 {
-        let path = format!("{}/{}", number / 1000, number % 1000);
-        write_record(&mut many, &header(&path, EntryType::Symlink, 0), 0);
+    for _ in 0..300_000 {
+        write_record(&mut many, &header("l", EntryType::Symlink, 0), 0);
         write_record(&mut many, &header("r", EntryType::XGlobalHeader, 512), 512);
     }
     let many = many.finish().expect("in memory");

@@ -187,9 +187,11 @@ fn leave_out_copies(tree: &mut Tree, options: &PackOptions, types: &Types) {
             .find_map(|it| file.url.strip_suffix(it.suffix))?;
         let wanted = (file.host, original);
         let by_name = |it: &SourceFile| (it.host, it.url.as_slice()).cmp(&wanted);
-        tree.files.binary_search_by(by_name).ok()?;
-        let is_compressed = options.compressible.fits(&types.content_type(original));
-        is_compressed.then(|| original.to_vec())
+        let found = tree.files.binary_search_by(by_name).ok()?;
+        // Not if the original is itself decompressed from this file.
+        let is_copy = tree.files[found].coding == Coding::Identity
+            && options.compressible.fits(&types.content_type(original));
+        is_copy.then(|| original.to_vec())
     };
     let originals: Vec<_> = tree.files.iter().map(original_of).collect();
     let mut originals = originals.into_iter();
