@@ -104,9 +104,9 @@ fn records_of_a_tar_are_not_held() {
 }
 
 #[test]
-fn folders_and_empty_files_count() {
+fn folders_and_skipped_records_count() {
     let mut deep = Vec::new();
-    let path = "d/".repeat(2000);
+    let path = "d/".repeat(1999) + "ff";
     write_record(&mut deep, &header("long", EntryType::GNULongName, 4000), 0);
     deep.extend(path.as_bytes());
     deep.extend([0; 96]);
@@ -114,10 +114,13 @@ fn folders_and_empty_files_count() {
     refused("deep.tar", &deep, "is in too many folders");
 
     let mut many = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("a level");
-    for number in 0..300_000 {
-        let path = format!("{}/{}", number / 1000, number % 1000);
-        write_record(&mut many, &header(&path, EntryType::Symlink, 0), 0);
-        write_record(&mut many, &header("r", EntryType::XGlobalHeader, 512), 512);
+    for _ in 0..300 {
+        write_record(&mut many, &header("l", EntryType::Symlink, 0), 0);
+        write_record(
+            &mut many,
+            &header("r", EntryType::XGlobalHeader, 1 << 20),
+            1 << 20,
+        );
     }
     let many = many.finish().expect("in memory");
     refused(

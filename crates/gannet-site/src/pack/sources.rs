@@ -187,10 +187,12 @@ fn leave_out_copies(tree: &mut Tree, options: &PackOptions, types: &Types) {
             .find_map(|it| file.url.strip_suffix(it.suffix))?;
         let wanted = (file.host, original);
         let by_name = |it: &SourceFile| (it.host, it.url.as_slice()).cmp(&wanted);
-        let len = tree.files[tree.files.binary_search_by(by_name).ok()?].len;
+        let found = &tree.files[tree.files.binary_search_by(by_name).ok()?];
         let content_type = types.content_type(original);
-        let is_compressed = options.compressible.fits(&content_type, len);
-        is_compressed.then(|| original.to_vec())
+        // Not if the original is itself decompressed from this file.
+        let is_copy =
+            found.coding == Coding::Identity && options.compressible.fits(&content_type, found.len);
+        is_copy.then(|| original.to_vec())
     };
     let originals: Vec<_> = tree.files.iter().map(original_of).collect();
     let mut originals = originals.into_iter();
