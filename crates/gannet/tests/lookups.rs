@@ -169,20 +169,22 @@ fn checks_name_the_forbidden_call() {
 #[test]
 fn links_are_followed_within_the_site_and_into_named_folders() {
     on_both_engines(|engine| {
-        let folder = site();
-        folder.write("shared/data/report.txt", "shared");
+        // What is beside the site could be read without a rule of the sandbox's own.
+        let (folder, elsewhere) = (site(), Folder::new());
+        elsewhere.write("shared/data/report.txt", "shared");
         let link = |target: &Path, name: &str| {
             symlink(target, folder.join("site").join(name)).unwrap();
         };
         symlink("site", folder.join("current")).unwrap();
-        symlink(folder.join("secret"), folder.join("shared/data/evil")).unwrap();
+        symlink(folder.join("secret"), elsewhere.join("shared/data/evil")).unwrap();
         link(&folder.join("site/page.html"), "own.html");
         link(&folder.join("current/page.html"), "named.html");
         link(&folder.join("site/a/b"), "own-folder");
         link(&folder.join("current/own.html"), "chained.html");
-        link(&folder.join("shared/data"), "data");
-        link(Path::new("../shared/data/report.txt"), "near.txt");
-        let shared = folder.join("shared");
+        link(&elsewhere.join("shared/data"), "data");
+        let up = Path::new("../..").join(elsewhere.path().file_name().unwrap());
+        link(&up.join("shared/data/report.txt"), "near.txt");
+        let shared = elsewhere.join("shared");
         for is_forbidden in [false, true] {
             for named in [None, Some(&shared)] {
                 let command = match is_forbidden {
