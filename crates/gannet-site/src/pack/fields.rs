@@ -12,6 +12,7 @@ use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::hash_tag;
 use gannet_http::h2::hpack;
 use gannet_http::semantics::decimal::write_decimal;
+use gannet_http::semantics::field_names::write_title;
 use gannet_http::semantics::ready_fields::{ReadyFields, block_lines};
 
 use super::limits::{COMMON_COUNT_MAX, COMMON_FOUND_MAX};
@@ -344,16 +345,17 @@ impl CommonFields {
 /// ends.
 fn own_lines(len: u64, tag: &str, use_as: Option<&str>) -> (Vec<u8>, u16) {
     let mut own = Vec::with_capacity(64);
-    own.extend_from_slice(b"content-length: ");
+    own.extend_from_slice(b"Content-Length: ");
     write_decimal(len, &mut own);
     own.extend_from_slice(b"\r\n");
     // About 40 bytes.
     let length_end = own.len() as u16;
-    own.extend_from_slice(b"etag: ");
+    own.extend_from_slice(b"ETag: ");
     own.extend_from_slice(tag.as_bytes());
     own.extend_from_slice(b"\r\n");
     if let Some(value) = use_as {
-        own.extend_from_slice(format!("{USE_AS_DICTIONARY}: {value}\r\n").as_bytes());
+        write_title(USE_AS_DICTIONARY, &mut own);
+        own.extend_from_slice(format!(": {value}\r\n").as_bytes());
     }
     (own, length_end)
 }

@@ -189,17 +189,17 @@ fn variants_are_kept_when_they_pay_and_never_for_media() {
         let block = String::from_utf8_lossy(&variant.h1().whole()).into_owned();
         let has_line = |line: &str| block.lines().any(|one| one == line);
         assert!(
-            has_line(&format!("content-length: {}", variant.blob_len())),
+            has_line(&format!("Content-Length: {}", variant.blob_len())),
             "{block}"
         );
         assert!(
-            has_line("content-type: text/plain; charset=utf-8"),
+            has_line("Content-Type: text/plain; charset=utf-8"),
             "{block}"
         );
-        assert!(has_line("vary: accept-encoding"), "{block}");
+        assert!(has_line("Vary: accept-encoding"), "{block}");
         let tag = String::from_utf8_lossy(variant.entity_tag()).into_owned();
-        assert!(has_line(&format!("etag: {tag}")), "{block}");
-        let coding = format!("content-encoding: {}", variant.coding().name());
+        assert!(has_line(&format!("ETag: {tag}")), "{block}");
+        let coding = format!("Content-Encoding: {}", variant.coding().name());
         assert_eq!(
             has_line(&coding),
             variant.coding() != Coding::Identity,
