@@ -270,7 +270,7 @@ mod tests {
         );
         let counts = rule_counts(&file).expect("sound rules");
         let text = shown(&|out| inspect::write_text(&file, counts, out));
-        assert!(text.contains("format version   1\n"), "{text}");
+        assert!(text.contains("format version   2\n"), "{text}");
         assert!(
             text.contains("redirect rules   1\nheader rules     1\n"),
             "{text}"
