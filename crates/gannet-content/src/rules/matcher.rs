@@ -396,20 +396,20 @@ impl Queries {
 
     fn suit(&self, query: &[u8], steps: &Steps, out: &mut Suiting) -> Result<(), OutOfSteps> {
         out.add(self.free);
+        // Only the first parameter of a name counts: one that suits rules is not looked up again.
+        let mut found = Vec::new();
         for (name, value) in parameters(query) {
             let [name, value] = [name, value].map(|range| percent::decode_query(&query[range]));
-            steps.through(name.len() + value.len())?;
-            for set in [
-                self.literals.find(&name, &value, steps)?,
-                self.any.find(&name, b"", steps)?,
-            ] {
-                if set.count > 0 {
-                    steps.through(out.sets().count())?;
-                    // A parameter may be there again.
-                    if out.sets().all(|known| known != set) {
-                        out.add(set);
-                    }
-                }
+            steps.through(name.len() + value.len() + found.len())?;
+            if found.contains(&name) {
+                continue;
+            }
+            let literal = self.literals.find(&name, &value, steps)?;
+            let any = self.any.find(&name, b"", steps)?;
+            out.add(literal);
+            out.add(any);
+            if literal.count + any.count > 0 {
+                found.push(name);
             }
         }
         Ok(())
