@@ -71,10 +71,8 @@ pub trait Entries {
         false
     }
 
-    /// Whether it is a listing, which rules precede.
-    fn is_listing(&self, _entry: &Self::Entry) -> bool {
-        false
-    }
+    /// Whether it is a listing, or the redirect to one: rules precede it.
+    fn is_listing(&self, entry: &Self::Entry) -> bool;
 
     /// Called with the verdict of the redirect rules, for callers that report reasons.
     fn ruled(&self, _ruled: Option<&Ruled>) {}
@@ -137,7 +135,12 @@ impl<'a, B: AsRef<[u8]>> Entries for Host<'a, B> {
     }
 
     fn is_listing(&self, entry: &Entry<'a>) -> bool {
-        entry.is_generated()
+        let is_of_listing = || {
+            let folder = [entry.path(), b"/"].concat();
+            let page = self.find(Space::Content, &folder);
+            page.is_some_and(|page| page.is_generated())
+        };
+        entry.is_generated() || (!self.has_content(entry) && is_of_listing())
     }
 }
 

@@ -199,7 +199,10 @@ pub fn select_for_range<'v>(
         if names_tag(fields, tag) {
             return coding.into();
         }
-        if list_matches(fields.lines(KnownField::IfMatch), tag, Comparison::Strong) {
+        // A range of what the client has whole is answered as the whole would be: 304 (RFC 9110, 14.2).
+        if list_matches(fields.lines(KnownField::IfMatch), tag, Comparison::Strong)
+            || list_matches(fields.lines(KnownField::IfNoneMatch), tag, Comparison::Weak)
+        {
             matched = matched.with(coding);
         }
     }
@@ -209,10 +212,13 @@ pub fn select_for_range<'v>(
     }
 }
 
-/// Whether a coding with this tag may answer: not if the request is for a range and names another.
+/// Whether a coding with this tag may answer: not if the request is for a range and does not name it.
 #[must_use]
 pub fn may_be_of(request: &Request<'_>, tag: &[u8]) -> bool {
-    !asks_range(request) || names_tag(&request.fields, EntityTag::parse(tag))
+    let (fields, tag) = (&request.fields, EntityTag::parse(tag));
+    !asks_range(request)
+        || names_tag(fields, tag)
+        || list_matches(fields.lines(KnownField::IfNoneMatch), tag, Comparison::Weak)
 }
 
 fn asks_range(request: &Request<'_>) -> bool {

@@ -301,6 +301,8 @@ fn fields_of_an_answer_are_bounded() {
         &many(RULED_LINES_MAX / 2 + 1),
         Some((line, TooMuch::Lines)),
     );
+    // So many that finding them takes more steps than an evaluation has.
+    check(Netlify, &many(5_000), Some((2, TooMuch::Lines)));
     // The site of the server's floods is as dear as one may be.
     let dearest = gannet_testkit::long_heads::headers();
     let kind = |text: &str| parsed(Netlify, text).excess().map(|excess| excess.what);
@@ -487,4 +489,18 @@ fn users_are_carried_with_hashes_alone() {
             .to_string()
             .starts_with("_headers:4:15: found a password in the clear")
     );
+}
+
+/// A host is longer in the form that is compared than as it is written.
+#[test]
+fn an_international_host_that_is_too_long_is_a_problem() {
+    let host = ["ü"; 80].join(".");
+    let text = format!("https://{host}/*\n  X-A: :splat\n");
+    let file = SourceFile {
+        path: "_headers",
+        text: text.as_bytes(),
+    };
+    let (headers, problems) = headers::parse(&file, Cloudflare);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(HeaderTable::new(headers).excess().is_none());
 }

@@ -631,3 +631,15 @@ fn bytes_with_languages_have_a_version_of_their_own() {
         "one form for each table"
     );
 }
+
+/// Clients write queries: a long one takes no rule away that hides a file.
+#[test]
+fn a_long_query_keeps_rules_without_parameters() {
+    let long: String = (0..1_000).map(|number| format!("&abc{number}")).collect();
+    let asked = format!("/secret/a.txt?{}", &long[1..]);
+    check(
+        Netlify,
+        "/store id=:id /blog/:id 301\n/secret/* /nope 404!\n",
+        &[("/secret/a.txt", "404 /nope"), (&asked, "404 /nope")],
+    );
+}

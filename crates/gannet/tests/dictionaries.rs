@@ -277,8 +277,8 @@ fn fields_of_the_operator_say_who_may_read_it() {
         let answer = client.rest().0;
         let answer = String::from_utf8_lossy(&answer);
         let varies = [
-            format!("\r\nvary: {VARY}\r\n"),
-            "\r\nvary: Origin\r\n".into(),
+            format!("\r\nVary: {VARY}\r\n"),
+            "\r\nVary: Origin\r\n".into(),
         ];
         assert!(varies.iter().all(|line| answer.contains(line)), "{answer}");
     });

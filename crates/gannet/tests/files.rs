@@ -321,9 +321,15 @@ fn sidecars_by_what_the_client_accepts() {
         let known = ask(&server, "GET", "/app.js", &[line, &same]).expect(304);
         assert_eq!(known.field("vary"), Some("accept-encoding"));
         ask(&server, "GET", "/app.js", &[&same]).expect(200);
-        let part = ask(&server, "GET", "/app.js", &[line, "range: bytes=3-"]).expect(206);
+        // Bytes of a coding are sent only to clients that have its tag.
+        let range = "range: bytes=3-";
+        let same = format!("if-range: {}", coded.tag());
+        let part = ask(&server, "GET", "/app.js", &[line, range, &same]).expect(206);
         assert_eq!(part.text(), "sidecar");
         assert_eq!(part.field("content-encoding"), Some("br"));
+        let part = ask(&server, "GET", "/app.js", &[line, range]).expect(206);
+        assert_eq!(part.text(), &original[3..]);
+        assert_eq!(part.field("content-encoding"), None);
 
         let stale = ask(&server, "GET", "/stale.js", &[line]).expect(200);
         assert_eq!(stale.text(), original);

@@ -124,7 +124,7 @@ fn a_check_tells_of_a_taken_port() {
         "note     without HTTP/3 at UDP {address}: address already in use (EADDRINUSE); {TAKEN}\n\
          the configuration is valid\n"
     );
-    assert_eq!(ended.text(), note);
+    assert!(ended.text().ends_with(&note), "{}", ended.text());
 }
 
 /// Flags that could have no effect are refused.

@@ -1,8 +1,10 @@
 //! Ranges with each coding, condition and kind of site: what a client gets is a part of what it has,
 //! over every version of HTTP.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use gannet_testkit::client::{Client, Response};
 use gannet_testkit::content::{Numbers, pattern};
@@ -31,6 +33,13 @@ fn site() -> Folder {
     site.write("page.txt.gz", gzip(&text()));
     site.write("empty.txt", "");
     site.write("a.bin", pattern(LEN, 3));
+    // A date names a version only once its second is over.
+    let earlier = SystemTime::now() - Duration::from_secs(3_600);
+    for name in ["page.txt", "page.txt.gz"] {
+        let file = File::options().write(true).open(site.join(name));
+        file.and_then(|file| file.set_modified(earlier))
+            .expect("ours");
+    }
     site
 }
 

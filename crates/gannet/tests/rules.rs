@@ -370,10 +370,7 @@ fn fields_by_path_in_every_answer() {
             let tag = get(&mut client, "", "/about").tag().to_owned();
             let line = format!("If-None-Match: {tag}");
             let response = client.request("GET", "/about", &[&line]).expect(304);
-            assert_eq!(
-                fields(&response),
-                ["cache-control: max-age=60", "x-all: 1, 2"]
-            );
+            assert_eq!(fields(&response), ["cache-control: max-age=60", "x-all: 2"]);
         }
     });
 }

@@ -419,7 +419,7 @@ fn splats_and_placeholders() {
             "a placeholder may stand anywhere in a source",
             "/b/p-:id /c/:id 302",
             "/b/p-7",
-            [REFUSED, "302 /c/7", "404"]
+            ["404", "302 /c/7", "404"]
         ],
         [
             "all",

@@ -372,7 +372,7 @@ fn lines_and_fields_that_are_too_long() {
         // Also rejected before it is complete.
         check(&format!("GET /{}", "x".repeat(9_000)), 414);
         check(&"M".repeat(100_000), 501);
-        check("GET /é HTTP/1.1\r\nHost: a\r\n\r\n", 400);
+        check("GET /\u{1} HTTP/1.1\r\nHost: a\r\n\r\n", 400);
         let lines = format!("X: {}\r\n", "y".repeat(900)).repeat(20);
         check(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"), 431);
         check(
@@ -382,7 +382,7 @@ fn lines_and_fields_that_are_too_long() {
         check(
             &format!(
                 "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
-                "X: y\r\n".repeat(150)
+                "X: y\r\n".repeat(300)
             ),
             431,
         );

@@ -50,9 +50,13 @@ pub(super) fn of_well_known(path: &[u8]) -> Option<&'static str> {
         | b"openid-configuration"
         | b"openid-credential-issuer"
         | b"passkey-endpoints"
+        | b"did-configuration"
+        | b"jmap"
+        | b"jwt-vc-issuer"
         | b"smart-configuration"
         | b"ssf-configuration"
         | b"uma2-configuration"
+        | b"web-identity"
         | b"webauthn" => Some("application/json"),
         b"atproto-did" | b"discord" => Some("text/plain; charset=utf-8"),
         b"host-meta" => Some("application/xrd+xml"),

@@ -233,7 +233,8 @@ pub(super) fn line_len(name: &str, value_len: usize) -> usize {
     name.len() + value_len + FRAMING_LEN
 }
 
-fn excess(headers: &Headers, (number, at): (u32, usize), what: TooMuch) -> Excess {
+/// What is too much with this line of a rule.
+pub(super) fn excess(headers: &Headers, (number, at): (u32, usize), what: TooMuch) -> Excess {
     Excess {
         rule: number,
         line: line_of(headers, (number, at)),

@@ -72,6 +72,10 @@ const _: () = {
 /// any request, for each line of the file: reading twice as many rules takes twice as long.
 pub const TRIED_LINES_PART: usize = 64;
 
+/// The most lines and steps together that are tried so in one file, however many lines it has: less
+/// than a second. A hundred thousand rules that each match alone take about half as many.
+pub const TRIED_STEPS_MAX: usize = 4_000_000;
+
 /// The most problems that are reported per file: a picture archive named `_redirects` must not
 /// produce a million lines.
 pub const PROBLEMS_MAX: usize = 1000;
@@ -94,12 +98,17 @@ pub const LANGUAGE_RULES_MAX: usize = 1000;
 pub const STEPS_MAX: u32 = 20_000;
 
 /// The most times that rules are evaluated for one request: redirects before files and for missing
-/// ones, the languages they depend on, users, fields, and the same for another form of a page.
+/// ones, each once more without a long query, the languages they depend on, users, fields, and the same
+/// for another form of a page.
 pub const EVALUATIONS_MAX: u32 = 10;
 
 /// The most steps of one evaluation. Beyond it no rule matches, except that a path which may be
 /// protected is.
 pub const EVALUATION_STEPS_MAX: u32 = STEPS_MAX / EVALUATIONS_MAX;
+
+/// The most steps of one evaluation that looking up the parameters of a query takes. The properties of
+/// a request are gone through twice in one evaluation, and rules that need no parameter apply after it.
+pub const QUERY_STEPS_MAX: u32 = EVALUATION_STEPS_MAX / 4;
 
 /// The most rules skipped for one request because they lead to where it already is. Sites have one,
 /// for their host; each costs a location.

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use super::index::{Counts, Entry, Level, Levels, Set, Sets, Suiting, Table, each_bit};
-use super::limits::HOST_MAX;
+use super::limits::{HOST_MAX, QUERY_STEPS_MAX};
 use super::pattern::{Captures, Pattern, Scheme, Source, Subject};
 use super::percent;
 use super::redirects::{QueryParameter, QueryValue};
@@ -396,6 +396,19 @@ impl Queries {
 
     fn suit(&self, query: &[u8], steps: &Steps, out: &mut Suiting) -> Result<(), OutOfSteps> {
         out.add(self.free);
+        // Clients write queries: what is too much of one must not keep rules without parameters from
+        // matching. So these steps are counted apart, and further parameters are not looked at.
+        let own = Steps::new(QUERY_STEPS_MAX);
+        let _ = self.suit_parameters(query, &own, out);
+        steps.take(own.taken() as usize)
+    }
+
+    fn suit_parameters(
+        &self,
+        query: &[u8],
+        steps: &Steps,
+        out: &mut Suiting,
+    ) -> Result<(), OutOfSteps> {
         // Only the first parameter of a name counts: one that suits rules is not looked up again.
         let mut found = Vec::new();
         for (name, value) in parameters(query) {

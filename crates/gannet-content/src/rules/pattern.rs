@@ -157,6 +157,17 @@ impl Pattern {
             }
             offset += label.len() + 1;
         }
+        let lens = labels.iter().map(|label| match label {
+            Segment::Literal(label) => label.len(),
+            // One byte at least.
+            Segment::Placeholder { .. } => 1,
+        });
+        if lens.sum::<usize>() + labels.len() - 1 > HOST_MAX {
+            return Err(Wrong::new(
+                text,
+                format!("a host name of at most {HOST_MAX} bytes"),
+            ));
+        }
         Ok(labels)
     }
 

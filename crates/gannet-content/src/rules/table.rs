@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 
 use gannet_http::semantics::status::Status;
 
-use super::evaluation::{Excess, evaluate, joined_singles, lines_of};
+use super::evaluation::{Excess, TooMuch, evaluate, excess, joined_singles, lines_of};
 use super::headers::{FieldChanges, HeaderRule, Headers, ValuePart, expand};
-use super::limits::{HOST_MAX, PASSED_OVER_MAX, PROBLEMS_MAX, RULED_LINES_MAX, TRIED_LINES_PART};
+use super::limits::{
+    HOST_MAX, PASSED_OVER_MAX, PROBLEMS_MAX, RULED_LINES_MAX, TRIED_LINES_PART, TRIED_STEPS_MAX,
+};
 use super::matcher::{Matcher, RuleInput, captures, normal_host};
 use super::pattern::{Captures, Scheme};
 use super::problem::Problem;
@@ -210,10 +212,20 @@ impl RedirectTable {
     /// rule is tried. So a rule that leads everything to one host does not shadow the others on
     /// that host. The same applies to a target that becomes too long, or leads out of the site.
     ///
-    /// Out of steps no rule matches: see [`overruns`](Self::overruns).
+    /// Out of steps the rules see no query, whose length the client chooses: it must not take away
+    /// those that hide a file. If that is too much as well, no rule matches: see
+    /// [`overruns`](Self::overruns).
     pub fn decide(&self, request: &RuleInput<'_>, has_file: bool, out: &mut Vec<u8>) -> Decision {
-        let steps = Steps::default();
-        let decided = self.decide_within(request, has_file, &steps, out);
+        let mut steps = Steps::default();
+        let mut decided = self.decide_within(request, has_file, &steps, out);
+        if decided.is_err() && request.query.is_some() {
+            let without = RuleInput {
+                query: None,
+                ..*request
+            };
+            steps = Steps::default();
+            decided = self.decide_within(&without, has_file, &steps, out);
+        }
         decided.unwrap_or_else(|OutOfSteps| {
             self.overruns.note(&steps);
             Decision::Pass
@@ -493,7 +505,8 @@ impl HeaderTable {
             let captures =
                 rule.map(|it| captures(&it.pattern, &[], (request, host), slash, &steps));
             let captures = captures.and_then(Result::ok).flatten();
-            let captures = captures.expect("what the index finds matches");
+            // An archive, or a host name that grows in ASCII, may have rules that match nothing.
+            let captures = captures.unwrap_or(Captures::NONE);
             let from = Captured {
                 host,
                 path: request.path,
@@ -556,8 +569,12 @@ impl HeaderTable {
     pub fn excess(&self) -> Option<Excess> {
         self.try_each(|rule, found, request| {
             // Where another rule takes away what it has, there may be paths that only it matches.
-            let alone = self.changes_by(&[rule], request);
-            alone.and_then(|_| self.changes_by(found, request)).err()
+            let alone = self.changes_by(&[rule], request).err();
+            alone.or_else(|| match found {
+                Ok(found) => self.changes_by(found, request).err(),
+                // More rules match than can be found for a request: none of their fields would be set.
+                Err(OutOfSteps) => Some(excess(&self.headers, (rule, 0), TooMuch::Lines)),
+            })
         })
     }
 
@@ -573,7 +590,11 @@ impl HeaderTable {
     pub fn lint(&self, file: &str) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
         self.try_each(|_, found, _| {
-            problems.extend(joined_singles(&self.headers, found, file));
+            problems.extend(joined_singles(
+                &self.headers,
+                found.unwrap_or_default(),
+                file,
+            ));
             (problems.len() >= PROBLEMS_MAX).then_some(())
         });
         problems.sort_by_key(|problem| problem.line);
@@ -582,15 +603,17 @@ impl HeaderTable {
     }
 
     /// Has `look` see which rules match one request that each rule matches, until it has found
-    /// something, or all together have taken many times as long as reading the rules.
+    /// something, or all together have taken many times as long as reading the rules, or
+    /// [`TRIED_STEPS_MAX`].
     fn try_each<T>(
         &self,
-        mut look: impl FnMut(u32, &[u32], &RuleInput<'_>) -> Option<T>,
+        mut look: impl FnMut(u32, Result<&[u32], OutOfSteps>, &RuleInput<'_>) -> Option<T>,
     ) -> Option<T> {
         let rules = &self.headers.rules;
         let line_count = |rule: &HeaderRule| 1 + rule.operations.len();
         let all: usize = rules.iter().map(line_count).sum();
         let mut left = RULED_LINES_MAX + TRIED_LINES_PART * all;
+        let mut steps_left = TRIED_STEPS_MAX;
         for (number, rule) in (0..).zip(rules) {
             let (host, path) = rule.pattern.example();
             let request = RuleInput {
@@ -600,12 +623,18 @@ impl HeaderTable {
                 query: None,
                 language: b"",
             };
-            let found = self.find(&request);
-            if let Some(seen) = look(number, &found, &request) {
+            let steps = Steps::default();
+            let found = self.matching(&request, &steps);
+            let known = found.as_deref().map_err(|error| *error);
+            if let Some(seen) = look(number, known, &request) {
                 return Some(seen);
             }
+            let found = found.unwrap_or_default();
             let matching = found.iter().filter_map(|&it| rules.get(it as usize));
-            left = left.checked_sub(matching.map(line_count).sum())?;
+            let lines: usize = matching.map(line_count).sum();
+            left = left.checked_sub(lines)?;
+            // What finds nothing because it is out of steps takes the longest.
+            steps_left = steps_left.checked_sub(lines + steps.taken() as usize)?;
         }
         None
     }

@@ -41,9 +41,9 @@ pub(crate) fn archive(files: &[Vec<u8>]) -> Vec<u8> {
             file.resize(usize::try_from(offset).unwrap(), 0);
             file.extend_from_slice(body);
         }
-        let length = format!("content-length: {}\r\n", body.len());
-        let block = format!("{length}content-type: text/plain\r\netag: \"{number}\"\r\n");
-        let shared = block.find("etag").unwrap();
+        let length = format!("Content-Length: {}\r\n", body.len());
+        let block = format!("{length}Content-Type: text/plain\r\nETag: \"{number}\"\r\n");
+        let shared = block.find("ETag").unwrap();
         let variants = writer.add_variants(&[VariantDraft {
             coding: Coding::Identity,
             blob: placed.id,

@@ -25,6 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::{io, thread};
 
 use gannet_content::directory::coding::{MADE, pays};
+use gannet_content::mime::is_read_by_ranges;
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_io::driver::{File, Meta, WeakFile};
 use gannet_io::memory::Memory;
@@ -381,6 +382,11 @@ impl Coder {
             let digest = *blake3::hash(source).as_bytes();
             if *codings.source.get_or_init(|| digest) != digest {
                 // A version has one content; if not, nothing is mixed.
+                add(&self.counted.useless, 1);
+                return None;
+            }
+            if is_read_by_ranges(source) {
+                // Its name says text; programs read it in place all the same.
                 add(&self.counted.useless, 1);
                 return None;
             }

@@ -56,9 +56,16 @@ impl<D: Driver> Active<'_, D> {
             else {
                 break;
             };
-            match self.answer_looked_up(stream, &known, found) {
-                Some(next) => waiting = next,
-                None => return,
+            let Some(next) = self.answer_looked_up(stream, &known, found) else {
+                return;
+            };
+            // Its site was not known before, or its password: its head may be longer now.
+            match self.conn.protocol.streams_mut() {
+                Some(streams) if !streams.has_room_for(next.head_len_max()) => {
+                    streams.missed.push((stream, next));
+                    return;
+                }
+                _ => waiting = next,
             }
         }
         if let Some(streams) = self.conn.protocol.streams_mut() {

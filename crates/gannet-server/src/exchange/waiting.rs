@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use gannet_http::semantics::fields::FieldMask;
 use gannet_http::semantics::kept::KeptRequest;
-use gannet_http::semantics::limits::{READY_BLOCK_MAX, RESPONSE_HEAD_MAX};
 use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, Nanos, Token};
@@ -72,6 +71,8 @@ pub(crate) struct KeptBody {
     selected: KeptEntry,
     /// It is stored only in a coding.
     is_coded: bool,
+    /// Bytes of its stored fields.
+    fields_len: u64,
     /// `None` once the load was started.
     load: Option<Load>,
 }
@@ -92,6 +93,7 @@ impl Waits {
             instead_of: (asked != path).then(|| asked.to_vec()),
             selected: KeptEntry::new(selected, body),
             is_coded: load.as_ref().is_some_and(Load::is_coded),
+            fields_len: selected.block.bytes().len() as u64,
             load,
         })
     }
@@ -107,9 +109,13 @@ impl Waits {
     /// Bytes of the head of the answer of a site of a release, at most.
     fn head_len_max(&self, release: &Release, site: usize) -> u64 {
         match self {
-            // A site that is not open may have any rules, and an archive any stored fields.
-            _ if site == NO_SITE => RESPONSE_HEAD_MAX as u64,
-            Self::Load(_) => HEAD_USUAL + READY_BLOCK_MAX as u64,
+            // A site that is not open may have any rules. Requests that wait for it must not keep those for
+            // other sites from being looked up; how many wait is bounded (`SITE_QUEUE_MAX`).
+            _ if site == NO_SITE => HEAD_USUAL,
+            Self::Load(body) => {
+                let rules = body.site.rules.as_deref();
+                HEAD_USUAL + body.fields_len + rules.map_or(0, SiteRules::head_len_max)
+            }
             Self::Lookup(_) | Self::Password(_) | Self::Site(..) => {
                 let rules = release.site(site).rules();
                 HEAD_USUAL + rules.map_or(0, SiteRules::head_len_max)

@@ -46,10 +46,16 @@ impl<D: Driver> Active<'_, D> {
                 self.conn.streams.asked += 1;
                 return;
             };
-            match self.answer_looked_up(id, &known, found) {
-                Some(next) => waiting = next,
-                None => return,
+            let Some(next) = self.answer_looked_up(id, &known, found) else {
+                return;
+            };
+            // Its site was not known before, or its password: its head may be longer now.
+            let streams = &mut self.conn.streams;
+            if !streams.has_room_for(next.head_len_max()) {
+                streams.missed.push((id, next));
+                return;
             }
+            waiting = next;
         }
     }
 

@@ -93,6 +93,10 @@ impl<'a> Entries for Releases<'a, '_> {
         self.host.is_file(entry)
     }
 
+    fn is_listing(&self, entry: &Entry<'a>) -> bool {
+        self.host.is_listing(entry)
+    }
+
     fn is_kept(&self, path: &[u8]) -> bool {
         self.others
             .iter()

@@ -20,6 +20,7 @@ use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled, TableError
 use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
+use gannet_io::cause::printable;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 
@@ -284,6 +285,11 @@ impl SiteRules {
             }
         };
         let line = line.unwrap_or_default();
+        let file = match &self.folder {
+            Some(folder) => folder.join(file),
+            None => file.into(),
+        };
+        let file = printable(&file.to_string_lossy());
         ERRORS.tell(format_args!(
             "gannet: {file}:{line}: a request takes more than {EVALUATION_STEPS_MAX} steps through the rules: \
              none of the file was applied\nhelp: fewer rules that match the same requests; further \

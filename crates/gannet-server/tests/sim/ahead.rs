@@ -37,7 +37,7 @@ fn ask(server: &mut Server) -> (String, Vec<u8>) {
         got.extend(client.read());
         got.len() >= head_len + LEN
     });
-    let tag = head.lines().find_map(|line| line.strip_prefix("etag: "));
+    let tag = head.lines().find_map(|line| line.strip_prefix("ETag: "));
     (tag.expect("it has one").to_owned(), got.split_off(head_len))
 }
 

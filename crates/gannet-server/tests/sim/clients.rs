@@ -187,7 +187,7 @@ fn answer(server: &mut Server, client: &Client, request: &[u8]) -> (u16, Option<
         got.windows(4).any(|bytes| bytes == b"\r\n\r\n")
     });
     let text = String::from_utf8_lossy(&got).into_owned();
-    let field = text.split("retry-after: ").nth(1);
+    let field = text.split("Retry-After: ").nth(1);
     let seconds = field.and_then(|rest| rest.split("\r\n").next()?.parse().ok());
     (text[9..12].parse().expect("a status"), seconds)
 }

@@ -56,7 +56,7 @@ fn a_change_in_place_ends_a_download_short() {
         let other = server.connect();
         other.write(&get("huge"));
         let len = server.disk.file_len("huge").unwrap();
-        let line = format!("content-length: {len}\r\n");
+        let line = format!("Content-Length: {len}\r\n");
         server.until("an answer", || {
             String::from_utf8_lossy(&other.read()).contains(&line)
         });

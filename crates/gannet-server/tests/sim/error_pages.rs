@@ -43,9 +43,9 @@ fn errors_are_answered_by_the_sites_pages_from_memory() {
         );
         assert!(answer.ends_with(&format!("\r\n\r\n{page}")), "{answer}");
         assert!(answer.contains(field), "{answer}");
-        assert!(answer.contains("cache-control: no-store\r\n"), "{answer}");
-        assert!(answer.contains("content-type: text/html; charset=utf-8\r\n"));
-        assert!(!answer.contains("content-security-policy"), "{answer}");
+        assert!(answer.contains("Cache-Control: no-store\r\n"), "{answer}");
+        assert!(answer.contains("Content-Type: text/html; charset=utf-8\r\n"));
+        assert!(!answer.contains("Content-Security-Policy"), "{answer}");
     };
     let broken = answer(&mut server, &get("broken.txt"));
     check(&broken, "500", "<p>the disk is broken", "");
@@ -62,7 +62,7 @@ fn errors_are_answered_by_the_sites_pages_from_memory() {
         &posted,
         "405",
         "<p>only to be read",
-        "allow: GET, HEAD, OPTIONS\r\n",
+        "Allow: GET, HEAD, OPTIONS\r\n",
     );
     let range = b"GET /a.txt HTTP/1.1\r\nhost: sim\r\nrange: bytes=9-\r\n\r\n";
     let beyond = answer(&mut server, range);
@@ -70,7 +70,7 @@ fn errors_are_answered_by_the_sites_pages_from_memory() {
         &beyond,
         "416",
         "<p>no such part",
-        "content-range: bytes */4\r\n",
+        "Content-Range: bytes */4\r\n",
     );
     let missing = answer(&mut server, &get("none"));
     assert!(missing.contains("There is nothing at this address."));

@@ -22,7 +22,7 @@ fn is_coded(server: &mut Server, path: &str) -> bool {
     );
     let (status, head) = status(server, &client);
     assert_eq!(status, 200);
-    String::from_utf8_lossy(&head).contains("content-encoding: br")
+    String::from_utf8_lossy(&head).contains("Content-Encoding: br")
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn floods_over_tcp_hold() {
     over_the_dearest_site(&[
         floods::input_that_is_not_looked_at_has_a_bound,
         floods::records_that_are_not_whole_have_a_bound,
+        || floods::requests_that_wait_for_the_disk(false),
         floods::answers_that_are_not_taken_have_a_bound,
         floods::tables_and_control_frames_have_a_bound,
         floods::first_reads_have_a_bound,

@@ -56,12 +56,12 @@ fn status_now(client: &Client) -> u16 {
     let status = status.unwrap_or_else(|| panic!("{answer}"));
     if status == 401 {
         assert!(
-            answer.contains("www-authenticate: Basic realm="),
+            answer.contains("WWW-Authenticate: Basic realm="),
             "{answer}"
         );
     }
     if status == 503 {
-        assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
+        assert!(answer.contains("Retry-After: 1\r\n"), "{answer}");
     }
     status
 }

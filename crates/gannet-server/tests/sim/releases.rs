@@ -504,7 +504,7 @@ fn rules_are_replaced_with_the_release() {
         got.extend(other.read());
         got.ends_with(b"aaaa")
     });
-    assert!(String::from_utf8_lossy(&got).contains("x-release: d\r\n"));
+    assert!(String::from_utf8_lossy(&got).contains("X-Release: d\r\n"));
     let mut got = Vec::new();
     server.until("all of it", || {
         got.extend(reader.read_at_most(7_000));

@@ -368,14 +368,16 @@ fn run(seed: u64) -> [usize; 2] {
         swaps.turn(at);
         swaps.change();
     }
-    // The last of them becomes current, then all others are void.
+    swaps.settle();
+    // The last of them becomes current on all workers, which now notice each release at once; then all
+    // others are void.
+    swaps.set_faults(&Faults::none());
     swaps.settle();
     swaps.releases.go_on();
     swaps.settle();
     swaps.ask_for_pages();
     swaps.settle();
     let current = swaps.current;
-    swaps.set_faults(&Faults::none());
     for release in (0..RELEASES).filter(|it| *it != current) {
         swaps.make_void(release);
     }

@@ -41,5 +41,5 @@ pub(super) const NAMED_MAX: usize = 100;
 pub(super) const HEADERS_LEN_MAX: usize = 2 << 20;
 
 /// Bytes of the `_redirects` file of a kawipiko archive: a longer one could not be packed. One target
-/// of [`RECORD_LEN_MAX`] can be shared by any number of redirects.
+/// can be shared by any number of redirects.
 pub(super) const REDIRECTS_LEN_MAX: usize = RULES_FILE_MAX as usize;

@@ -210,6 +210,10 @@ impl<'a> Entries for Tried<'a, '_> {
         self.host.is_file(entry)
     }
 
+    fn is_listing(&self, entry: &Entry<'a>) -> bool {
+        self.host.is_listing(entry)
+    }
+
     fn ruled(&self, ruled: Option<&Ruled>) {
         (self.tell.borrow_mut())(self.rules.verdict(ruled));
     }

@@ -143,6 +143,17 @@ impl IgnoreRules {
         self.folders.pop();
     }
 
+    /// Whether a pattern of the options or of the site includes this file.
+    pub(super) fn asks_for(&self, path: &Path) -> bool {
+        let of_folders = self.folders.iter().rev().flatten();
+        let mut matches = std::iter::once(&self.asked)
+            .chain(of_folders)
+            .map(|rules| rules.matched(path, false));
+        matches
+            .find(|it| !it.is_none())
+            .is_some_and(|it| it.is_whitelist())
+    }
+
     /// The rule that excludes a path, if any, and whether the user requested it. The report names
     /// it, to explain missing files.
     pub(super) fn against(&self, path: &Path, is_folder: bool) -> Option<(String, bool)> {

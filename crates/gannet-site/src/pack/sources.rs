@@ -179,9 +179,13 @@ impl Sources {
 }
 
 /// Leaves out compressed copies of files that are packed, as servers of folders use them: the archive
-/// has its own. Beside a file that is not compressed, another name is not taken for its copy.
+/// has its own. Beside a file that is not compressed, another name is not taken for its copy, nor is
+/// one that a pattern asks for: `--include '*.gz'` keeps downloads and the indices of packages.
 fn leave_out_copies(tree: &mut Tree, options: &PackOptions, types: &Types) {
     let original_of = |file: &SourceFile| -> Option<Vec<u8>> {
+        if file.is_asked_for {
+            return None;
+        }
         let original = SIDECARS
             .iter()
             .find_map(|it| file.url.strip_suffix(it.suffix))?;

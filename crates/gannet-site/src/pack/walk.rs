@@ -36,6 +36,8 @@ pub(super) struct SourceFile {
     pub(super) stamp: Stamp,
     /// Whether the stamp may be trusted later.
     pub(super) is_settled: bool,
+    /// Whether a pattern asks for it by name.
+    pub(super) is_asked_for: bool,
 }
 
 /// A skipped file or folder, and why.
@@ -247,6 +249,7 @@ impl Walk<'_> {
             mtime_ns: metadata.modified().map_or(0, nanoseconds),
             stamp: Stamp::of(&metadata),
             is_settled: is_settled(&metadata, now_ns()),
+            is_asked_for: self.rules.asks_for(path),
             path: file,
         });
         (self.found)(self.tree.files.len() as u64, self.bytes);

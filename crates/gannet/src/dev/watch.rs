@@ -298,7 +298,11 @@ impl Look<'_> {
         let is_read = metadata.is_file()
             && metadata.len() <= COMPARED_LEN_MAX
             && self.bytes + metadata.len() <= COMPARED_TOTAL_MAX;
-        let mut file = File::open(path).ok().filter(|_| is_read)?;
+        // Opening a pipe would wait for whoever writes to it.
+        if !is_read {
+            return None;
+        }
+        let mut file = File::open(path).ok()?;
         let mut digest = digests.build_hasher();
         let mut chunk = [0; 16 << 10];
         let mut len = 0;

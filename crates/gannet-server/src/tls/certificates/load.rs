@@ -106,15 +106,16 @@ impl Pair {
         })?;
         let key = read_key(&paths.key, key).map_err(|error| error.in_one_file(is_one_file))?;
         let mut identifiers = key.secret_der().windows(PRIME_FIELD.len());
-        let unusable_key = match identifiers.any(|it| it == PRIME_FIELD) {
-            true => Cause::ExplicitCurve,
-            false => Cause::UnusableKey,
-        };
+        let has_parameters = identifiers.any(|it| it == PRIME_FIELD);
         let at_key = |cause| CertificateError::at(&paths.key, cause);
-        let signing = provider()
-            .key_provider
-            .load_private_key(key)
-            .map_err(|_| at_key(unusable_key))?;
+        let signing =
+            provider()
+                .key_provider
+                .load_private_key(key)
+                .map_err(|_| match has_parameters {
+                    true => at_key(Cause::ExplicitCurve),
+                    false => at_key(Cause::UnusableKey),
+                })?;
         // The leaf is the certificate that matches the key, at any position in the file.
         let is_leaf = |der: &CertificateDer<'static>| {
             CertifiedKey::new(vec![der.clone()], Arc::clone(&signing))
@@ -122,6 +123,10 @@ impl Pair {
                 .is_ok()
         };
         let Some(leaf) = chain.iter().position(|(der, _)| is_leaf(der)) else {
+            // The library recognizes the usual curves by their parameters, but in keys only.
+            if has_parameters {
+                return Err(at_key(Cause::ExplicitCurve));
+            }
             return Err(no_leaf(&chain, signing.as_ref(), paths));
         };
         let (ordered, facts) = put_in_order(chain, leaf, &paths.certificate, warnings);

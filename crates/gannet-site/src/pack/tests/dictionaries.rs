@@ -69,10 +69,10 @@ fn dictionaries(file: &ArchiveFile, path: &str, olds: &[&str], new: &str) -> Vec
         assert!(decoded.expect("sound") == new.as_bytes());
         let block = variant.h1().whole().into_owned();
         let block = String::from_utf8(block).expect("text");
-        let line = format!("content-encoding: {}\r\n", variant.coding().name());
+        let line = format!("Content-Encoding: {}\r\n", variant.coding().name());
         assert!(block.contains(&line), "{block}");
-        assert!(block.contains("vary: accept-encoding, available-dictionary\r\n"));
-        assert!(block.contains("use-as-dictionary: match="), "{block}");
+        assert!(block.contains("Vary: accept-encoding, available-dictionary\r\n"));
+        assert!(block.contains("Use-As-Dictionary: match="), "{block}");
         let path = String::from_utf8_lossy(dictionary.path).into_owned();
         (variant.coding(), path)
     });
@@ -81,7 +81,7 @@ fn dictionaries(file: &ArchiveFile, path: &str, olds: &[&str], new: &str) -> Vec
     found
 }
 
-const VARY: &str = "vary: accept-encoding, available-dictionary\r\n";
+const VARY: &str = "Vary: accept-encoding, available-dictionary\r\n";
 
 #[test]
 fn a_new_version_is_coded_with_those_that_clients_have() {
@@ -95,11 +95,11 @@ fn a_new_version_is_coded_with_those_that_clients_have() {
         0
     );
     let first = place.open_as("1");
-    let pattern = "use-as-dictionary: match=\"/assets/app-*.js\"\r\n";
+    let pattern = "Use-As-Dictionary: match=\"/assets/app-*.js\"\r\n";
     // A first release says what its files may be used for.
     let block = fields(&first, &format!("/{OLD}"));
     assert!(block.contains(pattern) && !block.contains(VARY), "{block}");
-    assert!(!fields(&first, "/").contains("use-as-dictionary"));
+    assert!(!fields(&first, "/").contains("Use-As-Dictionary"));
     place.release(NEW, &texts[1]);
     let report = place.pack_as("2", &["1"], None, 1_700_000_000);
     assert_eq!(report.dictionary_count, 1);
@@ -213,7 +213,7 @@ fn of_many_files_that_are_alike_none_is_a_dictionary() {
             let paths = file.archive().entries();
             let paths = paths.map(|entry| String::from_utf8_lossy(entry.path()).into_owned());
             let chunks = paths.filter(|path| path.contains("/chunk-"));
-            let offers = |path: &String| fields(&file, path).contains("use-as-dictionary: ");
+            let offers = |path: &String| fields(&file, path).contains("Use-As-Dictionary: ");
             let offered = chunks.filter(offers).count();
             assert_eq!(offered, if count < 5 { count } else { 0 }, "{archive}");
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `cache-control` of a path.
+/// `Cache-Control` of a path.
 fn lifetime(file: &ArchiveFile, path: &str) -> String {
     let entry = file.archive().lookup(Key::content(path.as_bytes()));
     let variant = entry.expect("packed").variants().next().expect("one");
@@ -10,7 +10,7 @@ fn lifetime(file: &ArchiveFile, path: &str) -> String {
     let block = String::from_utf8_lossy(&block);
     let field = block
         .lines()
-        .find_map(|line| line.strip_prefix("cache-control: "));
+        .find_map(|line| line.strip_prefix("Cache-Control: "));
     field.expect("a lifetime").to_owned()
 }
 
@@ -169,7 +169,7 @@ fn what_stands_in_for_others_is_kept_for_no_year() {
     assert!(of(Key::content(b"/_astro/c.js")).contains(KEPT));
     let unruled = Key::content(b"/_astro/c.js").within(gannet_archive::Namespace::Unruled);
     assert!(of(unruled).contains(ASKED));
-    assert!(of(Key::not_found_page(b"/")).contains("cache-control: no-cache\r\n"));
+    assert!(of(Key::not_found_page(b"/")).contains("Cache-Control: no-cache\r\n"));
 }
 
 #[test]

@@ -62,6 +62,8 @@ fn files(root: &Path) -> Vec<PathBuf> {
     let mut added: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     added.retain(|path| path.extension().is_some_and(|it| it == "conf"));
     added.sort_by(|one, other| one.file_name().cmp(&other.file_name()));
+    // Of files with one name, that of the first folder counts.
+    added.dedup_by(|later, first| later.file_name() == first.file_name());
     files.extend(added);
     files
 }

@@ -85,8 +85,12 @@ impl Got {
             .any(|field| field.name == "content-type");
         let fields = answer.fields.iter();
         for Field { name, value, .. } in fields.filter(|field| !is_of_coding(&field.name)) {
-            match self.fields.iter().find(|(known, _)| known == name) {
-                Some((_, sent)) if sent == value => {}
+            // A field may have several lines, as cookies do.
+            let mut sent = self.fields.iter().filter(|(known, _)| known == name);
+            if sent.clone().any(|(_, sent)| sent == value) {
+                continue;
+            }
+            match sent.next() {
                 Some((_, sent)) => differences.push(format!("{name}: {sent} (expected {value})")),
                 // A server with --compress stored, or at its memory limit.
                 None if name == "vary" && answer.is_vary_of_made_ones => {}
