@@ -136,7 +136,9 @@ fn archives_of_other_versions_are_refused_by_name() {
     for (version, help) in [(1, "an older gannet wrote"), (3, "a newer gannet wrote")] {
         let mut other = sound.clone();
         other[12] = version;
-        let error = open(&other).err().expect("another version");
+        let Err(error) = open(&other) else {
+            panic!("another version");
+        };
         let found = u32::from(version);
         assert_eq!(error, ArchiveError::Version { found });
         assert!(error.help().expect("what to do").starts_with(help));

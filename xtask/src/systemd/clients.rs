@@ -117,9 +117,7 @@ impl Load {
     /// Ends them, and reports the first failure.
     pub(super) fn end(self) -> Result<()> {
         self.ends.store(true, Ordering::Relaxed);
-        let ended = self.clients.into_iter().map(|(client, _)| client.join());
-        ended
-            .map(|it| it.map_err(|_| anyhow::anyhow!("a client panicked"))?)
-            .collect()
+        let mut ended = self.clients.into_iter().map(|(client, _)| client.join());
+        ended.try_for_each(|it| it.map_err(|_| anyhow::anyhow!("a client panicked"))?)
     }
 }

@@ -87,13 +87,14 @@ impl Waits {
         body: &Unloaded<'_>,
     ) -> Self {
         let load = body.load();
+        let pieces = selected.block.h1.pieces();
         Self::Load(KeptBody {
             site: Rc::clone(site),
             path: path.to_vec(),
             instead_of: (asked != path).then(|| asked.to_vec()),
             selected: KeptEntry::new(selected, body),
             is_coded: load.as_ref().is_some_and(Load::is_coded),
-            fields_len: selected.block.bytes().len() as u64,
+            fields_len: pieces.iter().map(|piece| piece.len() as u64).sum(),
             load,
         })
     }

@@ -171,7 +171,7 @@ impl Release {
         let default = hosts.iter().position(|it| it.is_empty());
         let previews = opened.previews.as_deref();
         let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
-        let mut names = HashMap::default();
+        let mut names: HashMap<Box<[u8]>, usize, _> = HashMap::default();
         for ((number, hosts), given) in hosts.iter().enumerate().zip(given) {
             // An archive may name a host that an entry of the folder is for.
             let entries = opened.named.as_ref();
@@ -198,7 +198,7 @@ impl Release {
         Self {
             contents,
             is_one_for_all: names.is_empty() && previews.is_none() && opened.named.is_none(),
-            has_wildcards: names.keys().any(|name: &Box<[u8]>| name.starts_with(b"*."))
+            has_wildcards: names.keys().any(|name| name.starts_with(b"*."))
                 || opened.named.as_ref().is_some_and(Named::has_wildcards),
             names,
             named: opened.named.clone(),
