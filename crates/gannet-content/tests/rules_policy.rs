@@ -5,7 +5,7 @@ use gannet_content::policy::csp::{Policy, PolicyOptions, ScriptNeeds, hash_sourc
 use gannet_content::policy::digest::{self, Extent};
 use gannet_content::policy::page::{self, FindingKind};
 use gannet_content::policy::security::{Cors, cors_fields, fields, preflight_fields};
-use gannet_content::policy::tokens::Excess;
+use gannet_content::policy::tokens::CostlyMarkup;
 
 fn read(bytes: &[u8]) -> page::Page {
     page::read(bytes).expect("no excess")
@@ -352,14 +352,14 @@ fn pages_made_to_be_costly_are_refused_and_large_ones_are_read() {
     assert_eq!(excess(&format!("<p{}>", attributes(512))), Ok(()));
     assert_eq!(
         excess(&format!("<p{}>", attributes(513))),
-        Err(Excess::Attributes)
+        Err(CostlyMarkup::Attributes)
     );
     let nested = format!("<svg><style><a{}>", attributes(513));
-    assert_eq!(excess(&nested), Err(Excess::Attributes));
+    assert_eq!(excess(&nested), Err(CostlyMarkup::Attributes));
     let inner = format!("<iframe srcdoc='<p{}>'>", attributes(513));
-    assert_eq!(excess(&inner), Err(Excess::Attributes));
+    assert_eq!(excess(&inner), Err(CostlyMarkup::Attributes));
     let deep = "<div>".repeat(200_000);
-    assert_eq!(excess(&deep), Err(Excess::Nesting));
+    assert_eq!(excess(&deep), Err(CostlyMarkup::Nesting));
     assert_eq!(excess(&deep[..5000]), Ok(()));
     // Each is compared with those before it, unless it ends first.
     for (after, is_read) in [

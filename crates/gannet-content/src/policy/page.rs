@@ -17,7 +17,7 @@ use html5ever::{ExpandedName, LocalName, local_name, ns};
 use super::limits::{
     COMPARISON_LOOKS, FINDINGS_MAX, LOOKS_FREE, LOOKS_PER_BYTE_MAX, NESTED_DOCUMENTS_MAX, QUOTE_MAX,
 };
-use super::tokens::{Excess, tokenize};
+use super::tokens::{CostlyMarkup, tokenize};
 
 /// The parts of a page that a policy covers. Each text occurs once.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -72,7 +72,7 @@ pub enum FindingKind {
 ///
 /// # Errors
 /// The page is made to be costly.
-pub fn read(bytes: &[u8]) -> Result<Page, Excess> {
+pub fn read(bytes: &[u8]) -> Result<Page, CostlyMarkup> {
     let mut page = Page::default();
     let text = String::from_utf8_lossy(bytes);
     if matches!(text, Cow::Owned(_)) {
@@ -121,7 +121,7 @@ impl Page {
     }
 }
 
-fn read_document(text: &str, depth: u8, page: &mut Page) -> Result<(), Excess> {
+fn read_document(text: &str, depth: u8, page: &mut Page) -> Result<(), CostlyMarkup> {
     read_once(text, true, depth, page)?;
     // Without scripting, other elements apply.
     if contains_ignoring_case(text, b"<noscript") {
@@ -140,7 +140,12 @@ fn read_document(text: &str, depth: u8, page: &mut Page) -> Result<(), Excess> {
     Ok(())
 }
 
-fn read_once(text: &str, has_scripts: bool, depth: u8, page: &mut Page) -> Result<(), Excess> {
+fn read_once(
+    text: &str,
+    has_scripts: bool,
+    depth: u8,
+    page: &mut Page,
+) -> Result<(), CostlyMarkup> {
     let options = TreeBuilderOpts {
         scripting_enabled: has_scripts,
         ..TreeBuilderOpts::default()

@@ -18,14 +18,14 @@ use super::limits::ATTRIBUTES_MAX;
 
 /// Why a page cannot be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Excess {
+pub enum CostlyMarkup {
     /// A tag has too many attributes.
     Attributes,
     /// Elements are nested so deeply that the work for each grows with all of them.
     Nesting,
 }
 
-impl fmt::Display for Excess {
+impl fmt::Display for CostlyMarkup {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Attributes => write!(out, "a tag has more than {ATTRIBUTES_MAX} attributes"),
@@ -43,7 +43,7 @@ pub fn tokenize<S: TokenSink>(
     sink: S,
     text: &str,
     is_exhausted: impl Fn(&S) -> bool,
-) -> Result<S, Excess> {
+) -> Result<S, CostlyMarkup> {
     tokenize_within(ATTRIBUTES_MAX, sink, text, is_exhausted)
 }
 
@@ -52,7 +52,7 @@ fn tokenize_within<S: TokenSink>(
     sink: S,
     text: &str,
     is_exhausted: impl Fn(&S) -> bool,
-) -> Result<S, Excess> {
+) -> Result<S, CostlyMarkup> {
     let watched = Watched {
         sink,
         has_emitted: Cell::new(false),
@@ -75,7 +75,7 @@ fn tokenize_within<S: TokenSink>(
         // It pauses after scripts, which are not run.
         while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
         if is_exhausted(&tokenizer.sink.sink) {
-            return Err(Excess::Nesting);
+            return Err(CostlyMarkup::Nesting);
         }
         markup = match (rest[0], tokenizer.sink.has_emitted.get(), markup) {
             // What was emitted with it was text before it.
@@ -168,7 +168,7 @@ impl Markup {
     ///
     /// # Errors
     /// A tag has too many attributes.
-    fn piece(&mut self, rest: &[u8], attributes_max: usize) -> Result<usize, Excess> {
+    fn piece(&mut self, rest: &[u8], attributes_max: usize) -> Result<usize, CostlyMarkup> {
         if *self == Self::Open && rest[0] != b'<' {
             *self = match rest {
                 // Emits nothing, and is over.
@@ -196,7 +196,7 @@ impl Markup {
                     return if at > 0 {
                         Ok(at)
                     } else {
-                        Err(Excess::Attributes)
+                        Err(CostlyMarkup::Attributes)
                     };
                 }
                 (*part, *count) = (next, *count + usize::from(is_new));
@@ -332,7 +332,7 @@ mod tests {
             }
             if most > 0 {
                 let bounded = within(most - 1).map(|_| ());
-                assert_eq!(bounded, Err(Excess::Attributes), "{round}: {text:?}");
+                assert_eq!(bounded, Err(CostlyMarkup::Attributes), "{round}: {text:?}");
             }
         }
     }

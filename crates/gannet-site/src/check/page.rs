@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
-use gannet_content::policy::tokens::{Excess, tokenize};
+use gannet_content::policy::tokens::{CostlyMarkup, tokenize};
 use html5ever::Attribute;
 use html5ever::tokenizer::states::RawKind;
 use html5ever::tokenizer::{Tag, TagKind, Token, TokenSink, TokenSinkResult};
@@ -58,7 +58,7 @@ pub(super) type AnchorHasher = RandomState;
 ///
 /// # Errors
 /// The page is made to be costly.
-pub(super) fn read(text: &str, hasher: &AnchorHasher) -> Result<Page, Excess> {
+pub(super) fn read(text: &str, hasher: &AnchorHasher) -> Result<Page, CostlyMarkup> {
     let sink = Sink {
         state: RefCell::new(State {
             page: Page::default(),
