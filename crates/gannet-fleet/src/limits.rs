@@ -83,6 +83,10 @@ pub const ORDER_TIMEOUT: Duration = Duration::from_secs(300);
 /// The same while other hosts wait for theirs, or may come: most orders take seconds. It is gone on with later.
 pub const ORDER_TIMEOUT_SHARED: Duration = Duration::from_secs(60);
 
+/// Attempts at an order, and at an account, whose nonces a server refuses. One attempt sends a request up
+/// to three times.
+pub const NONCE_ATTEMPTS: u32 = 3;
+
 /// Until a challenge and, after it, a certificate is there; both polled with growing pauses.
 pub const ORDER_POLL_TIMEOUT: Duration = Duration::from_secs(120);
 

@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::client::{Asked, Bounded};
-use super::error::{AcmeError, Refusal};
+use super::error::{AcmeError, Refusal, is_of_nonce};
 use super::folder::{self, Folder, Room};
 use super::history::{ACCOUNT, History};
 use super::{Binding, OrderSettings, server};
-use crate::limits::ACCOUNT_LEN_MAX;
+use crate::limits::{ACCOUNT_LEN_MAX, NONCE_ATTEMPTS};
 
 /// See the module documentation.
 pub(super) struct Accounts {
@@ -229,27 +229,12 @@ impl Accounts {
     ) -> Result<Account, AcmeError> {
         let room = Room::new(&self.path, ACCOUNT_LEN_MAX)?;
         history.begin(ACCOUNT, now)?;
-        let directory = self.directory.to_string();
-        let made = match known {
-            Some(known) => {
-                let key = known.credentials.private_key().clone_key();
-                let own = Key::from_pkcs8_der(key.clone_key()).map_err(|it| self.refuse(it))?;
-                let builder = self.builder();
-                builder.create_from_key((own, key.into()), directory).await
+        let mut made = self.create(known).await;
+        for _ in 1..NONCE_ATTEMPTS {
+            if made.as_ref().is_err_and(is_of_nonce) {
+                made = self.create(known).await;
             }
-            None => {
-                let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
-                let wanted = NewAccount {
-                    contact: &contact,
-                    terms_of_service_agreed: true,
-                    only_return_existing: false,
-                };
-                let binding = self.binding.as_ref();
-                let binding = binding.map(|it| ExternalAccountKey::new(it.key_id.clone(), &it.key));
-                let builder = self.builder();
-                builder.create(&wanted, directory, binding.as_ref()).await
-            }
-        };
+        }
         let (account, credentials) = made.map_err(|error| self.refuse(error))?;
         let mut file = damaged(&self.path, serde_json::to_value(&credentials))?;
         file["binding"] = json!(self.binding.as_ref().map(|it| &it.key_id));
@@ -268,6 +253,31 @@ impl Accounts {
             }
         }
         Ok(account)
+    }
+
+    /// Asks the server for an account.
+    async fn create(&self, known: Option<&Kept>) -> Result<(Account, AccountCredentials), Error> {
+        let directory = self.directory.to_string();
+        match known {
+            Some(known) => {
+                let key = known.credentials.private_key().clone_key();
+                let own = Key::from_pkcs8_der(key.clone_key())?;
+                let builder = self.builder();
+                builder.create_from_key((own, key.into()), directory).await
+            }
+            None => {
+                let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
+                let wanted = NewAccount {
+                    contact: &contact,
+                    terms_of_service_agreed: true,
+                    only_return_existing: false,
+                };
+                let binding = self.binding.as_ref();
+                let binding = binding.map(|it| ExternalAccountKey::new(it.key_id.clone(), &it.key));
+                let builder = self.builder();
+                builder.create(&wanted, directory, binding.as_ref()).await
+            }
+        }
     }
 
     /// Tells the server the address.

@@ -128,6 +128,11 @@ impl Refusal {
     }
 }
 
+/// Whether a nonce was refused (RFC 8555 section 6.5), as often as the library sends one request.
+pub(super) fn is_of_nonce(error: &Acme) -> bool {
+    matches!(error, Acme::Api(problem) if Refusal::of_problem(problem).kind.as_deref() == Some("badNonce"))
+}
+
 impl From<Acme> for Refusal {
     fn from(error: Acme) -> Self {
         match error {

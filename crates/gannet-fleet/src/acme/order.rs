@@ -14,10 +14,10 @@ use super::account::is_lost;
 use super::certificate::{Held, chain, proof, server_name};
 use super::client::Unanswered;
 use super::draft::Draft;
-use super::error::Refusal;
+use super::error::{Refusal, is_of_nonce};
 use super::folder::{Folder, Passing};
 use super::{Challenge, OrderSettings};
-use crate::limits::{CHALLENGE_SEEN, ORDER_POLL_TIMEOUT};
+use crate::limits::{CHALLENGE_SEEN, NONCE_ATTEMPTS, ORDER_POLL_TIMEOUT};
 
 /// A certificate with its chain, and its key: both PEM.
 pub(super) struct Issued {
@@ -46,6 +46,9 @@ pub(super) enum FaultKind {
     /// What the order was built on is not there any more, such as an authorization that was revoked: a new
     /// one may do.
     Void,
+    /// The server has refused the nonces of one request several times in a row: it may be sent again at
+    /// once (RFC 8555 section 6.5).
+    Nonce,
     /// The server does not know the account, or does not let it order.
     Account,
 }
@@ -68,6 +71,7 @@ impl From<Error> for Fault {
         let kind = match &error {
             Error::Other(error) if error.is::<Unanswered>() => FaultKind::Open,
             Error::Timeout(_) => FaultKind::Slow,
+            error if is_of_nonce(error) => FaultKind::Nonce,
             Error::Api(problem) if is_kind(problem, &["rateLimited", "serverInternal"]) => {
                 FaultKind::Slow
             }
@@ -96,12 +100,18 @@ pub(super) async fn order(
     };
     let is_earlier = draft.order().is_some();
     let ordered = timeout(patience, async {
-        match wanted.attempt(account, draft).await {
-            Err(fault) if fault.kind == FaultKind::Void => {
-                draft.note(None);
-                wanted.attempt(account, draft).await
+        let (mut is_void, mut nonces) = (false, 1);
+        loop {
+            match wanted.attempt(account, draft).await {
+                Err(fault) if fault.kind == FaultKind::Void && !is_void => {
+                    draft.note(None);
+                    is_void = true;
+                }
+                Err(fault) if fault.kind == FaultKind::Nonce && nonces < NONCE_ATTEMPTS => {
+                    nonces += 1;
+                }
+                issued => break issued,
             }
-            issued => issued,
         }
     });
     let why = "the order does not come to its end";
@@ -110,7 +120,7 @@ pub(super) async fn order(
     let is_over = |fault: &Fault| match fault.kind {
         FaultKind::Open => false,
         FaultKind::Slow => is_earlier,
-        FaultKind::Ended | FaultKind::Void | FaultKind::Account => true,
+        FaultKind::Ended | FaultKind::Void | FaultKind::Nonce | FaultKind::Account => true,
     };
     if ordered.as_ref().is_err_and(is_over) {
         draft.note(None);
@@ -212,7 +222,12 @@ async fn earlier(account: &Account, draft: &mut Draft) -> Result<Option<Order>, 
             }
             draft.note(None);
         }
-        Err(fault) if matches!(fault.kind, FaultKind::Open | FaultKind::Slow) => {
+        Err(fault)
+            if matches!(
+                fault.kind,
+                FaultKind::Open | FaultKind::Slow | FaultKind::Nonce
+            ) =>
+        {
             return Err(fault);
         }
         Err(_) => draft.note(None),
@@ -277,6 +292,7 @@ async fn prove(
     }
     match order.poll_ready(&POLLS).await {
         Ok(OrderStatus::Ready) => Ok(()),
+        Err(error) if is_of_nonce(&error) => Err(error.into()),
         Ok(_) | Err(Error::Api(_)) => Err(Fault {
             refusal: why(order).await,
             kind: FaultKind::Ended,

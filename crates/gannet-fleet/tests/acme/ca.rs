@@ -210,7 +210,11 @@ impl State {
             Err(problem) => {
                 let kind = format!("urn:ietf:params:acme:error:{problem}");
                 let problem = json!({ "type": kind, "detail": "as it was told" });
-                ("403 Forbidden", problem.to_string())
+                let status = match kind.ends_with(":badNonce") {
+                    true => "400 Bad Request",
+                    false => "403 Forbidden",
+                };
+                (status, problem.to_string())
             }
         };
         Some(format!(

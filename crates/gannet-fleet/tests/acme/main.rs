@@ -218,6 +218,29 @@ fn an_order_whose_answer_is_lost_is_gone_on_with() {
     }
 }
 
+/// The library sends each request three times.
+#[test]
+fn a_nonce_that_is_refused_is_no_failure() {
+    for kind in [
+        "newAccount",
+        "newOrder",
+        "challenge",
+        "finalize",
+        "certificate",
+    ] {
+        let stage = Stage::new();
+        stage.refuse(8, kind, "badNonce");
+        let (_, told) = stage.round(&mut stage.open());
+        says(&told, &["ordered a.test"]);
+        assert!(stage.ca.state().refused.is_empty(), "{kind}");
+        let stage = Stage::new();
+        stage.refuse(9, kind, "badNonce");
+        let (_, told) = stage.round(&mut stage.open());
+        says(&told, &["(badNonce)"]);
+        assert!(stage.ca.state().refused.is_empty(), "{kind}");
+    }
+}
+
 /// Other hosts have their certificates meanwhile, and the order is gone on with.
 #[test]
 fn an_order_that_hangs_lets_others_go_on() {
