@@ -1,48 +1,10 @@
 #![forbid(unsafe_code)]
-//! The `.gannet` archive: one immutable file that holds a whole site, ready to be sent.
+#![doc = include_str!("../README.md")]
+//! # Reading
 //!
-//! An archive has a *superblock* (its first 4096 bytes), *blobs* (stored bytes, kept once however
-//! many resources share them) and, at its end, the *metadata region*: index, entries, variants,
-//! field blocks, strings and the tiny blobs. `FORMAT.md` beside this crate is the byte-exact
-//! specification.
-//!
-//! This crate reads and writes no files. A server reads the superblock and the metadata region into
-//! memory, passes them to [`Superblock::parse`] and [`Archive::new`], and from then on every access
-//! is bounded and cannot fail: anything invalid was rejected at open. Blob bytes are never needed
-//! here; a [`Stored::Blob`] gives their location in the file.
-//!
-//! ```
-//! use gannet_archive::{Archive, Coding, Content, FieldBlock, Key, Options, Superblock};
-//! use gannet_archive::{VariantDraft, Writer};
-//!
-//! let mut writer = Writer::new(Options::default());
-//! let placed = writer.add_bytes(b"hello\n");
-//! assert_eq!(placed.write_at, None, "a tiny blob lives in the metadata region");
-//! let variants = writer.add_variants(&[VariantDraft {
-//!     coding: Coding::Identity,
-//!     blob: placed.id,
-//!     entity_tag: b"\"1\"",
-//!     h1: FieldBlock {
-//!         bytes: b"Content-Length: 6\r\nContent-Type: text/plain\r\nETag: \"1\"\r\n",
-//!         length_end: 19,
-//!         shared_start: 45,
-//!         ..FieldBlock::default()
-//!     },
-//!     hpack: None,
-//! }]);
-//! writer.add_content(
-//!     Key::content(b"/hello.txt"),
-//!     &Content { content_type: b"text/plain", variants, ..Content::default() },
-//! );
-//! let parts = writer.finish()?;
-//!
-//! let superblock = Superblock::parse(&parts.superblock, parts.file_len)?;
-//! let archive = Archive::new(superblock, parts.metadata)?;
-//! let entry = archive.lookup(Key::content(b"/hello.txt")).expect("it was added above");
-//! let variant = entry.select(Coding::Identity.into()).expect("it was stored as it is");
-//! assert_eq!(variant.blob_len(), 6);
-//! # Ok::<(), gannet_archive::ArchiveError>(())
-//! ```
+//! A server reads the superblock and the metadata region into memory, and passes them to
+//! [`Superblock::parse`] and [`Archive::new`]. Blob bytes are never needed here; a [`Stored::Blob`]
+//! gives their location in the file.
 
 mod archive;
 mod carried;

@@ -1,6 +1,5 @@
-//! HTTP for a server of static content: bytes and time in, events and wire bytes out.
-//!
-//! Nothing here does I/O, reads a clock or sees a body byte (RFC 9110, 9112).
+#![doc = include_str!("../README.md")]
+//! # Modules
 //!
 //! * [`semantics`]: the meaning of HTTP, for every version: requests and their fields, dates,
 //!   entity tags, ranges, content codings, target paths, responses.

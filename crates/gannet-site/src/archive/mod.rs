@@ -13,6 +13,7 @@ mod verify;
 pub use cat::{CatOptions, cat};
 pub use diff::{Change, Differences, diff};
 pub use error::SiteError;
+#[cfg(feature = "import")]
 pub(crate) use extract::Unfinished;
 pub use extract::{ExtractOptions, ExtractReport, extract, prepare};
 pub use file::ArchiveFile;

@@ -50,12 +50,15 @@ mod rules;
 mod script_needs;
 mod secrets;
 pub mod sidecars;
+#[cfg(feature = "sign")]
 mod sign;
 mod site;
 mod sources;
 mod spool;
 mod stamps;
 mod store;
+#[cfg(not(feature = "sign"))]
+mod unsigned;
 mod walk;
 mod warning;
 
@@ -77,12 +80,16 @@ pub(crate) use dictionary_coding::decode as decode_with_dictionary;
 pub use encoders::{Effort, Encoder};
 pub use error::{KEEP, PackError, READ, READ_KEY, WRITE};
 pub use lifetimes::KeptPattern;
+#[cfg(feature = "bundle")]
 pub(crate) use output::Temporary;
 pub use output::temporary_of;
 pub use progress::{NoProgress, Phase, Progress};
 pub use report::{CodingReport, Largest, PackReport};
+#[cfg(feature = "sign")]
 pub use sign::{PASSWORD_VARIABLE, Signer, is_secret_key};
 pub(crate) use store::sha256;
+#[cfg(not(feature = "sign"))]
+pub use unsigned::Signer;
 pub use walk::Skipped;
 pub use warning::{Remedy, Warning};
 
