@@ -384,7 +384,7 @@ fn check_acme_server(typed: &str) -> Result<(), String> {
     gannet_fleet::acme::check_server(typed)
 }
 
-/// Without the feature, nothing is ordered, which is said instead.
+/// Without the feature, nothing is ordered, which an error says instead.
 #[cfg(not(feature = "fleet"))]
 fn check_acme_server(_: &str) -> Result<(), String> {
     Ok(())

@@ -24,7 +24,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         brief: "HTTPS with certificates that renew themselves",
         details: "Names or addresses of this server; repeatable. Each gets a certificate of its own from Let's \
             Encrypt. A process \
-            beside the server ('gannet acme') orders them; the server itself contacts nobody. By this \
+            beside the server ('gannet acme') orders them; the server itself contacts no other. By this \
             you accept the terms of the ACME server. With 'on-demand', each host of --hosts gets its \
             certificate when the first client asks for it. Without --listen, --port and --expose the server \
             listens on port 443 of all interfaces, and redirects from port 80. The ACME server has to \
@@ -81,7 +81,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "the directory of another ACME server; 'staging' for Let's Encrypt's tests",
         details: "Such as https://ca.example.org/acme/directory. Certificates of the staging server are \
-            trusted by nobody, and its limits are high: try a new setup with it.",
+            trusted by no browser, and its limits are high: try a new setup with it.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.acme.server = Some(acme_server(text(values)?)?);

@@ -25,7 +25,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "believe what these proxies say of their clients; repeatable",
         details: "192.0.2.10, 10.0.0.0/8, 2001:db8::/32, loopback, private (RFC 1918, RFC 4193), or unix \
-        for whoever connects to a Unix socket. Of their requests Forwarded, else X-Forwarded-For and \
+        for all peers at a Unix socket. Of their requests Forwarded, else X-Forwarded-For and \
         -Proto, tell the client for the log and the scheme. Only they may connect to an address of \
         --listen with ',proxy'. Such fields of others are ignored.",
         is_common: false,
@@ -44,7 +44,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         brief: "take the host from X-Forwarded-Host of these proxies, or Forwarded",
         details: "For proxies that send a Host of their own. They have to set or remove the field in each \
             request: otherwise clients choose the site, past the proxy's rules. Without this flag, Host \
-            selects the site, whoever has sent it.",
+            selects the site, whatever peer has sent it.",
         is_common: false,
         apply: |settings, values| {
             settings.server.clients.trust_host = switch(values)?;

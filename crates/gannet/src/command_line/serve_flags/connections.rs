@@ -111,7 +111,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         details: "Without 1, HTTP/1 gets 505, but for redirects to HTTPS and challenges of --acme. \
             2 is spoken over TLS and, by prior knowledge, in clear text; clients without it use 1.1. 3 \
             is spoken at the UDP port of each HTTPS address; where that cannot be bound, the first \
-            lines say why, and HTTPS goes on without.",
+            lines say why, and HTTPS continues without.",
         is_common: false,
         apply: |settings, values| {
             settings.server.http = http_versions(text(values)?)?;

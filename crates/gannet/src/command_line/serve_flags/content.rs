@@ -250,7 +250,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "a folder outside of the site that its links may lead into; repeatable",
         details: "Without this, a symbolic link that leads out of the directory gets 404. Links within it are \
-            always followed. Whoever may write to the site can publish what is in DIR.",
+            always followed. A user who may write to the site can publish what is in DIR.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.follow_links = Outside::new(&paths(values)?);
@@ -332,7 +332,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "answer for ID.DOMAIN from the release with that ID, staged or kept",
         details: "Also from the current one. The IDs are those that the start, 'gannet publish' and \
-            'gannet releases' print; search engines are told not to list these answers.",
+            'gannet releases' print; search engines are asked not to list these answers.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.previews = Some(host_name(text(values)?)?);

@@ -89,7 +89,7 @@ pub(super) const ACME: Command = Command {
         and reads again when it changes. With http-01 the servers of the hosts answer if they know the \
         thumbprint of the account (--acme-thumbprint); without HOST the account is made and its \
         thumbprint printed. A certificate is renewed when its server asks for that, else after two \
-        thirds of its lifetime. A failure is said once, and tried again with growing pauses; a \
+        thirds of its lifetime. A failure is reported once, and tried again with growing pauses; a \
         certificate of which less than a third is left is named each day. 'gannet --acme on-demand' writes to \
         its standard input which hosts are asked for; of these, at most 50 are ordered in an hour. By ordering you accept the \
         server's terms. With --once it exits with status 0 if no order has failed, and 1 if one has.",

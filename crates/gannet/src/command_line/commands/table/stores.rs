@@ -221,7 +221,7 @@ pub(super) const FOLLOW: Command = Command {
         digest in the pointer before it is put into force. A release that cannot be read or \
         verified, or is older, is reported once and tried again; what is in force in DIR stays. \
         Credentials are taken from the environment, by the names that the tools of \
-        AWS, Google Cloud and Azure use, or from the machine. While it runs, nobody else changes \
+        AWS, Google Cloud and Azure use, or from the machine. While it runs, no other command changes \
         DIR. With --once it exits with status 0 if DIR has what the store has, and 1 if not.",
     variables: &[
         (
