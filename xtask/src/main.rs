@@ -15,6 +15,7 @@ mod browser_dictionaries;
 mod browser_listing;
 mod browser_site;
 mod check;
+mod conform;
 mod crawl;
 mod deployments;
 mod dist;
@@ -44,6 +45,7 @@ cargo xtask NAME
   fuzz-smoke   each fuzz target for a short time (--help for its flags)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   acme         certificates from pebble: both challenges, renewal, refusals, under load
+  conform      other people's suites: BoringSSL's tests of TLS (--help for their names)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
   h3-interop   a site over HTTP/3 by aioquic, quic-go, curl and Chromium, on each engine
   browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, deploys, dev
@@ -105,6 +107,7 @@ fn dispatch() -> Result<()> {
     match name.as_str() {
         lab if LAB.contains(&lab) => return run_lab(lab, &mut parser),
         "acme" => return acme::main(&mut parser),
+        "conform" => return conform::main(&mut parser),
         "deployments" => return deployments::main(&mut parser),
         "dist" => return dist::main(&mut parser),
         "fleet" => return fleet::main(&mut parser),

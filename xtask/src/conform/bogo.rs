@@ -1,0 +1,129 @@
+//! BoGo: BoringSSL's tests of TLS, against gannet's handshake and record layer.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use xtask::process;
+
+use super::Outcome;
+
+/// The public repository with the runner.
+const SOURCE: &str = "https://github.com/google/boringssl";
+
+/// Cases that do not hold, each with its reason.
+const CONFIG: &str = include_str!("bogo.json");
+
+/// The least number of cases that pass: fewer, and the shim refuses what it once did.
+const PASSED_MIN: usize = 250;
+
+/// Runs all cases against the shim.
+pub(super) fn run(source: Option<&Path>) -> Result<Outcome> {
+    if process::output("go", &["version"]).is_err() {
+        return Ok(Outcome::Skipped(
+            "Go, which builds the runner, is not installed".into(),
+        ));
+    }
+    let folder = process::target().join("conform/bogo");
+    fs::create_dir_all(&folder)?;
+    let Some(source) = source.map_or_else(|| fetched(&folder), |it| Some(it.to_path_buf())) else {
+        return Ok(Outcome::Skipped(format!(
+            "{SOURCE} cannot be cloned; name a copy by --source"
+        )));
+    };
+    let runner = folder.join("runner");
+    let mut build = Command::new("go");
+    build.args(["test", "-mod=mod", "-c", "-o"]).arg(&runner);
+    process::run(build.arg(".").current_dir(source.join("ssl/test/runner")))?;
+    let shim = process::build(
+        &["--package", "gannet-server", "--example", "bogo_shim"],
+        "dev",
+    )?;
+    let config = folder.join("config.json");
+    fs::write(&config, CONFIG)?;
+    let results = folder.join("results.json");
+    let mut command = Command::new(&runner);
+    command.current_dir(source.join("ssl/test/runner"));
+    // The words of errors are BoringSSL's own; the alerts, which are compared, are the standard's.
+    command.args(["-allow-unimplemented", "-loose-errors", "-pipe"]);
+    command.arg("-shim-path").arg(&shim);
+    command.arg("-shim-config").arg(&config);
+    command.arg("-json-output").arg(&results);
+    let output = command.output().context("cannot start the runner")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let counts = counted(&results)?;
+    let of = |kind: &str| counts.get(kind).copied().unwrap_or_default();
+    let (passed, failed) = (of("PASS"), of("FAIL"));
+    if failed > 0 || !output.status.success() {
+        println!("{}", failures(&text));
+    }
+    ensure!(failed == 0, "bogo: {failed} cases failed");
+    ensure!(
+        output.status.success(),
+        "bogo: the runner failed: {}",
+        output.status
+    );
+    ensure!(
+        passed >= PASSED_MIN,
+        "bogo: {passed} cases passed, which were {PASSED_MIN} once"
+    );
+    let reasons: Value = serde_json::from_str(CONFIG)?;
+    let reasons = reasons["DisabledTests"]
+        .as_object()
+        .map_or(0, |it| it.len());
+    Ok(Outcome::Passed {
+        cases: passed,
+        differences: format!(
+            "{} cases are of what gannet has not or cannot be told (clients, DTLS, raw keys, ...), \
+             {reasons} patterns have reasons in bogo.json",
+            of("SKIP")
+        ),
+    })
+}
+
+/// A copy of the repository, made once.
+fn fetched(folder: &Path) -> Option<PathBuf> {
+    let copy = folder.join("boringssl");
+    if copy.join("ssl/test/runner").is_dir() {
+        return Some(copy);
+    }
+    let mut command = Command::new("git");
+    command.args([
+        "clone",
+        "--quiet",
+        "--depth",
+        "1",
+        "--filter=blob:none",
+        SOURCE,
+    ]);
+    let status = command.arg(&copy).status().ok()?;
+    status.success().then_some(copy)
+}
+
+/// How many cases had each result.
+fn counted(results: &Path) -> Result<BTreeMap<String, usize>> {
+    let text = fs::read_to_string(results).context("the runner has written no results")?;
+    let results: Value = serde_json::from_str(&text)?;
+    let mut counts = BTreeMap::new();
+    for case in results["tests"].as_object().context("no cases")?.values() {
+        let kind = case["actual"].as_str().unwrap_or("FAIL");
+        *counts.entry(kind.to_owned()).or_default() += 1;
+    }
+    Ok(counts)
+}
+
+/// What the runner says of the cases that failed.
+fn failures(text: &str) -> String {
+    let mut is_shown = false;
+    let lines = text.lines().filter(|line| {
+        let is_case = ["PASSED (", "UNIMPLEMENTED (", "DISABLED ("]
+            .iter()
+            .any(|start| line.starts_with(start));
+        is_shown = (is_shown || line.starts_with("FAILED (")) && !is_case;
+        is_shown
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
