@@ -3,11 +3,7 @@
 use std::rc::Rc;
 
 use gannet_content::routing::is_navigation;
-use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::table::Ruled;
-use gannet_http::semantics::coding::accept_encoding;
-use gannet_http::semantics::fields::KnownField;
-use gannet_http::semantics::request::Request;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::Driver;
 
@@ -18,32 +14,20 @@ use crate::observe::record::Answered;
 use crate::passwords::{Guard, Verdict};
 use crate::release::directory::fill::Fill;
 use crate::release::directory::{Cached, DirectorySite};
-use crate::release::rules::{Ruling, may_stand_for, rule_input};
-use crate::release::{Archived, Release, Resolved, Selected, Site, Wanted, access};
+use crate::release::rules::{Ruling, may_stand_for};
+use crate::release::{Archived, RequestView, Resolved, Selected, Site, access};
 
 /// The result for a request: its response, or the request if it has to wait.
 pub(super) type Attempt = Result<Answered, Box<WaitingRequest>>;
 
-/// A request for a path of a site.
-pub(super) struct PathRequest<'r, D> {
-    pub(super) request: &'r Request<'r>,
-    /// Decoded.
-    pub(super) path: &'r [u8],
-    pub(super) release: &'r Rc<Release>,
-    /// The number of its site in the release.
-    pub(super) site: usize,
-    pub(super) turn: &'r Turn<'r>,
-    pub(super) driver: &'r D,
-}
-
-impl<'r, D: Driver> PathRequest<'r, D> {
+impl<'r> RequestView<'r> {
     /// Answers with what the site has, if the client may have it.
     #[inline]
-    pub(super) fn find(
+    pub(super) fn find<D: Driver>(
         &self,
         to: &mut Answering<'r>,
-        guard: &Guard,
-        counters: &mut Counters,
+        driver: &D,
+        (guard, counters): (&Guard, &mut Counters),
     ) -> Attempt {
         let site = self.release.site(self.site);
         to.ruling = site.rules().map(|rules| Ruling::new(rules, self.input()));
@@ -53,28 +37,15 @@ impl<'r, D: Driver> PathRequest<'r, D> {
             return refused;
         }
         match site {
-            Site::Archive(archive) => self.in_archive(archive, to),
-            Site::Directory(directory) => self.in_directory(directory, to, counters),
+            Site::Archive(archive) => self.in_archive(archive, to, driver),
+            Site::Directory(directory) => self.in_directory(directory, to, (driver, counters)),
         }
-    }
-
-    /// What the rules of a site see of it.
-    fn input(&self) -> RuleInput<'r> {
-        rule_input(self.turn.scheme, self.request, self.path)
     }
 
     /// Has the request wait.
     #[cold]
-    pub(super) fn wait(&self, waits: Waits) -> Attempt {
-        let arrived = (self.turn.now, self.site);
-        let ledger = self.turn.ledger;
-        Err(WaitingRequest::new(
-            self.request,
-            self.release,
-            waits,
-            arrived,
-            ledger,
-        ))
+    pub(super) fn wait(&self, waits: Waits, turn: &Turn<'_>) -> Attempt {
+        Err(WaitingRequest::new(self, waits, (turn.now, turn.ledger)))
     }
 
     /// Refuses a client that may not have a protected path, or has it wait until its password was
@@ -93,30 +64,27 @@ impl<'r, D: Driver> PathRequest<'r, D> {
                 to.ruling = to.ruling.map(Ruling::for_stranger);
                 Some(Ok(to.unauthorized()))
             }
-            Verdict::Unproven(proof) => Some(self.wait(Waits::Password(Some(proof)))),
+            Verdict::Unproven(proof) => Some(self.wait(Waits::Password(Some(proof)), to.turn)),
         }
     }
 
-    fn in_archive(&self, archive: &'r Archived, to: &mut Answering<'r>) -> Attempt {
+    fn in_archive<D: Driver>(
+        &self,
+        archive: &'r Archived,
+        to: &mut Answering<'r>,
+        driver: &D,
+    ) -> Attempt {
         let request = self.request;
-        let wanted = Wanted {
-            path: self.path,
-            codings: accept_encoding(request.fields.lines(KnownField::AcceptEncoding)),
-            is_copied: to.copies(),
-            request,
-            scheme: self.turn.scheme,
-            configured: &self.turn.fields,
-            release: self.release,
-        };
-        let (site, resolved) = archive.resolve(wanted, &mut to.ruling, || self.input());
+        let (site, resolved) = archive.resolve(self, &mut to.ruling);
         Ok(match resolved {
             Resolved::Selected(selected) => {
                 if let Some(body) = to.missing_body(request, &selected) {
                     // That of another form, if that is sent.
                     let sent = to.ruling.map_or(self.path, |ruling| ruling.input.path);
-                    return self.wait(Waits::body(site, [self.path, sent], &selected, &body));
+                    let body = Waits::body(site, [self.path, sent], &selected, &body);
+                    return self.wait(body, to.turn);
                 }
-                match selected.is_lost(self.driver) {
+                match selected.is_lost(driver) {
                     true => to.error(Status::SERVICE_UNAVAILABLE, None),
                     false => to.selected(request, &selected),
                 }
@@ -127,60 +95,60 @@ impl<'r, D: Driver> PathRequest<'r, D> {
         })
     }
 
-    fn in_directory(
+    fn in_directory<D: Driver>(
         &self,
         directory: &'r Rc<DirectorySite>,
         to: &mut Answering<'r>,
-        counters: &mut Counters,
+        (driver, counters): (&D, &mut Counters),
     ) -> Attempt {
         match to.ruling.and_then(|ruling| ruling.before_files()) {
             Some(Ruled::Elsewhere {
                 status, location, ..
             }) => return Ok(to.elsewhere(status, &location)),
             ruled @ Some(Ruled::Content { .. }) => {
-                return self.wait(Waits::Lookup(self.lookup(directory, ruled)));
+                return self.look_up(directory, ruled, to.turn);
             }
             None => {}
         }
-        let found = directory.lookup(self.path, self.turn.now, self.driver);
+        let found = directory.lookup(self.path, to.turn.now, driver);
         let Some((cached, status)) = found else {
             counters.cache_misses += 1;
-            return self.wait(Waits::Lookup(self.lookup(directory, None)));
+            return self.look_up(directory, None, to.turn);
         };
         if let Some(other) = cached.better(self.request, status)
             && may_stand_for(self.release, to.ruling, [self.path, &other])
         {
-            return self.in_other_form(directory, other, to, counters);
+            return self.in_other_form(directory, other, to, (driver, counters));
         }
         let selected = cached.select(self.request, status);
         if to.is_unread(self.request, &selected) {
             counters.cache_misses += 1;
-            return self.wait(Waits::Lookup(self.lookup(directory, None)));
+            return self.look_up(directory, None, to.turn);
         }
         counters.cache_hits += 1;
         let answered = to.selected(self.request, &selected);
-        directory.have_coded(self.path, &cached, self.request, self.turn.ledger);
+        directory.have_coded(self.path, &cached, self.request, to.turn.ledger);
         Ok(answered)
     }
 
     /// Answers with another form of what is at the path, which the client prefers.
     #[cold]
-    fn in_other_form(
+    fn in_other_form<D: Driver>(
         &self,
         directory: &Rc<DirectorySite>,
         other: Vec<u8>,
         to: &mut Answering<'r>,
-        counters: &mut Counters,
+        (driver, counters): (&D, &mut Counters),
     ) -> Attempt {
-        let found = directory.lookup(&other, self.turn.now, self.driver);
+        let found = directory.lookup(&other, to.turn.now, driver);
         let is_ready = |(cached, status): &(Rc<Cached>, Status)| {
             cached.is_content(*status)
                 && !to.is_unread(self.request, &cached.select(self.request, *status))
         };
         let Some((cached, status)) = found.filter(is_ready) else {
             counters.cache_misses += 1;
-            let fill = self.lookup(directory, None).turned_to(other);
-            return self.wait(Waits::Lookup(fill));
+            let fill = self.fill(directory, None, to.turn).turned_to(other);
+            return self.wait(Waits::Lookup(fill), to.turn);
         };
         counters.cache_hits += 1;
         let path = other.as_slice();
@@ -193,13 +161,23 @@ impl<'r, D: Driver> PathRequest<'r, D> {
             ..cached.select(self.request, status)
         };
         let answered = to.selected(self.request, &selected);
-        directory.have_coded(path, &cached, self.request, self.turn.ledger);
+        directory.have_coded(path, &cached, self.request, to.turn.ledger);
         Ok(answered)
     }
 
-    /// The lookup of the path on disk.
-    fn lookup(&self, directory: &Rc<DirectorySite>, ruled: Option<Ruled>) -> Fill {
+    /// Has the request wait for a lookup of the path on disk.
+    #[cold]
+    fn look_up(
+        &self,
+        directory: &Rc<DirectorySite>,
+        ruled: Option<Ruled>,
+        turn: &Turn<'_>,
+    ) -> Attempt {
+        self.wait(Waits::Lookup(self.fill(directory, ruled, turn)), turn)
+    }
+
+    fn fill(&self, directory: &Rc<DirectorySite>, ruled: Option<Ruled>, turn: &Turn<'_>) -> Fill {
         let asked = (&self.input(), is_navigation(&self.request.fields));
-        Fill::new(directory, asked, ruled, self.turn.now, self.turn.unix)
+        Fill::new(directory, asked, ruled, turn.now, turn.unix)
     }
 }

@@ -1,7 +1,5 @@
 //! The answer to `OPTIONS`.
 
-use gannet_http::semantics::coding::accept_encoding;
-use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::{Request, TargetForm};
 use gannet_http::semantics::target_path::decode_path;
 use gannet_io::driver::Driver;
@@ -11,8 +9,8 @@ use super::outgoing::Outgoing;
 use super::pump::{ALLOW, Pump};
 use crate::observe::record::Answered;
 use crate::release::access;
-use crate::release::rules::{Ruling, rule_input};
-use crate::release::{Resolved, Site, Wanted};
+use crate::release::rules::Ruling;
+use crate::release::{NO_SITE, RequestView, Resolved, Site};
 
 impl<D: Driver> Pump<'_, D> {
     /// Answers with the methods of a resource. An archive carries its own CORS policy: the fields
@@ -40,20 +38,18 @@ impl<D: Driver> Pump<'_, D> {
         if access::lists(self.release, rules, path).is_some() {
             return to.options(ALLOW);
         }
-        let input = rule_input(self.turn.scheme, request, path);
-        to.ruling = rules.map(|rules| Ruling::new(rules, input));
-        // The policy does not depend on the selected coding.
-        let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        let wanted = Wanted {
-            path,
-            codings,
-            is_copied: false,
+        let view = RequestView {
             request,
+            path,
             scheme: self.turn.scheme,
-            configured: &self.turn.fields,
+            fields: &self.turn.fields,
             release: self.release,
+            site: NO_SITE,
+            is_copied: false,
         };
-        let (_, resolved) = archive.resolve(wanted, &mut to.ruling, || input);
+        to.ruling = rules.map(|rules| Ruling::new(rules, view.input()));
+        // The policy does not depend on the selected coding.
+        let (_, resolved) = archive.resolve(&view, &mut to.ruling);
         match resolved {
             Resolved::Selected(selected) => to.preflight(request, &selected, ALLOW),
             _ => {

@@ -14,7 +14,6 @@ use gannet_io::driver::{Driver, Nanos};
 use crate::clients::forwarded::Conflict;
 use crate::clients::{self, Client, Clients, Told};
 use crate::exchange::answering::{Answering, Reply, Turn};
-use crate::exchange::find::PathRequest;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::Timing;
 use crate::exchange::waiting::{Found, WaitingRequest, Waits};
@@ -27,7 +26,7 @@ use crate::passwords::checker::Checked;
 use crate::release::access;
 use crate::release::error_pages::ErrorPages;
 use crate::release::rules::{Ruling, rule_input};
-use crate::release::{NO_SITE, NoSite, Release};
+use crate::release::{NO_SITE, NoSite, Release, RequestView};
 
 /// The state that the pump uses besides the connection.
 pub(crate) struct Pump<'a, D> {
@@ -366,22 +365,25 @@ impl<D: Driver> Pump<'_, D> {
             return Ok(to.healthy());
         }
         let number = self.release.number(request.authority);
-        let of_path = PathRequest {
+        let view = RequestView {
             request,
             path,
+            scheme: self.turn.scheme,
+            fields: &self.turn.fields,
             release: self.release,
             site: *number.as_ref().unwrap_or(&NO_SITE),
-            turn: &self.turn,
-            driver: self.driver,
+            is_copied: to.copies(),
         };
         match number {
             Ok(number) => {
                 self.site = number;
                 self.release.note_use(number);
-                of_path.find(&mut to, self.guard, self.counters)
+                view.find(&mut to, self.driver, (self.guard, self.counters))
             }
             Err(NoSite::Unknown(status)) => Ok(to.error(status, None)),
-            Err(NoSite::Unopened(host)) => of_path.wait(Waits::Site(Arc::clone(host), false)),
+            Err(NoSite::Unopened(host)) => {
+                view.wait(Waits::Site(Arc::clone(host), false), &self.turn)
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::rules::{Ruling, SiteRules, may_stand_for, rule_input};
 use crate::release::wakeup::Wakeup;
-use crate::release::{NO_SITE, Release, Selected, Source};
+use crate::release::{NO_SITE, Release, RequestView, Selected, Source};
 
 /// A waiting request of any version, with the release that it began with: it is answered from that
 /// release even if another one has replaced it.
@@ -137,28 +137,26 @@ impl Waits {
 }
 
 impl WaitingRequest {
-    /// Keeps a request that waits for a part of `release`; its head was complete `at` this time, and
-    /// its site has the number `site` there. Its memory is charged to `ledger`.
+    /// Keeps a request that waits for a part of its release; its head was complete `at` this time. Its
+    /// memory is charged to `ledger`.
     #[cold]
     pub(crate) fn new(
-        request: &Request<'_>,
-        release: &Rc<Release>,
+        view: &RequestView<'_>,
         waits: Waits,
-        (at, site): (Nanos, usize),
-        ledger: &Ledger,
+        (at, ledger): (Nanos, &Ledger),
     ) -> Box<Self> {
-        let request = KeptRequest::new(request);
+        let request = KeptRequest::new(view.request);
         let bytes = size_of::<Self>() - size_of::<KeptRequest>() + request.memory();
         let bytes = (bytes + waits.memory()) as u64;
         Box::new(Self {
-            head_len_max: waits.head_len_max(release, site),
+            head_len_max: waits.head_len_max(view.release, view.site),
             charge: KeptCharge::new(ledger.kept(), waits.awaited(), bytes),
             request,
-            release: Rc::clone(release),
+            release: Rc::clone(view.release),
             waits,
             told: None,
             began: at,
-            site,
+            site: view.site,
         })
     }
 

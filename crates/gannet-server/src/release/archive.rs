@@ -20,7 +20,7 @@ use gannet_io::memory::Memory;
 use super::bodies::{Bodies, Unloaded};
 use super::opened::OpenedArchive;
 use super::rules::{Ruling, SiteRules, may_stand_for};
-use super::{Archived, Resolved, Selected, ServedFile, Source, Wanted};
+use super::{Archived, RequestView, Resolved, Selected, ServedFile, Source};
 use crate::bounds::limits::SMALL_FILE_MAX;
 
 /// A selected representation whose body is not in memory yet, kept by its indices.
@@ -110,16 +110,15 @@ impl Archived {
     #[inline]
     pub(crate) fn resolve<'s>(
         &'s self,
-        wanted: Wanted<'_>,
+        view: &RequestView<'s>,
         ruling: &mut Option<Ruling<'s>>,
-        input: impl FnOnce() -> RuleInput<'s>,
     ) -> (&'s Rc<ArchiveSite>, Resolved<'s>) {
-        match self.current.resolve(wanted, ruling, &self.others) {
+        match self.current.resolve(view, ruling, &self.others) {
             Some(resolved) => (&self.current, resolved),
             None => {
-                let (site, resolved) = self.asset(wanted);
+                let (site, resolved) = self.asset(view);
                 let rules = site.rules.as_deref();
-                *ruling = rules.map(|rules| Ruling::new(rules, input()));
+                *ruling = rules.map(|rules| Ruling::new(rules, view.input()));
                 (site, resolved)
             }
         }
@@ -127,15 +126,15 @@ impl Archived {
 
     /// The other release that has an immutable asset of this path, and its answer.
     #[cold]
-    fn asset(&self, wanted: Wanted<'_>) -> (&Rc<ArchiveSite>, Resolved<'_>) {
+    fn asset(&self, view: &RequestView<'_>) -> (&Rc<ArchiveSite>, Resolved<'_>) {
         let mut others = self.others.iter();
-        let found = others.find_map(|site| Some((site, self.current.kept_by(site, wanted.path)?)));
+        let found = others.find_map(|site| Some((site, self.current.kept_by(site, view.path)?)));
         let Some((site, entry)) = found else {
             debug_assert!(false, "it was just found");
             return (&self.current, Resolved::Error(Status::NOT_FOUND));
         };
         site.kept_answers.fetch_add(1, Ordering::Relaxed);
-        (site, site.answer(entry, wanted, Status::OK, true))
+        (site, site.answer(entry, view, Status::OK, true))
     }
 }
 
@@ -192,7 +191,7 @@ impl ArchiveSite {
     #[inline]
     fn resolve<'s>(
         &'s self,
-        wanted: Wanted<'_>,
+        view: &RequestView<'_>,
         ruling: &mut Option<Ruling<'s>>,
         others: &[Rc<Self>],
     ) -> Option<Resolved<'s>> {
@@ -207,7 +206,7 @@ impl ArchiveSite {
         let unruled = RuleInput {
             scheme: Scheme::Http,
             host: b"",
-            path: wanted.path,
+            path: view.path,
             query: None,
             language: b"",
         };
@@ -218,7 +217,7 @@ impl ArchiveSite {
             others,
         };
         let outcome = resolve(&releases, &facts, input, || {
-            is_navigation(&wanted.request.fields)
+            is_navigation(&view.request.fields)
         });
         if let Some(rules) = rules {
             rules.note_overruns();
@@ -229,13 +228,13 @@ impl ArchiveSite {
                 status,
                 is_own,
             } => {
-                let entry = match is_own && wanted.path.ends_with(b"/") {
-                    true => self.in_form(entry, wanted),
+                let entry = match is_own && view.path.ends_with(b"/") {
+                    true => self.in_form(entry, view),
                     false => entry,
                 };
                 match is_own && self.has_forms {
-                    true => self.chosen(entry, wanted, ruling),
-                    false => self.answer(entry, wanted, status, is_own),
+                    true => self.chosen(entry, view, ruling),
+                    false => self.answer(entry, view, status, is_own),
                 }
             }
             Outcome::Kept => return None,
@@ -253,27 +252,27 @@ impl ArchiveSite {
     fn chosen<'s>(
         &'s self,
         mut entry: Entry<'s>,
-        wanted: Wanted<'_>,
+        view: &RequestView<'_>,
         ruling: &mut Option<Ruling<'s>>,
     ) -> Resolved<'s> {
-        let others = self.other_forms(&entry, wanted.path);
+        let others = self.other_forms(&entry, view.path);
         if others.is_empty() {
-            return self.answer(entry, wanted, Status::OK, true);
+            return self.answer(entry, view, Status::OK, true);
         }
         let own = (
             str::from_utf8(entry.content_type()).unwrap_or_default(),
             len_of(&entry),
         );
         let lens = others.iter().map(|(form, entry)| (*form, len_of(entry)));
-        let chosen = negotiation::choose(&wanted.request.fields, own, lens);
+        let chosen = negotiation::choose(&view.request.fields, own, lens);
         let chosen = chosen.map(|position| others[position].1);
         let may_be_sent =
-            |it: &Entry<'s>| may_stand_for(wanted.release, *ruling, [wanted.path, it.path()]);
+            |it: &Entry<'s>| may_stand_for(view.release, *ruling, [view.path, it.path()]);
         if let Some(chosen) = chosen.filter(may_be_sent) {
             entry = chosen;
             *ruling = ruling.map(|ruling| ruling.at(entry.path()));
         }
-        match self.answer(entry, wanted, Status::OK, true) {
+        match self.answer(entry, view, Status::OK, true) {
             Resolved::Selected(selected) => Resolved::Selected(Selected {
                 varies_by_type: true,
                 ..selected
@@ -320,10 +319,10 @@ impl ArchiveSite {
 
     /// Selects the JSON variant of a listing if the request asks for it; returns any other entry
     /// unchanged.
-    fn in_form<'s>(&'s self, entry: Entry<'s>, wanted: Wanted<'_>) -> Entry<'s> {
+    fn in_form<'s>(&'s self, entry: Entry<'s>, view: &RequestView<'_>) -> Entry<'s> {
         let is_json = entry.is_generated()
-            && ListingRequest::of(wanted.request, wanted.path).format == Format::Json;
-        let json = is_json.then(|| self.host().find(Space::Content, &json_path(wanted.path)));
+            && ListingRequest::of(view.request, view.path).format == Format::Json;
+        let json = is_json.then(|| self.host().find(Space::Content, &json_path(view.path)));
         // A file may have that name.
         let json = json.flatten().filter(Entry::is_generated);
         json.unwrap_or(entry)
@@ -332,7 +331,7 @@ impl ArchiveSite {
     fn answer<'s>(
         &'s self,
         entry: Entry<'s>,
-        wanted: Wanted<'_>,
+        view: &RequestView<'_>,
         status: Status,
         is_own: bool,
     ) -> Resolved<'s> {
@@ -340,15 +339,15 @@ impl ArchiveSite {
             EntryKind::Redirect { location, .. } => Resolved::Redirect(location.into()),
             // If no stored coding is acceptable, serve identity, as a directory does (RFC 9110
             // section 12.5.3).
-            EntryKind::Content => match self.variant(&entry, wanted) {
+            EntryKind::Content => match self.variant(&entry, view) {
                 Some(variant) => {
                     let may_be_coded = entry.has_dictionary_variants() && is_own;
-                    let coded = may_be_coded.then(|| self.coded(&entry, wanted));
+                    let coded = may_be_coded.then(|| self.coded(&entry, view));
                     let coded = coded.flatten();
-                    let coded = coded.filter(|it| plan::may_be_of(wanted.request, it.entity_tag()));
+                    let coded = coded.filter(|it| plan::may_be_of(view.request, it.entity_tag()));
                     let variant = coded.unwrap_or(variant);
                     // Longer bodies are sent from the file itself, if possible.
-                    let loaded_max = match wanted.is_copied {
+                    let loaded_max = match view.is_copied {
                         true => DECODED_LEN_MAX,
                         false => SMALL_FILE_MAX,
                     };
@@ -362,9 +361,9 @@ impl ArchiveSite {
 
     /// The variant for a request, without regard for dictionaries.
     #[inline]
-    fn variant<'s>(&self, entry: &Entry<'s>, wanted: Wanted<'_>) -> Option<Variant<'s>> {
+    fn variant<'s>(&self, entry: &Entry<'s>, view: &RequestView<'_>) -> Option<Variant<'s>> {
         let variants = entry.variants().map(|it| (it.coding(), it.entity_tag()));
-        let codings = plan::select_for_range(wanted.request, wanted.codings, variants);
+        let codings = plan::select_for_range(view.request, view.codings(), variants);
         let variant = entry.select(codings);
         // A short file may be stored in a coding alone, which every client gets.
         variant.or_else(|| entry.select(CodingSet::IDENTITY))

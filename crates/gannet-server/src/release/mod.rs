@@ -59,7 +59,7 @@ use self::opened::{Generations, Opened, OpenedContent, Policy, What};
 use self::previews::Previews;
 use self::room::{Ageing, Pool, Room};
 use self::rules::SiteRules;
-pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
+pub(crate) use self::selected::{RequestView, Resolved, Selected, Source};
 use crate::bounds::limits::AGED_PER_TURN_MAX;
 use crate::config::UnknownHost;
 use crate::observe::measures::{Measures, OTHER};

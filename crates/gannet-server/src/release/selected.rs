@@ -6,13 +6,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_content::plan::Representation;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
-use gannet_http::semantics::coding::CodingSet;
+use gannet_http::semantics::coding::{CodingSet, accept_encoding};
+use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::{ReadyBlock, Status};
 use gannet_io::driver::Driver;
 use gannet_io::memory::Memory;
 
+use super::rules::rule_input;
 use super::{Release, ServedFile, bodies};
 
 /// The result of resolving a path.
@@ -87,21 +90,31 @@ pub(crate) enum Source<'s> {
     Unread,
 }
 
-/// The parts of a request that select the representation.
+/// A request for a path of a site, as its client has sent it: a trusted proxy may have forwarded it.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'r> {
-    /// The canonical decoded path.
-    pub(crate) path: &'r [u8],
-    /// Codings that the client accepts.
-    pub(crate) codings: CodingSet,
-    /// Its bytes are copied when they are sent: encrypted, or put into frames.
-    pub(crate) is_copied: bool,
-    /// The whole request, for rarely needed fields.
+pub(crate) struct RequestView<'r> {
     pub(crate) request: &'r Request<'r>,
+    /// Decoded.
+    pub(crate) path: &'r [u8],
     /// The scheme by which it was sent.
     pub(crate) scheme: Scheme,
     /// Fields that the operator configured for every response.
-    pub(crate) configured: &'r [(&'r str, &'r [u8])],
-    /// The release that is asked.
-    pub(crate) release: &'r Release,
+    pub(crate) fields: &'r [(&'r str, &'r [u8])],
+    /// The release that answers it, and the number of its site there.
+    pub(crate) release: &'r Rc<Release>,
+    pub(crate) site: usize,
+    /// Content is copied when it is sent: encrypted, or put into frames.
+    pub(crate) is_copied: bool,
+}
+
+impl<'r> RequestView<'r> {
+    /// The codings that the client accepts.
+    pub(crate) fn codings(&self) -> CodingSet {
+        accept_encoding(self.request.fields.lines(KnownField::AcceptEncoding))
+    }
+
+    /// What the rules of a site see of it.
+    pub(crate) fn input(&self) -> RuleInput<'r> {
+        rule_input(self.scheme, self.request, self.path)
+    }
 }
