@@ -90,6 +90,19 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
+    fn count_handshake(&mut self, kind: HandshakeKind) {
+        match kind {
+            HandshakeKind::Full => self.shared.counters.tls.full += 1,
+            HandshakeKind::FullWithRetry => self.shared.counters.tls.retried += 1,
+            HandshakeKind::Resumed => self.shared.counters.tls.resumed += 1,
+        }
+        if let Some(measures) = &mut self.shared.counters.measures {
+            // Idle since it was accepted.
+            let took = self.shared.driver.now().0 - self.conn.idle_since.0;
+            measures.handshake(kind, took);
+        }
+    }
+
     pub(super) fn established(&mut self, established: Established, out: Vec<u8>) {
         let Established {
             mut session,
@@ -103,16 +116,7 @@ impl<D: Driver> Active<'_, D> {
             is_closed,
             ..
         } = established;
-        match kind {
-            HandshakeKind::Full => self.shared.counters.tls.full += 1,
-            HandshakeKind::FullWithRetry => self.shared.counters.tls.retried += 1,
-            HandshakeKind::Resumed => self.shared.counters.tls.resumed += 1,
-        }
-        if let Some(measures) = &mut self.shared.counters.measures {
-            // Idle since it was accepted.
-            let took = self.shared.driver.now().0 - self.conn.idle_since.0;
-            measures.handshake(kind, took);
-        }
+        self.count_handshake(kind);
         if protocol == Protocol::Challenge {
             return self.end_challenge(session, out);
         }

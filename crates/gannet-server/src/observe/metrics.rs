@@ -390,6 +390,32 @@ pub(crate) fn summary(workers: &[WorkerCounts]) -> String {
         c.rejected, c.cut_short
     );
     let _ = writeln!(text, "bytes sent: {}", c.bytes_sent);
+    summarize_protocols(&c, &mut text);
+    let _ = writeln!(
+        text,
+        "kernel: enters {}, submissions {}, completions {}; per request {:.2}, {:.2}, {:.2}",
+        c.io.enters,
+        c.io.submissions,
+        c.io.completions,
+        per(c.io.enters),
+        per(c.io.submissions),
+        per(c.io.completions),
+    );
+    let _ = writeln!(
+        text,
+        "short sends {}, no buffers {}, queue full {}, overflows {}, helped {}",
+        c.io.short_sends, c.io.no_buffers, c.io.queue_full, c.io.completion_overflows, c.io.helped,
+    );
+    let _ = writeln!(
+        text,
+        "file cache: hits {}, misses {}; bodies decoded {}; log lines dropped {}",
+        c.cache_hits, c.cache_misses, c.decoded, c.log_dropped
+    );
+    text
+}
+
+/// The lines of [`summary`] about TLS, HTTP/2 and HTTP/3.
+fn summarize_protocols(c: &Counters, text: &mut String) {
     if c.tls.handshakes() + c.tls.failed.values().sum::<u64>() > 0 {
         let failed: u64 = c.tls.failed.values().sum();
         let _ = write!(
@@ -431,27 +457,6 @@ pub(crate) fn summary(workers: &[WorkerCounts]) -> String {
             c.quic.unsent,
         );
     }
-    let _ = writeln!(
-        text,
-        "kernel: enters {}, submissions {}, completions {}; per request {:.2}, {:.2}, {:.2}",
-        c.io.enters,
-        c.io.submissions,
-        c.io.completions,
-        per(c.io.enters),
-        per(c.io.submissions),
-        per(c.io.completions),
-    );
-    let _ = writeln!(
-        text,
-        "short sends {}, no buffers {}, queue full {}, overflows {}, helped {}",
-        c.io.short_sends, c.io.no_buffers, c.io.queue_full, c.io.completion_overflows, c.io.helped,
-    );
-    let _ = writeln!(
-        text,
-        "file cache: hits {}, misses {}; bodies decoded {}; log lines dropped {}",
-        c.cache_hits, c.cache_misses, c.decoded, c.log_dropped
-    );
-    text
 }
 
 #[cfg(test)]

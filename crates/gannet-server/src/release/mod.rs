@@ -72,7 +72,7 @@ pub(crate) struct Release {
     /// The contents that the sites were made from, each with the indices of its sites.
     contents: BTreeMap<usize, (Weak<OpenedContent>, Range<usize>)>,
     /// Sites by host name.
-    names: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    names: Numbers,
     /// Some names are those of all hosts below one: `*.example.org`.
     has_wildcards: bool,
     /// Hosts whose sites are opened at the first request.
@@ -118,6 +118,24 @@ pub(crate) enum Site {
     Archive(Archived),
     /// A live directory, or one file of it.
     Directory(Rc<DirectorySite>),
+}
+
+/// The numbers of sites by the names of hosts.
+type Numbers = HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>;
+
+/// The numbers of sites with these hosts, of which the operator has `given` some. Another name does not count
+/// if the folder has an entry for it, which an archive may name, too.
+fn numbers(hosts: &[&[String]], given: &[&[String]], entries: Option<&Named>) -> Numbers {
+    let has_entry = |host: &str| entries.is_some_and(|it| it.host(host.as_bytes()).is_some());
+    let mut numbers = Numbers::default();
+    for ((number, hosts), given) in hosts.iter().enumerate().zip(given) {
+        for host in *hosts {
+            if given.contains(host) || !has_entry(host) {
+                numbers.entry(host.as_bytes().into()).or_insert(number);
+            }
+        }
+    }
+    numbers
 }
 
 /// An archive, and other releases of it.
@@ -171,22 +189,11 @@ impl Release {
         let default = hosts.iter().position(|it| it.is_empty());
         let previews = opened.previews.as_deref();
         let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
-        let mut names: HashMap<Box<[u8]>, usize, _> = HashMap::default();
-        for ((number, hosts), given) in hosts.iter().enumerate().zip(given) {
-            // An archive may name a host that an entry of the folder is for.
-            let entries = opened.named.as_ref();
-            let has_entry =
-                |host: &str| entries.is_some_and(|it| it.host(host.as_bytes()).is_some());
-            for host in *hosts {
-                if given.contains(host) || !has_entry(host) {
-                    names.entry(host.as_bytes().into()).or_insert(number);
-                }
-            }
-        }
         let previews = previews.filter(|_| opened.unknown_host != UnknownHost::Ignore);
-        if opened.unknown_host == UnknownHost::Ignore {
-            names = HashMap::default();
-        }
+        let names = match opened.unknown_host {
+            UnknownHost::Ignore => HashMap::default(),
+            _ => numbers(&hosts, &given, opened.named.as_ref()),
+        };
         let unknown = match (opened.unknown_host, default) {
             (UnknownHost::Ignore, default) => Ok(default.unwrap_or(0)),
             (UnknownHost::Default, Some(default)) => Ok(default),

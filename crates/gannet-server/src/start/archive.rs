@@ -52,7 +52,6 @@ impl Opening<'_> {
     ) -> Result<OpenedArchive, OpenError> {
         let options = self.options;
         let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
-        let bad = |e| OpenError::Archive(path.to_owned(), e);
         let file = named_file::open(path).map_err(io_error)?;
         let meta = Meta::of(&file).map_err(io_error)?;
         let len = meta.len;
@@ -62,18 +61,7 @@ impl Opening<'_> {
             // Before anything is read or copied: the length may be any.
             return Err(OpenError::Other(path.to_owned()));
         }
-        let mut first = vec![0; SUPERBLOCK_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
-        file.read_exact_at(&mut first, 0).map_err(io_error)?;
-        let superblock = Superblock::parse(&first, len).map_err(bad)?;
-        let range = superblock.metadata_range();
-        let size = usize::try_from(range.end - range.start).map_err(|_| {
-            io_error(io::Error::new(
-                io::ErrorKind::OutOfMemory,
-                "its index is too large",
-            ))
-        })?;
-        let metadata = memory::read_large(&file, range.start, size).map_err(io_error)?;
-        let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
+        let (first, archive) = read_metadata(&file, path, len)?;
         let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
         let mut hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
         if let Some(host) = self.host {
@@ -127,6 +115,27 @@ impl Opening<'_> {
             kept_answers: Arc::default(),
         })
     }
+}
+
+/// Reads the superblock and the metadata of an archive of `len` bytes.
+fn read_metadata(
+    file: &fs::File,
+    path: &Path,
+    len: u64,
+) -> Result<(Vec<u8>, Arc<Archive<Vec<u8>>>), OpenError> {
+    let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
+    let bad = |e| OpenError::Archive(path.to_owned(), e);
+    let mut first = vec![0; SUPERBLOCK_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
+    file.read_exact_at(&mut first, 0).map_err(io_error)?;
+    let superblock = Superblock::parse(&first, len).map_err(bad)?;
+    let range = superblock.metadata_range();
+    let size = usize::try_from(range.end - range.start).map_err(|_| {
+        let cause = "its index is too large";
+        io_error(io::Error::new(io::ErrorKind::OutOfMemory, cause))
+    })?;
+    let metadata = memory::read_large(file, range.start, size).map_err(io_error)?;
+    let archive = Archive::new(superblock, metadata).map_err(bad)?;
+    Ok((first, Arc::new(archive)))
 }
 
 /// Verifies an opened archive in `file`, which is a copy or not; `start` are the first bytes that it was

@@ -7,6 +7,7 @@ mod contents;
 pub(crate) mod estate;
 mod follow;
 pub(crate) mod open;
+mod origins;
 mod password_file;
 pub(crate) mod published;
 pub(crate) mod quic;
@@ -20,17 +21,18 @@ mod workers;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
+use gannet_io::sandbox::Domain;
 use gannet_io::{lookups, probe};
 
 use self::bound::{Bound, worker_count};
 use self::contents::Contents;
 use self::estate::{Estate, Inheritance};
-use self::follow::LiveDirectory;
+use self::origins::Origins;
 use self::published::Published;
 use self::quic::{Datagrams, Http3Report};
 use self::releases::Surroundings;
@@ -50,7 +52,7 @@ use crate::ground::inbox::Remote;
 use crate::observe::board::Board;
 use crate::observe::board::unix_now;
 use crate::observe::incidents::Incidents;
-use crate::observe::log::LogWriter;
+use crate::observe::log::{LogFactory, LogWriter};
 use crate::passwords::checker::{Checker, Jobs};
 use crate::passwords::file::PasswordFile;
 use crate::release::archive_room::ArchiveRoom;
@@ -77,12 +79,7 @@ pub struct Prepared {
     metrics: Option<MetricsServer>,
     tls: Option<Tls>,
     opened: Arc<Opened>,
-    /// The origins of the live directories, with their indices among the contents.
-    sources: Vec<(usize, LiveDirectory)>,
-    /// The origins of the archives.
-    releases: Vec<releases::Source>,
-    /// Sites that are opened when they are asked for.
-    sites: Option<sites::Waiting>,
+    origins: Origins,
     /// Budget for archives copied into memory by default.
     room: Arc<ArchiveRoom>,
     /// A worker's cache limits once an archive is copied, if they are other ones until then.
@@ -93,8 +90,6 @@ pub struct Prepared {
     coder: Arc<Coder>,
     /// Passwords that the workers want compared with hashes.
     password_jobs: Jobs,
-    /// The password file.
-    password_file: Option<PathBuf>,
     sandbox: Sandbox,
     report_every: Option<Duration>,
 }
@@ -113,18 +108,7 @@ pub fn prepare(
     let workers = worker_count(config.workers);
     let is_live = |it: &Hosted| !matches!(it.content, Content::Archive(_) | Content::Store(_));
     let has_live = content.iter().any(is_live);
-    if !content.is_empty() {
-        probe::check_files().map_err(StartError::Files)?;
-    }
-    if let Err((path, error)) = config.content.follow_links.check() {
-        let error = open::OpenError::Io("directory", path.to_owned(), error);
-        return Err(StartError::Content(error));
-    }
-    if config.defer_accept {
-        for bound in &listeners {
-            bound.defer_accept()?;
-        }
-    }
+    check(&config, &content, &listeners)?;
     let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory()));
     let coder = Arc::new(Coder::start(&config.content, has_live));
     let means = Means {
@@ -141,40 +125,17 @@ pub fn prepare(
         no_front_page,
     } = Contents::open(content, &config, &means)?;
     let board = Arc::new(Board::default());
-    let owner = config.run_as.as_ref().map(|run_as| &run_as.user);
-    let open_log = || {
-        let file = config.log_file.as_deref();
-        LogWriter::start((&config.log, config.log_lines), file, owner)
-    };
-    let log = match &config.log_file {
-        Some(path) => however_long(path, open_log),
-        None => open_log(),
-    };
-    let (log, factory) = log.map_err(|e| {
-        let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));
-        StartError::Log(path.display().to_string(), e)
-    })?;
-    let metrics = match config.metrics {
-        Some(address) => {
-            let inherited = inheritance.metrics.take();
-            let bound = MetricsServer::bind(address, inherited);
-            Some(bound.map_err(|e| StartError::Metrics(address, e))?)
-        }
-        None => None,
-    };
+    let (log, factory) = open_log(&config)?;
+    let metrics = bind_metrics(&config, &mut inheritance)?;
     let tls = Tls::open(&config, &listeners)?;
-    let is_http3 = config.tls.as_ref().is_some_and(|tls| tls.http3);
-    let mut datagrams = match is_http3 {
-        true => Datagrams::bind(&mut listeners, workers, &mut inheritance),
-        false => Datagrams::default(),
-    };
     let clients = tls.as_ref().and_then(|tls| tls.store.current().asked());
+    let mut datagrams = bind_datagrams(
+        &config,
+        tls.as_ref(),
+        &mut listeners,
+        (workers, &mut inheritance),
+    );
     let alt_svc = alt_svc(&config, clients.is_some(), &mut datagrams.report);
-    if let Some(tls) = &tls {
-        let set = tls.store.current();
-        let names = set.facts().flat_map(|facts| &facts.names);
-        datagrams.report.names = names.cloned().collect();
-    }
     let passwords = PasswordFile::open(&config.passwords, &hosted, &config.content)
         .map_err(StartError::Passwords)?;
     let (checker, password_jobs) = Checker::new();
@@ -216,18 +177,7 @@ pub fn prepare(
     };
     let (waiting, engine, fallback) = plan.start_workers()?;
     // With the log file in place.
-    if let Some(run_as) = &config.run_as {
-        let again = Again {
-            contents: &hosted,
-            rules: config.content.routing.rules,
-            certificates: config.tls.as_ref().map(|tls| &tls.source),
-            passwords: config.passwords.file.as_deref(),
-            log: config.log_file.as_deref(),
-        };
-        for denied in again.denied_to(run_as)? {
-            ERRORS.tell(format_args!("gannet: {denied}\nhelp: {}", denied.help()));
-        }
-    }
+    report_denied(&config, &hosted)?;
     let sandbox = Sandbox::plan(&config, &hosted, &listeners, &engine);
     let report = StartReport {
         sandbox: sandbox.report(&engine)?,
@@ -246,7 +196,7 @@ pub fn prepare(
             .as_ref()
             .map_or_else(Vec::new, |tls| tls.warnings.clone()),
         kernel_tls: tls.as_ref().map(|tls| tls.kernel.clone()),
-        http3: is_http3.then(|| datagrams.report.clone()),
+        http3: wants_http3(&config).then(|| datagrams.report.clone()),
     };
     Ok(Prepared {
         workers: waiting,
@@ -257,19 +207,104 @@ pub fn prepare(
         metrics,
         tls,
         opened,
-        sources,
-        releases,
-        sites,
+        origins: Origins {
+            directories: sources,
+            archives: releases,
+            sites,
+            passwords: config.passwords.file,
+        },
         room: archive_room,
         room_beside_archives: (share == Share::Later).then(|| room_of(Share::Now)),
         options: Arc::new(config.content),
         board,
         coder,
         password_jobs,
-        password_file: config.passwords.file,
         sandbox,
         report_every: config.report_every,
     })
+}
+
+/// Checks what needs no content to be opened.
+fn check(config: &Config, content: &[Hosted], listeners: &[Bound]) -> Result<(), StartError> {
+    if !content.is_empty() {
+        probe::check_files().map_err(StartError::Files)?;
+    }
+    if let Err((path, error)) = config.content.follow_links.check() {
+        let error = open::OpenError::Io("directory", path.to_owned(), error);
+        return Err(StartError::Content(error));
+    }
+    if config.defer_accept {
+        for bound in listeners {
+            bound.defer_accept()?;
+        }
+    }
+    Ok(())
+}
+
+fn open_log(config: &Config) -> Result<(LogWriter, LogFactory), StartError> {
+    let path = config.log_file.as_deref();
+    let owner = config.run_as.as_ref().map(|run_as| &run_as.user);
+    let open = || LogWriter::start((&config.log, config.log_lines), path, owner);
+    let opened = match path {
+        Some(path) => however_long(path, open),
+        None => open(),
+    };
+    opened.map_err(|error| {
+        let path = path.unwrap_or_else(|| Path::new("-"));
+        StartError::Log(path.display().to_string(), error)
+    })
+}
+
+fn bind_metrics(
+    config: &Config,
+    inheritance: &mut Inheritance,
+) -> Result<Option<MetricsServer>, StartError> {
+    let bind = |address| {
+        let bound = MetricsServer::bind(address, inheritance.metrics.take());
+        bound.map_err(|error| StartError::Metrics(address, error))
+    };
+    config.metrics.map(bind).transpose()
+}
+
+fn wants_http3(config: &Config) -> bool {
+    config.tls.as_ref().is_some_and(|tls| tls.http3)
+}
+
+/// Binds the sockets of HTTP/3, if it is wanted.
+fn bind_datagrams(
+    config: &Config,
+    tls: Option<&Tls>,
+    listeners: &mut [Bound],
+    (workers, inheritance): (usize, &mut Inheritance),
+) -> Datagrams {
+    let mut datagrams = match wants_http3(config) {
+        true => Datagrams::bind(listeners, workers, inheritance),
+        false => Datagrams::default(),
+    };
+    if let Some(tls) = tls {
+        let set = tls.store.current();
+        let names = set.facts().flat_map(|facts| &facts.names);
+        datagrams.report.names = names.cloned().collect();
+    }
+    datagrams
+}
+
+/// Reports what the user that the server becomes cannot open again.
+fn report_denied(config: &Config, hosted: &[Hosted]) -> Result<(), StartError> {
+    let Some(run_as) = &config.run_as else {
+        return Ok(());
+    };
+    let again = Again {
+        contents: hosted,
+        rules: config.content.routing.rules,
+        certificates: config.tls.as_ref().map(|tls| &tls.source),
+        passwords: config.passwords.file.as_deref(),
+        log: config.log_file.as_deref(),
+    };
+    for denied in again.denied_to(run_as)? {
+        ERRORS.tell(format_args!("gannet: {denied}\nhelp: {}", denied.help()));
+    }
+    Ok(())
 }
 
 impl Prepared {
@@ -338,15 +373,8 @@ impl Prepared {
         if let Some(every) = self.report_every {
             running.report_every(every).map_err(StartError::Resource)?;
         }
-        // Shared by all: each forwarding worker counts the datagrams that the other has not taken
-        // yet.
-        let peers = Peers::new(running.remotes());
-        running.reach_workers(peers.clone());
-        for remote in running.remotes() {
-            remote.tell(Message::Peers(peers.clone()));
-        }
-        let has_live = !self.sources.is_empty() || self.sites.is_some();
-        if has_live && self.options.codes_text() && self.coder.can_make_any() {
+        introduce_workers(&mut running);
+        if self.origins.has_live() && self.options.codes_text() && self.coder.can_make_any() {
             let threads = CoderThreads::start(Arc::clone(&self.coder));
             running.code_text(threads.map_err(StartError::Resource)?);
         }
@@ -366,43 +394,14 @@ impl Prepared {
             messages: &notices::ERRORS,
         };
         if let Some(less) = self.room_beside_archives {
-            let published = Arc::downgrade(&surroundings.published);
-            surroundings.room.before_first(move || {
-                if let Some(published) = published.upgrade() {
-                    let applied = published.publish(|opened| opened.room = less);
-                    applied.wait(Duration::from_millis(APPLIED_MS));
-                }
-            });
+            surroundings.make_room_for_copies(less);
         }
-        let lookouts = follow::follow(
-            self.sources,
-            &surroundings.published,
-            self.sandbox.readable(),
-        );
-        running.follow(lookouts.map_err(StartError::Resource)?);
-        let lookouts = releases::follow(self.releases, &self.opened.contents, &surroundings);
-        running.follow(lookouts.map_err(StartError::Resource)?);
-        if let Some(sites) = self.sites {
-            let readable = self.sandbox.readable();
-            let remotes = running.remotes().to_vec();
-            let lookout = sites.start(&surroundings, &self.coder, &remotes, readable);
-            running.follow(vec![lookout.map_err(StartError::Resource)?]);
-        }
-        if let (Some(path), Some(current)) = (self.password_file, &self.opened.passwords) {
-            let published = Arc::clone(&surroundings.published);
-            let lookout = password_file::follow(path, Arc::clone(current), published);
-            running.follow(vec![lookout.map_err(StartError::Resource)?]);
-        }
+        let (opened, coder, sandbox) = (&self.opened, &self.coder, &self.sandbox);
+        self.origins
+            .follow(&mut running, &surroundings, opened, coder, sandbox)?;
         // A worker that has ended meanwhile is detected like one that ends later.
         if let Some(domain) = domain {
-            let (entered, confined) = mpsc::channel();
-            for go in &starts {
-                let _ = go.send(Go::Confine(Arc::clone(&domain), entered.clone()));
-            }
-            drop(entered);
-            for result in confined {
-                result.or_else(|error| self.sandbox.refused(&error))?;
-            }
+            confine(&starts, &domain, &self.sandbox)?;
         }
         may_begin(&mut running)?;
         running.own_socket_files();
@@ -410,6 +409,32 @@ impl Prepared {
             let _ = go.send(Go::Serve);
         }
         Ok(running)
+    }
+}
+
+/// Confines the waiting workers.
+fn confine(
+    starts: &[Sender<Go>],
+    domain: &Arc<Domain>,
+    sandbox: &Sandbox,
+) -> Result<(), StartError> {
+    let (entered, confined) = mpsc::channel();
+    for go in starts {
+        let _ = go.send(Go::Confine(Arc::clone(domain), entered.clone()));
+    }
+    drop(entered);
+    confined
+        .into_iter()
+        .try_for_each(|result| result.or_else(|error| sandbox.refused(&error)))
+}
+
+/// Lets the workers forward datagrams to each other.
+fn introduce_workers(running: &mut Running) {
+    // Shared by all: each forwarding worker counts the datagrams that the other has not taken yet.
+    let peers = Peers::new(running.remotes());
+    running.reach_workers(peers.clone());
+    for remote in running.remotes() {
+        remote.tell(Message::Peers(peers.clone()));
     }
 }
 

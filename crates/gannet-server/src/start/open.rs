@@ -117,15 +117,12 @@ impl fmt::Display for OpenError {
                 )
             }
             Self::OtherHosts(path, host, others) => {
+                let path = path.display();
+                write!(f, "cannot serve '{path}' for '{host}': ")?;
+                f.write_str("it has no site for that host, only for ")?;
                 let shown = others.len().min(OTHER_HOSTS_SHOWN);
-                let more = if others.len() > shown { ", ..." } else { "" };
-                write!(
-                    f,
-                    "cannot serve '{}' for '{host}': it has no site for that host, only for \
-                     {}{more}",
-                    path.display(),
-                    others[..shown].join(", ")
-                )
+                f.write_str(&others[..shown].join(", "))?;
+                f.write_str(if others.len() > shown { ", ..." } else { "" })
             }
         }
     }

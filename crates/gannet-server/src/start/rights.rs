@@ -92,6 +92,14 @@ impl Again<'_> {
     }
 }
 
+/// Opens a file or a store, which is a folder; nothing else that is no file, as a FIFO would wait.
+fn read(path: &Path) -> io::Result<()> {
+    match fs::metadata(path)?.is_dir() {
+        true => File::open(path).map(drop),
+        false => named_file::open(path).map(drop),
+    }
+}
+
 fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
     let mut all: Vec<Denied> = Vec::new();
     let mut keep = |path: &Path, is_log, tried: io::Result<()>| {
@@ -105,11 +113,6 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
                 is_log,
             });
         }
-    };
-    // A store is a folder; nothing else that is no file is opened, as a FIFO would wait.
-    let read = |path: &Path| match fs::metadata(path)?.is_dir() {
-        true => File::open(path).map(drop),
-        false => named_file::open(path).map(drop),
     };
     for Hosted { content, .. } in again.contents {
         let (path, is_host) = match content {

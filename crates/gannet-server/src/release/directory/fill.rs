@@ -423,6 +423,35 @@ impl Fill {
         }
     }
 
+    /// Handles the result of opening the path that the lookup asks for.
+    fn path_opened(&mut self, result: Result<Wakeup, Errno>) -> Option<Filled> {
+        let is_other = self.missing_in > 0;
+        let found = at_path(&result);
+        if self.is_elsewhere(found) {
+            return None;
+        }
+        let (found, result) = match is_other && self.missing_in == 0 {
+            true => (AtPath::Missing, Err(Errno::NOENT)),
+            false => (found, result),
+        };
+        if found == AtPath::Missing && self.may_be_coded() {
+            self.state = State::Alone(0);
+            return None;
+        }
+        if let Err(errno) = result
+            && found != AtPath::Missing
+            && let Step::Open(path) = self.lookup.step()
+        {
+            self.failed(path.to_vec(), errno);
+        }
+        self.lookup.found(found);
+        self.alone = None;
+        if let Ok(Wakeup::Opened(opened)) = result {
+            self.opened = Some(opened);
+        }
+        self.looked()
+    }
+
     /// Handles a result and moves on to the next operation, or finishes.
     fn woken<D: Driver>(
         &mut self,
@@ -444,33 +473,7 @@ impl Fill {
             return self.lack(*errno);
         }
         match (std::mem::replace(&mut self.state, State::Looking), result) {
-            (State::Looking, result) => {
-                let is_other = self.missing_in > 0;
-                let found = at_path(&result);
-                if self.is_elsewhere(found) {
-                    return None;
-                }
-                let (found, result) = match is_other && self.missing_in == 0 {
-                    true => (AtPath::Missing, Err(Errno::NOENT)),
-                    false => (found, result),
-                };
-                if found == AtPath::Missing && self.may_be_coded() {
-                    self.state = State::Alone(0);
-                    return None;
-                }
-                if let Err(errno) = result
-                    && found != AtPath::Missing
-                    && let Step::Open(path) = self.lookup.step()
-                {
-                    self.failed(path.to_vec(), errno);
-                }
-                self.lookup.found(found);
-                self.alone = None;
-                if let Ok(Wakeup::Opened(opened)) = result {
-                    self.opened = Some(opened);
-                }
-                self.looked()
-            }
+            (State::Looking, result) => self.path_opened(result),
             (State::Sidecar(index), Ok(Wakeup::Opened(opened))) if self.is_usable(&opened.meta) => {
                 let coding = SIDECARS[index].coding;
                 self.take(coding, opened, index + 1)

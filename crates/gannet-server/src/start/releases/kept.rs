@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gannet_io::heap;
-use gannet_store::{Keep, ReleaseId};
+use gannet_store::{Keep, KeptRelease, ReleaseId};
 
 use super::origin::{Origin, again_after};
 use super::{Bad, Follower, Leaving, is_named, is_same};
@@ -139,18 +139,19 @@ impl Follower {
         Some(same)
     }
 
-    /// Opens the first release that the store keeps and this server does not: only one, since
-    /// opening takes long, and the pointer has to be looked at. Those that it keeps already are not
-    /// released here: the log may be missing.
-    fn keep_from_store(&mut self, now: u64) {
+    /// The releases that the store keeps; `None` if they cannot be listed.
+    fn kept_by_store(&mut self, now: u64) -> Option<Vec<KeptRelease>> {
         let Origin::Store(store) = &mut self.source.origin else {
-            return;
+            return None;
         };
         // Before reading: then no change is missed.
         store.has_changed();
         self.keep_again_at = None;
-        let wanted = match store.kept(now) {
-            Ok(wanted) => wanted,
+        match store.kept(now) {
+            Ok(kept) => {
+                self.unlisted = None;
+                Some(kept)
+            }
             Err(error) => {
                 self.keep_again_at = Some(again_after(Duration::ZERO));
                 let text = error.to_string();
@@ -159,10 +160,18 @@ impl Follower {
                         .tell(format_args!("cannot keep earlier releases: {text}"));
                     self.unlisted = Some(text);
                 }
-                return;
+                None
             }
+        }
+    }
+
+    /// Opens the first release that the store keeps and this server does not: only one, since
+    /// opening takes long, and the pointer has to be looked at. Those that it keeps already are not
+    /// released here: the log may be missing.
+    fn keep_from_store(&mut self, now: u64) {
+        let Some(wanted) = self.kept_by_store(now) else {
+            return;
         };
-        self.unlisted = None;
         self.unkept
             .retain(|id, _| wanted.iter().any(|it| it.pointer.release == *id));
         for wanted in wanted {

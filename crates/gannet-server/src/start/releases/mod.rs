@@ -31,11 +31,12 @@ use gannet_store::{Pointer, ReleaseId, StoreError};
 use self::kept::{KeptReleases, Unkept};
 use self::origin::{News, Origin, Refusal, again_after};
 use self::report::Report;
-use crate::bounds::limits::{OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
+use crate::bounds::limits::{APPLIED_MS, OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
 use crate::config::ContentOptions;
 use crate::observe::board::Board;
 use crate::release::archive_room::ArchiveRoom;
 use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
+use crate::release::room::Room;
 use crate::start::archive::Proof;
 use crate::start::open::Opening;
 use crate::start::published::{Applied, Published};
@@ -69,6 +70,19 @@ pub(crate) struct Surroundings {
     pub(crate) clock: fn() -> u64,
     /// Where changes are told.
     pub(crate) messages: &'static Channel,
+}
+
+impl Surroundings {
+    /// Has the caches use `less` before the first archive is copied.
+    pub(crate) fn make_room_for_copies(&self, less: Room) {
+        let published = Arc::downgrade(&self.published);
+        self.room.before_first(move || {
+            if let Some(published) = published.upgrade() {
+                let applied = published.publish(|opened| opened.room = less);
+                applied.wait(Duration::from_millis(APPLIED_MS));
+            }
+        });
+    }
 }
 
 /// Follows the releases of these contents, each on its own thread up to a number: staging reads the

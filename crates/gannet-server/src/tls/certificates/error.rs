@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use gannet_io::sandbox::{HIDDEN, is_hidden};
 
 use super::authorities::{PKCS12, TRUSTED_CERTIFICATE};
+use crate::bounds::tls::{
+    AUTHORITIES_MAX, AUTHORITIES_OF_ONE_NAME_MAX, CHAIN_LEN_MAX, CHALLENGES_MAX, PAIRS_MAX,
+};
 
 /// An unusable pair.
 #[derive(Debug)]
@@ -131,6 +134,43 @@ impl CertificateError {
         quoted(&path.to_string_lossy())
     }
 
+    /// How to convert a file of another format, if this is one.
+    fn conversion(&self) -> Option<String> {
+        let file = self.shown_path();
+        Some(match &self.cause {
+            Cause::Pem(_) => {
+                format!(
+                    "certificates and keys are read as PEM: text with lines '-----BEGIN ...-----'; \
+                     a DER file is converted by 'openssl x509 -inform DER -in {file} -out site.pem', \
+                     or 'openssl pkey -inform DER -in {file} -out site.key' if it is a key"
+                )
+            }
+            Cause::Pkcs7 => {
+                format!(
+                    "convert it by 'openssl pkcs7 -print_certs -in {file} -out site.pem', with \
+                     '-inform DER' if it is not text; it has no key: that is a file of its own"
+                )
+            }
+            Cause::Pkcs12 => {
+                format!(
+                    "convert it by 'openssl pkcs12 -in {file} -nodes -out site.pem', protect the new \
+                     file by its permissions, and use it as certificate (--tls-cert site.pem): it \
+                     has the key, too"
+                )
+            }
+            Cause::NoCertificate(Some(TRUSTED_CERTIFICATE)) => {
+                format!("convert it by 'openssl x509 -in {file} -out site.pem'")
+            }
+            Cause::NoAuthority(Some(PKCS12)) => {
+                format!("convert it by 'openssl pkcs12 -in {file} -nokeys -cacerts -out ca.pem'")
+            }
+            Cause::NoAuthority(Some(TRUSTED_CERTIFICATE)) => {
+                format!("convert it by 'openssl x509 -in {file} -out ca.pem'")
+            }
+            _ => return None,
+        })
+    }
+
     /// How to fix it, if known.
     #[must_use]
     pub fn help(&self) -> Option<String> {
@@ -155,29 +195,11 @@ impl CertificateError {
                 }
                 _ => return None,
             },
-            Cause::Pem(_) => {
-                let file = self.shown_path();
-                format!(
-                    "certificates and keys are read as PEM: text with lines '-----BEGIN ...-----'; \
-                     a DER file is converted by 'openssl x509 -inform DER -in {file} -out site.pem', \
-                     or 'openssl pkey -inform DER -in {file} -out site.key' if it is a key"
-                )
-            }
-            Cause::Pkcs7 => {
-                let file = self.shown_path();
-                format!(
-                    "convert it by 'openssl pkcs7 -print_certs -in {file} -out site.pem', with \
-                     '-inform DER' if it is not text; it has no key: that is a file of its own"
-                )
-            }
-            Cause::Pkcs12 => {
-                let file = self.shown_path();
-                format!(
-                    "convert it by 'openssl pkcs12 -in {file} -nodes -out site.pem', protect the new \
-                     file by its permissions, and use it as certificate (--tls-cert site.pem): it \
-                     has the key, too"
-                )
-            }
+            Cause::Pem(_)
+            | Cause::Pkcs7
+            | Cause::Pkcs12
+            | Cause::NoCertificate(Some(TRUSTED_CERTIFICATE))
+            | Cause::NoAuthority(Some(PKCS12 | TRUSTED_CERTIFICATE)) => return self.conversion(),
             Cause::OnlyCertificate => {
                 "name the file with its private key, too: --tls-key FILE".into()
             }
@@ -188,26 +210,12 @@ impl CertificateError {
             Cause::Version { name, key, .. } => make_line(name.as_deref(), key),
             Cause::Unusable(..) => "ask your certificate authority for another one".into(),
             Cause::Exchanged => "this is the key: exchange the certificate and the key".into(),
-            Cause::NoCertificate(Some(TRUSTED_CERTIFICATE)) => format!(
-                "convert it by 'openssl x509 -in {} -out site.pem'",
-                self.shown_path()
-            ),
             Cause::NoCertificate(_) => "give the file with the certificate chain".into(),
             Cause::TooManyOfOneName(_) => "leave out those that issue no more".into(),
             Cause::OfNoAuthority(..) => {
                 "give the certificate of the authority that issues those of clients: it says \
                  'CA:TRUE'"
                     .into()
-            }
-            Cause::NoAuthority(Some(PKCS12)) => format!(
-                "convert it by 'openssl pkcs12 -in {} -nokeys -cacerts -out ca.pem'",
-                self.shown_path()
-            ),
-            Cause::NoAuthority(Some(TRUSTED_CERTIFICATE)) => {
-                format!(
-                    "convert it by 'openssl x509 -in {} -out ca.pem'",
-                    self.shown_path()
-                )
             }
             Cause::NoAuthority(_) => {
                 "give the file with the certificate of the authority that issues those of clients"
@@ -279,12 +287,10 @@ impl fmt::Display for Cause {
         match self {
             Self::NonePairs => f.write_str("no certificate was given"),
             Self::TooManyPairs(count) => {
-                let max = crate::bounds::tls::PAIRS_MAX;
-                write!(f, "{count} certificates, at most {max} can be used")
+                write!(f, "{count} certificates, at most {PAIRS_MAX} can be used")
             }
             Self::TooManyChallenges => {
-                let max = crate::bounds::tls::CHALLENGES_MAX;
-                write!(f, "it has more than {max} challenges")
+                write!(f, "it has more than {CHALLENGES_MAX} challenges")
             }
             Self::Read(error) => f.write_str(&gannet_io::cause::cause(error)),
             Self::Pem(why) => write!(f, "not a PEM file: {why}"),
@@ -306,12 +312,13 @@ impl fmt::Display for Cause {
             Self::NoCertificate(found) => missing(f, "certificate", *found),
             Self::NoAuthority(found) => missing(f, "certificate of an authority", *found),
             Self::TooManyAuthorities => {
-                let max = crate::bounds::tls::AUTHORITIES_MAX;
-                write!(f, "more than {max} authorities")
+                write!(f, "more than {AUTHORITIES_MAX} authorities")
             }
             Self::TooManyOfOneName(name) => {
-                let max = crate::bounds::tls::AUTHORITIES_OF_ONE_NAME_MAX;
-                write!(f, "more than {max} authorities are called '{name}'")
+                write!(
+                    f,
+                    "more than {AUTHORITIES_OF_ONE_NAME_MAX} authorities are called '{name}'"
+                )
             }
             Self::OfNoAuthority(number, subject) => write!(
                 f,
@@ -320,10 +327,9 @@ impl fmt::Display for Cause {
             Self::NoKey(found) => missing(f, "private key", *found),
             Self::EncryptedKey => f.write_str("the private key is protected by a passphrase"),
             Self::TooLong(count) => {
-                let max = crate::bounds::tls::CHAIN_LEN_MAX;
                 write!(
                     f,
-                    "{count} certificates in one file, at most {max} make sense"
+                    "{count} certificates in one file, at most {CHAIN_LEN_MAX} make sense"
                 )
             }
             Self::Malformed(number, why) => {
