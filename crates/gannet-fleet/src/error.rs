@@ -276,7 +276,6 @@ impl FleetError {
     /// The next step, for a line `help: ...`.
     #[must_use]
     pub fn help(&self) -> Option<String> {
-        use object_store::Error as Objects;
         if let Self::Remote {
             cause: Cause::Objects(error),
             ..
@@ -329,53 +328,59 @@ impl FleetError {
             Self::Disk { .. } => {
                 "allow for more with --disk, or keep fewer releases: 'gannet publish --keep'"
             }
-            Self::Remote { cause, .. } => match cause {
-                Cause::Objects(Objects::NotFound { .. }) => {
-                    "is this the URL of a store, and has anything been published there?"
-                }
-                Cause::Objects(
-                    Objects::PermissionDenied { .. } | Objects::Unauthenticated { .. },
-                ) => {
-                    "give credentials in the environment, such as AWS_ACCESS_KEY_ID and \
-                     AWS_SECRET_ACCESS_KEY"
-                }
-                Cause::Objects(Objects::NotSupported { .. }) => {
-                    "a web server for a store has to answer requests for ranges (RFC 9110 section 14)"
-                }
-                Cause::Objects(Objects::NotImplemented { .. }) | Cause::Unconditional => {
-                    "publishing takes a store with conditional writes (If-None-Match, If-Match), as \
-                     those of Amazon, Google, Microsoft, Cloudflare, MinIO and Ceph"
-                }
-                Cause::Damaged => "remove this object, and publish again",
-                Cause::Gone(_) | Cause::Unseen(_) | Cause::Needed => {
-                    "its pointer is in force: publish its site again"
-                }
-                Cause::NoPointer => "publish again: that writes one",
-                Cause::Large { is_disk: true, .. } => {
-                    "make room, or name another disk for what is kept of stores: \
-                     XDG_CACHE_HOME=/var/cache/gannet, or CACHE_DIRECTORY where that is set"
-                }
-                Cause::Large { is_disk: false, .. } => "to go back to it, publish its site again",
-                Cause::Replaced => "the next 'gannet publish' removes it, if nothing keeps it",
-                Cause::Unknown(_) => {
-                    "'gannet releases' with the store's URL shows what is in force: look there before \
-                     you publish again"
-                }
-                Cause::Crowded => {
-                    "remove what does not belong to the store, and the oldest entries of its log"
-                }
-                Cause::Hidden => {
-                    "remove them, or publish from a machine that has published there with this key before"
-                }
-                Cause::Objects(_) | Cause::NoAnswer | Cause::Slow | Cause::Short | Cause::Long => {
-                    return None;
-                }
-                Cause::OtherLen { .. } | Cause::NotAnArchive(_) | Cause::OtherArchive => {
-                    "it was damaged or replaced there: publish its site again"
-                }
-            },
+            Self::Remote { cause, .. } => cause.help()?,
         };
         Some(text.to_owned())
+    }
+}
+
+impl Cause {
+    /// The next step.
+    fn help(&self) -> Option<&'static str> {
+        use object_store::Error as Objects;
+        Some(match self {
+            Self::Objects(Objects::NotFound { .. }) => {
+                "is this the URL of a store, and has anything been published there?"
+            }
+            Self::Objects(Objects::PermissionDenied { .. } | Objects::Unauthenticated { .. }) => {
+                "give credentials in the environment, such as AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY"
+            }
+            Self::Objects(Objects::NotSupported { .. }) => {
+                "a web server for a store has to answer requests for ranges (RFC 9110 section 14)"
+            }
+            Self::Objects(Objects::NotImplemented { .. }) | Self::Unconditional => {
+                "publishing takes a store with conditional writes (If-None-Match, If-Match), as \
+                 those of Amazon, Google, Microsoft, Cloudflare, MinIO and Ceph"
+            }
+            Self::Damaged => "remove this object, and publish again",
+            Self::Gone(_) | Self::Unseen(_) | Self::Needed => {
+                "its pointer is in force: publish its site again"
+            }
+            Self::NoPointer => "publish again: that writes one",
+            Self::Large { is_disk: true, .. } => {
+                "make room, or name another disk for what is kept of stores: \
+                 XDG_CACHE_HOME=/var/cache/gannet, or CACHE_DIRECTORY where that is set"
+            }
+            Self::Large { is_disk: false, .. } => "to go back to it, publish its site again",
+            Self::Replaced => "the next 'gannet publish' removes it, if nothing keeps it",
+            Self::Unknown(_) => {
+                "'gannet releases' with the store's URL shows what is in force: look there before \
+                 you publish again"
+            }
+            Self::Crowded => {
+                "remove what does not belong to the store, and the oldest entries of its log"
+            }
+            Self::Hidden => {
+                "remove them, or publish from a machine that has published there with this key before"
+            }
+            Self::Objects(_) | Self::NoAnswer | Self::Slow | Self::Short | Self::Long => {
+                return None;
+            }
+            Self::OtherLen { .. } | Self::NotAnArchive(_) | Self::OtherArchive => {
+                "it was damaged or replaced there: publish its site again"
+            }
+        })
     }
 }
 

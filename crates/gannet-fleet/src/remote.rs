@@ -378,18 +378,7 @@ fn clients(
         max_retries: 0,
         ..RetryConfig::default()
     };
-    let options = |is_clear: bool| {
-        trusted
-            .clone()
-            .with_allow_http(is_clear)
-            .with_user_agent(HeaderValue::from_static(concat!(
-                "gannet/",
-                env!("CARGO_PKG_VERSION")
-            )))
-            .with_connect_timeout(patience.answer)
-            // Bodies may take as long as they keep their rate.
-            .with_timeout_disabled()
-    };
+    let options = |is_clear: bool| options(trusted, is_clear, patience);
     let why = |error| Cause::Objects(error).to_string();
     let service = |named: &[Option<String>]| {
         let named = named.iter().flatten().map(|it| it.trim_end_matches('/'));
@@ -444,26 +433,46 @@ fn clients(
             Clients::of(client, service)
         }
         ObjectStoreScheme::Http => {
-            let mut options = options(url.scheme() == "http");
-            if let Some(login) = login {
-                // Not sent to other hosts, where a redirect may lead.
-                options =
-                    options.with_default_headers([(AUTHORIZATION, login)].into_iter().collect());
-            }
-            let builder = HttpBuilder::new()
-                .with_url(&url[..Position::BeforePath])
-                .with_client_options(options)
-                .with_retry(retry);
-            Clients::read_only(
-                builder
-                    .with_http_connector(Bounded::new(Condition::Untaken))
-                    .build()
-                    .map_err(why)?,
-            )
+            let options = options(url.scheme() == "http");
+            web_server(url, options, login, retry).map_err(why)?
         }
         ObjectStoreScheme::Local => Clients::read_only(LocalFileSystem::new()),
         _ => return Ok(None),
     }))
+}
+
+/// What all clients have in common.
+fn options(trusted: &ClientOptions, is_clear: bool, patience: Patience) -> ClientOptions {
+    trusted
+        .clone()
+        .with_allow_http(is_clear)
+        .with_user_agent(HeaderValue::from_static(concat!(
+            "gannet/",
+            env!("CARGO_PKG_VERSION")
+        )))
+        .with_connect_timeout(patience.answer)
+        // Bodies may take as long as they keep their rate.
+        .with_timeout_disabled()
+}
+
+/// The client for a store behind a web server.
+fn web_server(
+    url: &Url,
+    mut options: ClientOptions,
+    login: Option<HeaderValue>,
+    retry: RetryConfig,
+) -> object_store::Result<Clients> {
+    if let Some(login) = login {
+        // Not sent to other hosts, where a redirect may lead.
+        options = options.with_default_headers([(AUTHORIZATION, login)].into_iter().collect());
+    }
+    let builder = HttpBuilder::new()
+        .with_url(&url[..Position::BeforePath])
+        .with_client_options(options)
+        .with_retry(retry);
+    let connector = Bounded::new(Condition::Untaken);
+    let client = builder.with_http_connector(connector).build()?;
+    Ok(Clients::read_only(client))
 }
 
 /// The value of `Authorization` for the name and the password in a URL (RFC 7617 section 2).

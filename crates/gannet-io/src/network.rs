@@ -45,7 +45,7 @@ use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket,
 use crate::waker::Waker;
 
 /// An engine's description of itself, for the first lines of output and for `/metrics`.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct EngineReport {
     /// `io_uring`, `epoll` or `sim`.
     pub name: &'static str,

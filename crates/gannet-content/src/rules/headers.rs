@@ -279,14 +279,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
             let rule = checked.and_then(|()| parse_source(&line, compat));
             block = match rule {
                 Ok(pattern) => {
-                    let operations = Vec::new();
-                    headers.rules.push(HeaderRule {
-                        place,
-                        pattern,
-                        operations,
-                        users: Vec::new(),
-                        lines: RuleLines::default(),
-                    });
+                    headers.rules.push(HeaderRule::new(place, pattern));
                     Block::Rule
                 }
                 Err((column, wrong)) => {
@@ -325,14 +318,32 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
         }
     }
     report.finish();
-    for rule in &mut headers.rules {
-        let is_set = |operation: &FieldOperation| matches!(operation, FieldOperation::Set { .. });
-        let lines = rule.lines.operations.drain(..);
-        let mut operations: Vec<_> = rule.operations.drain(..).zip(lines).collect();
-        operations.sort_by_key(|(operation, _)| is_set(operation));
-        (rule.operations, rule.lines.operations) = operations.into_iter().unzip();
-    }
+    headers
+        .rules
+        .iter_mut()
+        .for_each(HeaderRule::sort_operations);
     (headers, problems)
+}
+
+impl HeaderRule {
+    fn new(place: Place, pattern: Pattern) -> Self {
+        Self {
+            place,
+            pattern,
+            operations: Vec::new(),
+            users: Vec::new(),
+            lines: RuleLines::default(),
+        }
+    }
+
+    /// Removes fields before it sets others.
+    fn sort_operations(&mut self) {
+        let is_set = |operation: &FieldOperation| matches!(operation, FieldOperation::Set { .. });
+        let lines = self.lines.operations.drain(..);
+        let mut operations: Vec<_> = self.operations.drain(..).zip(lines).collect();
+        operations.sort_by_key(|(operation, _)| is_set(operation));
+        (self.operations, self.lines.operations) = operations.into_iter().unzip();
+    }
 }
 
 impl Headers {

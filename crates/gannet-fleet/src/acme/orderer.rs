@@ -374,6 +374,25 @@ impl Keeper {
         }
     }
 
+    /// Whether a host's failures before the start let it order again.
+    fn free(&mut self, at: usize, now: i64) -> Result<(), AcmeError> {
+        let host = &mut self.hosts[at];
+        if !host.is_free {
+            let until = self.history.first_due(&host.name, now);
+            if now < until {
+                return Err(AcmeError::Waits {
+                    server: self.directory.to_string(),
+                    failures: self.history.failures(&host.name),
+                    host: Some(host.name.clone()),
+                    until,
+                    history: self.history.path().to_owned(),
+                });
+            }
+            host.is_free = true;
+        }
+        Ok(())
+    }
+
     /// Orders if that is due; returns when to look again.
     async fn attend(
         &mut self,
@@ -395,19 +414,7 @@ impl Keeper {
             Due::Now(replaced) => replaced,
         };
         let host = self.hosts[at].name.clone();
-        if !self.hosts[at].is_free {
-            let until = self.history.first_due(&host, now);
-            if now < until {
-                return Err(AcmeError::Waits {
-                    server: self.directory.to_string(),
-                    failures: self.history.failures(&host),
-                    host: Some(host),
-                    until,
-                    history: self.history.path().to_owned(),
-                });
-            }
-            self.hosts[at].is_free = true;
-        }
+        self.free(at, now)?;
         if self.history.is_full(&host, now) {
             return Err(self.refuse(
                 &host,

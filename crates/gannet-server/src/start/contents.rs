@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::follow::LiveDirectory;
 use super::open::Followed;
+use super::origins::Origins;
 use super::releases;
 use super::sites::Waiting;
 use super::sites::at_start::{self, AtStart, Means};
 use super::start_error::StartError;
-use crate::config::{Config, Content, Hosted};
+use crate::config::{Config, Content, ContentOptions, Hosted};
+use crate::passwords::file::PasswordFile;
+use crate::release::directory::LongCopies;
 use crate::release::named::Named;
-use crate::release::opened::{Generations, OpenedContent};
+use crate::release::opened::{Generations, Opened, OpenedContent, Policy};
+use crate::release::room::Room;
 use crate::watch::in_time::however_long;
 
 /// What was opened, and what follows it.
@@ -21,12 +25,9 @@ pub(super) struct Contents {
     /// that folder's content.
     pub(super) hosted: Vec<Hosted>,
     pub(super) opened: BTreeMap<usize, Generations>,
-    /// The origins of the live directories, with their indices among the contents.
-    pub(super) sources: Vec<(usize, LiveDirectory)>,
-    /// The origins of the archives.
-    pub(super) releases: Vec<releases::Source>,
-    /// Sites that are opened when they are asked for.
-    pub(super) sites: Option<(Waiting, Named)>,
+    pub(super) origins: Origins,
+    /// The hosts of sites that are opened on demand.
+    pub(super) named: Option<Named>,
     /// Content that lacks the page for the single-page application.
     pub(super) no_front_page: Vec<(PathBuf, Vec<String>)>,
 }
@@ -44,13 +45,16 @@ impl Contents {
         let mut at_start = at_start::open(&content, config, means)?;
         let left = at_start.values().filter(|it| it.is_none()).count();
         let mut all = Self::default();
+        all.origins.passwords.clone_from(&config.passwords.file);
         for (place, hosted) in content.into_iter().enumerate() {
             if let Content::Many(many) = &hosted.content {
                 let ordered = config.tls.as_ref();
                 let ordered = ordered.and_then(|it| it.source.ordered.as_ref());
                 let on_demand = ordered.and_then(|ordered| ordered.on_demand.clone());
                 let many = many.clone();
-                all.sites = Some(Waiting::new(many, (place, left), means.workers, on_demand));
+                let (waiting, named) = Waiting::new(many, (place, left), means.workers, on_demand);
+                all.origins.sites = Some(waiting);
+                all.named = Some(named);
                 all.hosted.push(hosted);
                 continue;
             }
@@ -71,6 +75,27 @@ impl Contents {
         Ok(all)
     }
 
+    /// What workers serve first.
+    pub(super) fn take_opened(
+        &mut self,
+        (options, policy): (&ContentOptions, Policy),
+        passwords: Option<Arc<PasswordFile>>,
+        room: Room,
+        workers: usize,
+    ) -> Arc<Opened> {
+        Arc::new(Opened {
+            room,
+            long_copies: Arc::new(LongCopies::new(workers)),
+            contents: std::mem::take(&mut self.opened),
+            named: self.named.take(),
+            uses: BTreeMap::new(),
+            unknown_host: options.unknown_host,
+            previews: options.previews.clone(),
+            policy: Arc::new(policy),
+            passwords,
+        })
+    }
+
     fn add(&mut self, place: usize, hosted: Hosted, opened: AtStart) {
         let AtStart {
             content,
@@ -86,8 +111,8 @@ impl Contents {
             entry: entry.clone(),
         });
         match followed {
-            Followed::Directory(source) => self.sources.push((place, source)),
-            Followed::Releases(origin) => self.releases.push(releases::Source {
+            Followed::Directory(source) => self.origins.directories.push((place, source)),
+            Followed::Releases(origin) => self.origins.archives.push(releases::Source {
                 place,
                 name: content.into_path(),
                 origin,

@@ -19,7 +19,6 @@ pub(crate) mod sites;
 pub(crate) mod start_error;
 mod workers;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +36,7 @@ use self::published::Published;
 use self::quic::{Datagrams, Http3Report};
 use self::releases::Surroundings;
 use self::rights::Again;
-use self::running::{Certificates, Running, SiteReport, StartReport};
+use self::running::{Certificates, Running, StartReport};
 use self::sandbox::Sandbox;
 use self::sites::at_start::Means;
 use self::start_error::StartError;
@@ -56,8 +55,7 @@ use crate::observe::log::{LogFactory, LogWriter};
 use crate::passwords::checker::{Checker, Jobs};
 use crate::passwords::file::PasswordFile;
 use crate::release::archive_room::ArchiveRoom;
-use crate::release::directory::LongCopies;
-use crate::release::opened::{Generations, Opened, Policy, What};
+use crate::release::opened::{Opened, Policy};
 use crate::release::own_fields::{ALT_SVC, UPGRADE};
 use crate::release::room::Room;
 use crate::report::exposition::About;
@@ -106,62 +104,26 @@ pub fn prepare(
     mut inheritance: Inheritance,
 ) -> Result<Prepared, StartError> {
     let workers = worker_count(config.workers);
-    let is_live = |it: &Hosted| !matches!(it.content, Content::Archive(_) | Content::Store(_));
-    let has_live = content.iter().any(is_live);
     check(&config, &content, &listeners)?;
-    let archive_room = Arc::new(ArchiveRoom::new(config.content.cache_memory()));
-    let coder = Arc::new(Coder::start(&config.content, has_live));
-    let means = Means {
-        workers,
-        room: Arc::clone(&archive_room),
-        coder: Arc::clone(&coder),
-    };
-    let Contents {
-        hosted,
-        opened: contents,
-        sources,
-        releases,
-        sites,
-        no_front_page,
-    } = Contents::open(content, &config, &means)?;
+    let has_live = content.iter().any(is_live);
+    let means = Means::new(&config.content, has_live, workers);
+    let mut contents = Contents::open(content, &config, &means)?;
     let board = Arc::new(Board::default());
     let (log, factory) = open_log(&config)?;
     let metrics = bind_metrics(&config, &mut inheritance)?;
     let tls = Tls::open(&config, &listeners)?;
-    let clients = tls.as_ref().and_then(|tls| tls.store.current().asked());
-    let mut datagrams = bind_datagrams(
-        &config,
-        tls.as_ref(),
-        &mut listeners,
-        (workers, &mut inheritance),
-    );
-    let alt_svc = alt_svc(&config, clients.is_some(), &mut datagrams.report);
-    let passwords = PasswordFile::open(&config.passwords, &hosted, &config.content)
+    let inherited = (workers, &mut inheritance);
+    let (datagrams, alt_svc) = bind_datagrams(&config, tls.as_ref(), &mut listeners, inherited);
+    let passwords = PasswordFile::open(&config.passwords, &contents.hosted, &config.content)
         .map_err(StartError::Passwords)?;
     let (checker, password_jobs) = Checker::new();
-    let (sites, named) = sites.unzip();
-    let open_max = sites.as_ref().map_or(0, sites::Waiting::open_max);
-    let sockets = listeners.len() + datagrams.count();
-    let descriptors = Descriptors::share(workers, sockets + open_max);
-    let share = Share::of(&hosted, &config.content, &archive_room);
+    let open_max = contents.origins.open_max();
+    let descriptors = Descriptors::share(workers, listeners.len() + datagrams.count() + open_max);
+    let share = Share::of(&contents.hosted, &config.content, &means.room);
     let memory = config.content.cache_memory();
     let room_of = move |share| room(share, memory, workers, descriptors.files);
-    let opened = Arc::new(Opened {
-        room: room_of(share),
-        long_copies: Arc::new(LongCopies::new(workers)),
-        contents,
-        named,
-        uses: BTreeMap::new(),
-        unknown_host: config.content.unknown_host,
-        previews: config.content.previews.clone(),
-        policy: Arc::new(Policy::new(
-            &config.content,
-            secure_fields(&config),
-            alt_svc,
-            board.late(),
-        )),
-        passwords,
-    });
+    let (policy, room) = (policy(&config, alt_svc, &board), room_of(share));
+    let opened = contents.take_opened((&config.content, policy), passwords, room, workers);
     let plan = Plan {
         config: &config,
         workers,
@@ -177,26 +139,16 @@ pub fn prepare(
     };
     let (waiting, engine, fallback) = plan.start_workers()?;
     // With the log file in place.
-    report_denied(&config, &hosted)?;
-    let sandbox = Sandbox::plan(&config, &hosted, &listeners, &engine);
+    report_denied(&config, &contents.hosted)?;
+    let sandbox = Sandbox::plan(&config, &contents.hosted, &listeners, &engine);
     let report = StartReport {
         sandbox: sandbox.report(&engine)?,
-        engine,
-        fallback,
-        workers,
-        site: report(&opened.contents),
-        contents: hosted,
-        has_passwords: opened.has_passwords(),
-        no_front_page,
-        lacks_room_to_code: coder.lacks_room(),
+        contents: contents.hosted,
+        no_front_page: contents.no_front_page,
+        lacks_room_to_code: means.coder.lacks_room(),
         without_lookups: lookups::without_kernel().filter(|_| has_live),
         metrics: metrics.as_ref().map(MetricsServer::address),
-        asked_of_clients: clients,
-        certificate_warnings: tls
-            .as_ref()
-            .map_or_else(Vec::new, |tls| tls.warnings.clone()),
-        kernel_tls: tls.as_ref().map(|tls| tls.kernel.clone()),
-        http3: wants_http3(&config).then(|| datagrams.report.clone()),
+        ..plan.report(engine, fallback)
     };
     Ok(Prepared {
         workers: waiting,
@@ -207,21 +159,21 @@ pub fn prepare(
         metrics,
         tls,
         opened,
-        origins: Origins {
-            directories: sources,
-            archives: releases,
-            sites,
-            passwords: config.passwords.file,
-        },
-        room: archive_room,
+        origins: contents.origins,
+        room: means.room,
         room_beside_archives: (share == Share::Later).then(|| room_of(Share::Now)),
         options: Arc::new(config.content),
         board,
-        coder,
+        coder: means.coder,
         password_jobs,
         sandbox,
         report_every: config.report_every,
     })
+}
+
+/// Whether files are served as they are now.
+fn is_live(hosted: &Hosted) -> bool {
+    !matches!(hosted.content, Content::Archive(_) | Content::Store(_))
 }
 
 /// Checks what needs no content to be opened.
@@ -270,13 +222,13 @@ fn wants_http3(config: &Config) -> bool {
     config.tls.as_ref().is_some_and(|tls| tls.http3)
 }
 
-/// Binds the sockets of HTTP/3, if it is wanted.
+/// Binds the sockets of HTTP/3, if it is wanted. Returns the value of `alt-svc` with them.
 fn bind_datagrams(
     config: &Config,
     tls: Option<&Tls>,
     listeners: &mut [Bound],
     (workers, inheritance): (usize, &mut Inheritance),
-) -> Datagrams {
+) -> (Datagrams, Option<String>) {
     let mut datagrams = match wants_http3(config) {
         true => Datagrams::bind(listeners, workers, inheritance),
         false => Datagrams::default(),
@@ -286,7 +238,9 @@ fn bind_datagrams(
         let names = set.facts().flat_map(|facts| &facts.names);
         datagrams.report.names = names.cloned().collect();
     }
-    datagrams
+    let asks_clients = tls.is_some_and(|tls| tls.store.current().asked().is_some());
+    let alt_svc = alt_svc(config, asks_clients, &mut datagrams.report);
+    (datagrams, alt_svc)
 }
 
 /// Reports what the user that the server becomes cannot open again.
@@ -341,18 +295,11 @@ impl Prepared {
             board: Arc::clone(&self.board),
             coder: Arc::clone(&self.coder),
         };
-        let certificates = self.tls.map(|tls| Certificates {
-            source: tls.source,
-            store: tls.store,
-            held: tls.held,
-        });
+        let certificates = self.tls.map(Tls::into_certificates);
         let listeners = self.listeners.into_iter().map(Bound::into_sockets);
         let estate = Estate {
             listeners: listeners.collect(),
-            metrics: self
-                .metrics
-                .as_ref()
-                .map(MetricsServer::listener)
+            metrics: (self.metrics.as_ref().map(MetricsServer::listener))
                 .transpose()
                 .map_err(StartError::Resource)?,
             quic: self.datagrams.into_estate(),
@@ -379,10 +326,7 @@ impl Prepared {
             running.code_text(threads.map_err(StartError::Resource)?);
         }
         let workers = running.remotes().to_vec();
-        let remotes = workers.clone();
-        let deliver = move |answer| Remote::deliver(&remotes, answer);
-        let checking = self.password_jobs.start(deliver);
-        checking.map_err(StartError::Resource)?;
+        check_passwords(self.password_jobs, workers.clone())?;
         let surroundings = Surroundings {
             options: self.options,
             workers: workers.len(),
@@ -410,6 +354,12 @@ impl Prepared {
         }
         Ok(running)
     }
+}
+
+/// Starts comparing passwords with hashes for these workers.
+fn check_passwords(jobs: Jobs, workers: Vec<Remote>) -> Result<(), StartError> {
+    let deliver = move |answer| Remote::deliver(&workers, answer);
+    jobs.start(deliver).map_err(StartError::Resource)
 }
 
 /// Confines the waiting workers.
@@ -464,6 +414,19 @@ impl Tls {
             kernel,
         }))
     }
+
+    fn into_certificates(self) -> Certificates {
+        Certificates {
+            source: self.source,
+            store: self.store,
+            held: self.held,
+        }
+    }
+}
+
+fn policy(config: &Config, alt_svc: Option<String>, board: &Board) -> Policy {
+    let secure = secure_fields(config);
+    Policy::new(&config.content, secure, alt_svc, board.late())
 }
 
 /// The fields of responses over TLS. Fields set by the operator take precedence.
@@ -542,21 +505,5 @@ fn room(share: Share, memory: u64, workers: usize, files: usize) -> Room {
     Room {
         memory: (memory - copies) / workers.max(1) as u64,
         descriptors: files,
-    }
-}
-
-/// Facts about the content: complete if it is a single archive.
-fn report(contents: &BTreeMap<usize, Generations>) -> SiteReport {
-    let mut contents = contents.values();
-    match (contents.next(), contents.next()) {
-        (Some(only), None) => match &only.current.what {
-            What::Directory(_) => SiteReport::default(),
-            What::Archive(opened) => SiteReport {
-                files: Some(opened.archive.stats().file_count),
-                bytes: Some(opened.len),
-                build_id: Some(opened.short_id()),
-            },
-        },
-        _ => SiteReport::default(),
     }
 }

@@ -13,6 +13,7 @@ use crate::coder::Coder;
 use crate::release::opened::Opened;
 
 /// The origins of a server's content and passwords.
+#[derive(Default)]
 pub(super) struct Origins {
     /// Of live directories, with their indices among the contents.
     pub(super) directories: Vec<(usize, LiveDirectory)>,
@@ -27,6 +28,11 @@ impl Origins {
     /// Whether files may be served live.
     pub(super) fn has_live(&self) -> bool {
         !self.directories.is_empty() || self.sites.is_some()
+    }
+
+    /// Descriptors of sites that are opened on demand.
+    pub(super) fn open_max(&self) -> usize {
+        self.sites.as_ref().map_or(0, sites::Waiting::open_max)
     }
 
     /// Starts the threads, each of which ends with the server.

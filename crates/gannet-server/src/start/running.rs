@@ -37,7 +37,7 @@ use crate::watch::lookout::Lookout;
 use crate::watch::notices;
 
 /// Facts about a server at its start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StartReport {
     /// The workers' I/O engine.
     pub engine: EngineReport,

@@ -15,11 +15,11 @@ use gannet_io::process::random_bytes;
 use gannet_io::sandbox::Domain;
 use gannet_io::uring::Uring;
 
-use super::Tls;
 use super::bound::Bound;
 use super::quic::Datagrams;
-use super::running::{Stopped, WorkerHandle};
+use super::running::{SiteReport, StartReport, Stopped, WorkerHandle};
 use super::start_error::StartError;
+use super::{Tls, wants_http3};
 use crate::bounds::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
 use crate::bounds::tls::ENCRYPTED_RECORDS_MAX;
 use crate::clients::Clients;
@@ -31,7 +31,7 @@ use crate::observe::log::{LogFactory, LogSink};
 use crate::observe::measures::Measures;
 use crate::passwords::checker::Checker;
 use crate::release::Release;
-use crate::release::opened::Opened;
+use crate::release::opened::{Opened, What};
 use crate::release::redirect::Redirect;
 use crate::watch::notices::ERRORS;
 use crate::worker::Worker;
@@ -132,6 +132,39 @@ impl Plan<'_> {
             },
         };
         Ok((handles, report, fallback))
+    }
+
+    /// What is known of the server when its workers have started on this engine.
+    pub(super) fn report(&self, engine: EngineReport, fallback: Option<String>) -> StartReport {
+        let tls = self.tls;
+        StartReport {
+            engine,
+            fallback,
+            workers: self.workers,
+            site: self.site(),
+            has_passwords: self.opened.has_passwords(),
+            asked_of_clients: tls.and_then(|tls| tls.store.current().asked()),
+            certificate_warnings: tls.map_or_else(Vec::new, |tls| tls.warnings.clone()),
+            kernel_tls: tls.map(|tls| tls.kernel.clone()),
+            http3: wants_http3(self.config).then(|| self.datagrams.report.clone()),
+            ..StartReport::default()
+        }
+    }
+
+    /// Facts about the content: complete if it is a single archive.
+    fn site(&self) -> SiteReport {
+        let mut contents = self.opened.contents.values();
+        match (contents.next(), contents.next()) {
+            (Some(only), None) => match &only.current.what {
+                What::Directory(_) => SiteReport::default(),
+                What::Archive(opened) => SiteReport {
+                    files: Some(opened.archive.stats().file_count),
+                    bytes: Some(opened.len),
+                    build_id: Some(opened.short_id()),
+                },
+            },
+            _ => SiteReport::default(),
+        }
     }
 
     /// Starts all workers on one engine, or none.

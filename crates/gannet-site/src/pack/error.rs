@@ -99,6 +99,17 @@ pub const READ_KEY: &str = "read the key";
 /// The action in [`PackError::Io`] for the cache directory.
 pub const KEEP: &str = "keep build state in";
 
+fn write_problems(problems: &[Problem], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    out.write_str("cannot use the rules of the site:")?;
+    for problem in problems {
+        write!(out, "\n  {problem}")?;
+        if let Some(help) = problem.what.help() {
+            write!(out, " ({help})")?;
+        }
+    }
+    Ok(())
+}
+
 impl fmt::Display for PackError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -142,15 +153,12 @@ impl fmt::Display for PackError {
                 path.display()
             ),
             Self::LeadsOut(path, others) => {
-                let path = path.display();
+                let (path, more) = (path.display(), format!(" (and {others} more)"));
+                let more = if *others > 0 { &*more } else { "" };
                 write!(
                     out,
-                    "cannot pack '{path}': a symbolic link leads out of the site"
-                )?;
-                match others {
-                    0 => Ok(()),
-                    others => write!(out, " (and {others} more)"),
-                }
+                    "cannot pack '{path}': a symbolic link leads out of the site{more}"
+                )
             }
             Self::OtherUsers(path, stored) => write!(
                 out,
@@ -167,16 +175,7 @@ impl fmt::Display for PackError {
                 path.display()
             ),
             Self::Types(pair) => write!(out, "cannot use content type '{pair}'"),
-            Self::Rules(problems) => {
-                out.write_str("cannot use the rules of the site:")?;
-                for problem in problems {
-                    write!(out, "\n  {problem}")?;
-                    if let Some(help) = problem.what.help() {
-                        write!(out, " ({help})")?;
-                    }
-                }
-                Ok(())
-            }
+            Self::Rules(problems) => write_problems(problems, out),
             Self::Archive(path, error) => {
                 write!(out, "cannot write archive '{}': {error}", path.display())
             }

@@ -63,6 +63,7 @@ mod walk;
 mod warning;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -101,7 +102,7 @@ use memory::Memory;
 use output::Output;
 use recipe::Recipe;
 use site::Site;
-use sources::Sources;
+use sources::{Source, Sources};
 use spool::DiskSpool;
 use store::{Target, store};
 use walk::SourceFile;
@@ -255,12 +256,7 @@ pub fn pack_signed(
     memory.forget();
     let mut output = Output::create(&options.output)?;
     let (spool, spool_error) = DiskSpool::new(output.temporary());
-    let mut writer = Writer::with_spool(options.archive_options(), Box::new(spool));
-    let recipe = Recipe::new(&options.encoders, &options.compressible);
-    writer.set_section(SectionKind::Recipe, recipe.to_section());
-    let lifetimes = sources.lifetimes.to_text(LIFETIMES_LISTED_MAX);
-    writer.set_section(SectionKind::Lifetimes, lifetimes.into_bytes());
-    writer.set_index_names(options.routing.own_index_names());
+    let mut writer = writer(options, &sources, spool);
     let mut target = Target::new(&mut writer, &mut output);
     let stored = store(&sources, options, &previous, &mut target, progress)
         .inspect_err(|error| memory.doubt(error))?;
@@ -292,37 +288,10 @@ pub fn pack_signed(
         site.begin(host);
         site.add_files(&sources, &stored.contents, &mut writer, &mut output)?;
         carry.add_host(host, &earlier, &site, &mut writer, &mut output)?;
-        let has_content = |path: &[u8]| site.has_content(path);
-        let problems = host.rules.lint(&has_content);
-        if !site.has_content(b"/") && !host.rules.answer(b"/") {
-            let names = options.routing.index_names.iter();
-            let name = names.map(|name| String::from_utf8_lossy(name)).next();
-            let text = format!(
-                "'{}' has no {}: '/' is answered with 404; is the site in a folder below it?",
-                host.folder.display(),
-                name.unwrap_or_default(),
-            );
-            sources.warnings.push(text.into());
-        }
-        let mut files = sources.of_host(host.number).iter();
-        if options.spa && !files.any(|source| source.file.url == FRONT_PAGE) {
-            let folder = host.folder.display();
-            let text = format!("'{folder}' has no index.html to serve");
-            let warning = Warning::with(text, Remedy::NoApplication);
-            sources.warnings.push(warning);
-        }
-        let shown = problems.into_iter();
-        let shown = shown.map(|problem| problem.of_site(&host.folder).to_string().into());
-        sources.warnings.extend(shown);
+        let warnings = host_warnings(host, &site, options, sources.of_host(host.number));
+        sources.warnings.extend(warnings);
     }
-    let broken = broken_pages(&site.broken_pages).map(Warning::from);
-    sources.warnings.extend(broken);
-    sources
-        .warnings
-        .extend(foreign_scripts(&site.foreign_scripts));
-    sources.warnings.extend(carry.warning());
-    let claims = site.double_claims.warnings().into_iter();
-    sources.warnings.extend(claims.map(Warning::from));
+    sources.warnings.extend(site_warnings(&site, &carry));
     let stamps = std::mem::take(&mut sources.stamps);
     let mut report = PackReport {
         output: options.output.clone(),
@@ -338,10 +307,80 @@ pub fn pack_signed(
     // Frees memory: on a large site these are large, and so is the next step.
     drop(site);
     drop(stored);
+    let spooled = || spool_error.check();
+    let (archive_bytes, build_id) = publish(output, writer, spooled, (options, signer))?;
+    report.archive_bytes = archive_bytes;
+    report.build_id = build_id;
+    let kept = memory.keep(options, stamps, &build_id);
+    report.warnings.extend(kept.map(Warning::from));
+    report.elapsed = started.elapsed();
+    Ok(report)
+}
+
+/// A writer with the sections that do not depend on files.
+fn writer(options: &PackOptions, sources: &Sources, spool: DiskSpool) -> Writer {
+    let mut writer = Writer::with_spool(options.archive_options(), Box::new(spool));
+    let recipe = Recipe::new(&options.encoders, &options.compressible);
+    writer.set_section(SectionKind::Recipe, recipe.to_section());
+    let lifetimes = sources.lifetimes.to_text(LIFETIMES_LISTED_MAX);
+    writer.set_section(SectionKind::Lifetimes, lifetimes.into_bytes());
+    writer.set_index_names(options.routing.own_index_names());
+    writer
+}
+
+/// What an author may want to correct of a host with these files.
+fn host_warnings(
+    host: &SourceHost,
+    site: &Site<'_>,
+    options: &PackOptions,
+    files: &[Source],
+) -> Vec<Warning> {
+    let has_content = |path: &[u8]| site.has_content(path);
+    let folder = host.folder.display();
+    let mut warnings = Vec::new();
+    if !site.has_content(b"/") && !host.rules.answer(b"/") {
+        let names = options.routing.index_names.iter();
+        let name = names.map(|name| String::from_utf8_lossy(name)).next();
+        let text = format!(
+            "'{folder}' has no {}: '/' is answered with 404; is the site in a folder below it?",
+            name.unwrap_or_default(),
+        );
+        warnings.push(text.into());
+    }
+    if options.spa && !files.iter().any(|source| source.file.url == FRONT_PAGE) {
+        let text = format!("'{folder}' has no index.html to serve");
+        warnings.push(Warning::with(text, Remedy::NoApplication));
+    }
+    let problems = host.rules.lint(&has_content).into_iter();
+    let shown = problems.map(|problem| problem.of_site(&host.folder).to_string().into());
+    warnings.extend(shown);
+    warnings
+}
+
+/// The same of all hosts together.
+fn site_warnings(site: &Site<'_>, carry: &Carry) -> Vec<Warning> {
+    let broken = broken_pages(&site.broken_pages).map(Warning::from);
+    let further = [
+        broken,
+        foreign_scripts(&site.foreign_scripts),
+        carry.warning(),
+    ];
+    let claims = site.double_claims.warnings().into_iter();
+    let further = further.into_iter().flatten();
+    further.chain(claims.map(Warning::from)).collect()
+}
+
+/// Finishes, signs and publishes an archive. Returns its length and build identifier.
+fn publish(
+    mut output: Output,
+    writer: Writer,
+    spooled: impl FnOnce() -> io::Result<()>,
+    (options, signer): (&PackOptions, Option<&Signer>),
+) -> Result<(u64, [u8; 32]), PackError> {
     let refuse = |error| PackError::Archive(options.output.clone(), error);
     let (mut finished, written) = output.finish(writer).map_err(refuse)?;
     written
-        .and_then(|()| spool_error.check())
+        .and_then(|()| spooled())
         .map_err(PackError::io(WRITE, &options.output))?;
     if let Some(signer) = signer {
         signer.sign(&mut finished)?;
@@ -349,15 +388,7 @@ pub fn pack_signed(
     output.reopen(&finished)?.map_err(refuse)?;
     output.publish(&finished)?;
     let superblock = Superblock::parse(&finished.superblock, finished.file_len).map_err(refuse)?;
-    report.archive_bytes = finished.file_len;
-    report.build_id = *superblock.build_id();
-    report.warnings.extend(
-        memory
-            .keep(options, stamps, superblock.build_id())
-            .map(Warning::from),
-    );
-    report.elapsed = started.elapsed();
-    Ok(report)
+    Ok((finished.file_len, *superblock.build_id()))
 }
 
 /// Performs the checks of [`pack`] without reading contents, compressing or writing: every file can

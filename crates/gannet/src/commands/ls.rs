@@ -113,6 +113,33 @@ fn codings(entry: &Entry<'_>) -> String {
     list.join(", ")
 }
 
+fn write_variants(entry: &Entry<'_>, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, ", \"variants\": [")?;
+    let variants = entry.variants().chain(entry.dictionary_variants());
+    for (number, variant) in variants.enumerate() {
+        let comma = if number > 0 { ", " } else { "" };
+        let dictionary = variant.dictionary().map(|it| {
+            let path = json_string(&url(it.path));
+            let sha256 = hex(it.sha256);
+            format!("\"dictionary\": {path}, \"dictionary_sha256\": \"{sha256}\", ")
+        });
+        let dictionary = dictionary.unwrap_or_default();
+        write!(
+            out,
+            "{comma}{{\"coding\": \"{}\", {dictionary}{}\"size\": {}, \"etag\": {}, \"digest\": \"{}\"}}",
+            variant.coding().name(),
+            match variant.stored_as() {
+                Some(coding) => format!("\"stored_as\": \"{}\", ", coding.name()),
+                None => String::new(),
+            },
+            variant.blob_len(),
+            json_string(&String::from_utf8_lossy(variant.entity_tag())),
+            hex(variant.digest())
+        )?;
+    }
+    write!(out, "]}}")
+}
+
 fn write_json(file: &ArchiveFile, rules: &[ListedRule], out: &mut dyn Write) -> io::Result<()> {
     let mut separator = "[";
     for entry in file.archive().entries() {
@@ -150,30 +177,7 @@ fn write_json(file: &ArchiveFile, rules: &[ListedRule], out: &mut dyn Write) -> 
         if let Some(seconds) = entry.carried_since() {
             write!(out, ", \"carried_since\": {seconds}")?;
         }
-        write!(out, ", \"variants\": [")?;
-        let variants = entry.variants().chain(entry.dictionary_variants());
-        for (number, variant) in variants.enumerate() {
-            let comma = if number > 0 { ", " } else { "" };
-            let dictionary = variant.dictionary().map(|it| {
-                let path = json_string(&url(it.path));
-                let sha256 = hex(it.sha256);
-                format!("\"dictionary\": {path}, \"dictionary_sha256\": \"{sha256}\", ")
-            });
-            let dictionary = dictionary.unwrap_or_default();
-            write!(
-                out,
-                "{comma}{{\"coding\": \"{}\", {dictionary}{}\"size\": {}, \"etag\": {}, \"digest\": \"{}\"}}",
-                variant.coding().name(),
-                match variant.stored_as() {
-                    Some(coding) => format!("\"stored_as\": \"{}\", ", coding.name()),
-                    None => String::new(),
-                },
-                variant.blob_len(),
-                json_string(&String::from_utf8_lossy(variant.entity_tag())),
-                hex(variant.digest())
-            )?;
-        }
-        write!(out, "]}}")?;
+        write_variants(&entry, out)?;
     }
     for rule in rules {
         let source = json_string(&rule.source);

@@ -107,29 +107,23 @@ fn back(
         return Err(refuse("its file holds another release".into()));
     }
     let named: Vec<_> = left.into_iter().filter(|_| wishes.is_void).collect();
-    let earlier = known.as_ref().map(|it| it.void.clone());
-    let earlier = earlier.unwrap_or_default();
+    let earlier = known.as_ref().map_or(&[][..], |it| &it.void);
     let next = Next {
         activate: wishes.activate,
         keep: known.as_ref().map(|it| it.keep).unwrap_or_default(),
-        void: void_list(named, &earlier, release),
+        void: void_list(named, earlier, release),
         note: wishes.note,
         ..Next::at_once(release, placed)
     };
     let pointer = publisher.next(next, now)?;
     let pruned = destination.commit(&pointer, signer, now)?;
     let told = stores::told(publisher, &pointer, &pruned, now)?;
-    let left = match left {
-        Some(left) if wishes.is_void => {
-            let until = match pointer.last_activation() {
-                moment if moment > now => format!(", served until {}", time_text(moment)),
-                _ => String::new(),
-            };
-            format!("  {:<9} {left}{until}\n", "void")
-        }
-        Some(left) => format!("  {:<9} {left}\n", "left"),
-        None => String::new(),
-    };
+    let until = Some(pointer.last_activation()).filter(|moment| wishes.is_void && *moment > now);
+    let until = until.map_or_else(String::new, |it| {
+        format!(", served until {}", time_text(it))
+    });
+    let word = if wishes.is_void { "void" } else { "left" };
+    let left = left.map_or_else(String::new, |left| format!("  {word:<9} {left}{until}\n"));
     Ok(format!(
         "{shown}: serial {}, release {release}\n  {:<9} {}\n{left}{told}",
         pointer.serial,

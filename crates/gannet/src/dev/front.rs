@@ -252,15 +252,15 @@ impl Asked {
     }
 }
 
-/// Answers one request. Returns whether the connection can go on.
-fn answer(
+/// Answers a request for what is not of the site.
+fn answer_own(
     stream: &TcpStream,
     front: &Front,
     machine: &mut Connection,
-    asked: Asked,
+    (own, method): (&Own, Method),
 ) -> io::Result<bool> {
-    match asked.own {
-        Some(Own::Refusal) => {
+    match own {
+        Own::Refusal => {
             advance(machine, 421);
             let fields = [(
                 "content-type".to_owned(),
@@ -273,14 +273,14 @@ fn answer(
                 len,
                 machine.is_closing(),
             );
-            let content = match asked.method {
+            let content = match method {
                 Method::Head => "",
                 _ => MISDIRECTED,
             };
             (&mut &*stream).write_all(&[&head, content.as_bytes()].concat())?;
-            return Ok(true);
+            Ok(true)
         }
-        Some(Own::Script) => {
+        Own::Script => {
             advance(machine, 200);
             let fields = [
                 ("content-type", "text/javascript; charset=utf-8"),
@@ -295,10 +295,21 @@ fn answer(
                 machine.is_closing(),
             );
             (&mut &*stream).write_all(&[&head, SCRIPT].concat())?;
-            return Ok(true);
+            Ok(true)
         }
-        Some(Own::Events(mark)) => return tell(stream, &front.state, &mark).map(|()| false),
-        None => {}
+        Own::Events(mark) => tell(stream, &front.state, mark).map(|()| false),
+    }
+}
+
+/// Answers one request. Returns whether the connection can go on.
+fn answer(
+    stream: &TcpStream,
+    front: &Front,
+    machine: &mut Connection,
+    asked: Asked,
+) -> io::Result<bool> {
+    if let Some(own) = &asked.own {
+        return answer_own(stream, front, machine, (own, asked.method));
     }
     // Before the content is read: a change in between is then told.
     let mark = front.state.mark();

@@ -57,6 +57,14 @@ pub(crate) struct Means {
 }
 
 impl Means {
+    pub(crate) fn new(options: &ContentOptions, has_live: bool, workers: usize) -> Self {
+        Self {
+            workers,
+            room: Arc::new(ArchiveRoom::new(options.cache_memory())),
+            coder: Arc::new(Coder::start(options, has_live)),
+        }
+    }
+
     /// Opens content, or the site of `host` in its entry.
     pub(crate) fn opening<'a>(
         &'a self,

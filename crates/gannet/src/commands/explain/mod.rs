@@ -257,28 +257,68 @@ fn foresee(
         },
         may_code: !forbids_coding(site, target, &asked),
     };
-    let mut answer = Answer::default();
     let mut target = target.clone();
-    match &located {
+    let mut answer = located_answer(site, (&mut target, &asked), (&located, &to), request, text);
+    if answer.status >= 400 {
+        // Neither conditions nor ranges apply to an error's page.
+        let unused = ["accept-ranges", "etag", "last-modified"];
+        answer
+            .fields
+            .retain(|it| !unused.contains(&it.name.as_str()));
+        if answer.fields.iter().any(|it| it.name == "cache-control") {
+            answer.set("cache-control", CACHE_NO_CACHE, "errors are not cached");
+        }
+    }
+    let stands_in =
+        matches!(located, Located::File(..)) && !site.has_content(asked.host, asked.path);
+    narrow(&asked, stands_in, request, &mut answer);
+    // The built-in icon replaces the site's own.
+    let may_cache = located != Located::Icon && !stands_in && may_be_cached(answer.status);
+    let is_protected = is_protected(site, &asked);
+    // Only content can be cached, by the client alone.
+    let may_cache = may_cache && (!is_protected || answer.status < 300);
+    ruled::rules(site, (&target, &host), may_cache, &mut answer, text);
+    let has_file = may_cache && matches!(located, Located::File(..));
+    let redirects = site.rules(asked.host).redirects();
+    if redirects.is_some_and(|it| it.varies_by_language(&asked.rule_input(), has_file)) {
+        answer.vary_by(VARY_BY_LANGUAGE, "a rule of _redirects is for languages");
+    }
+    if is_protected {
+        protect(&mut answer);
+    }
+    tell(&answer, text);
+    answer
+}
+
+/// The answer with what is at the path, before rules change it. Another form's path becomes that of the target.
+fn located_answer(
+    site: &Site,
+    (target, asked): (&mut Target, &RequestUrl<'_>),
+    (located, to): (&Located, &Asked<'_>),
+    request: &[(String, String)],
+    text: &mut String,
+) -> Answer {
+    let mut answer = Answer::default();
+    match located {
         Located::File(number, status) => {
             answer.status = *status;
             let is_own = site.has_content(asked.host, asked.path) && *status == 200;
             let forms = match is_own {
-                true => forms::of(site, &asked, *number),
+                true => forms::of(site, asked, *number),
                 false => Vec::new(),
             };
-            let number = forms::choose(site, (&asked, *number), &forms, request, text);
+            let number = forms::choose(site, (asked, *number), &forms, request, text);
             if let Some(form) = forms.iter().find(|it| it.number == number) {
                 target.path.clone_from(&form.path);
             }
-            content(site, number, &to, &mut answer, text);
+            content(site, number, to, &mut answer, text);
             if !forms.is_empty() {
                 answer.vary_by(VARY_BY_TYPE, "other forms of it are beside it");
             }
         }
         Located::Missing(Some(number), status) => {
             answer.status = *status;
-            content(site, *number, &to, &mut answer, text);
+            content(site, *number, to, &mut answer, text);
         }
         Located::Icon => icon(&mut answer),
         Located::Missing(None, status) => answer.status = *status,
@@ -312,34 +352,6 @@ fn foresee(
             answer.set("location", &value, &origin);
         }
     }
-    if answer.status >= 400 {
-        // Neither conditions nor ranges apply to an error's page.
-        let unused = ["accept-ranges", "etag", "last-modified"];
-        answer
-            .fields
-            .retain(|it| !unused.contains(&it.name.as_str()));
-        if answer.fields.iter().any(|it| it.name == "cache-control") {
-            answer.set("cache-control", CACHE_NO_CACHE, "errors are not cached");
-        }
-    }
-    let stands_in =
-        matches!(located, Located::File(..)) && !site.has_content(asked.host, asked.path);
-    narrow(&asked, stands_in, request, &mut answer);
-    // The built-in icon replaces the site's own.
-    let may_cache = located != Located::Icon && !stands_in && may_be_cached(answer.status);
-    let is_protected = is_protected(site, &asked);
-    // Only content can be cached, by the client alone.
-    let may_cache = may_cache && (!is_protected || answer.status < 300);
-    ruled::rules(site, (&target, &host), may_cache, &mut answer, text);
-    let has_file = may_cache && matches!(located, Located::File(..));
-    let redirects = site.rules(asked.host).redirects();
-    if redirects.is_some_and(|it| it.varies_by_language(&asked.rule_input(), has_file)) {
-        answer.vary_by(VARY_BY_LANGUAGE, "a rule of _redirects is for languages");
-    }
-    if is_protected {
-        protect(&mut answer);
-    }
-    tell(&answer, text);
     answer
 }
 
@@ -585,6 +597,22 @@ fn with_dictionary<'e>(
     dictionary::select(entry, request, [].into_iter())
 }
 
+/// A file as a live directory sees it.
+fn live(path: &std::path::Path) -> Option<LiveFile> {
+    // The server answers as if a file that it cannot open did not exist.
+    let is_readable = may(path, Access::READ_OK);
+    let metadata = fs::metadata(path)
+        .ok()
+        .filter(|it| it.is_file() && is_readable)?;
+    let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+    Some(LiveFile {
+        mtime_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+        ctime_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+        len: metadata.len(),
+        identity: (metadata.dev(), metadata.ino()),
+    })
+}
+
 fn of_directory(
     directory: &DirectoryPlace,
     number: usize,
@@ -593,20 +621,6 @@ fn of_directory(
 ) -> (Vec<Variant>, Vec<(String, String)>) {
     let Some(path) = directory.path_of(number) else {
         return Default::default();
-    };
-    let live = |path: &std::path::Path| {
-        // The server answers as if a file that it cannot open did not exist.
-        let is_readable = may(path, Access::READ_OK);
-        let metadata = fs::metadata(path)
-            .ok()
-            .filter(|it| it.is_file() && is_readable)?;
-        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        Some(LiveFile {
-            mtime_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
-            ctime_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
-            len: metadata.len(),
-            identity: (metadata.dev(), metadata.ino()),
-        })
     };
     let Some(original) = live(&path) else {
         return Default::default();

@@ -35,48 +35,12 @@ pub(super) fn warnings(report: &PackReport, colour: bool) -> String {
     lines.collect()
 }
 
-fn write_table(
-    report: &PackReport,
-    out: &mut impl fmt::Write,
-    colour: bool,
-    list_skipped: bool,
-) -> fmt::Result {
-    let (bold, dim, plain) = if colour {
-        ("\x1b[1m", "\x1b[2m", "\x1b[0m")
-    } else {
-        ("", "", "")
-    };
-    let output = printable(&report.output.to_string_lossy());
-    writeln!(
-        out,
-        "{bold}{output}{plain}: {}, {} in {:.1} s",
-        counted(report.file_count, "file"),
-        size(report.archive_bytes),
-        report.elapsed.as_secs_f64()
-    )?;
-    let row = |name: &str, count: u64, bytes: u64, rest: &str| {
-        format!("  {name:<14}{count:>9}  {:>10}{rest}", size(bytes))
-    };
-    writeln!(
-        out,
-        "{dim}  {:<14}{:>9}  {:>10}{plain}",
-        "", "count", "size"
-    )?;
-    writeln!(
-        out,
-        "{}",
-        row("files", report.file_count, report.source_bytes, "")
-    )?;
-    writeln!(
-        out,
-        "{}",
-        row("unique", report.unique_count, report.unique_bytes, "")
-    )?;
-    if report.reused_count > 0 {
-        let rest = "  reused from the previous archive";
-        let reused = format!("  {:<14}{:>9}  {:>10}{rest}", "", report.reused_count, "");
-        writeln!(out, "{reused}")?;
-    }
+fn row(name: &str, count: u64, bytes: u64, rest: &str) -> String {
+    format!("  {name:<14}{count:>9}  {:>10}{rest}", size(bytes))
+}
+
+/// The rows of what was coded, carried on or dropped.
+fn write_codings(report: &PackReport, out: &mut impl fmt::Write) -> fmt::Result {
     for coding in report
         .codings
         .iter()
@@ -114,6 +78,49 @@ fn write_table(
             writeln!(out, "{}", row("too long", count, bytes, rest))?;
         }
     }
+    Ok(())
+}
+
+fn write_table(
+    report: &PackReport,
+    out: &mut impl fmt::Write,
+    colour: bool,
+    list_skipped: bool,
+) -> fmt::Result {
+    let (bold, dim, plain) = if colour {
+        ("\x1b[1m", "\x1b[2m", "\x1b[0m")
+    } else {
+        ("", "", "")
+    };
+    let output = printable(&report.output.to_string_lossy());
+    writeln!(
+        out,
+        "{bold}{output}{plain}: {}, {} in {:.1} s",
+        counted(report.file_count, "file"),
+        size(report.archive_bytes),
+        report.elapsed.as_secs_f64()
+    )?;
+    writeln!(
+        out,
+        "{dim}  {:<14}{:>9}  {:>10}{plain}",
+        "", "count", "size"
+    )?;
+    writeln!(
+        out,
+        "{}",
+        row("files", report.file_count, report.source_bytes, "")
+    )?;
+    writeln!(
+        out,
+        "{}",
+        row("unique", report.unique_count, report.unique_bytes, "")
+    )?;
+    if report.reused_count > 0 {
+        let rest = "  reused from the previous archive";
+        let reused = format!("  {:<14}{:>9}  {:>10}{rest}", "", report.reused_count, "");
+        writeln!(out, "{reused}")?;
+    }
+    write_codings(report, out)?;
     let best = percent(report.best_bytes, report.source_bytes);
     let rest = format!("  {best:>6}  each file in its smallest form");
     writeln!(

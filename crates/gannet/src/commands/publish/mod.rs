@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_site::archive::{self, ArchiveFile, SiteError};
 use gannet_site::pack::Signer;
-use gannet_store::{Publisher, ReleaseId, Store};
+use gannet_store::{Pointer, Publisher, ReleaseId, Store};
 
 use super::destination::{Destination, is_url};
 use super::pack::{self, Shown};
@@ -62,6 +62,17 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     told.map_err(|failure| destination.told(failure))
 }
 
+fn in_force_already(current: &Pointer, was_there: bool) -> String {
+    let what = match was_there {
+        true => "nothing to publish",
+        false => "its file, which was missing or damaged, is there again",
+    };
+    let Pointer {
+        release, serial, ..
+    } = current;
+    format!("{release} is in force already, as serial {serial}: {what}\n")
+}
+
 /// What is published where.
 struct Job<'p> {
     destination: &'p Destination,
@@ -73,6 +84,60 @@ struct Job<'p> {
 }
 
 impl Job<'_> {
+    /// Copies a packed site. Returns what to print of that.
+    fn copy(&self) -> Result<String, Failure> {
+        let copied = self.publisher.copy(self.site);
+        copied.map_err(|error| self.of_draft(error.into()))?;
+        Ok(String::new())
+    }
+
+    /// The file of an earlier release.
+    fn file_of(&self, pointer: &Pointer) -> Result<PathBuf, String> {
+        let store = self.publisher.store();
+        match self.destination.try_to_bring(pointer.release) {
+            true => store
+                .intact_file(pointer)
+                .map_err(|error| error.to_string()),
+            false => {
+                let path = store.release_path(pointer.release);
+                Err(format!("'{}' could not be fetched", path.display()))
+            }
+        }
+    }
+
+    /// The release of a draft, if it is sound and not void.
+    fn verify(&self, draft: &Path, void: &[ReleaseId]) -> Result<ReleaseId, Failure> {
+        let verified = archive::verify(draft).map_err(|error| self.told(error))?;
+        let release = ReleaseId::of_build_id(&verified.build_id);
+        if void.contains(&release) {
+            let cause = format!("its release {release} is void");
+            return Err(Failure::new("publish", self.site.display(), cause)
+                .help("pack what was corrected; if it is good after all: --void none"));
+        }
+        Ok(release)
+    }
+
+    /// Compares a draft with the release before it.
+    fn check_removals(
+        &self,
+        before: Option<Result<PathBuf, String>>,
+        draft: &Path,
+        wishes: &Wishes,
+    ) -> Result<(), Failure> {
+        match before {
+            None => Ok(()),
+            Some(Ok(before)) => gates::removals(&before, draft, self.site, wishes.allow_removal),
+            // A damaged or missing file of the release before must not hold up the next one.
+            Some(Err(error)) => {
+                let error = self.destination.named().text(&printable(&error));
+                ERRORS.tell(format_args!(
+                    "gannet: URLs that vanish were not looked for: {error}"
+                ));
+                Ok(())
+            }
+        }
+    }
+
     /// Publishes, and says what is in force.
     fn publish(
         &self,
@@ -90,23 +155,11 @@ impl Job<'_> {
         let current = in_force(store, &destination.named())?;
         let was_signed_alike = is_signed_alike(store, self.signer)?;
         let known = last_known(store, current.as_ref())?;
-        let before = known
-            .as_ref()
-            .map(|it| match destination.try_to_bring(it.release) {
-                true => store.intact_file(it).map_err(|error| error.to_string()),
-                false => {
-                    let path = store.release_path(it.release);
-                    Err(format!("'{}' could not be fetched", path.display()))
-                }
-            });
+        let before = known.as_ref().map(|it| self.file_of(it));
         let void = wishes.void(store, known.as_ref())?;
         let shown = Shown::of(&settings);
         let packed = match self.is_packed {
-            true => {
-                let copied = publisher.copy(site);
-                copied.map_err(|error| self.of_draft(error.into()))?;
-                String::new()
-            }
+            true => self.copy()?,
             false => {
                 // What a void release has must not be carried on.
                 let is_void = known.as_ref().is_some_and(|it| void.contains(&it.release));
@@ -118,28 +171,11 @@ impl Job<'_> {
         // The draft goes if a gate refuses it.
         let draft = Draft(publisher);
         let path = publisher.draft_path();
-        let verified = archive::verify(&path).map_err(|error| self.told(error))?;
-        let release = ReleaseId::of_build_id(&verified.build_id);
-        if void.contains(&release) {
-            let cause = format!("its release {release} is void");
-            return Err(Failure::new("publish", site.display(), cause)
-                .help("pack what was corrected; if it is good after all: --void none"));
-        }
+        let release = self.verify(&path, &void)?;
         gates::must_answer(&path, site, &wishes.must)?;
-        match &before {
-            // It is what it was, or will be again.
-            _ if known.as_ref().is_some_and(|it| it.release == release) => {}
-            None => {}
-            Some(Ok(before)) => gates::removals(before, &path, site, wishes.allow_removal)?,
-            // A damaged or missing file of the release before must not hold up the next one.
-            Some(Err(error)) => {
-                let error = destination.named().text(&printable(error));
-                ERRORS.tell(format_args!(
-                    "gannet: URLs that vanish were not looked for: {error}"
-                ));
-            }
-        }
+        // Otherwise it is what it was, or will be again.
         if known.as_ref().is_none_or(|it| it.release != release) {
+            self.check_removals(before, &path, wishes)?;
             destination.try_to_bring(release);
         }
         let placed = publisher.place(release, |path| stores::holds(path, release))?;
@@ -151,14 +187,7 @@ impl Job<'_> {
             && (current.release, current.digest) == (release, placed.digest)
             && !wishes.change(current, &void, now)
         {
-            let what = match placed.was_there {
-                true => "nothing to publish",
-                false => "its file, which was missing or damaged, is there again",
-            };
-            return shown.text(&format!(
-                "{packed}{release} is in force already, as serial {}: {what}\n",
-                current.serial
-            ));
+            return shown.text(&(packed + &in_force_already(current, placed.was_there)));
         }
         let next = wishes.next(known.as_ref(), release, placed, void, now);
         let pointer = publisher.next(next, now)?;
@@ -169,11 +198,8 @@ impl Job<'_> {
         }
         let pruned = destination.commit(&pointer, self.signer, now)?;
         let told = stores::told(publisher, &pointer, &pruned, now)?;
-        let is_new = if placed.was_there {
-            ", which was there"
-        } else {
-            ""
-        };
+        let is_new = Some(", which was there").filter(|_| placed.was_there);
+        let is_new = is_new.unwrap_or_default();
         let folder = destination.shown();
         let next = match stores::before(store, &pointer)? {
             Some(before) => format!("back: gannet rollback {folder} {}\n", before.short()),

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
-use gannet_store::{Earlier, Pointer, Store, StoreError, time_text};
+use gannet_store::{Earlier, Pointer, ReleaseId, Store, StoreError, time_text};
 
 use super::destination::{self, Named, is_url};
 use super::{stores, text, write};
@@ -98,6 +98,21 @@ struct Row {
     state: &'static str,
 }
 
+/// The last release before the current one that servers have taken and can still read.
+fn served_before(
+    store: &Store,
+    current: &Pointer,
+    files: &HashSet<ReleaseId>,
+    now: u64,
+) -> Result<Option<Pointer>, StoreError> {
+    let is_served = |it: &Earlier| {
+        it.was_active_everywhere()
+            && it.pointer.last_activation() <= now
+            && files.contains(&it.pointer.release)
+    };
+    Ok(store.earlier(current)?.find(is_served).map(|it| it.pointer))
+}
+
 impl List {
     fn of(store: &Store, named: &Named, now: u64) -> Result<Self, Failure> {
         let (in_force, is_refused) = match store.pointer() {
@@ -140,18 +155,9 @@ impl List {
         }
         let files: HashSet<_> = store.releases()?.into_iter().collect();
         let were_in_force = serials_in_force(&pointers, current);
-        let before = || {
-            let mut earlier = store.earlier(current)?;
-            let is_served = |it: &Earlier| {
-                it.was_active_everywhere()
-                    && it.pointer.last_activation() <= now
-                    && files.contains(&it.pointer.release)
-            };
-            Ok::<_, StoreError>(earlier.find(is_served).map(|it| it.pointer))
-        };
         let served = match current.last_activation() <= now && files.contains(&current.release) {
             true => None,
-            false => before()?,
+            false => served_before(store, current, &files, now)?,
         };
         // With nothing before it, servers do not wait for it.
         let served = served.as_ref().unwrap_or(current);

@@ -131,26 +131,7 @@ impl Situation {
                 "with --dummy and --dummy-empty, which give every request the same answer",
                 "leave one of them out",
             ),
-            Need::Served(kinds) => {
-                let is_there = |kind: &Kind| kinds.contains(kind);
-                if self.kinds.iter().any(is_there) {
-                    return None;
-                }
-                let has_archive = self.has(Kind::Archive) || self.has(Kind::Store);
-                let is_of_pack = PACK_FLAGS.iter().any(|flag| flag.name == name);
-                let why = match (self.has(Kind::Directory), has_archive) {
-                    (true, _) => "on a directory",
-                    (false, true) if kinds.contains(&Kind::Store) => {
-                        "on an archive without a store"
-                    }
-                    (false, true) => "on an archive: it is decided when packing",
-                    (false, false) => "on a single file",
-                };
-                match is_of_pack && has_archive {
-                    true => lack(why, "give it to 'gannet pack', or leave it out"),
-                    false => lack(why, "leave it out"),
-                }
-            }
+            Need::Served(kinds) => self.lack_of_kinds(kinds, name),
             Need::Https if !self.has_https => {
                 lack("without HTTPS", "add --tls-cert FILE, or --tls")
             }
@@ -201,6 +182,27 @@ impl Situation {
             | Need::Log
             | Need::Hosts => None,
         }
+    }
+
+    /// The same of a flag for these kinds of content.
+    fn lack_of_kinds(&self, kinds: &[Kind], name: &str) -> Option<(String, String)> {
+        let is_there = |kind: &Kind| kinds.contains(kind);
+        if self.kinds.iter().any(is_there) {
+            return None;
+        }
+        let has_archive = self.has(Kind::Archive) || self.has(Kind::Store);
+        let is_of_pack = PACK_FLAGS.iter().any(|flag| flag.name == name);
+        let why = match (self.has(Kind::Directory), has_archive) {
+            (true, _) => "on a directory",
+            (false, true) if kinds.contains(&Kind::Store) => "on an archive without a store",
+            (false, true) => "on an archive: it is decided when packing",
+            (false, false) => "on a single file",
+        };
+        let help = match is_of_pack && has_archive {
+            true => "give it to 'gannet pack', or leave it out",
+            false => "leave it out",
+        };
+        Some((format!("has no effect {why}"), help.to_owned()))
     }
 
     fn has(&self, kind: Kind) -> bool {

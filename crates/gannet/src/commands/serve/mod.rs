@@ -30,7 +30,9 @@ use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_io::starter::Starter;
-use gannet_server::config::{Config, Content, ContentOptions, ListenAddress, LogFormat, Scheme};
+use gannet_server::config::{
+    Config, Content, ContentOptions, ListenAddress, LogFormat, Scheme, TlsConfig,
+};
 use gannet_server::notices::{self, ERRORS};
 use gannet_server::tls::certificates::Warning;
 use gannet_server::tls::on_demand::OnDemand;
@@ -42,7 +44,7 @@ use super::{print, resolve_with_file};
 use crate::command_line::layers::Origins;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::settings::Settings;
-use crate::commands::serve::addresses::Listening;
+use crate::commands::serve::addresses::{Listening, Wanted};
 use crate::commands::serve::companions::Companions;
 use crate::commands::serve::configured::Configured;
 pub(crate) use crate::commands::serve::confinement::FOLDER_OF_ITS_OWN;
@@ -308,21 +310,15 @@ struct Ready {
     people: People,
 }
 
-/// Prepares everything short of serving: shared by the start and `--check-config`. `used` is what
-/// the process had before.
-fn prepare(
+/// The server's configuration, but for the memory of its caches.
+fn config(
     settings: &Settings,
-    origins: &Origins,
-    used: Used,
-    before: &mut Before,
-) -> Result<Ready, Failure> {
-    let content = content(settings)?;
-    let sockets = std::mem::take(&mut before.sockets);
-    let wanted = addresses::wanted(settings, origins, &sockets)?;
-    let terminal = Terminal::look(settings.colour);
-    let (tls, development) = tls::prepare(settings, before.on_demand.take())?.unzip();
-    let mut config = Config {
-        log: log_format(settings, &terminal),
+    sockets: &Sockets,
+    terminal: &Terminal,
+    tls: Option<TlsConfig>,
+) -> Result<Config, Failure> {
+    Ok(Config {
+        log: log_format(settings, terminal),
         log_file: log_file(settings),
         tls,
         hsts: settings.tls.hsts,
@@ -339,21 +335,27 @@ fn prepare(
             ..settings.server.content.clone()
         },
         ..settings.server.clone()
-    };
-    let contents: Vec<Content> = content
-        .iter()
-        .map(|hosted| hosted.content.clone())
-        .collect();
+    })
+}
+
+fn situation(
+    contents: &[Content],
+    wanted: &Wanted,
+    has_hosts: bool,
+    is_logging: bool,
+) -> Situation {
     let listening = || wanted.addresses.iter();
-    let situation = Situation {
+    Situation {
         kinds: contents.iter().flat_map(kinds).copied().collect(),
-        has_hosts: have_hosts(settings, &content),
+        has_hosts,
         has_https: listening().any(|it| it.scheme == Scheme::Https),
         has_tcp: listening().any(|it| matches!(it.address, ListenAddress::Tcp(_))),
         has_unix: listening().any(|it| matches!(it.address, ListenAddress::Unix(_))),
-        is_logging: config.log != LogFormat::Off,
-    };
-    effects::check(settings, origins, &situation)?;
+        is_logging,
+    }
+}
+
+fn check_password_flags(settings: &Settings) -> Result<(), Failure> {
     let passwords = &settings.server.passwords;
     if passwords.file.is_none() && !passwords.paths.is_empty() {
         let what = "--password-path has no effect without --password-file";
@@ -361,6 +363,31 @@ fn prepare(
             Failure::usage(what.to_owned()).help("add --password-file FILE, or leave it out")
         );
     }
+    Ok(())
+}
+
+/// Prepares everything short of serving: shared by the start and `--check-config`. `used` is what
+/// the process had before.
+fn prepare(
+    settings: &Settings,
+    origins: &Origins,
+    used: Used,
+    before: &mut Before,
+) -> Result<Ready, Failure> {
+    let content = content(settings)?;
+    let sockets = std::mem::take(&mut before.sockets);
+    let wanted = addresses::wanted(settings, origins, &sockets)?;
+    let terminal = Terminal::look(settings.colour);
+    let (tls, development) = tls::prepare(settings, before.on_demand.take())?.unzip();
+    let mut config = config(settings, &sockets, &terminal, tls)?;
+    let contents: Vec<Content> = content
+        .iter()
+        .map(|hosted| hosted.content.clone())
+        .collect();
+    let has_hosts = have_hosts(settings, &content);
+    let situation = situation(&contents, &wanted, has_hosts, config.log != LogFormat::Off);
+    effects::check(settings, origins, &situation)?;
+    check_password_flags(settings)?;
     addresses::check_once(&wanted, settings)?;
     let count = wanted.addresses.len() + settings.tls.redirects.len();
     let needs = Needs::of(&config, &contents, count);
