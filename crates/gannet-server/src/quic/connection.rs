@@ -311,14 +311,14 @@ impl QuicConn {
 
 /// A connection together with what all connections of its worker share, for the time of a turn or a
 /// call.
-pub(crate) struct Active<'a, D: Driver> {
+pub(crate) struct ActiveQuic<'a, D: Driver> {
     pub(super) conn: &'a mut QuicConn,
     pub(super) shared: &'a mut Shared<D>,
     /// The current time, as the library counts it.
     pub(super) now: Instant,
 }
 
-impl<D: Driver> Active<'_, D> {
+impl<D: Driver> ActiveQuic<'_, D> {
     /// Handles the library's events and the deadlines that have passed, starts lookups, passes
     /// content to the library, and sets the next deadline. Called once per turn; the packets are
     /// sent afterwards.

@@ -7,13 +7,13 @@ use gannet_http::h3::ErrorCode;
 use gannet_io::driver::{Driver, Errno};
 use quinn_proto::StreamId;
 
-use super::connection::Active;
+use super::connection::ActiveQuic;
 use crate::exchange::stream_waits::{Question, What};
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::release::ServedFile;
 use crate::release::wakeup::Wakeup;
 
-impl<D: Driver> Active<'_, D> {
+impl<D: Driver> ActiveQuic<'_, D> {
     /// Starts the lookups of requests that cannot be answered from memory, in their order, as long as
     /// there is room for the heads of their answers.
     pub(super) fn ask_missed(&mut self) {

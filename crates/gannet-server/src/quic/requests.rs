@@ -11,7 +11,7 @@ use gannet_http::semantics::response::ResponseHead;
 use gannet_io::driver::{Driver, Nanos};
 use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
 
-use super::connection::Active;
+use super::connection::ActiveQuic;
 use super::streams::{Fed, Stream, Streams, code};
 use crate::bounds::limits::STREAM_ASKED_MAX;
 use crate::bounds::quic::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
@@ -128,7 +128,7 @@ impl Streams {
     }
 }
 
-impl<D: Driver> Active<'_, D> {
+impl<D: Driver> ActiveQuic<'_, D> {
     /// Accepts the unidirectional streams that the peer has opened.
     pub(super) fn accept_uni(&mut self) {
         while let Some(id) = self.conn.quic.streams().accept(Dir::Uni) {

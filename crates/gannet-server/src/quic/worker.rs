@@ -8,7 +8,7 @@ use gannet_io::memory::Memory;
 use quinn_proto::{DatagramEvent, EcnCodepoint, EndpointEvent, Transmit};
 
 use super::allowance::Allowance;
-use super::connection::{Active, QuicConn, failure};
+use super::connection::{ActiveQuic, QuicConn, failure};
 use super::routing::{self, Issuer};
 use super::sending::Trains;
 use super::{FirstSeen, Quic};
@@ -377,13 +377,13 @@ impl<D: Driver> Worker<D> {
     /// Calls `act` with a connection, if it still exists. Its output is sent by the next
     /// [`Self::run_quic`]: in this turn, or in the next one if that has run already. If `act` has
     /// closed it, it is removed at once to free its memory.
-    pub(crate) fn on_quic(&mut self, id: ConnId, act: impl FnOnce(&mut Active<'_, D>)) {
+    pub(crate) fn on_quic(&mut self, id: ConnId, act: impl FnOnce(&mut ActiveQuic<'_, D>)) {
         let Some(quic) = &mut self.quic else { return };
         let (now, clock) = (self.shared.driver.now(), quic.clock);
         let Some(conn) = quic.table.find(id) else {
             return;
         };
-        act(&mut Active {
+        act(&mut ActiveQuic {
             conn,
             shared: &mut self.shared,
             now: clock.at(now),
@@ -469,7 +469,7 @@ impl Quic {
             return;
         };
         let was_shaking = conn.is_shaking;
-        let mut active = Active {
+        let mut active = ActiveQuic {
             conn,
             shared,
             now: at,
