@@ -40,14 +40,14 @@ struct Desk {
 struct State {
     sites: Sites,
     /// Hosts of sites that have no certificate.
-    asked: HashMap<Box<str>, Ask>,
+    asked: HashMap<Box<str>, NameRequest>,
     /// Those that are to be told.
     new: Vec<Box<str>>,
 }
 
 /// When a name was asked for.
 #[derive(Clone, Copy)]
-struct Ask {
+struct NameRequest {
     first: Instant,
     /// Told the last time.
     told: Instant,
@@ -106,7 +106,7 @@ impl OnDemand {
         match asked.get_mut(name) {
             None if !has_room => Asked::Awaited,
             None => {
-                let ask = Ask {
+                let ask = NameRequest {
                     first: now,
                     told: now,
                 };
@@ -181,8 +181,8 @@ impl Teller {
             let last = self.last.as_ref();
             let is_same = last.is_some_and(|(last, _)| Arc::ptr_eq(last, &sites));
             let kept = Duration::from_secs(TELL_AGAIN_S);
-            let is_recent = |ask: &Ask| now.duration_since(ask.told) < kept;
-            let is_kept = |name: &str, ask: &Ask| is_recent(ask) && (is_same || sites(name));
+            let is_recent = |ask: &NameRequest| now.duration_since(ask.told) < kept;
+            let is_kept = |name: &str, ask: &NameRequest| is_recent(ask) && (is_same || sites(name));
             state.asked.retain(|name, ask| is_kept(name, ask));
             (sites, mem::take(&mut state.new), is_same)
         };
