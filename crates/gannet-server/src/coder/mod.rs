@@ -141,7 +141,7 @@ impl Source {
 }
 
 /// What to code.
-pub(crate) struct Asked {
+pub(crate) struct CodingRequest {
     pub(crate) coding: Coding,
     pub(crate) content: Content,
     /// The charge for the result, at first of as many bytes as the content has.
@@ -261,7 +261,7 @@ impl Coder {
     }
 
     /// Queues content to be coded. False if it is queued or done already, or cannot be queued now.
-    pub(crate) fn ask(&self, codings: &Arc<Codings>, asked: Asked) -> bool {
+    pub(crate) fn ask(&self, codings: &Arc<Codings>, asked: CodingRequest) -> bool {
         let Ok(mut work) = self.work.try_lock() else {
             return false;
         };

@@ -25,9 +25,9 @@ fn text() -> Content {
 }
 
 /// What a worker asks for that has this content in its cache.
-fn asked(ledger: &Ledger, content: &Content) -> Asked {
+fn asked(ledger: &Ledger, content: &Content) -> CodingRequest {
     let len = content.bytes().map_or(0, <[u8]>::len);
-    Asked {
+    CodingRequest {
         coding: Coding::Gzip,
         content: content.clone(),
         charge: ledger.charge(len as u64),

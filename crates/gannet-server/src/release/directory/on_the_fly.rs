@@ -14,7 +14,7 @@ use gannet_http::semantics::request::{Method, Request};
 
 use super::{Cached, CachedVariant, DirectoryOptions, Draft, ENTRY_WEIGHT, Role, Shaping};
 use crate::bounds::ledger::Ledger;
-use crate::coder::{Asked, Coder, Codings, Content};
+use crate::coder::{CodingRequest, Coder, Codings, Content};
 use crate::release::body::Body;
 use crate::release::rules::SiteRules;
 
@@ -267,7 +267,7 @@ impl Cached {
             fly.coder.refuse();
             return false;
         }
-        let asked = Asked {
+        let asked = CodingRequest {
             coding,
             content,
             charge: ledger.charge(len),
