@@ -149,7 +149,7 @@ pub(crate) struct CodingRequest {
 }
 
 /// A queued coding. It keeps nothing of the file in memory: what the caches drop is not coded.
-struct Job {
+struct CodingJob {
     codings: Weak<Codings>,
     coding: Coding,
     source: Source,
@@ -158,7 +158,7 @@ struct Job {
 
 #[derive(Default)]
 struct Work {
-    queue: VecDeque<Job>,
+    queue: VecDeque<CodingJob>,
     /// Codings by version of a file, for all workers.
     files: HashMap<Meta, Weak<Codings>, foldhash::fast::RandomState>,
     /// How many of them to keep until those that are gone are removed.
@@ -266,7 +266,7 @@ impl Coder {
             return false;
         };
         // They have room for copies, which others need.
-        let is_unwanted = |job: &Job| job.codings.strong_count() == 0;
+        let is_unwanted = |job: &CodingJob| job.codings.strong_count() == 0;
         while work.queue.front().is_some_and(is_unwanted) {
             let unwanted = self.take(&mut work);
             add(&self.counted.dropped, u64::from(unwanted.is_some()));
@@ -279,7 +279,7 @@ impl Coder {
         if codings.asked.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
             return false;
         }
-        work.queue.push_back(Job {
+        work.queue.push_back(CodingJob {
             codings: Arc::downgrade(codings),
             coding: asked.coding,
             source: Source::of(&asked.content),
@@ -354,7 +354,7 @@ impl Coder {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, work: &mut Work) -> Option<Job> {
+    fn take(&self, work: &mut Work) -> Option<CodingJob> {
         if work.files.len() > work.files_max {
             work.files.retain(|_, codings| codings.strong_count() > 0);
             work.files_max = 2 * work.files.len() + FILES_SPARE;
@@ -364,7 +364,7 @@ impl Coder {
         Some(job)
     }
 
-    fn code(&self, job: Job) {
+    fn code(&self, job: CodingJob) {
         let Some(codings) = job.codings.upgrade() else {
             return add(&self.counted.dropped, 1);
         };
