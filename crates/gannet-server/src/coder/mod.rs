@@ -47,12 +47,12 @@ pub(crate) struct Codings {
     /// Those for which an encoder did not get its memory.
     failed: AtomicU8,
     /// In the order of [`MADE`]; `None` inside if the coding is not worth it, or failed.
-    made: [OnceLock<Option<Made>>; MADE.len()],
+    made: [OnceLock<Option<CodedForm>>; MADE.len()],
 }
 
 /// One coded form.
 #[derive(Clone)]
-pub(crate) struct Made {
+pub(crate) struct CodedForm {
     pub(crate) content: Arc<Memory>,
     /// Distinguishes it from what another encoder would make of the same bytes.
     pub(crate) mark: u32,
@@ -61,7 +61,7 @@ pub(crate) struct Made {
 impl Codings {
     /// The form in a coding, once it was made and if it is worth it.
     #[inline]
-    pub(crate) fn made(&self, coding: Coding) -> Option<&Made> {
+    pub(crate) fn made(&self, coding: Coding) -> Option<&CodedForm> {
         self.made[place(coding)?].get()?.as_ref()
     }
 
@@ -402,7 +402,7 @@ impl Coder {
         let _ = codings.made[place].set(made);
     }
 
-    fn keep(&self, coded: Option<Vec<u8>>, source: &[u8], mut charge: Charge) -> Option<Made> {
+    fn keep(&self, coded: Option<Vec<u8>>, source: &[u8], mut charge: Charge) -> Option<CodedForm> {
         let len = source.len() as u64;
         let Some(mut coded) = coded.filter(|coded| pays(len, coded.len() as u64)) else {
             add(&self.counted.useless, 1);
@@ -414,7 +414,7 @@ impl Coder {
         add(&self.counted.source_bytes, len);
         add(&self.counted.made_bytes, coded.len() as u64);
         let [a, b, c, d, ..] = *blake3::hash(&coded).as_bytes();
-        Some(Made {
+        Some(CodedForm {
             content: Arc::new(Memory::from_vec_with(coded, charge)),
             mark: u32::from_be_bytes([a, b, c, d]),
         })
