@@ -157,7 +157,7 @@ struct CodingJob {
 }
 
 #[derive(Default)]
-struct Work {
+struct CodingQueue {
     queue: VecDeque<CodingJob>,
     /// Codings by version of a file, for all workers.
     files: HashMap<Meta, Weak<Codings>, foldhash::fast::RandomState>,
@@ -202,7 +202,7 @@ pub(crate) struct Coder {
     encoders: Encoders,
     /// The encoders' tables did not fit, although the options have memory for them: nothing is coded.
     lacks_room: bool,
-    work: Mutex<Work>,
+    work: Mutex<CodingQueue>,
     is_due: Condvar,
     counted: Counted,
 }
@@ -349,12 +349,12 @@ impl Coder {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Work> {
+    fn lock(&self) -> MutexGuard<'_, CodingQueue> {
         // No code under the lock can panic halfway.
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, work: &mut Work) -> Option<CodingJob> {
+    fn take(&self, work: &mut CodingQueue) -> Option<CodingJob> {
         if work.files.len() > work.files_max {
             work.files.retain(|_, codings| codings.strong_count() > 0);
             work.files_max = 2 * work.files.len() + FILES_SPARE;
