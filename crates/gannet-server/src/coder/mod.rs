@@ -119,12 +119,12 @@ impl Content {
 }
 
 /// Content that is kept by the caches of workers alone.
-enum Source {
+enum CacheContent {
     Memory(Weak<Memory>, Range<usize>),
     Copy(WeakFile),
 }
 
-impl Source {
+impl CacheContent {
     fn of(content: &Content) -> Self {
         match content {
             Content::Memory(memory, range) => Self::Memory(Arc::downgrade(memory), range.clone()),
@@ -152,7 +152,7 @@ pub(crate) struct CodingRequest {
 struct CodingJob {
     codings: Weak<Codings>,
     coding: Coding,
-    source: Source,
+    source: CacheContent,
     charge: Charge,
 }
 
@@ -282,7 +282,7 @@ impl Coder {
         work.queue.push_back(CodingJob {
             codings: Arc::downgrade(codings),
             coding: asked.coding,
-            source: Source::of(&asked.content),
+            source: CacheContent::of(&asked.content),
             charge: asked.charge,
         });
         add(&self.counted.queued, 1);
