@@ -102,14 +102,14 @@ fn place(coding: Coding) -> Option<usize> {
 
 /// The bytes of a file.
 #[derive(Clone)]
-pub(crate) enum Content {
+pub(crate) enum FileBytes {
     /// In memory.
     Memory(Arc<Memory>, Range<usize>),
     /// In a sealed copy.
     Copy(File),
 }
 
-impl Content {
+impl FileBytes {
     fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Memory(memory, range) => memory.bytes().get(range.clone()),
@@ -125,17 +125,17 @@ enum CacheContent {
 }
 
 impl CacheContent {
-    fn of(content: &Content) -> Self {
+    fn of(content: &FileBytes) -> Self {
         match content {
-            Content::Memory(memory, range) => Self::Memory(Arc::downgrade(memory), range.clone()),
-            Content::Copy(file) => Self::Copy(file.downgrade()),
+            FileBytes::Memory(memory, range) => Self::Memory(Arc::downgrade(memory), range.clone()),
+            FileBytes::Copy(file) => Self::Copy(file.downgrade()),
         }
     }
 
-    fn upgrade(&self) -> Option<Content> {
+    fn upgrade(&self) -> Option<FileBytes> {
         Some(match self {
-            Self::Memory(memory, range) => Content::Memory(memory.upgrade()?, range.clone()),
-            Self::Copy(file) => Content::Copy(file.upgrade()?),
+            Self::Memory(memory, range) => FileBytes::Memory(memory.upgrade()?, range.clone()),
+            Self::Copy(file) => FileBytes::Copy(file.upgrade()?),
         })
     }
 }
@@ -143,7 +143,7 @@ impl CacheContent {
 /// What to code.
 pub(crate) struct CodingRequest {
     pub(crate) coding: Coding,
-    pub(crate) content: Content,
+    pub(crate) content: FileBytes,
     /// The charge for the result, at first of as many bytes as the content has.
     pub(crate) charge: Charge,
 }

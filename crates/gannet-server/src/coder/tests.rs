@@ -15,17 +15,17 @@ fn meta(inode: u64) -> Meta {
     }
 }
 
-fn cached(content: Vec<u8>) -> Content {
+fn cached(content: Vec<u8>) -> FileBytes {
     let len = content.len();
-    Content::Memory(Arc::new(Memory::from_vec(content)), 0..len)
+    FileBytes::Memory(Arc::new(Memory::from_vec(content)), 0..len)
 }
 
-fn text() -> Content {
+fn text() -> FileBytes {
     cached(vec![b'a'; 10_000])
 }
 
 /// What a worker asks for that has this content in its cache.
-fn asked(ledger: &Ledger, content: &Content) -> CodingRequest {
+fn asked(ledger: &Ledger, content: &FileBytes) -> CodingRequest {
     let len = content.bytes().map_or(0, <[u8]>::len);
     CodingRequest {
         coding: Coding::Gzip,
@@ -67,7 +67,7 @@ fn content_that_is_dropped_is_not_coded() {
     let source = std::fs::File::open("/dev/zero").expect("zeros");
     let copy = sealed_copy(source, 10_000).expect("a sealed copy");
     let copy = File::from(std::fs::File::from(copy));
-    for content in [text(), Content::Copy(copy)] {
+    for content in [text(), FileBytes::Copy(copy)] {
         let coder = Coder::default();
         let codings = Arc::new(Codings::default());
         assert!(coder.ask(&codings, asked(&ledger, &content)));
