@@ -55,7 +55,7 @@ struct NameRequest {
 
 /// The answer to a handshake that asks for a name without a certificate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum NameAnswer {
     /// No site has this name, or it is none that a certificate is issued for.
     Unknown,
     /// It was asked for some time ago, or too many are.
@@ -92,19 +92,19 @@ impl OnDemand {
 
     /// A handshake asks for a name (lower case) that has no certificate. Takes a lock for a moment, and
     /// makes no system call.
-    pub(super) fn ask(&self, name: &str) -> Asked {
+    pub(super) fn ask(&self, name: &str) -> NameAnswer {
         if !is_public(name) {
-            return Asked::Unknown;
+            return NameAnswer::Unknown;
         }
         let mut state = self.state();
         if !(state.sites)(name) || !(self.0.issues)(name) {
-            return Asked::Unknown;
+            return NameAnswer::Unknown;
         }
         let now = Instant::now();
         let State { asked, new, .. } = &mut *state;
         let has_room = new.len() < ASKED_MAX;
         match asked.get_mut(name) {
-            None if !has_room => Asked::Awaited,
+            None if !has_room => NameAnswer::Awaited,
             None => {
                 let ask = NameRequest {
                     first: now,
@@ -112,7 +112,7 @@ impl OnDemand {
                 };
                 asked.insert(name.into(), ask);
                 new.push(name.into());
-                Asked::Coming
+                NameAnswer::Coming
             }
             Some(ask) => {
                 let since = |then| now.duration_since(then);
@@ -121,8 +121,8 @@ impl OnDemand {
                     new.push(name.into());
                 }
                 match since(ask.first) < Duration::from_secs(COMING_S) {
-                    true => Asked::Coming,
-                    false => Asked::Awaited,
+                    true => NameAnswer::Coming,
+                    false => NameAnswer::Awaited,
                 }
             }
         }
@@ -333,24 +333,24 @@ mod tests {
         let folder = Folder::new("nowhere".into());
         let others = ["c.test", "db.internal", "local", "10.0.0.1", "x_y.test"];
         for name in others.into_iter().chain(["", ".", "a..test"]) {
-            assert_eq!(on_demand.ask(name), Asked::Unknown, "{name}");
+            assert_eq!(on_demand.ask(name), NameAnswer::Unknown, "{name}");
         }
         for _ in 0..3 {
-            assert_eq!(on_demand.ask("a.test"), Asked::Coming);
+            assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
         }
         teller.tell(&folder, false);
         assert_eq!(told(&mut pipe), "a.test\n");
-        assert_eq!(on_demand.ask("b.test"), Asked::Coming);
-        assert_eq!(on_demand.ask("a.test"), Asked::Coming);
+        assert_eq!(on_demand.ask("b.test"), NameAnswer::Coming);
+        assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
         teller.tell(&folder, false);
         assert_eq!(told(&mut pipe), "b.test\n");
         // A site that is gone is not renewed.
         on_demand.know(known(&["b.test"]));
-        assert_eq!(on_demand.ask("a.test"), Asked::Unknown);
+        assert_eq!(on_demand.ask("a.test"), NameAnswer::Unknown);
         teller.tell(&folder, false);
         assert_eq!(told(&mut pipe), "-a.test\n");
         drop(pipe);
-        assert_eq!(on_demand.ask("b.test"), Asked::Coming);
+        assert_eq!(on_demand.ask("b.test"), NameAnswer::Coming);
         teller.tell(&folder, false);
     }
 
@@ -383,14 +383,14 @@ mod tests {
         let (on_demand, mut pipe) = on_demand(&all);
         let folder = Folder::new("nowhere".into());
         let mut teller = Teller::new(on_demand.clone());
-        let answers: Vec<Asked> = names.iter().map(|name| on_demand.ask(name)).collect();
-        let coming = answers.iter().filter(|it| **it == Asked::Coming).count();
+        let answers: Vec<NameAnswer> = names.iter().map(|name| on_demand.ask(name)).collect();
+        let coming = answers.iter().filter(|it| **it == NameAnswer::Coming).count();
         assert_eq!(coming, ASKED_MAX);
-        assert!(!answers.contains(&Asked::Unknown));
+        assert!(!answers.contains(&NameAnswer::Unknown));
         assert_eq!(on_demand.state().asked.len(), ASKED_MAX);
         for number in 0..3 * ASKED_MAX {
             let name = format!("unknown-{number}.test");
-            assert_eq!(on_demand.ask(&name), Asked::Unknown);
+            assert_eq!(on_demand.ask(&name), NameAnswer::Unknown);
         }
         assert_eq!(on_demand.state().asked.len(), ASKED_MAX);
         let ask_all = || {
@@ -462,18 +462,18 @@ mod tests {
         let (on_demand, mut pipe) = on_demand(&[]);
         let mut teller = Teller::new(on_demand.clone());
         on_demand.know(with(&["a.test", "b.test", "c.test", "d.test"]));
-        assert_eq!(on_demand.ask("a.test"), Asked::Coming);
+        assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
         teller.tell(&folder, false);
         assert!(!teller.untold.is_empty(), "the pipe is full");
         for name in ["b.test", "c.test", "d.test"] {
-            assert_eq!(on_demand.ask(name), Asked::Coming);
+            assert_eq!(on_demand.ask(name), NameAnswer::Coming);
             teller.tell(&folder, false);
         }
         // Sites go, one comes back, and somebody asks for it.
         on_demand.know(with(&["b.test", "d.test"]));
         teller.tell(&folder, false);
         on_demand.know(with(&["a.test", "b.test", "d.test"]));
-        assert_eq!(on_demand.ask("a.test"), Asked::Coming);
+        assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
         let (lines, _) = told_in_turns(&mut teller, &folder, &mut pipe);
         let place = |line: &str| lines.lines().position(|it| it == line);
         assert!(place("a.test") < place(&hosts[0]), "it was asked for first");
@@ -498,7 +498,7 @@ mod tests {
         let mut teller = Teller::new(on_demand.clone());
         teller.told.extend(all.iter().map(|it| (*it).into()));
         // All sites go at once, but one, whose name comes between asking and telling.
-        assert_eq!(on_demand.ask(all[0]), Asked::Coming);
+        assert_eq!(on_demand.ask(all[0]), NameAnswer::Coming);
         on_demand.know(known(&[]));
         teller.tell(&folder, false);
         assert!(teller.is_behind && teller.untold.len() <= UNTOLD_MAX);
@@ -508,7 +508,7 @@ mod tests {
         assert!(lines.lines().all(|line| line.starts_with('-')));
         // After an hour all is told anew, and what has gone until then is not forgotten.
         on_demand.know(known(&all[..2]));
-        assert_eq!(on_demand.ask(all[1]), Asked::Coming);
+        assert_eq!(on_demand.ask(all[1]), NameAnswer::Coming);
         teller.tell(&folder, false);
         assert_eq!(told(&mut pipe), format!("{}\n", all[1]));
         let hour = Duration::from_secs(TELL_AGAIN_S);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::tls::on_demand::{Asked, OnDemand};
+use crate::tls::on_demand::{NameAnswer, OnDemand};
 
 /// Maps names to the hosts of a set. The first host is the default.
 #[derive(Debug, Default)]
@@ -106,11 +106,11 @@ impl Names {
         if let Some(host) = self.find(name) {
             return Ok(host);
         }
-        match on_demand.as_ref().map_or(Asked::Unknown, |it| it.ask(name)) {
-            Asked::Coming => Err(Without::Coming),
-            Asked::Awaited => Err(Without::Awaited),
-            Asked::Unknown if ordered.contains(name) => Err(Without::Awaited),
-            Asked::Unknown => match fallback {
+        match on_demand.as_ref().map_or(NameAnswer::Unknown, |it| it.ask(name)) {
+            NameAnswer::Coming => Err(Without::Coming),
+            NameAnswer::Awaited => Err(Without::Awaited),
+            NameAnswer::Unknown if ordered.contains(name) => Err(Without::Awaited),
+            NameAnswer::Unknown => match fallback {
                 Fallback::All => Ok(0),
                 Fallback::Nameless | Fallback::Nobody => Err(Without::Unknown),
             },
