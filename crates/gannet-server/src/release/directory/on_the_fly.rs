@@ -28,13 +28,13 @@ pub(super) struct OnTheFly {
     can_make: CodingSet,
     codings: OnceCell<Arc<Codings>>,
     /// What this one has replaced, until its own content is there.
-    before: RefCell<Option<Before>>,
+    before: RefCell<Option<EarlierReading>>,
     /// In the order of [`MADE`]. Most files never have one.
     variants: [OnceCell<Box<CachedVariant>>; MADE.len()],
 }
 
 /// An earlier reading of a file whose metadata have not changed since.
-struct Before {
+struct EarlierReading {
     content: Body,
     codings: Arc<Codings>,
 }
@@ -133,7 +133,7 @@ impl Cached {
             && now.draft.meta == then.draft.meta
             && let Some(content) = then.draft.body.get()
         {
-            fly.before.replace(Some(Before {
+            fly.before.replace(Some(EarlierReading {
                 content: content.clone(),
                 codings: Arc::clone(codings),
             }));
