@@ -112,7 +112,7 @@ impl IndexMut<Account> for Held {
 
 /// The bound of an account.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Bound {
+pub enum AccountBound {
     /// Bytes per connection.
     Connection(u64),
     /// Bytes for the whole worker.
@@ -125,7 +125,7 @@ pub struct Holding {
     /// The account.
     pub account: Account,
     /// Its bound.
-    pub bound: Bound,
+    pub bound: AccountBound,
     /// Bytes held for all peers together.
     pub held: u64,
     /// The value that the bound limits: the highest of any connection, or the worker's total.
@@ -139,7 +139,7 @@ impl Holding {
     pub(crate) fn add(&mut self, other: &Self) {
         self.held += other.held;
         match (&mut self.bound, other.bound) {
-            (Bound::Worker(sum), Bound::Worker(more)) => {
+            (AccountBound::Worker(sum), AccountBound::Worker(more)) => {
                 *sum = sum.saturating_add(more);
                 self.bounded += other.bounded;
                 self.peak += other.peak;
@@ -210,21 +210,21 @@ impl Ledger {
     }
 
     /// The bound of an account, where there have been this many connections at once.
-    pub(crate) fn bound(&self, account: Account, connections: u64) -> Bound {
+    pub(crate) fn bound(&self, account: Account, connections: u64) -> AccountBound {
         match account {
-            Account::Input => Bound::Connection(limits::INPUT_HELD_MAX),
-            Account::Waiting => Bound::Worker(self.kept.most(connections)),
-            Account::Answers => Bound::Connection(limits::ANSWERS_HELD_MAX),
-            Account::Sends => Bound::Connection(limits::SENDS_HELD_MAX),
-            Account::Log => Bound::Connection(limits::LOG_HELD_MAX),
-            Account::Streams => Bound::Connection(limits::STREAMS_HELD_MAX),
-            Account::Transport => Bound::Connection(TRANSPORT_HELD_MAX),
-            Account::Listings => Bound::Worker(limits::LISTINGS_HELD_MAX),
-            Account::FirstReads => Bound::Worker(limits::FIRST_READS_HELD_MAX),
-            Account::Copies => Bound::Worker(self.copies_max),
-            Account::Loads => Bound::Worker(limits::LOADS_HELD_MAX),
-            Account::LongCopies => Bound::Worker(self.long_max),
-            Account::Folders => Bound::Worker(self.directories * limits::FOLDERS_HELD_MAX),
+            Account::Input => AccountBound::Connection(limits::INPUT_HELD_MAX),
+            Account::Waiting => AccountBound::Worker(self.kept.most(connections)),
+            Account::Answers => AccountBound::Connection(limits::ANSWERS_HELD_MAX),
+            Account::Sends => AccountBound::Connection(limits::SENDS_HELD_MAX),
+            Account::Log => AccountBound::Connection(limits::LOG_HELD_MAX),
+            Account::Streams => AccountBound::Connection(limits::STREAMS_HELD_MAX),
+            Account::Transport => AccountBound::Connection(TRANSPORT_HELD_MAX),
+            Account::Listings => AccountBound::Worker(limits::LISTINGS_HELD_MAX),
+            Account::FirstReads => AccountBound::Worker(limits::FIRST_READS_HELD_MAX),
+            Account::Copies => AccountBound::Worker(self.copies_max),
+            Account::Loads => AccountBound::Worker(limits::LOADS_HELD_MAX),
+            Account::LongCopies => AccountBound::Worker(self.long_max),
+            Account::Folders => AccountBound::Worker(self.directories * limits::FOLDERS_HELD_MAX),
         }
     }
 
@@ -370,7 +370,7 @@ mod tests {
         const MIB: u64 = 1 << 20;
         for (cache_memory, most) in [(0, 2), (2, 4), (4, 6), (16, 24), (64, 96), (512, 544)] {
             let ledger = Ledger::new(cache_memory * MIB, 1, 0);
-            let bound = Bound::Worker(most * MIB);
+            let bound = AccountBound::Worker(most * MIB);
             assert_eq!(
                 ledger.bound(Account::Copies, 1),
                 bound,

@@ -16,7 +16,7 @@ use crate::coder::{Coder, CoderCounts};
 
 use self::rows::rows;
 use crate::bounds::kept::Awaited;
-use crate::bounds::ledger::{Bound, Holding};
+use crate::bounds::ledger::{AccountBound, Holding};
 use crate::observe::board::unix_now;
 use crate::observe::board::{self, Board};
 use crate::observe::metrics::WorkerCounts;
@@ -258,7 +258,7 @@ impl Text {
             for holding in held {
                 let account = holding.account.name();
                 let mut labels: Vec<(&str, &dyn Display)> = vec![("account", &account)];
-                if matches!(holding.bound, Bound::Connection(_)) && name != "gannet_held_bytes" {
+                if matches!(holding.bound, AccountBound::Connection(_)) && name != "gannet_held_bytes" {
                     labels.push(("per", &"connection"));
                 }
                 self.sample(name, &labels, value(holding));
@@ -276,7 +276,7 @@ impl Text {
             "gannet_held_bytes_bound",
             "The most that it may be.",
             |it| match it.bound {
-                Bound::Connection(most) | Bound::Worker(most) => most,
+                AccountBound::Connection(most) | AccountBound::Worker(most) => most,
             },
         );
     }

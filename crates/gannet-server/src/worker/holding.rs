@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gannet_io::driver::Driver;
 
 use super::Worker;
-use crate::bounds::ledger::{Account, Bound, Held, Holding};
+use crate::bounds::ledger::{Account, AccountBound, Held, Holding};
 use crate::clients::Client;
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
@@ -52,10 +52,10 @@ impl<D: Driver> Worker<D> {
         let holdings = Account::ALL.map(|account| {
             let bound = self.shared.ledger.bound(account, connections);
             let bounded = match bound {
-                Bound::Connection(_) => most[account],
-                Bound::Worker(_) if account == Account::Copies => self.shared.ledger.copies_peak(),
-                Bound::Worker(_) if account == Account::Waiting => self.shared.ledger.kept().peak(),
-                Bound::Worker(_) => all[account],
+                AccountBound::Connection(_) => most[account],
+                AccountBound::Worker(_) if account == Account::Copies => self.shared.ledger.copies_peak(),
+                AccountBound::Worker(_) if account == Account::Waiting => self.shared.ledger.kept().peak(),
+                AccountBound::Worker(_) => all[account],
             };
             peaks[account] = peaks[account].max(bounded);
             Holding {
@@ -63,8 +63,8 @@ impl<D: Driver> Worker<D> {
                 bound,
                 held: all[account],
                 bounded: match bound {
-                    Bound::Connection(_) => most[account],
-                    Bound::Worker(_) => all[account],
+                    AccountBound::Connection(_) => most[account],
+                    AccountBound::Worker(_) => all[account],
                 },
                 peak: peaks[account],
             }
