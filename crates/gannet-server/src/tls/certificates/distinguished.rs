@@ -46,7 +46,7 @@ pub(super) const CUT: &str = "...";
 
 /// The text of a name; its first `most` bytes and [`CUT`] if it is longer. No escape is cut.
 pub(super) fn text(name: &X509Name<'_>, most: usize) -> String {
-    let mut out = Bounded {
+    let mut out = LimitedText {
         text: String::new(),
         most,
     };
@@ -59,12 +59,12 @@ pub(super) fn text(name: &X509Name<'_>, most: usize) -> String {
 }
 
 /// Text of limited length.
-struct Bounded {
+struct LimitedText {
     text: String,
     most: usize,
 }
 
-impl Bounded {
+impl LimitedText {
     /// Adds a part that is not cut; `None` if there is no room.
     fn add(&mut self, part: &str) -> Option<()> {
         if self.text.len() + part.len() > self.most {
@@ -82,7 +82,7 @@ impl Bounded {
     }
 }
 
-fn write(name: &X509Name<'_>, out: &mut Bounded) -> Option<()> {
+fn write(name: &X509Name<'_>, out: &mut LimitedText) -> Option<()> {
     let sets: Vec<_> = name.iter_rdn().collect();
     for set in sets.into_iter().rev() {
         let attributes: Vec<_> = set.iter().collect();
@@ -132,7 +132,7 @@ fn string(value: &Any<'_>) -> Option<Vec<u8>> {
     }
 }
 
-fn escaped(value: &[u8], out: &mut Bounded) -> Option<()> {
+fn escaped(value: &[u8], out: &mut LimitedText) -> Option<()> {
     let end = value.len().saturating_sub(1);
     for (at, &byte) in value.iter().enumerate() {
         let is_special = match byte {
