@@ -21,9 +21,9 @@ use crate::bounds::tls::CHALLENGES_MAX;
 /// The certificates for challenges, by name. The lock is taken by handshakes that offer `acme-tls/1`
 /// and nothing else, for the time of one lookup.
 #[derive(Debug, Default)]
-pub(super) struct Challenges(Mutex<HashMap<Box<str>, Arc<ServerConfig>>>);
+pub(super) struct ChallengeCertificates(Mutex<HashMap<Box<str>, Arc<ServerConfig>>>);
 
-impl Challenges {
+impl ChallengeCertificates {
     /// The configuration for a handshake, if this name has a challenge.
     pub(super) fn of(&self, name: &str) -> Option<Arc<ServerConfig>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,7 +28,7 @@ pub(super) use names::{Expected, Fallback, Names, Without};
 use foldhash::fast::RandomState;
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
 
-use super::challenges::Challenges;
+use super::challenges::ChallengeCertificates;
 use super::clients::{Asked, Demand, Verifier};
 use super::config::{HostConfig, Options};
 use super::quic;
@@ -42,7 +42,7 @@ pub struct CertificateSet {
     quic: Arc<dyn QuicCrypto>,
     clients: Option<Verifier>,
     /// The same for every set of a server.
-    challenges: Arc<Challenges>,
+    challenges: Arc<ChallengeCertificates>,
 }
 
 /// Certificates with the same names; they differ in the kind of key.
@@ -146,7 +146,7 @@ impl CertificateSet {
     }
 
     /// The certificates with which challenges are answered.
-    pub(super) fn challenges(&self) -> &Challenges {
+    pub(super) fn challenges(&self) -> &ChallengeCertificates {
         &self.challenges
     }
 
