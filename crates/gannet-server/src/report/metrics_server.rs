@@ -109,7 +109,7 @@ struct Desk {
     snapshots: Snapshots,
     about: About,
     /// In order of arrival; at most [`METRICS_CLIENTS_MAX`].
-    clients: Vec<Client>,
+    clients: Vec<Scraper>,
     /// Set while no descriptor is free.
     accept_at: Option<Instant>,
 }
@@ -133,12 +133,12 @@ impl Desk {
                 client.proceed();
             }
         }
-        self.clients.retain(Client::is_open);
+        self.clients.retain(Scraper::is_open);
         if can_accept {
             self.accept(now);
         }
         self.answer();
-        self.clients.retain(Client::is_open);
+        self.clients.retain(Scraper::is_open);
         true
     }
 
@@ -147,12 +147,12 @@ impl Desk {
         let now = Instant::now();
         let is_accepting = self.accept_at.is_none_or(|at| at <= now);
         let mut watched = vec![(self.stop.as_fd(), Interest::Input)];
-        watched.extend(self.clients.iter().map(Client::interest));
+        watched.extend(self.clients.iter().map(Scraper::interest));
         if is_accepting {
             watched.push((self.listener.as_fd(), Interest::Input));
         }
         let pause = self.accept_at.filter(|_| !is_accepting);
-        let next = self.clients.iter().map(Client::due).chain(pause).min();
+        let next = self.clients.iter().map(Scraper::due).chain(pause).min();
         let mut ready = wait(&watched, next.map(|at| at.saturating_duration_since(now)))?;
         let can_accept = is_accepting && ready.pop().unwrap_or(false);
         let is_stopping = ready.remove(0);
@@ -172,7 +172,7 @@ impl Desk {
                     if self.clients.len() == METRICS_CLIENTS_MAX {
                         self.make_room();
                     }
-                    let mut client = Client::new(stream, now);
+                    let mut client = Scraper::new(stream, now);
                     client.proceed();
                     self.clients.push(client);
                 }
@@ -190,7 +190,7 @@ impl Desk {
 
     /// Closes one client: the oldest with an incomplete request, else the oldest.
     fn make_room(&mut self) {
-        let is_reading = |client: &Client| matches!(client.state, State::Reading { .. });
+        let is_reading = |client: &Scraper| matches!(client.state, State::Reading { .. });
         let oldest = self.clients.iter().position(is_reading).unwrap_or(0);
         self.clients.remove(oldest);
     }
@@ -215,7 +215,7 @@ impl Desk {
     }
 }
 
-struct Client {
+struct Scraper {
     stream: TcpStream,
     came: Instant,
     state: State,
@@ -247,7 +247,7 @@ enum Question {
     Other(Status, &'static str),
 }
 
-impl Client {
+impl Scraper {
     fn new(stream: TcpStream, now: Instant) -> Self {
         Self {
             stream,
