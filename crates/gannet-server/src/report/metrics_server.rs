@@ -68,7 +68,7 @@ impl MetricsServer {
     pub(crate) fn serve(mut self, snapshots: Snapshots, about: About) -> io::Result<Self> {
         let (held, stop) = UnixStream::pair()?;
         let (end, ended) = channel();
-        let mut desk = Desk {
+        let mut desk = MetricsThread {
             listener: self.listener.try_clone()?,
             stop,
             snapshots,
@@ -102,7 +102,7 @@ impl MetricsServer {
 }
 
 /// The thread's state.
-struct Desk {
+struct MetricsThread {
     listener: TcpListener,
     /// Readable when the thread is to end.
     stop: UnixStream,
@@ -114,7 +114,7 @@ struct Desk {
     accept_at: Option<Instant>,
 }
 
-impl Desk {
+impl MetricsThread {
     /// Waits and serves whatever is ready; false at the end.
     fn turn(&mut self) -> bool {
         let Ok((is_stopping, can_accept, ready)) = self.wait() else {
