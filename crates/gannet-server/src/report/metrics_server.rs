@@ -203,10 +203,10 @@ impl MetricsThread {
                 continue;
             };
             let counts = match question {
-                Question::Metrics | Question::Health => taken
+                MetricsResource::Metrics | MetricsResource::Health => taken
                     .get_or_insert_with(|| self.snapshots.take())
                     .as_slice(),
-                Question::Other(..) => &[],
+                MetricsResource::Other(..) => &[],
             };
             let out = question.answer(machine, counts, &self.about);
             client.state = State::Writing { out, sent: 0 };
@@ -230,7 +230,7 @@ enum State {
     /// The request is complete and is answered within the turn.
     Asked {
         machine: Connection,
-        question: Question,
+        question: MetricsResource,
     },
     /// The response is being sent.
     Writing {
@@ -241,7 +241,7 @@ enum State {
 }
 
 /// The resource that a request names.
-enum Question {
+enum MetricsResource {
     Metrics,
     Health,
     Other(Status, &'static str),
@@ -311,7 +311,7 @@ fn receive(
     stream: &mut TcpStream,
     machine: &mut Connection,
     input: &mut Vec<u8>,
-) -> io::Result<Option<Question>> {
+) -> io::Result<Option<MetricsResource>> {
     let mut chunk = [0; 2048];
     let count = stream.read(&mut chunk)?;
     if count == 0 || input.len() + count > METRICS_REQUEST_MAX {
@@ -329,14 +329,14 @@ fn receive(
             }
             Event::NeedMore => None,
             Event::Closing => return Err(ErrorKind::ConnectionAborted.into()),
-            Event::Reject(rejection) => Some(Question::Other(rejection.status, "refused\n")),
+            Event::Reject(rejection) => Some(MetricsResource::Other(rejection.status, "refused\n")),
             Event::Request(request) => Some(match (request.method, request.target.path) {
-                (Method::Get | Method::Head, b"/metrics") => Question::Metrics,
-                (Method::Get | Method::Head, b"/health") => Question::Health,
+                (Method::Get | Method::Head, b"/metrics") => MetricsResource::Metrics,
+                (Method::Get | Method::Head, b"/health") => MetricsResource::Health,
                 (Method::Get | Method::Head, _) => {
-                    Question::Other(Status::NOT_FOUND, "try /metrics or /health\n")
+                    MetricsResource::Other(Status::NOT_FOUND, "try /metrics or /health\n")
                 }
-                _ => Question::Other(Status::METHOD_NOT_ALLOWED, "only GET and HEAD\n"),
+                _ => MetricsResource::Other(Status::METHOD_NOT_ALLOWED, "only GET and HEAD\n"),
             }),
         };
         return Ok(question);
@@ -344,7 +344,7 @@ fn receive(
 }
 
 /// Writes once; also returns an error when finished, so that the caller closes the client.
-fn send(stream: &mut TcpStream, out: &[u8], sent: &mut usize) -> io::Result<Option<Question>> {
+fn send(stream: &mut TcpStream, out: &[u8], sent: &mut usize) -> io::Result<Option<MetricsResource>> {
     *sent += stream.write(&out[*sent..])?;
     if *sent == out.len() {
         return Err(ErrorKind::ConnectionAborted.into());
@@ -355,7 +355,7 @@ fn send(stream: &mut TcpStream, out: &[u8], sent: &mut usize) -> io::Result<Opti
 const PLAIN: &[u8] = b"text/plain; charset=utf-8";
 const EXPOSITION: &[u8] = b"text/plain; version=0.0.4; charset=utf-8";
 
-impl Question {
+impl MetricsResource {
     /// Head and content of the response, the last one on the connection.
     fn answer(&self, machine: &mut Connection, workers: &[WorkerCounts], about: &About) -> Vec<u8> {
         let (status, content_type, text) = match self {
