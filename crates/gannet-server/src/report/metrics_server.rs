@@ -128,7 +128,7 @@ impl MetricsThread {
         let now = Instant::now();
         for (client, is_ready) in self.clients.iter_mut().zip(ready) {
             if client.due() <= now {
-                client.state = State::Closed;
+                client.state = ScrapeState::Closed;
             } else if is_ready {
                 client.proceed();
             }
@@ -190,7 +190,7 @@ impl MetricsThread {
 
     /// Closes one client: the oldest with an incomplete request, else the oldest.
     fn make_room(&mut self) {
-        let is_reading = |client: &Scraper| matches!(client.state, State::Reading { .. });
+        let is_reading = |client: &Scraper| matches!(client.state, ScrapeState::Reading { .. });
         let oldest = self.clients.iter().position(is_reading).unwrap_or(0);
         self.clients.remove(oldest);
     }
@@ -199,7 +199,7 @@ impl MetricsThread {
     fn answer(&mut self) {
         let mut taken = None;
         for client in &mut self.clients {
-            let State::Asked { machine, question } = &mut client.state else {
+            let ScrapeState::Asked { machine, question } = &mut client.state else {
                 continue;
             };
             let counts = match question {
@@ -209,7 +209,7 @@ impl MetricsThread {
                 MetricsResource::Other(..) => &[],
             };
             let out = question.answer(machine, counts, &self.about);
-            client.state = State::Writing { out, sent: 0 };
+            client.state = ScrapeState::Writing { out, sent: 0 };
             client.proceed();
         }
     }
@@ -218,10 +218,10 @@ impl MetricsThread {
 struct Scraper {
     stream: TcpStream,
     came: Instant,
-    state: State,
+    state: ScrapeState,
 }
 
-enum State {
+enum ScrapeState {
     /// The request is incomplete.
     Reading {
         machine: Connection,
@@ -252,7 +252,7 @@ impl Scraper {
         Self {
             stream,
             came: now,
-            state: State::Reading {
+            state: ScrapeState::Reading {
                 machine: Connection::new(),
                 input: Vec::new(),
             },
@@ -260,22 +260,22 @@ impl Scraper {
     }
 
     fn is_open(&self) -> bool {
-        !matches!(self.state, State::Closed)
+        !matches!(self.state, ScrapeState::Closed)
     }
 
     /// Deadline at which the client is closed, whatever its progress.
     fn due(&self) -> Instant {
         let after_ms = match self.state {
-            State::Reading { .. } => METRICS_REQUEST_MS,
-            State::Asked { .. } | State::Writing { .. } | State::Closed => METRICS_CLIENT_MS,
+            ScrapeState::Reading { .. } => METRICS_REQUEST_MS,
+            ScrapeState::Asked { .. } | ScrapeState::Writing { .. } | ScrapeState::Closed => METRICS_CLIENT_MS,
         };
         self.came + Duration::from_millis(after_ms)
     }
 
     fn interest(&self) -> (std::os::fd::BorrowedFd<'_>, Interest) {
         let interest = match self.state {
-            State::Writing { .. } => Interest::Output,
-            State::Reading { .. } | State::Asked { .. } | State::Closed => Interest::Input,
+            ScrapeState::Writing { .. } => Interest::Output,
+            ScrapeState::Reading { .. } | ScrapeState::Asked { .. } | ScrapeState::Closed => Interest::Input,
         };
         (self.stream.as_fd(), interest)
     }
@@ -283,20 +283,20 @@ impl Scraper {
     /// Reads or writes as much as possible without blocking.
     fn proceed(&mut self) {
         let done = match &mut self.state {
-            State::Reading { machine, input } => receive(&mut self.stream, machine, input),
-            State::Writing { out, sent } => send(&mut self.stream, out, sent),
-            State::Asked { .. } | State::Closed => Ok(None),
+            ScrapeState::Reading { machine, input } => receive(&mut self.stream, machine, input),
+            ScrapeState::Writing { out, sent } => send(&mut self.stream, out, sent),
+            ScrapeState::Asked { .. } | ScrapeState::Closed => Ok(None),
         };
         match done {
             Ok(Some(question)) => {
-                let reading = std::mem::replace(&mut self.state, State::Closed);
-                if let State::Reading { machine, .. } = reading {
-                    self.state = State::Asked { machine, question };
+                let reading = std::mem::replace(&mut self.state, ScrapeState::Closed);
+                if let ScrapeState::Reading { machine, .. } = reading {
+                    self.state = ScrapeState::Asked { machine, question };
                 }
             }
             Ok(None) => {}
             Err(error) if is_later(&error) => {}
-            Err(_) => self.state = State::Closed,
+            Err(_) => self.state = ScrapeState::Closed,
         }
     }
 }
