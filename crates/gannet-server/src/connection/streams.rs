@@ -43,7 +43,7 @@ pub(crate) struct Streams {
     /// Maximum length of the next send, content included: see [`Streams::allow`].
     send_max: u64,
     /// Content not in any send yet, of at most `STREAMS_MAX` streams.
-    contents: Vec<Content>,
+    contents: Vec<StreamContent>,
     /// The next send so far.
     pub(crate) out: Option<Outgoing>,
     /// Requests that need a disk lookup.
@@ -70,13 +70,13 @@ pub(crate) struct Streams {
 }
 
 /// The unsent content of a response.
-struct Content {
+struct StreamContent {
     stream: StreamId,
     parts: VecDeque<Body>,
     record: Option<Record>,
 }
 
-impl Content {
+impl StreamContent {
     /// The log record for content that will not be sent further.
     fn cut(self) -> Option<Record> {
         let mut record = self.record?;
@@ -200,7 +200,7 @@ impl Streams {
         };
         match self.position(stream) {
             Some(index) => self.contents[index].parts.push_back(body),
-            None => self.contents.push(Content {
+            None => self.contents.push(StreamContent {
                 stream,
                 parts: VecDeque::from([body]),
                 record: None,
@@ -346,7 +346,7 @@ impl Streams {
         self.missed.clear();
         self.waiting.clear();
         let rest = self.contents.drain(..);
-        self.cut.extend(rest.filter_map(Content::cut));
+        self.cut.extend(rest.filter_map(StreamContent::cut));
     }
 
     /// Ends all streams of a lost connection: gathered output is not sent, either.
@@ -358,7 +358,7 @@ impl Streams {
     /// Bytes made or read only for its streams.
     pub(crate) fn held_bytes(&self) -> u64 {
         let parts = self.contents.iter().map(|it| Body::held_by(&it.parts));
-        let entries = (self.contents.capacity() * size_of::<Content>()) as u64;
+        let entries = (self.contents.capacity() * size_of::<StreamContent>()) as u64;
         self.out.as_ref().map_or(0, Outgoing::wire_len) + entries + parts.sum::<u64>()
     }
 
