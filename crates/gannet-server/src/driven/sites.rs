@@ -18,7 +18,7 @@ use crate::release::named::{Ask, Named, Table};
 use crate::release::opened::Opened;
 use crate::start::open::OpenError;
 use crate::start::published::Published;
-use crate::start::sites::entries::{Entries, Entry, Follow};
+use crate::start::sites::entries::{Entries, OpenedEntry, Follow};
 use crate::start::sites::set::{Beginning, Begun, Sites};
 use crate::watch::lookout::Stamp;
 use crate::worker::Worker;
@@ -66,12 +66,12 @@ impl Entries for Shared {
         Ok(lock(&self.folder).table.clone())
     }
 
-    fn open(&self, _: &str, entry: &Content) -> Result<Entry, OpenError> {
+    fn open(&self, _: &str, entry: &Content) -> Result<OpenedEntry, OpenError> {
         let path = entry.clone().into_path();
         let site = lock(&self.folder).sites.get(&path).cloned();
         let options = || DirectoryOptions::new(&self.options, None, None);
         match site {
-            Some(DrivenSite::Directory(root)) => Ok(Entry {
+            Some(DrivenSite::Directory(root)) => Ok(OpenedEntry {
                 content: entry.clone(),
                 what: directory(root, None, None, options().expect("the types are valid")),
                 follow: Box::new(|_, _| Box::new(Still)),

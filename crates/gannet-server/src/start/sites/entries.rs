@@ -33,14 +33,14 @@ pub(crate) trait Entries: Send + Sync {
     ///
     /// # Errors
     /// See [`OpenError`].
-    fn open(&self, host: &str, entry: &Content) -> Result<Entry, OpenError>;
+    fn open(&self, host: &str, entry: &Content) -> Result<OpenedEntry, OpenError>;
 
     /// Whether what was opened is still what is at its path.
     fn is_there(&self, content: &Content) -> bool;
 }
 
 /// What was opened.
-pub(crate) struct Entry {
+pub(crate) struct OpenedEntry {
     /// What kind of entry it is.
     pub(crate) content: Content,
     pub(crate) what: What,
@@ -83,7 +83,7 @@ impl Entries for OnDisk {
         (self.many.find)(&self.many.folder).map(|found| table(&found))
     }
 
-    fn open(&self, host: &str, entry: &Content) -> Result<Entry, OpenError> {
+    fn open(&self, host: &str, entry: &Content) -> Result<OpenedEntry, OpenError> {
         let opening = Opening {
             options: &self.surroundings.options,
             workers: self.surroundings.workers,
@@ -115,7 +115,7 @@ impl Entries for OnDisk {
                 }
             }
         };
-        Ok(Entry {
+        Ok(OpenedEntry {
             content,
             what,
             follow: Box::new(follow),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use gannet_http::semantics::status::Status;
 
 use super::at_start::unanswered;
-use super::entries::{Entries, Entry, Follow};
+use super::entries::{Entries, OpenedEntry, Follow};
 use super::openings::{GivenUp, Number, Openings};
 use crate::bounds::limits::{SITE_FAILED_S, SITE_IDLE_S, SITE_WAIT_S};
 use crate::config::Content;
@@ -246,13 +246,13 @@ impl Sites {
     }
 
     /// Opens a site: this may take long.
-    pub(crate) fn open(&self, begun: &Begun) -> Result<Entry, OpenError> {
+    pub(crate) fn open(&self, begun: &Begun) -> Result<OpenedEntry, OpenError> {
         let host = String::from_utf8_lossy(&begun.host);
         self.entries.open(&host, &begun.entry)
     }
 
     /// Publishes a site that was opened, or notes why it was not, and tells those who wait.
-    pub(crate) fn end(&self, begun: Begun, opened: Result<Entry, OpenError>, now: Instant) {
+    pub(crate) fn end(&self, begun: Begun, opened: Result<OpenedEntry, OpenError>, now: Instant) {
         let Begun { host, number, .. } = &begun;
         let answer = match opened {
             Ok(entry) => self.publish(&begun, entry, now),
@@ -269,7 +269,7 @@ impl Sites {
         self.tell(&workers, &begun.host, answer);
     }
 
-    fn publish(&self, begun: &Begun, opened: Entry, now: Instant) -> Result<(), Status> {
+    fn publish(&self, begun: &Begun, opened: OpenedEntry, now: Instant) -> Result<(), Status> {
         let Begun {
             host,
             number,
