@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     /// By a number that is used once.
-    facts: Mutex<BTreeMap<usize, Facts>>,
+    facts: Mutex<BTreeMap<usize, ContentFacts>>,
     /// How many were added.
     added: AtomicUsize,
     late: Arc<Late>,
@@ -35,7 +35,7 @@ impl Late {
 
 /// What is known of one content.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct ContentFacts {
     /// The operator's name of it.
     pub(crate) name: String,
     /// The serial number of the store's pointer in force; `None` for an archive without a store.
@@ -95,7 +95,7 @@ impl ReleaseFacts {
 
 impl Board {
     /// Adds a content; returns its number.
-    pub(crate) fn add(&self, facts: Facts) -> usize {
+    pub(crate) fn add(&self, facts: ContentFacts) -> usize {
         let mut all = self.facts();
         let number = self.added.fetch_add(1, Ordering::Relaxed);
         all.insert(number, facts);
@@ -110,7 +110,7 @@ impl Board {
     }
 
     /// Changes what is known of a content.
-    pub(crate) fn change(&self, number: usize, change: impl FnOnce(&mut Facts)) {
+    pub(crate) fn change(&self, number: usize, change: impl FnOnce(&mut ContentFacts)) {
         let mut all = self.facts();
         if let Some(facts) = all.get_mut(&number) {
             change(facts);
@@ -118,14 +118,14 @@ impl Board {
         self.note_late(&all);
     }
 
-    fn note_late(&self, all: &BTreeMap<usize, Facts>) {
+    fn note_late(&self, all: &BTreeMap<usize, ContentFacts>) {
         let late_from = all.values().filter_map(|facts| facts.late_from).min();
         let late_from = late_from.unwrap_or(u64::MAX);
         self.late.0.store(late_from, Ordering::Relaxed);
     }
 
     /// Everything that is known.
-    pub(crate) fn all(&self) -> Vec<Facts> {
+    pub(crate) fn all(&self) -> Vec<ContentFacts> {
         self.facts().values().cloned().collect()
     }
 
@@ -134,7 +134,7 @@ impl Board {
         Arc::clone(&self.late)
     }
 
-    fn facts(&self) -> MutexGuard<'_, BTreeMap<usize, Facts>> {
+    fn facts(&self) -> MutexGuard<'_, BTreeMap<usize, ContentFacts>> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -178,7 +178,7 @@ impl Text {
     }
 
     /// The releases of each followed archive or store.
-    fn releases(&mut self, contents: &[board::Facts], now: u64) {
+    fn releases(&mut self, contents: &[board::ContentFacts], now: u64) {
         if contents.is_empty() {
             return;
         }
@@ -218,7 +218,7 @@ impl Text {
                 self.sample(name, &labels, count);
             }
         }
-        type Value = fn(&board::Facts, u64) -> Option<u64>;
+        type Value = fn(&board::ContentFacts, u64) -> Option<u64>;
         let gauges: [(&str, &str, Value); 4] = [
             (
                 "gannet_release_serial",

@@ -111,7 +111,7 @@ mod tests {
             ("c", None, Some("refused, and not due")),
             ("d", Some(6), None),
         ] {
-            board.add(crate::observe::board::Facts {
+            board.add(crate::observe::board::ContentFacts {
                 name: name.into(),
                 late_from,
                 refusal: refusal.map(str::to_owned),

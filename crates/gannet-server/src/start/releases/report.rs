@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::origin::{Refusal, UNREADABLE};
 use crate::bounds::limits::LATE_S;
-use crate::observe::board::{Board, Facts, ReleaseFacts, State};
+use crate::observe::board::{Board, ContentFacts, ReleaseFacts, State};
 use crate::release::opened::OpenedArchive;
 use crate::watch::notices::Channel;
 
@@ -36,11 +36,11 @@ impl Report {
         now: u64,
     ) -> Self {
         let name = name.display().to_string();
-        let number = board.add(Facts {
+        let number = board.add(ContentFacts {
             name: name.clone(),
             activated: now,
             checked: now,
-            ..Facts::default()
+            ..ContentFacts::default()
         });
         Self {
             board,
@@ -141,7 +141,7 @@ impl Report {
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Facts)) {
+    fn change(&self, change: impl FnOnce(&mut ContentFacts)) {
         self.board.change(self.number, change);
     }
 }

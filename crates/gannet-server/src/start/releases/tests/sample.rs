@@ -20,7 +20,7 @@ use super::*;
 use crate::config::Content;
 use crate::ground::inbox::Message;
 use crate::ground::inbox::Remote;
-use crate::observe::board::Facts;
+use crate::observe::board::ContentFacts;
 use crate::release::opened::Opened;
 use crate::start::open::Followed;
 use crate::start::releases::origin::InStore;
@@ -267,7 +267,7 @@ impl Follows {
         self.folder.join(name)
     }
 
-    pub(super) fn facts(&self) -> Facts {
+    pub(super) fn facts(&self) -> ContentFacts {
         self.follower.surroundings.board.all().swap_remove(0)
     }
 
