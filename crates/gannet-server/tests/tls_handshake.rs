@@ -3,7 +3,7 @@
 
 mod tls_support;
 
-use gannet_server::tls::alert::{Alert, Fault};
+use gannet_server::tls::alert::{Alert, TlsFault};
 use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::clients::Demand;
 use gannet_server::tls::config::{Options, Protocol};
@@ -527,7 +527,7 @@ fn endless_hellos_are_ended() {
 #[test]
 fn a_fault_is_shown_in_words() {
     assert_eq!(
-        Fault::Ours(Alert::BAD_RECORD_MAC).to_string(),
+        TlsFault::Ours(Alert::BAD_RECORD_MAC).to_string(),
         "alert_sent=bad_record_mac(20)"
     );
     assert_eq!(

@@ -5,7 +5,7 @@ mod tls_support;
 
 use std::io::Write;
 
-use gannet_server::tls::alert::{Alert, Fault};
+use gannet_server::tls::alert::{Alert, TlsFault};
 use gannet_server::tls::limits::{
     CIPHERTEXT_MAX_TLS13, EMPTY_RECORDS_MAX, KEY_UPDATES_MAX, RECORD_OVERHEAD_MAX,
 };
@@ -269,7 +269,7 @@ fn a_fault_is_told() {
         let fault = duo.server.receive(&encrypted, &mut plain).unwrap_err();
         assert_eq!(
             (fault, plain.len()),
-            (Fault::Ours(Alert::BAD_RECORD_MAC), 0)
+            (TlsFault::Ours(Alert::BAD_RECORD_MAC), 0)
         );
         let mut out = Vec::new();
         duo.server.end(Alert::BAD_RECORD_MAC, &mut out);
@@ -287,12 +287,12 @@ fn alerts_of_the_peer() {
         let encrypted = records.encrypt(21, content, 0);
         records.open(&encrypted)
     };
-    assert_eq!(check(&[2, 48]), Err(Fault::Peers(Alert(48))));
+    assert_eq!(check(&[2, 48]), Err(TlsFault::Peers(Alert(48))));
     // In TLS 1.3 the level is ignored (RFC 8446 section 6).
-    assert_eq!(check(&[1, 48]), Err(Fault::Peers(Alert(48))));
+    assert_eq!(check(&[1, 48]), Err(TlsFault::Peers(Alert(48))));
     assert_eq!(check(&[1, 90]), Ok(Vec::new()));
-    assert_eq!(check(&[1, 0, 0]), Err(Fault::Ours(Alert::DECODE_ERROR)));
-    assert_eq!(check(&[]), Err(Fault::Ours(Alert::DECODE_ERROR)));
+    assert_eq!(check(&[1, 0, 0]), Err(TlsFault::Ours(Alert::DECODE_ERROR)));
+    assert_eq!(check(&[]), Err(TlsFault::Ours(Alert::DECODE_ERROR)));
 }
 
 /// Makes records that our own encryptor would not produce.
@@ -338,7 +338,7 @@ impl Records {
         [&header[..], &body].concat()
     }
 
-    fn open(&mut self, encrypted: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn open(&mut self, encrypted: &[u8]) -> Result<Vec<u8>, TlsFault> {
         let mut plain = Vec::new();
         self.decryptor.decrypt(encrypted, &mut plain)?;
         Ok(plain)
@@ -367,7 +367,7 @@ fn padding_and_lengths() {
         let encrypted = records.encrypt(23, &pattern(content), padding);
         records.open(&encrypted)
     };
-    let overflow = Err(Fault::Ours(Alert::RECORD_OVERFLOW));
+    let overflow = Err(TlsFault::Ours(Alert::RECORD_OVERFLOW));
     assert_eq!(check(16_385, 0), overflow, "content over 2^14");
     for (content, padding) in [(16_384, 1), (16_384, 239), (5, 16_380), (0, 16_600)] {
         assert_eq!(
@@ -382,7 +382,7 @@ fn padding_and_lengths() {
     let encrypted = records.encrypt(0, b"", 10);
     assert_eq!(
         records.open(&encrypted),
-        Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE))
+        Err(TlsFault::Ours(Alert::UNEXPECTED_MESSAGE))
     );
 }
 
@@ -394,7 +394,7 @@ fn an_impossible_record_is_not_waited_for() {
     };
     assert_eq!(
         check(&[23, 3, 3, 0x40, 18]),
-        Err(Fault::Ours(Alert::RECORD_OVERFLOW))
+        Err(TlsFault::Ours(Alert::RECORD_OVERFLOW))
     );
     assert_eq!(
         check(&[23, 3, 3, 0x40, 17]),
@@ -407,7 +407,7 @@ fn an_impossible_record_is_not_waited_for() {
         record.resize(5 + usize::from(len), 7);
         assert_eq!(
             check(&record),
-            Err(Fault::Ours(Alert::BAD_RECORD_MAC)),
+            Err(TlsFault::Ours(Alert::BAD_RECORD_MAC)),
             "{len}"
         );
     }
@@ -416,7 +416,7 @@ fn an_impossible_record_is_not_waited_for() {
         let result = check(&[kind, 3, 3, 0, 2, 1, 0]);
         assert_eq!(
             result,
-            Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE)),
+            Err(TlsFault::Ours(Alert::UNEXPECTED_MESSAGE)),
             "{kind}"
         );
     }
@@ -424,8 +424,8 @@ fn an_impossible_record_is_not_waited_for() {
 
 #[test]
 fn messages_after_the_handshake() {
-    let unexpected = Fault::Ours(Alert::UNEXPECTED_MESSAGE);
-    let check = |parts: &[&[u8]]| -> Result<bool, Fault> {
+    let unexpected = TlsFault::Ours(Alert::UNEXPECTED_MESSAGE);
+    let check = |parts: &[&[u8]]| -> Result<bool, TlsFault> {
         let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
         let mut updated = false;
         for part in parts {
@@ -444,12 +444,12 @@ fn messages_after_the_handshake() {
     assert_eq!(check(&[&[24, 0, 0, 1]]), Ok(false), "the rest is missing");
     assert_eq!(
         check(&[&[24, 0, 0, 1, 2]]),
-        Err(Fault::Ours(Alert::ILLEGAL_PARAMETER))
+        Err(TlsFault::Ours(Alert::ILLEGAL_PARAMETER))
     );
     assert_eq!(check(&[&[24, 0, 0, 2, 0, 0]]), Err(unexpected));
     assert_eq!(
         check(&[&[24, 0, 1, 0, 0]]),
-        Err(Fault::Ours(Alert::DECODE_ERROR))
+        Err(TlsFault::Ours(Alert::DECODE_ERROR))
     );
     assert_eq!(
         check(&[&[24, 0, 0, 1, 0, 24, 0, 0, 1, 0]]),
@@ -495,7 +495,7 @@ fn fruitless_records_are_bounded() {
     };
     assert_eq!(
         (fault, updates),
-        (Fault::Ours(Alert::UNEXPECTED_MESSAGE), KEY_UPDATES_MAX)
+        (TlsFault::Ours(Alert::UNEXPECTED_MESSAGE), KEY_UPDATES_MAX)
     );
 }
 
@@ -557,7 +557,7 @@ fn renegotiation_is_refused() {
     key.seal_in_place_append_tag(nonce, aad, &mut body).unwrap();
     let record = [&[22, 3, 3, 0, 28][..], &[0, 0, 0, 0, 0, 0, 0, 1], &body].concat();
     let fault = decryptor.decrypt(&record, &mut Vec::new()).unwrap_err();
-    assert_eq!(fault, Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+    assert_eq!(fault, TlsFault::Ours(Alert::UNEXPECTED_MESSAGE));
     assert_eq!(duo.up(b"untouched"), b"untouched");
 }
 

@@ -19,7 +19,7 @@ use crate::clients::Client;
 use crate::ground::delay::Arrived;
 use crate::ground::token::Kind;
 use crate::observe::record::End;
-use crate::tls::alert::{Alert, Fault};
+use crate::tls::alert::{Alert, TlsFault};
 use crate::tls::session::Received;
 
 impl<D: Driver> Active<'_, D> {
@@ -58,7 +58,7 @@ impl<D: Driver> Active<'_, D> {
 
     /// Applies the effects of received records besides their content. False if the connection was
     /// ended.
-    pub(super) fn note_received(&mut self, result: Result<Received, Fault>) -> bool {
+    pub(super) fn note_received(&mut self, result: Result<Received, TlsFault>) -> bool {
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else {
             return false;
@@ -69,12 +69,12 @@ impl<D: Driver> Active<'_, D> {
         match result {
             Ok(Received::Open) => {}
             Ok(Received::Closed) => conn.ended = true,
-            Err(Fault::Ours(alert)) => {
+            Err(TlsFault::Ours(alert)) => {
                 tls.fault = Some(alert);
                 conn.ended = true;
                 self.shared.counters.tls.faults += 1;
             }
-            Err(Fault::Peers(_)) => {
+            Err(TlsFault::Peers(_)) => {
                 // RFC 8446 section 6.2: nothing more is sent.
                 self.shared.counters.tls.faults += 1;
                 self.reset();

@@ -102,14 +102,14 @@ impl fmt::Debug for Alert {
 
 /// Why an established connection has failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Fault {
+pub enum TlsFault {
     /// The peer violated the protocol: send it this alert, then close.
     Ours(Alert),
     /// The peer sent a fatal alert: nothing more is sent (RFC 8446 section 6.2).
     Peers(Alert),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for TlsFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ours(alert) => write!(f, "alert_sent={alert}"),

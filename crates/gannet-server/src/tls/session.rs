@@ -21,7 +21,7 @@ use std::fmt;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 
-use super::alert::{Alert, Fault};
+use super::alert::{Alert, TlsFault};
 use super::config::secrets_of;
 use super::record::ContentType;
 use super::record::aead::{Cipher, Secrets, Version};
@@ -151,10 +151,10 @@ impl Session {
     /// incomplete record is kept.
     ///
     /// # Errors
-    /// The connection has failed: for [`Fault::Ours`] send the output of [`end`](Self::end), then
+    /// The connection has failed: for [`TlsFault::Ours`] send the output of [`end`](Self::end), then
     /// close (plaintext before the fault was appended and may be answered or discarded); for
-    /// [`Fault::Peers`] close at once.
-    pub fn receive(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<Received, Fault> {
+    /// [`TlsFault::Peers`] close at once.
+    pub fn receive(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<Received, TlsFault> {
         let encrypted = self.encrypted_before + self.encrypted_by_key();
         self.decryptor
             .allow_key_updates(encrypted - self.encrypted_seen);
@@ -390,7 +390,7 @@ impl Session {
     }
 }
 
-const INTERNAL: Fault = Fault::Ours(Alert::INTERNAL_ERROR);
+const INTERNAL: TlsFault = TlsFault::Ours(Alert::INTERNAL_ERROR);
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use gannet_server::tls::alert::{Alert, Fault};
+use gannet_server::tls::alert::{Alert, TlsFault};
 use gannet_server::tls::certificates::CertificateStore;
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
 use gannet_server::tls::session::{Received, Session};
@@ -113,8 +113,8 @@ fn serve(mut stream: TcpStream, store: &CertificateStore) -> Result<Visit, Strin
         match received {
             Ok(Received::Open) => {}
             Ok(Received::Closed) => break,
-            Err(Fault::Peers(alert)) => return Err(alert.to_string()),
-            Err(Fault::Ours(alert)) => {
+            Err(TlsFault::Peers(alert)) => return Err(alert.to_string()),
+            Err(TlsFault::Ours(alert)) => {
                 done.session.end(alert, &mut out);
                 let _ = stream.write_all(&out);
                 return Err(format!("{alert}"));

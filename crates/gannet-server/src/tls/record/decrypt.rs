@@ -7,7 +7,7 @@ use crate::bounds::tls::{
     CIPHERTEXT_MAX_TLS12, CIPHERTEXT_MAX_TLS13, EMPTY_RECORDS_MAX, KEY_UPDATES_MAX, PLAINTEXT_MAX,
     RECORD_HEADER_LEN, TAG_LEN, WARNING_ALERTS_MAX,
 };
-use crate::tls::alert::{Alert, Fault};
+use crate::tls::alert::{Alert, TlsFault};
 
 /// Decrypts the records of one direction; input may be cut anywhere.
 ///
@@ -75,8 +75,8 @@ impl Decryptor {
     /// for a key update: true if there was one, in which case the rest of the input is unread.
     ///
     /// # Errors
-    /// [`Fault`]; the connection has failed.
-    pub fn decrypt(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
+    /// [`TlsFault`]; the connection has failed.
+    pub fn decrypt(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<bool, TlsFault> {
         self.receive(&mut input, plain)
             .map(|control| control.is_some())
     }
@@ -86,12 +86,12 @@ impl Decryptor {
     /// record is kept, so that without a control message all of `input` is used.
     ///
     /// # Errors
-    /// [`Fault`]; the connection has failed.
+    /// [`TlsFault`]; the connection has failed.
     pub(crate) fn receive(
         &mut self,
         input: &mut &[u8],
         plain: &mut Vec<u8>,
-    ) -> Result<Option<Control>, Fault> {
+    ) -> Result<Option<Control>, TlsFault> {
         while !input.is_empty() && !self.is_closed {
             if !self.partial.is_empty() {
                 let Some(record) = self.complete_partial(input)? else {
@@ -142,7 +142,7 @@ impl Decryptor {
 
     /// The total length of the record at the start of `input`, if its header is complete. Checked
     /// at once, so that an invalid record is not waited for.
-    fn record_len(&self, input: &[u8]) -> Result<Option<usize>, Fault> {
+    fn record_len(&self, input: &[u8]) -> Result<Option<usize>, TlsFault> {
         let Some(header) = input.first_chunk::<RECORD_HEADER_LEN>() else {
             return Ok(None);
         };
@@ -152,13 +152,13 @@ impl Decryptor {
             Version::Tls12 => CIPHERTEXT_MAX_TLS12,
         };
         if len > max {
-            return Err(Fault::Ours(Alert::RECORD_OVERFLOW));
+            return Err(TlsFault::Ours(Alert::RECORD_OVERFLOW));
         }
         Ok(Some(RECORD_HEADER_LEN + len))
     }
 
     /// Adds to the held record; returns it once it is complete.
-    fn complete_partial(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+    fn complete_partial(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, TlsFault> {
         if self.partial.len() < RECORD_HEADER_LEN {
             self.take(input, RECORD_HEADER_LEN);
         }
@@ -189,7 +189,7 @@ impl Decryptor {
         &mut self,
         record: &[u8],
         plain: &mut Vec<u8>,
-    ) -> Result<Option<Control>, Fault> {
+    ) -> Result<Option<Control>, TlsFault> {
         let (header, encrypted) = record.split_at(RECORD_HEADER_LEN);
         let start = plain.len();
         let kind = match self.version {
@@ -212,14 +212,14 @@ impl Decryptor {
         header: &[u8],
         encrypted: &[u8],
         plain: &mut Vec<u8>,
-    ) -> Result<u8, Fault> {
+    ) -> Result<u8, TlsFault> {
         // RFC 8446 section 5: after the handshake every record is protected, with the outer type
         // application data.
         if header[0] != ContentType::ApplicationData as u8 {
-            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+            return Err(TlsFault::Ours(Alert::UNEXPECTED_MESSAGE));
         }
         let Some(inner_len) = encrypted.len().checked_sub(TAG_LEN).filter(|len| *len > 0) else {
-            return Err(Fault::Ours(Alert::BAD_RECORD_MAC));
+            return Err(TlsFault::Ours(Alert::BAD_RECORD_MAC));
         };
         let start = plain.len();
         plain.resize(start + inner_len, 0);
@@ -230,17 +230,17 @@ impl Decryptor {
             .is_err()
         {
             plain.truncate(start);
-            return Err(Fault::Ours(Alert::BAD_RECORD_MAC));
+            return Err(TlsFault::Ours(Alert::BAD_RECORD_MAC));
         }
         // RFC 8446 section 5.4: the type is the last non-zero byte.
         let Some(at) = plain[start..].iter().rposition(|byte| *byte != 0) else {
             plain.truncate(start);
-            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+            return Err(TlsFault::Ours(Alert::UNEXPECTED_MESSAGE));
         };
         let kind = plain[start + at];
         plain.truncate(start + at);
         if at > PLAINTEXT_MAX {
-            return Err(Fault::Ours(Alert::RECORD_OVERFLOW));
+            return Err(TlsFault::Ours(Alert::RECORD_OVERFLOW));
         }
         Ok(kind)
     }
@@ -251,11 +251,11 @@ impl Decryptor {
         header: &[u8],
         encrypted: &[u8],
         plain: &mut Vec<u8>,
-    ) -> Result<u8, Fault> {
+    ) -> Result<u8, TlsFault> {
         if header[1..3] != [3, 3] {
-            return Err(Fault::Ours(Alert::PROTOCOL_VERSION));
+            return Err(TlsFault::Ours(Alert::PROTOCOL_VERSION));
         }
-        let bad = Fault::Ours(Alert::BAD_RECORD_MAC);
+        let bad = TlsFault::Ours(Alert::BAD_RECORD_MAC);
         let (nonce, encrypted) = if self.secrets.cipher.has_explicit_nonce(self.version) {
             let (explicit, encrypted) = encrypted.split_first_chunk::<8>().ok_or(bad)?;
             (self.key.explicit_nonce(*explicit), encrypted)
@@ -264,7 +264,7 @@ impl Decryptor {
         };
         let len = encrypted.len().checked_sub(TAG_LEN).ok_or(bad)?;
         if len > PLAINTEXT_MAX {
-            return Err(Fault::Ours(Alert::RECORD_OVERFLOW));
+            return Err(TlsFault::Ours(Alert::RECORD_OVERFLOW));
         }
         let additional = additional_tls12(self.sequence, header[0], len);
         let start = plain.len();
@@ -280,10 +280,10 @@ impl Decryptor {
         Ok(header[0])
     }
 
-    fn note_application_data(&mut self, len: usize) -> Result<Option<Control>, Fault> {
+    fn note_application_data(&mut self, len: usize) -> Result<Option<Control>, TlsFault> {
         if !self.message.is_empty() {
             // RFC 8446 section 5.1: handshake messages must not be interleaved with other records.
-            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+            return Err(TlsFault::Ours(Alert::UNEXPECTED_MESSAGE));
         }
         if len > 0 {
             (self.empty_records, self.warnings) = (0, 0);
@@ -292,23 +292,23 @@ impl Decryptor {
         }
         self.empty_records += 1;
         if self.empty_records > EMPTY_RECORDS_MAX {
-            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+            return Err(TlsFault::Ours(Alert::UNEXPECTED_MESSAGE));
         }
         Ok(None)
     }
 
-    fn control(&mut self, kind: u8, content: &[u8]) -> Result<Option<Control>, Fault> {
+    fn control(&mut self, kind: u8, content: &[u8]) -> Result<Option<Control>, TlsFault> {
         match kind {
             k if k == ContentType::Alert as u8 => self.alert(content).map(|()| None),
             k if k == ContentType::Handshake as u8 => self.handshake(content),
-            _ => Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE)),
+            _ => Err(TlsFault::Ours(Alert::UNEXPECTED_MESSAGE)),
         }
     }
 
-    fn alert(&mut self, content: &[u8]) -> Result<(), Fault> {
+    fn alert(&mut self, content: &[u8]) -> Result<(), TlsFault> {
         // RFC 8446 section 5.1: a record carries exactly one complete alert.
         let [level, description] = *content else {
-            return Err(Fault::Ours(Alert::DECODE_ERROR));
+            return Err(TlsFault::Ours(Alert::DECODE_ERROR));
         };
         let alert = Alert(description);
         if alert == Alert::CLOSE_NOTIFY {
@@ -318,19 +318,19 @@ impl Decryptor {
         let is_warning =
             alert == Alert::USER_CANCELED || (self.version == Version::Tls12 && level == 1);
         if !is_warning {
-            return Err(Fault::Peers(alert));
+            return Err(TlsFault::Peers(alert));
         }
         self.warnings += 1;
         if self.warnings > WARNING_ALERTS_MAX {
-            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+            return Err(TlsFault::Ours(Alert::UNEXPECTED_MESSAGE));
         }
         Ok(())
     }
 
-    fn handshake(&mut self, content: &[u8]) -> Result<Option<Control>, Fault> {
+    fn handshake(&mut self, content: &[u8]) -> Result<Option<Control>, TlsFault> {
         const KEY_UPDATE: u8 = 24;
         const KEY_UPDATE_LEN: usize = 5;
-        let unexpected = Fault::Ours(Alert::UNEXPECTED_MESSAGE);
+        let unexpected = TlsFault::Ours(Alert::UNEXPECTED_MESSAGE);
         // In TLS 1.2 it could only mean renegotiation, which is unsupported (RFC 9325 section 3.5);
         // an empty handshake record is forbidden (RFC 8446 section 5.1).
         if self.version == Version::Tls12 || content.is_empty() {
@@ -354,7 +354,7 @@ impl Decryptor {
             } else {
                 Alert::ILLEGAL_PARAMETER
             };
-            return Err(Fault::Ours(alert));
+            return Err(TlsFault::Ours(alert));
         };
         self.message.clear();
         self.key_updates_left = self.key_updates_left.checked_sub(1).ok_or(unexpected)?;
