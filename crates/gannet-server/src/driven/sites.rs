@@ -34,7 +34,7 @@ pub enum DrivenSite {
 
 /// The folder: hosts with the names of their entries, which have the sites.
 #[derive(Default)]
-struct Folder {
+struct DrivenFolder {
     table: Table,
     sites: HashMap<PathBuf, DrivenSite>,
     changes: u64,
@@ -42,7 +42,7 @@ struct Folder {
 
 /// What is asked of it.
 struct Shared {
-    folder: Arc<Mutex<Folder>>,
+    folder: Arc<Mutex<DrivenFolder>>,
     options: ContentOptions,
 }
 
@@ -53,7 +53,7 @@ impl Follow for Still {
     fn look(&mut self, _: bool) {}
 }
 
-fn lock(folder: &Mutex<Folder>) -> MutexGuard<'_, Folder> {
+fn lock(folder: &Mutex<DrivenFolder>) -> MutexGuard<'_, DrivenFolder> {
     folder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -97,7 +97,7 @@ pub struct DrivenOpening(Begun);
 pub struct DrivenSites {
     sites: Sites,
     asked: Receiver<Ask>,
-    folder: Arc<Mutex<Folder>>,
+    folder: Arc<Mutex<DrivenFolder>>,
     /// When the simulation began.
     begun: Instant,
 }
@@ -128,7 +128,7 @@ impl DrivenSites {
             (options, limits),
             (tls, &DrivenClients::default()),
         );
-        let folder = Arc::new(Mutex::new(Folder::default()));
+        let folder = Arc::new(Mutex::new(DrivenFolder::default()));
         let entries = Shared {
             folder: Arc::clone(&folder),
             options: options.clone(),
