@@ -19,7 +19,7 @@ use crate::bounds::tls::{FOLDER_LOOKS, FOLDER_PAIRS_MAX};
 use crate::watch::lookout::Stamp;
 
 /// See the module documentation.
-pub(super) struct Folder {
+pub(super) struct CertificateFolder {
     path: PathBuf,
     /// The folder when its files were last looked at.
     stamp: Option<Stamp>,
@@ -49,7 +49,7 @@ struct File {
     pair: Option<Pair>,
 }
 
-impl Folder {
+impl CertificateFolder {
     /// A folder that nobody has looked at.
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
@@ -269,7 +269,7 @@ mod tests {
         now: 1_800_000_000,
     };
 
-    fn look(folder: &mut Folder) -> (bool, Vec<WarningKind>) {
+    fn look(folder: &mut CertificateFolder) -> (bool, Vec<WarningKind>) {
         let mut warnings = Vec::new();
         let is_changed = folder.look(false, &OPTIONS, &mut warnings);
         let kinds = warnings.into_iter().map(|warning| warning.kind);
@@ -288,13 +288,13 @@ mod tests {
             let (from, to) = (format!("{host}.new"), format!("{host}.pem"));
             fs::rename(files.join(from), files.join(to)).expect("renamed");
         };
-        let mut folder = Folder::new(files.path().to_owned());
+        let mut folder = CertificateFolder::new(files.path().to_owned());
         for host in ["a.test", "b.test", "c.test"] {
             put(host);
         }
         assert!(look(&mut folder).0);
         let expected = Expected::default();
-        let keys = |folder: &Folder| -> Vec<_> {
+        let keys = |folder: &CertificateFolder| -> Vec<_> {
             let pairs = folder.pairs(&[], &expected);
             pairs.map(|pair| Arc::clone(&pair.key)).collect()
         };
@@ -322,7 +322,7 @@ mod tests {
         let files = gannet_testkit::Folder::new();
         let pem = Authority::new().issued(KeyKind::P256, &["a.test"]).pem();
         files.write("a.test.pem", &pem[..pem.len() / 2]);
-        let mut folder = Folder::new(files.path().to_owned());
+        let mut folder = CertificateFolder::new(files.path().to_owned());
         let (is_changed, kinds) = look(&mut folder);
         assert!(!is_changed && matches!(kinds[..], [WarningKind::Unusable { .. }]));
         // Until only the folder itself is looked at.
@@ -343,7 +343,7 @@ mod tests {
         for name in &names {
             files.write(format!("{name}.pem"), "");
         }
-        let mut folder = Folder::new(files.path().to_owned());
+        let mut folder = CertificateFolder::new(files.path().to_owned());
         let (_, kinds) = look(&mut folder);
         let taken = names.iter().filter(|name| folder.has(name)).count();
         assert_eq!(taken, FOLDER_PAIRS_MAX);
@@ -363,7 +363,7 @@ mod tests {
         let remove = |name: &str| {
             fs::remove_file(files.join(format!("{name}.pem"))).expect("removed");
         };
-        let mut folder = Folder::new(files.path().to_owned());
+        let mut folder = CertificateFolder::new(files.path().to_owned());
         for name in ["old", "older", "back"] {
             put(name, &pem);
         }
@@ -372,7 +372,7 @@ mod tests {
         }
         folder.look(true, &OPTIONS, &mut Vec::new());
         assert_eq!(folder.files.len(), FOLDER_PAIRS_MAX);
-        let look = |folder: &mut Folder| {
+        let look = |folder: &mut CertificateFolder| {
             let mut warnings = Vec::new();
             let is_changed = folder.look(true, &OPTIONS, &mut warnings);
             let dropped = warnings.iter().filter_map(|warning| match warning.kind {
@@ -412,7 +412,7 @@ mod tests {
     fn a_folder_that_comes_and_cannot_be_read_is_reported() {
         let files = gannet_testkit::Folder::new();
         let path = files.join("certificates");
-        let mut folder = Folder::new(path.clone());
+        let mut folder = CertificateFolder::new(path.clone());
         assert_eq!(look(&mut folder), (false, Vec::new()), "it is made later");
         // A test may be root's, who reads every folder.
         files.write("certificates", "a file");
@@ -438,7 +438,7 @@ mod tests {
     fn a_folder_that_cannot_be_read_keeps_its_hosts() {
         let files = gannet_testkit::Folder::new();
         let path = files.join("certificates");
-        let mut folder = Folder::new(path.clone());
+        let mut folder = CertificateFolder::new(path.clone());
         assert_eq!(look(&mut folder), (false, Vec::new()), "it is made later");
         let pem = Authority::new().issued(KeyKind::P256, &["a.test"]).pem();
         files.write("certificates/a.test.pem", pem);

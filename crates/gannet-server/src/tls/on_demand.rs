@@ -17,7 +17,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::folder::Folder;
+use super::folder::CertificateFolder;
 use crate::bounds::tls::{ASK_AGAIN_S, ASKED_MAX, COMING_S, TELL_AGAIN_S, UNTOLD_MAX};
 
 /// Tells whether there is a site for a host (lower case).
@@ -173,7 +173,7 @@ impl Teller {
     }
 
     /// Tells what is new since the last time. `is_changed`: the folder has other certificates now.
-    pub(super) fn tell(&mut self, folder: &Folder, is_changed: bool) {
+    pub(super) fn tell(&mut self, folder: &CertificateFolder, is_changed: bool) {
         let now = Instant::now();
         let (sites, new, is_same) = {
             let mut state = self.on_demand.state();
@@ -205,7 +205,7 @@ impl Teller {
     }
 
     /// Tells which hosts have certificates, and which names have no site any more.
-    fn tell_known(&mut self, folder: &Folder, sites: &Sites, is_anew: bool) {
+    fn tell_known(&mut self, folder: &CertificateFolder, sites: &Sites, is_anew: bool) {
         if is_anew {
             // All of these are told once more.
             self.untold.retain(|name| !self.told.contains(name));
@@ -330,7 +330,7 @@ mod tests {
             "x_y.test",
         ]);
         let mut teller = Teller::new(on_demand.clone());
-        let folder = Folder::new("nowhere".into());
+        let folder = CertificateFolder::new("nowhere".into());
         let others = ["c.test", "db.internal", "local", "10.0.0.1", "x_y.test"];
         for name in others.into_iter().chain(["", ".", "a..test"]) {
             assert_eq!(on_demand.ask(name), NameAnswer::Unknown, "{name}");
@@ -360,7 +360,7 @@ mod tests {
         for host in ["a.test", "b.test", "gone.test"] {
             files.write(format!("{host}.pem"), "whatever");
         }
-        let mut folder = Folder::new(files.path().to_owned());
+        let mut folder = CertificateFolder::new(files.path().to_owned());
         let options = super::super::certificates::LoadOptions::now();
         folder.look(true, &options, &mut Vec::new());
         let (on_demand, mut pipe) = on_demand(&["a.test", "b.test"]);
@@ -381,7 +381,7 @@ mod tests {
             .collect();
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         let (on_demand, mut pipe) = on_demand(&all);
-        let folder = Folder::new("nowhere".into());
+        let folder = CertificateFolder::new("nowhere".into());
         let mut teller = Teller::new(on_demand.clone());
         let answers: Vec<NameAnswer> = names.iter().map(|name| on_demand.ask(name)).collect();
         let coming = answers.iter().filter(|it| **it == NameAnswer::Coming).count();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     /// Reads all that there is to tell, in as many turns as it takes; returns how many that were.
-    fn told_in_turns(teller: &mut Teller, folder: &Folder, pipe: &mut File) -> (String, usize) {
+    fn told_in_turns(teller: &mut Teller, folder: &CertificateFolder, pipe: &mut File) -> (String, usize) {
         let mut all = String::new();
         for turns in 0.. {
             teller.tell(folder, false);
@@ -453,7 +453,7 @@ mod tests {
         for host in &hosts {
             files.write(format!("{host}.pem"), "whatever");
         }
-        let mut folder = Folder::new(files.path().to_owned());
+        let mut folder = CertificateFolder::new(files.path().to_owned());
         let options = super::super::certificates::LoadOptions::now();
         folder.look(true, &options, &mut Vec::new());
         let with = |more: &[&str]| {
@@ -494,7 +494,7 @@ mod tests {
             .collect();
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         let (on_demand, mut pipe) = on_demand(&all);
-        let folder = Folder::new("nowhere".into());
+        let folder = CertificateFolder::new("nowhere".into());
         let mut teller = Teller::new(on_demand.clone());
         teller.told.extend(all.iter().map(|it| (*it).into()));
         // All sites go at once, but one, whose name comes between asking and telling.

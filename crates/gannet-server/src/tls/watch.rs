@@ -17,7 +17,7 @@ use super::certificates::{
 };
 use super::clients::{Demand, Verifier};
 use super::config::Options;
-use super::folder::{self, Folder};
+use super::folder::{self, CertificateFolder};
 use super::on_demand::{OnDemand, Teller};
 use crate::watch::in_time::{however_long, until_it_answers};
 use crate::watch::lookout::{Quiet, Stamp};
@@ -212,7 +212,7 @@ pub struct Opened {
 pub(crate) struct Held {
     /// For each of [`Source::pairs`]; `None` if it is waited for.
     named: Vec<Option<Pair>>,
-    folder: Option<Folder>,
+    folder: Option<CertificateFolder>,
     expected: Expected,
     clients: Option<Verifier>,
 }
@@ -224,7 +224,7 @@ impl Held {
         let names = hosts.iter().map(|host| host.as_str().into());
         Self {
             named: Vec::new(),
-            folder: ordered.map(|ordered| Folder::new(ordered.certificates())),
+            folder: ordered.map(|ordered| CertificateFolder::new(ordered.certificates())),
             expected: Expected {
                 ordered: Arc::new(names.collect()),
                 on_demand: ordered.and_then(|ordered| ordered.on_demand.clone()),
