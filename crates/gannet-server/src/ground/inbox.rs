@@ -29,7 +29,7 @@ pub(crate) enum Message {
     /// Access to the other workers.
     Peers(Peers),
     /// A datagram for a connection of this worker.
-    Datagram(Box<Forwarded>),
+    Datagram(Box<RoutedDatagram>),
     /// A password was compared with a hash.
     PasswordChecked(passwords::Key, Checked),
     /// The site of a host was opened, by a release that came before, or cannot be.
@@ -83,7 +83,7 @@ pub(crate) struct Applying {
 const FORWARDED_MAX: u32 = 1_024;
 
 /// A datagram, received by this worker or forwarded to it.
-pub(crate) struct Forwarded {
+pub(crate) struct RoutedDatagram {
     /// The address that received it, as the number of the socket by which responses are sent: each
     /// worker has one of this number.
     pub(crate) socket: DatagramSocket,
@@ -121,7 +121,7 @@ impl Peers {
 
     /// Forwards a datagram. Returns false if there is no such worker or its inbox is full; then the
     /// datagram is dropped.
-    pub(crate) fn forward(&self, worker: u8, datagram: Forwarded) -> bool {
+    pub(crate) fn forward(&self, worker: u8, datagram: RoutedDatagram) -> bool {
         let Some(peer) = self.0.get(usize::from(worker)) else {
             return false;
         };

@@ -17,7 +17,7 @@ use gannet_io::driver::DatagramSocket;
 use gannet_io::parcels::Parcels;
 
 use super::routing;
-use crate::ground::inbox::{Forwarded, Peers};
+use crate::ground::inbox::{RoutedDatagram, Peers};
 
 /// The earlier processes that still run.
 #[derive(Clone, Default)]
@@ -54,7 +54,7 @@ impl Elders {
 
     /// Passes a datagram on that was received at this address. If the elder cannot take it, it
     /// is dropped, as on any network. False if the process has ended.
-    pub(super) fn pass(&self, generation: u8, at: SocketAddr, datagram: &Forwarded) -> bool {
+    pub(super) fn pass(&self, generation: u8, at: SocketAddr, datagram: &RoutedDatagram) -> bool {
         let elder = self.0.iter().find(|elder| elder.generation == generation);
         let Some(elder) = elder.filter(|elder| !elder.has_ended.load(Ordering::Relaxed)) else {
             return false;
@@ -96,7 +96,7 @@ pub(crate) fn receive(link: &Parcels, addresses: &[SocketAddr], peers: &Peers) {
         let (Some(number), Some(worker)) = (number, routing::worker_named(bytes)) else {
             continue;
         };
-        let datagram = Forwarded {
+        let datagram = RoutedDatagram {
             socket: DatagramSocket(u32::try_from(number).expect("addresses are few")),
             bytes: BytesMut::from(bytes),
             peer: header.peer,
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn datagrams_are_dropped_or_the_end_is_noticed() {
         let at: SocketAddr = "127.0.0.1:443".parse().expect("valid");
-        let of_len = |len| Forwarded {
+        let of_len = |len| RoutedDatagram {
             socket: DatagramSocket(0),
             bytes: BytesMut::zeroed(len),
             peer: at,

@@ -47,7 +47,7 @@ use self::settings::Secrets;
 use self::table::Table;
 use crate::config::Limits;
 use crate::ground::idle_queue::IdleQueue;
-use crate::ground::inbox::Forwarded;
+use crate::ground::inbox::RoutedDatagram;
 use crate::tls::certificates::Adopted;
 
 /// QUIC version 1 (RFC 9000 section 15).
@@ -100,7 +100,7 @@ pub(crate) struct Quic {
     /// Clients whose handshake is deferred: the handshake budget of a turn was used up.
     incoming: VecDeque<FirstSeen>,
     /// Datagrams held back by `--delay`, with the time at which each is due.
-    delayed: VecDeque<(Nanos, Forwarded)>,
+    delayed: VecDeque<(Nanos, RoutedDatagram)>,
     /// Number of handshakes in progress.
     handshakes: usize,
     trains: Trains,

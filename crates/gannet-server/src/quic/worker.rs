@@ -21,7 +21,7 @@ use crate::bounds::quic::{
 use crate::clients::Client;
 use crate::exchange::shared::Shared;
 use crate::exchange::stream_waits::Question;
-use crate::ground::inbox::Forwarded;
+use crate::ground::inbox::RoutedDatagram;
 use crate::ground::timers::Tick;
 use crate::ground::token::ConnId;
 use crate::ground::token::{Kind, token};
@@ -76,7 +76,7 @@ impl<D: Driver> Worker<D> {
         let socket = of.map_or(socket, |of| DatagramSocket(of.address));
         let driver = &mut self.shared.driver;
         let bytes = driver.received(&datagram.lease);
-        let forwarded = Forwarded {
+        let forwarded = RoutedDatagram {
             socket,
             bytes: BytesMut::from(bytes),
             peer: datagram.peer,
@@ -122,7 +122,7 @@ impl<D: Driver> Worker<D> {
 
     /// Handles a datagram of one of this worker's connections or of a new client, after the time of
     /// `--delay` if that is set.
-    pub(crate) fn handle(&mut self, datagram: Forwarded) {
+    pub(crate) fn handle(&mut self, datagram: RoutedDatagram) {
         let delay_ms = self.shared.settings.limits.delay_ms;
         match &mut self.quic {
             Some(quic) if delay_ms > 0 => {
@@ -147,7 +147,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn handle_now(&mut self, datagram: Forwarded) {
+    fn handle_now(&mut self, datagram: RoutedDatagram) {
         let Some(quic) = &mut self.quic else { return };
         let shared = &mut self.shared;
         let now = quic.clock.at(shared.driver.now());
