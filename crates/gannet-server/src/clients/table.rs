@@ -47,7 +47,7 @@ pub(crate) struct Place(u32);
 
 /// A found or new entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     pub(super) place: Place,
     /// It was that of another client, which may now use more than its limits.
     pub(super) has_forgotten: bool,
@@ -75,13 +75,13 @@ impl Table {
     }
 
     /// The entry of a client; `None` if its place is full.
-    pub(super) fn find(&self, client: IpAddr, now: Nanos) -> Option<Found> {
+    pub(super) fn find(&self, client: IpAddr, now: Nanos) -> Option<FoundEntry> {
         self.join(client, now, None).ok()
     }
 
     /// The same, for another connection of a client, which may have `most`. It counts until
     /// [`disconnect`](Self::disconnect).
-    pub(super) fn connect(&self, client: IpAddr, now: Nanos, most: u32) -> Result<Found, NoPlace> {
+    pub(super) fn connect(&self, client: IpAddr, now: Nanos, most: u32) -> Result<FoundEntry, NoPlace> {
         self.join(client, now, Some(most))
     }
 
@@ -91,7 +91,7 @@ impl Table {
         debug_assert!(before & COUNT_MAX > 0, "it was counted");
     }
 
-    fn join(&self, client: IpAddr, now: Nanos, most: Option<u32>) -> Result<Found, NoPlace> {
+    fn join(&self, client: IpAddr, now: Nanos, most: Option<u32>) -> Result<FoundEntry, NoPlace> {
         let hash = self.hasher.hash_one(key(client));
         let owner = (hash | 1 << COUNT_BITS) & !COUNT_MAX;
         let places = CLIENTS_MAX / PLACE_ENTRIES;
@@ -126,7 +126,7 @@ impl Table {
                 entry.bytes_paid_at.store(0, Ordering::Relaxed);
             }
             let place = Place((first + at) as u32);
-            return Ok(Found {
+            return Ok(FoundEntry {
                 place,
                 has_forgotten,
             });
