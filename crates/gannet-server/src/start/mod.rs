@@ -393,7 +393,7 @@ struct Tls {
     source: watch::Source,
     store: Arc<CertificateStore>,
     warnings: Vec<Warning>,
-    held: watch::Held,
+    held: watch::LastGood,
     kernel: KernelTls,
 }
 

@@ -32,7 +32,7 @@ use crate::start::workers::Thread;
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::clients::Asked;
 use crate::tls::kernel::KernelTls;
-use crate::tls::watch::{Held, LOOK_EVERY, Reload, Source};
+use crate::tls::watch::{LastGood, LOOK_EVERY, Reload, Source};
 use crate::watch::lookout::Lookout;
 use crate::watch::notices;
 
@@ -78,7 +78,7 @@ pub struct StartReport {
 pub(crate) struct Certificates {
     pub(crate) source: Source,
     pub(crate) store: Arc<CertificateStore>,
-    pub(crate) held: Held,
+    pub(crate) held: LastGood,
 }
 
 /// Facts about the content: complete for an archive, none for a live directory.

@@ -94,7 +94,7 @@ impl Source {
     /// [`CertificateError`]
     pub fn open(&self) -> Result<Opened, CertificateError> {
         let mut warnings = Vec::new();
-        let mut held = Held::new(self);
+        let mut held = LastGood::new(self);
         self.files().for_each(until_it_answers);
         held.read_named(self, &mut warnings)?;
         if let Some(ordered) = &self.ordered {
@@ -130,7 +130,7 @@ impl Source {
     pub(crate) fn watch(
         self,
         store: Arc<CertificateStore>,
-        mut held: Held,
+        mut held: LastGood,
         mut report: impl FnMut(Reload) + Send + 'static,
     ) -> impl FnMut(bool) + Send + 'static {
         // Taken before the thread starts, so that any later change is noticed.
@@ -205,11 +205,11 @@ pub struct Opened {
     pub store: Arc<CertificateStore>,
     /// Irregularities that do not prevent their use.
     pub warnings: Vec<Warning>,
-    pub(crate) held: Held,
+    pub(crate) held: LastGood,
 }
 
 /// What was last read of a source and could be used.
-pub(crate) struct Held {
+pub(crate) struct LastGood {
     /// For each of [`Source::pairs`]; `None` if it is waited for.
     named: Vec<Option<Pair>>,
     folder: Option<CertificateFolder>,
@@ -217,7 +217,7 @@ pub(crate) struct Held {
     clients: Option<Verifier>,
 }
 
-impl Held {
+impl LastGood {
     fn new(source: &Source) -> Self {
         let ordered = source.ordered.as_ref();
         let hosts = ordered.map_or(&[][..], |ordered| &ordered.hosts);
