@@ -24,7 +24,7 @@ use crate::worker::Worker;
 #[derive(Default)]
 pub(crate) struct Loading {
     /// By file and number of the body: see [`Load::key`].
-    jobs: HashMap<(usize, u32), Job>,
+    jobs: HashMap<(usize, u32), LoadingJob>,
     /// Bodies not read yet, in the order of their requests.
     queue: VecDeque<(usize, u32)>,
     /// Bodies being read, by the number in their token.
@@ -38,7 +38,7 @@ struct BodyRead {
     stored: Result<Vec<u8>, Errno>,
 }
 
-struct Job {
+struct LoadingJob {
     load: Load,
     /// Requests that wait for the body.
     waiters: Line,
@@ -78,7 +78,7 @@ impl<D: Driver> Shared<D> {
             Entry::Occupied(job) => job.into_mut(),
             Entry::Vacant(free) => {
                 queue.push_back(*free.key());
-                free.insert(Job {
+                free.insert(LoadingJob {
                     load,
                     waiters: Line::default(),
                 })
@@ -170,7 +170,7 @@ impl<D: Driver> Worker<D> {
             if !self.shared.budget.take(Work::Load, job.get().load.len()) {
                 return ready.push_front(BodyRead { key, stored });
             }
-            let Job { load, waiters } = job.remove();
+            let LoadingJob { load, waiters } = job.remove();
             let body = stored.and_then(|stored| self.shared.finish_load(&load, stored));
             for waiter in waiters.0 {
                 // `body` keeps it alive until every waiter has been woken.
