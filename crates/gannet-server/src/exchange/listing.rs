@@ -30,7 +30,7 @@ use crate::worker::Worker;
 #[derive(Default)]
 pub(crate) struct Listing {
     pages: Listings,
-    jobs: HashMap<ListingKey, Job>,
+    jobs: HashMap<ListingKey, ListingJob>,
     /// Jobs not started yet, by lane, in the order of their requests. The lane of a directory is
     /// known only once it is opened, so all begin in the local one.
     queues: [VecDeque<ListingKey>; LISTINGS_READ_MAX],
@@ -38,7 +38,7 @@ pub(crate) struct Listing {
     reading: [Option<ListingKey>; LISTINGS_READ_MAX],
 }
 
-struct Job {
+struct ListingJob {
     /// The site in the release of the first request.
     site: Rc<DirectorySite>,
     root: Root,
@@ -103,7 +103,7 @@ impl<D: Driver> Shared<D> {
             Entry::Occupied(job) => job.into_mut(),
             Entry::Vacant(free) => {
                 queues[Lane::Own as usize].push_back(free.key().clone());
-                free.insert(Job {
+                free.insert(ListingJob {
                     site: Rc::clone(site),
                     root: root.clone(),
                     waiters: Line::default(),
