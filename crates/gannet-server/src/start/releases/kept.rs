@@ -13,7 +13,7 @@ use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, OTHER_RELEASES_MAX, UNLINKED_
 use crate::release::opened::OpenedArchive;
 
 /// A release that answers for its immutable assets.
-pub(super) struct Kept {
+pub(super) struct EarlierRelease {
     pub(super) archive: Arc<OpenedArchive>,
     /// When the last server has activated the release after it, Unix seconds.
     pub(super) left: u64,
@@ -21,7 +21,7 @@ pub(super) struct Kept {
     pub(super) was_current: bool,
 }
 
-impl Kept {
+impl EarlierRelease {
     /// Copies of archives that fit into the budget count there.
     fn copied(&self) -> u64 {
         match self.archive.is_copied && self.archive.room.is_none() {
@@ -33,7 +33,7 @@ impl Kept {
 
 /// Those that were current, the newest first, and then those that others may have activated.
 #[derive(Default)]
-pub(super) struct KeptReleases(pub(super) Vec<Kept>);
+pub(super) struct KeptReleases(pub(super) Vec<EarlierRelease>);
 
 /// A release that the store keeps, and that is not kept here.
 pub(super) struct Unkept {
@@ -57,13 +57,13 @@ impl KeptReleases {
     }
 
     /// Adds a release that is not among them, before those that were left at the same moment.
-    pub(super) fn add(&mut self, kept: Kept) {
+    pub(super) fn add(&mut self, kept: EarlierRelease) {
         self.0.insert(0, kept);
         self.sort();
     }
 
     /// The same, after those that were left at the same moment.
-    pub(super) fn add_earlier(&mut self, kept: Kept) {
+    pub(super) fn add_earlier(&mut self, kept: EarlierRelease) {
         self.0.push(kept);
         self.sort();
     }
@@ -76,22 +76,22 @@ impl KeptReleases {
 
     /// Bytes of those that are in memory as a whole, beyond the budget for archives that fit.
     fn copied(&self) -> u64 {
-        self.0.iter().map(Kept::copied).sum()
+        self.0.iter().map(EarlierRelease::copied).sum()
     }
 
     /// Removes the releases for which `is_gone` is true.
-    pub(super) fn take(&mut self, is_gone: impl Fn(&OpenedArchive) -> bool) -> Vec<Kept> {
+    pub(super) fn take(&mut self, is_gone: impl Fn(&OpenedArchive) -> bool) -> Vec<EarlierRelease> {
         self.0.extract_if(.., |it| is_gone(&it.archive)).collect()
     }
 
     /// Removes the releases that are beyond the bounds. Until all servers have left a release, only
     /// the bounds of this server count.
-    pub(super) fn take_beyond(&mut self, bounds: &Bounds) -> Vec<Kept> {
+    pub(super) fn take_beyond(&mut self, bounds: &Bounds) -> Vec<EarlierRelease> {
         let keep = &bounds.keep;
         let mut number = 0;
         let mut bytes: u64 = 0;
         let mut copied: u64 = 0;
-        let is_beyond = |kept: &mut Kept| {
+        let is_beyond = |kept: &mut EarlierRelease| {
             let len = kept.archive.len;
             let is_left = kept.left <= bounds.now;
             let is_old = bounds.now.saturating_sub(kept.left) >= keep.age_s;
@@ -125,7 +125,7 @@ impl Follower {
         }
         let same = self.drop_kept(&archive);
         let archive = self.without_copy(archive);
-        self.kept.add(Kept {
+        self.kept.add(EarlierRelease {
             archive,
             left,
             was_current: was_current || same.is_some_and(|it| it.was_current),
@@ -133,7 +133,7 @@ impl Follower {
     }
 
     /// Drops a kept release that is the same as this one, and returns what it was.
-    pub(super) fn drop_kept(&mut self, archive: &OpenedArchive) -> Option<Kept> {
+    pub(super) fn drop_kept(&mut self, archive: &OpenedArchive) -> Option<EarlierRelease> {
         let same = self.kept.take(|it| is_same(it, archive)).pop()?;
         self.leave(Arc::clone(&same.archive));
         Some(same)
@@ -194,7 +194,7 @@ impl Follower {
             match self.open_of_store(&path, &wanted.pointer) {
                 Ok(archive) => {
                     let archive = self.without_copy(Arc::new(archive));
-                    self.kept.add_earlier(Kept {
+                    self.kept.add_earlier(EarlierRelease {
                         archive,
                         left: wanted.left_at,
                         was_current: wanted.was_active,
