@@ -1,7 +1,7 @@
 //! What went wrong for a peer and an operator has to know of: one message for each, at a bounded
 //! rate.
 //!
-//! Peers cause them, so each [`Kind`] has a bounded number of messages a minute, and one of each object;
+//! Peers cause them, so each [`IncidentKind`] has a bounded number of messages a minute, and one of each object;
 //! the others are counted, and their number is told once the minute is over. One that is not told is
 //! neither formatted nor does it take a lock.
 
@@ -18,7 +18,7 @@ use crate::watch::notices::Channel;
 
 /// Kinds of incidents, each with messages of its own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum IncidentKind {
     /// A file or folder cannot be read.
     Unreadable,
     /// A symbolic link leads out of the site, or nowhere.
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     TooMany,
 }
 
-impl Kind {
+impl IncidentKind {
     const ALL: [Self; 6] = [
         Self::Unreadable,
         Self::LeadsOut,
@@ -81,7 +81,7 @@ pub(crate) struct Message {
 pub(crate) struct Incidents {
     /// With a key of its own, so that no peer can choose what has the hash of something else.
     hasher: RandomState,
-    minutes: [Minute; Kind::ALL.len()],
+    minutes: [Minute; IncidentKind::ALL.len()],
     /// When the first minute ends in which some were only counted; `u64::MAX` if there is none.
     due: AtomicU64,
     channel: &'static Channel,
@@ -124,7 +124,7 @@ impl Incidents {
     /// Tells of one with `object`, or counts it.
     pub(crate) fn tell(
         &self,
-        kind: Kind,
+        kind: IncidentKind,
         now: Nanos,
         object: impl Hash,
         message: impl FnOnce() -> Message,
@@ -178,7 +178,7 @@ impl Incidents {
     /// Tells how many were only counted, of each kind whose minute is over at `now`.
     pub(crate) fn sum_up(&self, now: Nanos) {
         self.due.swap(u64::MAX, Ordering::Acquire);
-        for kind in Kind::ALL {
+        for kind in IncidentKind::ALL {
             let minute = &self.minutes[kind as usize];
             let ends_at = minute.ends_at.load(Ordering::Relaxed);
             if minute.others.load(Ordering::Relaxed) == 0 {
@@ -195,7 +195,7 @@ impl Incidents {
 
     /// Ends the minute that ends at `ended`, unless another worker has just done that; the one in
     /// progress then ends at `next`.
-    fn end(&self, kind: Kind, ended: u64, next: u64) {
+    fn end(&self, kind: IncidentKind, ended: u64, next: u64) {
         let minute = &self.minutes[kind as usize];
         let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         if minute
@@ -266,7 +266,7 @@ mod tests {
         let formatted = AtomicUsize::new(0);
         let flood = |now: u64, count: u64| {
             for number in 0..count {
-                incidents.tell(Kind::Unreadable, Nanos(now), number, || {
+                incidents.tell(IncidentKind::Unreadable, Nanos(now), number, || {
                     formatted.fetch_add(1, Ordering::Relaxed);
                     message(format!("number {number}"), "see")
                 });
@@ -293,7 +293,7 @@ mod tests {
         let due = Nanos(1 + MINUTE);
         assert_eq!(incidents.due(), Some(due));
         // Others are not affected.
-        incidents.tell(Kind::Untrusted, Nanos(3), 0, || {
+        incidents.tell(IncidentKind::Untrusted, Nanos(3), 0, || {
             message("another kind".into(), "see")
         });
         assert_eq!(told(), "another kind\nhelp: see\n");
@@ -330,19 +330,19 @@ mod tests {
         };
         for round in 0..5 {
             for (object, help) in [("a", "see"), ("b", "see"), ("c", "dmesg")] {
-                tell(Kind::Unreadable, round, object, help);
+                tell(IncidentKind::Unreadable, round, object, help);
             }
         }
         assert_eq!(told(), "a\nhelp: see\nb\nc\nhelp: dmesg\n");
         for client in ["192.0.2.1", "192.0.2.2", "192.0.2.1"] {
-            tell(Kind::Denied, 1, client, "see");
+            tell(IncidentKind::Denied, 1, client, "see");
         }
         assert_eq!(told(), "192.0.2.1\nhelp: see\n");
         incidents.sum_up(Nanos(1 + MINUTE));
         let expect = "gannet: and 12 more in the last minute: requests for what cannot be read\n\
                       gannet: and 2 more in the last minute: connections and packets of clients that are not allowed\n";
         assert_eq!(told(), expect);
-        tell(Kind::Unreadable, 1 + MINUTE, "a", "see");
+        tell(IncidentKind::Unreadable, 1 + MINUTE, "a", "see");
         assert_eq!(told(), "a\nhelp: see\n");
     }
 

@@ -11,7 +11,7 @@ use gannet_io::user;
 use super::Worker;
 use crate::clients::ClientKey;
 use crate::exchange::shared::Shared;
-use crate::observe::incidents::{Kind, Message, Named};
+use crate::observe::incidents::{IncidentKind, Message, Named};
 use crate::release::directory::DirectorySite;
 
 impl<D: Driver> Worker<D> {
@@ -47,7 +47,7 @@ impl<D: Driver> Shared<D> {
         };
         let object = (site.shared_address(), path);
         if matches!(errno, Errno::XDEV | Errno::LOOP) {
-            return self.tell(Kind::LeadsOut, object, || {
+            return self.tell(IncidentKind::LeadsOut, object, || {
                 let what = match errno {
                     Errno::LOOP => "its symbolic links form a loop",
                     _ => "a symbolic link leads out of the site",
@@ -60,7 +60,7 @@ impl<D: Driver> Shared<D> {
                 }
             });
         }
-        self.tell(Kind::Unreadable, object, || {
+        self.tell(IncidentKind::Unreadable, object, || {
             let help = match errno {
                 Errno::ACCESS | Errno::PERM => Cow::Owned(format!(
                     "user {}, as which gannet runs, has to have the right to read it, and to search \
@@ -90,7 +90,7 @@ impl<D: Driver> Shared<D> {
     }
 
     fn denied(&self, peer: Peer, done: &str) {
-        self.tell(Kind::Denied, (), || {
+        self.tell(IncidentKind::Denied, (), || {
             let name = match peer {
                 Peer::Unknown => "a client that is not known".into(),
                 peer => self.named(peer),
@@ -105,7 +105,7 @@ impl<D: Driver> Shared<D> {
     /// Tells that a client has as many connections as one may have.
     #[cold]
     pub(crate) fn tell_too_many(&self, peer: Peer, counted_as: Option<ClientKey>) {
-        self.tell(Kind::TooMany, counted_as, || Message {
+        self.tell(IncidentKind::TooMany, counted_as, || Message {
             line: format!(
                 "gannet: {} has as many connections as one client may: another one was closed",
                 self.named(peer)
@@ -118,7 +118,7 @@ impl<D: Driver> Shared<D> {
     /// Tells that a peer connects to an address for proxies that is none.
     #[cold]
     pub(crate) fn tell_untrusted(&self, peer: Peer, address: u16) {
-        self.tell(Kind::Untrusted, (host_of(peer), address), || Message {
+        self.tell(IncidentKind::Untrusted, (host_of(peer), address), || Message {
             line: format!(
                 "gannet: {} is not in --trust: its connection to {} was closed",
                 self.named(peer),
@@ -133,7 +133,7 @@ impl<D: Driver> Shared<D> {
     /// Tells that a trusted proxy did not begin with a header.
     #[cold]
     pub(crate) fn tell_no_header(&self, peer: Peer, address: u16) {
-        self.tell(Kind::NoHeader, (host_of(peer), address), || Message {
+        self.tell(IncidentKind::NoHeader, (host_of(peer), address), || Message {
             line: format!(
                 "gannet: {} sent no header of the PROXY protocol: its connection to {} was closed",
                 self.named(peer),
@@ -145,7 +145,7 @@ impl<D: Driver> Shared<D> {
         });
     }
 
-    fn tell(&self, kind: Kind, object: impl Hash, message: impl FnOnce() -> Message) {
+    fn tell(&self, kind: IncidentKind, object: impl Hash, message: impl FnOnce() -> Message) {
         let now = self.driver.now();
         self.settings.incidents.tell(kind, now, object, message);
     }
