@@ -201,13 +201,13 @@ pub const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
 /// What responses are told apart by: the index of the method, of the version and of the class.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Kind {
+pub(crate) struct ResponseKind {
     method: u8,
     version: u8,
     class: u8,
 }
 
-impl Kind {
+impl ResponseKind {
     /// Number of kinds.
     const COUNT: usize = METHODS.len() * VERSIONS.len() * CLASSES.len();
 
@@ -276,7 +276,7 @@ pub(crate) const OTHER: u16 = 0;
 /// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Measures {
-    /// By [`Kind::index`].
+    /// By [`ResponseKind::index`].
     series: Vec<Series>,
     /// Until the send with the first bytes of a response was begun, by version.
     first_byte: [Histogram; VERSIONS.len()],
@@ -299,7 +299,7 @@ impl Default for Measures {
             size: Histogram::of_sizes(),
         };
         Self {
-            series: (0..Kind::COUNT).map(|_| empty()).collect(),
+            series: (0..ResponseKind::COUNT).map(|_| empty()).collect(),
             first_byte: std::array::from_fn(|_| durations()),
             longest: Default::default(),
             handshakes: std::array::from_fn(|_| durations()),
@@ -321,7 +321,7 @@ impl SiteCounts {
 /// A response that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ResponseKind,
     /// The label of its site.
     pub(crate) site: u16,
     /// Bytes of content sent.
@@ -391,7 +391,7 @@ impl Measures {
     pub fn series(&self) -> impl Iterator<Item = ([&'static str; 3], &Series)> {
         let series = self.series.iter().enumerate();
         let seen = series.filter(|(_, it)| it.duration.count() > 0);
-        seen.map(|(index, it)| (Kind::names(index), it))
+        seen.map(|(index, it)| (ResponseKind::names(index), it))
     }
 
     /// Times to the first byte, by version, of those that were used.
@@ -499,14 +499,14 @@ mod tests {
         for (method, name) in methods.into_iter().zip(METHODS) {
             for (version, version_name) in versions.into_iter().zip(VERSIONS) {
                 for (status, class) in [206, 304, 404, 503].into_iter().zip(CLASSES) {
-                    let index = Kind::new(method, version, Status(status)).index();
-                    assert_eq!(Kind::names(index), [name, version_name, class]);
+                    let index = ResponseKind::new(method, version, Status(status)).index();
+                    assert_eq!(ResponseKind::names(index), [name, version_name, class]);
                     seen.push(index);
                 }
             }
         }
         seen.sort_unstable();
-        assert_eq!(seen, (0..Kind::COUNT).collect::<Vec<_>>());
+        assert_eq!(seen, (0..ResponseKind::COUNT).collect::<Vec<_>>());
     }
 
     #[test]
@@ -538,7 +538,7 @@ mod tests {
         let mut other = Measures::default();
         assert_eq!(other.label("site7"), 1);
         let measured = Measured {
-            kind: Kind::new(Method::Get, Version::Http2, Status::OK),
+            kind: ResponseKind::new(Method::Get, Version::Http2, Status::OK),
             site: 1,
             body_len: 10,
             began: Nanos(1),

@@ -9,7 +9,7 @@ use gannet_io::driver::Nanos;
 
 use crate::bounds::limits::{LOG_FIELD_MAX, LOG_TARGET_MAX};
 use crate::config::template::Field;
-use crate::observe::measures::{Kind, Measured, OTHER};
+use crate::observe::measures::{ResponseKind, Measured, OTHER};
 use crate::observe::trace_context;
 
 /// Facts about a response, for counters and log.
@@ -23,7 +23,7 @@ pub(crate) struct Answered {
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Record {
-    kind: Kind,
+    kind: ResponseKind,
     pub(crate) status: u16,
     /// The label of its site.
     site: u16,
@@ -96,7 +96,7 @@ impl Record {
         logged: Option<Box<Logged>>,
     ) -> Self {
         Self {
-            kind: Kind::new(request.method, request.version, answered.status),
+            kind: ResponseKind::new(request.method, request.version, answered.status),
             status: answered.status.0,
             site,
             body_len: answered.body_len,
@@ -114,7 +114,7 @@ impl Record {
         (scheme, logged): (Scheme, Option<&'static str>),
     ) -> Self {
         Self {
-            kind: Kind::rejected(version),
+            kind: ResponseKind::rejected(version),
             status: answered.status.0,
             site: OTHER,
             body_len: answered.body_len,

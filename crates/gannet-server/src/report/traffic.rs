@@ -122,12 +122,12 @@ mod tests {
     use gannet_io::driver::Nanos;
 
     use super::*;
-    use crate::observe::measures::{Kind, Measured, Measures};
+    use crate::observe::measures::{ResponseKind, Measured, Measures};
 
     fn counters(responses: u64, took_ms: u64) -> Counters {
         let mut measures = Measures::default();
         let measured = Measured {
-            kind: Kind::new(Method::Get, Version::Http11, Status::OK),
+            kind: ResponseKind::new(Method::Get, Version::Http11, Status::OK),
             site: 0,
             body_len: 1,
             began: Nanos(0),

@@ -6,7 +6,7 @@ use gannet_io::driver::Nanos;
 use gannet_testkit::exposition::Exposition;
 
 use super::*;
-use crate::observe::measures::{Kind, Measured, Measures};
+use crate::observe::measures::{ResponseKind, Measured, Measures};
 use crate::tls::handshake::Kind as HandshakeKind;
 
 fn facts(name: &str) -> Facts {
@@ -59,7 +59,7 @@ fn whole() -> String {
 fn measures() -> Measures {
     let mut measures = Measures::default();
     let measured = Measured {
-        kind: Kind::new(Method::Get, Version::Http2, Status::PARTIAL_CONTENT),
+        kind: ResponseKind::new(Method::Get, Version::Http2, Status::PARTIAL_CONTENT),
         site: measures.label("a.example\n\"b\\"),
         body_len: 5_000,
         began: Nanos(1_000_000_000),
