@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gannet_server::tls::certificates::{CertificateSet, LoadOptions, Pair, PairPaths};
 use gannet_server::tls::config::Options;
-use gannet_server::tls::handshake::{Handshake, Kind, Step};
+use gannet_server::tls::handshake::{Handshake, HandshakeKind, Step};
 use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
 use gannet_server::tls::record::decrypt::Decryptor;
 use gannet_server::tls::record::encrypt::Encryptor;
@@ -190,7 +190,7 @@ impl Host {
 }
 
 /// A handshake and a small response; returns the server's time.
-fn visit(set: &CertificateSet, config: &Arc<ClientConfig>) -> (Duration, Kind, Session) {
+fn visit(set: &CertificateSet, config: &Arc<ClientConfig>) -> (Duration, HandshakeKind, Session) {
     let name = ServerName::try_from("localhost").expect("a name");
     let mut client = ClientConnection::new(Arc::clone(config), name).expect("a client");
     let mut time = Duration::ZERO;
@@ -247,7 +247,7 @@ fn handshakes(
     let mut fresh = (**config).clone();
     fresh.resumption = rustls::client::Resumption::disabled();
     let fresh = Arc::new(fresh);
-    let run = |config: &Arc<ClientConfig>, kind: Kind| {
+    let run = |config: &Arc<ClientConfig>, kind: HandshakeKind| {
         let mut times: Vec<_> = (0..COUNT)
             .map(|_| {
                 let (time, got, _) = visit(set, config);
@@ -258,9 +258,9 @@ fn handshakes(
         times.sort_unstable();
         times[times.len() / 2].as_secs_f64() * 1e6
     };
-    let full = run(&fresh, Kind::Full);
+    let full = run(&fresh, HandshakeKind::Full);
     visit(set, config);
-    let resumed = run(config, Kind::Resumed);
+    let resumed = run(config, HandshakeKind::Resumed);
     println!(
         "handshake {name}, {group}, {tickets} tickets: full {full:.0}, resumed {resumed:.0} us"
     );

@@ -9,7 +9,7 @@ use gannet_server::tls::alert::Alert;
 use gannet_server::tls::certificates::{CertificateSet, now_unix};
 use gannet_server::tls::clients::{Demand, Verifier};
 use gannet_server::tls::config::Options;
-use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
+use gannet_server::tls::handshake::{Failure, Handshake, HandshakeKind, Step};
 use gannet_server::tls::limits::{CLIENT_CHAIN_BYTES_MAX, CLIENT_CHAIN_LEN_MAX};
 use gannet_testkit::tls::KEY_KINDS;
 use rcgen::{CustomExtension, ExtendedKeyUsagePurpose};
@@ -120,7 +120,7 @@ fn an_optional_certificate_may_be_left_out() {
                 for _ in 0..2 {
                     let mut client = connect(&config, "localhost");
                     let mut established = shake(&set, &mut client).unwrap();
-                    assert_eq!(established.kind, Kind::Full, "{suite:?}");
+                    assert_eq!(established.kind, HandshakeKind::Full, "{suite:?}");
                     let leaf = identity.as_ref().map(|it| {
                         let der = CertificateDer::from_pem_slice(it.chain.as_bytes());
                         Box::from(der.expect("PEM").as_ref())
@@ -148,7 +148,7 @@ fn every_kind_of_certificate_and_none_is_resumed() {
             for _ in 0..2 {
                 let mut client = connect(&config, "localhost");
                 let mut established = shake(&set, &mut client).unwrap();
-                assert_eq!(established.kind, Kind::Full, "{kind:?} {suite:?}");
+                assert_eq!(established.kind, HandshakeKind::Full, "{kind:?} {suite:?}");
                 // With this response it would get its tickets.
                 let mut out = Vec::new();
                 established.session.encrypt(&[b"answer"], &mut out).unwrap();

@@ -7,7 +7,7 @@ use gannet_server::tls::alert::{Alert, TlsFault};
 use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::clients::Demand;
 use gannet_server::tls::config::{Options, Protocol};
-use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
+use gannet_server::tls::handshake::{Failure, Handshake, HandshakeKind, Step};
 use gannet_server::tls::record::aead::{Cipher, Version};
 use gannet_server::tls::watch::Source;
 use gannet_testkit::tls::KEY_KINDS;
@@ -103,7 +103,7 @@ fn every_group_and_a_retry() {
         };
         let mut client = connect(&authority.client(abilities), "localhost");
         let established = shake(&set, &mut client).unwrap();
-        assert_eq!((established.group, established.kind), (name, Kind::Full));
+        assert_eq!((established.group, established.kind), (name, HandshakeKind::Full));
     }
     // The client's first share is for a group that we do not offer.
     let abilities = Abilities {
@@ -114,7 +114,7 @@ fn every_group_and_a_retry() {
     let established = shake(&set, &mut client).unwrap();
     assert_eq!(
         (established.group, established.kind),
-        ("x25519", Kind::FullWithRetry)
+        ("x25519", HandshakeKind::FullWithRetry)
     );
     // Nothing in common.
     let abilities = Abilities {
@@ -249,7 +249,7 @@ fn the_certificate_is_chosen_by_name_and_by_kind() {
     // A client that cannot verify ECDSA gets the other certificate of the same names.
     let abilities = Abilities::only(suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256);
     let mut client = connect(&authority.client(abilities), "first.test");
-    assert_eq!(shake(&set, &mut client).unwrap().kind, Kind::Full);
+    assert_eq!(shake(&set, &mut client).unwrap().kind, HandshakeKind::Full);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use gannet_server::tls::config::Options;
-use gannet_server::tls::handshake::Kind;
+use gannet_server::tls::handshake::HandshakeKind;
 use gannet_testkit::tool;
 use tls_support::server::{Server, Visit, body};
 use tls_support::*;
@@ -159,7 +159,7 @@ fn openssl_resumes() {
         .collect();
     assert_eq!(
         kinds,
-        [Kind::Full, Kind::Resumed, Kind::Full, Kind::Resumed]
+        [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Full, HandshakeKind::Resumed]
     );
 }
 
@@ -342,7 +342,7 @@ fn go_downloads_and_resumes() {
     let kinds: Vec<_> = visits.iter().map(|visit| visit.kind).collect();
     assert_eq!(
         kinds,
-        [Kind::Full, Kind::Resumed, Kind::Full, Kind::Resumed]
+        [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Full, HandshakeKind::Resumed]
     );
     println!("groups: {} and {}", visits[0].group, visits[2].group);
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use gannet_server::tls::alert::Alert;
 use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::config::Options;
-use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
+use gannet_server::tls::handshake::{Failure, Handshake, HandshakeKind, Step};
 use rustls::crypto::aws_lc_rs::cipher_suite as suites;
 use rustls::{ClientConfig, ClientConnection};
 use tls_support::*;
 
 /// A handshake, then a response that carries the tickets.
-fn visit(set: &CertificateSet, client: &mut ClientConnection) -> Kind {
+fn visit(set: &CertificateSet, client: &mut ClientConnection) -> HandshakeKind {
     let mut established = shake(set, client).unwrap();
     let mut out = Vec::new();
     established.session.encrypt(&[b"answer"], &mut out).unwrap();
@@ -35,10 +35,10 @@ fn sessions_are_resumed_by_any_worker() {
         let (one, two) = (store.current(), store.current());
         let abilities = Abilities::only(suite);
         let config = authority.client(abilities);
-        assert_eq!(visit(&one, &mut connect(&config, "localhost")), Kind::Full);
+        assert_eq!(visit(&one, &mut connect(&config, "localhost")), HandshakeKind::Full);
         for set in [&two, &one, &two] {
             let kind = visit(set, &mut connect(&config, "localhost"));
-            assert_eq!(kind, Kind::Resumed, "{suite:?}");
+            assert_eq!(kind, HandshakeKind::Resumed, "{suite:?}");
         }
     }
 }
@@ -51,10 +51,10 @@ fn tickets_are_bound_to_the_certificate() {
     let second = authority.issued(KeyKind::P256, &["second.test"]);
     let old = set(&[&first, &second], &options);
     let config = authority.client(Abilities::default());
-    assert_eq!(visit(&old, &mut connect(&config, "first.test")), Kind::Full);
+    assert_eq!(visit(&old, &mut connect(&config, "first.test")), HandshakeKind::Full);
     assert_eq!(
         visit(&old, &mut connect(&config, "second.test")),
-        Kind::Full
+        HandshakeKind::Full
     );
     // One host gets a new certificate, the other keeps its own: so do their tickets.
     let renewed = authority.issued(KeyKind::P256, &["second.test"]);
@@ -62,11 +62,11 @@ fn tickets_are_bound_to_the_certificate() {
     let new = CertificateSet::new(pairs, &options, Some(&old)).unwrap();
     assert_eq!(
         visit(&new, &mut connect(&config, "first.test")),
-        Kind::Resumed
+        HandshakeKind::Resumed
     );
     assert_eq!(
         visit(&new, &mut connect(&config, "second.test")),
-        Kind::Full
+        HandshakeKind::Full
     );
     // A ticket of one host is invalid for another: this client sends tickets by name, so the other
     // host's certificate replaces the first one.
@@ -76,7 +76,7 @@ fn tickets_are_bound_to_the_certificate() {
     );
     assert_eq!(
         visit(&swapped, &mut connect(&config, "first.test")),
-        Kind::Full
+        HandshakeKind::Full
     );
 }
 
@@ -90,7 +90,7 @@ fn resumption_can_be_switched_off() {
     let set = for_localhost(&authority, &options);
     let config = authority.client(Abilities::default());
     for _ in 0..2 {
-        assert_eq!(visit(&set, &mut connect(&config, "localhost")), Kind::Full);
+        assert_eq!(visit(&set, &mut connect(&config, "localhost")), HandshakeKind::Full);
     }
 }
 
@@ -98,7 +98,7 @@ fn resumption_can_be_switched_off() {
 fn visit_early(
     set: &CertificateSet,
     client: &mut ClientConnection,
-) -> (Option<Vec<u8>>, bool, Kind) {
+) -> (Option<Vec<u8>>, bool, HandshakeKind) {
     let was_offered = match client.early_data() {
         Some(mut early) => {
             early.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
@@ -144,13 +144,13 @@ fn early_data_only_if_asked_for() {
     let config = early_client(&authority);
     visit(&off, &mut connect(&config, "localhost"));
     let (early, _, kind) = visit_early(&off, &mut connect(&config, "localhost"));
-    assert_eq!((early, kind), (None, Kind::Resumed));
+    assert_eq!((early, kind), (None, HandshakeKind::Resumed));
     let (on, config) = with_early_data();
     let (early, accepted, kind) = visit_early(&on, &mut connect(&config, "localhost"));
     let request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
     assert_eq!(
         (early, accepted, kind),
-        (Some(request), true, Kind::Resumed)
+        (Some(request), true, HandshakeKind::Resumed)
     );
 }
 
@@ -179,7 +179,7 @@ fn early_data_is_answered_before_the_end() {
     let Ok(Step::Done(mut done)) = server.receive(&set, &last, &mut out) else {
         panic!("done")
     };
-    assert_eq!((done.early.len(), done.kind), (0, Kind::Resumed));
+    assert_eq!((done.early.len(), done.kind), (0, HandshakeKind::Resumed));
     done.session.encrypt(&[b"late answer"], &mut out).unwrap();
     assert_eq!(to_client(&mut client, &out).unwrap(), b"late answer");
     assert!(!server.encrypt_early(&[b"too late"], &mut out));

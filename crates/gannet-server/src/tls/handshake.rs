@@ -95,7 +95,7 @@ pub struct Established {
     /// The certificate that the client has shown (DER), verified.
     pub client_certificate: Option<Box<[u8]>>,
     /// The kind of handshake, for counters.
-    pub kind: Kind,
+    pub kind: HandshakeKind,
     /// Version and cipher suite.
     pub negotiated: Option<&'static Negotiated>,
     /// The group of the key exchange, as the registry spells it.
@@ -113,7 +113,7 @@ pub struct Established {
 
 /// The kind of a handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum HandshakeKind {
     /// With a certificate.
     Full,
     /// With a certificate, after a HelloRetryRequest.
@@ -487,9 +487,9 @@ impl Handshake {
         };
         let protocol = self.protocol_of(&connection);
         let kind = match connection.handshake_kind() {
-            Some(HandshakeKind::Resumed) => Kind::Resumed,
-            Some(HandshakeKind::FullWithHelloRetryRequest) => Kind::FullWithRetry,
-            _ => Kind::Full,
+            Some(HandshakeKind::Resumed) => HandshakeKind::Resumed,
+            Some(HandshakeKind::FullWithHelloRetryRequest) => HandshakeKind::FullWithRetry,
+            _ => HandshakeKind::Full,
         };
         let group = connection
             .negotiated_key_exchange_group()

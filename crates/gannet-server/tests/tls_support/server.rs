@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use gannet_server::tls::alert::{Alert, TlsFault};
 use gannet_server::tls::certificates::CertificateStore;
-use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
+use gannet_server::tls::handshake::{Failure, Handshake, HandshakeKind, Step};
 use gannet_server::tls::session::{Received, Session};
 
 /// The outcome of a connection.
@@ -17,7 +17,7 @@ pub struct Visit {
     pub version: String,
     pub cipher: String,
     pub group: String,
-    pub kind: Kind,
+    pub kind: HandshakeKind,
     pub server_name: Option<String>,
     pub requests: usize,
 }

@@ -7,7 +7,7 @@ use gannet_testkit::exposition::Exposition;
 
 use super::*;
 use crate::observe::measures::{ResponseKind, Measured, Measures};
-use crate::tls::handshake::Kind as HandshakeKind;
+use crate::tls::handshake::HandshakeKind as HandshakeKind;
 
 fn facts(name: &str) -> Facts {
     Facts {
