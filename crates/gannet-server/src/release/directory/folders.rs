@@ -40,7 +40,7 @@ pub(super) struct Folders {
 
 #[derive(Default)]
 struct Folder {
-    known: Option<Known>,
+    known: Option<KnownFolder>,
     /// Lookups since the last survey that found nothing known.
     missed: usize,
     /// Names that the next survey reads at most; 0 before the first one.
@@ -51,7 +51,7 @@ struct Folder {
     not_before: Nanos,
 }
 
-struct Known {
+struct KnownFolder {
     meta: Meta,
     /// Metadata tell whether it still has the same names.
     is_settled: bool,
@@ -200,7 +200,7 @@ impl Folders {
         folder.due = (survey.count / FOLDER_NAMES_PER_MISS).max(1);
         folder.not_before = as_of.plus_ms(FOLDER_FRESH_MS);
         survey.kept.sort_unstable();
-        let known = Known {
+        let known = KnownFolder {
             meta: survey.meta,
             is_settled: is_settled(&survey.meta, unix),
             is_plain: survey.is_plain,
@@ -246,7 +246,7 @@ impl Folder {
     }
 }
 
-impl Known {
+impl KnownFolder {
     fn held(&self) -> u64 {
         size_of_val(&*self.sidecars) as u64
     }

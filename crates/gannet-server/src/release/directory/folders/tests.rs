@@ -145,7 +145,7 @@ fn what_is_known_has_a_bound() {
         let counted: u64 = folders
             .folders
             .iter()
-            .map(|(path, folder)| weight(path) + folder.known.as_ref().map_or(0, Known::held))
+            .map(|(path, folder)| weight(path) + folder.known.as_ref().map_or(0, KnownFolder::held))
             .sum();
         assert_eq!(folders.held(), counted);
         peak = peak.max(counted);
