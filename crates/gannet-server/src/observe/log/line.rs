@@ -11,7 +11,7 @@ use crate::tls::certificates::Identity;
 use crate::tls::negotiated::Negotiated;
 
 /// The contents of a line.
-pub(super) struct Line<'a> {
+pub(super) struct LogLine<'a> {
     pub(super) record: &'a Record,
     pub(super) logged: &'a Logged,
     pub(super) peer: &'a str,
@@ -24,7 +24,7 @@ pub(super) struct Line<'a> {
     pub(super) unix_ms: i64,
 }
 
-impl Line<'_> {
+impl LogLine<'_> {
     /// The address and the port.
     fn peer_parts(&self) -> (&str, &str) {
         match self.peer.rsplit_once(':') {

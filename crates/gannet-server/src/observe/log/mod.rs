@@ -16,7 +16,7 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::Nanos;
 use gannet_io::reserve;
 
-use self::line::Line;
+use self::line::LogLine;
 pub(crate) use self::writer::{LogFactory, LogWriter};
 use crate::bounds::limits::LOG_BATCH_BYTES;
 use crate::config::template::Field;
@@ -173,7 +173,7 @@ impl LogSink {
         let took_us = now.0.saturating_sub(record.began.0) / 1_000;
         let peer = logged.client.as_deref().unwrap_or(client.address);
         let peer = self.shown(peer);
-        let line = Line {
+        let line = LogLine {
             record,
             logged,
             peer: &peer,
