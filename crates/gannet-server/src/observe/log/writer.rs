@@ -34,7 +34,7 @@ pub(crate) struct LogWriter {
     thread: Option<JoinHandle<()>>,
     /// Disconnected once the thread has ended.
     ended: Receiver<()>,
-    made: Made,
+    made: NewLogFile,
 }
 
 impl LogWriter {
@@ -57,7 +57,7 @@ impl LogWriter {
                 write: None,
                 thread: None,
                 ended,
-                made: Made(None),
+                made: NewLogFile(None),
             };
             return Ok((
                 writer,
@@ -159,9 +159,9 @@ impl LogFactory {
 
 /// A newly created log file. Dropping this removes the file if it is empty, so that a server that
 /// does not start, or only checks whether it could, leaves nothing behind.
-struct Made(Option<PathBuf>);
+struct NewLogFile(Option<PathBuf>);
 
-impl Drop for Made {
+impl Drop for NewLogFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0
             && fs::metadata(path).is_ok_and(|meta| meta.len() == 0)
@@ -178,16 +178,16 @@ struct Target {
 }
 
 impl Target {
-    fn open(path: Option<&Path>) -> io::Result<(Self, Made)> {
+    fn open(path: Option<&Path>) -> io::Result<(Self, NewLogFile)> {
         let Some(path) = path else {
             // A copy of the descriptor: the standard library's own buffer would keep bytes that
             // could not be written, and repeat them.
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             let lines = Lines::new(file);
-            return Ok((Self { path: None, lines }, Made(None)));
+            return Ok((Self { path: None, lines }, NewLogFile(None)));
         };
         let (file, is_made) = open(path)?;
-        let made = Made(is_made.then(|| path.to_owned()));
+        let made = NewLogFile(is_made.then(|| path.to_owned()));
         let mut lines = Lines::new(file);
         if !is_made && ends_in_a_line(path) {
             // A previous process ended before it could complete its last line.
