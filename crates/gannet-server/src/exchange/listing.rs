@@ -22,7 +22,7 @@ use crate::exchange::waiters::Line;
 use crate::ground::token::{Kind, token};
 use crate::release::directory::DirectorySite;
 use crate::release::directory::fill::Fill;
-use crate::release::directory::listings::{ListingKey, ListingPage, Listings, Made};
+use crate::release::directory::listings::{ListingKey, ListingPage, Listings, PageState};
 use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
 
@@ -186,7 +186,7 @@ impl<D: Driver> Worker<D> {
         }
         let page = match (listed, job.began) {
             (Ok(listed), Some((at, unix))) => {
-                let made = Made {
+                let made = PageState {
                     meta: listed.meta,
                     at,
                     unix,

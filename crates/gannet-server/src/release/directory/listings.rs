@@ -90,7 +90,7 @@ struct KeptListing {
 }
 
 /// The time and metadata of a page.
-pub(crate) struct Made {
+pub(crate) struct PageState {
     pub(crate) meta: Meta,
     /// Both clocks before the first read.
     pub(crate) at: Nanos,
@@ -135,7 +135,7 @@ impl Listings {
         &mut self,
         key: &ListingKey,
         rendered: Vec<u8>,
-        made: &Made,
+        made: &PageState,
         kept_max: u64,
         held_max: u64,
     ) -> Option<ListingPage> {
@@ -248,13 +248,13 @@ mod tests {
     const KEPT: u64 = 1_000;
     const HELD: u64 = 2_000;
 
-    fn add(pages: &mut Listings, key: &ListingKey, len: usize, made: &Made) -> Option<ListingPage> {
+    fn add(pages: &mut Listings, key: &ListingKey, len: usize, made: &PageState) -> Option<ListingPage> {
         pages.add(key, vec![1; len], made, KEPT, HELD)
     }
 
-    fn made(changed_s: i64, read_s: i64) -> Made {
+    fn made(changed_s: i64, read_s: i64) -> PageState {
         let changed_ns = i128::from(changed_s) * 1_000_000_000;
-        Made {
+        PageState {
             meta: Meta {
                 kind: FileKind::Directory,
                 len: 4_096,
@@ -305,7 +305,7 @@ mod tests {
     fn what_takes_long_to_read_is_read_less_often() {
         let check = |took_ms: u64, rest_ms: u64| {
             let (mut pages, key) = (Listings::default(), key(b"/a/"));
-            let made = Made {
+            let made = PageState {
                 took: Duration::from_millis(took_ms),
                 ..made(1_000, 1_010)
             };
