@@ -69,7 +69,7 @@ impl IncidentKind {
 }
 
 /// What is told of an incident.
-pub(crate) struct Message {
+pub(crate) struct IncidentText {
     /// The first line.
     pub(crate) line: String,
     /// The next step; left out where the message before it had the same.
@@ -127,7 +127,7 @@ impl Incidents {
         kind: IncidentKind,
         now: Nanos,
         object: impl Hash,
-        message: impl FnOnce() -> Message,
+        message: impl FnOnce() -> IncidentText,
     ) {
         let minute = &self.minutes[kind as usize];
         let ends_at = minute.ends_at.load(Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl Incidents {
             return self.count(minute);
         }
         minute.about[place as usize].store(about, Ordering::Relaxed);
-        let Message { line, help } = message();
+        let IncidentText { line, help } = message();
         let next_step = self.hash(&help);
         match minute.help.swap(next_step, Ordering::Relaxed) == next_step {
             true => self.channel.tell(line),
@@ -246,9 +246,9 @@ mod tests {
 
     const MINUTE: u64 = INCIDENT_MINUTE_NS;
 
-    fn message(line: String, help: &'static str) -> Message {
+    fn message(line: String, help: &'static str) -> IncidentText {
         let help = help.into();
-        Message { line, help }
+        IncidentText { line, help }
     }
 
     /// A flood costs as many messages as a few; the others are counted, and told of when the minute is

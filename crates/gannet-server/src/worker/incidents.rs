@@ -11,7 +11,7 @@ use gannet_io::user;
 use super::Worker;
 use crate::clients::ClientKey;
 use crate::exchange::shared::Shared;
-use crate::observe::incidents::{IncidentKind, Message, Named};
+use crate::observe::incidents::{IncidentKind, IncidentText, Named};
 use crate::release::directory::DirectorySite;
 
 impl<D: Driver> Worker<D> {
@@ -52,7 +52,7 @@ impl<D: Driver> Shared<D> {
                     Errno::LOOP => "its symbolic links form a loop",
                     _ => "a symbolic link leads out of the site",
                 };
-                Message {
+                IncidentText {
                     line: format!("gannet: cannot serve {}: {what}", place()),
                     help: "links are followed inside the folder that is served, and into folders that \
                            --follow-links names: see 'namei -l'"
@@ -70,7 +70,7 @@ impl<D: Driver> Shared<D> {
                 _ => next_step(&error).unwrap_or("see 'dmesg'").into(),
             };
             let line = format!("gannet: cannot read {}: {}", place(), cause(&error));
-            Message { line, help }
+            IncidentText { line, help }
         });
     }
 
@@ -95,7 +95,7 @@ impl<D: Driver> Shared<D> {
                 Peer::Unknown => "a client that is not known".into(),
                 peer => self.named(peer),
             };
-            Message {
+            IncidentText {
                 line: format!("gannet: {name} is not allowed to connect: {done}"),
                 help: "--allow and --deny say who may connect".into(),
             }
@@ -105,7 +105,7 @@ impl<D: Driver> Shared<D> {
     /// Tells that a client has as many connections as one may have.
     #[cold]
     pub(crate) fn tell_too_many(&self, peer: Peer, counted_as: Option<ClientKey>) {
-        self.tell(IncidentKind::TooMany, counted_as, || Message {
+        self.tell(IncidentKind::TooMany, counted_as, || IncidentText {
             line: format!(
                 "gannet: {} has as many connections as one client may: another one was closed",
                 self.named(peer)
@@ -118,7 +118,7 @@ impl<D: Driver> Shared<D> {
     /// Tells that a peer connects to an address for proxies that is none.
     #[cold]
     pub(crate) fn tell_untrusted(&self, peer: Peer, address: u16) {
-        self.tell(IncidentKind::Untrusted, (host_of(peer), address), || Message {
+        self.tell(IncidentKind::Untrusted, (host_of(peer), address), || IncidentText {
             line: format!(
                 "gannet: {} is not in --trust: its connection to {} was closed",
                 self.named(peer),
@@ -133,7 +133,7 @@ impl<D: Driver> Shared<D> {
     /// Tells that a trusted proxy did not begin with a header.
     #[cold]
     pub(crate) fn tell_no_header(&self, peer: Peer, address: u16) {
-        self.tell(IncidentKind::NoHeader, (host_of(peer), address), || Message {
+        self.tell(IncidentKind::NoHeader, (host_of(peer), address), || IncidentText {
             line: format!(
                 "gannet: {} sent no header of the PROXY protocol: its connection to {} was closed",
                 self.named(peer),
@@ -145,7 +145,7 @@ impl<D: Driver> Shared<D> {
         });
     }
 
-    fn tell(&self, kind: IncidentKind, object: impl Hash, message: impl FnOnce() -> Message) {
+    fn tell(&self, kind: IncidentKind, object: impl Hash, message: impl FnOnce() -> IncidentText) {
         let now = self.driver.now();
         self.settings.incidents.tell(kind, now, object, message);
     }
