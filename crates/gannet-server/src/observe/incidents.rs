@@ -221,9 +221,9 @@ impl Incidents {
 
 /// What a peer has chosen, such as a path, to stand between `'` and `'`: at most [`INCIDENT_NAME_MAX`]
 /// bytes, which can neither end the quotation nor break a line nor steer a terminal.
-pub(crate) struct Named<'a>(pub(crate) &'a [u8]);
+pub(crate) struct PeerText<'a>(pub(crate) &'a [u8]);
 
-impl fmt::Display for Named<'_> {
+impl fmt::Display for PeerText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (shown, rest) = match self.0.split_at_checked(INCIDENT_NAME_MAX) {
             Some((shown, rest @ [_, ..])) => (shown, rest),
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn names_are_short_and_plain() {
-        let check = |name: &[u8], expect: &str| assert_eq!(Named(name).to_string(), expect);
+        let check = |name: &[u8], expect: &str| assert_eq!(PeerText(name).to_string(), expect);
         check(b"a\n\x1b[31m\xff", "a\\n\\u{1b}[31m\u{fffd}");
         check("é.html".as_bytes(), "é.html");
         check(b"a' (host 'b'): c\\n", r"a\' (host \'b\'): c\\n");

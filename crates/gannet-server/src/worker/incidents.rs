@@ -11,7 +11,7 @@ use gannet_io::user;
 use super::Worker;
 use crate::clients::ClientKey;
 use crate::exchange::shared::Shared;
-use crate::observe::incidents::{IncidentKind, IncidentText, Named};
+use crate::observe::incidents::{IncidentKind, IncidentText, PeerText};
 use crate::release::directory::DirectorySite;
 
 impl<D: Driver> Worker<D> {
@@ -41,8 +41,8 @@ impl<D: Driver> Shared<D> {
         let place = || {
             let path = if path.is_empty() { b"." } else { path };
             match host {
-                Some(host) => format!("'{}' (host '{}')", Named(path), Named(host)),
-                None => format!("'{}'", Named(path)),
+                Some(host) => format!("'{}' (host '{}')", PeerText(path), PeerText(host)),
+                None => format!("'{}'", PeerText(path)),
             }
         };
         let object = (site.shared_address(), path);
