@@ -27,7 +27,7 @@ use crate::bounds::limits::UNTAKEN_MAX;
 use crate::config::ClientRules;
 use crate::config::network::Network;
 use crate::config::rate::{charge, excess_ns};
-use crate::observe::log::Named;
+use crate::observe::log::ClientName;
 use crate::observe::metrics::ClientCounters;
 use crate::tls::certificates::Identity;
 use crate::tls::negotiated::Negotiated;
@@ -209,8 +209,8 @@ impl Client {
     }
 
     /// How the log calls it, if the connection has a client.
-    pub(crate) fn named(client: Option<&Self>) -> Named<'_> {
-        Named {
+    pub(crate) fn named(client: Option<&Self>) -> ClientName<'_> {
+        ClientName {
             address: client.map_or("-", |client| &client.name),
             identity: client.and_then(|client| client.identity.as_deref()),
             tls: client.and_then(|client| client.tls),

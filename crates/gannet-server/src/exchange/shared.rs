@@ -26,7 +26,7 @@ use crate::ground::tails::Tails;
 use crate::ground::timers::Wheel;
 use crate::ground::token::ConnId;
 use crate::ground::token::{Kind, token};
-use crate::observe::log::{LogSink, Named};
+use crate::observe::log::{LogSink, ClientName};
 use crate::observe::metrics::Counters;
 use crate::observe::record::{End, Record};
 use crate::passwords::Guard;
@@ -219,7 +219,7 @@ impl<D: Driver> Shared<D> {
     }
 
     /// Logs and measures a response that ends now.
-    pub(crate) fn record_ended(&mut self, record: &Record, client: Named<'_>, end: End) {
+    pub(crate) fn record_ended(&mut self, record: &Record, client: ClientName<'_>, end: End) {
         let now = self.driver.now();
         if let Some(measures) = &mut self.counters.measures {
             measures.response(&record.measured(), now);

@@ -45,7 +45,7 @@ pub(crate) struct LogSink {
 
 /// How lines call the client of a connection.
 #[derive(Clone, Copy)]
-pub(crate) struct Named<'a> {
+pub(crate) struct ClientName<'a> {
     /// Its address and port, `unix`, or `-`.
     pub(crate) address: &'a str,
     /// Who it is by its certificate.
@@ -164,7 +164,7 @@ impl LogSink {
     pub(crate) fn add(
         &mut self,
         record: &Record,
-        client: Named<'_>,
+        client: ClientName<'_>,
         end: End,
         now: Nanos,
         unix_ms: i64,

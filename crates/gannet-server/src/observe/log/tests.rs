@@ -8,8 +8,8 @@ use crate::observe::record::Answered;
 use crate::observe::record::Logged;
 
 /// Clients without a certificate.
-fn at(address: &str) -> Named<'_> {
-    Named {
+fn at(address: &str) -> ClientName<'_> {
+    ClientName {
         address,
         identity: None,
         tls: None,
@@ -55,7 +55,7 @@ fn line_with(
     let mut sink = LogSink::new(format, lines, Some(queue), Arc::default());
     let record = record(sink.needed());
     let took = Nanos(1_000_005_000);
-    let client = Named {
+    let client = ClientName {
         identity,
         ..at(peer)
     };
