@@ -14,7 +14,7 @@ use crate::config::{Content, ContentOptions, Limits};
 use crate::ground::inbox::Remote;
 use crate::passwords::checker::Checker;
 use crate::release::directory::DirectoryOptions;
-use crate::release::named::{Ask, Named, Table};
+use crate::release::named::{Ask, OnDemandHosts, Table};
 use crate::release::opened::Opened;
 use crate::start::open::OpenError;
 use crate::start::published::Published;
@@ -111,7 +111,7 @@ impl DrivenSites {
         open_max: usize,
     ) -> (Self, Driven<D>) {
         let table = Arc::new(Table::default());
-        let (named, asked) = Named::new(Arc::clone(&table));
+        let (named, asked) = OnDemandHosts::new(Arc::clone(&table));
         let opened = Arc::new(Opened {
             named: Some(named),
             ..Opened::none(options)

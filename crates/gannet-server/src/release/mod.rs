@@ -64,7 +64,7 @@ use crate::bounds::limits::AGED_PER_TURN_MAX;
 use crate::config::UnknownHost;
 use crate::observe::measures::{Measures, OTHER};
 use crate::passwords::file::PasswordFile;
-use crate::release::named::Named;
+use crate::release::named::OnDemandHosts;
 
 /// See the module documentation.
 pub(crate) struct Release {
@@ -76,7 +76,7 @@ pub(crate) struct Release {
     /// Some names are those of all hosts below one: `*.example.org`.
     has_wildcards: bool,
     /// Hosts whose sites are opened at the first request.
-    named: Option<Named>,
+    named: Option<OnDemandHosts>,
     /// Of the sites that were opened so: whether they were asked for. Empty if there are none.
     uses: Vec<Option<Arc<AtomicBool>>>,
     /// Sites of names below the domain of previews.
@@ -125,7 +125,7 @@ type Numbers = HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>;
 
 /// The numbers of sites with these hosts, of which the operator has `given` some. Another name does not count
 /// if the folder has an entry for it, which an archive may name, too.
-fn numbers(hosts: &[&[String]], given: &[&[String]], entries: Option<&Named>) -> Numbers {
+fn numbers(hosts: &[&[String]], given: &[&[String]], entries: Option<&OnDemandHosts>) -> Numbers {
     let has_entry = |host: &str| entries.is_some_and(|it| it.host(host.as_bytes()).is_some());
     let mut numbers = Numbers::default();
     for ((number, hosts), given) in hosts.iter().enumerate().zip(given) {
@@ -206,7 +206,7 @@ impl Release {
             contents,
             is_one_for_all: names.is_empty() && previews.is_none() && opened.named.is_none(),
             has_wildcards: names.keys().any(|name| name.starts_with(b"*."))
-                || opened.named.as_ref().is_some_and(Named::has_wildcards),
+                || opened.named.as_ref().is_some_and(OnDemandHosts::has_wildcards),
             names,
             named: opened.named.clone(),
             uses,

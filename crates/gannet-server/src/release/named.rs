@@ -13,7 +13,7 @@ pub(crate) type Table = HashMap<Arc<[u8]>, Content, foldhash::fast::RandomState>
 
 /// The hosts whose sites are opened when they are asked for, as workers know them.
 #[derive(Clone)]
-pub(crate) struct Named {
+pub(crate) struct OnDemandHosts {
     table: Arc<Table>,
     /// Some are for all hosts below one.
     has_wildcards: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Ask {
     pub(crate) waited: Duration,
 }
 
-impl Named {
+impl OnDemandHosts {
     /// A table, and where its questions arrive.
     pub(crate) fn new(table: Arc<Table>) -> (Self, Receiver<Ask>) {
         let (asks, asked) = sync_channel(SITE_QUEUE_MAX);

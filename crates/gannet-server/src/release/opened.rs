@@ -20,7 +20,7 @@ use crate::config::{ContentOptions, UnknownHost};
 use crate::observe::board::Late;
 use crate::passwords::file::PasswordFile;
 use crate::release::archive_room::Taken;
-use crate::release::named::Named;
+use crate::release::named::OnDemandHosts;
 use crate::release::own_fields::OwnFields;
 
 /// Everything that decides a response. Immutable: a change makes a new one.
@@ -30,7 +30,7 @@ pub(crate) struct Opened {
     /// caches of it.
     pub(crate) contents: BTreeMap<usize, Generations>,
     /// Hosts whose sites are opened at the first request.
-    pub(crate) named: Option<Named>,
+    pub(crate) named: Option<OnDemandHosts>,
     /// Of sites that were opened at a request: whether another one has come since this was last cleared.
     pub(crate) uses: BTreeMap<usize, Arc<AtomicBool>>,
     pub(crate) unknown_host: UnknownHost,

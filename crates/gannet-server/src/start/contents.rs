@@ -13,7 +13,7 @@ use super::start_error::StartError;
 use crate::config::{Config, Content, ContentOptions, Hosted};
 use crate::passwords::file::PasswordFile;
 use crate::release::directory::LongCopies;
-use crate::release::named::Named;
+use crate::release::named::OnDemandHosts;
 use crate::release::opened::{Generations, Opened, OpenedContent, Policy};
 use crate::release::room::Room;
 use crate::watch::in_time::however_long;
@@ -27,7 +27,7 @@ pub(super) struct Contents {
     pub(super) opened: BTreeMap<usize, Generations>,
     pub(super) origins: Origins,
     /// The hosts of sites that are opened on demand.
-    pub(super) named: Option<Named>,
+    pub(super) named: Option<OnDemandHosts>,
     /// Content that lacks the page for the single-page application.
     pub(super) no_front_page: Vec<(PathBuf, Vec<String>)>,
 }

@@ -36,7 +36,7 @@ use crate::bounds::limits::{
 use crate::coder::Coder;
 use crate::config::Many;
 use crate::ground::inbox::Remote;
-use crate::release::named::{Ask, Named, Table};
+use crate::release::named::{Ask, OnDemandHosts, Table};
 use crate::start::releases::Surroundings;
 use crate::start::sandbox::Readable;
 use crate::tls::on_demand::OnDemand;
@@ -74,9 +74,9 @@ impl Waiting {
         (next_place, left): (usize, usize),
         workers: usize,
         on_demand: Option<OnDemand>,
-    ) -> (Self, Named) {
+    ) -> (Self, OnDemandHosts) {
         let table = Arc::new(table(&many.found));
-        let (named, asked) = Named::new(Arc::clone(&table));
+        let (named, asked) = OnDemandHosts::new(Arc::clone(&table));
         let waiting = Self {
             table,
             open_max: open_max(&many, workers, left),
