@@ -92,7 +92,7 @@ impl Source {
     ///
     /// # Errors
     /// [`CertificateError`]
-    pub fn open(&self) -> Result<Opened, CertificateError> {
+    pub fn open(&self) -> Result<OpenedSource, CertificateError> {
         let mut warnings = Vec::new();
         let mut held = LastGood::new(self);
         self.files().for_each(until_it_answers);
@@ -118,7 +118,7 @@ impl Source {
             // What is unusable is reported once it is watched.
             set.challenges().read(&ordered.challenges());
         }
-        Ok(Opened {
+        Ok(OpenedSource {
             store: CertificateStore::new(set),
             warnings,
             held,
@@ -200,7 +200,7 @@ impl Source {
 }
 
 /// What [`Source::open`] has read.
-pub struct Opened {
+pub struct OpenedSource {
     /// The certificates.
     pub store: Arc<CertificateStore>,
     /// Irregularities that do not prevent their use.
