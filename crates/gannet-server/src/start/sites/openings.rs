@@ -25,7 +25,7 @@ use crate::bounds::limits::{
 pub(super) struct Openings {
     /// Those that no thread has begun, in the order in which they were asked for.
     queue: VecDeque<Arc<[u8]>>,
-    all: HashMap<Arc<[u8]>, Opening>,
+    all: HashMap<Arc<[u8]>, SiteOpening>,
     /// Threads that open sites, or wait for one to open.
     threads: usize,
     /// Of these, those whose opening was forgotten, until they come back.
@@ -38,7 +38,7 @@ pub(super) struct Openings {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Number(u64);
 
-struct Opening {
+struct SiteOpening {
     number: Number,
     asked: Instant,
     began: Option<Instant>,
@@ -46,7 +46,7 @@ struct Opening {
     workers: Vec<usize>,
 }
 
-impl Opening {
+impl SiteOpening {
     fn is_late(&self, now: Instant) -> bool {
         now.duration_since(self.asked) >= Duration::from_secs(SITE_WAIT_S)
     }
@@ -86,7 +86,7 @@ impl Openings {
         if self.queue.len() >= SITE_QUEUE_MAX || self.are_stuck(now) {
             return false;
         }
-        let opening = Opening {
+        let opening = SiteOpening {
             number: Number(self.next),
             asked: since,
             began: None,
@@ -137,7 +137,7 @@ impl Openings {
             if opening.workers.is_empty() {
                 continue;
             }
-            let opening = Opening {
+            let opening = SiteOpening {
                 number: Number(self.next),
                 began: None,
                 ..opening
@@ -165,7 +165,7 @@ impl Openings {
                 workers.is_some_and(|workers| !workers.is_empty())
             };
             self.queue.retain(is_waited_for);
-            let is_left = |it: &Opening| it.began.is_some() || !it.workers.is_empty();
+            let is_left = |it: &SiteOpening| it.began.is_some() || !it.workers.is_empty();
             self.all.retain(|_, opening| is_left(opening));
         }
         given_up
@@ -206,7 +206,7 @@ impl Openings {
         self.threads -= 1;
     }
 
-    fn begun(&self) -> impl Iterator<Item = &Opening> {
+    fn begun(&self) -> impl Iterator<Item = &SiteOpening> {
         self.all.values().filter(|it| it.began.is_some())
     }
 
