@@ -4,15 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A format, parsed once. Whatever clients send, each line has the same structure: see
-/// [`Part::Value`].
+/// [`TemplatePart::Value`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 /// A part of a line.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum TemplatePart {
     /// Written as it is.
     Text(String),
     /// A value. It cannot end a quoted string nor a line; outside of quotation marks, it has no
@@ -216,7 +216,7 @@ impl FromStr for Template {
             }
             if !literal.is_empty() {
                 is_quoted ^= literal.matches('"').count() % 2 == 1;
-                parts.push(Part::Text(literal.to_owned()));
+                parts.push(TemplatePart::Text(literal.to_owned()));
             }
             let Some(after) = from_sign.strip_prefix('$') else {
                 break;
@@ -239,13 +239,13 @@ impl FromStr for Template {
             let Some((_, variable)) = known else {
                 return fail(from_sign, TemplateFault::Unknown(name.to_owned()));
             };
-            parts.push(Part::Value {
+            parts.push(TemplatePart::Value {
                 variable: *variable,
                 is_quoted,
             });
             rest = further;
         }
-        if !parts.iter().any(|part| matches!(part, Part::Value { .. })) {
+        if !parts.iter().any(|part| matches!(part, TemplatePart::Value { .. })) {
             let (position, fault) = (1, TemplateFault::NoVariable);
             return Err(TemplateError { position, fault });
         }
@@ -268,23 +268,23 @@ impl Template {
 
     /// The same after host and port, as in Apache's `%v:%p`.
     pub(crate) fn vcombined() -> Self {
-        let host = Part::Value {
+        let host = TemplatePart::Value {
             variable: Variable::HostAndPort,
             is_quoted: false,
         };
-        let mut parts = vec![host, Part::Text(" ".into())];
+        let mut parts = vec![host, TemplatePart::Text(" ".into())];
         parts.extend(Self::combined().parts);
         Self { parts }
     }
 
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[TemplatePart] {
         &self.parts
     }
 
     fn variables_in_use(&self) -> impl Iterator<Item = Variable> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Text(_) => None,
-            Part::Value { variable, .. } => Some(*variable),
+            TemplatePart::Text(_) => None,
+            TemplatePart::Value { variable, .. } => Some(*variable),
         })
     }
 
@@ -349,8 +349,8 @@ mod tests {
             .parts()
             .iter()
             .filter_map(|part| match part {
-                Part::Value { is_quoted, .. } => Some(*is_quoted),
-                Part::Text(_) => None,
+                TemplatePart::Value { is_quoted, .. } => Some(*is_quoted),
+                TemplatePart::Text(_) => None,
             })
             .collect();
         assert_eq!(quoted, [true, false, false, true]);

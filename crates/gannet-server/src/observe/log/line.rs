@@ -5,7 +5,7 @@ use std::io::Write;
 use gannet_content::rules::pattern::Scheme;
 
 use crate::config::template::Field;
-use crate::config::template::{Part, Template, Variable};
+use crate::config::template::{TemplatePart, Template, Variable};
 use crate::observe::record::{End, Logged, Record};
 use crate::tls::certificates::Identity;
 use crate::tls::negotiated::Negotiated;
@@ -44,8 +44,8 @@ impl LogLine<'_> {
     pub(super) fn by(&self, template: &Template, out: &mut Vec<u8>) {
         for part in template.parts() {
             match part {
-                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Value {
+                TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
+                TemplatePart::Value {
                     variable,
                     is_quoted,
                 } => self.value(*variable, *is_quoted, out),
