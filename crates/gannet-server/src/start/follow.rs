@@ -33,7 +33,7 @@ use crate::watch::notices::ERRORS;
 
 /// The location of a live directory, independent of the working directory at start.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     path: PlacePath,
     /// Folders elsewhere into which links may lead.
     outside: Outside,
@@ -48,7 +48,7 @@ enum PlacePath {
     Below(PathBuf, PathBuf),
 }
 
-impl Place {
+impl Location {
     /// The place of a path; `is_host` if it is in a folder with one directory per host.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Place {
 pub(crate) struct LiveDirectory {
     /// The name given by the operator.
     name: PathBuf,
-    place: Place,
+    place: Location,
     /// Its files that are read before any request.
     ahead: ReadAhead,
     /// The names of those that it may have.
@@ -118,7 +118,7 @@ impl LiveDirectory {
     /// workers. Read the rules after this: then no change is missed.
     pub(crate) fn new(
         name: &Path,
-        (place, root): (Place, &Root),
+        (place, root): (Location, &Root),
         ahead: &ReadAhead,
         workers: usize,
     ) -> Self {

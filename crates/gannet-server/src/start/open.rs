@@ -25,7 +25,7 @@ use crate::release::directory::DirectoryOptions;
 use crate::release::opened::{OpenedDirectory, What};
 use crate::release::rules::{ReadAhead, RulesError, SiteRules};
 use crate::start::archive::Proof;
-use crate::start::follow::{LiveDirectory, Place};
+use crate::start::follow::{LiveDirectory, Location};
 use crate::start::releases::origin::{AtPath, InStore, Origin};
 
 /// Why content cannot be served.
@@ -364,7 +364,7 @@ impl Opening<'_> {
             compressed_only: self.options.compressed_only,
         };
         let outside = &self.options.follow_links;
-        let place = Place::new(path, is_host, outside).map_err(refuse)?;
+        let place = Location::new(path, is_host, outside).map_err(refuse)?;
         let root = place.open().map_err(refuse)?;
         // Opening a folder does not require permission to enter it; without this check, the error
         // would misleadingly name its rules files.

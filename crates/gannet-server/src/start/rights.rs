@@ -16,7 +16,7 @@ use gannet_io::named_file;
 
 use crate::config::{Content, Hosted, RunAs};
 use crate::release::rules::ReadAhead;
-use crate::start::follow::{Place, names};
+use crate::start::follow::{Location, names};
 use crate::start::open::OpenError;
 use crate::start::start_error::StartError;
 use crate::tls::watch::Source;
@@ -185,7 +185,7 @@ fn is_of_rights(error: &io::Error) -> bool {
 
 /// Opens a directory, and looks into it: that takes the right to enter it.
 fn open(path: &Path, is_host: bool) -> io::Result<Root> {
-    let root = Place::new(path, is_host, &Outside::default())?.open()?;
+    let root = Location::new(path, is_host, &Outside::default())?.open()?;
     named_file::metadata_below(&root, Path::new("."))?;
     Ok(root)
 }

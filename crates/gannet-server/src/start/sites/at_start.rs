@@ -17,7 +17,7 @@ use crate::coder::Coder;
 use crate::config::{Config, Content, ContentOptions, Hosted, Many};
 use crate::release::archive_room::ArchiveRoom;
 use crate::release::opened::What;
-use crate::start::follow::Place;
+use crate::start::follow::Location;
 use crate::start::open::{Followed, OpenError, Opening, no_front_page};
 use crate::start::start_error::StartError;
 use crate::watch::in_time::{self, Patience};
@@ -129,7 +129,7 @@ pub fn opened_at_start(
 fn reach(content: &Content, outside: &Outside) -> Result<(), OpenError> {
     let (what, tried) = match content {
         Content::HostFolder(path) => {
-            let opened = Place::new(path, true, outside).and_then(|place| place.open());
+            let opened = Location::new(path, true, outside).and_then(|place| place.open());
             ("directory", opened.map(drop))
         }
         Content::Archive(path) => ("archive", named_file::open(path).map(drop)),
