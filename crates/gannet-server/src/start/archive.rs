@@ -28,7 +28,7 @@ use crate::start::open::{OpenError, Opening};
 
 /// What has to hold of an archive before it is served, besides a required signature.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Proof<'a> {
+pub(crate) enum ArchiveProof<'a> {
     /// That its metadata is valid: opening it, at the start or for the first request for a host, would
     /// otherwise take as long as reading it. What is copied into memory anyway, and short, is verified as well.
     Valid,
@@ -48,14 +48,14 @@ impl Opening<'_> {
     pub(crate) fn open_archive(
         &self,
         path: &Path,
-        proof: Proof<'_>,
+        proof: ArchiveProof<'_>,
     ) -> Result<OpenedArchive, OpenError> {
         let options = self.options;
         let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
         let file = named_file::open(path).map_err(io_error)?;
         let meta = Meta::of(&file).map_err(io_error)?;
         let len = meta.len;
-        if let Proof::Named(pointer) | Proof::Pointer(pointer) = proof
+        if let ArchiveProof::Named(pointer) | ArchiveProof::Pointer(pointer) = proof
             && len != pointer.size
         {
             // Before anything is read or copied: the length may be any.
@@ -144,12 +144,12 @@ fn verify(
     archive: &Archive<Vec<u8>>,
     file: &fs::File,
     (path, start, is_copied): (&Path, &[u8], bool),
-    proof: Proof<'_>,
+    proof: ArchiveProof<'_>,
     options: &ContentOptions,
 ) -> Result<(), OpenError> {
     let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
     match (proof, &options.require_signature) {
-        (Proof::Pointer(pointer), _) => {
+        (ArchiveProof::Pointer(pointer), _) => {
             let whole = WholeFile::read(file).map_err(io_error)?;
             let is_right = whole.len == pointer.size
                 && whole.digest == pointer.digest
@@ -159,7 +159,7 @@ fn verify(
                 return Err(OpenError::Other(path.to_owned()));
             }
         }
-        (Proof::Named(pointer), _) => {
+        (ArchiveProof::Named(pointer), _) => {
             let id = ReleaseId::of_build_id(archive.superblock().build_id());
             if id != pointer.release {
                 return Err(OpenError::Other(path.to_owned()));
@@ -175,7 +175,7 @@ fn verify(
                 .map_err(io_error)?
                 .map_err(unsigned)?;
         }
-        (Proof::Digests, None) => {
+        (ArchiveProof::Digests, None) => {
             let damaged = |error| OpenError::Damaged(path.to_owned(), error);
             signature::check_build_id(archive).map_err(damaged)?;
             signature::check_bodies(archive, |chunk, at| file.read_exact_at(chunk, at))
@@ -183,7 +183,7 @@ fn verify(
                 .map_err(damaged)?;
         }
         // Some tens of milliseconds at most, with the bytes still in the processor's caches.
-        (Proof::Valid, None)
+        (ArchiveProof::Valid, None)
             if is_copied && archive.superblock().archive_len() <= ARCHIVE_COPY_MAX =>
         {
             let damaged = |error| OpenError::Damaged(path.to_owned(), error);
@@ -192,7 +192,7 @@ fn verify(
                 .map_err(io_error)?
                 .map_err(damaged)?;
         }
-        (Proof::Valid, None) => {}
+        (ArchiveProof::Valid, None) => {}
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::DirectoryOptions;
 use crate::release::opened::{OpenedDirectory, What};
 use crate::release::rules::{ReadAhead, RulesError, SiteRules};
-use crate::start::archive::Proof;
+use crate::start::archive::ArchiveProof;
 use crate::start::follow::{LiveDirectory, Location};
 use crate::start::releases::origin::{AtPath, InStore, Origin};
 
@@ -298,7 +298,7 @@ impl Opening<'_> {
             Content::Archive(path) => {
                 let origin = AtPath::new(path);
                 let origin = origin.map_err(|e| OpenError::Io("archive", path.to_owned(), e))?;
-                self.open_release(path, Proof::Valid, Origin::Path(origin))
+                self.open_release(path, ArchiveProof::Valid, Origin::Path(origin))
             }
             Content::Many(many) => Err(OpenError::Kind(many.folder.clone())),
             Content::Store(path) => {
@@ -318,8 +318,8 @@ impl Opening<'_> {
     ) -> Result<(What, Followed), OpenError> {
         let path_of = |store: &InStore, release| store.store.release_path(release);
         let proof = match self.options.require_signature {
-            Some(_) => Proof::Pointer(&store.pointer),
-            None => Proof::Named(&store.pointer),
+            Some(_) => ArchiveProof::Pointer(&store.pointer),
+            None => ArchiveProof::Named(&store.pointer),
         };
         let first = self.open_archive(&path_of(&store, store.pointer.release), proof);
         let archive = match first {
@@ -327,7 +327,7 @@ impl Opening<'_> {
             Err(error) => {
                 let whole = store.earlier(now).find_map(|pointer| {
                     let path = path_of(&store, pointer.release);
-                    let archive = self.open_archive(&path, Proof::Pointer(&pointer));
+                    let archive = self.open_archive(&path, ArchiveProof::Pointer(&pointer));
                     Some((archive.ok()?, pointer))
                 });
                 let (archive, pointer) = whole.ok_or(error)?;
@@ -342,7 +342,7 @@ impl Opening<'_> {
     fn open_release(
         &self,
         path: &Path,
-        proof: Proof<'_>,
+        proof: ArchiveProof<'_>,
         origin: Origin,
     ) -> Result<(What, Followed), OpenError> {
         let archive = self.open_archive(path, proof)?;

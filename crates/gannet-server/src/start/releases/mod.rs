@@ -37,7 +37,7 @@ use crate::observe::board::Board;
 use crate::release::archive_room::ArchiveRoom;
 use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
 use crate::release::room::Room;
-use crate::start::archive::Proof;
+use crate::start::archive::ArchiveProof;
 use crate::start::open::Opening;
 use crate::start::published::{Applied, Published};
 use crate::watch::lookout::{Lookout, Stamp};
@@ -328,7 +328,7 @@ impl Follower {
         };
         let path = at.path().to_owned();
         let begun = Instant::now();
-        match self.open(&path, Proof::Digests) {
+        match self.open(&path, ArchiveProof::Digests) {
             Ok(archive) => self.found(archive, now),
             Err(refusal) => {
                 let again_at = (!refusal.is_final).then(|| again_after(begun.elapsed()));
@@ -406,7 +406,7 @@ impl Follower {
 
     /// Opens the release that a pointer names. The pointer has the digest of the whole file.
     fn open_of_store(&self, path: &Path, pointer: &Pointer) -> Result<OpenedArchive, Refusal> {
-        let archive = self.open(path, Proof::Pointer(pointer))?;
+        let archive = self.open(path, ArchiveProof::Pointer(pointer))?;
         if is_named(&archive, pointer.release) {
             return Ok(archive);
         }
@@ -426,7 +426,7 @@ impl Follower {
     }
 
     /// Opens an archive.
-    fn open(&self, path: &Path, proof: Proof<'_>) -> Result<OpenedArchive, Refusal> {
+    fn open(&self, path: &Path, proof: ArchiveProof<'_>) -> Result<OpenedArchive, Refusal> {
         let opening = Opening {
             options: &self.surroundings.options,
             workers: self.surroundings.workers,
