@@ -6,7 +6,7 @@ mod tls_support;
 use gannet_server::tls::alert::{Alert, TlsFault};
 use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::clients::Demand;
-use gannet_server::tls::config::{Options, Protocol};
+use gannet_server::tls::config::{Options, AlpnProtocol};
 use gannet_server::tls::handshake::{Failure, Handshake, HandshakeKind, Step};
 use gannet_server::tls::record::aead::{Cipher, Version};
 use gannet_server::tls::watch::Source;
@@ -171,7 +171,7 @@ fn application_protocols() {
     let authority = Authority::new();
     let issued = authority.issued(KeyKind::P256, &["localhost"]);
     let one = Options {
-        protocols: vec![Protocol::Http11],
+        protocols: vec![AlpnProtocol::Http11],
         ..Options::default()
     };
     let (one, two) = (set(&[&issued], &one), set(&[&issued], &Options::default()));
@@ -184,9 +184,9 @@ fn application_protocols() {
         let mut client = connect(&authority.client(abilities), "localhost");
         shake(set, &mut client).unwrap().protocol
     };
-    assert_eq!(check(&one, &[b"h2", b"http/1.1"]), Protocol::Http11);
-    assert_eq!(check(&two, &[b"http/1.1", b"h2"]), Protocol::H2);
-    assert_eq!(check(&two, &[]), Protocol::Http11);
+    assert_eq!(check(&one, &[b"h2", b"http/1.1"]), AlpnProtocol::Http11);
+    assert_eq!(check(&two, &[b"http/1.1", b"h2"]), AlpnProtocol::H2);
+    assert_eq!(check(&two, &[]), AlpnProtocol::Http11);
     let abilities = Abilities {
         alpn: vec![b"spdy/3".to_vec()],
         ..Abilities::default()
@@ -636,7 +636,7 @@ fn stays_a_challenge(set: &CertificateSet) {
         out.clear();
         let step = server.receive(set, &hello(second, true), &mut out);
         assert!(matches!(step, Ok(Step::NeedInput)) && !out.is_empty());
-        assert_eq!(server.protocol(), Protocol::Challenge, "{second:?}");
+        assert_eq!(server.protocol(), AlpnProtocol::Challenge, "{second:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use gannet_io::driver::Driver;
 use super::secure::State;
 use super::{Active, Phase};
 use crate::bounds::limits::LINGER_MS;
-use crate::tls::config::Protocol;
+use crate::tls::config::AlpnProtocol;
 use crate::tls::handshake::{Failure, Step};
 
 impl<D: Driver> Active<'_, D> {
@@ -31,7 +31,7 @@ impl<D: Driver> Active<'_, D> {
         tls.handshake_bytes = sent;
         conn.phase = Phase::Reading;
         self.shared.counters.tls.early += 1;
-        if protocol == Protocol::H2 {
+        if protocol == AlpnProtocol::H2 {
             self.begin_streams();
             if let Some(streams) = self.conn.protocol.streams_mut() {
                 streams.is_early = true;

@@ -8,7 +8,7 @@ use super::{Active, Phase};
 use crate::bounds::ledger::Work;
 use crate::bounds::limits::{FRESH_MS, LINGER_MS};
 use crate::tls::alert::Alert;
-use crate::tls::config::Protocol;
+use crate::tls::config::AlpnProtocol;
 use crate::tls::handshake::{Established, Failure, HandshakeKind as HandshakeKind, Step};
 use crate::tls::session::{Received, Session};
 
@@ -117,7 +117,7 @@ impl<D: Driver> Active<'_, D> {
             ..
         } = established;
         self.count_handshake(kind);
-        if protocol == Protocol::Challenge {
+        if protocol == AlpnProtocol::Challenge {
             return self.end_challenge(session, out);
         }
         let mut client = self.conn.client.as_deref_mut();
@@ -151,8 +151,8 @@ impl<D: Driver> Active<'_, D> {
         tls.state = State::Open(session);
         tls.handshake_bytes = conn.sent + out.len() as u64;
         match protocol {
-            Protocol::Http11 | Protocol::Challenge => {}
-            Protocol::H2 => self.begin_streams(),
+            AlpnProtocol::Http11 | AlpnProtocol::Challenge => {}
+            AlpnProtocol::H2 => self.begin_streams(),
         }
         if !self.note_received(result) {
             return;

@@ -15,7 +15,7 @@ use rustls::server::NoServerSessionStorage;
 use rustls::sign::CertifiedKey;
 
 use super::certificates::{Cause, CertificateError, challenge};
-use super::config::{Options, Protocol, SingleKey};
+use super::config::{Options, AlpnProtocol, SingleKey};
 use crate::bounds::tls::CHALLENGES_MAX;
 
 /// The certificates for challenges, by name. The lock is taken by handshakes that offer `acme-tls/1`
@@ -84,7 +84,7 @@ fn config(path: &Path, key: CertifiedKey) -> Result<Arc<ServerConfig>, Certifica
     let builder = Options::default().builder(&versions);
     let builder = builder.map_err(|why| CertificateError::at(path, Cause::Library(why)))?;
     let mut config = builder.with_cert_resolver(Arc::new(SingleKey(Arc::new(key))));
-    config.alpn_protocols = vec![Protocol::Challenge.alpn().to_vec()];
+    config.alpn_protocols = vec![AlpnProtocol::Challenge.alpn().to_vec()];
     config.enable_secret_extraction = true;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

@@ -24,7 +24,7 @@ use crate::bounds::tls::{EARLY_DATA_MAX, EARLY_SESSIONS_MAX};
 
 /// An application protocol, chosen by ALPN (RFC 7301).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Protocol {
+pub enum AlpnProtocol {
     /// `http/1.1`; also for clients without ALPN.
     Http11,
     /// `h2`.
@@ -33,7 +33,7 @@ pub enum Protocol {
     Challenge,
 }
 
-impl Protocol {
+impl AlpnProtocol {
     /// The name in the ALPN registry.
     #[must_use]
     pub fn alpn(self) -> &'static [u8] {
@@ -49,7 +49,7 @@ impl Protocol {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Options {
     /// Protocols to offer, the preferred one first.
-    pub protocols: Vec<Protocol>,
+    pub protocols: Vec<AlpnProtocol>,
     /// TLS 1.2 is enabled, too.
     pub tls12: bool,
     /// Sessions can be resumed.
@@ -87,7 +87,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            protocols: vec![Protocol::H2, Protocol::Http11],
+            protocols: vec![AlpnProtocol::H2, AlpnProtocol::Http11],
             tls12: true,
             resumption: true,
             early_data: false,

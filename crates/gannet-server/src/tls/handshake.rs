@@ -26,7 +26,7 @@ use rustls::{AlertDescription, Error, HandshakeKind, NamedGroup, ProtocolVersion
 use super::alert::Alert;
 use super::certificates::{CertificateSet, Without};
 use super::clients::Demand;
-use super::config::{Protocol, secrets_of};
+use super::config::{AlpnProtocol, secrets_of};
 use super::hello::{self, Look};
 use super::negotiated::{self, Negotiated};
 use super::record::ContentType;
@@ -88,7 +88,7 @@ pub struct Established {
     /// The connection, ready for both directions.
     pub session: Session,
     /// The protocol to speak.
-    pub protocol: Protocol,
+    pub protocol: AlpnProtocol,
     /// The name requested by the client, in lower case, whether there is a certificate for it or
     /// not.
     pub server_name: Option<Box<str>>,
@@ -279,10 +279,10 @@ impl Handshake {
 
     /// The negotiated protocol, available once our side of the handshake has been output.
     #[must_use]
-    pub fn protocol(&self) -> Protocol {
+    pub fn protocol(&self) -> AlpnProtocol {
         match &self.state {
             State::Running(connection) => self.protocol_of(connection),
-            State::Hello | State::Over => Protocol::Http11,
+            State::Hello | State::Over => AlpnProtocol::Http11,
         }
     }
 
@@ -463,11 +463,11 @@ impl Handshake {
         Err(Error::General("the handshake makes no progress".into()))
     }
 
-    fn protocol_of(&self, connection: &UnbufferedServerConnection) -> Protocol {
+    fn protocol_of(&self, connection: &UnbufferedServerConnection) -> AlpnProtocol {
         match connection.alpn_protocol() {
-            _ if self.is_challenge => Protocol::Challenge,
-            Some(b"h2") => Protocol::H2,
-            _ => Protocol::Http11,
+            _ if self.is_challenge => AlpnProtocol::Challenge,
+            Some(b"h2") => AlpnProtocol::H2,
+            _ => AlpnProtocol::Http11,
         }
     }
 

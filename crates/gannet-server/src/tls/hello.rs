@@ -5,7 +5,7 @@
 //! keys, is chosen before the TLS library sees it. Malformed input is left to the library, which
 //! parses everything again and sends the right alert.
 
-use super::config::Protocol;
+use super::config::AlpnProtocol;
 use crate::bounds::tls::{CLIENT_HELLO_MAX, PLAINTEXT_MAX, RECORD_HEADER_LEN};
 
 /// The apparent protocol of a connection.
@@ -193,7 +193,7 @@ fn is_challenge(content: &[u8]) -> bool {
         let first = list.short_vector()?;
         list.0.is_empty().then_some(first)
     });
-    only == Some(Protocol::Challenge.alpn())
+    only == Some(AlpnProtocol::Challenge.alpn())
 }
 
 /// The host name in the extension, in lower case.

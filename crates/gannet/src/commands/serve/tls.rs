@@ -3,7 +3,7 @@
 use gannet_server::config::HttpVersions;
 use gannet_server::config::{ListenAddress, Scheme, TlsConfig};
 use gannet_server::tls::certificates::{Cause, PairPaths, Warning, now_unix};
-use gannet_server::tls::config::{Options, Protocol};
+use gannet_server::tls::config::{Options, AlpnProtocol};
 use gannet_server::tls::development::{self, Development, DevelopmentError};
 use gannet_server::tls::on_demand::OnDemand;
 use gannet_server::tls::watch::{Reload, Source};
@@ -65,11 +65,11 @@ pub fn source(settings: &Settings) -> Result<Option<Source>, Failure> {
 }
 
 /// What handshakes over TCP offer. Without either version they offer HTTP/1, which is refused then.
-fn protocols(http: HttpVersions) -> Vec<Protocol> {
+fn protocols(http: HttpVersions) -> Vec<AlpnProtocol> {
     match (http.http1, http.http2) {
-        (true, true) => vec![Protocol::H2, Protocol::Http11],
-        (false, true) => vec![Protocol::H2],
-        (_, false) => vec![Protocol::Http11],
+        (true, true) => vec![AlpnProtocol::H2, AlpnProtocol::Http11],
+        (false, true) => vec![AlpnProtocol::H2],
+        (_, false) => vec![AlpnProtocol::Http11],
     }
 }
 
