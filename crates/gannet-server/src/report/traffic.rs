@@ -77,7 +77,7 @@ fn line(before: &Counters, after: &Counters, seconds: f64) -> String {
     format!(
         "report: {:.1} requests/s, {}, {} connections, p50 {}, p99 {}, cache hits {cache}, {errors}",
         per_second(since(Counters::responses_total)),
-        Rate(per_second(since(|it| it.bytes_sent))),
+        ByteRate(per_second(since(|it| it.bytes_sent))),
         after.connections_now,
         at_most(0.50),
         at_most(0.99),
@@ -102,9 +102,9 @@ impl Display for AtMost {
 }
 
 /// Bytes in a second.
-struct Rate(f64);
+struct ByteRate(f64);
 
-impl Display for Rate {
+impl Display for ByteRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             rate if rate < 1e3 => write!(f, "{rate:.0} B/s"),
