@@ -346,7 +346,7 @@ pub(super) enum Go {
     Serve,
 }
 
-type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
+type ReadySender = Sender<Result<(Waker, EngineReport), Declined>>;
 
 /// The inputs of a worker's thread.
 struct Seat {
@@ -354,7 +354,7 @@ struct Seat {
     opened: Arc<Opened>,
     log: LogSink,
     inbox: Receiver<Message>,
-    ready: Ready,
+    ready: ReadySender,
     /// Receives the signal to start serving.
     on_go: Receiver<Go>,
 }
