@@ -27,7 +27,7 @@ use crate::observe::measures::Measures;
 use crate::observe::metrics::Counters;
 use crate::passwords::checker::{Checker, Jobs};
 use crate::quic::elders::Elders;
-use crate::quic::settings::Secrets;
+use crate::quic::settings::TokenSecrets;
 use crate::quic::{QuicSettings, SocketOf};
 use crate::release::Release;
 use crate::release::archive::has_forms;
@@ -398,7 +398,7 @@ fn worker<D: Driver>(
     };
     let sockets = tls.as_ref().map_or(0, |tls| tls.datagram_sockets);
     let quic = (sockets > 0).then(|| QuicSettings {
-        secrets: Secrets::fixed(),
+        secrets: TokenSecrets::fixed(),
         generation: 0,
         addresses: vec![SocketAddr::from(([192, 0, 2, 1], 443)); sockets as usize].into(),
         sockets: (0..sockets)

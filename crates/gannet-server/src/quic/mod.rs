@@ -43,7 +43,7 @@ use quinn_proto::{Endpoint, Incoming, ServerConfig};
 use self::elders::Elders;
 use self::routing::Issuer;
 use self::sending::Trains;
-use self::settings::Secrets;
+use self::settings::TokenSecrets;
 use self::table::Table;
 use crate::config::Limits;
 use crate::ground::idle_queue::IdleQueue;
@@ -57,7 +57,7 @@ const VERSION: u32 = 1;
 #[derive(Clone)]
 pub(crate) struct QuicSettings {
     /// Shared by all workers.
-    pub(crate) secrets: Secrets,
+    pub(crate) secrets: TokenSecrets,
     /// Distinguishes this process from those before and after it, as upgrades follow each other.
     pub(crate) generation: u8,
     /// The addresses with HTTP/3.
@@ -88,7 +88,7 @@ pub(crate) struct SocketOf {
 /// `run_quic`. `quic_deadline` limits the wait before the next turn.
 pub(crate) struct Quic {
     endpoint: Endpoint,
-    secrets: Secrets,
+    secrets: TokenSecrets,
     /// The configuration of new connections.
     config: Arc<ServerConfig>,
     /// The generation of its certificates.

@@ -22,7 +22,7 @@ pub const SECRETS_LEN: usize = 96;
 /// Secrets shared by all workers of a server, so that each accepts the tokens (RFC 9000 section
 /// 8.1) that another has issued, and can reset its connections (section 10.3).
 #[derive(Clone)]
-pub(crate) struct Secrets {
+pub(crate) struct TokenSecrets {
     token: Arc<dyn HandshakeTokenKey>,
     reset: Arc<dyn HmacKey>,
     /// What both are made of.
@@ -31,7 +31,7 @@ pub(crate) struct Secrets {
     seed: Option<[u8; 32]>,
 }
 
-impl Secrets {
+impl TokenSecrets {
     /// Random secrets, for a server.
     pub(crate) fn new() -> Self {
         let mut bytes = [0; SECRETS_LEN];
@@ -68,7 +68,7 @@ impl Secrets {
 }
 
 /// The configuration of a worker's endpoint.
-pub(super) fn endpoint(secrets: &Secrets, issuer: Issuer) -> Arc<EndpointConfig> {
+pub(super) fn endpoint(secrets: &TokenSecrets, issuer: Issuer) -> Arc<EndpointConfig> {
     let mut config = EndpointConfig::new(Arc::clone(&secrets.reset));
     config
         .supported_versions(vec![super::VERSION])
@@ -79,7 +79,7 @@ pub(super) fn endpoint(secrets: &Secrets, issuer: Issuer) -> Arc<EndpointConfig>
 
 /// The configuration of connections that use these certificates.
 pub(super) fn server(
-    secrets: &Secrets,
+    secrets: &TokenSecrets,
     certificates: &CertificateSet,
     limits: &Limits,
 ) -> Arc<ServerConfig> {

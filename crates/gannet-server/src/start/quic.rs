@@ -13,7 +13,7 @@ use super::estate::Inheritance;
 use crate::config::{ListenAddress, Scheme};
 use crate::quic::elders::Elders;
 use crate::quic::settings::SECRETS_LEN;
-use crate::quic::settings::Secrets;
+use crate::quic::settings::TokenSecrets;
 use crate::quic::{QuicSettings, SocketOf};
 
 /// Number of workers that a connection ID can encode.
@@ -90,7 +90,7 @@ pub(super) struct Datagrams {
     /// By address.
     sockets: Vec<Vec<OwnedFd>>,
     workers: usize,
-    secrets: Option<Secrets>,
+    secrets: Option<TokenSecrets>,
     generation: u8,
     elders: Elders,
     pub(super) report: Http3Report,
@@ -128,7 +128,7 @@ impl Datagrams {
             }
         }
         let inherited = inheritance.secrets.as_ref();
-        let secrets = || inherited.map_or_else(Secrets::new, Secrets::inherited);
+        let secrets = || inherited.map_or_else(TokenSecrets::new, TokenSecrets::inherited);
         all.secrets = (!all.sockets.is_empty()).then(secrets);
         all
     }
@@ -247,7 +247,7 @@ mod tests {
                 let datagrams = Datagrams {
                     sockets: (0..2).map(sockets).collect(),
                     workers,
-                    secrets: Some(Secrets::new()),
+                    secrets: Some(TokenSecrets::new()),
                     report: Http3Report {
                         addresses: vec![address; 2],
                         ..Http3Report::default()
