@@ -41,7 +41,7 @@ struct DrivenFolder {
 }
 
 /// What is asked of it.
-struct Shared {
+struct DrivenState {
     folder: Arc<Mutex<DrivenFolder>>,
     options: ContentOptions,
 }
@@ -57,7 +57,7 @@ fn lock(folder: &Mutex<DrivenFolder>) -> MutexGuard<'_, DrivenFolder> {
     folder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Entries for Shared {
+impl Entries for DrivenState {
     fn stamp(&self) -> Option<Stamp> {
         Some(Stamp::of_changes(lock(&self.folder).changes))
     }
@@ -129,7 +129,7 @@ impl DrivenSites {
             (tls, &DrivenClients::default()),
         );
         let folder = Arc::new(Mutex::new(DrivenFolder::default()));
-        let entries = Shared {
+        let entries = DrivenState {
             folder: Arc::clone(&folder),
             options: options.clone(),
         };
