@@ -21,7 +21,7 @@ use super::folder::CertificateFolder;
 use crate::bounds::tls::{ASK_AGAIN_S, ASKED_MAX, COMING_S, TELL_AGAIN_S, UNTOLD_MAX};
 
 /// Tells whether there is a site for a host (lower case).
-pub type Sites = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+pub type HasSite = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Tells whether the authority that is asked issues for a host (lower case).
 pub type Issues = fn(&str) -> bool;
@@ -38,7 +38,7 @@ struct Desk {
 }
 
 struct State {
-    sites: Sites,
+    sites: HasSite,
     /// Hosts of sites that have no certificate.
     asked: HashMap<Box<str>, NameRequest>,
     /// Those that are to be told.
@@ -69,7 +69,7 @@ impl OnDemand {
     /// certificate, `-NAME` if it need not any more. `issues` tells for which hosts that has any use.
     #[must_use]
     pub fn new(pipe: File, issues: Issues) -> Self {
-        let nothing: Sites = Arc::new(|_| false);
+        let nothing: HasSite = Arc::new(|_| false);
         Self(Arc::new(Desk {
             state: Mutex::new(State {
                 sites: nothing,
@@ -86,7 +86,7 @@ impl OnDemand {
     }
 
     /// Replaces what is known of sites.
-    pub fn know(&self, sites: Sites) {
+    pub fn know(&self, sites: HasSite) {
         self.state().sites = sites;
     }
 
@@ -155,7 +155,7 @@ pub(super) struct Teller {
     awaited: VecDeque<Box<str>>,
     /// What sites were known when hosts with certificates were told the last time, and when that was
     /// begun anew.
-    last: Option<(Sites, Instant)>,
+    last: Option<(HasSite, Instant)>,
     /// There was no room for all of these.
     is_behind: bool,
 }
@@ -205,7 +205,7 @@ impl Teller {
     }
 
     /// Tells which hosts have certificates, and which names have no site any more.
-    fn tell_known(&mut self, folder: &CertificateFolder, sites: &Sites, is_anew: bool) {
+    fn tell_known(&mut self, folder: &CertificateFolder, sites: &HasSite, is_anew: bool) {
         if is_anew {
             // All of these are told once more.
             self.untold.retain(|name| !self.told.contains(name));
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use crate::bounds::tls::FOLDER_PAIRS_MAX;
 
-    fn known(names: &[&str]) -> Sites {
+    fn known(names: &[&str]) -> HasSite {
         let names: HashSet<String> = names.iter().map(|it| (*it).to_owned()).collect();
         Arc::new(move |name| names.contains(name))
     }
