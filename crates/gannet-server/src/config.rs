@@ -111,7 +111,7 @@ impl Default for HttpVersions {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TlsConfig {
     /// Where the certificates come from.
-    pub source: watch::Source,
+    pub source: watch::CertificateSource,
     /// Whether the kernel encrypts large bodies.
     pub kernel: kernel::Choice,
     /// Records that one key of a connection may encrypt before it is replaced, 256 to 2^23. If it

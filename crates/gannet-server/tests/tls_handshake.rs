@@ -9,7 +9,7 @@ use gannet_server::tls::clients::Demand;
 use gannet_server::tls::config::{Options, AlpnProtocol};
 use gannet_server::tls::handshake::{Failure, Handshake, HandshakeKind, Step};
 use gannet_server::tls::record::aead::{Cipher, Version};
-use gannet_server::tls::watch::Source;
+use gannet_server::tls::watch::CertificateSource;
 use gannet_testkit::tls::KEY_KINDS;
 use rustls::crypto::aws_lc_rs::{cipher_suite as suites, kx_group as groups};
 use rustls::{ClientConnection, SupportedCipherSuite};
@@ -617,7 +617,7 @@ fn a_challenge_stays_one_after_a_second_hello() {
         (vec![clients], Demand::Optional),
     ];
     for (client_authorities, client_demand) in asked {
-        let source = Source {
+        let source = CertificateSource {
             client_authorities,
             client_demand,
             ..ordered(&folder, None)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gannet_server::tls::alert::Alert;
 use gannet_server::tls::certificates::PairPaths;
 use gannet_server::tls::handshake::{Failure, Handshake, Step};
-use gannet_server::tls::watch::Source;
+use gannet_server::tls::watch::CertificateSource;
 use rustls::{CertificateError, Error};
 use tls_support::*;
 
@@ -29,7 +29,7 @@ fn on_demand_nobody_gets_another_hosts_certificate_by_chance() {
     let mut nameless = authority.client(Abilities::default());
     Arc::make_mut(&mut nameless).enable_sni = false;
     // What a client is shown that asks for a name, or for none.
-    let shown = |source: &Source, name: Option<&str>| {
+    let shown = |source: &CertificateSource, name: Option<&str>| {
         let set = source.open().unwrap().store.current();
         let mut client = match name {
             Some(name) => connect(&config, name),
@@ -59,7 +59,7 @@ fn on_demand_nobody_gets_another_hosts_certificate_by_chance() {
     // Names of no site, and one that nobody issues for.
     let unknown = ["elsewhere.example", "a_b.test", "localhost"].map(Some);
     let name_of = |it: Result<&str, Alert>| it.map(|it| format!("DnsName(\"{it}\")"));
-    let check = |source: &Source, of_unknown: Result<&str, Alert>, of_none: Result<&str, Alert>| {
+    let check = |source: &CertificateSource, of_unknown: Result<&str, Alert>, of_none: Result<&str, Alert>| {
         for name in names {
             assert_eq!(shown(source, Some(name)), name_of(Ok(name)));
         }

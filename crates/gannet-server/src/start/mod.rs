@@ -390,7 +390,7 @@ fn introduce_workers(running: &mut Running) {
 
 /// The certificates of a server that is about to start.
 struct Tls {
-    source: watch::Source,
+    source: watch::CertificateSource,
     store: Arc<CertificateStore>,
     warnings: Vec<Warning>,
     held: watch::LastGood,

@@ -19,7 +19,7 @@ use crate::release::rules::ReadAhead;
 use crate::start::follow::{Location, names};
 use crate::start::open::OpenError;
 use crate::start::start_error::StartError;
-use crate::tls::watch::Source;
+use crate::tls::watch::CertificateSource;
 use crate::watch::in_time::however_long;
 
 /// What the user cannot do again that root can: the server starts all the same.
@@ -74,7 +74,7 @@ pub struct Again<'a> {
     /// Directories have rules of this dialect.
     pub rules: Option<Compat>,
     /// Its certificates.
-    pub certificates: Option<&'a Source>,
+    pub certificates: Option<&'a CertificateSource>,
     /// Its password file.
     pub passwords: Option<&'a Path>,
     /// Its log file.
@@ -161,7 +161,7 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
             }
         }
     }
-    let certificates = again.certificates.into_iter().flat_map(Source::files);
+    let certificates = again.certificates.into_iter().flat_map(CertificateSource::files);
     for path in certificates.chain(again.passwords) {
         keep(path, false, read(path));
     }

@@ -32,7 +32,7 @@ use crate::start::workers::Thread;
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::clients::Asked;
 use crate::tls::kernel::KernelTls;
-use crate::tls::watch::{LastGood, LOOK_EVERY, Reload, Source};
+use crate::tls::watch::{LastGood, LOOK_EVERY, Reload, CertificateSource};
 use crate::watch::lookout::Lookout;
 use crate::watch::notices;
 
@@ -76,7 +76,7 @@ pub struct StartReport {
 
 /// The certificates in use, and their source.
 pub(crate) struct Certificates {
-    pub(crate) source: Source,
+    pub(crate) source: CertificateSource,
     pub(crate) store: Arc<CertificateStore>,
     pub(crate) held: LastGood,
 }

@@ -69,7 +69,7 @@ impl Ordered {
 
 /// The source of a server's certificates.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Source {
+pub struct CertificateSource {
     /// Pairs that are named one by one, the default first. Those of [`ordered`](Self::ordered) follow.
     pub pairs: Vec<PairPaths>,
     /// Use expired certificates, with a warning.
@@ -87,7 +87,7 @@ pub struct Source {
     pub client_demand: Demand,
 }
 
-impl Source {
+impl CertificateSource {
     /// Reads the certificates for the first time.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Source {
     }
 }
 
-/// What [`Source::open`] has read.
+/// What [`CertificateSource::open`] has read.
 pub struct OpenedSource {
     /// The certificates.
     pub store: Arc<CertificateStore>,
@@ -210,7 +210,7 @@ pub struct OpenedSource {
 
 /// What was last read of a source and could be used.
 pub(crate) struct LastGood {
-    /// For each of [`Source::pairs`]; `None` if it is waited for.
+    /// For each of [`CertificateSource::pairs`]; `None` if it is waited for.
     named: Vec<Option<Pair>>,
     folder: Option<CertificateFolder>,
     expected: Expected,
@@ -218,7 +218,7 @@ pub(crate) struct LastGood {
 }
 
 impl LastGood {
-    fn new(source: &Source) -> Self {
+    fn new(source: &CertificateSource) -> Self {
         let ordered = source.ordered.as_ref();
         let hosts = ordered.map_or(&[][..], |ordered| &ordered.hosts);
         let names = hosts.iter().map(|host| host.as_str().into());
@@ -242,7 +242,7 @@ impl LastGood {
     /// [`CertificateError`]: nothing has changed.
     fn read_named(
         &mut self,
-        source: &Source,
+        source: &CertificateSource,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), CertificateError> {
         let is_first = self.named.is_empty();
@@ -294,7 +294,7 @@ impl LastGood {
 
     fn set(
         &self,
-        source: &Source,
+        source: &CertificateSource,
         previous: Option<&CertificateSet>,
     ) -> Result<CertificateSet, CertificateError> {
         let mut options = source.options.clone();

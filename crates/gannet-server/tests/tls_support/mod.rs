@@ -22,7 +22,7 @@ use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Established, Failure, Handshake, Step};
 use gannet_server::tls::on_demand::OnDemand;
 use gannet_server::tls::session::{Received, Session};
-use gannet_server::tls::watch::{Ordered, Source};
+use gannet_server::tls::watch::{Ordered, CertificateSource};
 use gannet_testkit::Folder;
 pub use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, connection};
 use rustls::{ClientConfig, ClientConnection};
@@ -61,7 +61,7 @@ pub fn store(issued: &Issued, options: &Options) -> Arc<CertificateStore> {
 
 /// Certificates in a folder, which are ordered there for the names of sites when they are asked for; and what
 /// the process reads that orders them.
-pub fn on_demand(folder: &Folder, is_site: fn(&str) -> bool) -> (Source, File) {
+pub fn on_demand(folder: &Folder, is_site: fn(&str) -> bool) -> (CertificateSource, File) {
     let (read, write) = companion::input().unwrap();
     let on_demand = OnDemand::new(write, |_| true);
     on_demand.know(Arc::new(is_site));
@@ -69,8 +69,8 @@ pub fn on_demand(folder: &Folder, is_site: fn(&str) -> bool) -> (Source, File) {
 }
 
 /// Certificates in a folder that `gannet acme` fills.
-pub fn ordered(folder: &Folder, on_demand: Option<OnDemand>) -> Source {
-    Source {
+pub fn ordered(folder: &Folder, on_demand: Option<OnDemand>) -> CertificateSource {
+    CertificateSource {
         pairs: Vec::new(),
         allow_expired: false,
         awaits_pairs: false,

@@ -20,12 +20,12 @@ impl Files {
         Self(path)
     }
 
-    fn source(&self) -> Source {
+    fn source(&self) -> CertificateSource {
         let pair = PairPaths {
             certificate: self.0.join("c.pem"),
             key: self.0.join("k.pem"),
         };
-        Source {
+        CertificateSource {
             pairs: vec![pair],
             allow_expired: false,
             awaits_pairs: false,
@@ -125,10 +125,10 @@ fn reading_on_demand() {
 }
 
 /// The folder of an orderer, and what is read of it.
-fn ordered(files: &Files, hosts: &[&str]) -> Source {
+fn ordered(files: &Files, hosts: &[&str]) -> CertificateSource {
     let folder = files.0.join("acme");
     fs::create_dir_all(folder.join("certificates")).unwrap();
-    Source {
+    CertificateSource {
         pairs: Vec::new(),
         ordered: Some(Ordered {
             folder,
@@ -220,7 +220,7 @@ fn hosts_come_go_and_break_one_by_one() {
 #[test]
 fn a_pair_that_nobody_orders_has_to_be_there() {
     let files = Files::new("foreign");
-    let foreign = Source {
+    let foreign = CertificateSource {
         ordered: ordered(&files, &["a.test"]).ordered,
         ..files.source()
     };
@@ -239,7 +239,7 @@ fn a_pair_that_nobody_orders_has_to_be_there() {
     assert!(set.choose(None).is_ok());
     assert_eq!(set.awaited().collect::<Vec<_>>(), ["a.test"]);
     // With those of a fleet, each is waited for by itself.
-    let fleet = Source {
+    let fleet = CertificateSource {
         awaits_pairs: true,
         ..files.source()
     };

@@ -15,7 +15,7 @@ use gannet_io::uring::Uring;
 use gannet_io::{clock, ktls, lookups, probe, user};
 use gannet_server::config::{Content, ListenAddress, SandboxChoice};
 use gannet_server::tls::certificates::now_unix;
-use gannet_server::tls::watch::Source;
+use gannet_server::tls::watch::CertificateSource;
 use gannet_server::{Denied, however_long, machine_memory, worker_folders};
 use rustix::process::{Resource, getrlimit};
 
@@ -275,7 +275,7 @@ fn folds_case(path: &Path) -> bool {
     number(&first).is_some() && number(&first) == number(&other)
 }
 
-fn certificates(settings: &Settings, source: Option<&Source>) -> Option<Certificates> {
+fn certificates(settings: &Settings, source: Option<&CertificateSource>) -> Option<Certificates> {
     let source = source?;
     if tls::is_for_development(&settings.tls) {
         return Some(Certificates::Development);

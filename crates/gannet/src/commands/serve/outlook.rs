@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use gannet_io::named_file;
 use gannet_server::config::{Config, Content, Hosted, ListenAddress, LogFormat, Scheme};
-use gannet_server::tls::watch::Source;
+use gannet_server::tls::watch::CertificateSource;
 use gannet_server::{Again, Denied, opened_at_start};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -29,7 +29,7 @@ pub(crate) struct Outlook {
     /// Every address with its transport, whether the start would bind it, and who has it if not.
     pub(crate) addresses: Vec<Prospect>,
     /// Where certificates would come from.
-    pub(crate) certificates: Option<Source>,
+    pub(crate) certificates: Option<CertificateSource>,
     /// Whether the limits of the process suffice.
     pub(crate) limits: Result<(), Failure>,
     /// Bytes that a start takes.

@@ -6,7 +6,7 @@ use gannet_server::tls::certificates::{Cause, PairPaths, Warning, now_unix};
 use gannet_server::tls::config::{Options, AlpnProtocol};
 use gannet_server::tls::development::{self, Development, DevelopmentError};
 use gannet_server::tls::on_demand::OnDemand;
-use gannet_server::tls::watch::{Reload, Source};
+use gannet_server::tls::watch::{Reload, CertificateSource};
 
 use super::acme;
 use crate::command_line::settings::{Settings, TlsSettings};
@@ -39,7 +39,7 @@ pub fn is_for_development(tls: &TlsSettings) -> bool {
 ///
 /// # Errors
 /// A flag that requires another one is given without it; there is no folder for what is ordered.
-pub fn source(settings: &Settings) -> Result<Option<Source>, Failure> {
+pub fn source(settings: &Settings) -> Result<Option<CertificateSource>, Failure> {
     let tls = &settings.tls;
     let http = settings.server.http;
     if !is_wanted(tls) && !http.http1 && !http.http2 {
@@ -48,7 +48,7 @@ pub fn source(settings: &Settings) -> Result<Option<Source>, Failure> {
     }
     let mut pairs = pairs(tls)?;
     let ordered = acme::ordered(settings, &mut pairs)?;
-    Ok(is_wanted(tls).then(|| Source {
+    Ok(is_wanted(tls).then(|| CertificateSource {
         pairs,
         allow_expired: false,
         awaits_pairs: settings.server.content.acme_thumbprint.is_some(),
