@@ -41,7 +41,7 @@ use crate::release::redirect::Redirect;
 use crate::release::rules::SiteRules;
 use crate::start::published::Published;
 use crate::start::releases::origin::{AtPath, Origin};
-use crate::start::releases::{Follower, Source, Surroundings};
+use crate::start::releases::{Follower, ArchiveOrigin, Surroundings};
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 use crate::watch::notices::Channel;
@@ -148,7 +148,7 @@ impl DrivenReleases {
             }
         });
         let driven = driven.collect();
-        let source = Source {
+        let source = ArchiveOrigin {
             place: 0,
             name: "site".into(),
             origin: Origin::Path(AtPath::new(Path::new("site")).expect("a working directory")),

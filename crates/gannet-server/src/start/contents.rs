@@ -112,7 +112,7 @@ impl Contents {
         });
         match followed {
             Followed::Directory(source) => self.origins.directories.push((place, source)),
-            Followed::Releases(origin) => self.origins.archives.push(releases::Source {
+            Followed::Releases(origin) => self.origins.archives.push(releases::ArchiveOrigin {
                 place,
                 name: content.into_path(),
                 origin,

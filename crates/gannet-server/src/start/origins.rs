@@ -18,7 +18,7 @@ pub(super) struct Origins {
     /// Of live directories, with their indices among the contents.
     pub(super) directories: Vec<(usize, LiveDirectory)>,
     /// Of archives.
-    pub(super) archives: Vec<releases::Source>,
+    pub(super) archives: Vec<releases::ArchiveOrigin>,
     /// Sites that are opened when they are asked for.
     pub(super) sites: Option<sites::Waiting>,
     pub(super) passwords: Option<PathBuf>,

@@ -44,7 +44,7 @@ use crate::watch::lookout::{Lookout, Stamp};
 use crate::watch::notices::Channel;
 
 /// A content whose releases are followed, as it was opened.
-pub(crate) struct Source {
+pub(crate) struct ArchiveOrigin {
     /// Index among the contents.
     pub(crate) place: usize,
     /// The name given by the operator.
@@ -91,7 +91,7 @@ impl Surroundings {
 /// # Errors
 /// A thread cannot be started.
 pub(crate) fn follow(
-    sources: Vec<Source>,
+    sources: Vec<ArchiveOrigin>,
     contents: &BTreeMap<usize, Generations>,
     surroundings: &Surroundings,
 ) -> io::Result<Vec<Lookout>> {
@@ -164,7 +164,7 @@ impl Bad {
 
 /// Follows the releases of one content.
 pub(crate) struct Follower {
-    source: Source,
+    source: ArchiveOrigin,
     report: Report,
     surroundings: Surroundings,
     current: Arc<OpenedContent>,
@@ -199,7 +199,7 @@ enum CurrentFile {
 
 impl Follower {
     pub(crate) fn new(
-        source: Source,
+        source: ArchiveOrigin,
         current: Arc<OpenedContent>,
         surroundings: Surroundings,
     ) -> Self {

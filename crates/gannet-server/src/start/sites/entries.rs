@@ -105,7 +105,7 @@ impl Entries for OnDisk {
                     Box::new(follower.within(readable))
                 }
                 Followed::Releases(origin) => {
-                    let source = releases::Source {
+                    let source = releases::ArchiveOrigin {
                         place,
                         name,
                         origin,

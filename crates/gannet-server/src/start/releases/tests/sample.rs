@@ -206,7 +206,7 @@ impl Follows {
             clock: || CLOCK.get(),
             messages: &CAUGHT,
         };
-        let source = Source {
+        let source = ArchiveOrigin {
             place: 0,
             name: "site".into(),
             origin,
