@@ -59,14 +59,14 @@ pub(crate) struct ContentFacts {
 pub(crate) struct ReleaseFacts {
     /// The first 16 hexadecimal digits of its build id.
     pub(crate) id: String,
-    pub(crate) state: State,
+    pub(crate) state: ReleaseState,
     /// See [`OpenedArchive`](crate::release::opened::OpenedArchive).
     pub(crate) kept_answers: Arc<AtomicU64>,
 }
 
 /// The state of a release on this server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum State {
+pub(crate) enum ReleaseState {
     /// It answers requests.
     Current,
     /// It will; until then it answers for its immutable assets.
@@ -75,7 +75,7 @@ pub(crate) enum State {
     Kept,
 }
 
-impl State {
+impl ReleaseState {
     /// Its name in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {

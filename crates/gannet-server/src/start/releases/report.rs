@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::origin::{Refusal, UNREADABLE};
 use crate::bounds::limits::LATE_S;
-use crate::observe::board::{Board, ContentFacts, ReleaseFacts, State};
+use crate::observe::board::{Board, ContentFacts, ReleaseFacts, ReleaseState};
 use crate::release::opened::OpenedArchive;
 use crate::watch::notices::Channel;
 
@@ -131,9 +131,9 @@ impl Report {
             state,
             kept_answers: Arc::clone(&archive.kept_answers),
         };
-        let staged = staged.map(|it| of(it, State::Staged));
-        let kept = kept.map(|it| of(it, State::Kept));
-        let current = [of(current, State::Current)].into_iter();
+        let staged = staged.map(|it| of(it, ReleaseState::Staged));
+        let kept = kept.map(|it| of(it, ReleaseState::Kept));
+        let current = [of(current, ReleaseState::Current)].into_iter();
         let releases = current.chain(staged).chain(kept).collect();
         self.change(|facts| {
             facts.releases = releases;
