@@ -36,7 +36,7 @@ pub(crate) struct Sites {
     /// Sites that may be open.
     open_max: usize,
     on_demand: Option<OnDemand>,
-    state: Mutex<State>,
+    state: Mutex<SetState>,
     /// Threads that open sites may have something to do.
     work: Condvar,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Beginning {
     pub(crate) patience: Duration,
 }
 
-struct State {
+struct SetState {
     table: Arc<Table>,
     /// The folder when it was last read. At first none is known: the first look reads it again.
     stamp: Option<Stamp>,
@@ -135,7 +135,7 @@ impl Sites {
             patience: beginning.patience,
             open_max: beginning.open_max,
             on_demand: beginning.on_demand,
-            state: Mutex::new(State {
+            state: Mutex::new(SetState {
                 table: beginning.table,
                 stamp: None,
                 is_settled: false,
@@ -150,7 +150,7 @@ impl Sites {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SetState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +188,7 @@ impl Sites {
         self.begin_one(&mut self.state(), now)
     }
 
-    fn begin_one(&self, state: &mut State, now: Instant) -> Option<Begun> {
+    fn begin_one(&self, state: &mut SetState, now: Instant) -> Option<Begun> {
         loop {
             let (host, number) = state.openings.begin(now)?;
             if let Some(entry) = state.table.get(&host).cloned() {
@@ -485,7 +485,7 @@ impl Sites {
 /// For this long, what has failed is not tried, and what has been told not told again.
 const PAUSE: Duration = Duration::from_secs(SITE_FAILED_S);
 
-impl State {
+impl SetState {
     /// Takes out the site to close if another one is opened: the one that was asked for longest ago.
     fn make_room(&mut self, open_max: usize, now: Instant) -> Option<OpenSite> {
         if self.open.len() < open_max {
@@ -537,7 +537,7 @@ mod tests {
             follower: None,
         };
         let name = |place: usize| Arc::from(place.to_string().as_bytes());
-        let mut state = State {
+        let mut state = SetState {
             table: Arc::default(),
             stamp: None,
             is_settled: false,
@@ -548,7 +548,7 @@ mod tests {
             next_place: 3,
             shortage_told: None,
         };
-        let make_room = |state: &mut State, open_max, now| {
+        let make_room = |state: &mut SetState, open_max, now| {
             let closed = state.make_room(open_max, now);
             closed.map(|site| site.place)
         };
@@ -556,7 +556,7 @@ mod tests {
         let later = begun + Duration::from_secs(SITE_IDLE_S);
         state.open[&name(0)].is_used.store(true, Ordering::Relaxed);
         assert_eq!(make_room(&mut state, 3, later), Some(1));
-        let is_idle = |state: &State, place| state.open[&name(place)].is_idle(later);
+        let is_idle = |state: &SetState, place| state.open[&name(place)].is_idle(later);
         assert!(!is_idle(&state, 0), "a request came");
         assert!(is_idle(&state, 2));
         assert_eq!(make_room(&mut state, 2, later), Some(2));
