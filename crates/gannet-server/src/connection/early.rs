@@ -6,7 +6,7 @@
 
 use gannet_io::driver::Driver;
 
-use super::secure::State;
+use super::secure::TlsState;
 use super::{Active, Phase};
 use crate::bounds::limits::LINGER_MS;
 use crate::tls::config::AlpnProtocol;
@@ -20,14 +20,14 @@ impl<D: Driver> Active<'_, D> {
         conn.linger = true;
         let sent = conn.sent;
         let Some(tls) = &mut conn.tls else { return };
-        let State::Shaking(mut handshake) = std::mem::take(&mut tls.state) else {
+        let TlsState::Shaking(mut handshake) = std::mem::take(&mut tls.state) else {
             return;
         };
         if let Some(client) = &mut conn.client {
             client.secured(handshake.negotiated());
         }
         let (plain, protocol) = (handshake.take_early(), handshake.protocol());
-        tls.state = State::Early(handshake);
+        tls.state = TlsState::Early(handshake);
         tls.handshake_bytes = sent;
         conn.phase = Phase::Reading;
         self.shared.counters.tls.early += 1;
@@ -51,7 +51,7 @@ impl<D: Driver> Active<'_, D> {
             return;
         };
         let input = std::mem::take(&mut tls.waiting);
-        let State::Early(handshake) = &mut tls.state else {
+        let TlsState::Early(handshake) = &mut tls.state else {
             return;
         };
         if tls.is_over {

@@ -3,7 +3,7 @@
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::Driver;
 
-use super::secure::{Secure, State};
+use super::secure::{Secure, TlsState};
 use super::{Active, Phase};
 use crate::bounds::ledger::Work;
 use crate::bounds::limits::{FRESH_MS, LINGER_MS};
@@ -30,7 +30,7 @@ impl<D: Driver> Active<'_, D> {
     pub(super) fn shake(&mut self) {
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else { return };
-        let State::Shaking(handshake) = &mut tls.state else {
+        let TlsState::Shaking(handshake) = &mut tls.state else {
             return;
         };
         if tls.is_over || tls.is_sending || tls.is_queued {
@@ -138,7 +138,7 @@ impl<D: Driver> Active<'_, D> {
         let Some(tls) = &mut conn.tls else { return };
         if is_early {
             // Requests were answered already; further ones cannot be replays.
-            tls.state = State::Open(session);
+            tls.state = TlsState::Open(session);
             if let Some(streams) = conn.protocol.streams_mut() {
                 streams.is_early = false;
             }
@@ -148,7 +148,7 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         conn.intake.add(&held);
-        tls.state = State::Open(session);
+        tls.state = TlsState::Open(session);
         tls.handshake_bytes = conn.sent + out.len() as u64;
         match protocol {
             AlpnProtocol::Http11 | AlpnProtocol::Challenge => {}
@@ -192,7 +192,7 @@ impl<D: Driver> Active<'_, D> {
         let Some(tls) = &mut conn.tls else {
             return false;
         };
-        let State::Open(session) = &mut tls.state else {
+        let TlsState::Open(session) = &mut tls.state else {
             return false;
         };
         if !session.has_waiting() || tls.is_over {
@@ -280,7 +280,7 @@ impl<D: Driver> Active<'_, D> {
         let conn = &mut *self.conn;
         if let Some(tls) = &mut conn.tls {
             tls.is_sending = false;
-            if matches!(&tls.state, State::Shaking(handshake) if handshake.has_early()) {
+            if matches!(&tls.state, TlsState::Shaking(handshake) if handshake.has_early()) {
                 self.arm_receive();
                 return self.begin_early();
             }

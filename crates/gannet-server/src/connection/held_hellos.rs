@@ -3,7 +3,7 @@
 use gannet_io::driver::Driver;
 
 use super::Active;
-use super::secure::State;
+use super::secure::TlsState;
 use crate::bounds::limits::{HELD_HELLO_LEN_MAX, HELD_HELLO_MS};
 use crate::clients::Client;
 
@@ -63,7 +63,7 @@ impl<D: Driver> Active<'_, D> {
         if tls.held_until.take().is_some() {
             self.shared.held_hellos.remove(conn.id);
         }
-        let State::Shaking(handshake) = &mut tls.state else {
+        let TlsState::Shaking(handshake) = &mut tls.state else {
             return;
         };
         let mut out = self.shared.driver.output();

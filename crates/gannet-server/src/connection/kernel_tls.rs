@@ -16,7 +16,7 @@ use gannet_io::driver::{Driver, SendList};
 use gannet_io::ktls::ControlType;
 
 use super::Active;
-use super::secure::State;
+use super::secure::TlsState;
 use super::sending::list_len;
 use crate::ground::token::Kind;
 use crate::release::ServedFile;
@@ -46,7 +46,7 @@ impl<D: Driver> Active<'_, D> {
         let Some(tls) = &mut conn.tls else {
             return Some(slice);
         };
-        let State::Open(session) = &mut tls.state else {
+        let TlsState::Open(session) = &mut tls.state else {
             return Some(slice);
         };
         let len = slice.2.end - slice.2.start;
@@ -96,7 +96,7 @@ impl<D: Driver> Active<'_, D> {
         let Some(tls) = &mut conn.tls else {
             return false;
         };
-        let State::Open(session) = &mut tls.state else {
+        let TlsState::Open(session) = &mut tls.state else {
             return false;
         };
         let secrets = match session.into_kernel() {
@@ -132,7 +132,7 @@ impl<D: Driver> Active<'_, D> {
     /// Whether the kernel encrypts the output of this connection.
     pub(super) fn is_kernel(&mut self) -> bool {
         let tls = self.conn.tls.as_deref();
-        tls.is_some_and(|tls| matches!(&tls.state, State::Open(session) if session.is_kernel()))
+        tls.is_some_and(|tls| matches!(&tls.state, TlsState::Open(session) if session.is_kernel()))
     }
 
     /// Counts a list that the kernel is about to encrypt. `None` if it has to wait, or if the
@@ -155,7 +155,7 @@ impl<D: Driver> Active<'_, D> {
         let Some(tls) = &mut conn.tls else {
             return Ready::Yes;
         };
-        let State::Open(session) = &mut tls.state else {
+        let TlsState::Open(session) = &mut tls.state else {
             return Ready::Yes;
         };
         match session.kernel_sends(bytes) {

@@ -34,7 +34,7 @@ use gannet_io::driver::{Driver, Nanos, Socket};
 
 use self::intake::Intake;
 use self::protocol::Protocol;
-use self::secure::{Secure, State};
+use self::secure::{Secure, TlsState};
 pub(crate) use self::table::Connections;
 use crate::clients::Client;
 use crate::config::Scheme;
@@ -196,10 +196,10 @@ impl Conn {
         tls.is_some_and(|tls| tls.held_until.is_some())
     }
 
-    /// Whether requests received now may be replays: see [`State::Early`].
+    /// Whether requests received now may be replays: see [`TlsState::Early`].
     pub(crate) fn is_early(&self) -> bool {
         let tls = self.tls.as_deref();
-        tls.is_some_and(|tls| matches!(tls.state, State::Early(_)))
+        tls.is_some_and(|tls| matches!(tls.state, TlsState::Early(_)))
     }
 
     /// Whether the peer violated TLS and has not been sent the alert yet.

@@ -6,7 +6,7 @@
 use gannet_http::h2::Time;
 use gannet_io::driver::{Driver, SendList};
 
-use super::secure::{Secure, State};
+use super::secure::{Secure, TlsState};
 use super::sending::list_len;
 use super::{Active, Phase};
 use crate::bounds::ledger::Work;
@@ -32,7 +32,7 @@ impl<D: Driver> Active<'_, D> {
             return arrived.release(&mut self.shared.driver);
         }
         let input = arrived.bytes(&self.shared.driver);
-        let State::Open(session) = &mut tls.state else {
+        let TlsState::Open(session) = &mut tls.state else {
             tls.waiting.extend_from_slice(input);
             let is_much = tls.waiting.len() > HELD_MAX;
             arrived.release(&mut self.shared.driver);
@@ -63,7 +63,7 @@ impl<D: Driver> Active<'_, D> {
         let Some(tls) = &mut conn.tls else {
             return false;
         };
-        if let State::Open(session) = &mut tls.state {
+        if let TlsState::Open(session) = &mut tls.state {
             self.shared.counters.tls.updated(session.take_key_updates());
         }
         match result {
@@ -143,7 +143,7 @@ impl<D: Driver> Active<'_, D> {
             self.cut_short();
             return None;
         };
-        if let State::Open(session) = &mut tls.state {
+        if let TlsState::Open(session) = &mut tls.state {
             self.shared.counters.tls.updated(session.take_key_updates());
         }
         self.shared.keep_spare(list.wire);
@@ -157,7 +157,7 @@ impl<D: Driver> Active<'_, D> {
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else { return };
         let has_rested = tls.has_rested(now);
-        let State::Open(session) = &mut tls.state else {
+        let TlsState::Open(session) = &mut tls.state else {
             return;
         };
         // The next connection gets another key.
@@ -212,7 +212,7 @@ impl<D: Driver> Active<'_, D> {
         let slices: [&[u8]; 2] = [&head, bytes];
         match tls.encrypt_slices(&slices, is_last, |len| driver.output_of(len)) {
             Ok(list) => {
-                if let State::Open(session) = &mut tls.state {
+                if let TlsState::Open(session) = &mut tls.state {
                     self.shared.counters.tls.updated(session.take_key_updates());
                 }
                 self.send_records(list);
@@ -257,18 +257,18 @@ impl<D: Driver> Active<'_, D> {
         let Some(Secure { state, is_over, .. }) = conn.tls.as_deref_mut() else {
             return false;
         };
-        if matches!(state, State::Shaking(_)) || std::mem::replace(is_over, true) {
+        if matches!(state, TlsState::Shaking(_)) || std::mem::replace(is_over, true) {
             return false;
         }
         let mut wire = self.shared.driver.output();
         let is_kernel = match state {
-            State::Shaking(_) => false,
-            State::Early(handshake) => {
+            TlsState::Shaking(_) => false,
+            TlsState::Early(handshake) => {
                 // Before the handshake is over, only an orderly end can be signalled.
                 let _ = alert == Alert::CLOSE_NOTIFY && handshake.end_early(&mut wire);
                 false
             }
-            State::Open(session) => {
+            TlsState::Open(session) => {
                 session.end(alert, &mut wire);
                 session.is_kernel()
             }

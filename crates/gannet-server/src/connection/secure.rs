@@ -12,7 +12,7 @@ use crate::tls::session::Session;
 /// The TLS side of a connection.
 #[derive(Default)]
 pub(crate) struct Secure {
-    pub(crate) state: State,
+    pub(crate) state: TlsState,
     /// Ciphertext that waits for a send of the handshake, or for the worker's next turn.
     pub(crate) waiting: Vec<u8>,
     /// A send of the handshake is in progress.
@@ -44,7 +44,7 @@ pub(crate) struct Secure {
     clippy::large_enum_variant,
     reason = "a connection boxes it as a whole, and nearly all are open"
 )]
-pub(crate) enum State {
+pub(crate) enum TlsState {
     /// The handshake is in progress.
     Shaking(Handshake),
     /// Early data was accepted: requests are answered before the client has finished.
@@ -53,7 +53,7 @@ pub(crate) enum State {
     Open(Session),
 }
 
-impl Default for State {
+impl Default for TlsState {
     fn default() -> Self {
         Self::Shaking(Handshake::new())
     }
@@ -67,8 +67,8 @@ impl Secure {
     /// Bytes received and not yet decrypted, or not yet used.
     pub(crate) fn held_bytes(&self) -> u64 {
         let state = match &self.state {
-            State::Shaking(handshake) | State::Early(handshake) => handshake.held_bytes(),
-            State::Open(session) => session.held_bytes(),
+            TlsState::Shaking(handshake) | TlsState::Early(handshake) => handshake.held_bytes(),
+            TlsState::Open(session) => session.held_bytes(),
         };
         (self.waiting.capacity() + state) as u64
     }
@@ -115,8 +115,8 @@ impl Secure {
         output: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<SendList, NotEncrypted> {
         let session = match &mut self.state {
-            State::Open(session) => session,
-            State::Early(handshake) => {
+            TlsState::Open(session) => session,
+            TlsState::Early(handshake) => {
                 let len: usize = slices.iter().map(|slice| slice.len()).sum();
                 let records = len.div_ceil(PLAINTEXT_MAX) + 1;
                 let mut wire = output(len + records * RECORD_OVERHEAD_MAX + GOODBYE_LEN_MAX);
@@ -129,7 +129,7 @@ impl Secure {
                 }
                 return Ok(list_of(wire));
             }
-            State::Shaking(_) => return Err(NotEncrypted),
+            TlsState::Shaking(_) => return Err(NotEncrypted),
         };
         let (mut wire, mut used) = encrypted(session, slices, output)?;
         if is_last && !self.is_over {
