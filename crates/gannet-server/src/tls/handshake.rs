@@ -40,7 +40,7 @@ use crate::bounds::tls::{
 /// See the module documentation.
 #[derive(Default)]
 pub struct Handshake {
-    state: State,
+    state: HandshakeState,
     /// Received and not yet used.
     input: Vec<u8>,
     /// The part of it passed to the library, in whole records. The library leaves records that it
@@ -62,7 +62,7 @@ pub struct Handshake {
 }
 
 #[derive(Default)]
-enum State {
+enum HandshakeState {
     #[default]
     Hello,
     Running(Box<UnbufferedServerConnection>),
@@ -200,7 +200,7 @@ impl Handshake {
     }
 
     fn is_at_hello(&self) -> bool {
-        matches!(self.state, State::Hello)
+        matches!(self.state, HandshakeState::Hello)
     }
 
     /// Takes received bytes, cut anywhere, and appends bytes to send to `out`.
@@ -221,7 +221,7 @@ impl Handshake {
                 }
                 Look::NeedInput => return Err(self.fail(Alert::DECODE_ERROR, "too long", out)),
                 Look::ClearHttp => {
-                    self.state = State::Over;
+                    self.state = HandshakeState::Over;
                     return Err(Failure::ClearHttp(mem::take(&mut self.input)));
                 }
                 // The library would report missing TLS 1.2 extensions before it checks the version.
@@ -242,18 +242,18 @@ impl Handshake {
         if self.input.len() > HANDSHAKE_INPUT_MAX {
             return Err(self.fail(Alert::UNEXPECTED_MESSAGE, "too much input", out));
         }
-        let State::Running(mut connection) = mem::replace(&mut self.state, State::Over) else {
+        let HandshakeState::Running(mut connection) = mem::replace(&mut self.state, HandshakeState::Over) else {
             return Ok(Step::NeedInput);
         };
         let start = out.len();
         if !self.has_new_record() {
-            self.state = State::Running(connection);
+            self.state = HandshakeState::Running(connection);
             return Ok(Step::NeedInput);
         }
         match self.drive(&mut connection, out) {
             Ok(false) => {
                 self.has_spoken |= out.len() > start;
-                self.state = State::Running(connection);
+                self.state = HandshakeState::Running(connection);
                 Ok(Step::NeedInput)
             }
             Ok(true) => self.establish(*connection, out).map(Step::Done),
@@ -281,16 +281,16 @@ impl Handshake {
     #[must_use]
     pub fn protocol(&self) -> AlpnProtocol {
         match &self.state {
-            State::Running(connection) => self.protocol_of(connection),
-            State::Hello | State::Over => AlpnProtocol::Http11,
+            HandshakeState::Running(connection) => self.protocol_of(connection),
+            HandshakeState::Hello | HandshakeState::Over => AlpnProtocol::Http11,
         }
     }
 
     /// What both sides have agreed on, once they have.
     pub fn negotiated(&self) -> Option<&'static Negotiated> {
         match &self.state {
-            State::Running(connection) => negotiated::of(connection),
-            State::Hello | State::Over => None,
+            HandshakeState::Running(connection) => negotiated::of(connection),
+            HandshakeState::Hello | HandshakeState::Over => None,
         }
     }
 
@@ -315,7 +315,7 @@ impl Handshake {
             &mut [u8],
         ) -> Result<usize, EncryptError>,
     ) -> bool {
-        let State::Running(connection) = &mut self.state else {
+        let HandshakeState::Running(connection) = &mut self.state else {
             return false;
         };
         if connection.wants_write() {
@@ -394,13 +394,13 @@ impl Handshake {
         };
         self.server_name = hello.server_name;
         let connection = UnbufferedServerConnection::new(config).map_err(|error| {
-            self.state = State::Over;
+            self.state = HandshakeState::Over;
             Failure::Ours {
                 alert: Alert::INTERNAL_ERROR,
                 why: error.to_string(),
             }
         })?;
-        self.state = State::Running(Box::new(connection));
+        self.state = HandshakeState::Running(Box::new(connection));
         Ok(())
     }
 
@@ -409,7 +409,7 @@ impl Handshake {
         if !self.has_spoken {
             put_clear(alert, out);
         }
-        self.state = State::Over;
+        self.state = HandshakeState::Over;
         Failure::Ours {
             alert,
             why: why.into(),
