@@ -31,13 +31,13 @@ pub type Issues = fn(&str) -> bool;
 pub struct OnDemand(Arc<Desk>);
 
 struct Desk {
-    state: Mutex<State>,
+    state: Mutex<NameState>,
     /// Read by the process that orders.
     pipe: File,
     issues: Issues,
 }
 
-struct State {
+struct NameState {
     sites: HasSite,
     /// Hosts of sites that have no certificate.
     asked: HashMap<Box<str>, NameRequest>,
@@ -71,7 +71,7 @@ impl OnDemand {
     pub fn new(pipe: File, issues: Issues) -> Self {
         let nothing: HasSite = Arc::new(|_| false);
         Self(Arc::new(Desk {
-            state: Mutex::new(State {
+            state: Mutex::new(NameState {
                 sites: nothing,
                 asked: HashMap::new(),
                 new: Vec::new(),
@@ -81,7 +81,7 @@ impl OnDemand {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NameState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,7 +101,7 @@ impl OnDemand {
             return NameAnswer::Unknown;
         }
         let now = Instant::now();
-        let State { asked, new, .. } = &mut *state;
+        let NameState { asked, new, .. } = &mut *state;
         let has_room = new.len() < ASKED_MAX;
         match asked.get_mut(name) {
             None if !has_room => NameAnswer::Awaited,
