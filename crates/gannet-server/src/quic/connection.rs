@@ -16,7 +16,7 @@ use quinn_proto::{
 use super::allowance::Allowance;
 use super::pace::Pace;
 use super::sending::Trains;
-use super::streams::{Streams, code};
+use super::streams::{RequestStreams, code};
 use crate::bounds::ledger::{Account, Held};
 use crate::bounds::quic::{
     self as bounds, DATAGRAM_MAX, DATAGRAMS_UNCHECKED_MAX, END_AFTER_MS, FRAMES_MAX, SEND_WINDOW,
@@ -43,7 +43,7 @@ pub(crate) struct QuicConn {
     /// section 9.3.2).
     pub(super) validated_socket: DatagramSocket,
     pub(super) quic: Connection,
-    pub(super) streams: Streams,
+    pub(super) streams: RequestStreams,
     /// It is queued for a turn.
     pub(super) is_marked: bool,
     /// Its socket was full; it is queued again when the socket accepts datagrams.
@@ -112,7 +112,7 @@ impl QuicConn {
             socket,
             validated_socket: socket,
             quic,
-            streams: Streams::new(now),
+            streams: RequestStreams::new(now),
             is_marked: false,
             waits_for_socket: false,
             is_shaking: true,

@@ -12,7 +12,7 @@ use gannet_io::driver::{Driver, Nanos};
 use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
 
 use super::connection::ActiveQuic;
-use super::streams::{Fed, Stream, Streams, code};
+use super::streams::{Fed, Stream, RequestStreams, code};
 use crate::bounds::limits::STREAM_ASKED_MAX;
 use crate::bounds::quic::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
 use crate::exchange::answering::Reply;
@@ -74,7 +74,7 @@ impl Reply for Stream {
     }
 }
 
-impl Streams {
+impl RequestStreams {
     /// Answers the request of a stream, of which `input` was received, and its end if `is_fin`.
     ///
     /// # Errors

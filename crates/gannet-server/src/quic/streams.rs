@@ -40,7 +40,7 @@ use crate::release::{ServedFile, Source};
 /// In each turn of the connection: first the library's events ([`Self::writable`],
 /// [`Self::acknowledged`], new input), then [`Self::drop_acknowledged`], new requests
 /// ([`Self::add`]), and last [`Self::feed`].
-pub(crate) struct Streams {
+pub(crate) struct RequestStreams {
     pub(super) machine: h3::Connection,
     /// Our control stream, and the bytes still to be passed to it.
     control: Option<(StreamId, Vec<u8>)>,
@@ -74,7 +74,7 @@ pub(crate) struct Stream {
     pub(crate) machine: RequestStream,
     /// When it was opened; once the response is being passed to the library, when that began.
     pub(super) began: Nanos,
-    /// The priority that determines its position in [`Streams::open`].
+    /// The priority that determines its position in [`RequestStreams::open`].
     priority: Priority,
     /// The same in the library's form: it sends the highest first.
     rank: i32,
@@ -307,7 +307,7 @@ impl Stream {
     }
 }
 
-impl Streams {
+impl RequestStreams {
     /// The state of a new connection.
     pub(super) fn new(now: Nanos) -> Self {
         Self {
