@@ -14,7 +14,7 @@ use crate::config::{Content, ContentOptions, Limits};
 use crate::ground::inbox::Remote;
 use crate::passwords::checker::Checker;
 use crate::release::directory::DirectoryOptions;
-use crate::release::named::{Ask, OnDemandHosts, Table};
+use crate::release::named::{Ask, OnDemandHosts, HostTable};
 use crate::release::opened::Opened;
 use crate::start::open::OpenError;
 use crate::start::published::Published;
@@ -35,7 +35,7 @@ pub enum DrivenSite {
 /// The folder: hosts with the names of their entries, which have the sites.
 #[derive(Default)]
 struct DrivenFolder {
-    table: Table,
+    table: HostTable,
     sites: HashMap<PathBuf, DrivenSite>,
     changes: u64,
 }
@@ -62,7 +62,7 @@ impl Entries for DrivenState {
         Some(Stamp::of_changes(lock(&self.folder).changes))
     }
 
-    fn find(&self) -> io::Result<Table> {
+    fn find(&self) -> io::Result<HostTable> {
         Ok(lock(&self.folder).table.clone())
     }
 
@@ -110,7 +110,7 @@ impl DrivenSites {
         (options, limits): (&ContentOptions, Limits),
         open_max: usize,
     ) -> (Self, Driven<D>) {
-        let table = Arc::new(Table::default());
+        let table = Arc::new(HostTable::default());
         let (named, asked) = OnDemandHosts::new(Arc::clone(&table));
         let opened = Arc::new(Opened {
             named: Some(named),

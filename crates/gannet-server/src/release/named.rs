@@ -9,12 +9,12 @@ use crate::bounds::limits::SITE_QUEUE_MAX;
 use crate::config::Content;
 
 /// Hosts with their entries.
-pub(crate) type Table = HashMap<Arc<[u8]>, Content, foldhash::fast::RandomState>;
+pub(crate) type HostTable = HashMap<Arc<[u8]>, Content, foldhash::fast::RandomState>;
 
 /// The hosts whose sites are opened when they are asked for, as workers know them.
 #[derive(Clone)]
 pub(crate) struct OnDemandHosts {
-    table: Arc<Table>,
+    table: Arc<HostTable>,
     /// Some are for all hosts below one.
     has_wildcards: bool,
     asks: SyncSender<Ask>,
@@ -30,7 +30,7 @@ pub(crate) struct Ask {
 
 impl OnDemandHosts {
     /// A table, and where its questions arrive.
-    pub(crate) fn new(table: Arc<Table>) -> (Self, Receiver<Ask>) {
+    pub(crate) fn new(table: Arc<HostTable>) -> (Self, Receiver<Ask>) {
         let (asks, asked) = sync_channel(SITE_QUEUE_MAX);
         let mut named = Self {
             table: Arc::default(),
@@ -42,7 +42,7 @@ impl OnDemandHosts {
     }
 
     /// Other hosts take the place of these.
-    pub(crate) fn set_table(&mut self, table: Arc<Table>) {
+    pub(crate) fn set_table(&mut self, table: Arc<HostTable>) {
         self.has_wildcards = table.keys().any(|host| host.starts_with(b"*."));
         self.table = table;
     }

@@ -10,7 +10,7 @@ use gannet_store::Store;
 
 use crate::coder::Coder;
 use crate::config::{Content, Hosted, Many};
-use crate::release::named::Table;
+use crate::release::named::HostTable;
 use crate::release::opened::{OpenedContent, What};
 use crate::start::follow;
 use crate::start::open::{Followed, OpenError, Opening};
@@ -27,7 +27,7 @@ pub(crate) trait Entries: Send + Sync {
     ///
     /// # Errors
     /// The folder cannot be read.
-    fn find(&self) -> io::Result<Table>;
+    fn find(&self) -> io::Result<HostTable>;
 
     /// Opens the site of a host.
     ///
@@ -79,7 +79,7 @@ impl Entries for OnDisk {
         Stamp::of(&self.many.folder)
     }
 
-    fn find(&self) -> io::Result<Table> {
+    fn find(&self) -> io::Result<HostTable> {
         (self.many.find)(&self.many.folder).map(|found| table(&found))
     }
 
@@ -146,8 +146,8 @@ pub(super) fn inside(many: &Many, content: &Content) -> Result<(), OpenError> {
         .map_err(|error| OpenError::Io(what, path, error))
 }
 
-pub(super) fn table(found: &[Hosted]) -> Table {
-    let mut table = Table::default();
+pub(super) fn table(found: &[Hosted]) -> HostTable {
+    let mut table = HostTable::default();
     for Hosted { hosts, content, .. } in found {
         for host in hosts {
             table.insert(host.as_bytes().into(), content.clone());

@@ -36,7 +36,7 @@ use crate::bounds::limits::{
 use crate::coder::Coder;
 use crate::config::Many;
 use crate::ground::inbox::Remote;
-use crate::release::named::{Ask, OnDemandHosts, Table};
+use crate::release::named::{Ask, OnDemandHosts, HostTable};
 use crate::start::releases::Surroundings;
 use crate::start::sandbox::Readable;
 use crate::tls::on_demand::OnDemand;
@@ -45,7 +45,7 @@ use crate::watch::lookout::Lookout;
 /// Sites that nobody opens yet.
 pub(crate) struct Waiting {
     many: Many,
-    table: Arc<Table>,
+    table: Arc<HostTable>,
     asked: Receiver<Ask>,
     next_place: usize,
     open_max: usize,

@@ -17,7 +17,7 @@ use crate::bounds::limits::{SITE_FAILED_S, SITE_IDLE_S, SITE_WAIT_S};
 use crate::config::Content;
 use crate::ground::inbox::Message;
 use crate::ground::inbox::Remote;
-use crate::release::named::{Ask, Table};
+use crate::release::named::{Ask, HostTable};
 use crate::release::opened::{Generations, OpenedContent};
 use crate::start::open::OpenError;
 use crate::start::published::Published;
@@ -43,7 +43,7 @@ pub(crate) struct Sites {
 
 /// What a set of sites begins with.
 pub(crate) struct Beginning {
-    pub(crate) table: Arc<Table>,
+    pub(crate) table: Arc<HostTable>,
     /// The place of the first site among the contents.
     pub(crate) next_place: usize,
     pub(crate) open_max: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Beginning {
 }
 
 struct SetState {
-    table: Arc<Table>,
+    table: Arc<HostTable>,
     /// The folder when it was last read. At first none is known: the first look reads it again.
     stamp: Option<Stamp>,
     /// It was read twice since it changed: a change within the same moment would show in no stamp.
@@ -105,7 +105,7 @@ struct Failed {
 }
 
 /// Certificates are ordered for these hosts if they are asked for.
-fn tell_names(on_demand: Option<&OnDemand>, table: &Arc<Table>) {
+fn tell_names(on_demand: Option<&OnDemand>, table: &Arc<HostTable>) {
     if let Some(on_demand) = on_demand {
         let table = Arc::clone(table);
         on_demand.know(Arc::new(move |host| table.contains_key(host.as_bytes())));
