@@ -21,7 +21,7 @@ use gannet_http::semantics::fields::Fields;
 use gannet_io::driver::{Nanos, Peer};
 
 use self::forwarded::{Conflict, Forwarded};
-use self::table::{NoPlace, Place, Table};
+use self::table::{NoPlace, Place, ClientTable};
 use crate::bounds::clients::BURST_NS;
 use crate::bounds::limits::UNTAKEN_MAX;
 use crate::config::ClientRules;
@@ -37,7 +37,7 @@ use crate::tls::negotiated::Negotiated;
 pub(crate) struct Clients {
     rules: ClientRules,
     /// If there are limits.
-    table: Option<Table>,
+    table: Option<ClientTable>,
 }
 
 impl Clients {
@@ -45,7 +45,7 @@ impl Clients {
     pub(crate) fn new(rules: &ClientRules) -> Option<Arc<Self>> {
         (*rules != ClientRules::default()).then(|| {
             Arc::new(Self {
-                table: rules.has_limits().then(Table::new),
+                table: rules.has_limits().then(ClientTable::new),
                 rules: rules.clone(),
             })
         })

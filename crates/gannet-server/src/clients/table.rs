@@ -20,7 +20,7 @@ use crate::bounds::clients::{CLIENTS_MAX, ENTRY_ATTEMPTS_MAX, PLACE_ENTRIES};
 use crate::config::network::{is_mapped, number};
 
 /// See the module documentation.
-pub(crate) struct Table {
+pub(crate) struct ClientTable {
     entries: Box<[Entry]>,
     hasher: RandomState,
 }
@@ -62,7 +62,7 @@ pub(super) enum NoPlace {
     Full,
 }
 
-impl Table {
+impl ClientTable {
     pub(crate) fn new() -> Self {
         Self {
             entries: (0..CLIENTS_MAX).map(|_| Entry::default()).collect(),
@@ -161,7 +161,7 @@ pub(super) fn key(client: IpAddr) -> u128 {
     }
 }
 
-impl std::fmt::Debug for Table {
+impl std::fmt::Debug for ClientTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Table").finish_non_exhaustive()
     }
@@ -182,14 +182,14 @@ mod tests {
         Ipv4Addr::from_bits(number).into()
     }
 
-    fn place(table: &Table, client: &str) -> Place {
+    fn place(table: &ClientTable, client: &str) -> Place {
         let client = client.parse().expect("an address");
         table.find(client, NOW).expect("room").place
     }
 
     #[test]
     fn clients_are_addresses_or_networks() {
-        let table = Table::new();
+        let table = ClientTable::new();
         let check = |one: &str, other: &str, is_same| {
             assert_eq!(
                 place(&table, one) == place(&table, other),
@@ -208,7 +208,7 @@ mod tests {
     /// A million addresses fit into the same table, and each has what it may have meanwhile.
     #[test]
     fn a_million_clients_take_no_more_memory() {
-        let table = Table::new();
+        let table = ClientTable::new();
         let rate = Rate::new(1, 1_000_000_000, Some(2)).expect("a rate");
         let mut places = HashSet::new();
         let mut forgotten = 0;
@@ -230,7 +230,7 @@ mod tests {
     /// A new client replaces who has paid, not who has just used its burst.
     #[test]
     fn those_that_have_paid_make_room() {
-        let table = Table::new();
+        let table = ClientTable::new();
         for client in 0..CLIENTS_MAX as u32 / 4 {
             let found = table.find(v4(client), NOW).expect("nobody is connected");
             charge(&table.entry(found.place).bytes_paid_at, 1 << 40, NOW);
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn connections_are_counted_exactly() {
-        let table = Table::new();
+        let table = ClientTable::new();
         let client = v4(7);
         let found: Vec<_> = (0..3)
             .map(|_| table.connect(client, NOW, 3).expect("allowed"))
@@ -263,7 +263,7 @@ mod tests {
     /// place have connections, the limit is not enforced there.
     #[test]
     fn who_is_connected_is_never_replaced() {
-        let table = Table::new();
+        let table = ClientTable::new();
         let mut places = HashSet::new();
         let mut full = 0;
         for client in 0..2 * CLIENTS_MAX as u32 {
@@ -284,7 +284,7 @@ mod tests {
     /// Workers at once: no count is lost, whoever else comes and goes.
     #[test]
     fn workers_count_together() {
-        let table = Table::new();
+        let table = ClientTable::new();
         let work = |worker: u32| {
             let mut place = None;
             for step in 0..100_000 {
