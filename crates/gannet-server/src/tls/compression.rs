@@ -26,9 +26,9 @@ static COMPRESSORS: [Stored; 2] = [Stored(Algorithm::Brotli), Stored(Algorithm::
 /// More than the encoders allocate for a chain, one after the other, in bytes.
 const ENCODERS_ROOM: usize = 4 << 20;
 
-type Table = HashMap<Box<[u8]>, Weak<Forms>, RandomState>;
+type FormTable = HashMap<Box<[u8]>, Weak<Forms>, RandomState>;
 
-static TABLE: LazyLock<RwLock<Table>> = LazyLock::new(RwLock::default);
+static TABLE: LazyLock<RwLock<FormTable>> = LazyLock::new(RwLock::default);
 
 /// The compressed forms of a Certificate message: handshakes find them as long as this exists.
 #[derive(Debug, Default)]
