@@ -387,7 +387,7 @@ impl Drop for Client {
 
 /// What a trusted proxy has said about a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct ForwardedClient {
     /// The client, for the log.
     pub(crate) name: Option<Box<str>>,
     /// The host that the client has asked, for the log.

@@ -12,7 +12,7 @@ use gannet_http::semantics::target_path::{PathError, decode_path};
 use gannet_io::driver::{Driver, Nanos};
 
 use crate::clients::forwarded::Conflict;
-use crate::clients::{self, Client, Clients, Told};
+use crate::clients::{self, Client, Clients, ForwardedClient};
 use crate::exchange::answering::{Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::Timing;
@@ -48,7 +48,7 @@ pub(crate) struct Pump<'a, D> {
     /// Passwords that were right.
     pub(crate) guard: &'a Guard,
     /// What a trusted proxy has said about the request in progress.
-    pub(crate) told: Option<Told>,
+    pub(crate) told: Option<ForwardedClient>,
 }
 
 impl<D: Driver> Pump<'_, D> {
@@ -262,7 +262,7 @@ impl<D: Driver> Pump<'_, D> {
         let told = told.unwrap_or_default();
         if client.is_trusted {
             let logged = Some(&told).filter(|_| self.log.is_on());
-            self.told = Some(Told {
+            self.told = Some(ForwardedClient {
                 name: logged.and_then(|it| Some(it.client?.to_string().into())),
                 authority: logged.and_then(|it| Some(it.authority?.into())),
                 scheme: told.scheme.unwrap_or(self.turn.scheme),

@@ -17,7 +17,7 @@ use super::pump::ruling_of;
 use crate::bounds::kept::{Awaited, KeptCharge};
 use crate::bounds::ledger::{Ledger, Work};
 use crate::bounds::limits::{HEAD_USUAL, SITE_WAIT_S};
-use crate::clients::Told;
+use crate::clients::ForwardedClient;
 use crate::exchange::shared::Shared;
 use crate::observe::record::Answered;
 use crate::passwords::Proof;
@@ -37,7 +37,7 @@ pub(crate) struct WaitingRequest {
     request: KeptRequest,
     release: Rc<Release>,
     waits: Waits,
-    told: Option<Told>,
+    told: Option<ForwardedClient>,
     /// When its head was complete.
     began: Nanos,
     /// The number of its site in that release.
@@ -202,13 +202,13 @@ impl WaitingRequest {
     }
 
     /// What a trusted proxy has said about it, if it came from one.
-    pub(crate) fn told(&self) -> Option<&Told> {
+    pub(crate) fn told(&self) -> Option<&ForwardedClient> {
         self.told.as_ref()
     }
 
     /// Keeps what a trusted proxy has said about it, besides the host, which is that of the request.
-    pub(crate) fn keep(&mut self, told: Option<Told>) {
-        self.told = told.map(|told| Told {
+    pub(crate) fn keep(&mut self, told: Option<ForwardedClient>) {
+        self.told = told.map(|told| ForwardedClient {
             authority: None,
             ..told
         });
