@@ -23,7 +23,7 @@ pub(crate) struct Patience {
 }
 
 /// A thread tells that it begins with the thing of a number, or the result.
-enum Told<R> {
+enum Progress<R> {
     Begun(usize),
     Done(usize, R),
 }
@@ -54,7 +54,7 @@ where
     let all = Arc::new((items, AtomicUsize::new(0), work));
     let (tells, told) = channel();
     let start = |number: usize| {
-        let (all, tells): (_, Sender<(usize, Told<R>)>) = (Arc::clone(&all), tells.clone());
+        let (all, tells): (_, Sender<(usize, Progress<R>)>) = (Arc::clone(&all), tells.clone());
         let work = move || {
             let (items, next, work) = &*all;
             loop {
@@ -63,10 +63,10 @@ where
                     return;
                 };
                 // Without a receiver nobody waits for the rest.
-                if tells.send((number, Told::Begun(at))).is_err() {
+                if tells.send((number, Progress::Begun(at))).is_err() {
                     return;
                 }
-                let _ = tells.send((number, Told::Done(at, work(item))));
+                let _ = tells.send((number, Progress::Done(at, work(item))));
             }
         };
         thread::Builder::new()
@@ -96,8 +96,8 @@ where
             continue;
         };
         let at = match told {
-            Told::Begun(at) => Some(at),
-            Told::Done(at, result) => {
+            Progress::Begun(at) => Some(at),
+            Progress::Done(at, result) => {
                 results[at] = Some(result);
                 None
             }
