@@ -11,7 +11,7 @@ use super::answering::{Answering, Turn};
 use super::waiting::{WaitingRequest, Waits};
 use crate::observe::metrics::Counters;
 use crate::observe::record::Answered;
-use crate::passwords::{Guard, Verdict};
+use crate::passwords::{Guard, PasswordVerdict};
 use crate::release::directory::fill::Fill;
 use crate::release::directory::{Cached, DirectorySite};
 use crate::release::rules::{Ruling, may_stand_for};
@@ -55,16 +55,16 @@ impl<'r> RequestView<'r> {
         let rules = site.rules();
         let lists = access::lists(self.release, rules, self.path)?;
         match guard.judge(self.request, &lists) {
-            Verdict::Granted => {
+            PasswordVerdict::Granted => {
                 to.is_protected = true;
                 None
             }
-            Verdict::Denied => {
+            PasswordVerdict::Denied => {
                 to.pages = rules.and_then(|rules| rules.pages());
                 to.ruling = to.ruling.map(Ruling::for_stranger);
                 Some(Ok(to.unauthorized()))
             }
-            Verdict::Unproven(proof) => Some(self.wait(Waits::Password(Some(proof)), to.turn)),
+            PasswordVerdict::Unproven(proof) => Some(self.wait(Waits::Password(Some(proof)), to.turn)),
         }
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Guard {
 }
 
 /// Whether a request may have what it asks for.
-pub(crate) enum Verdict {
+pub(crate) enum PasswordVerdict {
     /// It may.
     Granted,
     /// It names no user of those who may, or not with the right password.
@@ -75,7 +75,7 @@ impl Guard {
 
     /// Whether a request may have what these lists protect.
     #[cold]
-    pub(crate) fn judge(&self, request: &Request<'_>, lists: &[&[User]]) -> Verdict {
+    pub(crate) fn judge(&self, request: &Request<'_>, lists: &[&[User]]) -> PasswordVerdict {
         let mut lines = request.fields.lines(KnownField::Authorization);
         let credentials = match (lines.next(), lines.next()) {
             (Some(line), None) => Credentials::parse(line),
@@ -83,17 +83,17 @@ impl Guard {
         };
         match credentials {
             Some(credentials) => self.judge_credentials(credentials, lists),
-            None => Verdict::Denied,
+            None => PasswordVerdict::Denied,
         }
     }
 
-    fn judge_credentials(&self, credentials: Credentials, lists: &[&[User]]) -> Verdict {
+    fn judge_credentials(&self, credentials: Credentials, lists: &[&[User]]) -> PasswordVerdict {
         let Credentials { user, password } = credentials;
         for list in lists {
             let named = list.iter().find(|it| it.name.as_bytes() == user);
             // An unknown user takes as long as a known one, so that time tells no names.
             let Some(compared) = named.or_else(|| list.first()) else {
-                return Verdict::Denied;
+                return PasswordVerdict::Denied;
             };
             let is_right = match &compared.secret {
                 Secret::Clear(right) => {
@@ -105,7 +105,7 @@ impl Guard {
                     let is_real = named.is_some();
                     let key = self.key((&user, is_real), hash, &password);
                     if !self.remembers(&key) {
-                        return Verdict::Unproven(Box::new(Proof {
+                        return PasswordVerdict::Unproven(Box::new(Proof {
                             key,
                             hash: hash.clone(),
                             password,
@@ -116,10 +116,10 @@ impl Guard {
                 }
             };
             if !is_right || named.is_none() {
-                return Verdict::Denied;
+                return PasswordVerdict::Denied;
             }
         }
-        Verdict::Granted
+        PasswordVerdict::Granted
     }
 
     /// The key of a user's password that is compared with a hash. A new hash has a new key, so that an
@@ -192,8 +192,8 @@ mod tests {
             password: password.into(),
         };
         match guard.judge_credentials(credentials, &[users]) {
-            Verdict::Unproven(proof) => proof,
-            Verdict::Granted | Verdict::Denied => panic!("{user} has to be checked"),
+            PasswordVerdict::Unproven(proof) => proof,
+            PasswordVerdict::Granted | PasswordVerdict::Denied => panic!("{user} has to be checked"),
         }
     }
 
