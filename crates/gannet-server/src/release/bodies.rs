@@ -43,7 +43,7 @@ struct Known {
     /// The last number assigned to a live file.
     number: u32,
     /// Recently requested versions of live files.
-    numbers: HashMap<Meta, Version, foldhash::fast::RandomState>,
+    numbers: HashMap<Meta, BodyVersion, foldhash::fast::RandomState>,
 }
 
 struct InMemory {
@@ -53,7 +53,7 @@ struct InMemory {
 }
 
 /// A version of a live file.
-struct Version {
+struct BodyVersion {
     number: u32,
     /// Length of its content in bytes, once decoding has determined it; `Some(None)` if it cannot
     /// be decoded.
@@ -154,7 +154,7 @@ impl Bodies {
                 known.numbers.clear();
             }
             let number = known.number;
-            known.numbers.insert(meta, Version { number, len: None });
+            known.numbers.insert(meta, BodyVersion { number, len: None });
         }
         Some(known.number)
     }
