@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use gannet_server::tls::certificates::{CertificateSet, LoadOptions, Pair, PairPaths};
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Handshake, HandshakeKind, Step};
-use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
+use gannet_server::tls::record::aead::{Cipher, Secrets, TlsVersion};
 use gannet_server::tls::record::decrypt::Decryptor;
 use gannet_server::tls::record::encrypt::Encryptor;
 use gannet_server::tls::session::Session;
@@ -84,7 +84,7 @@ fn encrypting() {
         // More than the second-level cache, so that plaintext is not cached.
         let source = vec![1; 8 << 20];
         let at = |round: usize, len: usize| &source[round * len % (source.len() - len)..][..len];
-        let mut encryptor = Encryptor::new(Version::Tls13, secrets(cipher));
+        let mut encryptor = Encryptor::new(TlsVersion::Tls13, secrets(cipher));
         let mut out = Vec::with_capacity(1 << 20);
         rate(
             &format!("encrypt {cipher}, head 250 + body 13"),
@@ -97,7 +97,7 @@ fn encrypting() {
             },
         );
         for len in [4 << 10, 16 << 10, 125_000] {
-            let mut encryptor = Encryptor::new(Version::Tls13, secrets(cipher));
+            let mut encryptor = Encryptor::new(TlsVersion::Tls13, secrets(cipher));
             rate(&format!("encrypt {cipher}, body {len}"), len, |round| {
                 out.clear();
                 encryptor
@@ -105,7 +105,7 @@ fn encrypting() {
                     .expect("room");
             });
             let mut old = vec![0; len + 1024];
-            let mut encryptor = Encryptor::new(Version::Tls13, secrets(cipher));
+            let mut encryptor = Encryptor::new(TlsVersion::Tls13, secrets(cipher));
             rate(
                 &format!("encrypt {cipher}, body {len}, into old memory"),
                 len,
@@ -124,10 +124,10 @@ fn opening() {
         for len in [100, 500, 16 << 10] {
             let mut encrypted = Vec::new();
             let body = vec![1; len];
-            let mut encryptor = Encryptor::new(Version::Tls13, secrets(cipher));
+            let mut encryptor = Encryptor::new(TlsVersion::Tls13, secrets(cipher));
             encryptor.encrypt(&[&body], &mut encrypted).expect("room");
             let mut plain = Vec::with_capacity(len + 100);
-            let mut decryptor = Decryptor::new(Version::Tls13, secrets(cipher));
+            let mut decryptor = Decryptor::new(TlsVersion::Tls13, secrets(cipher));
             decryptor
                 .decrypt(&encrypted, &mut plain)
                 .expect("it was encrypted for it");

@@ -8,14 +8,14 @@ use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::clients::Demand;
 use gannet_server::tls::config::{Options, AlpnProtocol};
 use gannet_server::tls::handshake::{Failure, Handshake, HandshakeKind, Step};
-use gannet_server::tls::record::aead::{Cipher, Version};
+use gannet_server::tls::record::aead::{Cipher, TlsVersion};
 use gannet_server::tls::watch::CertificateSource;
 use gannet_testkit::tls::KEY_KINDS;
 use rustls::crypto::aws_lc_rs::{cipher_suite as suites, kx_group as groups};
 use rustls::{ClientConnection, SupportedCipherSuite};
 use tls_support::*;
 
-fn request_and_answer(set: &CertificateSet, client: &mut ClientConnection) -> (Version, Cipher) {
+fn request_and_answer(set: &CertificateSet, client: &mut ClientConnection) -> (TlsVersion, Cipher) {
     use std::io::Write;
     let mut server = shake(set, client).unwrap().session;
     client.writer().write_all(b"request").unwrap();
@@ -71,9 +71,9 @@ fn every_suite_with_every_kind_of_certificate() {
         ];
         for (suite, cipher) in table {
             let version = if suite.tls13().is_some() {
-                Version::Tls13
+                TlsVersion::Tls13
             } else {
-                Version::Tls12
+                TlsVersion::Tls12
             };
             let abilities = Abilities::only(suite);
             let mut client = connect(&authority.client(abilities), "localhost");

@@ -10,7 +10,7 @@ use gannet_server::tls::limits::{
     CIPHERTEXT_MAX_TLS13, EMPTY_RECORDS_MAX, KEY_UPDATES_MAX, RECORD_OVERHEAD_MAX,
 };
 use gannet_server::tls::record::ContentType;
-use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
+use gannet_server::tls::record::aead::{Cipher, Secrets, TlsVersion};
 use gannet_server::tls::record::decrypt::Decryptor;
 use gannet_server::tls::record::encrypt::Encryptor;
 use gannet_server::tls::session::{KernelNeeds, Received, StaysOurs};
@@ -36,7 +36,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// An encryptor and a decryptor with the same secrets, without a handshake.
-fn layers(version: Version, cipher: Cipher) -> (Encryptor, Decryptor) {
+fn layers(version: TlsVersion, cipher: Cipher) -> (Encryptor, Decryptor) {
     let secrets = || Secrets {
         cipher,
         key: [5; 32],
@@ -136,8 +136,8 @@ fn record_lens(mut encrypted: &[u8]) -> Vec<usize> {
 
 #[test]
 fn encrypting_into_old_memory_is_the_same() {
-    let (mut one, _) = layers(Version::Tls13, Cipher::Aes128Gcm);
-    let (mut two, _) = layers(Version::Tls13, Cipher::Aes128Gcm);
+    let (mut one, _) = layers(TlsVersion::Tls13, Cipher::Aes128Gcm);
+    let (mut two, _) = layers(TlsVersion::Tls13, Cipher::Aes128Gcm);
     let body = pattern(40_000);
     let (mut fresh, mut old) = (Vec::new(), vec![0xee; 50_000]);
     one.encrypt(&[b"head", &body], &mut fresh).unwrap();
@@ -281,7 +281,7 @@ fn a_fault_is_told() {
 
 #[test]
 fn alerts_of_the_peer() {
-    let (cipher, version) = (Cipher::Aes128Gcm, Version::Tls13);
+    let (cipher, version) = (Cipher::Aes128Gcm, TlsVersion::Tls13);
     let check = |content: &[u8]| {
         let mut records = Records::new(version, cipher);
         let encrypted = records.encrypt(21, content, 0);
@@ -298,13 +298,13 @@ fn alerts_of_the_peer() {
 /// Makes records that our own encryptor would not produce.
 struct Records {
     sequence: u64,
-    version: Version,
+    version: TlsVersion,
     key: aws_lc_rs::aead::LessSafeKey,
     decryptor: Decryptor,
 }
 
 impl Records {
-    fn new(version: Version, cipher: Cipher) -> Self {
+    fn new(version: TlsVersion, cipher: Cipher) -> Self {
         assert_eq!(cipher, Cipher::Aes128Gcm);
         let unbound =
             aws_lc_rs::aead::UnboundKey::new(&aws_lc_rs::aead::AES_128_GCM, &[5; 16]).unwrap();
@@ -319,7 +319,7 @@ impl Records {
 
     /// A TLS 1.3 record of any type, content and padding.
     fn encrypt(&mut self, kind: u8, content: &[u8], padding: usize) -> Vec<u8> {
-        assert_eq!(self.version, Version::Tls13);
+        assert_eq!(self.version, TlsVersion::Tls13);
         let mut body = content.to_vec();
         body.push(kind);
         body.resize(body.len() + padding, 0);
@@ -347,7 +347,7 @@ impl Records {
 
 #[test]
 fn padding_and_lengths() {
-    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    let mut records = Records::new(TlsVersion::Tls13, Cipher::Aes128Gcm);
     for (len, padding) in [(0, 0), (0, 300), (5, 0), (5, 1), (5, 16_000), (16_384, 0)] {
         let body = pattern(len);
         let encrypted = records.encrypt(23, &body, padding);
@@ -363,7 +363,7 @@ fn padding_and_lengths() {
         );
     }
     let check = |content: usize, padding: usize| {
-        let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+        let mut records = Records::new(TlsVersion::Tls13, Cipher::Aes128Gcm);
         let encrypted = records.encrypt(23, &pattern(content), padding);
         records.open(&encrypted)
     };
@@ -378,7 +378,7 @@ fn padding_and_lengths() {
     }
     assert_eq!(check(16_384, 240), overflow, "a record over 2^14 + 256");
     // A record of zeros only has no type (RFC 8446 section 5.4).
-    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    let mut records = Records::new(TlsVersion::Tls13, Cipher::Aes128Gcm);
     let encrypted = records.encrypt(0, b"", 10);
     assert_eq!(
         records.open(&encrypted),
@@ -389,7 +389,7 @@ fn padding_and_lengths() {
 #[test]
 fn an_impossible_record_is_not_waited_for() {
     let check = |header: &[u8]| {
-        let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+        let mut records = Records::new(TlsVersion::Tls13, Cipher::Aes128Gcm);
         records.open(header)
     };
     assert_eq!(
@@ -426,7 +426,7 @@ fn an_impossible_record_is_not_waited_for() {
 fn messages_after_the_handshake() {
     let unexpected = TlsFault::Ours(Alert::UNEXPECTED_MESSAGE);
     let check = |parts: &[&[u8]]| -> Result<bool, TlsFault> {
-        let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+        let mut records = Records::new(TlsVersion::Tls13, Cipher::Aes128Gcm);
         let mut updated = false;
         for part in parts {
             let encrypted = records.encrypt(22, part, 0);
@@ -464,19 +464,19 @@ fn messages_after_the_handshake() {
         "a ticket, from a client"
     );
     // Application data between the parts of a handshake message (RFC 8446 section 5.1).
-    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    let mut records = Records::new(TlsVersion::Tls13, Cipher::Aes128Gcm);
     let mut encrypted = records.encrypt(22, &[24, 0, 0], 0);
     encrypted.extend(records.encrypt(23, b"data", 0));
     assert_eq!(records.open(&encrypted), Err(unexpected));
     // An unknown record type.
-    let encrypted = Records::new(Version::Tls13, Cipher::Aes128Gcm).encrypt(99, b"x", 0);
-    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    let encrypted = Records::new(TlsVersion::Tls13, Cipher::Aes128Gcm).encrypt(99, b"x", 0);
+    let mut records = Records::new(TlsVersion::Tls13, Cipher::Aes128Gcm);
     assert_eq!(records.open(&encrypted), Err(unexpected));
 }
 
 #[test]
 fn fruitless_records_are_bounded() {
-    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    let mut records = Records::new(TlsVersion::Tls13, Cipher::Aes128Gcm);
     for count in 0..=EMPTY_RECORDS_MAX {
         let encrypted = records.encrypt(23, b"", 5);
         let is_over = count == EMPTY_RECORDS_MAX;
@@ -544,7 +544,7 @@ fn renegotiation_is_refused() {
         iv: [9; 12],
         sequence: 0,
     };
-    let mut decryptor = Decryptor::new(Version::Tls12, secrets);
+    let mut decryptor = Decryptor::new(TlsVersion::Tls12, secrets);
     // A TLS 1.2 record with handshake content, encrypted as the peer would.
     let key = aws_lc_rs::aead::UnboundKey::new(&aws_lc_rs::aead::AES_128_GCM, &[5; 16]).unwrap();
     let key = aws_lc_rs::aead::LessSafeKey::new(key);
@@ -566,9 +566,9 @@ fn changed_records_never_panic_and_never_pass() {
     let mut random = Random(0xdead_beef_1234_5678);
     for round in 0..2000 {
         let version = if random.below(2) == 0 {
-            Version::Tls12
+            TlsVersion::Tls12
         } else {
-            Version::Tls13
+            TlsVersion::Tls13
         };
         let cipher = [
             Cipher::Aes128Gcm,
@@ -609,7 +609,7 @@ fn the_key_is_handed_to_the_kernel_and_back() {
     assert!(duo.server.is_kernel());
     assert_eq!(duo.server.into_kernel().err(), Some(StaysOurs::Over));
     // The "kernel" encrypts with the key and continues our sequence numbers.
-    let mut kernel = Encryptor::new(Version::Tls13, secrets);
+    let mut kernel = Encryptor::new(TlsVersion::Tls13, secrets);
     let body = pattern(100_000);
     assert_eq!(duo.server.kernel_sends(100_000), KernelNeeds::Nothing);
     let mut out = Vec::new();
@@ -623,7 +623,7 @@ fn the_key_is_handed_to_the_kernel_and_back() {
     assert_eq!(content, [24, 0, 0, 1, 0]);
     let mut out = Vec::new();
     out.extend(control(&mut kernel, &content));
-    let mut kernel = Encryptor::new(Version::Tls13, secrets);
+    let mut kernel = Encryptor::new(TlsVersion::Tls13, secrets);
     kernel.encrypt(&[b"with the next key"], &mut out).unwrap();
     assert_eq!(
         to_client(&mut duo.client, &out).unwrap(),
@@ -682,9 +682,9 @@ fn our_own_records_are_counted() {
         iv: [1; 12],
         sequence,
     };
-    let encryptor = Encryptor::new(Version::Tls13, secrets(1 << 23));
+    let encryptor = Encryptor::new(TlsVersion::Tls13, secrets(1 << 23));
     assert!(encryptor.wants_key_update());
-    let mut encryptor = Encryptor::new(Version::Tls12, secrets((1 << 24) - 1025));
+    let mut encryptor = Encryptor::new(TlsVersion::Tls12, secrets((1 << 24) - 1025));
     let mut out = Vec::new();
     assert!(encryptor.encrypt(&[b"x"], &mut out).is_ok());
     let len = out.len();

@@ -30,7 +30,7 @@ use super::config::{AlpnProtocol, secrets_of};
 use super::hello::{self, Look};
 use super::negotiated::{self, Negotiated};
 use super::record::ContentType;
-use super::record::aead::Version;
+use super::record::aead::TlsVersion;
 use super::session::Session;
 use crate::bounds::tls::{
     CIPHERTEXT_MAX_TLS12, CLIENT_HELLO_MAX, HANDSHAKE_INPUT_MAX, HANDSHAKE_STEPS_MAX,
@@ -481,8 +481,8 @@ impl Handshake {
             why: why.into(),
         };
         let version = match connection.protocol_version() {
-            Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
-            Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
+            Some(ProtocolVersion::TLSv1_3) => TlsVersion::Tls13,
+            Some(ProtocolVersion::TLSv1_2) => TlsVersion::Tls12,
             _ => return Err(internal("no version")),
         };
         let protocol = self.protocol_of(&connection);
@@ -509,7 +509,7 @@ impl Handshake {
         let (tx, rx) = (ours(&secrets.tx)?, ours(&secrets.rx)?);
         // In TLS 1.3 the client finishes last: our remaining output (tickets) can wait for the
         // first response. In TLS 1.2 the client waits for our `Finished`.
-        let waiting = if version == Version::Tls13 {
+        let waiting = if version == TlsVersion::Tls13 {
             mem::take(out)
         } else {
             Vec::new()

@@ -24,7 +24,7 @@ use rustls::server::ServerConnectionData;
 use super::alert::{Alert, TlsFault};
 use super::config::secrets_of;
 use super::record::ContentType;
-use super::record::aead::{Cipher, Secrets, Version};
+use super::record::aead::{Cipher, Secrets, TlsVersion};
 use super::record::decrypt::{Control, Decryptor};
 use super::record::encrypt::{Encryptor, Exhausted};
 use crate::bounds::tls::{ENCRYPTED_RECORDS_MAX, PLAINTEXT_MAX, encrypted_records_end};
@@ -33,7 +33,7 @@ use crate::bounds::tls::{ENCRYPTED_RECORDS_MAX, PLAINTEXT_MAX, encrypted_records
 pub struct Session {
     decryptor: Decryptor,
     sender: Sender,
-    version: Version,
+    version: TlsVersion,
     keys: KernelConnection<ServerConnectionData>,
     /// Bytes of the client's certificates, which `keys` holds.
     chain_bytes: usize,
@@ -115,7 +115,7 @@ impl Session {
     }
 
     pub(super) fn new(
-        version: Version,
+        version: TlsVersion,
         tx: Secrets,
         rx: Secrets,
         keys: KernelConnection<ServerConnectionData>,
@@ -184,7 +184,7 @@ impl Session {
 
     /// The version of the protocol.
     #[must_use]
-    pub fn version(&self) -> Version {
+    pub fn version(&self) -> TlsVersion {
         self.version
     }
 
@@ -202,7 +202,7 @@ impl Session {
     #[must_use]
     pub fn wants_end(&self) -> bool {
         match &self.sender {
-            Sender::Ours(encryptor) => self.version == Version::Tls12 && encryptor.is_used(),
+            Sender::Ours(encryptor) => self.version == TlsVersion::Tls12 && encryptor.is_used(),
             Sender::Kernel { .. } => false,
         }
     }
@@ -259,7 +259,7 @@ impl Session {
     /// # Panics
     /// If the kernel encrypts.
     pub fn update_keys(&mut self, request: bool, out: &mut Vec<u8>) -> Result<(), Exhausted> {
-        if self.version != Version::Tls13 {
+        if self.version != TlsVersion::Tls13 {
             return Ok(());
         }
         self.take_waiting(out);
@@ -319,7 +319,7 @@ impl Session {
     /// # Errors
     /// [`StaysOurs`], with the reason; nothing has changed.
     pub fn into_kernel(&mut self) -> Result<Secrets, StaysOurs> {
-        if self.version != Version::Tls13 {
+        if self.version != TlsVersion::Tls13 {
             return Err(StaysOurs::Tls12);
         }
         if self.is_ended || self.is_kernel() {

@@ -20,7 +20,7 @@ use gannet_server::tls::config::Options as TlsOptions;
 use gannet_server::tls::kernel::KernelTls;
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use gannet_server::tls::record::ContentType;
-use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
+use gannet_server::tls::record::aead::{Cipher, Secrets, TlsVersion};
 use gannet_server::tls::record::encrypt::Encryptor;
 use rustls::ClientConfig;
 use zlib_rs::{Deflate, DeflateFlush, Status};
@@ -294,7 +294,7 @@ impl Kernel {
             iv: keys.iv,
             sequence: keys.sequence,
         };
-        Self(Encryptor::new(Version::Tls13, secrets))
+        Self(Encryptor::new(TlsVersion::Tls13, secrets))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use gannet_server::tls::certificates::{CertificateSet, LoadOptions, Pair, PairPaths};
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Handshake, Step};
-use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
+use gannet_server::tls::record::aead::{Cipher, Secrets, TlsVersion};
 use gannet_server::tls::record::decrypt::Decryptor;
 use gannet_server::tls::record::encrypt::Encryptor;
 
@@ -20,9 +20,9 @@ pub(crate) fn record(bytes: &[u8]) {
         return;
     };
     let version = if choice & 1 == 0 {
-        Version::Tls13
+        TlsVersion::Tls13
     } else {
-        Version::Tls12
+        TlsVersion::Tls12
     };
     let cipher = match choice >> 1 & 3 {
         0 => Cipher::Aes128Gcm,

@@ -9,14 +9,14 @@ use zeroize::Zeroize;
 
 /// The negotiated version of the protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Version {
+pub enum TlsVersion {
     /// RFC 5246, with AEAD suites only.
     Tls12,
     /// RFC 8446.
     Tls13,
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for TlsVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tls12 => "TLSv1.2",
@@ -47,8 +47,8 @@ impl Cipher {
     }
 
     /// Whether TLS 1.2 records carry eight bytes of nonce (RFC 5288 section 3).
-    pub(super) fn has_explicit_nonce(self, version: Version) -> bool {
-        version == Version::Tls12 && self != Self::ChaCha20Poly1305
+    pub(super) fn has_explicit_nonce(self, version: TlsVersion) -> bool {
+        version == TlsVersion::Tls12 && self != Self::ChaCha20Poly1305
     }
 
     fn algorithm(self) -> &'static Algorithm {

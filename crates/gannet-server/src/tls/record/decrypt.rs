@@ -1,7 +1,7 @@
 //! Decrypts received bytes into plaintext and control messages.
 
 use super::ContentType;
-use super::aead::{RecordKey, Secrets, Version};
+use super::aead::{RecordKey, Secrets, TlsVersion};
 use super::encrypt::additional_tls12;
 use crate::bounds::tls::{
     CIPHERTEXT_MAX_TLS12, CIPHERTEXT_MAX_TLS13, EMPTY_RECORDS_MAX, KEY_UPDATES_MAX, PLAINTEXT_MAX,
@@ -16,7 +16,7 @@ use crate::tls::alert::{Alert, TlsFault};
 pub struct Decryptor {
     key: RecordKey,
     secrets: Secrets,
-    version: Version,
+    version: TlsVersion,
     sequence: u64,
     /// The start of an incomplete record.
     partial: Vec<u8>,
@@ -49,7 +49,7 @@ impl Decryptor {
 
     /// A decryptor with the secrets of the handshake.
     #[must_use]
-    pub fn new(version: Version, secrets: Secrets) -> Self {
+    pub fn new(version: TlsVersion, secrets: Secrets) -> Self {
         Self {
             key: RecordKey::new(&secrets),
             version,
@@ -148,8 +148,8 @@ impl Decryptor {
         };
         let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
         let max = match self.version {
-            Version::Tls13 => CIPHERTEXT_MAX_TLS13,
-            Version::Tls12 => CIPHERTEXT_MAX_TLS12,
+            TlsVersion::Tls13 => CIPHERTEXT_MAX_TLS13,
+            TlsVersion::Tls12 => CIPHERTEXT_MAX_TLS12,
         };
         if len > max {
             return Err(TlsFault::Ours(Alert::RECORD_OVERFLOW));
@@ -193,8 +193,8 @@ impl Decryptor {
         let (header, encrypted) = record.split_at(RECORD_HEADER_LEN);
         let start = plain.len();
         let kind = match self.version {
-            Version::Tls13 => self.decrypt_tls13(header, encrypted, plain)?,
-            Version::Tls12 => self.decrypt_tls12(header, encrypted, plain)?,
+            TlsVersion::Tls13 => self.decrypt_tls13(header, encrypted, plain)?,
+            TlsVersion::Tls12 => self.decrypt_tls12(header, encrypted, plain)?,
         };
         self.sequence += 1;
         let len = plain.len() - start;
@@ -316,7 +316,7 @@ impl Decryptor {
             return Ok(());
         }
         let is_warning =
-            alert == Alert::USER_CANCELED || (self.version == Version::Tls12 && level == 1);
+            alert == Alert::USER_CANCELED || (self.version == TlsVersion::Tls12 && level == 1);
         if !is_warning {
             return Err(TlsFault::Peers(alert));
         }
@@ -333,7 +333,7 @@ impl Decryptor {
         let unexpected = TlsFault::Ours(Alert::UNEXPECTED_MESSAGE);
         // In TLS 1.2 it could only mean renegotiation, which is unsupported (RFC 9325 section 3.5);
         // an empty handshake record is forbidden (RFC 8446 section 5.1).
-        if self.version == Version::Tls12 || content.is_empty() {
+        if self.version == TlsVersion::Tls12 || content.is_empty() {
             return Err(unexpected);
         }
         self.message.extend_from_slice(content);

@@ -1,7 +1,7 @@
 //! Encrypts plaintext into records.
 
 use super::ContentType;
-use super::aead::{Cipher, RecordKey, Secrets, Version};
+use super::aead::{Cipher, RecordKey, Secrets, TlsVersion};
 use crate::bounds::tls::{
     ENCRYPTED_RECORDS_MAX, PLAINTEXT_MAX, RECORD_HEADER_LEN, SMALL_RECORD_LEN, SMALL_RECORDS,
     TAG_LEN, encrypted_records_end,
@@ -18,7 +18,7 @@ const STRAIGHT_MIN: usize = 1024;
 pub struct Encryptor {
     key: RecordKey,
     secrets: Secrets,
-    version: Version,
+    version: TlsVersion,
     sequence: u64,
     /// Number of records after which the key should be updated.
     records_max: u64,
@@ -33,7 +33,7 @@ pub struct Exhausted;
 impl Encryptor {
     /// An encryptor with the secrets of the handshake or of a key update.
     #[must_use]
-    pub fn new(version: Version, secrets: Secrets) -> Self {
+    pub fn new(version: TlsVersion, secrets: Secrets) -> Self {
         Self {
             key: RecordKey::new(&secrets),
             version,
@@ -82,7 +82,7 @@ impl Encryptor {
     /// Whether the key should be updated before more is encrypted.
     #[must_use]
     pub fn wants_key_update(&self) -> bool {
-        self.version == Version::Tls13 && self.is_used()
+        self.version == TlsVersion::Tls13 && self.is_used()
     }
 
     /// Whether the key has encrypted as many records as it should.
@@ -190,9 +190,9 @@ impl Encryptor {
 
     fn overhead(&self) -> usize {
         let inside = match self.version {
-            Version::Tls13 => 1,
-            Version::Tls12 if self.secrets.cipher.has_explicit_nonce(self.version) => 8,
-            Version::Tls12 => 0,
+            TlsVersion::Tls13 => 1,
+            TlsVersion::Tls12 if self.secrets.cipher.has_explicit_nonce(self.version) => 8,
+            TlsVersion::Tls12 => 0,
         };
         RECORD_HEADER_LEN + inside + TAG_LEN
     }
@@ -209,7 +209,7 @@ impl Encryptor {
         let (header, body) = record.split_at_mut(RECORD_HEADER_LEN);
         let body_len = u16::try_from(body.len()).expect("a record's length fits its field");
         match self.version {
-            Version::Tls13 => {
+            TlsVersion::Tls13 => {
                 header[0] = ContentType::ApplicationData as u8;
                 header[1..3].copy_from_slice(&[3, 3]);
                 header[3..].copy_from_slice(&body_len.to_be_bytes());
@@ -223,7 +223,7 @@ impl Encryptor {
                     }
                 }
             }
-            Version::Tls12 => {
+            TlsVersion::Tls12 => {
                 header[0] = content_type as u8;
                 header[1..3].copy_from_slice(&[3, 3]);
                 header[3..].copy_from_slice(&body_len.to_be_bytes());
