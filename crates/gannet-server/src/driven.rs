@@ -35,7 +35,7 @@ use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::DirectoryOptions;
 use crate::release::error_pages::ErrorPages;
 use crate::release::opened::{
-    Generations, Opened, OpenedArchive, OpenedContent, OpenedDirectory, What,
+    Generations, Opened, OpenedArchive, OpenedContent, OpenedDirectory, CheckedContent,
 };
 use crate::release::redirect::Redirect;
 use crate::release::rules::SiteRules;
@@ -118,7 +118,7 @@ impl DrivenReleases {
     ) -> Result<(Self, Vec<Driven<D>>), ArchiveError> {
         let workers = drivers.len();
         let archive = Arc::new(archive(release, &drivers[0])?);
-        let opened = Arc::new(Opened::one(What::Archive(archive), options));
+        let opened = Arc::new(Opened::one(CheckedContent::Archive(archive), options));
         let current = Arc::clone(&opened.contents[&0].current);
         let mut inboxes = Vec::new();
         let mut remotes = Vec::new();
@@ -455,7 +455,7 @@ fn opened<D: Driver>(
     driver: &D,
     options: &ContentOptions,
     coder: &Arc<Coder>,
-) -> Result<What, ArchiveError> {
+) -> Result<CheckedContent, ArchiveError> {
     let directory = |root, redirects, headers| {
         let options = DirectoryOptions::new(options, None, Some(coder));
         directory(
@@ -471,14 +471,14 @@ fn opened<D: Driver>(
         DrivenContent::Redirected(root, redirects) => directory(root, Some(redirects), None),
         DrivenContent::Paged(root, pages) => {
             let mut what = directory(root, None, None);
-            if let What::Directory(directory) = &mut what {
+            if let CheckedContent::Directory(directory) = &mut what {
                 let pages = ErrorPages::of_texts(pages);
                 directory.rules = SiteRules::default().with_pages(pages).map(Arc::new);
             }
             what
         }
         DrivenContent::Archive(bytes, file) => {
-            What::Archive(Arc::new(archive((bytes, vec![file]), driver)?))
+            CheckedContent::Archive(Arc::new(archive((bytes, vec![file]), driver)?))
         }
     })
 }
@@ -515,13 +515,13 @@ fn directory(
     redirects: Option<&[u8]>,
     headers: Option<&[u8]>,
     options: DirectoryOptions,
-) -> What {
+) -> CheckedContent {
     let redirects = redirects.map(|text| SourceFile {
         path: "_redirects",
         text,
     });
     let rules = SiteRules::parse(redirects.as_slice(), headers, Compat::Netlify);
-    What::Directory(OpenedDirectory {
+    CheckedContent::Directory(OpenedDirectory {
         roots: vec![root],
         others: Vec::new(),
         rules: rules.expect("the rules were checked").map(Arc::new),

@@ -55,7 +55,7 @@ use self::archive::ArchiveSite;
 use self::bodies::Bodies;
 use self::directory::{DirectorySite, LongCopies};
 pub(crate) use self::files::ServedFile;
-use self::opened::{Generations, Opened, OpenedContent, Policy, What};
+use self::opened::{Generations, Opened, OpenedContent, Policy, CheckedContent};
 use self::previews::Previews;
 use self::room::{Ageing, Pool, Room};
 use self::rules::SiteRules;
@@ -500,8 +500,8 @@ impl Generations {
     /// Sets the other releases of a worker's `sites` of this content.
     fn add_others(&self, sites: &mut [Site], worker: usize) {
         let hosts = match &self.current.what {
-            What::Archive(archive) => &archive.hosts,
-            What::Directory(_) => return,
+            CheckedContent::Archive(archive) => &archive.hosts,
+            CheckedContent::Directory(_) => return,
         };
         let others = self.others.iter().map(|opened| {
             // Kept answers are rare: their bodies are not cached.
@@ -526,11 +526,11 @@ impl OpenedContent {
     /// A worker's sites of this content, whose caches have room in `pool`.
     fn sites(&self, worker: usize, pool: &Rc<Pool>, long_copies: &Arc<LongCopies>) -> Vec<Site> {
         match &self.what {
-            What::Directory(directory) => {
+            CheckedContent::Directory(directory) => {
                 let site = DirectorySite::new(directory, worker, pool, long_copies);
                 vec![Site::Directory(Rc::new(site))]
             }
-            What::Archive(archive) => {
+            CheckedContent::Archive(archive) => {
                 let sites = ArchiveSite::all(archive, worker, Bodies::with_room(pool));
                 let archived = |site| Archived {
                     current: Rc::new(site),
@@ -544,8 +544,8 @@ impl OpenedContent {
     /// The host names of each of its sites.
     fn host_lists(&self) -> Vec<&[String]> {
         match &self.what {
-            What::Directory(_) => vec![&self.hosts],
-            What::Archive(archive) => {
+            CheckedContent::Directory(_) => vec![&self.hosts],
+            CheckedContent::Archive(archive) => {
                 let hosts = archive.hosts.iter();
                 // An archive's own host names take precedence over configured ones.
                 let names = hosts.map(|(_, own, _)| match own.is_empty() {

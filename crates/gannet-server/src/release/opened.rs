@@ -132,18 +132,18 @@ impl Generations {
 pub(crate) struct OpenedContent {
     /// Empty: every host that no other content names.
     pub(crate) hosts: Vec<String>,
-    pub(crate) what: What,
+    pub(crate) what: CheckedContent,
 }
 
 /// Content that was opened and checked.
-pub(crate) enum What {
+pub(crate) enum CheckedContent {
     /// A directory, or one file of it.
     Directory(OpenedDirectory),
     /// An archive whose metadata is valid.
     Archive(Arc<OpenedArchive>),
 }
 
-/// See [`What::Directory`].
+/// See [`CheckedContent::Directory`].
 #[derive(Clone)]
 pub(crate) struct OpenedDirectory {
     /// A descriptor for each worker; empty while the path names no directory.
@@ -159,7 +159,7 @@ pub(crate) struct OpenedDirectory {
     pub(crate) kept: Arc<KeptNames>,
 }
 
-/// See [`What::Archive`].
+/// See [`CheckedContent::Archive`].
 pub(crate) struct OpenedArchive {
     pub(crate) archive: Arc<Archive<Vec<u8>>>,
     /// For each worker a descriptor of the archive, or of its sealed copy with the mapping.
@@ -197,8 +197,8 @@ impl Opened {
         let mut contents = self.contents.values().map(|it| &it.current.what);
         self.passwords.is_some()
             || contents.any(|what| match what {
-                What::Directory(directory) => has_users(&directory.rules),
-                What::Archive(archive) => archive.hosts.iter().any(|(_, _, it)| has_users(it)),
+                CheckedContent::Directory(directory) => has_users(&directory.rules),
+                CheckedContent::Archive(archive) => archive.hosts.iter().any(|(_, _, it)| has_users(it)),
             })
     }
 
@@ -208,7 +208,7 @@ impl Opened {
     }
 
     /// One content for every host, for workers that have all the room each.
-    pub(crate) fn one(what: What, options: &ContentOptions) -> Self {
+    pub(crate) fn one(what: CheckedContent, options: &ContentOptions) -> Self {
         let hosts = Vec::new();
         Self {
             contents: BTreeMap::from([(0, Generations::only(OpenedContent { hosts, what }))]),
@@ -313,8 +313,8 @@ impl OpenedContent {
     /// Bytes of it copied into memory for as long as it is served.
     pub(crate) fn copied_len(&self) -> u64 {
         match &self.what {
-            What::Archive(archive) => archive.copied_len(),
-            What::Directory(_) => 0,
+            CheckedContent::Archive(archive) => archive.copied_len(),
+            CheckedContent::Directory(_) => 0,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::bounds::limits::{
     APPLIED_MS, FOLLOW_MS, FOLLOWERS_MAX, KEPT_DIRECTORY, LOOKS_PART, OTHER_RELEASES_MAX,
     RULES_SEARCH_PART,
 };
-use crate::release::opened::{Generations, OpenedContent, OpenedDirectory, What};
+use crate::release::opened::{Generations, OpenedContent, OpenedDirectory, CheckedContent};
 use crate::release::rules::{ReadAhead, SiteRules};
 use crate::start::published::{Applied, Published};
 use crate::start::sandbox::Readable;
@@ -248,7 +248,7 @@ impl Follower {
     /// Whether rules are in force, perhaps of files that are gone.
     fn has_old_rules(&self) -> bool {
         let has_rules = self.published.look(self.place, |content| {
-            let What::Directory(directory) = &content.current.what else {
+            let CheckedContent::Directory(directory) = &content.current.what else {
                 unreachable!("a directory is followed");
             };
             directory.rules.is_some()
@@ -407,14 +407,14 @@ impl Follower {
     fn publish(&self, change: impl FnOnce(&mut OpenedDirectory)) -> Applied {
         self.published.replace(self.place, |content| {
             let OpenedContent { hosts, what } = &*content.current;
-            let What::Directory(directory) = what else {
+            let CheckedContent::Directory(directory) = what else {
                 unreachable!("a directory is followed");
             };
             let mut next = directory.clone();
             change(&mut next);
             Generations::only(OpenedContent {
                 hosts: hosts.clone(),
-                what: What::Directory(next),
+                what: CheckedContent::Directory(next),
             })
         })
     }
@@ -523,7 +523,7 @@ mod tests {
             let Message::Release(opened, _) = self.messages.try_iter().last()? else {
                 panic!("no other message is sent");
             };
-            let What::Directory(directory) = &opened.contents[&0].current.what else {
+            let CheckedContent::Directory(directory) = &opened.contents[&0].current.what else {
                 panic!("a directory is followed");
             };
             Some((!directory.roots.is_empty(), directory.rules.is_some()))

@@ -22,7 +22,7 @@ use crate::config::{Content, ContentOptions};
 use crate::observe::board::unix_now;
 use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::DirectoryOptions;
-use crate::release::opened::{OpenedDirectory, What};
+use crate::release::opened::{OpenedDirectory, CheckedContent};
 use crate::release::rules::{ReadAhead, RulesError, SiteRules};
 use crate::start::archive::ArchiveProof;
 use crate::start::follow::{LiveDirectory, Location};
@@ -281,7 +281,7 @@ impl Opening<'_> {
     ///
     /// # Errors
     /// See [`OpenError`]. Content that is already being served is not affected.
-    pub(crate) fn open(&self, content: &Content) -> Result<(What, Followed), OpenError> {
+    pub(crate) fn open(&self, content: &Content) -> Result<(CheckedContent, Followed), OpenError> {
         let options = self.options;
         if let (
             Some(_),
@@ -315,7 +315,7 @@ impl Opening<'_> {
         &self,
         mut store: InStore,
         now: u64,
-    ) -> Result<(What, Followed), OpenError> {
+    ) -> Result<(CheckedContent, Followed), OpenError> {
         let path_of = |store: &InStore, release| store.store.release_path(release);
         let proof = match self.options.require_signature {
             Some(_) => ArchiveProof::Pointer(&store.pointer),
@@ -336,7 +336,7 @@ impl Opening<'_> {
             }
         };
         let origin = Origin::Store(Box::new(store));
-        Ok((What::Archive(Arc::new(archive)), Followed::Releases(origin)))
+        Ok((CheckedContent::Archive(Arc::new(archive)), Followed::Releases(origin)))
     }
 
     fn open_release(
@@ -344,16 +344,16 @@ impl Opening<'_> {
         path: &Path,
         proof: ArchiveProof<'_>,
         origin: Origin,
-    ) -> Result<(What, Followed), OpenError> {
+    ) -> Result<(CheckedContent, Followed), OpenError> {
         let archive = self.open_archive(path, proof)?;
-        Ok((What::Archive(Arc::new(archive)), Followed::Releases(origin)))
+        Ok((CheckedContent::Archive(Arc::new(archive)), Followed::Releases(origin)))
     }
 
     fn open_directory(
         &self,
         (path, is_host): (&Path, bool),
         single: Option<Vec<u8>>,
-    ) -> Result<(What, Followed), OpenError> {
+    ) -> Result<(CheckedContent, Followed), OpenError> {
         let refuse = |e| OpenError::Io("directory", path.to_owned(), e);
         // The folder of a single file has neither rules nor error pages.
         let ahead = ReadAhead {
@@ -384,10 +384,10 @@ impl Opening<'_> {
             options: Arc::new(options),
             kept: Arc::default(),
         };
-        Ok((What::Directory(directory), Followed::Directory(source)))
+        Ok((CheckedContent::Directory(directory), Followed::Directory(source)))
     }
 
-    fn open_single(&self, path: &Path) -> Result<(What, Followed), OpenError> {
+    fn open_single(&self, path: &Path) -> Result<(CheckedContent, Followed), OpenError> {
         let error = |e| OpenError::Io("file", path.to_owned(), e);
         let meta = fs::metadata(path).map_err(error)?;
         let name = match path.file_name() {
@@ -405,15 +405,15 @@ impl Opening<'_> {
 
 /// The content's path if it lacks the page for the single-page application, with the hosts of an
 /// archive that lack it. A live directory may get the page later, so that is no error.
-pub(crate) fn no_front_page(content: &Content, what: &What) -> Option<(PathBuf, Vec<String>)> {
+pub(crate) fn no_front_page(content: &Content, what: &CheckedContent) -> Option<(PathBuf, Vec<String>)> {
     match (content, what) {
-        (Content::Directory(path) | Content::HostFolder(path), What::Directory(directory)) => {
+        (Content::Directory(path) | Content::HostFolder(path), CheckedContent::Directory(directory)) => {
             let page = Path::new("index.html");
             let is_there = |root| named_file::open_below(root, page).is_ok();
             let lacks = directory.options.lookup.spa && !directory.roots.iter().any(is_there);
             lacks.then(|| (path.clone(), Vec::new()))
         }
-        (Content::Archive(path) | Content::Store(path), What::Archive(opened)) => {
+        (Content::Archive(path) | Content::Store(path), CheckedContent::Archive(opened)) => {
             let lacking = opened.hosts.iter().filter(|(host, ..)| {
                 opened.spa && !Host::of(&opened.archive, *host).has_front_page()
             });

@@ -31,7 +31,7 @@ use crate::observe::log::{LogFactory, LogSink};
 use crate::observe::measures::Measures;
 use crate::passwords::checker::Checker;
 use crate::release::Release;
-use crate::release::opened::{Opened, What};
+use crate::release::opened::{Opened, CheckedContent};
 use crate::release::redirect::Redirect;
 use crate::watch::notices::ERRORS;
 use crate::worker::Worker;
@@ -156,8 +156,8 @@ impl Plan<'_> {
         let mut contents = self.opened.contents.values();
         match (contents.next(), contents.next()) {
             (Some(only), None) => match &only.current.what {
-                What::Directory(_) => SiteReport::default(),
-                What::Archive(opened) => SiteReport {
+                CheckedContent::Directory(_) => SiteReport::default(),
+                CheckedContent::Archive(opened) => SiteReport {
                     files: Some(opened.archive.stats().file_count),
                     bytes: Some(opened.len),
                     build_id: Some(opened.short_id()),

@@ -35,7 +35,7 @@ use crate::bounds::limits::{APPLIED_MS, OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
 use crate::config::ContentOptions;
 use crate::observe::board::Board;
 use crate::release::archive_room::ArchiveRoom;
-use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, What};
+use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, CheckedContent};
 use crate::release::room::Room;
 use crate::start::archive::ArchiveProof;
 use crate::start::open::Opening;
@@ -277,8 +277,8 @@ impl Follower {
 
     fn archive(&self) -> &Arc<OpenedArchive> {
         match &self.current.what {
-            What::Archive(archive) => archive,
-            What::Directory(_) => unreachable!("an archive is followed"),
+            CheckedContent::Archive(archive) => archive,
+            CheckedContent::Directory(_) => unreachable!("an archive is followed"),
         }
     }
 
@@ -489,7 +489,7 @@ impl Follower {
         };
         let next = OpenedContent {
             hosts: self.current.hosts.clone(),
-            what: What::Archive(staged.archive),
+            what: CheckedContent::Archive(staged.archive),
         };
         let old = Arc::clone(self.archive());
         self.current = Arc::new(next);

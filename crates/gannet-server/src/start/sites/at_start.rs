@@ -16,7 +16,7 @@ use crate::bounds::limits::{SITE_SLOW_MS, SITE_WAIT_S};
 use crate::coder::Coder;
 use crate::config::{Config, Content, ContentOptions, Hosted, Many};
 use crate::release::archive_room::ArchiveRoom;
-use crate::release::opened::What;
+use crate::release::opened::CheckedContent;
 use crate::start::follow::Location;
 use crate::start::open::{Followed, OpenError, Opening, no_front_page};
 use crate::start::start_error::StartError;
@@ -27,7 +27,7 @@ use crate::watch::notices::ERRORS;
 pub(crate) struct AtStart {
     /// What it was found to be.
     pub(crate) content: Content,
-    pub(crate) what: What,
+    pub(crate) what: CheckedContent,
     pub(crate) followed: Followed,
     pub(crate) no_front_page: Option<(PathBuf, Vec<String>)>,
 }

@@ -11,7 +11,7 @@ use gannet_store::Store;
 use crate::coder::Coder;
 use crate::config::{Content, Hosted, Many};
 use crate::release::named::HostTable;
-use crate::release::opened::{OpenedContent, What};
+use crate::release::opened::{OpenedContent, CheckedContent};
 use crate::start::follow;
 use crate::start::open::{Followed, OpenError, Opening};
 use crate::start::releases::{self, Surroundings};
@@ -43,7 +43,7 @@ pub(crate) trait Entries: Send + Sync {
 pub(crate) struct OpenedEntry {
     /// What kind of entry it is.
     pub(crate) content: Content,
-    pub(crate) what: What,
+    pub(crate) what: CheckedContent,
     /// Makes what follows it, once it has a place.
     pub(crate) follow: Box<dyn FnOnce(usize, Arc<OpenedContent>) -> Box<dyn Follow>>,
 }

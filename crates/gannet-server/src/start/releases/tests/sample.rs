@@ -113,7 +113,7 @@ impl Worker {
             panic!("no other message is sent");
         };
         let generations = &opened.contents[&0];
-        let What::Archive(current) = &generations.current.what else {
+        let CheckedContent::Archive(current) = &generations.current.what else {
             panic!("an archive is followed");
         };
         let others = generations.others.iter().map(|it| letter_of(it));
