@@ -114,7 +114,7 @@ pub(crate) struct Conn {
     /// Bytes acknowledged by the peer when a deadline last expired.
     pub(crate) acknowledged: u64,
     /// Present only while a response needs more than one send, the disk, or a log line.
-    pub(crate) work: Option<Box<Work>>,
+    pub(crate) work: Option<Box<ResponseWork>>,
     /// The client, if requests are logged or there are rules about clients.
     pub(crate) client: Option<Box<Client>>,
     /// The TLS state, if the connection is encrypted.
@@ -242,7 +242,7 @@ impl Conn {
     }
 
     /// The extra state, made on first use.
-    pub(crate) fn work(&mut self) -> &mut Work {
+    pub(crate) fn work(&mut self) -> &mut ResponseWork {
         self.work.get_or_insert_default()
     }
 
@@ -256,7 +256,7 @@ impl Conn {
 
 /// State that only some responses need.
 #[derive(Default)]
-pub(crate) struct Work {
+pub(crate) struct ResponseWork {
     /// Content to send after the send in progress.
     pub(crate) parts: VecDeque<Body>,
     /// A request that waits for the disk or a body.
@@ -276,7 +276,7 @@ pub(crate) struct Work {
     pub(crate) head: Vec<u8>,
 }
 
-impl Work {
+impl ResponseWork {
     /// Whether it can be dropped.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
