@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::confinement::confine;
-use crate::commands::serve::upgrade::Answer;
+use crate::commands::serve::upgrade::SuccessorAnswer;
 
 /// A command for the main thread.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum Command {
     /// Have a new process of the program take this one's place (SIGUSR2).
     Upgrade,
     /// The new process has answered.
-    Successor(Answer),
+    Successor(SuccessorAnswer),
     /// Certificates and rules are read, as SIGHUP has requested.
     ReadAll,
     /// Report the outcome of reloading certificates.

@@ -188,7 +188,7 @@ fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
 
 /// What the new process answered.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum SuccessorAnswer {
     /// It is ready: its process ID, and for each item whether it takes it.
     Ready(u32, Vec<bool>),
     /// Why it is not.
@@ -375,7 +375,7 @@ fn answer(
     link: &Parcels,
     patience: Duration,
     how_it_ended: impl FnOnce() -> Option<String>,
-) -> Answer {
+) -> SuccessorAnswer {
     let mut message = Vec::new();
     let received = link
         .set_patience(patience)
@@ -383,17 +383,17 @@ fn answer(
     match (received, &*message) {
         (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {
             let patience = patience.as_secs_f32();
-            Answer::Failed(format!("the new process was not ready after {patience} s"))
+            SuccessorAnswer::Failed(format!("the new process was not ready after {patience} s"))
         }
-        (Err(error), _) => Answer::Failed(cause(&error)),
+        (Err(error), _) => SuccessorAnswer::Failed(cause(&error)),
         (Ok(_), [READY, a, b, c, d, taken @ ..]) => {
             let pid = u32::from_be_bytes([*a, *b, *c, *d]);
-            Answer::Ready(pid, taken.iter().map(|byte| *byte == 1).collect())
+            SuccessorAnswer::Ready(pid, taken.iter().map(|byte| *byte == 1).collect())
         }
         (Ok(_), [NOT_STARTED, cause @ ..]) => {
-            Answer::Failed(String::from_utf8_lossy(cause).into_owned())
+            SuccessorAnswer::Failed(String::from_utf8_lossy(cause).into_owned())
         }
-        (Ok(_), _) => Answer::Failed(ended(how_it_ended())),
+        (Ok(_), _) => SuccessorAnswer::Failed(ended(how_it_ended())),
     }
 }
 

@@ -15,7 +15,7 @@ use super::notify::Notify;
 use super::output::People;
 use super::signals::{Command, Commands};
 use super::tls;
-use super::upgrade::{Answer, Upgrades};
+use super::upgrade::{SuccessorAnswer, Upgrades};
 use crate::messages::{cause, printable};
 
 /// How often the main thread checks whether the workers have ended by themselves.
@@ -242,14 +242,14 @@ impl Waiting {
     }
 
     /// The new process of an upgrade has answered.
-    fn successor(&mut self, answer: Answer, commands: &Commands, fate: &mut Fate) {
+    fn successor(&mut self, answer: SuccessorAnswer, commands: &Commands, fate: &mut Fate) {
         if std::mem::take(&mut self.reloads.again) {
             self.upgrades.end();
             return self.begin(true, commands);
         }
         let (pid, taken) = match answer {
-            Answer::Ready(pid, taken) => (pid, taken),
-            Answer::Failed(why) => {
+            SuccessorAnswer::Ready(pid, taken) => (pid, taken),
+            SuccessorAnswer::Failed(why) => {
                 self.upgrades.end();
                 return self.refuse(&why);
             }
