@@ -24,7 +24,7 @@ use super::hosts::{is_own, is_same_origin};
 use super::limits::{BEAT, CONNECTIONS_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, PAGE_MAX};
 use super::served::Server;
 use super::state::State;
-use super::upstream::{self, Answer};
+use super::upstream::{self, UpstreamAnswer};
 use super::{page, policy};
 use crate::messages::printable;
 
@@ -378,7 +378,7 @@ fn is_shown(mode: Option<&[u8]>) -> bool {
 }
 
 /// Whether an answer is a page that can get the script.
-fn is_page(answer: &Answer) -> bool {
+fn is_page(answer: &UpstreamAnswer) -> bool {
     let kind = answer.field("content-type").unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("text/html")

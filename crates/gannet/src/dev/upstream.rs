@@ -9,7 +9,7 @@ use super::limits::{ANSWER_HEAD_MAX, ANSWER_TIMEOUT};
 use super::served::Server;
 
 /// An answer whose content is still to be read.
-pub(super) struct Answer {
+pub(super) struct UpstreamAnswer {
     /// `200 OK`.
     pub(super) status: String,
     /// Names in lower case.
@@ -66,7 +66,7 @@ pub(super) fn head(
 ///
 /// # Errors
 /// It does not answer.
-pub(super) fn ask(server: &Server, head: &[u8]) -> io::Result<Answer> {
+pub(super) fn ask(server: &Server, head: &[u8]) -> io::Result<UpstreamAnswer> {
     let mut stream = server.connect()?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
@@ -97,7 +97,7 @@ pub(super) fn ask(server: &Server, head: &[u8]) -> io::Result<Answer> {
         let (name, value) = line.split_once(':')?;
         Some((name.to_ascii_lowercase(), value.trim().to_owned()))
     });
-    Ok(Answer {
+    Ok(UpstreamAnswer {
         status,
         fields: fields.collect(),
         begun,
@@ -105,7 +105,7 @@ pub(super) fn ask(server: &Server, head: &[u8]) -> io::Result<Answer> {
     })
 }
 
-impl Answer {
+impl UpstreamAnswer {
     /// The value of a field.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
