@@ -95,7 +95,7 @@ pub(super) fn accept(listener: &TcpListener, front: &Arc<Front>) {
 }
 
 /// The request of a step, without what it borrows.
-struct Asked {
+struct FrontRequest {
     head: Vec<u8>,
     method: Method,
     own: Option<Own>,
@@ -145,7 +145,7 @@ fn converse(stream: &TcpStream, front: &Front) -> io::Result<()> {
                 return linger(stream, &machine);
             }
             Event::Request(request) => {
-                let asked = Asked::of(&request, front);
+                let asked = FrontRequest::of(&request, front);
                 if request.version == Version::Http10 {
                     machine.drain();
                 }
@@ -202,7 +202,7 @@ fn date_line() -> DateLine {
     DateLine::new(now.map_or(0, |it| it.as_secs() as i64))
 }
 
-impl Asked {
+impl FrontRequest {
     fn of(request: &Request<'_>, front: &Front) -> Self {
         let field = |name: &str| {
             let mut fields = request.fields.iter();
@@ -306,7 +306,7 @@ fn answer(
     stream: &TcpStream,
     front: &Front,
     machine: &mut Connection,
-    asked: Asked,
+    asked: FrontRequest,
 ) -> io::Result<bool> {
     if let Some(own) = &asked.own {
         return answer_own(stream, front, machine, (own, asked.method));
