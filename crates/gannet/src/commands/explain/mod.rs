@@ -71,7 +71,7 @@ pub struct ExplainOptions {
 }
 
 /// What a content is chosen for.
-struct Asked<'a> {
+struct ContentRequest<'a> {
     fields: &'a [(String, String)],
     is_https: bool,
     /// The host that is asked, with its port if that is named; this machine's for a path alone.
@@ -248,7 +248,7 @@ fn foresee(
         line(text, format!("  {why}{flag}"));
     }
     let authority = authority_of(target, request);
-    let to = Asked {
+    let to = ContentRequest {
         fields: request,
         is_https: target.is_https,
         authority: match authority.is_empty() {
@@ -294,7 +294,7 @@ fn foresee(
 fn located_answer(
     site: &Site,
     (target, asked): (&mut Target, &RequestUrl<'_>),
-    (located, to): (&Located, &Asked<'_>),
+    (located, to): (&Located, &ContentRequest<'_>),
     request: &[(String, String)],
     text: &mut String,
 ) -> Answer {
@@ -469,7 +469,7 @@ impl Answer {
 }
 
 /// Lists the variants of a file and the one that is sent, and sets its fields.
-fn content(site: &Site, number: usize, asked: &Asked<'_>, answer: &mut Answer, text: &mut String) {
+fn content(site: &Site, number: usize, asked: &ContentRequest<'_>, answer: &mut Answer, text: &mut String) {
     let accepted = accept_encoding(
         asked
             .fields
@@ -563,7 +563,7 @@ fn lines_of(block: &[u8]) -> Vec<(String, String)> {
 fn of_archive(
     entry: &Entry<'_>,
     accepted: CodingSet,
-    asked: &Asked<'_>,
+    asked: &ContentRequest<'_>,
 ) -> (Vec<Variant>, Vec<(String, String)>) {
     let coded = with_dictionary(entry, asked);
     let variants = entry.dictionary_variants().chain(entry.variants());
@@ -586,7 +586,7 @@ fn of_archive(
 /// The variant for a client that has a dictionary.
 fn with_dictionary<'e>(
     entry: &Entry<'e>,
-    asked: &Asked<'_>,
+    asked: &ContentRequest<'_>,
 ) -> Option<gannet_archive::Variant<'e>> {
     let section = section_of(asked.fields);
     let request = dictionary::Request {
