@@ -41,20 +41,20 @@ fn left(elapsed: Duration, done: u64, all: u64) -> String {
 #[must_use]
 pub(in crate::commands) fn shown(offers_fast: bool) -> Box<dyn Progress> {
     match io::stderr().is_terminal() {
-        true => Box::new(Bar::new(offers_fast)),
+        true => Box::new(PackBar::new(offers_fast)),
         false => Box::new(ProgressLines::new(offers_fast)),
     }
 }
 
 /// A bar on standard error; create it only if that is a terminal.
 #[derive(Debug)]
-struct Bar {
+struct PackBar {
     bar: ProgressBar,
     started: Instant,
     offers_fast: bool,
 }
 
-impl Bar {
+impl PackBar {
     /// Creates a bar that appears when packing begins.
     #[must_use]
     fn new(offers_fast: bool) -> Self {
@@ -66,7 +66,7 @@ impl Bar {
     }
 }
 
-impl Progress for Bar {
+impl Progress for PackBar {
     fn found(&mut self, file_count: u64, _: u64) {
         self.bar.set_message(format!("{file_count} files"));
         self.bar.tick();
