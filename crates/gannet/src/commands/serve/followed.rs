@@ -12,7 +12,7 @@ use gannet_server::config::Content;
 use gannet_store::{Publisher, Store};
 
 use super::companions::{Companions, Wanted};
-use super::signals::{Command, Commands};
+use super::signals::{SignalCommand, Commands};
 use crate::command_line::settings::Settings;
 use crate::commands::destination::is_url;
 use crate::commands::follow::STORE_URL;
@@ -142,7 +142,7 @@ impl Followed {
                 return Err(Failure::new("copy a store to", self.copy.display(), cause));
             }
             match commands.inbox.recv_timeout(LOOK) {
-                Ok(Command::Stop(signal)) => return Ok(Some(signal)),
+                Ok(SignalCommand::Stop(signal)) => return Ok(Some(signal)),
                 // Nothing else can be done yet.
                 Ok(_) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }

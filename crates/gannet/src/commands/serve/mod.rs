@@ -55,7 +55,7 @@ use crate::commands::serve::notify::Notify;
 use crate::commands::serve::output::{People, Terminal, log_file, log_format};
 pub(crate) use crate::commands::serve::process_limits::Budget;
 use crate::commands::serve::process_limits::{Needs, Used};
-use crate::commands::serve::signals::Command;
+use crate::commands::serve::signals::SignalCommand;
 use crate::commands::serve::sockets::{Sockets, Uses};
 use crate::commands::serve::stand_ins::stand_ins;
 use crate::commands::serve::start_lines::{Lines, NAME_BY_NAME, TRUST_PROXIES};
@@ -123,7 +123,7 @@ fn serve(
         .serve_once(|running| {
             let watched = running.watch_certificates(move |reload| {
                 // The receiver is gone once the server has ended.
-                let _ = sender.send(Command::Certificates(reload));
+                let _ = sender.send(SignalCommand::Certificates(reload));
             });
             watched.map_err(StartError::Resource)?;
             let begun = predecessor.map_or(Ok(()), |it| it.ask_to_begin(&taken));

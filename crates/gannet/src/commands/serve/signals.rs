@@ -17,7 +17,7 @@ use crate::commands::serve::upgrade::SuccessorAnswer;
 
 /// A command for the main thread.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum SignalCommand {
     /// Stop (SIGINT, SIGTERM, SIGQUIT); carries the signal number.
     Stop(i32),
     /// Reopen the log file, and reload certificates, rules and the configuration (SIGHUP).
@@ -36,8 +36,8 @@ pub(crate) enum Command {
 
 /// The main thread's end of the messages.
 pub(crate) struct Commands {
-    pub(crate) inbox: Receiver<Command>,
-    pub(crate) sender: Sender<Command>,
+    pub(crate) inbox: Receiver<SignalCommand>,
+    pub(crate) sender: Sender<SignalCommand>,
     is_serving: Arc<AtomicBool>,
 }
 
@@ -78,15 +78,15 @@ pub(crate) fn listen(sandbox: SandboxChoice, becomes_user: bool) -> io::Result<C
             let mut stops = 0;
             for signal in signals.forever() {
                 let command = match signal {
-                    SIGHUP => Command::ReadAgain,
-                    SIGUSR1 => Command::Summary,
-                    SIGUSR2 => Command::Upgrade,
+                    SIGHUP => SignalCommand::ReadAgain,
+                    SIGUSR1 => SignalCommand::Summary,
+                    SIGUSR2 => SignalCommand::Upgrade,
                     stop => {
                         stops += 1;
                         if stops > 1 || !is_serving.load(Ordering::Acquire) {
                             end_soon(stop, stops);
                         }
-                        Command::Stop(stop)
+                        SignalCommand::Stop(stop)
                     }
                 };
                 if sender.send(command).is_err() {

@@ -29,7 +29,7 @@ use gannet_server::config::ListenAddress;
 use gannet_server::{Inheritance, Item, Running};
 
 use crate::commands::serve::process_limits;
-use crate::commands::serve::signals::Command;
+use crate::commands::serve::signals::SignalCommand;
 use crate::commands::serve::sockets::{Group, METRICS, Origin, Sockets};
 use crate::messages::{Exit, Failure, cause};
 
@@ -231,7 +231,7 @@ impl Upgrades {
     pub(super) fn begin(
         &mut self,
         running: &Running,
-        answers: &Sender<Command>,
+        answers: &Sender<SignalCommand>,
     ) -> Result<(), String> {
         let starter = self.starter.as_ref().map_err(Clone::clone)?;
         self.current = Some(attempt(running, &self.managed, starter, answers.clone())?);
@@ -292,7 +292,7 @@ fn attempt(
     running: &Running,
     managed: &[(SocketKind, String)],
     starter: &Arc<Starter>,
-    answers: Sender<Command>,
+    answers: Sender<SignalCommand>,
 ) -> Result<Attempt, String> {
     let failed = |error: io::Error| cause(&error);
     let (link, theirs) = Parcels::pair().map_err(failed)?;
@@ -312,7 +312,7 @@ fn attempt(
         .spawn(move || {
             let answer = answer(&listening, READY_MAX, || starter.how_it_ended());
             // The server ends before it listens.
-            let _ = answers.send(Command::Successor(answer));
+            let _ = answers.send(SignalCommand::Successor(answer));
         })
         .map_err(failed)?;
     Ok(Attempt { link, passed })

@@ -13,7 +13,7 @@ use super::companions::Companions;
 use super::configured::Configured;
 use super::notify::Notify;
 use super::output::People;
-use super::signals::{Command, Commands};
+use super::signals::{SignalCommand, Commands};
 use super::tls;
 use super::upgrade::{SuccessorAnswer, Upgrades};
 use crate::messages::{cause, printable};
@@ -84,7 +84,7 @@ impl Waiting {
             };
             match commands.inbox.recv_timeout(self.notify.patience(patience)) {
                 // The terminal was closed: Ctrl-C is no longer possible.
-                Ok(Command::ReadAgain) if has_terminal && !io::stdin().is_terminal() => {
+                Ok(SignalCommand::ReadAgain) if has_terminal && !io::stdin().is_terminal() => {
                     self.stop(SIGHUP, &mut fate);
                 }
                 Ok(command) => self.obey(command, commands, &mut fate),
@@ -126,34 +126,34 @@ impl Waiting {
         }
     }
 
-    fn obey(&mut self, command: Command, commands: &Commands, fate: &mut Fate) {
+    fn obey(&mut self, command: SignalCommand, commands: &Commands, fate: &mut Fate) {
         match command {
-            Command::Stop(signal) => self.stop(signal, fate),
-            Command::ReadAgain => self.reload(commands, fate),
-            Command::ReadAll => {
+            SignalCommand::Stop(signal) => self.stop(signal, fate),
+            SignalCommand::ReadAgain => self.reload(commands, fate),
+            SignalCommand::ReadAll => {
                 self.reloads.reading -= 1;
                 self.settle(fate);
             }
             // Requested explicitly, so printed even with --quiet; never among logged requests.
-            Command::Summary => {
+            SignalCommand::Summary => {
                 self.running.reopen_logs();
                 ERRORS.write(self.running.summary());
             }
-            Command::Upgrade if fate.stopping.is_some() => {
+            SignalCommand::Upgrade if fate.stopping.is_some() => {
                 ERRORS.tell(Refused(fate.successor));
             }
-            Command::Upgrade if self.upgrades.is_under_way() => {
+            SignalCommand::Upgrade if self.upgrades.is_under_way() => {
                 not_upgraded("another upgrade is under way");
             }
-            Command::Upgrade => self.begin(false, commands),
-            Command::Successor(answer) => {
+            SignalCommand::Upgrade => self.begin(false, commands),
+            SignalCommand::Successor(answer) => {
                 // Otherwise a stop has come first.
                 if self.upgrades.is_under_way() {
                     self.successor(answer, commands, fate);
                 }
                 self.settle(fate);
             }
-            Command::Certificates(reload) => match tls::reloaded(&reload) {
+            SignalCommand::Certificates(reload) => match tls::reloaded(&reload) {
                 Ok(text) => self.people.say(text),
                 Err(failure) => failure.report(),
             },
@@ -188,7 +188,7 @@ impl Waiting {
         let wait = move || {
             // Disconnected when all is read; the server may have ended by then.
             let _ = done.recv();
-            let _ = sender.send(Command::ReadAll);
+            let _ = sender.send(SignalCommand::ReadAll);
         };
         let thread = std::thread::Builder::new().name("gannet-reload".into());
         self.reloads.reading += u32::from(thread.spawn(wait).is_ok());
