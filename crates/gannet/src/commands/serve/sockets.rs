@@ -24,7 +24,7 @@ pub(super) const METRICS: &str = "metrics";
 /// See the module documentation.
 #[derive(Default)]
 pub struct Sockets {
-    groups: Vec<Group>,
+    groups: Vec<SocketGroup>,
 }
 
 /// Who has bound a socket.
@@ -39,7 +39,7 @@ pub(super) enum Origin {
 }
 
 /// The sockets of one address.
-pub(super) struct Group {
+pub(super) struct SocketGroup {
     pub(super) kind: SocketKind,
     pub(super) name: String,
     pub(super) sockets: Vec<OwnedFd>,
@@ -73,7 +73,7 @@ impl Sockets {
             })?;
             match all.groups.iter_mut().find(|group| group.kind == kind) {
                 Some(group) => group.sockets.push(socket),
-                None => all.groups.push(Group {
+                None => all.groups.push(SocketGroup {
                     kind,
                     name,
                     sockets: vec![socket],
@@ -85,7 +85,7 @@ impl Sockets {
     }
 
     /// These, in their order.
-    pub(super) fn of(groups: Vec<Group>) -> Self {
+    pub(super) fn of(groups: Vec<SocketGroup>) -> Self {
         Self { groups }
     }
 
@@ -103,7 +103,7 @@ impl Sockets {
     pub(super) fn addresses(&self, settings: &TlsSettings) -> Vec<WantedAddress> {
         let groups = self.groups.iter();
         let groups = groups.filter(|group| group.is_managed() && group.name != METRICS);
-        let listener = |group: &Group| {
+        let listener = |group: &SocketGroup| {
             let address = group.address()?;
             let scheme = match &*group.name {
                 "http" => Scheme::Http,
@@ -136,7 +136,7 @@ impl Sockets {
         })
     }
 
-    fn find_metrics(&self, wanted: Option<SocketAddr>) -> Option<(usize, &Group)> {
+    fn find_metrics(&self, wanted: Option<SocketAddr>) -> Option<(usize, &SocketGroup)> {
         let mut groups = self.groups.iter().enumerate();
         groups.find(|(_, group)| match (group.kind.clone(), wanted) {
             (SocketKind::Tcp(address), Some(wanted)) => {
@@ -200,7 +200,7 @@ impl Sockets {
         };
         let mut one = Bound::inherited(address, scheme, group.duplicates()?, file)?;
         if let (ListenAddress::Tcp(tcp), Scheme::Https) = (&one.address, scheme) {
-            let is_beside = |group: &&Group| group.kind == SocketKind::Udp(*tcp);
+            let is_beside = |group: &&SocketGroup| group.kind == SocketKind::Udp(*tcp);
             if let Some(datagrams) = self.groups.iter().find(is_beside) {
                 one = one.with_datagrams(datagrams.duplicates()?);
             }
@@ -253,7 +253,7 @@ pub(super) struct Uses<'a> {
     pub(super) metrics: Option<SocketAddr>,
 }
 
-impl Group {
+impl SocketGroup {
     fn is_managed(&self) -> bool {
         self.origin == Origin::ServiceManager
     }
@@ -289,7 +289,7 @@ impl Group {
     }
 }
 
-impl fmt::Display for Group {
+impl fmt::Display for SocketGroup {
     /// `'127.0.0.1:80' (named 'web')`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, self.address()) {

@@ -13,7 +13,7 @@ use gannet_io::unix_socket;
 use gannet_server::config::ListenAddress;
 
 use super::outlook::{Prospect, prospects, wanted};
-use super::sockets::{Group, Origin, Sockets};
+use super::sockets::{SocketGroup, Origin, Sockets};
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::Settings;
 use crate::messages::{Failure, printable};
@@ -41,7 +41,7 @@ pub(super) fn stand_ins(
                 "note     '{shown}' is in use{owner}: a reload takes it over, a start needs it free\n"
             ));
         }
-        groups.push(Group {
+        groups.push(SocketGroup {
             kind,
             name: String::new(),
             sockets: vec![socket],

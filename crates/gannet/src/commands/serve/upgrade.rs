@@ -30,7 +30,7 @@ use gannet_server::{Inheritance, Item, Running};
 
 use crate::commands::serve::process_limits;
 use crate::commands::serve::signals::SignalCommand;
-use crate::commands::serve::sockets::{Group, METRICS, Origin, Sockets};
+use crate::commands::serve::sockets::{SocketGroup, METRICS, Origin, Sockets};
 use crate::messages::{Exit, Failure, cause};
 
 /// How long the new process may take until it is ready: as long as service managers grant a start by
@@ -124,7 +124,7 @@ fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
     let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     link.set_patience(ANSWER_MAX)?;
     let mut inheritance = Inheritance::default();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<SocketGroup> = Vec::new();
     let mut message = Vec::new();
     let mut has_begun = false;
     loop {
@@ -157,7 +157,7 @@ fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
                 let first = descriptors
                     .first()
                     .ok_or_else(|| invalid("a socket is missing"))?;
-                groups.push(Group {
+                groups.push(SocketGroup {
                     kind: match (SocketKind::of(first)?, path) {
                         // It knows the name that it was made under only.
                         (SocketKind::Unix(_), path) => {
