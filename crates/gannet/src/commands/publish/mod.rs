@@ -51,7 +51,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         return print("the configuration is valid\n");
     }
     let destination = Destination::open(typed, signer.as_ref(), now)?;
-    let job = Job {
+    let job = Publication {
         destination: &destination,
         publisher: destination.publisher(),
         site,
@@ -74,7 +74,7 @@ fn in_force_already(current: &Pointer, was_there: bool) -> String {
 }
 
 /// What is published where.
-struct Job<'p> {
+struct Publication<'p> {
     destination: &'p Destination,
     /// Of the destination.
     publisher: &'p Publisher,
@@ -83,7 +83,7 @@ struct Job<'p> {
     signer: Option<&'p Signer>,
 }
 
-impl Job<'_> {
+impl Publication<'_> {
     /// Copies a packed site. Returns what to print of that.
     fn copy(&self) -> Result<String, Failure> {
         let copied = self.publisher.copy(self.site);
